@@ -1,0 +1,39 @@
+# Nothing but Python >= 3.11 is needed: `make compare` on a fresh clone makes the environment, fetches the rest, and runs.
+PYTHON ?= python3
+VENV := .venv
+RUN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: setup compare test unit lint format clean
+
+setup: $(STAMP)
+	@$(RUN)/oncebench doctor --fetch
+
+$(STAMP): pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+	  { echo "oncebench needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 5; }
+	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench]'
+	@touch $@
+
+compare: setup
+	@$(RUN)/oncebench compare
+
+test: setup
+	@$(RUN)/python -m pytest tests/unit
+	@$(RUN)/python -m pytest tests/contract tests/integration
+
+unit: $(STAMP)
+	@$(RUN)/python -m pytest tests/unit
+
+lint: $(STAMP)
+	@$(RUN)/ruff check .
+	@$(RUN)/ruff format --check .
+	@$(RUN)/mypy
+
+format: $(STAMP)
+	@$(RUN)/ruff check --fix .
+	@$(RUN)/ruff format .
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis

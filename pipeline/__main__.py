@@ -1,0 +1,48 @@
+"""`python -m pipeline CONFIG.json`: runs the pipeline in this process until SIGTERM or SIGINT.
+
+Exit codes: 0 stopped when asked; 1 something failed (a restart replays the open batch); 2 refused to start.
+"""
+
+from __future__ import annotations
+
+import logging
+import signal
+import sys
+from pathlib import Path
+from types import FrameType
+
+from pipeline.config import read_config
+from pipeline.errors import PipelineError, RefusedStart
+
+
+def main(arguments: list[str]) -> int:
+    """Runs the pipeline that the configuration file describes."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+    logging.getLogger("kafka").setLevel(logging.ERROR)
+    if len(arguments) != 1:
+        print("usage: python -m pipeline CONFIG.json", file=sys.stderr)
+        return 2
+    try:
+        config = read_config(Path(arguments[0]))
+        config.record.mkdir(parents=True, exist_ok=True)
+        from pipeline.job import Job  # noqa: PLC0415  Spark is imported only once the configuration is right
+
+        job = Job(config)
+
+        def stop(_number: int, _frame: FrameType | None) -> None:
+            job.stopping.set()
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, stop)
+        job.run()
+    except RefusedStart as error:
+        print(f"refused to start: {error}", file=sys.stderr)
+        return 2
+    except PipelineError as error:
+        print(f"stopped: {type(error).__name__}: {error}", file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,197 @@
+"""One micro-batch, as the delivery code sees it: run it through a writer, or drain it.
+
+Promise: whatever a protocol does with a batch, its rows are consumed exactly once in this life, because Spark commits
+the state of a batch only for tasks that have used up their input (SPARK-52008; the skip traps of state checkpoint
+v2). Rows are counted and digested on the way. Records that were set aside go to quarantine in every case, also when
+the rows are drained.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+from pyspark.sql import DataFrame
+
+from pipeline import digest
+from pipeline.errors import NondeterministicReplay
+from pipeline.failpoints import Failpoints
+from pipeline.quarantine import Quarantine
+from pipeline.sinks.contract import Writer, Written
+
+ROW_COLUMNS = ("session_key", "j", "events", "total", "checksum", "ended_at")
+_RESULT_SCHEMA = "result string"
+
+
+@dataclass
+class _Task:
+    """One partition of a batch inside a worker (a TaskView)."""
+
+    batch: int
+    partition: int
+    failpoints: Failpoints
+    quarantine: Quarantine
+    rows: int = 0
+    digest: int = 0
+
+    def passing(self, point: str) -> None:
+        self.failpoints.passing(point, self.batch, self.rows, self.partition)
+
+    def counted(self) -> tuple[int, int]:
+        return self.rows, self.digest
+
+    def take(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the input; what was set aside is copied to quarantine on the way."""
+        for batch in batches:
+            aside = batch.column("reason")
+            if aside.null_count < len(aside):
+                self.quarantine.copy(batch.filter(pc.is_valid(aside)))
+                batch = batch.filter(pc.is_null(aside))
+            if batch.num_rows == 0:
+                continue
+            rows = batch.select(ROW_COLUMNS)
+            self.rows += rows.num_rows
+            self.digest = digest.add(self.digest, digest.digest(rows))
+            yield from self._in_two(rows) if self.failpoints.faults else (rows,)
+
+    def _in_two(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        half = (rows.num_rows + 1) // 2
+        yield rows.slice(0, half)
+        self.passing("mid-write")
+        yield rows.slice(half)
+
+
+@dataclass(frozen=True)
+class _Run:
+    """What is sent to the workers: called once per partition with its record batches."""
+
+    batch: int
+    writer: Writer | None
+    only: frozenset[int] | None
+    failpoints: Failpoints
+    quarantine: Quarantine
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        started = time.perf_counter()
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        task = _Task(self.batch, partition, self.failpoints, self.quarantine)
+        rows = task.take(batches)
+        prepared: dict[str, Any] = {}
+        timings: dict[str, float] = {}
+        if self.writer is not None and (self.only is None or partition in self.only):
+            prepared, timings = self.writer.write(task, rows)
+        for _ in rows:
+            pass
+        aside = self.quarantine.flush()
+        timings["task"] = (time.perf_counter() - started) * 1000
+        result = Written(partition, task.rows, task.digest, prepared, aside, timings)
+        yield pa.RecordBatch.from_pydict({"result": [json.dumps(result.__dict__)]})
+
+
+class Batch:
+    """A micro-batch in the driver. `timings_ms` collects what each step took."""
+
+    def __init__(self, rows: DataFrame, number: int, failpoints: Failpoints, quarantine: Quarantine) -> None:
+        self.id = number
+        self.rows = rows
+        self.timings_ms: dict[str, float] = {}
+        self.results: list[Written] = []
+        self.drained = False
+        self.dropped: list[int] = []
+        self._failpoints = failpoints
+        self._quarantine = quarantine
+
+    @property
+    def watched(self) -> bool:
+        """Whether faults were asked for in this run."""
+        return bool(self._failpoints.faults)
+
+    def at(self, point: str) -> None:
+        """Passes a failpoint of the driver."""
+        rows = sum(result.rows for result in self.results) if self.results else None
+        self._failpoints.passing(point, self.id, rows)
+
+    def run(
+        self,
+        writer: Writer,
+        only: Collection[int] | None = None,
+        expected: Mapping[int, tuple[int, int]] | None = None,
+    ) -> list[Written]:
+        """Runs the batch through a writer.
+
+        Args:
+            writer: what writes.
+            only: the partitions to write (None: all); the others are drained.
+            expected: (rows, digest) by partition from the first time this batch was run.
+
+        Raises:
+            NondeterministicReplay: a partition made other rows than `expected`.
+        """
+        return self._run(writer, None if only is None else frozenset(only), expected or {})
+
+    def drain(self, expected: Mapping[int, tuple[int, int]] | None = None) -> None:
+        """Uses up the rows without writing any: the batch is in the sink already, or must not be written again."""
+        self.drained = True
+        self._run(None, None, expected or {})
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        """Adds the time of a step to `timings_ms`."""
+        started = time.perf_counter()
+        try:
+            yield
+        finally:
+            spent = (time.perf_counter() - started) * 1000
+            self.timings_ms[step] = self.timings_ms.get(step, 0.0) + spent
+
+    def _run(
+        self, writer: Writer | None, only: frozenset[int] | None, expected: Mapping[int, tuple[int, int]]
+    ) -> list[Written]:
+        task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = _Run(
+            self.id, writer, only, self._failpoints, self._quarantine
+        ).__call__
+        with self.timed("run"):
+            collected = self.rows.mapInArrow(task, _RESULT_SCHEMA).collect()
+        self.results = sorted((Written(**json.loads(row[0])) for row in collected), key=lambda w: w.partition)
+        for step in {step for result in self.results for step in result.timings_ms}:
+            self.timings_ms[step] = max(result.timings_ms.get(step, 0.0) for result in self.results)
+        self._compare(expected)
+        return self.results
+
+    def _compare(self, expected: Mapping[int, tuple[int, int]]) -> None:
+        for made in self.results:
+            first = expected.get(made.partition)
+            if first is not None and first != (made.rows, made.digest):
+                raise NondeterministicReplay(
+                    f"batch {self.id}, partition {made.partition}: the replay made {made.rows} rows with digest "
+                    f"{made.digest:016x}, the first run made {first[0]} with {first[1]:016x}. Rows must depend on the "
+                    "input alone; nothing of this replay was written. Compare the pipeline's code and settings "
+                    "with those of the first run."
+                )
+
+
+@dataclass(frozen=True)
+class _Warm:
+    """Makes a worker ready and passes the rows on to the next stage's worker."""
+
+    writer: Writer
+    failpoints: Failpoints
+    quarantine: Quarantine
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        self.writer.write(_Task(-1, 0, self.failpoints, self.quarantine), iter(()))
+        yield from batches
+
+
+def warm_up(tasks: DataFrame, writer: Writer, failpoints: Failpoints, quarantine: Quarantine) -> None:
+    """Makes ready as many worker processes as a batch uses: an operator's and a writer's per task."""
+    warm = _Warm(writer, replace(failpoints, faults=(), trace=None), quarantine).__call__
+    tasks.mapInArrow(warm, tasks.schema).mapInArrow(warm, tasks.schema).collect()

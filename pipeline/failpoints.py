@@ -1,0 +1,154 @@
+"""Named places where a run may die or stop, off unless asked for.
+
+Promise: a fault acts once, in the order in which the faults were given, and its hit is on disk (fsynced) before it
+acts, whether the driver or a worker process passes the point. A second fault is armed only after the first has been
+hit, so that `--fault after-prepare --fault after-prepare` dies in a batch and again in its replay.
+
+`kill` is SIGKILL for every process of the pipeline's session (driver, JVM, workers); `stop:S` is SIGSTOP for them,
+and the supervisor continues them after S seconds. The form follows FreeBSD's fail(9) and fail-rs: named points in
+the code, actions from outside.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+# In the order of a batch. Every guarantee passes every point; where a protocol has no such step (a decision under
+# at-least-once, say) the points around it fall together.
+POINTS = (
+    "batch-start",
+    "mid-write",
+    "before-prepare",
+    "after-prepare",
+    "before-decision",
+    "after-decision",
+    "mid-commit",
+    "after-commit",
+    "after-commit-log",
+)
+# Batches 0 to 2 pay for start-up (JIT, first RocksDB files); a fault there would measure those.
+FIRST_BATCH = 3
+_SPEC = re.compile(
+    r"(?P<point>[a-z-]+)(?::(?P<action>kill|stop)(?::(?P<seconds>\d+(?:\.\d+)?))?)?(?:@batch=(?P<batch>\d+))?"
+)
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One fault: where, what, and in which batch (None: the first from FIRST_BATCH on that has rows)."""
+
+    point: str
+    action: str = "kill"
+    seconds: float = 0.0
+    batch: int | None = None
+
+    def __str__(self) -> str:
+        action = f"stop:{self.seconds:g}" if self.action == "stop" else self.action
+        return f"{self.point}:{action}" + ("" if self.batch is None else f"@batch={self.batch}")
+
+
+def parse_fault(text: str) -> Fault:
+    """Reads `POINT[:kill|stop:SECONDS][@batch=N]`.
+
+    Raises:
+        ValueError: with what was wrong and what would do.
+    """
+    match = _SPEC.fullmatch(text)
+    if match is None:
+        raise ValueError(f"fault {text!r} is not of the form POINT[:kill|stop:SECONDS][@batch=N]")
+    if match["point"] not in POINTS:
+        raise ValueError(f"unknown failpoint {match['point']!r}; the failpoints are: {', '.join(POINTS)}")
+    action = match["action"] or "kill"
+    if (action == "stop") != (match["seconds"] is not None):
+        raise ValueError(f"fault {text!r}: stop needs its seconds (stop:5), kill takes none")
+    batch = None if match["batch"] is None else int(match["batch"])
+    return Fault(match["point"], action, float(match["seconds"] or 0), batch)
+
+
+@dataclass(frozen=True)
+class Failpoints:
+    """The faults of a run, and where their hits and the trace of steps are written. Cheap to pickle to a worker.
+
+    Args:
+        faults: in the order in which they are to act.
+        hits: file of hits, one JSON line each: {fault, point, batch, partition, rows, action, seconds, t_us, pid}.
+        trace: file of every point passed (not fsynced), or None; it tells where a random kill landed.
+    """
+
+    faults: tuple[Fault, ...]
+    hits: Path
+    trace: Path | None
+
+    def passing(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
+        """To be called where the point stands. `rows` is how many rows are at stake here (None: not known)."""
+        if self.trace is not None:
+            _append(self.trace, {"t_us": _now_us(), "point": point, "batch": batch, "partition": partition})
+        if not self.faults:
+            return
+        armed = len(_lines(self.hits))
+        if armed >= len(self.faults):
+            return
+        fault = self.faults[armed]
+        if fault.point != point or not _fits(fault, batch, rows):
+            return
+        if not _take(self.hits.with_name(f"{self.hits.name}.{armed}")):
+            return  # another task of this batch came first; it is about to act on this process too
+        hit = {"fault": str(fault), "point": point, "batch": batch, "partition": partition, "rows": rows}
+        act = {"action": fault.action, "seconds": fault.seconds, "t_us": _now_us(), "pid": os.getpid()}
+        _append(self.hits, hit | act, durable=True)
+        _signal_session(signal.SIGSTOP)
+        if fault.action == "kill":
+            _signal_session(signal.SIGKILL)
+            os.kill(os.getpid(), signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def _fits(fault: Fault, batch: int, rows: int | None) -> bool:
+    if fault.batch is not None:
+        return batch == fault.batch
+    return batch >= FIRST_BATCH and rows != 0
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000
+
+
+def _lines(path: Path) -> list[bytes]:
+    return path.read_bytes().splitlines() if path.exists() else []
+
+
+def _append(path: Path, entry: dict[str, object], durable: bool = False) -> None:
+    handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    try:
+        os.write(handle, json.dumps(entry).encode() + b"\n")
+        if durable:
+            os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _take(path: Path) -> bool:
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        return False
+    return True
+
+
+def _signal_session(number: signal.Signals) -> None:
+    """Sends a signal to every other process of this session: PySpark's worker daemon leaves the process group."""
+    session, own = os.getsid(0), os.getpid()
+    for entry in Path("/proc").iterdir():
+        if not entry.name.isdigit() or int(entry.name) == own:
+            continue
+        try:
+            if os.getsid(int(entry.name)) == session:
+                os.kill(int(entry.name), number)
+        except (ProcessLookupError, PermissionError):
+            continue

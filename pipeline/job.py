@@ -1,0 +1,208 @@
+"""The job: Kafka -> sessions -> sink, from start to stop.
+
+Promise: checks come before anything is read or written; the query ends with an exception that says what to do, or
+gently between two batches. The order of a start is: journal (takes the generation, so that an older driver stops),
+sink (fences that driver's producers, aborts what it left), query (replays an open batch).
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pyspark
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+from pipeline.batch import Batch, warm_up
+from pipeline.config import PipelineConfig
+from pipeline.delivery import PROTOCOLS, as_shipped, choose
+from pipeline.errors import PipelineError, RefusedStart, StoppedGently
+from pipeline.failpoints import Failpoints
+from pipeline.journal import Identity, Journal, open_journal
+from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch
+from pipeline.quarantine import Quarantine
+from pipeline.sessions import OUTPUT_SCHEMA, Sessions
+from pipeline.sinks import SINKS
+from pipeline.sinks.contract import EXACTLY_ONCE, Sink, Support
+from pipeline.spark import session
+
+# Partitions of a batch may be read at different speed; events this much older than the newest are still in time for
+# the session timer (which counts from the later of event and watermark).
+WATERMARK_DELAY = "10 seconds"
+# How often the main thread looks whether the query has ended or should: a stop is answered within a tenth of a second.
+POLL_S = 0.05
+_log = logging.getLogger(__name__)
+
+
+class Job:
+    """One run of the pipeline in this process."""
+
+    def __init__(self, config: PipelineConfig) -> None:
+        self.config = config
+        self.stopping = threading.Event()
+        self._failure: BaseException | None = None
+        self._progress = Progress(config.record / "progress.jsonl")
+        self._failpoints = Failpoints(
+            config.faults, config.record / "hits.jsonl", config.record / "trace.jsonl" if config.trace else None
+        )
+        self._quarantine = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
+
+    def run(self) -> None:
+        """Runs until `stopping` is set or something fails.
+
+        Raises:
+            PipelineError: see `pipeline.errors`.
+            StreamingQueryException: the query died of something else.
+        """
+        config = self.config
+        sink = SINKS[config.sink](config)
+        support = choose(sink, config.delivery, config.variant)
+        identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+        journal = open_journal(config.checkpoint, identity)
+        decisions = self._open_decisions(journal)
+        sink.start(support, journal.generation, decisions)
+        self._refuse_older_checkpoint(sink)
+        monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
+        spark = session(config)
+        try:
+            self._note_start(journal)
+            self._warm(spark, sink, support)
+            spark.streams.addListener(Listener(self._progress, monitoring, config.input_topic))
+            self._follow(spark, sink, support, journal)
+        finally:
+            monitoring.close()
+            sink.close()
+            spark.stop()
+
+    def _open_decisions(self, journal: Journal) -> list[dict[str, Any]]:
+        newest = journal.newest_decision()
+        if newest is None:
+            return []
+        return [entry["prepared"] for made in journal.decisions(newest) for entry in made["partitions"] if entry["prepared"]]
+
+    def _refuse_older_checkpoint(self, sink: Sink) -> None:
+        marked = max((mark.batch for mark in sink.marks().values()), default=-1)
+        newest = newest_batch(self.config.checkpoint)
+        if marked > (-1 if newest is None else newest):
+            raise RefusedStart(
+                f"the sink holds batch {marked} of sink_id {self.config.sink_id!r}, but the checkpoint "
+                f"{self.config.checkpoint} knows nothing after batch {newest}: it is new, older, or another's. "
+                "Restore the right checkpoint, or take a new sink_id (rows would then be written again)."
+            )
+
+    def _note_start(self, journal: Journal) -> None:
+        versions = {"spark": pyspark.__version__}
+        self._progress.write("started", generation=journal.generation, sink_id=self.config.sink_id, versions=versions)
+        position = committed_position(self.config.checkpoint, self.config.input_topic)
+        if position is not None:  # a kill may have come between the commit log and its progress line
+            batch, ends = position
+            self._progress.write("batch", batch=batch, start_offsets={}, end_offsets=ends, input_rows=0, duration_ms={},
+                                 state=[], event_time={}, recovered=True)
+
+    def _warm(self, spark: SparkSession, sink: Sink, support: Support) -> None:
+        tasks = spark.range(0, self.config.partitions, 1, self.config.partitions)
+        warm_up(tasks, sink.warm(), self._failpoints, self._quarantine)
+
+    def _follow(self, spark: SparkSession, sink: Sink, support: Support, journal: Journal) -> None:
+        config = self.config
+        protocol = PROTOCOLS[support.delivery, support.variant]
+        rows = sessions(spark, config)
+        if protocol is as_shipped and not config.faults:
+            writer = sink.stream_as_shipped(rows)
+        else:
+            writer = rows.writeStream.foreachBatch(self._deliverer(protocol, sink, journal))
+        writer = writer.option("checkpointLocation", str(config.checkpoint))
+        query = writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
+        threading.Thread(target=self._watch_commit_log, daemon=True).start()
+        while not query.awaitTermination(POLL_S):
+            if self.stopping.is_set() and (protocol is as_shipped or not query.status["isTriggerActive"]):
+                query.stop()
+        failure = query.exception()
+        if self._failure is not None:
+            if not isinstance(self._failure, StoppedGently):
+                raise self._failure
+        elif failure is not None and not self.stopping.is_set():
+            raise failure
+        self._progress.write("stopped", why="asked to stop")
+
+    def _deliverer(self, protocol: Any, sink: Sink, journal: Journal) -> Any:
+        def deliver(rows: DataFrame, number: int) -> None:
+            batch = Batch(rows, number, self._failpoints, self._quarantine)
+            try:
+                if self.stopping.is_set():
+                    raise StoppedGently("asked to stop")
+                journal.check_still_ours()
+                batch.at("batch-start")
+                started = time.perf_counter()
+                protocol(batch, sink, journal, self.config.on_lost)
+                batch.timings_ms["total"] = (time.perf_counter() - started) * 1000
+                batch.at("after-commit")
+                self._note(batch)
+                journal.prune(number)
+            except BaseException as failure:  # kept as it is: on the other side of py4j only its text is left
+                self._failure = failure
+                raise
+
+        return deliver
+
+    def _note(self, batch: Batch) -> None:
+        aside: dict[str, int] = {}
+        for result in batch.results:
+            for reason, count in result.quarantined.items():
+                aside[reason] = aside.get(reason, 0) + count
+        self._progress.write(
+            "sink",
+            batch=batch.id,
+            rows=sum(result.rows for result in batch.results),
+            drained=batch.drained,
+            dropped=batch.dropped,
+            quarantined=aside,
+            timings_ms={step: round(spent, 3) for step, spent in batch.timings_ms.items()},
+        )
+        self._last_delivered = batch.id
+
+    _last_delivered = -1
+
+    def _watch_commit_log(self) -> None:
+        """Passes `after-commit-log` as soon as Spark's commit log has the batch that was delivered last."""
+        if not self.config.faults:
+            return
+        passed = -1
+        while True:
+            batch = self._last_delivered
+            if batch > passed and (self.config.checkpoint / "commits" / str(batch)).exists():
+                self._failpoints.passing("after-commit-log", batch)
+                passed = batch
+            time.sleep(0.0005)
+
+
+def sessions(spark: SparkSession, config: PipelineConfig) -> DataFrame:
+    """The streaming rows of the input topic (schema: `pipeline.sessions.OUTPUT_SCHEMA`)."""
+    options = {
+        "kafka.bootstrap.servers": config.bootstrap_servers,
+        "subscribe": config.input_topic,
+        "startingOffsets": "earliest",
+        "kafka.isolation.level": "read_committed",
+        # Lost input is an error, never skipped over.
+        "failOnDataLoss": "true",
+        **{f"kafka.{name}": value for name, value in config.kafka.items()},
+    }
+    if config.max_events_per_batch is not None:
+        options["maxOffsetsPerTrigger"] = str(config.max_events_per_batch)
+    records = spark.readStream.format("kafka").options(**options).load()
+    # Event time for the session timer is the record's, but never later than the batch (current_timestamp is the
+    # batch's, from the offset log: the same in a replay): a record from the future must not expire every session.
+    # The column is dropped again, so that Spark does not silently filter "late" records: none may vanish.
+    seen_at = F.least("timestamp", F.current_timestamp()).alias("event_time")
+    events = (
+        records.select("key", "partition", "offset", "value", seen_at)
+        .withWatermark("event_time", WATERMARK_DELAY)
+        .select("key", "partition", "offset", "value", F.unix_millis("event_time").alias("event_ms"))
+    )
+    operator = Sessions(config.session_timeout_ms)
+    return events.groupBy("key").transformWithState(operator, OUTPUT_SCHEMA, "append", "eventTime")

@@ -1,0 +1,123 @@
+"""What the pipeline did, as JSON lines, and its source offsets for any Kafka tool to see.
+
+`progress.jsonl` has one object a line:
+
+    {"kind": "started", "t_us", "pid", "generation", "sink_id", "versions"}
+    {"kind": "sink", "t_us", "batch", "rows", "drained", "dropped", "quarantined": {reason: n}, "timings_ms": {...}}
+    {"kind": "batch", "t_us", "batch", "start_offsets", "end_offsets", "input_rows", "duration_ms", "state", "event_time"}
+    {"kind": "stopped", "t_us", "why"}
+
+A `batch` line says that Spark's commit log has the batch: `end_offsets` are then the pipeline's committed position.
+The same position is committed to a consumer group for monitoring only; nothing reads it back, and deleting or moving
+it changes nothing. What can go wrong: that commit fails; it is logged and the pipeline goes on.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaException, TopicPartition
+from pyspark.sql.streaming import StreamingQueryListener
+
+_log = logging.getLogger(__name__)
+
+
+class Progress:
+    """Appends to progress.jsonl; each line is one write, so a kill leaves at most one torn line at the end."""
+
+    def __init__(self, path: Path) -> None:
+        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+
+    def write(self, kind: str, **fields: Any) -> None:
+        """Appends one line."""
+        line = {"kind": kind, "t_us": time.time_ns() // 1000, **fields}
+        os.write(self._handle, json.dumps(line).encode() + b"\n")
+
+
+class Monitoring:
+    """Commits the pipeline's position to a consumer group that nobody reads."""
+
+    def __init__(self, client: Mapping[str, Any], group: str, topic: str) -> None:
+        self._topic = topic
+        self._consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False})
+
+    def commit(self, offsets: Mapping[str, int]) -> None:
+        """Sends the position; the answer is not waited for."""
+        positions = [TopicPartition(self._topic, int(p), offset) for p, offset in offsets.items()]
+        try:
+            self._consumer.commit(offsets=positions, asynchronous=True)
+            self._consumer.poll(0)
+        except KafkaException as error:
+            _log.warning("could not commit the position for monitoring: %s", error)
+
+    def close(self) -> None:
+        """Leaves the cluster."""
+        self._consumer.close()
+
+
+class Listener(StreamingQueryListener):
+    """Turns Spark's progress events into `batch` lines and monitoring commits."""
+
+    def __init__(self, progress: Progress, monitoring: Monitoring, topic: str) -> None:
+        self._progress = progress
+        self._monitoring = monitoring
+        self._topic = topic
+
+    def onQueryStarted(self, event: Any) -> None:
+        """Nothing to note: `started` is written before."""
+
+    def onQueryIdle(self, event: Any) -> None:
+        """Nothing to note."""
+
+    def onQueryTerminated(self, event: Any) -> None:
+        """Nothing to note: `stopped` is written by the job."""
+
+    def onQueryProgress(self, event: Any) -> None:
+        """Called after the batch stands in the commit log."""
+        seen = json.loads(event.progress.json)
+        source = seen["sources"][0]
+        if "addBatch" not in seen["durationMs"]:
+            return  # a trigger that found nothing to do
+        state = [{**operator, "customMetrics": operator.get("customMetrics", {})} for operator in seen["stateOperators"]]
+        ends = offsets_of(source["endOffset"], self._topic)
+        self._progress.write(
+            "batch",
+            batch=seen["batchId"],
+            start_offsets=offsets_of(source["startOffset"], self._topic),
+            end_offsets=ends,
+            input_rows=seen["numInputRows"],
+            duration_ms=seen["durationMs"],
+            state=state,
+            event_time=seen.get("eventTime", {}),
+        )
+        self._monitoring.commit(ends)
+
+
+def offsets_of(offset: Any, topic: str) -> dict[str, int]:
+    """Offsets by partition out of Spark's form `{topic: {partition: offset}}`."""
+    found = json.loads(offset) if isinstance(offset, str) else offset
+    return dict((found or {}).get(topic, {}))
+
+
+def committed_position(checkpoint: Path, topic: str) -> tuple[int, dict[str, int]] | None:
+    """(batch, end offsets) of the newest batch in Spark's commit log; None before the first one."""
+    done = sorted(_batches(checkpoint / "commits"))
+    if not done:
+        return None
+    lines = (checkpoint / "offsets" / str(done[-1])).read_text().splitlines()
+    return done[-1], offsets_of(lines[-1], topic)
+
+
+def newest_batch(checkpoint: Path) -> int | None:
+    """The newest batch in Spark's offset log, finished or not."""
+    return max(_batches(checkpoint / "offsets"), default=None)
+
+
+def _batches(folder: Path) -> list[int]:
+    return [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []

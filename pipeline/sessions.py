@@ -1,0 +1,142 @@
+"""The stateful operator: 100 events of a session in, 20 rows out once the last of them has arrived.
+
+Promise: the rows depend on nothing but the session's events. No wall clock, no batch number, no order of arrival
+beyond (partition, offset): a replay of a batch makes the same rows. Each event ends in exactly one place: in the
+state, in a row, or set aside with a reason.
+
+A finished session leaves a small tombstone, so that a straggler is told apart from the start of a new session; it
+and a session that never ends leave the state by an event-time timer. The watermark that fires it stands in Spark's
+offset log, so a replay decides the same. What can go wrong: a straggler that comes later than `timeout_ms` after
+its session is taken for a new session; it is set aside as `never-ended` when its own timer fires.
+
+Keyed state in Spark's words: `transformWithState` (SPARK-46815); the counterpart of Flink's KeyedProcessFunction.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+
+from pipeline.events import (
+    AFTER_END,
+    EVENTS_PER_SESSION,
+    LAST_SEQ,
+    NEVER_ENDED,
+    REPEATED_SEQ,
+    Event,
+    check,
+)
+
+ROWS_PER_SESSION = 20
+EVENTS_PER_ROW = EVENTS_PER_SESSION // ROWS_PER_SESSION
+MISSING = -1  # no event has this value: values are 0..999999
+
+# What the operator gives: either a row (reason is null) or a record that was set aside (reason is not null; then
+# `key`, `value` and where it came from are those of the input record).
+OUTPUT_SCHEMA = (
+    "session_key string, j int, events int, total long, checksum long, ended_at long, "
+    "reason string, source_partition int, source_offset long, key binary, value binary"
+)
+STATE_SCHEMA = "finished boolean, last_ms long, arrived int, ended_at long, values array<int>"
+FIELDS = tuple(column.split()[0] for column in OUTPUT_SCHEMA.split(", "))
+_Output = Row(*FIELDS)
+
+
+def rows_of(session_key: str, values: list[int], ended_at: int) -> Iterator[Row]:
+    """The 20 rows of a finished session.
+
+    Args:
+        session_key: the session.
+        values: the value of each event, indexed by seq; 100 of them.
+        ended_at: the end event's `scheduled_at`, epoch µs.
+    """
+    for j in range(ROWS_PER_SESSION):
+        first = j * EVENTS_PER_ROW
+        part = values[first : first + EVENTS_PER_ROW]
+        text = "".join(f"{seq}={value};" for seq, value in enumerate(part, first))
+        checksum = zlib.crc32(text.encode("ascii"))
+        yield _Output(session_key, j, len(part), sum(part), checksum, ended_at, None, None, None, None, None)
+
+
+def set_aside(reason: str, partition: int | None, offset: int | None, key: bytes | None, value: bytes | None) -> Row:
+    """A record that gives no row, on its way to the quarantine topic."""
+    return _Output(None, None, None, None, None, None, reason, partition, offset, key, value)
+
+
+class Sessions(StatefulProcessor):
+    """Spark's side of the operator: state per session key, one timer per session.
+
+    Args:
+        timeout_ms: event time after the last event seen, when a session leaves the state.
+    """
+
+    def __init__(self, timeout_ms: int) -> None:
+        self.timeout_ms = timeout_ms
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        self.handle = handle
+        self.session = handle.getValueState("session", STATE_SCHEMA)
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        """Takes this batch's records of one key; gives the session's rows when it is complete."""
+        # Input rows: key, partition, offset, event_ms, value. The order within a key is not promised after a
+        # shuffle, offsets give it back.
+        records = sorted(rows, key=lambda row: (row["partition"], row["offset"]))
+        events: list[tuple[Row, Event]] = []
+        for record in records:
+            found = check(record["key"], record["value"])
+            if isinstance(found, str):
+                yield set_aside(found, record["partition"], record["offset"], record["key"], record["value"])
+            else:
+                events.append((record, found))
+        if events:
+            yield from self._advance(bytes(key[0]).decode("utf-8"), events, timerValues)
+
+    def _advance(self, session_key: str, events: list[tuple[Row, Event]], timer_values: Any) -> Iterator[Row]:
+        known = self.session.get()
+        if known is None:
+            finished, last_ms, arrived, ended_at, values = False, 0, 0, 0, [MISSING] * EVENTS_PER_SESSION
+        else:
+            finished, last_ms, arrived, ended_at, values = known
+            values = list(values)
+        for record, event in events:
+            # A batch cut from partitions of different age may bring event times behind the watermark: counting
+            # from the watermark then keeps a session that has only just been seen from expiring at once.
+            last_ms = max(last_ms, record["event_ms"], timer_values.getCurrentWatermarkInMs())
+            if finished or values[event.seq] != MISSING:
+                reason = AFTER_END if finished else REPEATED_SEQ
+                yield set_aside(reason, record["partition"], record["offset"], record["key"], record["value"])
+                continue
+            values[event.seq] = event.value
+            arrived += 1
+            if event.seq == LAST_SEQ:
+                ended_at = event.scheduled_at
+            if arrived == EVENTS_PER_SESSION:
+                finished = True
+                yield from rows_of(session_key, values, ended_at)
+                values = []
+        if known is None:
+            self.handle.registerTimer(last_ms + self.timeout_ms)
+        self.session.update((finished, last_ms, arrived, ended_at, values))
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        """Lets a tombstone or a session that never ended leave the state; the latter is reported."""
+        known = self.session.get()
+        if known is None:
+            return
+        finished, last_ms, arrived, _, values = known
+        if last_ms + self.timeout_ms > expiredTimerInfo.getExpiryTimeInMs():
+            self.handle.registerTimer(last_ms + self.timeout_ms)
+            return
+        self.session.clear()
+        if not finished:
+            held = {seq: value for seq, value in enumerate(values) if value != MISSING}
+            yield set_aside(NEVER_ENDED, None, None, bytes(key[0]), json.dumps({"values": held}).encode())
+
+    def close(self) -> None:
+        """Nothing is held open between batches."""

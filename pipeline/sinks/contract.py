@@ -1,0 +1,134 @@
+"""What a sink is to the delivery code: what it declares, what it does in a task, what it does in the driver.
+
+A sink declares which guarantees it supports and in which variants; `pipeline/delivery.py` calls only what the chosen
+variant needs, in the words of two-phase commit (begin, pre-commit, commit, abort, recover). Nothing in the delivery
+code knows a sink's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming import DataStreamWriter
+
+AT_MOST_ONCE = "at-most-once"
+AT_LEAST_ONCE = "at-least-once"
+EXACTLY_ONCE = "exactly-once"
+DELIVERIES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+
+
+@dataclass(frozen=True)
+class Support:
+    """One guarantee that a sink can keep, and how."""
+
+    delivery: str
+    variant: str
+    how: str
+    default: bool = False
+
+
+@dataclass(frozen=True)
+class Written:
+    """What one task did with its partition of a batch.
+
+    Attributes:
+        partition: number of the task, 0 to partitions - 1.
+        rows: rows of the partition.
+        digest: order-free digest of these rows (see `pipeline.digest`).
+        prepared: what the driver needs to commit or find this partition's work; empty when there was nothing.
+        quarantined: how many records were set aside, by reason.
+        timings_ms: parts of the task's time, by name.
+    """
+
+    partition: int
+    rows: int
+    digest: int
+    prepared: Mapping[str, Any] = field(default_factory=dict)
+    quarantined: Mapping[str, int] = field(default_factory=dict)
+    timings_ms: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Mark:
+    """A marker found in the sink: the newest batch that a partition has committed, with its rows and digest."""
+
+    batch: int
+    rows: int
+    digest: int
+
+
+class TaskView(Protocol):
+    """What a writer sees of its task: where it is, what was counted so far, and the failpoints."""
+
+    batch: int
+    partition: int
+
+    def passing(self, point: str) -> None:
+        """Passes a failpoint of this task."""
+
+    def counted(self) -> tuple[int, int]:
+        """(rows, digest) of the rows handed out so far."""
+
+
+class Writer(Protocol):
+    """Writes one partition of a batch inside a Python worker. Must be picklable and must use up the rows."""
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        """Takes every row; returns (prepared, timings_ms). Raises if a row is not as safe as the guarantee says.
+
+        Rows come as record batches with the columns session_key, j, events, total, checksum, ended_at.
+        """
+
+
+class Sink(Protocol):
+    """The driver's side of a sink."""
+
+    name: str
+    supports: Sequence[Support]
+    partitions: int
+
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+        """Checks settings, fences older drivers of this sink_id and aborts what they left.
+
+        Args:
+            support: the guarantee of this run.
+            generation: of this driver, from the journal.
+            keep: what decided batches prepared: never aborted.
+
+        Raises:
+            RefusedStart: a setting does not allow the guarantee; the message says which.
+        """
+
+    def warm(self) -> Writer:
+        """A writer that makes a worker ready (connections, producers) and writes nothing."""
+
+    def unacknowledged(self) -> Writer:
+        """at-most-once: write each row once, never again."""
+
+    def acknowledged(self) -> Writer:
+        """at-least-once: write, and return only when every row is acknowledged."""
+
+    def marked(self) -> Writer:
+        """Idempotent: rows and the batch's marker in one atomic step."""
+
+    def prepare(self) -> Writer:
+        """Two-phase, pre-commit: rows durable but invisible, with the marker among them."""
+
+    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+        """Two-phase, commit: makes prepared partitions visible; may be called again. Returns what is lost for good."""
+
+    def marks(self) -> Mapping[int, Mark]:
+        """The newest marker of each partition, as found at the start of this driver."""
+
+    def write_as_shipped(self, rows: DataFrame) -> None:
+        """The baseline: Spark's own writer, called from foreachBatch."""
+
+    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
+        """The baseline: Spark's own streaming sink."""
+
+    def close(self) -> None:
+        """Gives back what `start` took."""

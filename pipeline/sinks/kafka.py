@@ -1,0 +1,242 @@
+"""Kafka, the driver's side: what is supported, commit by EndTxn, fencing, markers.
+
+At-most-once is acks=0; at-least-once is acks=all with every delivery report checked. Exactly-once comes in two
+variants, both with a marker inside each transaction (a consumer-group offset, KIP-98 and KIP-447):
+
+* two-phase: a task writes in a transaction, flushes, and leaves it open; the driver decides and sends EndTxn for each
+  (as Flink's KafkaCommitter does by resuming the producer). The marker tells afterwards, when the coordinator's
+  answer does not, whether a partition was committed.
+* idempotent: each task commits its own transaction; the marker in it tells a replay to leave the partition out.
+
+Fencing: every start takes a generation, publishes it as a group offset, then fences every transactional id of this
+sink_id that no decision names. A worker of an older driver that makes its producer later sees the younger generation
+and stops. What can go wrong: markers are group offsets, which brokers forget after `offsets.retention.minutes`
+(7 days by default): a pipeline that stands still for longer must finish its open batch before.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.sql.streaming import DataStreamWriter
+
+from pipeline.errors import CommitUncertain, RefusedStart
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Mark, Support
+from pipeline.sinks.kafka_tasks import Appender, Names, TransactionalWriter, Warm
+from pipeline.wire import Coordinator, Outcome, Transaction
+
+# How long a commit may ask before it gives up and leaves the rest to a restart: a broker's restart takes seconds.
+COMMIT_LIMIT_S = 60.0
+# Start-up requests to a broker that was found reachable before.
+ADMIN_LIMIT_S = 20.0
+_log = logging.getLogger(__name__)
+
+
+class KafkaSink:
+    """Rows as JSON records keyed by session, into one topic.
+
+    Args:
+        topic: the output topic.
+        sink_id: names this sink to the cluster; two pipelines must not share one.
+        partitions: tasks per batch.
+        client: librdkafka settings of the cluster, `bootstrap.servers` at least.
+        transaction_timeout_ms: how long a prepared transaction may stay open (broker: transaction.max.timeout.ms).
+        quarantine_topic: where the baseline writes what was set aside.
+    """
+
+    name = "kafka"
+    supports = (
+        Support(AT_MOST_ONCE, "claim", "claim, then acks=0", default=True),
+        Support(AT_LEAST_ONCE, "acknowledged", "acks=all, every delivery report checked", default=True),
+        Support(AT_LEAST_ONCE, "native", "Spark's own Kafka sink, as shipped"),
+        Support(EXACTLY_ONCE, "two-phase", "tasks prepare, the driver decides and ends the transactions", default=True),
+        Support(EXACTLY_ONCE, "idempotent", "a transaction per task with a marker of the batch in it"),
+    )
+
+    def __init__(
+        self,
+        topic: str,
+        sink_id: str,
+        partitions: int,
+        client: Mapping[str, Any],
+        transaction_timeout_ms: int,
+        quarantine_topic: str,
+    ) -> None:
+        self.partitions = partitions
+        self._topic = topic
+        self._client = dict(client)
+        self._timeout_ms = transaction_timeout_ms
+        self._quarantine_topic = quarantine_topic
+        self._names = Names(sink_id, 0, topic)
+        self._transactional = False
+        self._admin = AdminClient(self._client)
+        self._coordinator: Coordinator | None = None
+        self._marks: dict[int, Mark] = {}
+        self._ended: dict[str, int] = {}
+        self._retired: set[str] = set()
+
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: generation published, older drivers fenced, markers read."""
+        self._names = Names(self._names.sink_id, generation, self._topic)
+        self._transactional = support.delivery == EXACTLY_ONCE
+        if not self._transactional:
+            return
+        self._check_timeout()
+        self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
+        self._publish_generation(generation)
+        named = {str(prepared["transactional_id"]) for prepared in keep}
+        left = [txn.transactional_id for txn in self._coordinator.listed(self._names.prefix)]
+        self._fence(name for name in left if name not in named)
+        self._marks = self._read_marks()
+
+    def warm(self) -> Warm:
+        return Warm(self._client, self._names, self._timeout_ms, self.partitions, self._transactional)
+
+    def unacknowledged(self) -> Appender:
+        return Appender(self._client, self._topic, acknowledged=False)
+
+    def acknowledged(self) -> Appender:
+        return Appender(self._client, self._topic, acknowledged=True)
+
+    def prepare(self) -> TransactionalWriter:
+        return self._writer(commits=False)
+
+    def marked(self) -> TransactionalWriter:
+        return self._writer(commits=True)
+
+    def _writer(self, commits: bool) -> TransactionalWriter:
+        return TransactionalWriter(
+            self._client, self._names, self._timeout_ms, commits, dict(self._ended), frozenset(self._retired)
+        )
+
+    def marks(self) -> Mapping[int, Mark]:
+        return self._marks
+
+    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+        """See `Sink.commit`. Asks all coordinators at once; doubtful ids are retired and fenced before it returns.
+
+        Raises:
+            CommitUncertain: a coordinator did not answer within COMMIT_LIMIT_S.
+        """
+        assert self._coordinator is not None, "start() comes first"
+        if not prepared:
+            return set()
+        parts = sorted(prepared)
+        transactions = [self._transaction(prepared[p]) for p in parts]
+        answers = self._coordinator.end(transactions, commit=True, limit_s=COMMIT_LIMIT_S)
+        unclear = {p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.ELSEWHERE}
+        silent = [p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.UNKNOWN]
+        if silent:
+            codes = {answer.error_code for answer in answers}
+            raise CommitUncertain(
+                f"batch {batch}, partitions {silent}: the transaction coordinator gave no definite answer within "
+                f"{COMMIT_LIMIT_S:g} s (error codes {sorted(codes)}). The batch is decided: start again when the "
+                "broker is back, and the replay finishes it."
+            )
+        lost: set[int] = set()
+        if unclear:
+            marks = self._read_marks()
+            lost = {p for p in unclear if p not in marks or marks[p].batch != batch}
+            _log.warning("batch %d: transactions of %s had ended elsewhere, %s lost", batch, unclear, lost)
+        for transaction, answer in zip(transactions, answers, strict=True):
+            if answer.outcome is Outcome.DONE and not answer.doubtful:
+                self._ended[transaction.transactional_id] = batch
+        doubtful = {
+            txn.transactional_id
+            for txn, answer in zip(transactions, answers, strict=True)
+            if answer.doubtful or answer.outcome is Outcome.ELSEWHERE
+        }
+        if doubtful:
+            # An EndTxn that went unanswered may still arrive and would end the producer's next transaction (the flaw
+            # that KIP-890 mends for clients that speak TV2): these ids are never used again.
+            self._retired |= doubtful
+            self._fence(doubtful)
+        return lost
+
+    def _transaction(self, prepared: Mapping[str, Any]) -> Transaction:
+        return Transaction(prepared["transactional_id"], prepared["producer_id"], prepared["epoch"])
+
+    def _fence(self, names: Any) -> None:
+        assert self._coordinator is not None, "start() comes first"
+        self._coordinator.fence(list(names), self._timeout_ms, ADMIN_LIMIT_S)
+
+    def _check_timeout(self) -> None:
+        allowed = self._broker_setting("transaction.max.timeout.ms")
+        if allowed is not None and self._timeout_ms > int(allowed):
+            raise RefusedStart(
+                f"transaction timeout {self._timeout_ms} ms is more than the broker allows "
+                f"(transaction.max.timeout.ms = {allowed}). Ask for less, or raise it on the broker."
+            )
+
+    def _broker_setting(self, name: str) -> str | None:
+        broker = next(iter(self._admin.list_topics(timeout=ADMIN_LIMIT_S).brokers))
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        try:
+            found = self._admin.describe_configs([resource])[resource].result(ADMIN_LIMIT_S)
+        except KafkaException as error:  # not allowed to look: the broker itself refuses a wrong timeout later
+            _log.warning("cannot read broker settings: %s", error)
+            return None
+        return found[name].value if name in found else None
+
+    def _publish_generation(self, generation: int) -> None:
+        group = self._names.generation_group
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, generation)])
+        try:
+            self._admin.alter_consumer_group_offsets([wanted])[group].result(ADMIN_LIMIT_S)
+        except KafkaException as error:
+            raise RefusedStart(
+                f"could not publish generation {generation} as an offset of group {group}: {error}. The group must be "
+                "writable and have no members."
+            ) from error
+
+    def _read_marks(self) -> dict[int, Mark]:
+        groups = {self._names.marker_group(p): p for p in range(self.partitions)}
+        marks: dict[int, Mark] = {}
+        for group, partition in groups.items():
+            asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0)])
+            answer = self._admin.list_consumer_group_offsets([asked], require_stable=True)
+            for found in answer[group].result(ADMIN_LIMIT_S).topic_partitions:
+                if found.error is None and found.offset >= 0:
+                    noted = json.loads(found.metadata)
+                    marks[partition] = Mark(found.offset - 1, noted["rows"], int(noted["digest"], 16))
+        return marks
+
+    def write_as_shipped(self, rows: DataFrame) -> None:
+        writer = self._shipped(rows).write.format("kafka")
+        writer.options(**self._spark_options()).save()
+
+    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
+        return self._shipped(rows).writeStream.format("kafka").options(**self._spark_options())
+
+    def _spark_options(self) -> dict[str, str]:
+        # Records of 1 MB that were set aside pass through this producer too.
+        options = {f"kafka.{name}": str(value) for name, value in self._client.items()}
+        return {**options, "kafka.max.request.size": "8388608", "includeHeaders": "true"}
+
+    def _shipped(self, rows: DataFrame) -> DataFrame:
+        """Key, value, topic and headers in one go: rows to the output topic, the rest to quarantine."""
+        row = F.to_json(F.struct("session_key", "j", "events", "total", "checksum", "ended_at")).cast("binary")
+        good = F.col("reason").isNull()
+        return rows.select(
+            F.when(good, F.col("session_key").cast("binary")).otherwise(F.col("key")).alias("key"),
+            F.when(good, row).otherwise(F.col("value")).alias("value"),
+            F.when(good, F.lit(self._topic)).otherwise(F.lit(self._quarantine_topic)).alias("topic"),
+            F.when(~good, F.array(_header("reason"), _header("source_partition"), _header("source_offset"))).alias(
+                "headers"
+            ),
+        )
+
+    def close(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.close()
+
+
+def _header(name: str) -> Any:
+    return F.struct(F.lit(name).alias("key"), F.col(name).cast("string").cast("binary").alias("value"))

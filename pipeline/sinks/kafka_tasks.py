@@ -1,0 +1,304 @@
+"""Kafka, the task's side: the writers that run inside Python workers.
+
+Promise: a producer lives as long as its worker process and has a transactional id of its own below the sink_id's
+prefix, so that no batch waits for `init_transactions` (half a second in librdkafka). A producer that saw any error is
+never used again: its id is left to be fenced, and the next one has a new name; so each id has one producer id and
+epoch for all its life.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+
+from pipeline.errors import AnotherDriver, DeliveryFailed
+from pipeline.sinks.contract import TaskView
+from pipeline.wire import Coordinator
+
+# Java's default partitioner hashes with murmur2: rows of a session land in the same partition from any client.
+COMMON = {"partitioner": "murmur2_random"}
+# Longer than a broker's restart (seconds), shorter than an operator's patience.
+FLUSH_LIMIT_S = 120.0
+# init_transactions, send_offsets and commit on a healthy broker take milliseconds; a restart of the broker, seconds.
+TRANSACTION_LIMIT_S = 60.0
+
+# One per worker process; processes are reused from batch to batch.
+_appenders: dict[str, Producer] = {}
+_transactional: dict[str, _Transactional] = {}
+_group_metadata: dict[str, object] = {}
+
+
+@dataclass(frozen=True)
+class Names:
+    """How this sink_id's things are called in the cluster."""
+
+    sink_id: str
+    generation: int
+    topic: str
+
+    @property
+    def prefix(self) -> str:
+        """Every transactional id of this sink_id starts with it."""
+        return f"{self.sink_id}.txn."
+
+    @property
+    def generation_group(self) -> str:
+        """The group whose offset is the newest driver's generation."""
+        return f"{self.sink_id}.generation"
+
+    def marker_group(self, partition: int) -> str:
+        """The group whose offset is the newest committed batch + 1 of a task's partition."""
+        return f"{self.sink_id}.marker.{partition}"
+
+    def fresh_id(self) -> str:
+        """A transactional id for a new producer of this worker process."""
+        return f"{self.prefix}g{self.generation}.{os.getpid()}.{uuid.uuid4().hex[:12]}"
+
+
+def _records(rows: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
+    """(key, value) of each row: compact JSON with the six fields of a row."""
+    keys = rows.column("session_key").to_pylist()
+    quoted = {key: json.dumps(key) for key in set(keys)}
+    numbers = [rows.column(name).to_pylist() for name in ("j", "events", "total", "checksum", "ended_at")]
+    for key, j, events, total, checksum, ended_at in zip(keys, *numbers, strict=True):
+        yield (
+            key,
+            f'{{"session_key":{quoted[key]},"j":{j},"events":{events},"total":{total},'
+            f'"checksum":{checksum},"ended_at":{ended_at}}}'.encode(),
+        )
+
+
+class _Reports:
+    """Counts delivery reports and keeps the first error."""
+
+    def __init__(self) -> None:
+        self.acknowledged = 0
+        self.error: KafkaError | None = None
+
+    def __call__(self, error: KafkaError | None, _message: Message) -> None:
+        if error is None:
+            self.acknowledged += 1
+        elif self.error is None:
+            self.error = error
+
+
+def _produce_all(producer: Producer, topic: str, rows: Iterator[pa.RecordBatch], reports: _Reports) -> int:
+    sent = 0
+    for batch in rows:
+        for key, value in _records(batch):
+            while True:
+                try:
+                    producer.produce(topic, key=key, value=value, on_delivery=reports)
+                    break
+                except BufferError:  # the queue is full: let reports in, room comes back
+                    producer.poll(0.05)
+            sent += 1
+        producer.poll(0)
+    return sent
+
+
+def _flush(producer: Producer, sent: int, reports: _Reports, must_be_acknowledged: bool) -> None:
+    left = producer.flush(FLUSH_LIMIT_S)
+    if must_be_acknowledged and (left or reports.error or reports.acknowledged != sent):
+        raise DeliveryFailed(
+            f"{reports.acknowledged} of {sent} rows were acknowledged within {FLUSH_LIMIT_S:g} s "
+            f"(first error: {reports.error}). Look at the broker; a restart of the pipeline writes the batch again."
+        )
+
+
+@dataclass(frozen=True)
+class Appender:
+    """Writes rows outside of transactions: acks=0 without retries, or acks=all with every report checked."""
+
+    client: Mapping[str, Any]
+    topic: str
+    acknowledged: bool
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        producer, reports = self._producer(), _Reports()
+        sent = _produce_all(producer, self.topic, rows, reports)
+        task.passing("before-prepare")
+        started = time.perf_counter()
+        _flush(producer, sent, reports, self.acknowledged)
+        prepare = (time.perf_counter() - started) * 1000
+        task.passing("after-prepare")
+        return {}, {"prepare": prepare}
+
+    def _producer(self) -> Producer:
+        settings: dict[str, Any] = {"acks": 0, "retries": 0}
+        if self.acknowledged:
+            settings = {"acks": "all", "enable.idempotence": True}
+        key = json.dumps(settings)
+        if key not in _appenders:
+            _appenders[key] = Producer({**self.client, **COMMON, **settings})
+        return _appenders[key]
+
+
+class _Transactional:
+    """A transactional producer of this worker process, and the one transaction it may have open."""
+
+    def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int) -> None:
+        self.name = names.fresh_id()
+        self.open_batch: int | None = None
+        settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
+        self.producer = Producer({**client, **COMMON, **settings})
+        self.producer.init_transactions(TRANSACTION_LIMIT_S)
+        with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
+            described = coordinator.describe([self.name])[self.name]
+        self.producer_id, self.epoch = described.producer_id, described.epoch
+        newest = _committed(client, names.generation_group, names.topic)
+        if newest is not None and newest.offset > names.generation:
+            raise AnotherDriver(
+                f"generation {newest.offset} of {names.sink_id} was started; this worker belongs to generation "
+                f"{names.generation} and stops."
+            )
+
+
+def _committed(client: Mapping[str, Any], group: str, topic: str) -> TopicPartition | None:
+    consumer = _consumer(client, group)
+    try:
+        found = consumer.committed([TopicPartition(topic, 0)], timeout=TRANSACTION_LIMIT_S)[0]
+    finally:
+        consumer.close()
+    return found if found.offset >= 0 else None
+
+
+def _metadata(client: Mapping[str, Any], group: str) -> object:
+    """What `send_offsets_to_transaction` wants to know of a group; it has no members, only offsets."""
+    if group not in _group_metadata:
+        consumer = _consumer(client, group)
+        _group_metadata[group] = consumer.consumer_group_metadata()
+        consumer.close()
+    return _group_metadata[group]
+
+
+def _consumer(client: Mapping[str, Any], group: str) -> Consumer:
+    settings = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
+    return Consumer({**client, **settings})
+
+
+@dataclass(frozen=True)
+class TransactionalWriter:
+    """Writes a partition in one transaction with its marker; prepares it, or (`commits`) commits it at once.
+
+    Args:
+        client, names, timeout_ms: as in KafkaSink.
+        commits: commit in the task (idempotent), or leave the transaction open for the driver (two-phase).
+        ended: transactional id -> batch of the last transaction that the driver has committed of it.
+        retired: ids that must not be used again.
+    """
+
+    client: Mapping[str, Any]
+    names: Names
+    timeout_ms: int
+    commits: bool
+    ended: Mapping[str, int]
+    retired: frozenset[str]
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        first = next(rows, None)
+        if first is None:  # nothing to commit: an empty transaction would be answered INVALID_TXN_STATE
+            return {}, {}
+        started = time.perf_counter()
+        transactional = self._begin(task.batch)
+        begun = time.perf_counter()
+        try:
+            return self._write(transactional, task, first, rows, {"begin": (begun - started) * 1000})
+        except KafkaException as error:
+            _transactional.clear()
+            raise DeliveryFailed(
+                f"batch {task.batch}, partition {task.partition}: transaction of {transactional.name} failed: {error}. "
+                "A restart of the pipeline aborts it and writes the batch again."
+            ) from error
+        except BaseException:
+            _transactional.clear()
+            raise
+
+    def _write(
+        self,
+        transactional: _Transactional,
+        task: TaskView,
+        first: pa.RecordBatch,
+        rows: Iterator[pa.RecordBatch],
+        timings: dict[str, float],
+    ) -> tuple[dict[str, Any], dict[str, float]]:
+        producer, reports = transactional.producer, _Reports()
+        sent = _produce_all(producer, self.names.topic, _chain(first, rows), reports)
+        task.passing("before-prepare")
+        started = time.perf_counter()
+        counted, digest = task.counted()
+        note = json.dumps({"rows": counted, "digest": f"{digest:x}"})
+        marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=note)
+        group = _metadata(self.client, self.names.marker_group(task.partition))
+        producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S)
+        marked = time.perf_counter()
+        _flush(producer, sent, reports, must_be_acknowledged=True)
+        done = time.perf_counter()
+        timings |= {"mark": (marked - started) * 1000, "flush": (done - marked) * 1000}
+        timings["prepare"] = (done - started) * 1000
+        task.passing("after-prepare")
+        if self.commits:
+            started = time.perf_counter()
+            producer.commit_transaction(TRANSACTION_LIMIT_S)
+            transactional.open_batch = None
+            timings["commit"] = (time.perf_counter() - started) * 1000
+            return {}, timings
+        prepared = {
+            "transactional_id": transactional.name,
+            "producer_id": transactional.producer_id,
+            "epoch": transactional.epoch,
+        }
+        return prepared, timings
+
+    def _begin(self, batch: int) -> _Transactional:
+        transactional = _transactional.get(self.names.prefix)
+        if transactional is not None and not self._reusable(transactional):
+            del _transactional[self.names.prefix]
+            transactional = None
+        if transactional is None:
+            transactional = _Transactional(self.client, self.names, self.timeout_ms)
+            _transactional[self.names.prefix] = transactional
+        if transactional.open_batch is not None:
+            # The driver has committed it; for the producer it is still open. Under TV1 a second EndTxn with the
+            # same outcome is answered NONE and lets it begin the next one.
+            transactional.producer.commit_transaction(TRANSACTION_LIMIT_S)
+        transactional.producer.begin_transaction()
+        transactional.open_batch = batch
+        return transactional
+
+    def _reusable(self, transactional: _Transactional) -> bool:
+        """False for a producer whose last transaction was not committed by the driver, or that was retired."""
+        if transactional.name in self.retired:
+            return False
+        return transactional.open_batch is None or self.ended.get(transactional.name) == transactional.open_batch
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Makes a worker's producer before the first batch, so that no batch pays for it."""
+
+    client: Mapping[str, Any]
+    names: Names
+    timeout_ms: int
+    partitions: int
+    transactional: bool
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        if self.transactional and self.names.prefix not in _transactional:
+            _transactional[self.names.prefix] = _Transactional(self.client, self.names, self.timeout_ms)
+            for partition in range(self.partitions):
+                _metadata(self.client, self.names.marker_group(partition))
+        return {}, {}
+
+
+def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    yield first
+    yield from rest

@@ -1,0 +1,68 @@
+"""The Spark session of the pipeline: what is set, and why.
+
+Checkpoint writing comes in two ways. `as-shipped` is what Spark does by default: without Hadoop's native library,
+every checkpoint file on a local disk is written by way of child processes (readlink for a rename, chmod for a file
+and its .crc), which costs tens of milliseconds a batch. `tuned` writes the same files without them, by way of
+FileSystemBasedCheckpointFileManager and a local file system that doesn't fork; there a rename may replace an existing
+file, so that the fence against a second driver is our journal. Neither is of use on HDFS or object stores.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from pipeline.config import TUNED, PipelineConfig
+
+_PACKAGE = "org.apache.spark.sql.execution.streaming"
+_TUNED = {
+    "spark.sql.streaming.checkpointFileManagerClass": f"{_PACKAGE}.checkpointing.FileSystemBasedCheckpointFileManager",
+    "spark.hadoop.fs.file.impl": "com.globalmentor.apache.hadoop.fs.BareLocalFileSystem",
+}
+# Quiet: Spark's defaults print a warning for each state look-up that finds nothing.
+_LOG4J = Path(__file__).with_name("log4j2.properties")
+
+
+def settings(config: PipelineConfig) -> Mapping[str, str]:
+    """Spark's settings for a run."""
+    java = f"-Dlog4j2.configurationFile=file:{_LOG4J} -XX:+UseParallelGC"  # parallel: least overhead on few cores
+    base = {
+        "spark.app.name": f"oncebench {config.sink} {config.delivery} {config.variant}",
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.memory": "1g",
+        "spark.driver.extraJavaOptions": java,
+        "spark.driver.extraClassPath": os.pathsep.join((*config.driver_jars, *config.jars)),
+        "spark.jars": ",".join(config.jars),
+        # A task that failed may have written: the whole batch is replayed, by a new driver that looks at the marks.
+        "spark.task.maxFailures": "1",
+        "spark.speculation": "false",
+        "spark.sql.shuffle.partitions": str(config.partitions),
+        "spark.sql.streaming.stateStore.providerClass": f"{_PACKAGE}.state.RocksDBStateStoreProvider",
+        # The state's changes of a batch are written instead of whole RocksDB snapshots (SPARK-43421).
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        # A trigger without new data would only move the watermark, at the price of a whole batch.
+        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
+        # Another program on this machine must not be able to talk to the driver. Spark makes the secret itself on
+        # local masters; for a cluster it is the operator's to set (spark-defaults.conf).
+        "spark.authenticate": str(config.master.startswith("local")).lower(),
+    }
+    return base | (_TUNED if config.checkpoint_writing == TUNED else {})
+
+
+def session(config: PipelineConfig) -> SparkSession:
+    """Starts Spark with `settings`; workers run this interpreter and find this package."""
+    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    home = str(Path(__file__).resolve().parents[1])
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    builder = SparkSession.builder.master(config.master)
+    for name, value in settings(config).items():
+        builder = builder.config(name, value)
+    return builder.getOrCreate()

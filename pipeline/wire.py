@@ -1,0 +1,210 @@
+"""The transaction coordinator's wire: end, describe, list and fence transactions of other processes' producers.
+
+Promise: an answer is one of a few outcomes, and "unknown" is said where the broker did not answer. EndTxn is checked
+by the broker against transactional id, producer id and epoch only, not against the connection (KIP-98; in the
+broker: TransactionCoordinator.endTransaction), which is what lets a driver commit what its tasks have prepared.
+
+EndTxn is sent in version 4 at most: that is the transaction protocol of KIP-98 (TV1), which librdkafka speaks. With
+version 5 (TV2, KIP-890) the broker raises the producer's epoch at the commit and the producer is fenced for good.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError, TransactionalIdNotFoundError
+from kafka.protocol.metadata import CoordinatorType
+from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
+
+# The last version of the old protocol (see the module's docstring).
+END_TXN_VERSION = 4
+# Newest InitProducerId version that every supported broker (3.9 to 4.3) has as stable; v6 is unstable (KIP-939).
+INIT_PRODUCER_ID_VERSION = 5
+# A coordinator that is alive answers in milliseconds; ten seconds cover a broker's restart in between.
+REQUEST_TIMEOUT_MS = 10_000
+# Pause between two tries while the coordinator still writes markers; they take single milliseconds.
+RETRY_PAUSE_S = 0.002
+RETRY_PAUSE_MAX_S = 0.1
+
+# Kafka's error codes (org.apache.kafka.common.protocol.Errors).
+NONE = 0
+RETRIABLE = frozenset({14, 15, 16, 51})  # coordinator loading, not available, not this one; concurrent transactions
+DEFINITELY_NOT = frozenset({48})  # INVALID_TXN_STATE
+AMBIGUOUS = frozenset({47, 49, 90})  # INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED
+
+
+class Outcome(Enum):
+    """What an EndTxn came to."""
+
+    DONE = "done"  # ended as asked, now or by an earlier request
+    ELSEWHERE = "elsewhere"  # ended otherwise: aborted, timed out, or fenced; only a marker tells which
+    UNKNOWN = "unknown"  # no answer: the request may still act
+
+
+@dataclass(frozen=True)
+class Transaction:
+    """A producer's transaction as the coordinator sees it."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    state: str = ""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """The answer to one EndTxn: what it came to, the last error code, and whether any try went unanswered."""
+
+    outcome: Outcome
+    error_code: int
+    doubtful: bool
+
+
+class Coordinator:
+    """A connection to the transaction coordinators of a cluster. Not for use by two threads at once.
+
+    Args:
+        settings: kafka-python's client settings; `bootstrap_servers` at least.
+
+    Raises:
+        KafkaError: the cluster cannot be reached.
+    """
+
+    def __init__(self, settings: Mapping[str, Any]) -> None:
+        self._admin = KafkaAdminClient(**{"request_timeout_ms": REQUEST_TIMEOUT_MS, **settings})
+
+    def __enter__(self) -> Coordinator:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._admin.close()
+
+    def close(self) -> None:
+        """Closes the connections."""
+        self._admin.close()
+
+    def end(self, transactions: Sequence[Transaction], commit: bool, limit_s: float) -> list[Ended]:
+        """Commits or aborts transactions, all at once; waits `limit_s` at most for definite answers."""
+        deadline = time.monotonic() + limit_s
+        pending = dict(enumerate(transactions))
+        ended: dict[int, Ended] = {}
+        doubtful: set[int] = set()
+        pause = RETRY_PAUSE_S
+        while pending:
+            answers = self._ask({at: _end_txn(txn, commit) for at, txn in pending.items()}, pending)
+            for at, code in answers.items():
+                if code is None:
+                    doubtful.add(at)
+                elif code not in RETRIABLE:
+                    ended[at] = Ended(_outcome(code), code, at in doubtful)
+                    del pending[at]
+            if pending and time.monotonic() > deadline:
+                for at in pending:
+                    code = answers[at]
+                    ended[at] = Ended(Outcome.UNKNOWN, -1 if code is None else code, True)
+                break
+            if pending:
+                time.sleep(pause)
+                pause = min(pause * 2, RETRY_PAUSE_MAX_S)
+        return [ended[at] for at in range(len(transactions))]
+
+    def fence(self, transactional_ids: Iterable[str], timeout_ms: int, limit_s: float) -> None:
+        """Fences every id: its open transaction is aborted and its producer can never commit again.
+
+        Raises:
+            KafkaError: an id could not be fenced within `limit_s`.
+        """
+        deadline = time.monotonic() + limit_s
+        pending = {at: Transaction(name, -1, -1) for at, name in enumerate(transactional_ids)}
+        while pending:
+            requests = {at: _init_producer_id(txn, timeout_ms) for at, txn in pending.items()}
+            answers = self._ask(requests, pending)
+            pending = {at: txn for at, txn in pending.items() if answers[at] != NONE}
+            if pending:
+                if time.monotonic() > deadline:
+                    names = ", ".join(txn.transactional_id for txn in pending.values())
+                    raise KafkaError(f"could not fence {names} within {limit_s:g} s (error codes {answers})")
+                time.sleep(RETRY_PAUSE_S * 5)
+
+    def describe(self, transactional_ids: Iterable[str]) -> dict[str, Transaction]:
+        """State, producer id and epoch of each id that the coordinators know."""
+        found = {}
+        for name in transactional_ids:
+            try:
+                seen = self._admin.describe_transactions([name])[name]
+            except TransactionalIdNotFoundError:
+                continue
+            found[name] = Transaction(name, seen.producer_id, seen.producer_epoch, str(seen.state.value))
+        return found
+
+    def listed(self, prefix: str) -> list[Transaction]:
+        """Every transactional id below a prefix, with its state (epochs are not listed: -1)."""
+        listings = self._admin.list_transactions()
+        return [
+            Transaction(seen.transactional_id, seen.producer_id, -1, str(seen.state.value))
+            for broker in listings.values()
+            for seen in broker
+            if seen.transactional_id.startswith(prefix)
+        ]
+
+    def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
+        """Sends one request per transaction to its coordinator, all in flight at once; None where no answer came."""
+        run: Callable[..., dict[int, int | None]] = self._admin._manager.run
+        return run(self._exchange, requests, whose)
+
+    async def _exchange(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
+        manager = self._admin._manager
+        names = [txn.transactional_id for txn in whose.values()]
+        try:
+            nodes = await self._admin._find_coordinator_ids(names, key_type=CoordinatorType.TRANSACTION)
+        except KafkaError:
+            return dict.fromkeys(requests)
+        sent = {
+            at: manager.send(request, node_id=nodes[whose[at].transactional_id]) for at, request in requests.items()
+        }
+        answers: dict[int, int | None] = {}
+        for at, future in sent.items():
+            try:
+                answers[at] = (await future).error_code
+            except KafkaError:
+                answers[at] = None
+        for at, code in answers.items():
+            if code is None or code in RETRIABLE - {51}:  # 51: the right coordinator, still busy
+                manager.cluster._coordinators.pop((CoordinatorType.TRANSACTION, whose[at].transactional_id), None)
+        return answers
+
+
+def _outcome(code: int) -> Outcome:
+    if code == NONE:
+        return Outcome.DONE
+    if code in DEFINITELY_NOT or code in AMBIGUOUS:
+        return Outcome.ELSEWHERE
+    return Outcome.UNKNOWN
+
+
+def _end_txn(transaction: Transaction, commit: bool) -> Any:
+    return EndTxnRequest(
+        transactional_id=transaction.transactional_id,
+        producer_id=transaction.producer_id,
+        producer_epoch=transaction.epoch,
+        committed=commit,
+        max_version=END_TXN_VERSION,
+    )
+
+
+def _init_producer_id(transaction: Transaction, timeout_ms: int) -> Any:
+    return InitProducerIdRequest(
+        transactional_id=transaction.transactional_id,
+        transaction_timeout_ms=timeout_ms,
+        producer_id=-1,
+        producer_epoch=-1,
+        max_version=INIT_PRODUCER_ID_VERSION,
+    )
