@@ -51,12 +51,12 @@ class _Task:
         """The rows of the input; what was set aside is copied to quarantine on the way."""
         for batch in batches:
             aside = batch.column("reason")
+            rows = batch.select(ROW_COLUMNS)
             if aside.null_count < len(aside):
                 self.quarantine.copy(batch.filter(pc.is_valid(aside)))
-                batch = batch.filter(pc.is_null(aside))
-            if batch.num_rows == 0:
+                rows = rows.filter(pc.is_null(aside))
+            if rows.num_rows == 0:
                 continue
-            rows = batch.select(ROW_COLUMNS)
             self.rows += rows.num_rows
             self.digest = digest.add(self.digest, digest.digest(rows))
             yield from self._in_two(rows) if self.failpoints.faults else (rows,)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 # Odd 64-bit constants of splitmix64 (Steele, Lea, Flood 2014), for mixing one column into the next.
@@ -19,18 +20,19 @@ _MIX_2 = np.uint64(0x94D049BB133111EB)
 _WORD = 2**64
 
 
-def _mix(x: np.ndarray) -> np.ndarray:
+def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     x = (x ^ (x >> np.uint64(30))) * _MIX_1
     x = (x ^ (x >> np.uint64(27))) * _MIX_2
     return x ^ (x >> np.uint64(31))
 
 
-def _key_hashes(keys: pa.Array) -> np.ndarray:
+def _key_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
     encoded = keys.dictionary_encode()
     raw = [key.encode("utf-8") for key in encoded.dictionary.to_pylist()]
     # Two CRCs with different starts make 64 bits; the digest guards against accidents, not against forgery.
     hashes = np.array([zlib.crc32(key) << 32 | zlib.crc32(key, 0x5BD1E995) for key in raw], dtype=np.uint64)
-    return hashes[encoded.indices.to_numpy(zero_copy_only=False)]
+    chosen: npt.NDArray[np.uint64] = np.take(hashes, encoded.indices.to_numpy(zero_copy_only=False))
+    return chosen
 
 
 def digest(rows: pa.RecordBatch) -> int:

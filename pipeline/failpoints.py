@@ -32,8 +32,8 @@ POINTS = (
     "after-commit",
     "after-commit-log",
 )
-# Batches 0 to 2 pay for start-up (JIT, first RocksDB files); a fault there would measure those.
-FIRST_BATCH = 3
+# Batches 0 to 2 pay for start-up (JIT, first RocksDB files), and a recovery is told by the latencies before it.
+FIRST_BATCH = 6
 _SPEC = re.compile(
     r"(?P<point>[a-z-]+)(?::(?P<action>kill|stop)(?::(?P<seconds>\d+(?:\.\d+)?))?)?(?:@batch=(?P<batch>\d+))?"
 )

@@ -10,25 +10,25 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import pyspark
-from pyspark.errors import StreamingQueryException
+from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import functions as f
 
 from pipeline.batch import Batch, warm_up
 from pipeline.config import PipelineConfig
 from pipeline.delivery import PROTOCOLS, as_shipped, choose
-from pipeline.errors import PipelineError, RefusedStart, StoppedGently
+from pipeline.errors import RefusedStart, StoppedGently
 from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, Journal, open_journal
 from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch
 from pipeline.quarantine import Quarantine
 from pipeline.sessions import OUTPUT_SCHEMA, Sessions
 from pipeline.sinks import SINKS
-from pipeline.sinks.contract import EXACTLY_ONCE, Sink, Support
+from pipeline.sinks.contract import Sink, Support
 from pipeline.spark import session
 
 # Partitions of a batch may be read at different speed; events this much older than the newest are still in time for
@@ -48,7 +48,9 @@ class Job:
         self._failure: BaseException | None = None
         self._progress = Progress(config.record / "progress.jsonl")
         self._failpoints = Failpoints(
-            config.faults, config.record / "hits.jsonl", config.record / "trace.jsonl" if config.trace else None
+            config.faults,
+            config.record / "hits.jsonl",
+            config.record / "trace.jsonl" if config.trace else None,
         )
         self._quarantine = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
 
@@ -71,19 +73,22 @@ class Job:
         spark = session(config)
         try:
             self._note_start(journal)
-            self._warm(spark, sink, support)
+            self._warm(spark, sink)
             spark.streams.addListener(Listener(self._progress, monitoring, config.input_topic))
             self._follow(spark, sink, support, journal)
         finally:
             monitoring.close()
             sink.close()
-            spark.stop()
+            with suppress(OSError, Py4JError):  # the JVM may have been ended by the same signal
+                spark.stop()
 
     def _open_decisions(self, journal: Journal) -> list[dict[str, Any]]:
         newest = journal.newest_decision()
         if newest is None:
             return []
-        return [entry["prepared"] for made in journal.decisions(newest) for entry in made["partitions"] if entry["prepared"]]
+        return [
+            entry["prepared"] for made in journal.decisions(newest) for entry in made["partitions"] if entry["prepared"]
+        ]
 
     def _refuse_older_checkpoint(self, sink: Sink) -> None:
         marked = max((mark.batch for mark in sink.marks().values()), default=-1)
@@ -101,10 +106,19 @@ class Job:
         position = committed_position(self.config.checkpoint, self.config.input_topic)
         if position is not None:  # a kill may have come between the commit log and its progress line
             batch, ends = position
-            self._progress.write("batch", batch=batch, start_offsets={}, end_offsets=ends, input_rows=0, duration_ms={},
-                                 state=[], event_time={}, recovered=True)
+            self._progress.write(
+                "batch",
+                batch=batch,
+                start_offsets={},
+                end_offsets=ends,
+                input_rows=0,
+                duration_ms={},
+                state=[],
+                event_time={},
+                recovered=True,
+            )
 
-    def _warm(self, spark: SparkSession, sink: Sink, support: Support) -> None:
+    def _warm(self, spark: SparkSession, sink: Sink) -> None:
         tasks = spark.range(0, self.config.partitions, 1, self.config.partitions)
         warm_up(tasks, sink.warm(), self._failpoints, self._quarantine)
 
@@ -118,8 +132,10 @@ class Job:
             writer = rows.writeStream.foreachBatch(self._deliverer(protocol, sink, journal))
         writer = writer.option("checkpointLocation", str(config.checkpoint))
         query = writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
+        self._progress.write("running")
         threading.Thread(target=self._watch_commit_log, daemon=True).start()
-        while not query.awaitTermination(POLL_S):
+        while query.isActive:
+            time.sleep(POLL_S)
             if self.stopping.is_set() and (protocol is as_shipped or not query.status["isTriggerActive"]):
                 query.stop()
         failure = query.exception()
@@ -198,11 +214,11 @@ def sessions(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     # Event time for the session timer is the record's, but never later than the batch (current_timestamp is the
     # batch's, from the offset log: the same in a replay): a record from the future must not expire every session.
     # The column is dropped again, so that Spark does not silently filter "late" records: none may vanish.
-    seen_at = F.least("timestamp", F.current_timestamp()).alias("event_time")
+    seen_at = f.least("timestamp", f.current_timestamp()).alias("event_time")
     events = (
         records.select("key", "partition", "offset", "value", seen_at)
         .withWatermark("event_time", WATERMARK_DELAY)
-        .select("key", "partition", "offset", "value", F.unix_millis("event_time").alias("event_ms"))
+        .select("key", "partition", "offset", "value", f.unix_millis("event_time").alias("event_ms"))
     )
     operator = Sessions(config.session_timeout_ms)
     return events.groupBy("key").transformWithState(operator, OUTPUT_SCHEMA, "append", "eventTime")

@@ -2,9 +2,11 @@
 
 `progress.jsonl` has one object a line:
 
-    {"kind": "started", "t_us", "pid", "generation", "sink_id", "versions"}
+    {"kind": "started", "t_us", "generation", "sink_id", "versions"}
+    {"kind": "running", "t_us"}
     {"kind": "sink", "t_us", "batch", "rows", "drained", "dropped", "quarantined": {reason: n}, "timings_ms": {...}}
-    {"kind": "batch", "t_us", "batch", "start_offsets", "end_offsets", "input_rows", "duration_ms", "state", "event_time"}
+    {"kind": "batch", "t_us", "batch", "start_offsets", "end_offsets", "input_rows", "duration_ms", "state",
+     "event_time"}
     {"kind": "stopped", "t_us", "why"}
 
 A `batch` line says that Spark's commit log has the batch: `end_offsets` are then the pipeline's committed position.
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
-from pyspark.sql.streaming import StreamingQueryListener
+from pyspark.sql.streaming.listener import StreamingQueryListener
 
 _log = logging.getLogger(__name__)
 
@@ -84,7 +86,9 @@ class Listener(StreamingQueryListener):
         source = seen["sources"][0]
         if "addBatch" not in seen["durationMs"]:
             return  # a trigger that found nothing to do
-        state = [{**operator, "customMetrics": operator.get("customMetrics", {})} for operator in seen["stateOperators"]]
+        state = [
+            {**operator, "customMetrics": operator.get("customMetrics", {})} for operator in seen["stateOperators"]
+        ]
         ends = offsets_of(source["endOffset"], self._topic)
         self._progress.write(
             "batch",

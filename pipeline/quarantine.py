@@ -56,7 +56,10 @@ class Quarantine:
             self._counts[reason] += 1  # type: ignore[attr-defined]
             headers = [("reason", reason.encode()), ("source_topic", self.source_topic.encode())]
             if partition is not None:
-                headers += [("source_partition", str(partition).encode()), ("source_offset", str(offset).encode())]
+                headers += [
+                    ("source_partition", str(partition).encode()),
+                    ("source_offset", str(offset).encode()),
+                ]
             self._send(producer, key, value, headers)
 
     def _send(self, producer: Producer, key: bytes | None, value: bytes | None, headers: list[Any]) -> None:

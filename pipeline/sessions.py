@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from pyspark.sql import Row
-from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from pipeline.events import (
     AFTER_END,
@@ -124,12 +124,12 @@ class Sessions(StatefulProcessor):
             self.handle.registerTimer(last_ms + self.timeout_ms)
         self.session.update((finished, last_ms, arrived, ended_at, values))
 
-    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002
         """Lets a tombstone or a session that never ended leave the state; the latter is reported."""
         known = self.session.get()
         if known is None:
             return
-        finished, last_ms, arrived, _, values = known
+        finished, last_ms, _, _, values = known
         if last_ms + self.timeout_ms > expiredTimerInfo.getExpiryTimeInMs():
             self.handle.registerTimer(last_ms + self.timeout_ms)
             return

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pipeline.sinks.contract import Sink, Support
@@ -25,4 +25,4 @@ def _kafka(config: PipelineConfig) -> Sink:
 
 SINKS: Mapping[str, Callable[[PipelineConfig], Sink]] = {"kafka": _kafka}
 # What each sink declares, readable without connecting to anything.
-SUPPORTS: Mapping[str, tuple[Support, ...]] = {"kafka": KafkaSink.supports}
+SUPPORTS: Mapping[str, Sequence[Support]] = {"kafka": KafkaSink.supports}

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 AT_MOST_ONCE = "at-most-once"
 AT_LEAST_ONCE = "at-least-once"
@@ -77,7 +77,7 @@ class TaskView(Protocol):
 class Writer(Protocol):
     """Writes one partition of a batch inside a Python worker. Must be picklable and must use up the rows."""
 
-    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch], /) -> tuple[dict[str, Any], dict[str, float]]:
         """Takes every row; returns (prepared, timings_ms). Raises if a row is not as safe as the guarantee says.
 
         Rows come as record batches with the columns session_key, j, events, total, checksum, ended_at.

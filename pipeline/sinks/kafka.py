@@ -24,8 +24,8 @@ from typing import Any
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as F
-from pyspark.sql.streaming import DataStreamWriter
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.errors import CommitUncertain, RefusedStart
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Mark, Support
@@ -52,11 +52,16 @@ class KafkaSink:
     """
 
     name = "kafka"
-    supports = (
+    supports: Sequence[Support] = (
         Support(AT_MOST_ONCE, "claim", "claim, then acks=0", default=True),
         Support(AT_LEAST_ONCE, "acknowledged", "acks=all, every delivery report checked", default=True),
         Support(AT_LEAST_ONCE, "native", "Spark's own Kafka sink, as shipped"),
-        Support(EXACTLY_ONCE, "two-phase", "tasks prepare, the driver decides and ends the transactions", default=True),
+        Support(
+            EXACTLY_ONCE,
+            "two-phase",
+            "tasks prepare, the driver decides and ends the transactions",
+            default=True,
+        ),
         Support(EXACTLY_ONCE, "idempotent", "a transaction per task with a marker of the batch in it"),
     )
 
@@ -222,13 +227,13 @@ class KafkaSink:
 
     def _shipped(self, rows: DataFrame) -> DataFrame:
         """Key, value, topic and headers in one go: rows to the output topic, the rest to quarantine."""
-        row = F.to_json(F.struct("session_key", "j", "events", "total", "checksum", "ended_at")).cast("binary")
-        good = F.col("reason").isNull()
+        row = f.to_json(f.struct("session_key", "j", "events", "total", "checksum", "ended_at")).cast("binary")
+        good = f.col("reason").isNull()
         return rows.select(
-            F.when(good, F.col("session_key").cast("binary")).otherwise(F.col("key")).alias("key"),
-            F.when(good, row).otherwise(F.col("value")).alias("value"),
-            F.when(good, F.lit(self._topic)).otherwise(F.lit(self._quarantine_topic)).alias("topic"),
-            F.when(~good, F.array(_header("reason"), _header("source_partition"), _header("source_offset"))).alias(
+            f.when(good, f.col("session_key").cast("binary")).otherwise(f.col("key")).alias("key"),
+            f.when(good, row).otherwise(f.col("value")).alias("value"),
+            f.when(good, f.lit(self._topic)).otherwise(f.lit(self._quarantine_topic)).alias("topic"),
+            f.when(~good, f.array(_header("reason"), _header("source_partition"), _header("source_offset"))).alias(
                 "headers"
             ),
         )
@@ -239,4 +244,4 @@ class KafkaSink:
 
 
 def _header(name: str) -> Any:
-    return F.struct(F.lit(name).alias("key"), F.col(name).cast("string").cast("binary").alias("value"))
+    return f.struct(f.lit(name).alias("key"), f.col(name).cast("string").cast("binary").alias("value"))

@@ -291,7 +291,7 @@ class Warm:
     partitions: int
     transactional: bool
 
-    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+    def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         if self.transactional and self.names.prefix not in _transactional:
             _transactional[self.names.prefix] = _Transactional(self.client, self.names, self.timeout_ms)
             for partition in range(self.partitions):

@@ -1,0 +1,173 @@
+"""The ledger: per planned event, what the generator attempted and what Kafka acknowledged.
+
+A folder with one `.npy` file per column and `plan.json`. The columns are memory-mapped files: what was
+written stands although the generator is killed in the next instruction (not if the machine loses power;
+nobody audits such a run). `sent_us` is written before the event is handed to the client, so an event that may
+be in the topic is never called "not attempted". Row k is event k of the schedule, in every column.
+
+| column | dtype | meaning |
+|---|---|---|
+| session | uint32 | number of the session |
+| seq | uint8 | 0..99 |
+| scheduled_us | int64 | when it was due, epoch µs |
+| sent_us | int64 | when it was handed to the client, epoch µs; 0 = never attempted |
+| acked_us | int64 | when its acknowledgement was seen, epoch µs; 0 = none; < 0 = failed: -abs(error code) |
+| partition | int32 | where it is; -1 = unknown |
+| offset | int64 | where it is; -1 = unknown |
+
+A failed event may be in the topic all the same (its acknowledgement was lost, then its time ran out): failed
+means "not promised", not "not there".
+"""
+
+import errno
+import json
+import os
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from loadgen.errors import LedgerError
+from loadgen.session import session_key, session_keys
+
+SCHEMA = 1
+"""Version of the layout above; a reader refuses any other."""
+
+PLAN_FILE = "plan.json"
+
+_COLUMNS: dict[str, tuple[type[np.generic], int]] = {  # dtype and the value that says "nothing yet"
+    "session": (np.uint32, 0),
+    "seq": (np.uint8, 0),
+    "scheduled_us": (np.int64, 0),
+    "sent_us": (np.int64, 0),
+    "acked_us": (np.int64, 0),
+    "partition": (np.int32, -1),
+    "offset": (np.int64, -1),
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was planned: enough to make the same load again. `started_us`: epoch µs of schedule time 0."""
+
+    seed: int
+    rate: float | str
+    shape: str
+    sessions: int
+    events: int
+    topic: str
+    started_us: int
+    schema: int = SCHEMA
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The columns, as arrays over their files: writable if made by `create`, read-only if by `open`."""
+
+    directory: Path
+    session: npt.NDArray[np.uint32] = field(repr=False)
+    seq: npt.NDArray[np.uint8] = field(repr=False)
+    scheduled_us: npt.NDArray[np.int64] = field(repr=False)
+    sent_us: npt.NDArray[np.int64] = field(repr=False)
+    acked_us: npt.NDArray[np.int64] = field(repr=False)
+    partition: npt.NDArray[np.int32] = field(repr=False)
+    offset: npt.NDArray[np.int64] = field(repr=False)
+
+    @classmethod
+    def create(cls, directory: Path, events: int) -> Self:
+        """An empty ledger for `events` events; it has no plan yet (`write_plan`), so no reader takes it for
+        whole.
+
+        Raises LedgerError where a ledger stands already, or where the disk has no room for all of it: room is
+        taken at once, since a memory-mapped file on a full disk kills the process (SIGBUS) instead of
+        failing.
+        """
+        if events < 1:
+            raise LedgerError(f"a ledger of {events} events cannot be made; plan at least one session")
+        if (directory / PLAN_FILE).exists() or any((directory / f"{name}.npy").exists() for name in _COLUMNS):
+            raise LedgerError(f"{directory} already holds a ledger; choose another ledger_dir or delete it")
+        try:
+            directory.mkdir(parents=True, exist_ok=True)
+            return cls(directory, **{name: _make(directory, name, events) for name in _COLUMNS})
+        except OSError as error:
+            advice = "; free some disk space" if error.errno == errno.ENOSPC else ""
+            raise LedgerError(
+                f"cannot make a ledger of {events} events in {directory}: {error.strerror}{advice}"
+            ) from error
+
+    @classmethod
+    def open(cls, directory: Path | str) -> Self:
+        """A ledger that stands on disk, read-only; also while its generator is still writing.
+
+        Raises LedgerError if there is none, if it was left without a plan, or if its columns do not fit the
+        plan.
+        """
+        directory = Path(directory)
+        events = read_plan(directory).events
+        return cls(directory, **{name: _open(directory, name, events) for name in _COLUMNS})
+
+    @cached_property
+    def plan(self) -> Plan:
+        """The plan beside the columns. Raises LedgerError if it was never written."""
+        return read_plan(self.directory)
+
+    def __len__(self) -> int:
+        return len(self.session)
+
+    def session_key(self, event: int) -> str:
+        """The record key of event number `event` (a row of the ledger)."""
+        return session_key(self.plan.seed, int(self.session[event]))
+
+    def session_keys(self) -> npt.NDArray[np.str_]:
+        """The keys of all sessions, shape (sessions,); those of the events: `session_keys()[session]`."""
+        plan = self.plan
+        return session_keys(plan.seed, np.arange(plan.sessions, dtype=np.uint32))
+
+    def write_plan(self, plan: Plan) -> None:
+        """Put the plan in place in one step; from here on the ledger can be opened."""
+        fresh = self.directory / f"{PLAN_FILE}.new"
+        fresh.write_text(json.dumps(asdict(plan), indent=1) + "\n")
+        fresh.rename(self.directory / PLAN_FILE)
+
+
+def read_plan(directory: Path) -> Plan:
+    """The plan of the ledger in `directory`. Raises LedgerError if it is missing or of another schema."""
+    path = directory / PLAN_FILE
+    try:
+        data: dict[str, Any] = json.loads(path.read_text())
+    except FileNotFoundError:
+        raise LedgerError(f"{directory} has no {PLAN_FILE}: no load began there, or it died planning") from None
+    except ValueError as error:
+        raise LedgerError(f"{path} is not JSON: {error}") from error
+    if not isinstance(data, dict) or data.get("schema") != SCHEMA:
+        raise LedgerError(f"{path} is not a plan of schema {SCHEMA}; read it with the version that wrote it")
+    try:
+        return Plan(**data)
+    except TypeError as error:
+        raise LedgerError(f"{path} is not a whole plan: {error}") from error
+
+
+def _make(directory: Path, name: str, events: int) -> npt.NDArray[Any]:
+    path, (dtype, nothing) = directory / f"{name}.npy", _COLUMNS[name]
+    column = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(events,))
+    with path.open("r+b") as file:
+        os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
+    column[:] = nothing  # also touches every page now: not one page fault for each of them in the send loop
+    return column.view(np.ndarray)  # a plain array over the same file: np.memmap slices slowly
+
+
+def _open(directory: Path, name: str, events: int) -> npt.NDArray[Any]:
+    path, (dtype, _) = directory / f"{name}.npy", _COLUMNS[name]
+    try:
+        column = np.lib.format.open_memmap(path, mode="r")
+    except (OSError, ValueError) as error:
+        raise LedgerError(f"cannot read column {path}: {error}") from error
+    if column.dtype != dtype or column.shape != (events,):
+        raise LedgerError(
+            f"column {path} has {column.shape} values of {column.dtype}, but the plan asks for {events} of"
+            f" {np.dtype(dtype)}; the ledger is damaged"
+        )
+    return column.view(np.ndarray)  # a plain array over the same file: np.memmap slices slowly

@@ -1,0 +1,89 @@
+"""What a session is made of: its key, its 100 events, and their bytes.
+
+A session is one `start_event` (seq 0), 98 `entry_event`s (seq 1..98) and one `end_event` (seq 99), all with
+one session key. Everything here is a pure function of the seed and the numbers: a value is recomputed, never
+stored. Random numbers are made by counting and mixing (SplitMix64; Steele, Lea, Flood: "Fast Splittable
+Pseudorandom Number Generators", OOPSLA 2014) and not by a library's stream: so an event can be made without
+those before it, and the bytes do not change with a library's version.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+EVENTS_PER_SESSION = 100
+"""Fixed by the pipeline's contract: 20 output rows of 5 events each."""
+
+LAST_SEQ = EVENTS_PER_SESSION - 1
+
+VALUES = 1_000_000
+"""Values are 0..999,999, so that sums of them overflow nowhere."""
+
+STREAM_START, STREAM_SPREAD, STREAM_POSITION, STREAM_VALUE = range(4)
+"""One independent stream of random numbers per purpose."""
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment: 2**64 / golden ratio, odd
+_MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # its finaliser ("variant 13")
+
+
+def event_type(seq: int) -> str:
+    """The `type` that belongs to `seq` (0..99)."""
+    if seq == 0:
+        return "start_event"
+    return "end_event" if seq == LAST_SEQ else "entry_event"
+
+
+_MIDDLE = tuple(f'","seq":{seq},"type":"{event_type(seq)}","value":' for seq in range(EVENTS_PER_SESSION))
+
+
+def session_key(seed: int, index: int) -> str:
+    """The key of session number `index`: the seed in hexadecimal, a dash, the number in eight digits."""
+    return f"{seed:x}-{index:08d}"
+
+
+def random_bits(seed: int, stream: int, counters: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """64 random bits per counter, always the same for the same seed, stream and counter."""
+    origin = _mix(np.array([seed], dtype=np.uint64) + _GOLDEN * np.array([stream + 1], dtype=np.uint64))
+    return _mix(origin + _GOLDEN * counters)
+
+
+def uniform(seed: int, stream: int, counters: npt.NDArray[np.uint64]) -> npt.NDArray[np.float64]:
+    """Uniform numbers in [0, 1), with 53 random bits each."""
+    return (random_bits(seed, stream, counters) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def values(seed: int, session: npt.NDArray[np.uint32], seq: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The `value` (0..999,999) of each event, from its session's number and its seq alone."""
+    counters = session.astype(np.uint64) * np.uint64(EVENTS_PER_SESSION) + seq
+    return (random_bits(seed, STREAM_VALUE, counters) % np.uint64(VALUES)).astype(np.int64)
+
+
+def encode(
+    seed: int,
+    session: npt.NDArray[np.uint32],
+    seq: npt.NDArray[np.uint8],
+    scheduled_us: npt.NDArray[np.int64],
+) -> tuple[list[str], list[str]]:
+    """Record keys and record values of these events, in their order.
+
+    A value is what `json.dumps(event, separators=(",", ":"))` would give; keys and digits need no escape, so
+    an f-string says the same several times faster. Both are ASCII `str`, whose bytes the client takes as they
+    are.
+    """
+    prefix, middle = f"{seed:x}-", _MIDDLE
+    keys = [f"{prefix}{index:08d}" for index in session.tolist()]
+    columns = zip(keys, seq.tolist(), values(seed, session, seq).tolist(), scheduled_us.tolist(), strict=True)
+    return keys, [f'{{"session_key":"{k}{middle[s]}{v},"scheduled_at":{t}}}' for k, s, v, t in columns]
+
+
+def session_keys(seed: int, indices: Sequence[int] | npt.NDArray[np.integer]) -> npt.NDArray[np.str_]:
+    """`session_key` of many sessions at once, as an array of strings of fixed width."""
+    digits = np.asarray(indices, dtype=np.uint32).astype("U10")  # uint32 has at most 10 digits
+    return np.char.add(f"{seed:x}-", np.char.zfill(digits, 8))
+
+
+def _mix(z: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    z = (z ^ (z >> np.uint64(30))) * _MIX_1
+    z = (z ^ (z >> np.uint64(27))) * _MIX_2
+    return z ^ (z >> np.uint64(31))

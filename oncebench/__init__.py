@@ -1,0 +1,1 @@
+"""oncebench: what does a delivery guarantee cost, and what does it buy?"""

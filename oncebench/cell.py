@@ -1,0 +1,338 @@
+"""Runs one cell: load, pipeline, observer and faults together, then the final reads. It records; it doesn't judge.
+
+Promise: when `run_cell` returns, the run folder holds everything that the audit needs, and every process that it
+started is gone; also when it raises. A first interruption stops load and pipeline gently and still reads what there
+is. What can go wrong: the pipeline refuses to start or dies again and again (`UserError`); the run does not drain
+within its patience (recorded as `stalled`, judged by the audit).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from loadgen.config import LoadConfig
+from loadgen.producer import run_load
+from oncebench.errors import UserError
+from oncebench.lab import Lab
+from oncebench.readers.kafka import KafkaReader
+from oncebench.readers.save import ends_json, save_quarantine, save_topic
+from oncebench.resources import Sampler, Use
+from oncebench.scenario import Cell
+from oncebench.services import process
+from oncebench.services.process import Child
+from oncebench.streams import read_lines
+from oncebench.supervisor import Supervisor
+from oncebench.tail import Tail
+from pipeline.config import PipelineConfig
+from pipeline.failpoints import parse_fault
+
+# Looked at this often; processes report every 250 to 500 ms, faults must be answered sooner.
+LOOK_S = 0.05
+# Spark and its JVM start in 5 to 10 s on two idle cores; a machine under load may take several times that.
+START_LIMIT_S = 120.0
+# From the end of the load until everything is committed: a backlog, and a restart for each fault.
+DRAIN_LIMIT_S = 60.0
+PER_FAULT_S = 60.0
+# After Ctrl-C: long enough for the batch in hand, short enough for whoever pressed it.
+INTERRUPTED_DRAIN_S = 8.0
+CHILD_STOP_S = 15.0
+# The broker looks for timed-out transactions every 10 s, and writes their markers.
+ABORT_MARGIN_S = 20.0
+# The first batches pay for JIT and first RocksDB files; after three of them times have settled.
+PRIMING_BATCHES = 3
+PRIMING_SESSIONS = 10
+PRIMING_SEED = 2**63  # their session keys must not meet those of any load
+# Records of 1 MB and their headers must fit into the quarantine topic.
+QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024)}
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The topics of one run, fresh."""
+
+    input: str
+    output: str
+    quarantine: str
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What the live view shows: the last word of each part."""
+
+    phase: str
+    load: dict[str, Any]
+    observer: dict[str, Any]
+    batch: dict[str, Any]
+    lag: int | None
+    fault: str
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What a finished run knows beside its folder."""
+
+    run: str
+    topics: Topics
+    uses: dict[str, Use]
+    interrupted: bool
+
+
+Show = Callable[[Seen], None]
+
+
+def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event) -> Ran:
+    """Runs `cell` in `folder` (an open work dir).
+
+    Args:
+        show: called about every LOOK_S with what there is to see.
+        interrupted: set by the first Ctrl-C.
+    """
+    return _Run(cell, lab, folder, show, interrupted).run()
+
+
+class _Run:
+    def __init__(self, cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event) -> None:
+        self.cell, self.lab, self.folder = cell, lab, folder
+        self.show, self.interrupted = show, interrupted
+        self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
+        self.topics = self._make_topics()
+        self.supervisor = Supervisor(self._pipeline_config(), lab.environment(), cell.random_kills, cell.seed)
+        self.children: dict[str, Child] = {}
+        self.load_lines = Tail(folder / "load.jsonl")
+        self.observer_lines = Tail(folder / "observer.jsonl")
+        self.progress_lines = Tail(folder / "progress.jsonl")
+        self.batch: dict[str, Any] = {}
+        self.position: dict[str, int] = {}
+        self.phase = "starting"
+        self.primed = 0
+
+    def run(self) -> Ran:
+        (self.folder / "cell.json").write_text(json.dumps(self._described(), indent=1))
+        with ExitStack() as stack:
+            stack.enter_context(self.supervisor)
+            stack.callback(self._end_children)
+            sampler = stack.enter_context(Sampler(self._sessions, _component))
+            self._start_observer()
+            if self.cell.rate == "max":
+                self._load()
+                self.supervisor.start()
+            else:
+                self._start_pipeline()
+                self._load()
+            ends = self._input_ends()
+            drained = self._until("draining", lambda: self._drained(ends), self._patience_s(), INTERRUPTED_DRAIN_S)
+            self.supervisor.note("drained" if drained else "stalled", position=self.position, ends=ends)
+            self._say("stopping")
+            self.supervisor.stop()
+            self._say("reading")
+            self._final_reads()
+            self._end("observer")
+        return Ran(self.id, self.topics, sampler.uses(), self.interrupted.is_set())
+
+    def _load(self) -> None:
+        self._start_load()
+        generator = self.children["generator"]
+        in_time = self._until("loading", lambda: not generator.alive, START_LIMIT_S + self._load_s())
+        self._end("generator")
+        self.supervisor.note("load-done")
+        if not in_time and not self.interrupted.is_set():
+            raise UserError(f"the load did not end within {START_LIMIT_S + self._load_s():.0f} s; see {generator.log}")
+        if not (self.folder / "ledger" / "plan.json").exists():
+            raise UserError(f"the generator sent nothing: {_last_line(generator.log)}; see {generator.log}")
+
+    def _start_pipeline(self) -> None:
+        """Starts the pipeline and primes it: its first batches pay for start-up, and not at the load's expense."""
+        self.supervisor.start()
+        self._wait("starting", self.supervisor.running)
+        for number in range(PRIMING_BATCHES):
+            done = partial(self._has_batch_after, self.batch.get("batch", -1))
+            config = LoadConfig(
+                bootstrap_servers=self.lab.kafka.bootstrap_servers,
+                topic=self.topics.input,
+                rate="max",
+                sessions=PRIMING_SESSIONS,
+                ledger_dir=self.folder / "priming" / str(number),
+                seed=PRIMING_SEED + number,
+            )
+            config.ledger_dir.parent.mkdir(exist_ok=True)
+            self.primed += run_load(config).acknowledged
+            self._wait("priming", done)
+
+    def _has_batch_after(self, batch: int) -> bool:
+        newest: int = self.batch.get("batch", -1)
+        return newest > batch
+
+    def _wait(self, phase: str, done: Callable[[], bool]) -> None:
+        if self._until(phase, done, START_LIMIT_S):
+            return
+        if self.interrupted.is_set():
+            raise KeyboardInterrupt
+        log = self.folder / "logs" / "pipeline.log"
+        raise UserError(f"{phase} the pipeline took longer than {START_LIMIT_S:g} s; see {log}")
+
+    def _patience_s(self) -> float:
+        faults = len(self.cell.faults) + self.cell.random_kills
+        stopped_s = sum(parse_fault(fault).seconds for fault in self.cell.faults)
+        return DRAIN_LIMIT_S + PER_FAULT_S * faults + stopped_s + 2 * self._load_s()
+
+    def _make_topics(self) -> Topics:
+        kafka, partitions = self.lab.kafka, self.cell.partitions
+        return Topics(
+            kafka.create_topic(f"{self.id}.in", partitions),
+            kafka.create_topic(f"{self.id}.out", partitions),
+            kafka.create_topic(f"{self.id}.quarantine", partitions, QUARANTINE_CONFIG),
+        )
+
+    def _pipeline_config(self) -> PipelineConfig:
+        cell = self.cell
+        return PipelineConfig(
+            bootstrap_servers=self.lab.kafka.bootstrap_servers,
+            input_topic=self.topics.input,
+            output=self.topics.output,
+            quarantine_topic=self.topics.quarantine,
+            sink=cell.sink,
+            delivery=cell.delivery,
+            variant=cell.variant,
+            sink_id=self.id,
+            checkpoint=self.folder / "checkpoint",
+            record=self.folder,
+            partitions=cell.partitions,
+            trigger_ms=cell.trigger_ms,
+            max_events_per_batch=cell.max_events_per_batch,
+            transaction_timeout_ms=cell.transaction_timeout_ms,
+            on_lost=cell.on_lost,
+            checkpoint_writing=cell.checkpoint_writing,
+            master=cell.master,
+            jars=tuple(map(str, self.lab.connector)),
+            driver_jars=tuple(map(str, self.lab.tuned_fs)),
+            faults=tuple(parse_fault(fault) for fault in cell.faults),
+        )
+
+    def _described(self) -> dict[str, Any]:
+        kafka = {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}
+        return {
+            "schema": 1, "run": self.id, "cell": self.cell.as_json(), "topics": self.topics.__dict__, "kafka": kafka
+        }  # fmt: skip
+
+    def _start_observer(self) -> None:
+        self._start_child("observer", "oncebench.observer", {
+            "bootstrap_servers": self.lab.kafka.bootstrap_servers,
+            "topic": self.topics.output,
+            "observed_path": str(self.folder / "observed.arrow"),
+            "status_path": str(self.folder / "observer.jsonl"),
+        })  # fmt: skip
+
+    def _start_load(self) -> None:
+        self.supervisor.note("load-started")
+        self._start_child("generator", "loadgen", {
+            "bootstrap_servers": self.lab.kafka.bootstrap_servers,
+            "topic": self.topics.input,
+            "rate": self.cell.rate,
+            "sessions": self.cell.sessions,
+            "shape": self.cell.shape,
+            "seed": self.cell.seed,
+            "ledger_dir": str(self.folder / "ledger"),
+            "status_path": str(self.folder / "load.jsonl"),
+        })  # fmt: skip
+
+    def _start_child(self, name: str, module: str, config: dict[str, Any]) -> None:
+        path = self.folder / f"{name}.json"
+        path.write_text(json.dumps(config, indent=1))
+        command = [sys.executable, "-m", module, str(path)]
+        home = Path(__file__).resolve().parents[1]
+        log = self.folder / "logs" / f"{name}.log"
+        self.children[name] = process.start(f"the {name}", command, log, cwd=home, env=self.lab.environment())
+
+    def _load_s(self) -> float:
+        """How long the load takes by its plan."""
+        return self.cell.sessions * 100 / self.cell.rate if isinstance(self.cell.rate, float | int) else 30.0
+
+    def _until(self, phase: str, done: Callable[[], bool], limit_s: float, interrupted_limit_s: float = 0.0) -> bool:
+        """Watches and shows until `done` or the limit; an interruption leaves `interrupted_limit_s` of it."""
+        self._say(phase)
+        deadline = time.monotonic() + limit_s
+        while not done():
+            if self.interrupted.is_set():
+                deadline = min(deadline, time.monotonic() + interrupted_limit_s)
+                interrupted_limit_s = float("inf")  # the deadline is set once
+            if time.monotonic() > deadline:
+                return False
+            if self.supervisor.child is not None:
+                self.supervisor.watch()
+            self._look()
+            time.sleep(LOOK_S)
+        return True
+
+    def _say(self, phase: str) -> None:
+        self.phase = phase
+        self._look()
+
+    def _look(self) -> None:
+        for line in self.progress_lines.fresh():
+            if line["kind"] == "batch":
+                self.batch = line
+                for partition, offset in line["end_offsets"].items():
+                    self.position[partition] = max(offset, self.position.get(partition, 0))
+        load, observer = self.load_lines.last(), self.observer_lines.last()
+        sent = load.get("summary", load).get("acknowledged", 0)
+        lag = self.primed + sent - sum(self.position.values()) if self.position else None
+        hits = read_lines(self.folder / "hits.jsonl").items
+        fault = f"{hits[-1]['fault']} in batch {hits[-1]['batch']}" if hits else ""
+        self.show(Seen(self.phase, load, observer, self.batch, lag, fault))
+
+    def _input_ends(self) -> dict[str, int]:
+        with closing(KafkaReader(self.lab.kafka.bootstrap_servers, self.topics.input)) as reader:
+            return {str(p): end.lso for p, end in reader.ends().items()}
+
+    def _drained(self, ends: dict[str, int]) -> bool:
+        behind = any(self.position.get(partition, 0) < end for partition, end in ends.items())
+        return not behind and self.supervisor.running() and self.supervisor.random_kills_left == 0
+
+    def _final_reads(self) -> None:
+        servers = self.lab.kafka.bootstrap_servers
+        settle_s = self.cell.transaction_timeout_ms / 1000 + ABORT_MARGIN_S
+        with closing(KafkaReader(servers, self.topics.output)) as reader:
+            output = save_topic(reader, self.folder / "final.arrow", settle_s=settle_s)
+        with closing(KafkaReader(servers, self.topics.input)) as reader:
+            source = save_topic(reader, self.folder / "input.arrow", settle_s=settle_s)
+        with closing(KafkaReader(servers, self.topics.quarantine)) as reader:
+            save_quarantine(reader, self.folder / "quarantine.arrow", settle_s=settle_s)
+        (self.folder / "ends.json").write_text(json.dumps(ends_json(output, source), indent=1))
+
+    def _sessions(self) -> dict[int, str]:
+        owners = {child.pid: name for name, child in self.children.items() if child.alive}
+        if self.supervisor.child is not None and self.supervisor.child.alive:
+            owners[self.supervisor.child.pid] = "pipeline"
+        if self.lab.own_broker is not None and self.lab.own_broker.alive:
+            owners[self.lab.own_broker.pid] = "broker"
+        return owners
+
+    def _end(self, name: str) -> None:
+        child = self.children[name]
+        child.stop_gently(CHILD_STOP_S)
+
+    def _end_children(self) -> None:
+        for child in self.children.values():
+            child.kill_session()
+
+
+def _component(owner: str, name: str, leader: bool) -> str:
+    """Component of a process: the pipeline's tree is told apart into JVM, driver and workers."""
+    if owner != "pipeline":
+        return owner
+    return "spark_jvm" if name == "java" else "python_driver" if leader else "python_workers"
+
+
+def _last_line(log: Path) -> str:
+    lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
+    return lines[-1] if lines else "it left no word"

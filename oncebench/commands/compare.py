@@ -1,0 +1,102 @@
+"""`oncebench compare`: a profile of cells, one table."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oncebench import tables
+from oncebench.commands.options import base_cell, cell_options, keep_option, load_options, work_dir_option
+from oncebench.commands.run import BASE_BYTES, BYTES_PER_EVENT
+from oncebench.errors import INTERRUPTED, USAGE, UserError
+from oncebench.interrupt import gently
+from oncebench.lab import open_lab
+from oncebench.live import view
+from oncebench.measure import exit_code, measure
+from oncebench.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.scenario import PROFILES, Cell
+from oncebench.workdir import delete_below, open_work_dir, require_free
+
+
+@click.command()
+@click.option("--profile", type=click.Choice(sorted(PROFILES)), default="quick", show_default=True, help="Which cells.")
+@click.option("--only", metavar="TEXT", help="Of these, the cells whose title has every word of TEXT.")
+@click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Rounds over all cells.")
+@load_options
+@cell_options
+@click.option("--publish", is_flag=True, help="Write to results/ (what the repository publishes), not results/local/.")
+@work_dir_option
+@keep_option
+def compare(
+    profile: str,
+    only: str | None,
+    repeat: int,
+    bootstrap_servers: str | None,
+    publish: bool,
+    work_dir: Path | None,
+    keep: bool,
+    **words: Any,
+) -> None:
+    """Run a profile of cells one after the other and print one table.
+
+    quick: every sink and guarantee, healthy and killed where it tells most. failpoints: killed at each failpoint.
+    """
+    if words["duration"] is None and words["sessions"] is None:
+        words["duration"] = DEFAULT_DURATION_S
+    cells = _chosen(PROFILES[profile](base_cell(**words)), only)
+    rounds = [replace(cell, seed=cell.seed + number) for number in range(repeat) for cell in cells]
+    results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
+    reports = _run_all(rounds, results, bootstrap_servers, work_dir or default_work_dir("compare"), keep)
+    if not reports:
+        raise UserError("interrupted before the first cell was done; nothing was written", exit_code=INTERRUPTED)
+    written, comma = results.write_tables(reports)
+    click.echo(tables.markdown(reports), nl=False)
+    click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
+    _say_how_to_replay(reports)
+    sys.exit(INTERRUPTED if len(reports) < len(rounds) else exit_code(reports))
+
+
+# Long enough for some 40 batches after the start-up ones; ten cells of it fit into six minutes.
+DEFAULT_DURATION_S = 10.0
+
+
+def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
+    chosen = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
+    if not chosen:
+        raise UserError(f"no cell's title has all of {only!r}; see `oncebench list --profile`", exit_code=USAGE)
+    return chosen
+
+
+def _run_all(
+    cells: list[Cell], results: Results, bootstrap_servers: str | None, place: Path, keep: bool
+) -> list[dict[str, Any]]:
+    reports: list[dict[str, Any]] = []
+    with open_work_dir(place) as work, gently() as interrupted:
+        require_free(work.path, BASE_BYTES + sum(cell.sessions for cell in cells) * 100 * BYTES_PER_EVENT)
+        with open_lab(work.path, bootstrap_servers) as lab:
+            for number, cell in enumerate(cells, 1):
+                if interrupted.is_set():
+                    break
+                with (
+                    open_work_dir(work.path / "cells" / f"{number:03d}") as folder,
+                    view(f"{number}/{len(cells)} {cell.title}") as show,
+                ):
+                    report = measure(cell, lab, folder.path, show, interrupted)
+                    if not keep:
+                        delete_below(folder.path, folder.path / "checkpoint")
+                results.add(report)
+                if not report["interrupted"]:
+                    reports.append(report)
+        if not keep:
+            delete_below(work.path, work.path / "kafka")
+    return reports
+
+
+def _say_how_to_replay(reports: list[dict[str, Any]]) -> None:
+    click.echo("\nEach row can be replayed:", err=True)
+    for report in reports:
+        click.echo(f"  {report['reproduce']}", err=True)

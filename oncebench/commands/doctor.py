@@ -1,0 +1,30 @@
+"""`oncebench doctor`: what this machine has and lacks."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from oncebench.errors import ENVIRONMENT, KEPT
+from oncebench.services.doctor import checks
+from oncebench.services.java import find_java
+from oncebench.services.maven import bundles, jars
+
+
+@click.command()
+@click.option("--fetch", is_flag=True, help="Fetch what is missing (jars, a JDK) first.")
+def doctor(fetch: bool) -> None:
+    """Look at Java, jars, ports, disk and memory; say what to do where something is missing."""
+    if fetch:
+        find_java()
+        for bundle in bundles():
+            jars(bundle)
+    found = checks()
+    width = max(len(check.name) for check in found)
+    for check in found:
+        if not fetch or not check.ok:
+            click.echo(f"{'ok ' if check.ok else 'NO '} {check.name.ljust(width)}  {check.detail}")
+        if not check.ok:
+            click.echo(f"    {' ' * width}  {check.advice}")
+    sys.exit(KEPT if all(check.ok for check in found) else ENVIRONMENT)

@@ -1,0 +1,99 @@
+"""`oncebench load`: the load generator alone, against any Kafka."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oncebench.commands.options import base_cell, load_options, work_dir_option
+from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
+from oncebench.interrupt import gently
+from oncebench.results import default_work_dir
+from oncebench.services import process
+from oncebench.services.external import external
+from oncebench.services.kafka import start_kafka
+from oncebench.tail import Tail
+from oncebench.workdir import delete_below, open_work_dir
+
+LOOK_S = 0.1
+# A line a second, as load tools do.
+LINE_EVERY_S = 1.0
+STOP_S = 30.0
+
+
+@click.command()
+@load_options
+@click.option("--topic", help="An existing topic [default: a fresh one on a broker of ours].")
+@click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
+@work_dir_option
+def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_dir: Path | None, **words: Any) -> None:
+    """Send sessions of 100 events to a Kafka topic, open loop, with a ledger of every event.
+
+    Without --bootstrap-servers a broker is started for the time of the load. Live rates go to stderr, the summary to
+    stdout, the ledger to the work dir.
+    """
+    if (topic is None) != (bootstrap_servers is None):
+        raise UserError("--topic and --bootstrap-servers go together", exit_code=USAGE)
+    cell = base_cell(**words)
+    with open_work_dir(work_dir or default_work_dir("load")) as work, gently() as interrupted:
+        config = {"rate": cell.rate, "sessions": cell.sessions, "shape": cell.shape, "seed": cell.seed,
+                  "ledger_dir": str(work.path / "ledger"), "status_path": str(work.path / "load.jsonl")}  # fmt: skip
+        if bootstrap_servers is not None:
+            external(bootstrap_servers)
+            done = _send({**config, "bootstrap_servers": bootstrap_servers, "topic": topic}, work.path, interrupted)
+        else:
+            with start_kafka(work.path) as kafka:
+                fresh = kafka.fresh_topic("load", cell.partitions)
+                own = {"bootstrap_servers": kafka.bootstrap_servers, "topic": fresh}
+                done = _send({**config, **own}, work.path, interrupted)
+            delete_below(work.path, work.path / "kafka")
+    click.echo(json.dumps(done, indent=1) if as_json else _summary(done, work.path))
+    sys.exit(INTERRUPTED if interrupted.is_set() else ERROR if done["failed"] or done["error"] else KEPT)
+
+
+def _send(config: Mapping[str, Any], folder: Path, interrupted: Any) -> dict[str, Any]:
+    path = folder / "generator.json"
+    path.write_text(json.dumps(config, indent=1))
+    log = folder / "logs" / "generator.log"
+    status = Tail(folder / "load.jsonl")
+    home = Path(__file__).resolve().parents[2]
+    said = 0.0
+    with process.start("the generator", [sys.executable, "-m", "loadgen", str(path)], log, cwd=home) as child:
+        while child.alive:
+            if interrupted.is_set():
+                child.stop_gently(STOP_S)
+                break
+            if time.monotonic() - said >= LINE_EVERY_S and status.last():
+                said = time.monotonic()
+                click.echo(_line(status.last()), err=True)
+            time.sleep(LOOK_S)
+    summary = status.last().get("summary")
+    if summary is None:
+        words = log.read_text("utf-8", errors="replace").strip().splitlines()
+        raise UserError(words[-1] if words else f"the generator ended without a word; see {log}")
+    return dict(summary)
+
+
+def _line(now: Mapping[str, Any]) -> str:
+    last = now.get("summary", now)
+    return (
+        f"{time.strftime('%H:%M:%S')}  sent {last['sent']:,}  acknowledged {last['acknowledged']:,}  "
+        f"failed {last['failed']:,}  rate {now.get('rate_1s', last.get('events_per_s', 0)):,.0f}/s  "
+        f"late p99 {now.get('lateness_p99_ms', 0):.1f} ms"
+    )
+
+
+def _summary(done: Mapping[str, Any], folder: Path) -> str:
+    late = done["lateness_ms"]
+    return (
+        f"planned {done['planned']:,}  sent {done['sent']:,} ({done['sent_share']:.1%})  acknowledged "
+        f"{done['acknowledged']:,}  failed {done['failed']:,}  unknown {done['unknown']:,}\n"
+        f"{done['events_per_s']:,.0f} events/s over {done['duration_s']:.1f} s; lateness p50 {late['p50']:.2f}  "
+        f"p99 {late['p99']:.2f}  max {late['max']:.2f} ms\nledger  {folder / 'ledger'}"
+    )

@@ -1,0 +1,100 @@
+"""Options that several commands share, and how their words become a cell."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from loadgen.errors import LoadError
+from loadgen.pacing import parse_rate, parse_shape, sessions_for
+from oncebench.errors import USAGE, UserError
+from oncebench.scenario import CHECKPOINT_CHOICES, RECOVERY_CHOICES, Cell
+
+F = TypeVar("F", bound=Callable[..., Any])
+_MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
+MAX_PARTITIONS = 64  # a task each; more than that says nothing on one machine
+
+
+def load_options(command: F) -> F:
+    """How much load, at what pace."""
+    for option in (
+        click.option("--rate", default="2000", show_default=True, metavar="EV/S", help="Events per second, or max."),
+        click.option("--duration", type=float, metavar="S", help="How long the load lasts [default: 20]."),
+        click.option("--sessions", type=int, metavar="N", help="Instead of a duration: sessions of 100 events."),
+        click.option("--shape", default="constant", show_default=True,
+                     help="constant, ramp:FROM_RATE or burst:PEAK_RATE:ON_S:EVERY_S."),
+        click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of load and random kills."),
+        click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours."),
+    )[::-1]:  # fmt: skip
+        command = option(command)
+    return command
+
+
+def cell_options(command: F) -> F:
+    """What the pipeline is to be like."""
+    for option in (
+        click.option("--trigger", "trigger_ms", type=click.IntRange(0), default=0, metavar="MS", show_default=True,
+                     help="Time between micro-batches; 0: as fast as possible."),
+        click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=2, show_default=True,
+                     help="Of the topics, and tasks per batch."),
+        click.option("--max-events-per-batch", type=click.IntRange(1), metavar="N", help="Limit of one micro-batch."),
+        click.option("--transaction-timeout", "transaction_timeout_ms", type=click.IntRange(1000), default=60_000,
+                     metavar="MS", show_default=True, help="How long a prepared transaction may stay open."),
+        click.option("--on-lost", type=click.Choice(RECOVERY_CHOICES), default="rewrite", show_default=True,
+                     help="What becomes of a decided transaction that timed out; drop is what Flink's sink does."),
+        click.option("--checkpoint-writing", type=click.Choice(CHECKPOINT_CHOICES), default="tuned",
+                     show_default=True, help="How Spark writes checkpoint files on a local disk."),
+        click.option("--master", default="local[2]", show_default=True, help="Spark master."),
+        click.option("--warmup", "warmup_s", type=click.FloatRange(0), default=3.0, show_default=True, metavar="S",
+                     help="Latencies of sessions that end earlier are left out."),
+    )[::-1]:  # fmt: skip
+        command = option(command)
+    return command
+
+
+work_dir_option = click.option(
+    "--work-dir", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    help="Where runs keep their files [default: results/local/work/<time>].",
+)  # fmt: skip
+keep_option = click.option("--keep", is_flag=True, help="Keep the broker's data, the checkpoint and the journal.")
+
+
+def base_cell(rate: str, duration: float | None, sessions: int | None, shape: str, **others: Any) -> Cell:
+    """A cell without sink and guarantee, from the words of the options above.
+
+    Raises:
+        UserError: a word that will not do (exit code 2).
+    """
+    try:
+        events_per_s = parse_rate(float(rate) if _is_number(rate) else rate)
+        if sessions is not None and duration is not None:
+            raise UserError("give --duration or --sessions, not both", exit_code=USAGE)
+        if duration is not None and not (math.isfinite(duration) and duration > 0):
+            raise UserError(f"--duration {duration}: it must be a number of seconds above 0", exit_code=USAGE)
+        if sessions is not None and sessions < 1:
+            raise UserError(f"--sessions {sessions}: at least 1 is needed", exit_code=USAGE)
+        wanted = sessions or sessions_for(shape, events_per_s, duration or DEFAULT_DURATION_S)
+        parse_shape(shape, events_per_s, wanted * 100)
+    except LoadError as error:
+        raise UserError(str(error), exit_code=USAGE) from error
+    master = others.get("master", "local[2]")
+    if not _MASTER.fullmatch(master):
+        raise UserError(f"--master {master!r} is no Spark master; local[2] or spark://host:7077, say", exit_code=USAGE)
+    return replace(Cell("", "", ""), rate=events_per_s, sessions=wanted, shape=shape, **others)
+
+
+DEFAULT_DURATION_S = 20.0
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,89 @@
+"""`oncebench run`: one cell."""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oncebench.commands.options import base_cell, cell_options, keep_option, load_options, work_dir_option
+from oncebench.errors import INTERRUPTED
+from oncebench.interrupt import gently
+from oncebench.lab import open_lab
+from oncebench.live import view
+from oncebench.measure import BULKY, exit_code, measure
+from oncebench.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.scenario import Cell, checked_fault, support_of
+from oncebench.summary import summary
+from oncebench.workdir import delete_below, open_work_dir, require_free
+
+# A run's own files: topic data twice (broker and record), state and logs; measured at about 300 bytes an event.
+BYTES_PER_EVENT = 1000
+BASE_BYTES = 200_000_000
+
+
+@click.command()
+@click.option("--sink", required=True, help="Where rows go; see `oncebench list`.")
+@click.option("--delivery", required=True, help="at-most-once, at-least-once or exactly-once.")
+@click.option("--variant", help="How the guarantee is kept [default: the sink's default].")
+@load_options
+@cell_options
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="POINT[:kill|stop:SECONDS][@batch=N]",
+    help="May be given several times; each acts once, in this order.",
+)
+@click.option("--random-kills", type=click.IntRange(0), default=0, metavar="N", help="SIGKILLs at times drawn by seed.")
+@click.option("--json", "json_path", metavar="PATH", help="Write the report there as well; - for stdout.")
+@work_dir_option
+@keep_option
+def run(
+    sink: str,
+    delivery: str,
+    variant: str | None,
+    faults: tuple[str, ...],
+    bootstrap_servers: str | None,
+    json_path: str | None,
+    work_dir: Path | None,
+    keep: bool,
+    **words: Any,
+) -> None:
+    """Run one sink under one guarantee, healthy or broken on purpose, and judge it.
+
+    The report is printed as a summary, or as JSON with --json -; it is also kept in the work dir.
+    """
+    support = support_of(sink, delivery, variant)
+    cell = replace(
+        base_cell(**words),
+        sink=sink,
+        delivery=delivery,
+        variant=support.variant,
+        faults=tuple(map(checked_fault, faults)),
+    )
+    report = run_one(cell, work_dir or default_work_dir("run"), bootstrap_servers, keep)
+    Results(LOCAL, f"run-{stamp()}").add(report)
+    if json_path == "-":
+        click.echo(json.dumps(report, indent=1))
+    else:
+        click.echo(summary(report))
+        if json_path:
+            Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
+    sys.exit(INTERRUPTED if report["interrupted"] else exit_code([report]))
+
+
+def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> dict[str, Any]:
+    """Runs a cell with a lab of its own in a work dir."""
+    with open_work_dir(place) as work, gently() as interrupted:
+        require_free(work.path, BASE_BYTES + cell.sessions * 100 * BYTES_PER_EVENT)
+        with open_lab(work.path, bootstrap_servers) as lab, view(cell.title) as show:
+            report = measure(cell, lab, work.path, show, interrupted)
+        if not keep:
+            for name in BULKY:
+                delete_below(work.path, work.path / name)
+    return report

@@ -1,0 +1,29 @@
+"""Ctrl-C: the first asks for a gentle stop, the second ends the command at once."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+@contextmanager
+def gently() -> Iterator[threading.Event]:
+    """Gives an event that the first SIGINT or SIGTERM sets; the second one raises KeyboardInterrupt."""
+    asked = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        if asked.is_set():
+            raise KeyboardInterrupt
+        asked.set()
+        print("stopping (once more to stop at once) ...", file=sys.stderr, flush=True)
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield asked
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -1,0 +1,55 @@
+"""What several cells share: a Java, the jars, a Kafka that serves; found or started once, reaped at the end.
+
+Promise: leaving the lab leaves nothing running that it started. What can go wrong: no Java, no jars, no broker; each a
+`UserError` or `MissingEnvironment` that says what to do.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from oncebench.services.external import external
+from oncebench.services.java import Java, find_java
+from oncebench.services.kafka import KafkaBroker, start_kafka
+from oncebench.services.maven import jars
+from oncebench.services.topics import Kafka
+
+# The broker looks for timed-out transactions every 10 s by default; a run that waits for one must not wait so long.
+# It changes when an abort is seen, not whether it happens.
+QUICK_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Everything a cell needs beside its own work dir."""
+
+    kafka: Kafka
+    java: Java
+    connector: tuple[Path, ...]
+    tuned_fs: tuple[Path, ...]
+
+    @property
+    def own_broker(self) -> KafkaBroker | None:
+        """The broker, if the suite started it."""
+        return self.kafka if isinstance(self.kafka, KafkaBroker) else None
+
+    def environment(self) -> dict[str, str]:
+        """Environment of a pipeline process: this Java, and no Spark of somebody else's."""
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+        return {**inherited, "JAVA_HOME": str(self.java.home), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+@contextmanager
+def open_lab(folder: Path, bootstrap_servers: str | None = None) -> Iterator[Lab]:
+    """A lab with its broker's data and log below `folder`, or on the Kafka at `bootstrap_servers`."""
+    java = find_java()
+    connector, tuned_fs = jars("spark-kafka"), jars("spark-bare-fs")
+    if bootstrap_servers is not None:
+        yield Lab(external(bootstrap_servers), java, connector, tuned_fs)
+        return
+    with start_kafka(folder, java, settings=QUICK_ABORTS) as kafka:
+        yield Lab(kafka, java, connector, tuned_fs)

@@ -1,0 +1,46 @@
+"""Exact distributions of what was measured row by row.
+
+Promise: every percentile is a value that was really measured (nearest rank), over all values and not a sketch
+of them; negative values (clocks that disagree) are kept and counted, never clipped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+_RANKS = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "p999": 0.999}
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """`n` measured values in ms; every figure is None if there are none. `negative` counts values < 0."""
+
+    n: int = 0
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+    p999: float | None = None
+    max: float | None = None
+    min: float | None = None
+    negative: int = 0
+
+    @staticmethod
+    def of(values_ms: npt.NDArray[np.float64]) -> Distribution:
+        """The distribution of the values; their order does not matter."""
+        if not len(values_ms):
+            return Distribution()
+        points = np.quantile(values_ms, list(_RANKS.values()), method="inverted_cdf").tolist()
+        return Distribution(
+            n=len(values_ms),
+            **dict(zip(_RANKS, points, strict=True)),
+            max=float(values_ms.max()),
+            min=float(values_ms.min()),
+            negative=int((values_ms < 0).sum()),
+        )
+
+    def to_json(self) -> dict[str, float | int | None]:
+        """The figures by name."""
+        return asdict(self)

@@ -1,0 +1,64 @@
+"""The one stable function that everything else calls: run a cell, judge it, report it.
+
+`benchmarks/` calls `measure` and nothing deeper, so that old commits can be measured by a newer suite and the other
+way round.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from oncebench.cell import Ran, Show, run_cell
+from oncebench.errors import BROKEN, ERROR, KEPT
+from oncebench.lab import Lab
+from oncebench.record import Record
+from oncebench.report import FILE, make_report, write_report
+from oncebench.resources import Use
+from oncebench.scenario import Cell
+
+FACTS = "facts.json"
+# What a run leaves that the audit does not need; deleted unless the user wants to keep it.
+BULKY = ("kafka", "checkpoint")
+
+
+def measure(
+    cell: Cell, lab: Lab, folder: Path, show: Show | None = None, interrupted: threading.Event | None = None
+) -> dict[str, Any]:
+    """Runs a cell in an open work dir and returns its report, which is also in `folder/report.json`."""
+    ran = run_cell(cell, lab, folder, show or (lambda _seen: None), interrupted or threading.Event())
+    kafka = {"bootstrap_servers": lab.kafka.bootstrap_servers, "own": lab.own_broker is not None}
+    facts = {"run": ran.run, "topics": ran.topics.__dict__, "kafka": kafka, "java": lab.java.version,
+             "interrupted": ran.interrupted}  # fmt: skip
+    kept = {**facts, "uses": {name: use.as_json() for name, use in ran.uses.items()}}
+    (folder / FACTS).write_text(json.dumps(kept, indent=1))
+    return _report(Record.load(folder), cell, ran, facts)
+
+
+def judge_again(folder: Path) -> dict[str, Any]:
+    """Judges a stored run anew from its record.
+
+    Raises:
+        RecordError: the folder is none, is damaged, or was written by a newer oncebench.
+    """
+    record = Record.load(folder)
+    described = dict(record.cell["cell"])
+    cell = Cell(**{**described, "faults": tuple(described["faults"])})
+    stored = json.loads((folder / FACTS).read_text()) if (folder / FACTS).exists() else {"run": record.cell["run"]}
+    uses = {name: Use(**use) for name, use in stored.pop("uses", {}).items()}
+    return make_report(record, cell, uses, stored)
+
+
+def exit_code(reports: Sequence[Mapping[str, Any]]) -> int:
+    """0 if every promise was kept, 3 if one was broken, 1 if one could not be tested."""
+    words = {report["verdict"] for report in reports}
+    return BROKEN if "broken" in words else KEPT if words <= {"kept"} else ERROR
+
+
+def _report(record: Record, cell: Cell, ran: Ran, facts: Mapping[str, Any]) -> dict[str, Any]:
+    report = make_report(record, cell, ran.uses, facts)
+    write_report(report, record.path / FILE)
+    return report

@@ -1,0 +1,279 @@
+"""What the output must be: a plain-Python reference model of the pipeline, fed from the re-read input topic.
+
+Promise: the expected rows depend on nothing but the input records, taken per session key in (partition,
+offset) order: no batches, no clock, no Spark, and not a line of code shared with the pipeline, so that one
+mistake can't hide in both. The rules of validity, in their order, are those of the list `REASONS`.
+
+What can go wrong: the input read was cut short. Then sessions look unfinished that are not; whoever calls has
+to know that from `Stream.complete`. Values up to `SMALL_BYTES` are parsed by orjson first, for speed;
+whatever it refuses, and every longer value, is decided by the standard library's parser, which is the rule.
+"""
+
+from __future__ import annotations
+
+import json
+import zlib
+from array import array
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+SEQS = 100  # events of a session: seq 0 starts it, 99 ends it
+ROWS = 20  # output rows of a session
+EVENTS_PER_ROW = SEQS // ROWS
+MAX_VALUE_BYTES = 65_536
+MAX_NUMBER = 999_999
+MAX_SCHEDULED = 2**53
+SMALL_BYTES = 512  # below it no integer and no nesting is long or deep enough for the two parsers to differ
+STEP = 65_536  # events turned into Python objects at a time: some 20 MB
+
+# fmt: off
+REASONS = (
+    "null-key", "null-value", "too-large", "not-json", "wrong-fields", "unknown-type",  # by the event alone
+    "after-end", "repeated-seq",  # by the state of its session
+)
+# fmt: on
+_CODE = {reason: code for code, reason in enumerate(REASONS)}
+_TYPE_AT = ("start_event", *["entry_event"] * (SEQS - 2), "end_event")  # by seq
+_CHECKSUM_TEXT = tuple(
+    "".join(f"{seq}=%d;" for seq in range(first, first + EVENTS_PER_ROW)).encode()
+    for first in range(0, SEQS, EVENTS_PER_ROW)
+)
+
+Ints = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Events:
+    """Events whose fields were right, in (partition, offset) order, also those refused by their session's state."""
+
+    partition: Ints
+    offset: Ints
+    key: Ints  # index into `Expected.keys`
+    seq: Ints
+    scheduled_us: Ints
+
+
+@dataclass(frozen=True)
+class Invalid:
+    """Events that must be in quarantine, in (partition, offset) order; `reason` is an index into `REASONS`."""
+
+    partition: Ints
+    offset: Ints
+    reason: Ints
+
+    def counts(self) -> dict[str, int]:
+        """Number of invalid events by reason, only reasons that occur."""
+        counts = np.bincount(self.reason, minlength=len(REASONS))
+        return {reason: int(count) for reason, count in zip(REASONS, counts, strict=True) if count}
+
+
+@dataclass(frozen=True)
+class Expected:
+    """The rows that must come out: arrays [finished sessions, 20], in the order in which sessions finish.
+
+    `last_partition`, `last_offset`: where the event stands that finished the session. `earlier`: only for
+    sessions whose key occurs in several partitions, (partition, offset) bounds in the others. `unfinished`:
+    events so far.
+    """
+
+    session_keys: list[str]
+    key: Ints  # [sessions], index into `keys`
+    total: Ints
+    checksum: Ints
+    ended_at: Ints  # epoch µs
+    last_partition: Ints
+    last_offset: Ints
+    events: Events
+    invalid: Invalid
+    keys: list[str]  # every key with at least one event whose fields were right, by first appearance
+    unfinished: dict[str, int] = field(default_factory=dict)
+    earlier: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def parse_json(value: bytes) -> Any:
+    """Parse strict JSON in UTF-8. Raises ValueError (not UTF-8, not JSON, NaN, Infinity, nested too deep)."""
+    if len(value) <= SMALL_BYTES:
+        try:
+            return orjson.loads(value)
+        except ValueError:
+            pass  # it also refuses a few texts that are JSON, such as lone surrogates: the rule decides
+    try:
+        return json.loads(value.decode("utf-8"), parse_constant=_no_constant)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def read_event(key: bytes | None, value: bytes | None) -> tuple[str, int, int, int] | str:
+    """Judge one record by itself: (session_key, seq, value, scheduled_at µs), or why it is invalid."""
+    if key is None:
+        return "null-key"
+    if value is None:
+        return "null-value"
+    if len(value) > MAX_VALUE_BYTES:
+        return "too-large"
+    try:
+        event = parse_json(value)
+    except ValueError:
+        return "not-json"
+    try:
+        session_key, seq, kind = event["session_key"], event["seq"], event["type"]
+        number, scheduled_at = event["value"], event["scheduled_at"]
+        if session_key != key.decode("utf-8"):
+            return "wrong-fields"
+    except (KeyError, TypeError, IndexError, UnicodeDecodeError):
+        return "wrong-fields"  # no object, a field is missing, or a key that is no text
+    if not (
+        type(event) is dict
+        and type(session_key) is str
+        and type(seq) is int  # and not bool, which is an int to isinstance
+        and type(number) is int
+        and type(scheduled_at) is int
+        and 0 <= seq < SEQS
+        and 0 <= number <= MAX_NUMBER
+        and 0 <= scheduled_at <= MAX_SCHEDULED
+    ):
+        return "wrong-fields"
+    if kind != _TYPE_AT[seq]:
+        return "wrong-fields" if kind in _TYPE_AT else "unknown-type"
+    return session_key, seq, number, scheduled_at
+
+
+class _Open:
+    """The state of one unfinished session."""
+
+    __slots__ = ("arrived", "before", "code", "ended_at", "values")
+
+    def __init__(self, code: int) -> None:
+        self.code = code
+        self.values: list[int | None] = [None] * SEQS
+        self.arrived = 0
+        self.ended_at = 0
+        self.before: tuple[tuple[int, int], ...] = ()
+
+
+def expected_output(table: pa.Table) -> Expected:
+    """Replay the input topic (columns partition, offset, key, value; rows in any order)."""
+    partition, offset, order = in_position_order(table)
+    keys = one_array(table["key"])
+    values = one_array(table["value"])
+
+    codes: dict[str, int] = {}  # session key -> number by first appearance
+    open_sessions: dict[str, _Open] = {}
+    rows, row_keys, seqs, scheduled = (
+        array("q"),
+        array("q"),
+        array("q"),
+        array("q"),
+    )  # rows: places in `order`
+    invalid = array("q"), array("q")  # row in `order`, reason
+    finished = array("q"), array("q"), array("q")  # key, row in `order`, ended_at
+    total, checksum = array("q"), array("q")
+    earlier: dict[int, tuple[tuple[int, int], ...]] = {}
+
+    row = -1
+    for first, last in _slices(partition):
+        chosen = order[first:last]
+        if first and partition[first] != partition[first - 1]:
+            bound = (int(partition[first - 1]), int(offset[first - 1]))
+            for carried in open_sessions.values():
+                carried.before += (bound,)
+        for key, value in zip(_objects(keys, chosen), _objects(values, chosen), strict=True):
+            row += 1
+            event = read_event(key, value)
+            if isinstance(event, str):
+                invalid[0].append(row)
+                invalid[1].append(_CODE[event])
+                continue
+            session_key, seq, number, scheduled_at = event
+            session: _Open | None = open_sessions.get(session_key)
+            if session is None and session_key not in codes:
+                codes[session_key] = len(codes)
+                session = open_sessions[session_key] = _Open(codes[session_key])
+            rows.append(row)
+            row_keys.append(codes[session_key] if session is None else session.code)
+            seqs.append(seq)
+            scheduled.append(scheduled_at)
+            if session is None:
+                invalid[0].append(row)
+                invalid[1].append(_CODE["after-end"])
+                continue
+            if session.values[seq] is not None:
+                invalid[0].append(row)
+                invalid[1].append(_CODE["repeated-seq"])
+                continue
+            session.values[seq] = number
+            session.arrived += 1
+            if seq == SEQS - 1:
+                session.ended_at = scheduled_at
+            if session.arrived == SEQS:
+                del open_sessions[session_key]
+                if session.before:
+                    earlier[len(finished[0])] = session.before
+                finished[0].append(session.code)
+                finished[1].append(row)
+                finished[2].append(session.ended_at)
+                for j, text in enumerate(_CHECKSUM_TEXT):
+                    five = tuple(session.values[j * EVENTS_PER_ROW : (j + 1) * EVENTS_PER_ROW])
+                    total.append(sum(five))  # type: ignore[arg-type]  # all 100 are there
+                    checksum.append(zlib.crc32(text % five))
+
+    all_keys = list(codes)
+    at = _ints(finished[1])
+    event_rows = _ints(rows)
+    invalid_rows = _ints(invalid[0])
+    return Expected(
+        session_keys=[all_keys[code] for code in finished[0]],
+        key=_ints(finished[0]),
+        total=_ints(total).reshape(-1, ROWS),
+        checksum=_ints(checksum).reshape(-1, ROWS),
+        ended_at=np.broadcast_to(_ints(finished[2])[:, None], (len(at), ROWS)),
+        last_partition=partition[at],
+        last_offset=offset[at],
+        events=Events(partition[event_rows], offset[event_rows], _ints(row_keys), _ints(seqs), _ints(scheduled)),
+        invalid=Invalid(partition[invalid_rows], offset[invalid_rows], _ints(invalid[1])),
+        keys=all_keys,
+        unfinished={key: session.arrived for key, session in open_sessions.items()},
+        earlier=earlier,
+    )
+
+
+def in_position_order(table: pa.Table) -> tuple[Ints, Ints, Ints]:
+    """Partitions and offsets, ascending, and the rows of `table` they stand at; a repeated position once."""
+    partition = table["partition"].to_numpy().astype(np.int64)
+    offset = table["offset"].to_numpy()
+    order = np.lexsort((offset, partition))
+    partition, offset = partition[order], offset[order]
+    new = np.ones(len(order), dtype=bool)
+    new[1:] = (partition[1:] != partition[:-1]) | (offset[1:] != offset[:-1])
+    return partition[new], offset[new], order[new]
+
+
+def one_array(column: pa.ChunkedArray) -> pa.Array:
+    """A binary column as one array; large_binary, since the offsets of binary end at 2 GiB."""
+    return pc.cast(column, pa.large_binary()).combine_chunks()
+
+
+def _slices(partition: Ints) -> list[tuple[int, int]]:
+    """(first, last) of pieces of at most STEP rows of one partition each."""
+    ends = [0, *(np.flatnonzero(np.diff(partition)) + 1).tolist(), len(partition)]
+    return [(first, min(first + STEP, end)) for start, end in pairwise(ends) for first in range(start, end, STEP)]
+
+
+def _objects(column: pa.Array, rows: Ints) -> list[bytes | None]:
+    objects: list[bytes | None] = column.take(pa.array(rows)).to_numpy(zero_copy_only=False).tolist()
+    return objects
+
+
+def _ints(values: array[int]) -> Ints:
+    return np.array(values, dtype=np.int64)

@@ -1,0 +1,149 @@
+"""Two reads of one topic brought together: the final read and what the observer saw while the run went on.
+
+Promise: one row per position, whatever the order of rows in the files; positions whose content the reads
+don't agree on are listed (INCO). What can go wrong: where a position was read twice with different content,
+the first one in the file is taken, so the other counts depend on that choice; INCO says that it happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncebench.anomalies import EXAMPLES, Anomaly
+from oncebench.model import Ints, one_array
+from oncebench.outputs import Bools
+from oncebench.streams import Stream
+
+OFFSET_BITS = 44  # 17 million million offsets; leaves 19 bits for partitions
+
+
+@dataclass(frozen=True)
+class Reads:
+    """Rows of the final read in position order (`finals` of them), then those that only the observer saw.
+
+    `seen_us`: epoch µs of the first sighting, 0 if the observer did not see the row. `append_ms`: the
+    record's time.
+    """
+
+    partition: Ints
+    offset: Ints
+    key: pa.Array
+    value: pa.Array
+    finals: int
+    seen_us: Ints
+    append_ms: Ints
+    inconsistent: Anomaly
+
+
+@dataclass(frozen=True)
+class _Sorted:
+    """One read in position order. `position`: partition and offset packed; `disputed`: read twice, differently."""
+
+    position: Ints
+    key: pa.Array
+    value: pa.Array
+    rows: Ints
+    disputed: Ints
+
+
+def position_of(partition: npt.NDArray[np.integer], offset: Ints) -> Ints:
+    """(partition, offset) packed into one integer that sorts the same way."""
+    return (partition.astype(np.int64) << OFFSET_BITS) | offset
+
+
+def unpack(position: int) -> tuple[int, int]:
+    """The (partition, offset) of a packed position."""
+    return position >> OFFSET_BITS, position & ((1 << OFFSET_BITS) - 1)
+
+
+def bring_together(final: Stream, observed: Stream, read_ends: Mapping[int, int]) -> Reads:
+    """Join two reads by position. `read_ends`: the end of the final read per partition.
+
+    A row that the observer saw below that end and that a complete final read does not hold has vanished
+    (INCO).
+    """
+    last = _sorted(final.table, None)
+    seen = _sorted(observed.table, observed.table["seen_us"].to_numpy())
+    finals = len(last.position)
+    place = np.searchsorted(last.position, seen.position)
+    found = np.zeros(len(place), dtype=bool)
+    inside = place < finals
+    found[inside] = last.position[place[inside]] == seen.position[inside]
+
+    both = pa.array(place[found])
+    rows = pa.array(np.flatnonzero(found))
+    same = _same(last.key.take(both), seen.key.take(rows)) & _same(last.value.take(both), seen.value.take(rows))
+    only = np.flatnonzero(~found)
+    ends = np.array([read_ends.get(int(p) >> OFFSET_BITS, 0) for p in seen.position[only]], dtype=np.int64)
+    gone = only[(seen.position[only] & ((1 << OFFSET_BITS) - 1)) < ends] if final.complete else only[:0]
+
+    seen_us = observed.table["seen_us"].to_numpy()[seen.rows]
+    append_ms = observed.table["append_ms"].to_numpy()[seen.rows]
+    position = np.concatenate((last.position, seen.position[only]))
+    all_seen = np.concatenate((np.zeros(finals, np.int64), seen_us[only]))
+    all_append = np.concatenate((final.table["timestamp_ms"].to_numpy()[last.rows], append_ms[only]))
+    all_seen[place[found]] = seen_us[found]
+    return Reads(
+        partition=position >> OFFSET_BITS,
+        offset=position & ((1 << OFFSET_BITS) - 1),
+        key=pa.concat_arrays([last.key, seen.key.take(pa.array(only))]),
+        value=pa.concat_arrays([last.value, seen.value.take(pa.array(only))]),
+        finals=finals,
+        seen_us=all_seen,
+        append_ms=all_append,
+        inconsistent=_inconsistent(
+            {
+                "changed": seen.position[found][~same],
+                "vanished": seen.position[gone],
+                "final-read-twice": last.disputed,
+                "observed-twice": seen.disputed,
+            }
+        ),
+    )
+
+
+def _inconsistent(kinds: dict[str, Ints]) -> Anomaly:
+    split: dict[str, int] = {}
+    examples: list[dict[str, object]] = []
+    counted: set[int] = set()
+    for kind, positions in kinds.items():
+        new = [position for position in np.unique(positions).tolist() if position not in counted]
+        counted.update(new)
+        split[kind] = len(new)
+        examples += [{"row": list(unpack(position)), "kind": kind} for position in new[:EXAMPLES]]
+    return Anomaly(len(counted), tuple(examples[:EXAMPLES]), split)
+
+
+def _sorted(table: pa.Table, then_by: Ints | None) -> _Sorted:
+    position = position_of(table["partition"].to_numpy(), table["offset"].to_numpy())
+    rows = np.argsort(position, kind="stable") if then_by is None else np.lexsort((then_by, position))
+    key, value = one_array(table["key"]), one_array(table["value"])
+    if np.any(rows[1:] < rows[:-1]):
+        key, value = key.take(pa.array(rows)), value.take(pa.array(rows))
+    position = position[rows]
+    new = np.ones(len(rows), dtype=bool)
+    new[1:] = position[1:] != position[:-1]
+    again = np.flatnonzero(~new)
+    first = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))[again]
+    differ = ~(_same_rows(key, again, first) & _same_rows(value, again, first))
+    kept = np.flatnonzero(new)
+    if len(again):
+        key, value = key.take(pa.array(kept)), value.take(pa.array(kept))
+    return _Sorted(position[kept], key, value, rows[kept], position[again][differ])
+
+
+def _same_rows(column: pa.Array, left: Ints, right: Ints) -> Bools:
+    return _same(column.take(pa.array(left)), column.take(pa.array(right)))
+
+
+def _same(left: pa.Array, right: pa.Array) -> Bools:
+    """Equal byte for byte, null being equal to null only."""
+    equal = pc.or_(pc.fill_null(pc.equal(left, right), False), pc.and_(pc.is_null(left), pc.is_null(right)))
+    same: Bools = equal.to_numpy(zero_copy_only=False)
+    return same

@@ -1,0 +1,185 @@
+"""The run folder as one value: everything the audit needs, read once, never changed.
+
+Promise: `Record.load` either gives a record whose parts fit together, with every incomplete part marked as
+such, or raises `RecordError` saying what is wrong, where, and what to do. It reads only; nothing is repaired.
+
+What can go wrong: a run that is still going on can be loaded, and then everything it is still writing is
+incomplete.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from oncebench.streams import Lines, RecordError, Stream, read_lines, read_stream, refuse_newer
+
+__all__ = ["FINAL", "INPUT", "MARKER", "OBSERVED", "QUARANTINE", "Ledger", "Plan", "Record", "RecordError"]
+
+MARKER = "oncebench-work.json"
+MAX_SEQS = 100  # a session has seq 0..99
+
+_POSITION = [("partition", pa.int32()), ("offset", pa.int64())]
+_BODY = [("key", pa.binary()), ("value", pa.binary())]
+INPUT = pa.schema([*_POSITION, ("timestamp_ms", pa.int64()), *_BODY])
+FINAL = INPUT
+OBSERVED = pa.schema([*_POSITION, ("append_ms", pa.int64()), ("seen_us", pa.int64()), *_BODY])
+QUARANTINE = pa.schema(
+    [
+        *_POSITION,
+        ("timestamp_ms", pa.int64()),
+        *_BODY,
+        ("reason", pa.string()),
+        ("source_partition", pa.int32()),
+        ("source_offset", pa.int64()),
+    ]
+)
+
+_LEDGER_TYPES: dict[str, type[np.generic]] = {
+    "session": np.uint32,
+    "seq": np.uint8,
+    "scheduled_us": np.int64,
+    "sent_us": np.int64,
+    "acked_us": np.int64,
+    "partition": np.int32,
+    "offset": np.int64,
+}
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What the generator set out to do (`ledger/plan.json`); `started_us` is the epoch time of its start."""
+
+    seed: int
+    sessions: int
+    events: int
+    topic: str
+    started_us: int
+    rate: float | str = "max"
+    shape: str = "constant"
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """One entry per planned event, in schedule order; all arrays have the length of `Plan.events`.
+
+    `sent_us` 0 means never attempted; `acked_us` 0 means that the outcome is unknown, below 0 that it failed.
+    """
+
+    session: npt.NDArray[np.uint32]
+    seq: npt.NDArray[np.uint8]
+    scheduled_us: npt.NDArray[np.int64]
+    sent_us: npt.NDArray[np.int64]
+    acked_us: npt.NDArray[np.int64]
+    partition: npt.NDArray[np.int32]
+    offset: npt.NDArray[np.int64]
+
+    @property
+    def sent_share(self) -> float:
+        """Share of the planned events that were attempted and are not known to have failed; 1.0 if none."""
+        return float(np.mean((self.sent_us > 0) & (self.acked_us >= 0))) if len(self.seq) else 1.0
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run, as recorded. Streams may be incomplete; see `Stream.complete`."""
+
+    path: Path
+    cell: Mapping[str, Any]
+    plan: Plan
+    ledger: Ledger
+    input: Stream
+    final: Stream
+    observed: Stream
+    quarantine: Stream
+    ends: Mapping[str, Any]
+    progress: Lines = field(default_factory=lambda: Lines(()))
+    hits: Lines = field(default_factory=lambda: Lines(()))
+    timeline: Lines = field(default_factory=lambda: Lines(()))
+    observer: Lines = field(default_factory=lambda: Lines(()))
+    load_status: Lines = field(default_factory=lambda: Lines(()))
+
+    @staticmethod
+    def load(path: Path) -> Record:
+        """Read the run folder `path`. Raises `RecordError` if it is none, is damaged, or is newer than this code."""
+        marker = path / MARKER
+        if not marker.is_file():
+            raise RecordError(
+                f"{path} is no run folder ({MARKER} is missing); give the work folder of a run made with --keep"
+            )
+        refuse_newer(_read_object(marker).get("schema", 1), marker)
+        plan = _read_plan(path / "ledger" / "plan.json")
+        return Record(
+            path=path,
+            cell=_read_object(path / "cell.json"),
+            plan=plan,
+            ledger=_read_ledger(path / "ledger", plan),
+            input=read_stream(path / "input.arrow", INPUT),
+            final=read_stream(path / "final.arrow", FINAL),
+            observed=read_stream(path / "observed.arrow", OBSERVED),
+            quarantine=read_stream(path / "quarantine.arrow", QUARANTINE),
+            ends=_read_object(path / "ends.json") if (path / "ends.json").exists() else {},
+            progress=read_lines(path / "progress.jsonl"),
+            hits=read_lines(path / "hits.jsonl"),
+            timeline=read_lines(path / "timeline.jsonl"),
+            observer=read_lines(path / "observer.jsonl"),
+            load_status=read_lines(path / "load.jsonl"),
+        )
+
+
+def _read_object(path: Path) -> dict[str, Any]:
+    try:
+        item = json.loads(path.read_bytes())
+    except FileNotFoundError:
+        raise RecordError(
+            f"{path} is missing; the run ended before it was written, or the folder was copied in part"
+        ) from None
+    except ValueError as error:
+        raise RecordError(f"{path} is no JSON ({error}); take the folder from a sound copy") from error
+    if not isinstance(item, dict):
+        raise RecordError(f"{path} holds {type(item).__name__}, not an object; take the folder from a sound copy")
+    return item
+
+
+def _read_plan(path: Path) -> Plan:
+    item = _read_object(path)
+    refuse_newer(item.get("schema", 1), path)
+    for name in ("seed", "sessions", "events", "started_us"):
+        if type(item.get(name)) is not int:
+            raise RecordError(
+                f"{path} says {name} = {item.get(name)!r}, a whole number was expected; run the load again"
+            )
+    known = {each.name for each in fields(Plan)}
+    return Plan(**{"topic": "", **{name: item[name] for name in known & item.keys()}})
+
+
+def _read_ledger(folder: Path, plan: Plan) -> Ledger:
+    events = plan.events
+    columns: dict[str, npt.NDArray[Any]] = {}
+    for name, kind in _LEDGER_TYPES.items():
+        path = folder / f"{name}.npy"
+        try:
+            column = np.load(path, mmap_mode="r" if events else None, allow_pickle=False)
+        except FileNotFoundError:
+            raise RecordError(f"{path} is missing; without a whole ledger losses can't be told: run again") from None
+        except (ValueError, OSError, EOFError) as error:
+            raise RecordError(f"{path} is damaged ({error}); take the folder from a sound copy") from error
+        if column.dtype != kind or column.shape != (events,):
+            raise RecordError(
+                f"{path} holds {column.dtype} {column.shape}, expected {np.dtype(kind)} ({events},) by plan.json; "
+                "the ledger is of another run or another version"
+            )
+        columns[name] = column
+    if events and (int(columns["session"].max()) >= plan.sessions or int(columns["seq"].max()) >= MAX_SEQS):
+        raise RecordError(
+            f"{folder} holds a session or seq beyond plan.json ({plan.sessions} sessions); the ledger is of another "
+            "run, or damaged: run the load again"
+        )
+    return Ledger(**columns)

@@ -1,0 +1,184 @@
+"""The report of one run: what outsiders rely on, as one JSON object.
+
+Promise: every figure is computed from the record of the run that the report describes; what was not measured is
+null, never a guess. `schema` is raised when a field changes its meaning; a newer report is refused, not misread.
+
+Schema history: 1, the first.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from oncebench.audit import Findings, audit, first_sightings
+from oncebench.checkpoint import batch_costs, checkpoint_costs, sink_costs
+from oncebench.errors import UserError
+from oncebench.model import expected_output
+from oncebench.record import Record
+from oncebench.recovery import Recovery, recovery
+from oncebench.resources import Use
+from oncebench.scenario import Cell
+from oncebench.streams import refuse_newer
+from oncebench.verdict import judge
+
+SCHEMA = 1
+FILE = "report.json"
+EVENTS_PER_ROW = 5
+# What the machine pays for a guarantee: the pipeline and the cluster that it writes to, not what watches them.
+PRICED = ("spark_jvm", "python_driver", "python_workers", "broker")
+_PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pandas")
+
+
+def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapping[str, Any]) -> dict[str, Any]:
+    """Judges a record and writes down everything that was measured.
+
+    Args:
+        record: the run folder, loaded.
+        cell: what was run.
+        uses: what each component used; empty when a stored run is judged again.
+        facts: `run`, `topics`, `kafka`, `java`, and `interrupted` of the run.
+    """
+    expected = expected_output(record.input.table)
+    findings = audit(record, expected=expected, warmup_s=cell.warmup_s)
+    verdict = judge(findings, record, cell)
+    progress = record.progress.items
+    seen_us, latency_us = first_sightings(record, expected)
+    done = recovery(
+        record.timeline.items,
+        record.hits.items,
+        [line["t_us"] for line in progress if line["kind"] == "running"],
+        seen_us,
+        latency_us,
+    )
+    summary = record.load_status.items[-1].get("summary", {}) if record.load_status.items else {}
+    priced = sum(use.cpu_s for name, use in uses.items() if name in PRICED)
+    events = findings.events["in_topic"]
+    return {
+        "schema": SCHEMA,
+        "run": facts["run"],
+        "cell": {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant, "faults": list(cell.faults),
+                 "random_kills": cell.random_kills},
+        "verdict": verdict.word,
+        "reasons": list(verdict.reasons),
+        "anomalies": findings.counts(),
+        "examples": {code: list(found.examples) for code, found in findings.anomalies.items() if found.count},
+        "sessions": dict(findings.sessions),
+        "rows": dict(findings.rows),
+        "events": {**findings.events, "invalid_by_reason": dict(findings.invalid)},
+        "throughput": _throughput(seen_us[seen_us - latency_us >= record.plan.started_us], record, cell),
+        "latency_ms": findings.latency.visible.to_json(),
+        "visibility_gap_ms": findings.latency.gap.to_json(),
+        "torn_seen_by_observer": findings.latency.torn_sessions,
+        "batches": batch_costs(progress),
+        "checkpoint": checkpoint_costs(progress, record.path / "checkpoint"),
+        "sink_ms": sink_costs(progress),
+        "resources": {name: use.as_json() for name, use in sorted(uses.items())},
+        "cpu_s_per_million_events": round(priced / events * 1e6, 2) if uses and events else None,
+        "recovery": done.as_json(),
+        "faults": _faults(record),
+        "generator": {"lateness_ms": summary.get("lateness_ms"), "sent_share": summary.get("sent_share"),
+                      "events_per_s": summary.get("events_per_s")},
+        "topics": facts.get("topics"),
+        "environment": {**environment(), "java": facts.get("java"), "kafka": facts.get("kafka")},
+        "config": cell.as_json(),
+        "seed": cell.seed,
+        "interrupted": bool(facts.get("interrupted")),
+        "reproduce": cell.reproduce(),
+    }  # fmt: skip
+
+
+def environment() -> dict[str, Any]:
+    """The machine and the versions that a figure belongs to."""
+    versions = {name: version(name) for name in _PARTS}
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "cpu": _cpu_model(),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "oncebench": version("oncebench"),
+        "versions": versions,
+    }
+
+
+def write_report(report: Mapping[str, Any], path: Path) -> None:
+    """Writes a report whole or not at all."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(json.dumps(report, indent=1, default=_plain))
+    temporary.replace(path)
+
+
+def read_reports(path: Path) -> list[dict[str, Any]]:
+    """The reports in a report.json, in a .jsonl file, or in the runs/*.jsonl of a results folder.
+
+    Raises:
+        UserError: nothing is there, it is damaged, or it was written by a newer oncebench.
+    """
+    files = sorted((path / "runs").glob("*.jsonl")) if path.is_dir() else [path]
+    if path.is_dir() and (path / FILE).exists():
+        files = [path / FILE]
+    reports: list[dict[str, Any]] = []
+    for file in files:
+        reports += _read_file(file)
+    if not reports:
+        raise UserError(f"{path} holds no report; `oncebench compare` and `oncebench run --json PATH` write some")
+    return reports
+
+
+def _read_file(file: Path) -> list[dict[str, Any]]:
+    try:
+        text = file.read_text("utf-8")
+        texts = text.splitlines() if file.suffix == ".jsonl" else [text]
+        found = [json.loads(line) for line in texts if line.strip()]
+    except (OSError, ValueError) as error:
+        raise UserError(f"{file} is no report ({error}); take it from a sound copy, or run the cell again") from error
+    for report in found:
+        if not isinstance(report, dict) or "schema" not in report or "verdict" not in report:
+            raise UserError(f"{file} is no report of oncebench: it has no schema and verdict")
+        refuse_newer(report["schema"], file)
+    return found
+
+
+def _throughput(seen_us: Any, record: Record, cell: Cell) -> dict[str, float | None]:
+    """Events and sessions whose rows became visible, per second, from the start of the load (or, when the load was
+    there first, from the start of the query) to the last new row."""
+    running = [line["t_us"] for line in record.progress.items if line["kind"] == "running"]
+    start_us = (running[0] if running else None) if cell.rate == "max" else record.plan.started_us
+    if len(seen_us) == 0 or start_us is None or int(np.max(seen_us)) <= start_us:
+        return {"events_per_s": None, "sessions_per_s": None}
+    seconds = (int(np.max(seen_us)) - start_us) / 1e6
+    per_s = len(seen_us) * EVENTS_PER_ROW / seconds
+    return {"events_per_s": round(per_s, 1), "sessions_per_s": round(per_s / 100, 2)}
+
+
+def _faults(record: Record) -> list[dict[str, Any]]:
+    hits = [{"point": hit["point"], "batch": hit["batch"], "hit": True, "fault": hit["fault"]}
+            for hit in record.hits.items]  # fmt: skip
+    kills = [{"point": (line["landed"] or {}).get("point"), "batch": (line["landed"] or {}).get("batch"), "hit": True,
+              "fault": "random:kill"} for line in record.timeline.items if line["event"] == "random-kill"]  # fmt: skip
+    asked = record.cell["cell"]["faults"][len(hits) :]
+    missed = [{"point": text.split(":")[0], "batch": None, "hit": False, "fault": text} for text in asked]
+    return hits + kills + missed
+
+
+def _cpu_model() -> str | None:
+    info = Path("/proc/cpuinfo")
+    if not info.exists():
+        return None
+    names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
+    return names[0] if names else None
+
+
+def _plain(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else str(value)
+
+
+__all__ = ["FILE", "SCHEMA", "Findings", "Recovery", "make_report", "read_reports", "write_report"]

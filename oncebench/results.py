@@ -1,0 +1,56 @@
+"""Where reports and tables go: a user's own below results/local (ignored by git), published ones beside it.
+
+Promise: a report file is written line by line, each line whole; tables are written from the reports in the same
+folder, and by nothing else.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from oncebench import tables
+
+PUBLISHED = Path("results")
+LOCAL = PUBLISHED / "local"
+
+
+def stamp() -> str:
+    """A name for what is started now: sorts by time, one per second."""
+    return time.strftime("%Y%m%d-%H%M%S")
+
+
+def default_work_dir(kind: str) -> Path:
+    """A fresh work dir of the user's own."""
+    return LOCAL / "work" / f"{kind}-{stamp()}"
+
+
+class Results:
+    """One file of reports, and the tables made from it.
+
+    Args:
+        folder: `LOCAL` or `PUBLISHED`.
+        name: of the file in runs/ and of the tables in tables/.
+    """
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self.runs = folder / "runs" / f"{name}.jsonl"
+        self.tables = folder / "tables"
+        self._name = name
+
+    def add(self, report: Mapping[str, Any]) -> None:
+        """Appends one report."""
+        self.runs.parent.mkdir(parents=True, exist_ok=True)
+        with self.runs.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(report, separators=(",", ":")) + "\n")
+
+    def write_tables(self, reports: Sequence[Mapping[str, Any]]) -> tuple[Path, Path]:
+        """Writes the Markdown and CSV tables of the reports; returns their paths."""
+        self.tables.mkdir(parents=True, exist_ok=True)
+        markdown, comma = self.tables / f"{self._name}.md", self.tables / f"{self._name}.csv"
+        markdown.write_text(tables.markdown(reports), "utf-8")
+        comma.write_text(tables.as_csv(reports), "utf-8")
+        return markdown, comma

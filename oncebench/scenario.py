@@ -1,0 +1,160 @@
+"""What can be run: a cell (sink x guarantee x variant x faults x load), and profiles of cells as data.
+
+Promise: a cell holds everything that its run depends on, and `reproduce` gives the one command that runs it again.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from itertools import product
+from typing import Any
+
+from oncebench.errors import USAGE, UserError
+from pipeline.config import AS_SHIPPED, TUNED
+from pipeline.delivery import DROP, REWRITE
+from pipeline.failpoints import POINTS, parse_fault
+from pipeline.sinks import SUPPORTS
+from pipeline.sinks.contract import DELIVERIES, Support
+
+RECOVERY_CHOICES = (REWRITE, DROP)
+CHECKPOINT_CHOICES = (TUNED, AS_SHIPPED)
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One run.
+
+    Attributes:
+        sink, delivery, variant: what is under test.
+        faults: failpoint specifications in the order in which they act; empty: healthy.
+        random_kills: SIGKILLs at Poisson times drawn from `seed`, beside `faults`.
+        rate: events per second, or "max": the load is in the topic before the pipeline starts.
+        sessions: sessions of 100 events.
+        shape: of the rate over time, see `loadgen.pacing`.
+        seed: of the load and of random kills.
+        trigger_ms: time between micro-batches; 0: as fast as possible.
+        partitions: of input and output topics, and tasks per batch.
+        max_events_per_batch: limit of one batch; None: everything that is there.
+        transaction_timeout_ms, on_lost, checkpoint_writing, master: see `pipeline.config`.
+        warmup_s: latencies of sessions that ended earlier than this after the load's start are left out.
+    """
+
+    sink: str
+    delivery: str
+    variant: str
+    faults: tuple[str, ...] = ()
+    random_kills: int = 0
+    rate: float | str = 2000.0
+    sessions: int = 200
+    shape: str = "constant"
+    seed: int = 1
+    trigger_ms: int = 0
+    partitions: int = 2
+    max_events_per_batch: int | None = None
+    transaction_timeout_ms: int = 60_000
+    on_lost: str = REWRITE
+    checkpoint_writing: str = TUNED
+    master: str = "local[2]"
+    warmup_s: float = 3.0
+
+    @property
+    def faulted(self) -> bool:
+        """Whether anything is done to the pipeline."""
+        return bool(self.faults or self.random_kills)
+
+    @property
+    def title(self) -> str:
+        """For people: `kafka exactly-once two-phase, after-commit:kill`."""
+        what = ", ".join((*self.faults, *([f"{self.random_kills} random kills"] if self.random_kills else [])))
+        return f"{self.sink} {self.delivery} {self.variant}, {what or 'healthy'}"
+
+    def reproduce(self) -> str:
+        """The command that runs this cell again; options at their defaults are left out."""
+        default = Cell(self.sink, self.delivery, self.variant)
+        words = ["oncebench", "run", "--sink", self.sink, "--delivery", self.delivery, "--variant", self.variant]
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name in ("sink", "delivery", "variant") or value == getattr(default, field.name):
+                continue
+            if field.name == "faults":
+                words += [word for fault in self.faults for word in ("--fault", fault)]
+            else:
+                words += [_OPTIONS.get(field.name, "--" + field.name.replace("_", "-")), f"{value}"]
+        words += [] if "--sessions" in words else ["--sessions", str(self.sessions)]
+        return shlex.join(words)
+
+    def as_json(self) -> dict[str, Any]:
+        """As it stands in `cell.json` and in a report."""
+        return asdict(self) | {"faults": list(self.faults)}
+
+
+# Options whose name differs from the field's.
+_OPTIONS = {"trigger_ms": "--trigger", "transaction_timeout_ms": "--transaction-timeout", "warmup_s": "--warmup"}
+
+
+def support_of(sink: str, delivery: str, variant: str | None) -> Support:
+    """The support that a sink declares.
+
+    Raises:
+        UserError: unknown sink or guarantee, or a variant that the sink does not support (exit code 2).
+    """
+    if sink not in SUPPORTS:
+        raise UserError(f"unknown sink {sink!r}; the sinks are: {', '.join(SUPPORTS)}", exit_code=USAGE)
+    if delivery not in DELIVERIES:
+        raise UserError(f"unknown delivery guarantee {delivery!r}; they are: {', '.join(DELIVERIES)}", exit_code=USAGE)
+    for support in SUPPORTS[sink]:
+        if support.delivery == delivery and (support.variant == variant if variant else support.default):
+            return support
+    known = ", ".join(s.variant for s in SUPPORTS[sink] if s.delivery == delivery) or "none"
+    raise UserError(f"sink {sink} has no variant {variant!r} of {delivery}; it has: {known}", exit_code=USAGE)
+
+
+def checked_fault(text: str) -> str:
+    """A fault specification in its full form.
+
+    Raises:
+        UserError: it is none (exit code 2).
+    """
+    try:
+        return str(parse_fault(text))
+    except ValueError as error:
+        raise UserError(str(error), exit_code=USAGE) from error
+
+
+def all_supports() -> Iterator[tuple[str, Support]]:
+    """Every (sink, support) that can be run."""
+    for sink, supports in SUPPORTS.items():
+        for support in supports:
+            yield sink, support
+
+
+# The healthy run and the point at which each guarantee shows what it is made of: the sink has the rows and Spark's
+# commit log does not know it yet (or, under at-most-once, the claim stands and nothing has been written).
+TELLING_FAULT: Mapping[str, str] = {
+    "at-most-once": "after-decision",
+    "at-least-once": "after-commit",
+    "exactly-once": "after-commit",
+}
+
+
+def quick(base: Cell | None = None) -> list[Cell]:
+    """Every cell healthy and killed once where it tells most."""
+    cells = []
+    for sink, support in all_supports():
+        cell = replace(base or Cell("", "", ""), sink=sink, delivery=support.delivery, variant=support.variant)
+        cells += [cell, replace(cell, faults=(checked_fault(TELLING_FAULT[support.delivery]),))]
+    return cells
+
+
+def failpoints(base: Cell | None = None) -> list[Cell]:
+    """Every cell healthy and killed at each failpoint."""
+    cells = []
+    for (sink, support), point in product(all_supports(), (None, *POINTS)):
+        cell = replace(base or Cell("", "", ""), sink=sink, delivery=support.delivery, variant=support.variant)
+        cells.append(replace(cell, faults=(checked_fault(point),)) if point else cell)
+    return cells
+
+
+PROFILES = {"quick": quick, "failpoints": failpoints}

@@ -1,0 +1,70 @@
+"""Makes the lock files: resolves each bundle with jgo and notes the SHA-256 of every jar.
+
+Run as `python -m oncebench.services.maven lock`, by hand, when a version is to change; review the diff. The format is
+jgo's own. Jars that pyspark ships already are left out of Spark's bundles: a second version of a class on the class
+path would decide by order which one runs.
+"""
+
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import jgo
+import pyspark
+from jgo.env._lockfile import LockedDependency, LockFile
+from jgo.maven import MavenContext
+
+from oncebench.services.maven import LOCKS, MAVEN_CENTRAL
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Coordinates (``group:name:version``) to resolve with all they need; `for_spark`: leave out what pyspark ships."""
+
+    coordinates: tuple[str, ...]
+    for_spark: bool
+
+
+BUNDLES = {
+    "kafka-broker": Bundle(
+        (
+            "org.apache.kafka:kafka_2.13:4.3.1",
+            # Kafka's own distribution adds this binding by hand; without it the broker logs nothing
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        ),
+        for_spark=False,
+    ),
+    "spark-kafka": Bundle(
+        (
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+            # 4.2.0 of the token provider is not on Maven Central; the connector needs nothing newer of it
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        ),
+        for_spark=True,
+    ),
+    "spark-bare-fs": Bundle(("com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",), for_spark=True),
+}
+
+
+def write_locks() -> None:
+    """Resolve every bundle against Maven Central and write `locks/<bundle>.lock.toml`."""
+    shipped = _shipped_with_pyspark()
+    with tempfile.TemporaryDirectory() as folder:
+        context = MavenContext(repo_cache=Path(folder), remote_repos={"central": MAVEN_CENTRAL}, timeout=60)
+        for name, bundle in BUNDLES.items():
+            roots = [context.create_dependency(c) for c in bundle.coordinates]
+            for addition in roots[1:]:
+                addition.raw = True  # versions are decided by the first coordinate's dependency management alone
+            inputs, needed = context.resolver.resolve(roots)
+            wanted = [d for d in [*inputs, *needed] if not (bundle.for_spark and d.artifactId in shipped)]
+            wanted.sort(key=lambda d: (d.groupId, d.artifactId))
+            lock = LockFile([LockedDependency.from_dependency(d) for d in wanted], environment_name=name)
+            lock.jgo_version = jgo.__version__
+            lock.save(LOCKS / f"{name}.lock.toml")
+            print(f"{name}: {len(wanted)} jars")
+
+
+def _shipped_with_pyspark() -> frozenset[str]:
+    """Artifact names of the jars in pyspark's own folder (`name-1.2.3.jar` -> `name`)."""
+    folder = Path(pyspark.__file__).parent / "jars"
+    return frozenset(path.name.rsplit("-", 1)[0] for path in folder.glob("*.jar"))

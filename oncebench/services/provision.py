@@ -1,0 +1,17 @@
+"""Fetches and makes at once, ahead of the first run, all that it would need: afterwards no network is asked for."""
+
+from oncebench.services.broker_prepared import prepare
+from oncebench.services.java import Java, find_java
+from oncebench.services.maven import bundles, jars
+
+
+def provision() -> Java:
+    """Find or fetch Java, fetch every jar, prepare Kafka's start-up; returns the Java. Raises `MissingEnvironment`.
+
+    What is there already is only verified, in some ten milliseconds.
+    """
+    java = find_java()
+    for bundle in bundles():
+        jars(bundle)
+    prepare(java)
+    return java

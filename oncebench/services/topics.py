@@ -1,0 +1,69 @@
+"""A Kafka that can be reached, ours or anybody's: where it is, and its topics."""
+
+import time
+import uuid
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from oncebench.errors import USAGE, UserError
+
+if TYPE_CHECKING:
+    from oncebench.services.kafka import KafkaBroker
+
+_TIMEOUT_S = 30.0  # for one request; the broker of a loaded laptop may pause for seconds
+_POLL_S = 0.02
+
+
+class Kafka:
+    """A reachable Kafka. Faults are for brokers that the suite started itself: see `for_faults`."""
+
+    def __init__(self, bootstrap_servers: str, client_settings: Mapping[str, str] | None = None) -> None:
+        """`client_settings` are librdkafka's (security and the like), for whoever makes a client of this Kafka."""
+        self.bootstrap_servers = bootstrap_servers
+        self.client_settings = dict(client_settings or {})
+
+    def for_faults(self) -> "KafkaBroker":
+        """The broker to kill or pause; `UserError` if the suite did not start it."""
+        raise UserError(
+            f"faults are refused on {self.bootstrap_servers}: the suite did not start it. "
+            "Leave out --bootstrap-servers, and it starts a broker of its own that it may kill",
+            exit_code=USAGE,
+        )
+
+    def admin(self) -> AdminClient:
+        """A new admin client. It prints nothing: what goes wrong comes back as an exception."""
+        return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, **self.client_settings})
+
+    def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> str:
+        """Create topic `name` and return the name once every partition has a leader.
+
+        Raises `UserError` if the broker refuses (the topic exists, a setting is unknown) or takes more than 30 s.
+        """
+        admin = self.admin()
+        topic = NewTopic(name, num_partitions=partitions, config=dict(config or {}))
+        deadline = time.monotonic() + _TIMEOUT_S
+        try:
+            admin.create_topics([topic], request_timeout=_TIMEOUT_S)[name].result(_TIMEOUT_S)
+            while not _has_leaders(admin, name, partitions):
+                if time.monotonic() > deadline:
+                    raise UserError(
+                        f"topic {name} has not got a leader for each of its {partitions} partitions in time"
+                    )
+                time.sleep(_POLL_S)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            raise UserError(f"topic {name} can't be created on {self.bootstrap_servers}: {reason}") from error
+        return name
+
+    def fresh_topic(self, prefix: str, partitions: int, config: Mapping[str, str] | None = None) -> str:
+        """Create a topic whose name begins with `prefix` and was never used before; returns the name."""
+        return self.create_topic(f"{prefix}-{uuid.uuid4().hex[:12]}", partitions, config)
+
+
+def _has_leaders(admin: AdminClient, name: str, partitions: int) -> bool:
+    topic = admin.list_topics(name, timeout=_TIMEOUT_S).topics[name]
+    ready = [p for p in topic.partitions.values() if p.error is None and p.leader >= 0]
+    return topic.error is None and len(ready) == partitions

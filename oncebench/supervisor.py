@@ -1,0 +1,178 @@
+"""Starts the pipeline, brings it back after every death, and is the nemesis of random kills.
+
+Promise: every start, death and restart is a line of timeline.jsonl; a pipeline that a failpoint has stopped is
+continued when its time is over; nothing of it is left when the supervisor is closed. What can go wrong: the pipeline
+refuses to start (`UserError` with its own words), or dies again and again (`UserError` after MAX_FAILURES in a row).
+
+timeline.jsonl: {"t_us", "event", ...} with the events pipeline-started, pipeline-killed (by a failpoint),
+random-kill (with `landed`: the failpoint passed last), pipeline-failed (with `why`), pipeline-continued,
+pipeline-stopped.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from oncebench.errors import ERROR, UserError
+from oncebench.services import process
+from oncebench.services.process import Child
+from oncebench.streams import LineWriter, read_lines
+from pipeline.config import PipelineConfig, write_config
+
+# Unasked deaths in a row, without a new batch in between, after which a restart will not help.
+MAX_FAILURES = 4
+# A healthy driver stops between two batches; longer than the longest batch of a slow machine.
+STOP_LIMIT_S = 30.0
+# Mean time from "running" to a random kill: a few batches, so that kills land in all of a batch's steps.
+RANDOM_KILL_MEAN_S = 2.0
+REFUSED = 2  # exit code of `python -m pipeline`
+
+
+class Supervisor:
+    """One pipeline, kept alive.
+
+    Args:
+        config: of the pipeline; `config.record` is the run folder.
+        environment: of the process.
+        random_kills: how many SIGKILLs at random times.
+        seed: of those times.
+    """
+
+    def __init__(self, config: PipelineConfig, environment: dict[str, str], random_kills: int, seed: int) -> None:
+        self._config = replace(config, trace=config.trace or random_kills > 0)
+        self._folder = config.record
+        self._environment = environment
+        self._random = random.Random(seed)
+        self._kills_left = random_kills
+        self._kill_at: float | None = None
+        self._continue_at: float | None = None
+        self._hits_seen = 0
+        self._failures = 0
+        self._timeline = LineWriter(self._folder / "timeline.jsonl")
+        self._child: Child | None = None
+        self.restarts = 0
+
+    @property
+    def child(self) -> Child | None:
+        """The running pipeline."""
+        return self._child
+
+    def note(self, event: str, **fields: Any) -> None:
+        """Appends a line to the timeline."""
+        self._timeline.append({"t_us": time.time_ns() // 1000, "event": event, **fields})
+
+    def start(self) -> None:
+        """Starts the pipeline process."""
+        path = self._folder / "pipeline.json"
+        write_config(self._config, path)
+        command = [sys.executable, "-m", "pipeline", str(path)]
+        home = Path(__file__).resolve().parents[1]
+        log = self._folder / "logs" / "pipeline.log"
+        self._child = process.start("the pipeline", command, log, env=self._environment, cwd=home)
+        self._running_before = self._times_running()
+        self.note("pipeline-started", pid=self._child.pid)
+
+    @property
+    def random_kills_left(self) -> int:
+        """Random kills that are still to come."""
+        return self._kills_left
+
+    def running(self) -> bool:
+        """Whether the process that was started last has its query running."""
+        return self._times_running() > self._running_before
+
+    def watch(self) -> None:
+        """To be called often: continues what was stopped, kills at random, brings back what died.
+
+        Raises:
+            UserError: see the module.
+        """
+        assert self._child is not None, "start() comes first"
+        hits = self._hits()
+        now = time.monotonic()
+        for hit in hits[self._hits_seen :]:
+            if hit["action"] == "stop":
+                self._continue_at = now + hit["seconds"]
+        if self._continue_at is not None and now >= self._continue_at:
+            self._continue_at = None
+            self._child.thaw()
+            self.note("pipeline-continued")
+        if self._kills_left and self._continue_at is None:
+            self._kill_at_random(now)
+        if not self._child.alive:
+            self._bring_back(killed=len(hits) > self._hits_seen)
+        self._hits_seen = len(hits)
+
+    def stop(self) -> None:
+        """Ends the pipeline between two batches; kills it if it does not end in time."""
+        if self._child is not None and self._child.alive:
+            self._child.thaw()
+            self._child.stop_gently(STOP_LIMIT_S)
+            self.note("pipeline-stopped")
+
+    def _kill_at_random(self, now: float) -> None:
+        if self._kill_at is None:
+            if self.running():
+                self._kill_at = now + self._random.expovariate(1 / RANDOM_KILL_MEAN_S)
+        elif now >= self._kill_at:
+            assert self._child is not None, "start() comes first"
+            self._kill_at = None
+            self._kills_left -= 1
+            self._child.kill_session()
+            trace = read_lines(self._folder / "trace.jsonl").items
+            landed = {name: trace[-1][name] for name in ("point", "batch")} if trace else None
+            self.note("random-kill", landed=landed)
+            self._hits_seen = len(self._hits())
+            self._again()
+
+    def _bring_back(self, killed: bool) -> None:
+        assert self._child is not None, "start() comes first"
+        code = self._child.wait(0)
+        self._child.kill_session()
+        if killed:
+            self.note("pipeline-killed")
+            self._failures = 0
+            return self._again()
+        why = self._last_words()
+        self.note("pipeline-failed", exit_code=code, why=why)
+        if code == REFUSED:
+            raise UserError(f"the pipeline {why}", exit_code=ERROR)
+        self._failures = self._failures + 1 if self._times_running() == self._running_before else 1
+        if self._failures >= MAX_FAILURES:
+            raise UserError(
+                f"the pipeline died {self._failures} times in a row: {why}; see {self._child.log}", exit_code=ERROR
+            )
+        return self._again()
+
+    def _again(self) -> None:
+        self.restarts += 1
+        self.start()
+
+    def _last_words(self) -> str:
+        assert self._child is not None, "start() comes first"
+        lines = self._child.log.read_text("utf-8", errors="replace").splitlines()
+        telling = [line for line in lines if line.startswith(("refused to start", "stopped:"))]
+        return (telling or [line for line in lines if line.strip()] or ["it left no log"])[-1]
+
+    def _hits(self) -> tuple[dict[str, Any], ...]:
+        return read_lines(self._folder / "hits.jsonl").items
+
+    def _times_running(self) -> int:
+        lines = read_lines(self._folder / "progress.jsonl").items
+        return sum(line["kind"] == "running" for line in lines)
+
+    def __enter__(self) -> Supervisor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._child is not None:
+            self._child.kill_session()
+        self._timeline.close()

@@ -1,0 +1,121 @@
+"""Tables from reports: the only way that a figure gets into a table.
+
+Promise: a cell of a table is a field of one report, or the median of that field over the reports of the same cell; a
+report whose verdict is not `kept`, or `broken` where the guarantee does not forbid it, still shows its counts but no
+speed (a fast wrong answer is no answer). Rows come in the order of guarantee, variant, faults.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+from pipeline.sinks.contract import DELIVERIES
+
+Report = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its heading, where it stands in a report, how it is written, and whether it is a speed figure."""
+
+    heading: str
+    of: Callable[[Report], float | None]
+    form: str
+    speed: bool = True
+
+
+def _at(*path: str, scale: float = 1.0) -> Callable[[Report], float | None]:
+    def find(report: Report) -> float | None:
+        value: Any = report
+        for name in path:
+            value = None if value is None else value.get(name)
+        return None if value is None else float(value) * scale
+
+    return find
+
+
+COLUMNS = (
+    Column("lost", _at("rows", "lost"), "{:.0f}", speed=False),
+    Column("duplicated", _at("rows", "duplicated"), "{:.0f}", speed=False),
+    Column("events/s", _at("throughput", "events_per_s"), "{:,.0f}"),
+    Column("p50 ms", _at("latency_ms", "p50"), "{:.0f}"),
+    Column("p95 ms", _at("latency_ms", "p95"), "{:.0f}"),
+    Column("p99 ms", _at("latency_ms", "p99"), "{:.0f}"),
+    Column("checkpoint %", _at("checkpoint", "share_of_batch", scale=100), "{:.1f}"),
+    Column("CPU s/M events", _at("cpu_s_per_million_events"), "{:.0f}"),
+    Column("recovery s", _at("recovery", "first_visible", scale=1e-3), "{:.1f}"),
+)
+HEADINGS = ("sink", "guarantee", "variant", "faults", "verdict", *(column.heading for column in COLUMNS))
+KEY_COLUMNS = 5
+
+
+def rows(reports: Sequence[Report]) -> list[tuple[str, ...]]:
+    """One row of text for each cell, repeats of a cell together."""
+    groups: dict[tuple[str, ...], list[Report]] = {}
+    for report in reports:
+        groups.setdefault(_key(report), []).append(report)
+    return [(*key, verdict_of(groups[key]), *_figures(groups[key])) for key in sorted(groups, key=_order)]
+
+
+def markdown(reports: Sequence[Report]) -> str:
+    """A Markdown table, aligned so that it is readable as text too."""
+    table = [HEADINGS, *rows(reports)]
+    widths = [max(len(row[at]) for row in table) for at in range(len(HEADINGS))]
+    lines = [_line(row, widths) for row in table]
+    rule = ["-" * width if at < KEY_COLUMNS else "-" * (width - 1) + ":" for at, width in enumerate(widths)]
+    return "\n".join([lines[0], "| " + " | ".join(rule) + " |", *lines[1:]]) + "\n"
+
+
+def as_csv(reports: Sequence[Report]) -> str:
+    """The same table as CSV."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows([HEADINGS, *rows(reports)])
+    return text.getvalue()
+
+
+def verdict_of(reports: Sequence[Report]) -> str:
+    """The worst verdict of a cell's repeats, with its anomaly codes."""
+    for word in ("broken", "unknown", "vacuous"):
+        found = [report for report in reports if report["verdict"] == word]
+        if found:
+            codes = sorted({code for report in found for code in report["anomalies"]})
+            return f"{word} ({' '.join(codes)})" if word == "broken" and codes else word
+    return "kept"
+
+
+def _key(report: Report) -> tuple[str, ...]:
+    cell = report["cell"]
+    faults = ", ".join(_short(fault) for fault in cell["faults"])
+    if cell.get("random_kills"):
+        faults = ", ".join(filter(None, (faults, f"{cell['random_kills']} random kills")))
+    return cell["sink"], cell["delivery"], cell["variant"], faults or "none"
+
+
+def _short(fault: str) -> str:
+    return f"killed {fault.removesuffix(':kill')}" if fault.endswith(":kill") else fault.replace(":kill", "")
+
+
+def _order(key: tuple[str, ...]) -> tuple[Any, ...]:
+    return key[0], DELIVERIES.index(key[1]), key[2], key[3] != "none", key[3]
+
+
+def _figures(reports: Sequence[Report]) -> list[str]:
+    figures = []
+    sound = all(report["verdict"] == "kept" for report in reports)
+    for column in COLUMNS:
+        values = [value for value in map(column.of, reports) if value is not None]
+        shown = values and (sound or not column.speed)
+        total = sum(values) if not column.speed else median(values) if values else 0.0
+        figures.append(column.form.format(total) if shown else "-")
+    return figures
+
+
+def _line(row: Sequence[str], widths: Sequence[int]) -> str:
+    cells = [text.ljust(width) if at < KEY_COLUMNS else text.rjust(width) for at, (text, width) in
+             enumerate(zip(row, widths, strict=True))]  # fmt: skip
+    return "| " + " | ".join(cells) + " |"

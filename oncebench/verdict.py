@@ -1,0 +1,171 @@
+"""The verdict: whether a run kept the promise it was made to keep, and whether it could tell at all.
+
+Promise: a pure function over what the audit found and the run recorded. `kept` is said only if every promise was
+tested and held; what is allowed stands in the table `RULES`, not in code.
+
+The order of the questions: evidence that can't be trusted makes a run `unknown`, whatever was counted; then a
+forbidden anomaly makes it `broken`, even if the run was weak, for what was seen was seen; then a run too weak to tell
+is `unknown`; then one that tested nothing is `vacuous`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from oncebench.audit import Findings
+from oncebench.record import Record
+
+KEPT, BROKEN, UNKNOWN, VACUOUS = "kept", "broken", "unknown", "vacuous"
+AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = "at-most-once", "at-least-once", "exactly-once"
+GUARANTEES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+
+MIN_SENT_SHARE = 0.95  # below it the load was not the one planned (as Spark's own real-time benchmark has it)
+
+ALLOWED = "allowed"
+FORBIDDEN = "forbidden"
+IF_ORDERED = "forbidden where the sink keeps the order of a key"
+NO_ANSWER = "says nothing about the promise: the run is unknown"
+
+_NEVER = dict.fromkeys(GUARANTEES, FORBIDDEN)
+RULES: Mapping[str, Mapping[str, str]] = {
+    "LOSS": {AT_MOST_ONCE: ALLOWED, AT_LEAST_ONCE: FORBIDDEN, EXACTLY_ONCE: FORBIDDEN},
+    "TORN": {AT_MOST_ONCE: ALLOWED, AT_LEAST_ONCE: FORBIDDEN, EXACTLY_ONCE: FORBIDDEN},
+    "DUP": {AT_MOST_ONCE: FORBIDDEN, AT_LEAST_ONCE: ALLOWED, EXACTLY_ONCE: FORBIDDEN},
+    "REORD": dict.fromkeys(GUARANTEES, IF_ORDERED),  # only first occurrences count, so a replay may repeat
+    "CORR": _NEVER,
+    "DIV": _NEVER,
+    "PHAN": _NEVER,
+    "INCO": _NEVER,
+    "QUAR": _NEVER,
+    "STALL": _NEVER,
+    "STALL-LSO": _NEVER,
+    "PEND": dict.fromkeys(GUARANTEES, NO_ANSWER),
+    "SRC": dict.fromkeys(GUARANTEES, NO_ANSWER),
+}
+
+# A Kafka partition, the lines of a file and a table's sequence keep the order of a key; a Delta table has none.
+ORDERED_SINKS = frozenset({"kafka", "files", "postgres"})
+
+# Once Spark's commit log has a batch, a death does not bring it back.
+NO_REPLAY_AFTER = frozenset({"after-commit-log"})
+
+
+class Asked(Protocol):
+    """What the verdict needs to know of a cell; `faults` are specifications `POINT:ACTION...` in their order."""
+
+    @property
+    def sink(self) -> str: ...
+    @property
+    def delivery(self) -> str: ...
+    @property
+    def faults(self) -> tuple[str, ...]: ...
+    @property
+    def random_kills(self) -> int: ...
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a verdict rests on, beside the counts.
+
+    `untrusted`: why the evidence can't be trusted. `weak`: why the run can't tell. `untested`: why it tested nothing.
+    Sentences for people.
+    """
+
+    delivery: str
+    ordered: bool = True
+    untrusted: tuple[str, ...] = ()
+    weak: tuple[str, ...] = ()
+    untested: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """`word` is one of kept, broken, unknown, vacuous; `codes` the forbidden anomalies with their counts."""
+
+    word: str
+    codes: Mapping[str, int] = field(default_factory=dict)
+    reasons: tuple[str, ...] = ()
+
+
+def decide(counts: Mapping[str, int], facts: Facts) -> Verdict:
+    """The verdict over anomaly counts. Raises ValueError for a guarantee or a code that is not in the table."""
+    if facts.delivery not in GUARANTEES:
+        raise ValueError(f"unknown guarantee {facts.delivery!r}; they are: {', '.join(GUARANTEES)}")
+    if strange := counts.keys() - RULES.keys():
+        raise ValueError(f"no rule for the anomaly codes {sorted(strange)}; add them to RULES")
+    rules = {code: RULES[code][facts.delivery] for code, count in counts.items() if count}
+    forbidden = {FORBIDDEN, IF_ORDERED} if facts.ordered else {FORBIDDEN}
+    broken = {code: counts[code] for code, rule in rules.items() if rule in forbidden}
+    if facts.untrusted:
+        return Verdict(UNKNOWN, {}, facts.untrusted)
+    if broken:
+        return Verdict(BROKEN, broken, tuple(f"{code}: {count}" for code, count in broken.items()))
+    open_questions = tuple(f"{code}: {counts[code]}, {rule}" for code, rule in rules.items() if rule == NO_ANSWER)
+    if open_questions or facts.weak:
+        return Verdict(UNKNOWN, {}, open_questions + facts.weak)
+    if facts.untested:
+        return Verdict(VACUOUS, {}, facts.untested)
+    return Verdict(KEPT)
+
+
+def judge(findings: Findings, record: Record, cell: Asked) -> Verdict:
+    """The verdict on a run."""
+    return decide(findings.counts(), facts_of(findings, record, cell))
+
+
+def facts_of(findings: Findings, record: Record, cell: Asked) -> Facts:
+    """What the record says about how far its evidence goes."""
+    return Facts(
+        delivery=cell.delivery,
+        ordered=cell.sink in ORDERED_SINKS,
+        untrusted=_untrusted(findings, record),
+        weak=_weak(findings, record),
+        untested=_untested(findings, record, cell),
+    )
+
+
+def _untrusted(findings: Findings, record: Record) -> tuple[str, ...]:
+    streams = {"input": record.input, "final": record.final, "quarantine": record.quarantine}
+    needed = ["input", "final", *(["quarantine"] if findings.events["invalid"] else [])]
+    reasons = [
+        f"the {name} read is incomplete{': ' + streams[name].note if streams[name].note else ''}"
+        for name in needed
+        if not findings.complete[name]
+    ]
+    faults = findings.anomalies["SRC"].count
+    return (*reasons, *([f"the load is at fault: SRC {faults}"] if faults else []))
+
+
+def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
+    share = record.ledger.sent_share
+    reasons = []
+    if share < MIN_SENT_SHARE:
+        reasons.append(f"only {share:.1%} of the planned events were sent, less than {MIN_SENT_SHARE:.0%}")
+    if findings.drained is None:
+        reasons.append("the run was not watched to its end: it says neither drained nor stalled")
+    return tuple(reasons)
+
+
+def _untested(findings: Findings, record: Record, cell: Asked) -> tuple[str, ...]:
+    reasons = []
+    if not findings.sessions["finished"]:
+        reasons.append("no session was finished")
+    hits = record.hits.items
+    reasons += [f"the fault {fault} was not hit" for fault in cell.faults[len(hits) :]]
+    killed = sum(line.get("event") == "random-kill" for line in record.timeline.items)
+    if killed < cell.random_kills:
+        reasons.append(f"{killed} of {cell.random_kills} random kills happened")
+    again = {line.get("batch") for line in record.progress.items if line.get("kind") == "batch"}
+    reasons += [
+        f"batch {hit['batch']} was not run again after the kill at {hit['point']}"
+        for hit in hits
+        if _must_replay(hit) and hit["batch"] not in again
+    ]
+    return tuple(reasons)
+
+
+def _must_replay(hit: Mapping[str, Any]) -> bool:
+    """Whether the hit must bring its batch back: no `batch` line can have been written before it, so one shows that."""
+    return hit["action"] == "kill" and hit["point"] not in NO_REPLAY_AFTER

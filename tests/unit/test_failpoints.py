@@ -1,0 +1,129 @@
+"""Faults: how they are written, when they act, and that they act once."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import pytest
+
+from pipeline.failpoints import FIRST_BATCH, POINTS, Failpoints, Fault, parse_fault
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_every_failpoint_can_be_named_and_read_back(point: str) -> None:
+    for text in (point, f"{point}:kill", f"{point}:stop:2.5", f"{point}:kill@batch=4"):
+        fault = parse_fault(text)
+        assert fault.point == point
+        assert parse_fault(str(fault)) == fault
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("nowhere", "unknown failpoint 'nowhere'.*after-commit"),
+        ("after-commit:stop", "stop needs its seconds"),
+        ("after-commit:kill:3", "kill takes none"),
+        ("after-commit@batch=x", "not of the form"),
+        ("", "not of the form"),
+        ("after-commit:burn", "not of the form"),
+    ],
+)
+def test_a_fault_that_makes_no_sense_is_refused_with_what_would_do(text: str, says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        parse_fault(text)
+
+
+def lives(folder: Path, faults: tuple[str, ...], passes: str) -> subprocess.CompletedProcess[str]:
+    """A process of its own session that passes failpoints; a kill takes it and nothing else."""
+    code = f"""
+        from pathlib import Path
+        from pipeline.failpoints import Failpoints, parse_fault
+        at = Failpoints(tuple(map(parse_fault, {faults!r})), Path({str(folder)!r}) / "hits.jsonl", None).passing
+        {passes}
+        print("survived")
+    """
+    return subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)], start_new_session=True, capture_output=True, text=True,
+        timeout=30, check=False,
+    )  # fmt: skip
+
+
+def hits(folder: Path) -> list[dict[str, object]]:
+    return [json.loads(line) for line in (folder / "hits.jsonl").read_text().splitlines()]
+
+
+def test_a_kill_takes_the_process_and_its_hit_is_on_disk_before(tmp_path: Path) -> None:
+    died = lives(tmp_path, ("mid-write@batch=2",), 'at("mid-write", 1); at("mid-write", 2, 10, 1)')
+    assert died.returncode == -signal.SIGKILL
+    assert [(hit["point"], hit["batch"], hit["rows"], hit["partition"]) for hit in hits(tmp_path)] == [
+        ("mid-write", 2, 10, 1)
+    ]
+
+
+def test_a_fault_acts_once_and_the_next_one_is_armed_after_it(tmp_path: Path) -> None:
+    faults = ("after-prepare@batch=2", "after-prepare@batch=2")
+    again = 'at("after-prepare", 2, 10)'
+    assert lives(tmp_path, faults, again).returncode == -signal.SIGKILL
+    assert lives(tmp_path, faults, again).returncode == -signal.SIGKILL
+    assert lives(tmp_path, faults, again).stdout == "survived\n"
+    assert len(hits(tmp_path)) == 2
+
+
+def test_without_a_batch_it_waits_for_a_settled_batch_with_rows(tmp_path: Path) -> None:
+    quiet = f'at("before-decision", {FIRST_BATCH - 1}, 5); at("before-decision", {FIRST_BATCH}, 0)'
+    assert lives(tmp_path, ("before-decision",), quiet).stdout == "survived\n"
+    assert lives(tmp_path, ("before-decision",), f'at("before-decision", {FIRST_BATCH}, 1)').returncode < 0
+
+
+def test_a_kill_takes_the_children_of_the_session_too(tmp_path: Path) -> None:
+    passes = (
+        "import subprocess, os; child = subprocess.Popen(['sleep', '60'], preexec_fn=lambda: os.setpgid(0, 0)); "
+        "print(child.pid, flush=True); at('batch-start', 9)"
+    )
+    died = lives(tmp_path, ("batch-start",), passes)
+    assert died.returncode == -signal.SIGKILL
+    child = Path(f"/proc/{died.stdout.strip()}/stat")
+    deadline = time.monotonic() + 10  # SIGKILL was sent before the parent died; the kernel ends it when it runs next
+    while child.exists() and child.read_text().rpartition(")")[2].split()[0] not in "ZX":
+        assert time.monotonic() < deadline, "the child still lives"
+        time.sleep(0.01)
+
+
+def test_a_stop_stops_and_what_is_continued_goes_on(tmp_path: Path) -> None:
+    code = f"""
+        import sys; from pathlib import Path
+        from pipeline.failpoints import Failpoints, parse_fault
+        Failpoints((parse_fault("mid-commit:stop:1"),), Path({str(tmp_path)!r}) / "hits.jsonl", None).passing("mid-commit", 9)
+        print("went on")
+    """
+    process = subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code)], start_new_session=True, stdout=subprocess.PIPE, text=True
+    )
+    _, status = os.waitpid(process.pid, os.WUNTRACED)
+    assert os.WIFSTOPPED(status)
+    assert hits(tmp_path)[0]["seconds"] == 1.0
+    process.send_signal(signal.SIGCONT)
+    assert process.communicate(timeout=30)[0] == "went on\n"
+
+
+def test_they_are_inert_without_faults(tmp_path: Path) -> None:
+    Failpoints((), tmp_path / "hits.jsonl", None).passing("mid-write", 100, 100)
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_trace_tells_what_was_passed_last(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    points = Failpoints((), tmp_path / "hits.jsonl", trace)
+    points.passing("batch-start", 1)
+    points.passing("mid-write", 1, 5, 0)
+    assert [json.loads(line)["point"] for line in trace.read_text().splitlines()] == ["batch-start", "mid-write"]
+
+
+def test_a_fault_says_what_it_is_in_full() -> None:
+    assert str(Fault("after-commit")) == "after-commit:kill"
+    assert str(Fault("after-commit", "stop", 2.0, 5)) == "after-commit:stop:2@batch=5"

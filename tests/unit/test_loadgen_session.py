@@ -1,0 +1,63 @@
+"""What a session is made of, and its bytes."""
+
+import json
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadgen.session import encode, event_type, session_key, session_keys, uniform, values
+
+EVENTS = st.lists(
+    st.tuples(st.integers(0, 10**8 - 1), st.integers(0, 99), st.integers(0, 2**53)), min_size=1, max_size=20
+)
+
+
+@given(st.integers(0, 2**64 - 1), EVENTS)
+def test_a_value_is_what_json_dumps_would_write(seed: int, events: list[tuple[int, int, int]]) -> None:
+    session = np.array([e[0] for e in events], dtype=np.uint32)
+    seq = np.array([e[1] for e in events], dtype=np.uint8)
+    scheduled_us = np.array([e[2] for e in events], dtype=np.int64)
+    keys, texts = encode(seed, session, seq, scheduled_us)
+    numbers = values(seed, session, seq).tolist()
+    for (index, event_seq, at_us), key, text, value in zip(events, keys, texts, numbers, strict=True):
+        assert key == session_key(seed, index)
+        event = {"session_key": key, "seq": event_seq, "type": event_type(event_seq), "value": value}
+        assert text == json.dumps({**event, "scheduled_at": at_us}, separators=(",", ":"))
+
+
+def test_a_session_starts_once_ends_once_and_has_98_entries_between() -> None:
+    assert [event_type(seq) for seq in range(100)] == ["start_event", *["entry_event"] * 98, "end_event"]
+
+
+def test_a_key_is_the_seed_in_hexadecimal_and_the_number_in_eight_digits() -> None:
+    assert session_key(42, 7) == "2a-00000007"
+    assert session_key(0, 12_345_678) == "0-12345678"
+
+
+def test_many_keys_at_once_are_the_same_keys() -> None:
+    indices = [0, 7, 99, 12_345_678, 99_999_999]
+    assert session_keys(0xABC, indices).tolist() == [session_key(0xABC, index) for index in indices]
+
+
+def test_values_use_their_whole_range_evenly() -> None:
+    session = np.repeat(np.arange(2_000, dtype=np.uint32), 100)
+    drawn = values(3, session, np.tile(np.arange(100, dtype=np.uint8), 2_000))
+    assert drawn.min() >= 0
+    assert drawn.max() <= 999_999
+    tenths = np.bincount(drawn // 100_000, minlength=10) / len(drawn)
+    assert np.abs(tenths - 0.1).max() < 0.005
+
+
+def test_a_value_depends_on_nothing_but_seed_session_and_seq() -> None:
+    session, seq = np.arange(10, dtype=np.uint32), np.full(10, 3, dtype=np.uint8)
+    assert values(1, session, seq)[4] == values(1, session[4:5], seq[4:5])[0]
+    assert len(set(values(1, session, seq).tolist())) == 10
+    assert values(2, session, seq)[4] != values(1, session, seq)[4]
+
+
+def test_the_streams_of_random_numbers_are_independent_of_each_other() -> None:
+    counters = np.arange(50_000, dtype=np.uint64)
+    streams = np.array([uniform(1, stream, counters) for stream in range(4)])
+    assert np.abs(np.corrcoef(streams) - np.eye(4)).max() < 0.02
+    assert np.abs(streams.mean(axis=1) - 0.5).max() < 0.01
