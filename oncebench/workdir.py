@@ -32,7 +32,7 @@ _DISK_TROUBLE = {
     errno.EACCES: "permission denied",
     errno.EPERM: "not permitted",
     errno.ENOTDIR: "there is a file in the way",
-    errno.EEXIST: "there is a file in the way: choose another --work-dir",
+    errno.EEXIST: "there is a file in the way",
 }
 
 
@@ -135,15 +135,20 @@ def require_free(path: Path, needed_bytes: int) -> None:
 
 
 @contextmanager
-def disk_errors(path: Path) -> Iterator[None]:
-    """Turn a full, read-only or forbidden disk met inside into `MissingEnvironment`, naming `path` and the way out."""
+def disk_errors(path: Path, way_out: str = "choose another --work-dir") -> Iterator[None]:
+    """Turn a full, read-only or forbidden disk met inside into `MissingEnvironment` that names the place and `way_out`.
+
+    `path` is named where the error itself names no file. Other errors pass.
+    """
     try:
         yield
     except OSError as error:
-        advice = _DISK_TROUBLE.get(error.errno or 0)
-        if advice is None:
+        trouble = _DISK_TROUBLE.get(error.errno or 0)
+        if trouble is None:
             raise
-        raise MissingEnvironment(f"{error.filename or path} can't be written: {advice}") from error
+        raise MissingEnvironment(
+            f"{error.filename or path} can't be written: {trouble}. Mend that, or {way_out}"
+        ) from error
 
 
 def _megabytes(count: int) -> str:

@@ -1,8 +1,8 @@
 """What is made once for each Java and set of jars, and kept in the cache, so that every broker starts fast.
 
-An archive of loaded classes (AppCDS), which about halves a broker's start and its processor time, and the feature levels
-which Kafka's own format tool writes, so that a data folder can be made without a JVM. The archive is only a help:
-without it, or where the JVM refuses it, a broker starts as ever.
+An archive of loaded classes (AppCDS), which about halves a broker's start and its processor time, and the feature
+levels which Kafka's own format tool writes, so that a data folder can be made without a JVM. The archive is only a
+help: without it, or where the JVM refuses it, a broker starts as ever.
 """
 
 import hashlib

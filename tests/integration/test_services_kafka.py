@@ -17,10 +17,13 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from kafka.admin import KafkaAdminClient
 
 from oncebench.errors import UserError
-from oncebench.services import broker_process
+from oncebench.services import kafka as kafka_module
+from oncebench.services.broker_prepared import Prepared, prepare
+from oncebench.services.cache import cache_dir
 from oncebench.services.java import find_java
 from oncebench.services.kafka import KafkaBroker, external, start_kafka
 from oncebench.services.ports import free_ports, is_free
+from oncebench.services.provision import provision
 from oncebench.services.topics import Kafka
 
 pytestmark = pytest.mark.integration
@@ -139,7 +142,7 @@ def test_a_stopped_broker_ends_in_good_order_and_says_that_it_does_not_run(kafka
     assert "App info kafka.server for 1 unregistered" in kafka_own.log.read_text()
     kafka_own.stop()
     for act in (kafka_own.kill, kafka_own.pause, kafka_own.resume):
-        with pytest.raises(UserError, match="does not run; see .*kafka.log"):
+        with pytest.raises(UserError, match=r"does not run; see .*kafka.log"):
             act()
 
 
@@ -163,12 +166,9 @@ def test_a_broker_that_can_not_start_shows_the_end_of_its_log_and_leaves_nothing
 def test_a_port_taken_between_choosing_and_listening_is_replaced_by_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from oncebench.services import kafka as module
-
-    choices = [(1, 2)]
     with socket.create_server(("127.0.0.1", free_ports(1)[0])) as other:
         choices = [(other.getsockname()[1], free_ports(1)[0])]
-        monkeypatch.setattr(module, "free_ports", lambda count: choices.pop() if choices else free_ports(count))
+        monkeypatch.setattr(kafka_module, "free_ports", lambda count: choices.pop() if choices else free_ports(count))
         with start_kafka(tmp_path) as broker:
             assert broker.ports["PLAINTEXT"] != other.getsockname()[1]
             broker.fresh_topic("in", 1)
@@ -179,13 +179,11 @@ def test_a_port_taken_between_choosing_and_listening_is_replaced_by_another(
 def test_it_starts_without_the_archive_of_its_classes_too(
     archive: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared = broker_process.prepare(find_java())
+    prepared = prepare(find_java())
     (tmp_path / "bootstrap.checkpoint").write_bytes((prepared.folder / "bootstrap.checkpoint").read_bytes())
     if archive is not None:
         (tmp_path / "classes.jsa").write_bytes(archive)
-    from oncebench.services import kafka as module
-
-    monkeypatch.setattr(module, "prepare", lambda _: broker_process.Prepared(tmp_path))
+    monkeypatch.setattr(kafka_module, "prepare", lambda _: Prepared(tmp_path))
     with start_kafka(tmp_path / "work") as broker:
         broker.fresh_topic("in", 1)
 
@@ -278,3 +276,22 @@ def test_a_broker_killed_from_outside_is_noticed(kafka_own: KafkaBroker) -> None
     wait_for("the broker to be seen dead", lambda: not kafka_own.alive)
     kafka_own.restart()
     kafka_own.fresh_topic("in", 1)
+
+
+def test_the_first_run_prepares_once_what_later_runs_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = cache_dir()
+    (tmp_path / "cache").mkdir()
+    (tmp_path / "cache" / "jars").symlink_to(real / "jars")  # the jars need not come over the network again
+    monkeypatch.setenv("ONCEBENCH_CACHE", str(tmp_path / "cache"))
+    java = provision()
+    prepared = prepare(java)
+    made = {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()}
+    assert made.keys() == {"bootstrap.checkpoint", "classes.jsa"}
+    assert [path.name for path in prepared.folder.parent.iterdir()] == [prepared.folder.name]
+    assert prepare(provision()) == prepared
+    assert {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()} == made
+
+
+def test_the_archive_of_classes_is_really_used(kafka: KafkaBroker) -> None:
+    mapped = {region.path for region in psutil.Process(kafka.pid).memory_maps()}
+    assert any(path.endswith("/classes.jsa") and str(cache_dir()) in path for path in mapped)

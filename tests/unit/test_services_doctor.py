@@ -1,6 +1,7 @@
 """The doctor looks, tells and advises; it fetches nothing. No JVM, no network."""
 
 import os
+import resource
 import tempfile
 from pathlib import Path
 
@@ -46,7 +47,7 @@ def test_too_little_of_anything_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr(doctor, "_MEMORY_BYTES", psutil.virtual_memory().total + 1)
     monkeypatch.setattr(doctor, "_CORES", 10**6)
     monkeypatch.setattr(doctor, "_FILES", 10**12)
-    monkeypatch.setattr(doctor.resource, "getrlimit", lambda _: (1024, 1024))
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1024, 1024))
     monkeypatch.setattr(doctor, "_SLOW_FSYNC_MS", 0.0)
     monkeypatch.setattr(doctor, "_PYTHON", (4, 0))
     failed = {check.name for check in checks() if not check.ok}

@@ -147,7 +147,7 @@ def test_a_program_that_only_claims_to_be_java_is_refused(
     home = fake_java(tmp_path / "odd", "21")
     (home / "bin" / "java").write_text(script)
     monkeypatch.setenv("JAVA_HOME", str(home))
-    with pytest.raises(MissingEnvironment, match="fails when run|says no version"):
+    with pytest.raises(MissingEnvironment, match=r"fails when run|says no version"):
         find_java(may_fetch=False)
 
 
@@ -193,7 +193,7 @@ def test_an_archive_with_another_checksum_is_never_unpacked(
 ) -> None:
     offer(mirror, {"jdk/bin/java": SCRIPT.format(version="21.0.1")}, tmp_path, monkeypatch)
     mirror.body = archive_of({"jdk/bin/java": "#!/bin/sh\necho evil\n"})
-    with pytest.raises(UserError, match="not the file that was tested.*ONCEBENCH_JDK_URL"):
+    with pytest.raises(UserError, match=r"not the file that was tested.*ONCEBENCH_JDK_URL"):
         find_java()
     assert list((tmp_path / "cache").rglob("java")) == []
 
@@ -216,7 +216,7 @@ def test_an_archive_without_java_says_what_to_do(
     mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer(mirror, {"jdk/README": "no java here"}, tmp_path, monkeypatch)
-    with pytest.raises(MissingEnvironment, match="holds no bin/java.*JAVA_HOME"):
+    with pytest.raises(MissingEnvironment, match=r"holds no bin/java.*JAVA_HOME"):
         find_java()
 
 
@@ -224,7 +224,7 @@ def test_a_fetched_java_that_does_not_run_here_says_what_to_do(
     mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer(mirror, {"jdk/bin/java": "#!/bin/sh\nexit 127\n"}, tmp_path, monkeypatch)
-    with pytest.raises(MissingEnvironment, match="fails when run.*install one for this system and set JAVA_HOME"):
+    with pytest.raises(MissingEnvironment, match=r"fails when run.*install one for this system and set JAVA_HOME"):
         find_java()
 
 

@@ -11,7 +11,7 @@ import pytest
 from oncebench.errors import ENVIRONMENT, ERROR, USAGE, MissingEnvironment, UserError
 from oncebench.services import external as external_kafka
 from oncebench.services import ports
-from oncebench.services.broker_process import Prepared, make_data_folder
+from oncebench.services.broker_prepared import Prepared, make_data_folder
 from oncebench.services.broker_settings import CLIENTS, CONTROLLER, BrokerSettings
 from oncebench.services.kafka import external, start_kafka
 from oncebench.services.topics import Kafka

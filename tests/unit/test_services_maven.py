@@ -13,6 +13,7 @@ import pytest
 
 from oncebench.errors import ENVIRONMENT, ERROR, MissingEnvironment, UserError
 from oncebench.services import maven
+from oncebench.services.cache import cache_dir
 from oncebench.services.maven_lock import BUNDLES
 
 JARS = {"one": b"first" * 1000, "two": b"second" * 1000}
@@ -77,7 +78,7 @@ def contents(paths: tuple[Path, ...]) -> list[bytes]:
 
 
 def left_behind(tmp_path: Path) -> list[Path]:
-    return [path for path in tmp_path.rglob(".fetch-*")]
+    return list(tmp_path.rglob(".fetch-*"))
 
 
 def test_jars_are_fetched_once_and_found_in_the_cache_afterwards(repository: Repository) -> None:
@@ -90,7 +91,7 @@ def test_the_checksum_is_not_computed_again_while_the_jar_is_untouched(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     maven.jars("pair")
-    monkeypatch.setattr(maven.hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
+    monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
     assert all(map(maven.is_verified, maven.artifacts("pair")))
 
 
@@ -111,7 +112,7 @@ def test_a_forged_note_of_an_earlier_check_is_not_believed(repository: Repositor
 
 def test_other_bytes_than_those_locked_are_refused_and_not_kept(repository: Repository, tmp_path: Path) -> None:
     repository.files["/org/example/two/1.0/two-1.0.jar"] = b"evil"
-    with pytest.raises(UserError, match="not the file that was tested.*ONCEBENCH_MAVEN_REPOSITORY") as caught:
+    with pytest.raises(UserError, match=r"not the file that was tested.*ONCEBENCH_MAVEN_REPOSITORY") as caught:
         maven.jars("pair")
     assert caught.value.exit_code == ERROR
     assert hashlib.sha256(b"evil").hexdigest() in str(caught.value)
@@ -153,7 +154,7 @@ def test_a_cache_that_can_not_be_written_names_its_variable(
 ) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("ONCEBENCH_CACHE", str(tmp_path / "file"))
-    with pytest.raises(MissingEnvironment, match="can't be written.*ONCEBENCH_CACHE"):
+    with pytest.raises(MissingEnvironment, match=r"can't be written.*ONCEBENCH_CACHE"):
         maven.jars("pair")
 
 
@@ -195,13 +196,13 @@ def test_nothing_that_pyspark_ships_is_put_beside_it(bundle: str) -> None:
 
 def test_the_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
     for arguments in ([], ["--help"], ["unlock"]):
-        with pytest.raises(SystemExit, match="usage: python -m oncebench.services.maven lock"):
+        with pytest.raises(SystemExit, match=r"usage: python -m oncebench\.services\.maven lock"):
             maven.main(arguments)
 
 
 def test_a_read_only_cache_still_serves(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     maven.jars("pair")
-    for note in (maven.cache_dir() / "jars").rglob("*.verified"):
+    for note in (cache_dir() / "jars").rglob("*.verified"):
         note.unlink()
     refuse: Callable[..., int] = lambda *_, **__: (_ for _ in ()).throw(PermissionError(13, "read-only"))  # noqa: E731
     monkeypatch.setattr(Path, "write_text", refuse)

@@ -78,7 +78,7 @@ def test_a_folder_with_files_of_somebody_else_is_refused_and_untouched(tmp_path:
 def test_a_file_in_the_way_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "work"):
-        with pytest.raises(MissingEnvironment, match=f"{tmp_path}/file.*file in the way: choose another --work-dir"):
+        with pytest.raises(MissingEnvironment, match=f"{tmp_path}/file.*file in the way.*choose another --work-dir"):
             open_work_dir(path)
 
 

@@ -1,0 +1,224 @@
+"""What each guarantee forbids, what makes a run say nothing, and in which order the questions are asked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+from audit_world import make_record, make_world, quarantine_table
+
+from oncebench.anomalies import CATALOGUE
+from oncebench.audit import audit
+from oncebench.record import Record
+from oncebench.streams import Lines, Stream
+from oncebench.verdict import BROKEN, GUARANTEES, KEPT, RULES, UNKNOWN, VACUOUS, Facts, Verdict, decide, judge
+
+AMO, ALO, EO = GUARANTEES
+NEVER = ("CORR", "DIV", "PHAN", "INCO", "QUAR", "STALL", "STALL-LSO")
+
+
+def test_every_code_of_the_catalogue_has_a_rule_for_every_guarantee() -> None:
+    assert RULES.keys() == CATALOGUE.keys()
+    assert all(tuple(rules) == GUARANTEES for rules in RULES.values())
+
+
+@pytest.mark.parametrize("delivery", GUARANTEES)
+def test_a_run_without_anomalies_keeps_its_promise(delivery: str) -> None:
+    assert decide({}, Facts(delivery)) == Verdict(KEPT)
+    assert decide(dict.fromkeys(CATALOGUE, 0), Facts(delivery)) == Verdict(KEPT)
+
+
+@pytest.mark.parametrize(
+    ("delivery", "code", "word"),
+    [
+        (AMO, "LOSS", KEPT), (AMO, "TORN", KEPT), (AMO, "DUP", BROKEN),
+        (ALO, "LOSS", BROKEN), (ALO, "TORN", BROKEN), (ALO, "DUP", KEPT),
+        (EO, "LOSS", BROKEN), (EO, "TORN", BROKEN), (EO, "DUP", BROKEN),
+        *((delivery, code, BROKEN) for delivery, code in product(GUARANTEES, NEVER)),
+        *((delivery, "REORD", BROKEN) for delivery in GUARANTEES),
+        *((delivery, code, UNKNOWN) for delivery, code in product(GUARANTEES, ("PEND", "SRC"))),
+    ],
+)  # fmt: skip
+def test_what_a_guarantee_forbids(delivery: str, code: str, word: str) -> None:
+    verdict = decide({code: 3}, Facts(delivery))
+    assert verdict.word == word
+    assert verdict.codes == ({code: 3} if word == BROKEN else {})
+
+
+@pytest.mark.parametrize("delivery", GUARANTEES)
+def test_another_order_is_no_fault_where_the_sink_keeps_none(delivery: str) -> None:
+    assert decide({"REORD": 1}, Facts(delivery, ordered=False)).word == KEPT
+
+
+def test_only_the_forbidden_codes_are_held_against_a_run() -> None:
+    verdict = decide({"DUP": 5, "LOSS": 2, "TORN": 1}, Facts(ALO))
+    assert verdict == Verdict(BROKEN, {"LOSS": 2, "TORN": 1}, ("LOSS: 2", "TORN: 1"))
+
+
+def test_evidence_that_can_not_be_trusted_comes_before_everything() -> None:
+    facts = Facts(EO, untrusted=("a",), weak=("b",), untested=("c",))
+    assert decide({"DUP": 1}, facts) == Verdict(UNKNOWN, {}, ("a",))
+
+
+def test_a_weak_or_vacuous_run_that_shows_a_forbidden_anomaly_is_broken() -> None:
+    assert decide({"DUP": 1, "PEND": 4}, Facts(EO, weak=("b",), untested=("c",))).word == BROKEN
+
+
+def test_a_weak_run_is_unknown_before_it_is_vacuous() -> None:
+    assert decide({}, Facts(EO, weak=("b",), untested=("c",))) == Verdict(UNKNOWN, {}, ("b",))
+    assert decide({}, Facts(EO, untested=("c",))) == Verdict(VACUOUS, {}, ("c",))
+
+
+def test_pending_rows_leave_the_question_open() -> None:
+    verdict = decide({"PEND": 7}, Facts(AMO))
+    assert verdict.word == UNKNOWN
+    assert "PEND: 7" in verdict.reasons[0]
+
+
+@pytest.mark.parametrize("delivery", ["exactly_once", "", "EXACTLY-ONCE"])
+def test_an_unknown_guarantee_is_refused(delivery: str) -> None:
+    with pytest.raises(ValueError, match="unknown guarantee"):
+        decide({}, Facts(delivery))
+
+
+def test_a_code_without_a_rule_is_refused() -> None:
+    with pytest.raises(ValueError, match="NEW"):
+        decide({"NEW": 1}, Facts(EO))
+
+
+@dataclass(frozen=True)
+class Asked:
+    """As much of a cell as the verdict needs."""
+
+    delivery: str = EO
+    sink: str = "kafka"
+    faults: tuple[str, ...] = ()
+    random_kills: int = 0
+
+
+WORLD = make_world(3, 2)
+
+
+def word(record: Record, asked: Asked | None = None) -> tuple[str, str]:
+    verdict = judge(audit(record), record, asked or Asked())
+    return verdict.word, " | ".join(verdict.reasons)
+
+
+def batches(*numbers: int) -> Lines:
+    ends = {"0": 1000, "1": 1000}
+    return Lines(tuple({"kind": "batch", "batch": number, "end_offsets": ends} for number in numbers))
+
+
+def hit(point: str = "after-commit", batch: int = 3, action: str = "kill") -> dict[str, Any]:
+    return {"fault": f"{point}:{action}", "point": point, "batch": batch, "action": action, "t_us": 1}
+
+
+def test_a_healthy_run_is_kept() -> None:
+    assert word(make_record(WORLD)) == (KEPT, "")
+
+
+def test_a_run_that_lost_a_row_is_broken_or_kept_by_its_guarantee() -> None:
+    record = make_record(WORLD, WORLD.rows[1:])
+    assert word(record)[0] == BROKEN
+    assert word(record, Asked(ALO))[0] == BROKEN
+    assert word(record, Asked(AMO))[0] == KEPT
+
+
+def test_an_unordered_sink_may_reorder() -> None:
+    record = make_record(WORLD, reversed(WORLD.rows))
+    assert word(record)[0] == BROKEN
+    assert word(record, Asked(sink="delta"))[0] == KEPT
+
+
+@pytest.mark.parametrize("read", ["input", "final"])
+def test_an_incomplete_read_makes_the_run_unknown_even_with_duplicates(read: str) -> None:
+    record = make_record(WORLD, [*WORLD.rows, WORLD.rows[0]])
+    cut = replace(getattr(record, read), complete=False, note="cut off here")
+    assert word(replace(record, **{read: cut})) == (UNKNOWN, f"the {read} read is incomplete: cut off here")
+
+
+def test_an_unfinished_final_read_makes_the_run_unknown() -> None:
+    record = make_record(WORLD)
+    assert word(replace(record, ends={**record.ends, "final_complete": False}))[0] == UNKNOWN
+
+
+def test_an_incomplete_observation_costs_latencies_not_the_verdict() -> None:
+    record = make_record(WORLD)
+    assert word(replace(record, observed=replace(record.observed, complete=False)))[0] == KEPT
+
+
+def test_the_quarantine_must_be_read_only_if_something_belongs_there() -> None:
+    record = make_record(WORLD, quarantine=Stream(quarantine_table([]), complete=False))
+    assert word(record)[0] == KEPT
+    table = record.input.table
+    broken = table.slice(0, 1).set_column(1, table.schema.field(1), [[5000]]).set_column(
+        4, table.schema.field(4), [np.array([b"{"], object)]
+    )  # fmt: skip
+    poisoned = Stream(type(table).from_batches([*table.to_batches(), *broken.cast(table.schema).to_batches()]), True)
+    assert word(replace(record, input=poisoned)) == (UNKNOWN, "the quarantine read is incomplete")
+
+
+def test_a_generator_at_fault_makes_the_run_unknown() -> None:
+    record = make_record(WORLD)
+    short = Stream(record.input.table.slice(1), complete=True)
+    assert word(replace(record, input=short)) == (UNKNOWN, "the load is at fault: SRC 1")
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.94, UNKNOWN), (0.96, KEPT)])
+def test_a_load_below_95_percent_of_its_plan_makes_the_run_unknown(share: float, expected: str) -> None:
+    record = make_record(WORLD)
+    planned = len(record.ledger.seq)
+    unsent = np.arange(planned) >= share * planned
+    sent_us = np.where(unsent, 0, record.ledger.sent_us)
+    acked_us = np.where(unsent, 0, record.ledger.acked_us)
+    record = replace(record, ledger=replace(record.ledger, sent_us=sent_us, acked_us=acked_us))
+    assert word(record)[0] == expected
+
+
+def test_events_that_failed_count_as_not_sent() -> None:
+    record = make_record(WORLD)
+    failed = replace(record.ledger, acked_us=np.where(record.ledger.session == 0, -7, record.ledger.acked_us))
+    assert word(replace(record, ledger=failed))[0] == UNKNOWN
+
+
+def test_a_run_that_was_not_watched_to_its_end_is_unknown() -> None:
+    assert word(make_record(WORLD, timeline=Lines(())))[0] == UNKNOWN
+
+
+def test_a_run_that_stalled_is_broken() -> None:
+    assert word(make_record(WORLD, timeline=Lines(({"event": "stalled"},))))[0] == BROKEN
+
+
+def test_a_run_that_finished_no_session_is_vacuous() -> None:
+    empty = make_world(2, 2, unfinished=2)
+    record = make_record(empty)
+    sent = replace(record.ledger, sent_us=np.maximum(record.ledger.sent_us, 1))
+    assert word(replace(record, ledger=sent)) == (VACUOUS, "no session was finished")
+
+
+def test_a_fault_that_was_not_hit_makes_the_run_vacuous() -> None:
+    asked = Asked(faults=("after-commit:kill", "mid-write:kill"))
+    record = make_record(WORLD, hits=Lines((hit(),)), progress=batches(2, 3))
+    assert word(record, asked) == (VACUOUS, "the fault mid-write:kill was not hit")
+
+
+def test_a_kill_without_a_replay_of_its_batch_makes_the_run_vacuous() -> None:
+    asked = Asked(faults=("after-commit:kill",))
+    record = make_record(WORLD, hits=Lines((hit(),)), progress=batches(1, 2, 4))
+    assert word(record, asked) == (VACUOUS, "batch 3 was not run again after the kill at after-commit")
+    assert word(replace(record, progress=batches(1, 2, 3)), asked)[0] == KEPT
+
+
+@pytest.mark.parametrize("hit_line", [hit("after-commit-log"), hit("mid-write", action="stop")])
+def test_faults_that_need_no_replay_are_content_without(hit_line: dict[str, Any]) -> None:
+    asked = Asked(faults=(hit_line["fault"],))
+    assert word(make_record(WORLD, hits=Lines((hit_line,)), progress=batches(4)), asked)[0] == KEPT
+
+
+def test_random_kills_that_did_not_happen_make_the_run_vacuous() -> None:
+    timeline = Lines(({"event": "random-kill"}, {"event": "drained"}))
+    assert word(make_record(WORLD, timeline=timeline), Asked(random_kills=1))[0] == KEPT
+    assert word(make_record(WORLD, timeline=timeline), Asked(random_kills=2))[0] == VACUOUS
