@@ -40,6 +40,7 @@ POLL_S = 0.1  # the longest wait without rows; SIGTERM is heard after it
 PAUSE_S = 0.001  # between two wake-ups: at most 1,000 a second, and no row more than 1 ms late by it
 WRITE_S = 0.5  # between two appends to the stream and two status lines
 WINDOW_US = 1_000_000  # the status tells of the rows of the last second
+LAST_S = 1.0  # rows that still stream in after SIGTERM are taken for no longer than this
 
 
 @dataclass(frozen=True)
@@ -134,9 +135,12 @@ def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Ca
     """Note every row until `stopping`; then take what is there without waiting, and write it."""
     buffer, status = _Buffer(writer), Status()
     write_at = time.monotonic()  # the first status line at once: it says that the observer is there
+    end_at: float | None = None
     try:
         while True:
             last = stopping()
+            if last and end_at is None:
+                end_at = time.monotonic() + LAST_S
             rows = reader.poll(0 if last else POLL_S)
             seen_us = time.time_ns() // 1000
             if len(rows):
@@ -146,13 +150,18 @@ def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Ca
                 buffer.write()
                 lines.append(status.line(seen_us))
                 write_at = time.monotonic() + WRITE_S
-            if last and not len(rows):
+            if end_at is not None and (not len(rows) or time.monotonic() > end_at):
                 break
             if len(rows):
                 time.sleep(PAUSE_S)
     finally:
         buffer.write()
         lines.append(status.line(time.time_ns() // 1000))
+
+
+def _on_signal(handler: Callable[[int, FrameType | None], None]) -> None:
+    signal.signal(signal.SIGTERM, handler)
+    signal.signal(signal.SIGINT, handler)
 
 
 def main(arguments: list[str]) -> int:
@@ -162,8 +171,7 @@ def main(arguments: list[str]) -> int:
     def stop(number: int, _: FrameType | None) -> None:
         stopped.append(number)
 
-    signal.signal(signal.SIGTERM, stop)
-    signal.signal(signal.SIGINT, stop)
+    _on_signal(lambda *_: sys.exit(0))  # until it follows, there is nothing to write
     try:
         if len(arguments) != 1:
             raise UserError("usage: python -m oncebench.observer CONFIG.json", exit_code=USAGE)
@@ -173,6 +181,7 @@ def main(arguments: list[str]) -> int:
             LineWriter(config.status_path) as lines,
             StreamWriter(config.observed_path, OBSERVED) as writer,
         ):
+            _on_signal(stop)
             follow(reader, writer, lines, lambda: bool(stopped))
     except UserError as error:
         print(error, file=sys.stderr)

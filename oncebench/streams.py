@@ -140,8 +140,8 @@ def _refuse_unless_cut(source: pa.MemoryMappedFile, start: int, size: int, path:
         cut = False
     if not cut:
         raise RecordError(
-            f"{path} is damaged at byte {start} ({str(error) or 'it ends too early'}); it can't be judged: run the cell "
-            "again, or take the folder from a sound copy"
+            f"{path} is damaged at byte {start} ({str(error) or 'it ends too early'}); it can't be judged: run the "
+            "cell again, or take the folder from a sound copy"
         ) from error
 
 

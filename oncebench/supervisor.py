@@ -106,7 +106,8 @@ class Supervisor:
         if self._kills_left and self._continue_at is None:
             self._kill_at_random(now)
         if not self._child.alive:
-            self._bring_back(killed=len(hits) > self._hits_seen)
+            hits = self._hits()  # again: the last one was written before the death, and maybe after the first look
+            self._bring_back(killed=any(hit["action"] == "kill" for hit in hits[self._hits_seen :]))
         self._hits_seen = len(hits)
 
     def stop(self) -> None:
@@ -133,8 +134,8 @@ class Supervisor:
 
     def _bring_back(self, killed: bool) -> None:
         assert self._child is not None, "start() comes first"
-        code = self._child.wait(0)
         self._child.kill_session()
+        code = self._child.returncode
         if killed:
             self.note("pipeline-killed")
             self._failures = 0

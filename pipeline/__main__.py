@@ -41,6 +41,10 @@ def main(arguments: list[str]) -> int:
     except PipelineError as error:
         print(f"stopped: {type(error).__name__}: {error}", file=sys.stderr)
         return 1
+    except Exception as error:
+        logging.getLogger("pipeline").exception("the query died")
+        print(f"stopped: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr)
+        return 1
     return 0
 
 

@@ -7,21 +7,22 @@ sink (fences that driver's producers, aborts what it left), query (replays an op
 
 from __future__ import annotations
 
-import logging
+import re
 import threading
 import time
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 import pyspark
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from pipeline import errors
 from pipeline.batch import Batch, warm_up
 from pipeline.config import PipelineConfig
 from pipeline.delivery import PROTOCOLS, as_shipped, choose
-from pipeline.errors import RefusedStart, StoppedGently
+from pipeline.errors import AnotherDriver, PipelineError, RefusedStart, StoppedGently
 from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, Journal, open_journal
 from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch
@@ -36,7 +37,8 @@ from pipeline.spark import session
 WATERMARK_DELAY = "10 seconds"
 # How often the main thread looks whether the query has ended or should: a stop is answered within a tenth of a second.
 POLL_S = 0.05
-_log = logging.getLogger(__name__)
+# How a task's own error looks when Spark hands it on as text.
+_TASK_ERROR = re.compile(r"^pipeline\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 class Job:
@@ -143,7 +145,7 @@ class Job:
             if not isinstance(self._failure, StoppedGently):
                 raise self._failure
         elif failure is not None and not self.stopping.is_set():
-            raise failure
+            raise in_plain_words(failure, journal)
         self._progress.write("stopped", why="asked to stop")
 
     def _deliverer(self, protocol: Any, sink: Sink, journal: Journal) -> Any:
@@ -161,7 +163,7 @@ class Job:
                 self._note(batch)
                 journal.prune(number)
             except BaseException as failure:  # kept as it is: on the other side of py4j only its text is left
-                self._failure = failure
+                self._failure = in_plain_words(failure, journal)
                 raise
 
         return deliver
@@ -195,6 +197,22 @@ class Job:
                 self._failpoints.passing("after-commit-log", batch)
                 passed = batch
             time.sleep(0.0005)
+
+
+def in_plain_words(failure: BaseException, journal: Journal) -> BaseException:
+    """What a failure really is: another driver's work before all else, then what a task said, else itself."""
+    if isinstance(failure, PipelineError):
+        return failure
+    try:
+        journal.check_still_ours()
+    except AnotherDriver as other:
+        return other
+    said = _TASK_ERROR.findall(str(failure))
+    if said:
+        name, words = said[-1]
+        kind = getattr(errors, name, PipelineError)
+        return cast(PipelineError, kind(words))
+    return failure
 
 
 def sessions(spark: SparkSession, config: PipelineConfig) -> DataFrame:

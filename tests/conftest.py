@@ -1,16 +1,21 @@
 """Fixtures that every part of the tests shares: real brokers, started once or for one test alone."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
+from oncebench.lab import QUICK_ABORTS, Lab
+from oncebench.services.java import find_java
 from oncebench.services.kafka import KafkaBroker, start_kafka
+from oncebench.services.maven import jars
+from tests.pipelines import Fixture
 
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]:
     """One broker for the whole test run. Make fresh topics on it; don't break it (see `kafka_own`)."""
-    with start_kafka(tmp_path_factory.mktemp("kafka")) as broker:
+    with start_kafka(tmp_path_factory.mktemp("kafka"), settings=QUICK_ABORTS) as broker:
         yield broker
 
 
@@ -19,3 +24,15 @@ def kafka_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]
     """A broker of the test's own, which it may kill, pause and restart."""
     with start_kafka(tmp_path_factory.mktemp("kafka-own")) as broker:
         yield broker
+
+
+@pytest.fixture(scope="session")
+def lab(kafka: KafkaBroker) -> Lab:
+    """Java, jars and the shared broker, for tests that start the pipeline."""
+    return Lab(kafka, find_java(), jars("spark-kafka"), jars("spark-bare-fs"))
+
+
+@pytest.fixture
+def fixture(lab: Lab, tmp_path: Path) -> Fixture:
+    """Fresh topics for a pipeline of the test's own."""
+    return Fixture(lab, tmp_path)

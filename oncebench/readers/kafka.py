@@ -28,8 +28,8 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 from oncebench.readers import End, ReadError, ReadReport, Rows
 
 BATCH = 5_000  # records taken from the client's queue at a time: some 10 ms of work
-REQUEST_S = 10.0  # for one answer of a broker that is up
-SETTLE_PAUSE_S = 0.05  # between two looks at the LSO: transactions end within milliseconds, or by time-out
+REQUEST_S = 10.0  # for an answer; a broker that is up needs milliseconds, one that restarts some seconds
+SETTLE_PAUSE_S = 0.05  # between two questions to the broker: what is waited for takes milliseconds, or a time-out
 READ_POLL_S = 0.2  # how long a read to the end waits for records before it looks at its clock
 
 _SETTINGS: dict[str, str | int | bool] = {
@@ -184,14 +184,20 @@ class KafkaReader:
             time.sleep(SETTLE_PAUSE_S)
 
     def _offsets(self, spec: OffsetSpec, level: IsolationLevel) -> dict[int, int]:
+        """Asks again while the broker has no answer: it comes back from a restart, or has only just made the topic."""
         wanted = {TopicPartition(self.topic, number): spec for number in self._partitions}
-        answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=REQUEST_S)
-        try:
-            return {place.partition: answer.result().offset for place, answer in answers.items()}
-        except KafkaException as error:
-            raise ReadError(
-                f"{self._where}: the broker did not tell its offsets ({error.args[0].str()}); check that it is up"
-            ) from error
+        start = time.monotonic()
+        while True:
+            answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=REQUEST_S)
+            try:
+                return {place.partition: answer.result().offset for place, answer in answers.items()}
+            except KafkaException as error:
+                if time.monotonic() - start >= REQUEST_S:
+                    raise ReadError(
+                        f"{self._where}: the broker did not tell its offsets ({error.args[0].str()}); check that it is "
+                        "up and that the topic may be read"
+                    ) from error
+            time.sleep(SETTLE_PAUSE_S)
 
 
 def _below(rows: Rows, ends: Mapping[int, End]) -> Rows:

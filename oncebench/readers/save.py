@@ -6,6 +6,7 @@ for a topic that was empty. What can go wrong: see `ReadReport.note`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,10 +31,23 @@ def save_quarantine(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, i
     return _save(reader, path, QUARANTINE, _quarantined, settle_s, idle_s)
 
 
-def ends_json(output: ReadReport, source: ReadReport) -> dict[str, Any]:
-    """What ends.json says about the reads of the output and input topics."""
+def count_rows(reader: Reader, *, settle_s: float = 0.0, idle_s: float = IDLE_S) -> dict[int, int]:
+    """Rows per partition that `reader` shows; with an uncommitted reader, what aborted work has left behind."""
+    counts: Counter[int] = Counter()
+    ends = reader.read_to_end(lambda rows: counts.update(rows.partition), settle_s=settle_s, idle_s=idle_s).ends
+    return {number: counts[number] for number in ends}
+
+
+def ends_json(output: ReadReport, source: ReadReport, uncommitted: Mapping[int, int] | None = None) -> dict[str, Any]:
+    """What ends.json says about the reads of the output and input topics.
+
+    `uncommitted`: rows per output partition by an uncommitted reader; from it the audit tells what was exposed.
+    """
+    ends = output.ends_json()
+    for number, count in (uncommitted or {}).items():
+        ends[str(number)]["uncommitted"] = count
     return {
-        "output": output.ends_json(),
+        "output": ends,
         "input": source.ends_json(),
         "waited_s": output.waited_s + source.waited_s,
         "final_complete": output.complete,

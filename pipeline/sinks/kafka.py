@@ -18,10 +18,12 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaException, TopicPartition
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -36,6 +38,16 @@ from pipeline.wire import Coordinator, Outcome, Transaction
 COMMIT_LIMIT_S = 60.0
 # Start-up requests to a broker that was found reachable before.
 ADMIN_LIMIT_S = 20.0
+ADMIN_PAUSE_S = 0.05
+# UNSTABLE_OFFSET_COMMIT: a transaction with offsets of this group has not ended yet.
+RETRIABLE_ADMIN = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    }
+)
 _log = logging.getLogger(__name__)
 
 
@@ -194,7 +206,7 @@ class KafkaSink:
         group = self._names.generation_group
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, generation)])
         try:
-            self._admin.alter_consumer_group_offsets([wanted])[group].result(ADMIN_LIMIT_S)
+            _answer(lambda: self._admin.alter_consumer_group_offsets([wanted])[group])
         except KafkaException as error:
             raise RefusedStart(
                 f"could not publish generation {generation} as an offset of group {group}: {error}. The group must be "
@@ -206,12 +218,16 @@ class KafkaSink:
         marks: dict[int, Mark] = {}
         for group, partition in groups.items():
             asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0)])
-            answer = self._admin.list_consumer_group_offsets([asked], require_stable=True)
-            for found in answer[group].result(ADMIN_LIMIT_S).topic_partitions:
+            answer = _answer(partial(self._stable_offsets, asked))
+            for found in answer.topic_partitions:
                 if found.error is None and found.offset >= 0:
                     noted = json.loads(found.metadata)
                     marks[partition] = Mark(found.offset - 1, noted["rows"], int(noted["digest"], 16))
         return marks
+
+    def _stable_offsets(self, asked: ConsumerGroupTopicPartitions) -> Any:
+        """Offsets without those of open transactions: the broker answers only when these have ended (KIP-447)."""
+        return self._admin.list_consumer_group_offsets([asked], require_stable=True)[asked.group_id]
 
     def write_as_shipped(self, rows: DataFrame) -> None:
         writer = self._shipped(rows).write.format("kafka")
@@ -241,6 +257,18 @@ class KafkaSink:
     def close(self) -> None:
         if self._coordinator is not None:
             self._coordinator.close()
+
+
+def _answer(ask: Callable[[], Any]) -> Any:
+    """The result of an admin request; a coordinator that is still loading (a fresh broker, say) is asked again."""
+    deadline = time.monotonic() + ADMIN_LIMIT_S
+    while True:
+        try:
+            return ask().result(ADMIN_LIMIT_S)
+        except KafkaException as error:
+            if error.args[0].code() not in RETRIABLE_ADMIN or time.monotonic() > deadline:
+                raise
+            time.sleep(ADMIN_PAUSE_S)
 
 
 def _header(name: str) -> Any:

@@ -8,7 +8,14 @@ from dataclasses import replace
 import numpy as np
 import orjson
 import pytest
-from audit_world import (
+
+from oncebench.anomalies import CATALOGUE, EXAMPLES
+from oncebench.audit import audit, committed_ends
+from oncebench.model import Events, Expected, Invalid
+from oncebench.outputs import FIELDS
+from oncebench.record import INPUT, Ledger, Plan, RecordError
+from oncebench.streams import Lines, Stream
+from tests.unit.audit_world import (
     SEED,
     STARTED_US,
     Shown,
@@ -19,13 +26,6 @@ from audit_world import (
     make_record,
     make_world,
 )
-
-from oncebench.anomalies import CATALOGUE, EXAMPLES
-from oncebench.audit import audit, committed_ends
-from oncebench.model import Events, Expected, Invalid
-from oncebench.outputs import FIELDS
-from oncebench.record import INPUT, Ledger, Plan, RecordError
-from oncebench.streams import Lines, Stream
 
 WORLD = make_world(6, 2)
 
@@ -43,15 +43,15 @@ def test_a_faultless_run_has_no_anomaly_and_every_code_is_looked_for() -> None:
     assert findings.counts() == {}
     assert findings.anomalies.keys() == CATALOGUE.keys()
     assert findings.rows == {
-        "expected": 120, "visible": 120, "visible_distinct": 120, "lost": 0, "duplicated": 0, "pending": 0, "corrupt": 0,
-        "phantom": 0,
+        "expected": 120, "visible": 120, "visible_distinct": 120,
+        "lost": 0, "duplicated": 0, "pending": 0, "corrupt": 0, "phantom": 0,
     }  # fmt: skip
     assert findings.sessions == {
         "planned": 6, "acknowledged": 6, "finished": 6, "unfinished": 0, "visible": 6, "torn": 0, "lost": 0,
     }  # fmt: skip
 
 
-def test_a_lost_row_is_counted_as_LOSS_and_tears_its_session() -> None:  # noqa: N802
+def test_a_lost_row_is_counted_as_LOSS_and_tears_its_session() -> None:
     findings = audit(make_record(WORLD, without(23)))
     assert findings.counts() == {"LOSS": 1, "TORN": 1}
     assert findings.anomalies["LOSS"].split == {"whole-sessions": 0, "torn-sessions": 1}
@@ -112,7 +112,7 @@ def test_a_batch_line_that_tells_no_end_is_refused(line: dict[str, object]) -> N
         committed_ends([line])
 
 
-def test_a_row_shown_again_is_one_DUP_wherever_it_stands() -> None:  # noqa: N802
+def test_a_row_shown_again_is_one_DUP_wherever_it_stands() -> None:
     again = [WORLD.rows[7], replace(WORLD.rows[7], partition=1), WORLD.rows[8]]
     findings = audit(make_record(WORLD, [*WORLD.rows, *again]))
     assert findings.counts() == {"DUP": 3}
@@ -123,7 +123,7 @@ def test_a_row_shown_again_is_one_DUP_wherever_it_stands() -> None:  # noqa: N80
 
 
 @pytest.mark.parametrize("field", ["events", "total", "checksum", "ended_at"])
-def test_a_changed_payload_is_CORR_and_nothing_else(field: str) -> None:  # noqa: N802
+def test_a_changed_payload_is_CORR_and_nothing_else(field: str) -> None:
     row = WORLD.rows[50]
     findings = audit(make_record(WORLD, with_row(50, row.changed(**{field: row.row[field] ^ 1}))))
     assert findings.counts() == {"CORR": 1}
@@ -146,14 +146,14 @@ def test_a_changed_payload_is_CORR_and_nothing_else(field: str) -> None:  # noqa
     ],
     ids=str,
 )
-def test_a_field_of_the_wrong_type_is_CORR_and_the_row_is_still_there(change: dict[str, object]) -> None:  # noqa: N802
+def test_a_field_of_the_wrong_type_is_CORR_and_the_row_is_still_there(change: dict[str, object]) -> None:
     findings = audit(make_record(WORLD, with_row(50, WORLD.rows[50].changed(**change))))
     assert findings.counts() == {"CORR": 1}
     assert findings.anomalies["CORR"].split["unreadable"] == 1
 
 
 @pytest.mark.parametrize("field", ["events", "total", "checksum", "ended_at"])
-def test_a_missing_field_is_CORR(field: str) -> None:  # noqa: N802
+def test_a_missing_field_is_CORR(field: str) -> None:
     row = {name: value for name, value in WORLD.rows[50].row.items() if name != field}
     changed = replace(WORLD.rows[50], value=json.dumps(row).encode())
     assert audit(make_record(WORLD, with_row(50, changed))).counts() == {"CORR": 1}
@@ -162,13 +162,13 @@ def test_a_missing_field_is_CORR(field: str) -> None:  # noqa: N802
 @pytest.mark.parametrize(
     "value", [None, b"", b"{", b"[]", b"null", b"\xff", b'{"session_key": 7, "j": 1}', b'{"j": 1}', b'{"j": NaN}']
 )
-def test_a_value_that_names_no_row_is_CORR_and_its_row_is_lost(value: bytes | None) -> None:  # noqa: N802
+def test_a_value_that_names_no_row_is_CORR_and_its_row_is_lost(value: bytes | None) -> None:
     findings = audit(make_record(WORLD, with_row(50, replace(WORLD.rows[50], value=value))))
     assert findings.counts() == {"CORR": 1, "LOSS": 1, "TORN": 1}
 
 
 @pytest.mark.parametrize("key", [None, b"", b"other", key_of(3).encode()])
-def test_a_row_under_another_key_is_CORR(key: bytes | None) -> None:  # noqa: N802
+def test_a_row_under_another_key_is_CORR(key: bytes | None) -> None:
     findings = audit(make_record(WORLD, with_row(50, replace(WORLD.rows[50], key=key))))
     assert findings.counts() == {"CORR": 1}
     assert findings.anomalies["CORR"].split == {"unreadable": 0, "wrong-key": 1, "wrong-payload": 0}
@@ -187,14 +187,14 @@ def test_another_spelling_of_the_same_json_is_no_anomaly() -> None:
     assert audit(make_record(WORLD, with_row(3, replace(WORLD.rows[3], value=spelled.encode())))).counts() == {}
 
 
-def test_two_copies_that_differ_are_DIV_besides_DUP_and_CORR() -> None:  # noqa: N802
+def test_two_copies_that_differ_are_DIV_besides_DUP_and_CORR() -> None:
     findings = audit(make_record(WORLD, [*WORLD.rows, WORLD.rows[7].changed(total=1), WORLD.rows[8]]))
     assert findings.counts() == {"DUP": 2, "DIV": 1, "CORR": 1}
     (example,) = findings.anomalies["DIV"].examples
     assert example["id"] == f"{key_of(0)}:7"
 
 
-def test_two_copies_that_differ_only_in_spelling_are_not_DIV() -> None:  # noqa: N802
+def test_two_copies_that_differ_only_in_spelling_are_not_DIV() -> None:
     spaced = replace(WORLD.rows[7], value=json.dumps(WORLD.rows[7].row, indent=1).encode())
     assert audit(make_record(WORLD, [*WORLD.rows, spaced])).counts() == {"DUP": 1}
 
@@ -207,7 +207,7 @@ def test_copies_whose_payload_can_not_be_read_are_told_apart_by_their_bytes() ->
     assert other.counts() == {"CORR": 2, "DUP": 1, "DIV": 1}
 
 
-def test_a_row_that_nothing_explains_is_PHAN() -> None:  # noqa: N802
+def test_a_row_that_nothing_explains_is_PHAN() -> None:
     world = make_world(4, 2, unfinished=1)
     stranger = replace(world.rows[0], key=b"x").changed(session_key="x")
     early = replace(world.rows[0], key=key_of(3).encode()).changed(session_key=key_of(3))
@@ -224,7 +224,7 @@ def test_a_phantom_shown_twice_is_one_phantom_and_one_duplicate() -> None:
     assert audit(make_record(WORLD, [*WORLD.rows, stranger, stranger])).counts() == {"PHAN": 1, "DUP": 1}
 
 
-def test_rows_of_a_session_that_come_in_another_order_are_REORD_once() -> None:  # noqa: N802
+def test_rows_of_a_session_that_come_in_another_order_are_REORD_once() -> None:
     rows = list(WORLD.rows)
     rows[2], rows[5] = rows[5], rows[2]
     findings = audit(make_record(WORLD, rows))
@@ -232,7 +232,7 @@ def test_rows_of_a_session_that_come_in_another_order_are_REORD_once() -> None: 
     assert findings.anomalies["REORD"].examples[0]["session_key"] == key_of(0)
 
 
-def test_a_replay_after_a_loss_of_nothing_is_no_REORD() -> None:  # noqa: N802
+def test_a_replay_after_a_loss_of_nothing_is_no_REORD() -> None:
     assert audit(make_record(WORLD, [*WORLD.rows[:30], *WORLD.rows[10:]])).counts() == {"DUP": 20}
 
 
@@ -241,7 +241,7 @@ def test_sessions_may_be_interleaved_in_any_way() -> None:
     assert audit(make_record(WORLD, rows)).counts() == {}
 
 
-def test_a_stuck_last_stable_offset_is_STALL_LSO_per_partition() -> None:  # noqa: N802
+def test_a_stuck_last_stable_offset_is_STALL_LSO_per_partition() -> None:
     ends = {"output": {"0": {"lso": 60, "hw": 61}, "1": {"lso": 200, "hw": 200}}, "final_complete": True}
     findings = audit(make_record(WORLD, ends=ends))
     assert findings.counts() == {"STALL-LSO": 1}

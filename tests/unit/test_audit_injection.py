@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_world import Shown, World, committed_to, final_table, key_of, lay_out, make_record, make_world
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -18,6 +17,7 @@ from oncebench.audit import Findings, audit
 from oncebench.model import Expected, expected_output
 from oncebench.record import Record
 from oncebench.streams import Stream
+from tests.unit.audit_world import Shown, World, committed_to, final_table, key_of, lay_out, make_record, make_world
 
 FATES = ("keep", "keep", "keep", "lose", "again", "again-elsewhere", "flip", "cut", "diverge", "rekey", "retype")
 

@@ -7,7 +7,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_world import (
+
+from oncebench.anomalies import Anomaly
+from oncebench.audit import audit
+from oncebench.record import QUARANTINE, Record
+from oncebench.streams import Lines, Stream
+from tests.unit.audit_world import (
     Sent,
     World,
     event,
@@ -20,11 +25,6 @@ from audit_world import (
     scheduled_us,
 )
 
-from oncebench.anomalies import Anomaly
-from oncebench.audit import audit
-from oncebench.record import QUARANTINE, Record
-from oncebench.streams import Lines, Stream
-
 WORLD = make_world(4, 2)
 
 
@@ -36,7 +36,7 @@ def source(record: Record) -> Anomaly:
     return audit(record).anomalies["SRC"]
 
 
-def test_an_acknowledged_event_that_is_not_there_is_SRC() -> None:  # noqa: N802
+def test_an_acknowledged_event_that_is_not_there_is_SRC() -> None:
     found = source(run([*WORLD.sent[:57], *WORLD.sent[58:]]))
     assert (found.count, found.split) == (1, {"absent": 1, "twice": 0, "elsewhere": 0})
     gone = WORLD.sent[57]
@@ -44,13 +44,13 @@ def test_an_acknowledged_event_that_is_not_there_is_SRC() -> None:  # noqa: N802
     assert found.examples[0]["session_key"] == (gone.key or b"").decode()
 
 
-def test_an_acknowledged_event_that_is_there_twice_is_SRC() -> None:  # noqa: N802
+def test_an_acknowledged_event_that_is_there_twice_is_SRC() -> None:
     copy = replace(WORLD.sent[57], offset=1000)
     found = source(run([*WORLD.sent, copy]))
     assert (found.count, found.split) == (1, {"absent": 0, "twice": 1, "elsewhere": 0})
 
 
-def test_an_event_that_stands_elsewhere_than_acknowledged_is_SRC() -> None:  # noqa: N802
+def test_an_event_that_stands_elsewhere_than_acknowledged_is_SRC() -> None:
     sent = [replace(each, offset=1000) if at == 57 else each for at, each in enumerate(WORLD.sent)]
     found = source(run(sent))
     assert (found.count, found.split) == (1, {"absent": 0, "twice": 0, "elsewhere": 1})
@@ -171,20 +171,20 @@ def test_copies_in_quarantine_are_allowed() -> None:
     assert audit(quarantined([*GOOD, *GOOD, GOOD[1]])).counts() == {}
 
 
-def test_an_invalid_event_missing_in_quarantine_is_QUAR() -> None:  # noqa: N802
+def test_an_invalid_event_missing_in_quarantine_is_QUAR() -> None:
     findings = audit(quarantined(GOOD[1:]))
     assert findings.counts() == {"QUAR": 1}
     assert findings.anomalies["QUAR"].examples == ({"kind": "missing", "input": [[0, 1000]], "reason": "not-json"},)
 
 
-def test_a_valid_event_in_quarantine_is_QUAR() -> None:  # noqa: N802
+def test_a_valid_event_in_quarantine_is_QUAR() -> None:
     findings = audit(quarantined([*GOOD, entry(WORLD.sent[8], "not-json"), entry(WORLD.sent[8], "not-json")]))
     assert findings.counts() == {"QUAR": 1}
     assert findings.anomalies["QUAR"].split == {"missing": 0, "unasked": 1, "changed": 0}
 
 
 @pytest.mark.parametrize("place", [(None, 5), (0, None), (0, 77_777), (9, 0), (-1, 5), (2**30, 5), (0, 2**60)])
-def test_a_quarantined_record_from_nowhere_is_QUAR(place: tuple[int | None, int | None]) -> None:  # noqa: N802
+def test_a_quarantined_record_from_nowhere_is_QUAR(place: tuple[int | None, int | None]) -> None:
     nowhere = entry(BROKEN[0], "not-json", source_partition=place[0], source_offset=place[1])
     findings = audit(quarantined([*GOOD, nowhere]))
     assert findings.counts() == {"QUAR": 1}
@@ -192,7 +192,7 @@ def test_a_quarantined_record_from_nowhere_is_QUAR(place: tuple[int | None, int 
 
 
 @pytest.mark.parametrize("change", [{"value": b"{ "}, {"value": None}, {"key": None}])
-def test_a_quarantined_record_with_other_bytes_is_QUAR(change: dict[str, Any]) -> None:  # noqa: N802
+def test_a_quarantined_record_with_other_bytes_is_QUAR(change: dict[str, Any]) -> None:
     findings = audit(quarantined([*GOOD, {**GOOD[0], **change}]))
     assert findings.counts() == {"QUAR": 1}
     assert findings.anomalies["QUAR"].split["changed"] == 1

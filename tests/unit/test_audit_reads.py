@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from audit_world import STARTED_US, Shown, lay_out, make_record, make_world, observed_table, scheduled_us
 
 from oncebench.audit import Findings, audit, first_sightings
 from oncebench.model import expected_output
 from oncebench.record import Record
 from oncebench.streams import Stream
+from tests.unit.audit_world import STARTED_US, Shown, lay_out, make_record, make_world, observed_table, scheduled_us
 
 WORLD = make_world(4, 2)
 LATE_US = 250_000
@@ -43,14 +43,14 @@ def test_two_reads_that_agree_are_consistent() -> None:
 
 
 @pytest.mark.parametrize("change", [{"value": b"other"}, {"value": None}, {"key": None}, {"key": b"other"}])
-def test_a_position_with_another_content_in_the_second_read_is_INCO(change: dict[str, Any]) -> None:  # noqa: N802
+def test_a_position_with_another_content_in_the_second_read_is_INCO(change: dict[str, Any]) -> None:
     seen = [*WORLD.rows[:9], replace(WORLD.rows[9], **change), *WORLD.rows[10:]]
     findings = judged(watched(seen=seen))
     assert findings.counts() == {"INCO": 1}
     assert findings.anomalies["INCO"].examples[0]["kind"] == "changed"
 
 
-def test_a_row_that_was_seen_and_is_gone_is_INCO_and_not_visible() -> None:  # noqa: N802
+def test_a_row_that_was_seen_and_is_gone_is_INCO_and_not_visible() -> None:
     record = watched()
     rows = [at for at in range(80) if at != 3]
     gone = replace(record, final=Stream(record.final.table.take(rows), complete=True))
@@ -76,7 +76,7 @@ def test_an_incomplete_final_read_makes_nothing_vanish() -> None:
     assert "INCO" not in judged(short).counts()
 
 
-def test_a_read_that_shows_one_position_twice_with_different_content_is_INCO() -> None:  # noqa: N802
+def test_a_read_that_shows_one_position_twice_with_different_content_is_INCO() -> None:
     record = watched()
     table = record.final.table
     twice = table.slice(5, 1).set_column(4, table.schema.field(4), [pa.array([b"other"], pa.binary())])

@@ -104,6 +104,7 @@ def test_a_user_may_tune_the_client_but_not_its_promises() -> None:
     effective = settings(config)
     assert (effective["linger.ms"], effective["compression.type"]) == ("50", "lz4")
     assert (effective["enable.idempotence"], effective["acks"]) == (True, "all")
+    assert effective["allow.auto.create.topics"] is False
     assert number_setting(config, "linger.ms") == 50
 
 

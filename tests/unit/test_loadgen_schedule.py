@@ -65,10 +65,11 @@ def test_at_few_events_per_second_sessions_take_longer() -> None:
     assert spreads_s(whole(5, 5, rate=20)).min() > 4.0
 
 
-def test_flat_out_everything_is_due_at_once_and_still_interleaved() -> None:
-    load = whole(5, 500, rate="max")
-    assert not load.due_us.any()
-    assert len(set(load.session[25_000:25_300].tolist())) > 100
+def test_flat_out_everything_is_due_at_once_and_interleaved_as_at_twenty_thousand_per_second() -> None:
+    flat_out, paced = whole(5, 1_000, rate="max"), whole(5, 1_000, rate=20_000)
+    assert not flat_out.due_us.any()
+    assert (flat_out.session == paced.session).all()
+    assert len(set(flat_out.session[50_000:50_300].tolist())) > 100
 
 
 @pytest.mark.parametrize("shape", SHAPES)

@@ -17,7 +17,7 @@ def test_lateness_is_sent_minus_scheduled_in_ms() -> None:
 
 
 def test_lateness_leaves_out_what_was_never_attempted() -> None:
-    scheduled_us, sent_us = np.array([10_000, 20_000, 30_000]), np.array([12_000, 25_000, 0])
+    scheduled_us, sent_us = np.array([10_000, 20_000, 30_000, 40_000]), np.array([12_000, 25_000, 0, 0])
     assert lateness(scheduled_us, sent_us) == Lateness(p50=2.0, p99=5.0, max=5.0)
 
 

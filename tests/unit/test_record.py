@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pytest
-from audit_world import input_table, ledger_of, make_world
 
 from oncebench.record import FINAL, INPUT, MARKER, OBSERVED, QUARANTINE, Record
 from oncebench.streams import (
@@ -21,6 +20,7 @@ from oncebench.streams import (
     read_stream,
     write_stream,
 )
+from tests.unit.audit_world import input_table, ledger_of, make_world
 
 BATCHES = [
     {

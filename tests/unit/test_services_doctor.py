@@ -32,6 +32,7 @@ def test_every_check_is_there_and_each_that_fails_has_an_advice(tmp_path: Path) 
     result = checks(tmp_path / "work" / "that" / "is" / "not" / "there")
     assert [check.name for check in result] == NAMES
     assert all(check.detail and bool(check.advice) != check.ok for check in result)
+    assert all(check.detail.endswith(f"at {tmp_path}") for check in result if check.name in ("disk", "fsync"))
 
 
 def test_a_machine_without_java_and_jars_fails_these_two_and_nothing_is_fetched(tmp_path: Path) -> None:

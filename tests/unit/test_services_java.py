@@ -140,7 +140,9 @@ def test_what_was_tried_and_why_it_would_not_do_is_told(tmp_path: Path, monkeypa
     assert "unset ONCEBENCH_FETCH_JAVA" in said
 
 
-@pytest.mark.parametrize("script", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\necho hello\n"])
+@pytest.mark.parametrize(
+    "script", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\necho hello\n", SCRIPT.format(version="21") + "exit 1\n"]
+)
 def test_a_program_that_only_claims_to_be_java_is_refused(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

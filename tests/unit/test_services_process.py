@@ -152,11 +152,15 @@ def test_what_a_child_says_is_appended_to_its_log(tmp_path: Path) -> None:
 
 def test_a_child_started_by_a_thread_lives_on_after_the_thread(tmp_path: Path) -> None:
     started: list[Child] = []
-    thread = threading.Thread(target=lambda: started.append(process.start("s", ["sleep", "600"], tmp_path / "log")))
+
+    def start() -> None:
+        started.append(process.start("sleeper", ["sleep", "600"], tmp_path / "log"))
+        wait_for("it to run", lambda: psutil.Process(started[0].pid).name() == "sleep")
+
+    thread = threading.Thread(target=start)
     thread.start()
     thread.join()
     with started[0] as child:
-        wait_for("exec", lambda: psutil.Process(child.pid).name() == "sleep")
         time.sleep(0.2)  # nothing can be waited for: the kernel's signal would have come at once
         assert child.alive
 

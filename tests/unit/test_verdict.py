@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytest
-from audit_world import make_record, make_world, quarantine_table
 
 from oncebench.anomalies import CATALOGUE
 from oncebench.audit import audit
 from oncebench.record import Record
 from oncebench.streams import Lines, Stream
 from oncebench.verdict import BROKEN, GUARANTEES, KEPT, RULES, UNKNOWN, VACUOUS, Facts, Verdict, decide, judge
+from tests.unit.audit_world import make_record, make_world, quarantine_table
 
 AMO, ALO, EO = GUARANTEES
 NEVER = ("CORR", "DIV", "PHAN", "INCO", "QUAR", "STALL", "STALL-LSO")

@@ -1,0 +1,55 @@
+"""Every sink, guarantee and variant that is declared: killed where it tells most, audited by the model.
+
+No sink is named here: what is declared is what is run.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncebench.lab import Lab
+from oncebench.measure import judge_again, measure
+from oncebench.scenario import TELLING_FAULT, Cell, all_supports, checked_fault
+from oncebench.workdir import open_work_dir
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+
+pytestmark = [pytest.mark.contract, pytest.mark.spark]
+
+SMALL = Cell("", "", "", rate=1000.0, sessions=100, warmup_s=0.0)
+SUPPORTED = [(sink, support.delivery, support.variant) for sink, support in all_supports()]
+EXACT = [each for each in SUPPORTED if each[1] == EXACTLY_ONCE]
+
+
+def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
+    with open_work_dir(folder) as work:
+        return measure(cell, lab, work.path)
+
+
+@pytest.mark.parametrize(("sink", "delivery", "variant"), SUPPORTED)
+def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
+    lab: Lab, tmp_path: Path, sink: str, delivery: str, variant: str
+) -> None:
+    fault = checked_fault(TELLING_FAULT[delivery])
+    cell = replace(SMALL, sink=sink, delivery=delivery, variant=variant, faults=(fault,))
+    report = run(lab, tmp_path / "run", cell)
+    rows = report["rows"]
+    assert report["verdict"] == "kept", (report["verdict"], report["reasons"], report["anomalies"])
+    assert [fault["hit"] for fault in report["faults"]] == [True]
+    assert (rows["lost"] > 0) == (delivery == AT_MOST_ONCE)
+    assert (rows["duplicated"] > 0) == (delivery == AT_LEAST_ONCE)
+    assert judge_again(tmp_path / "run")["anomalies"] == report["anomalies"]
+
+
+@pytest.mark.parametrize(("sink", "delivery", "variant"), EXACT)
+def test_exactly_once_outlives_a_death_in_the_write_a_death_in_its_replay_and_random_ones(
+    lab: Lab, tmp_path: Path, sink: str, delivery: str, variant: str
+) -> None:
+    faults = (checked_fault("mid-write"), checked_fault("after-prepare"))
+    cell = replace(SMALL, sink=sink, delivery=delivery, variant=variant, faults=faults, random_kills=2)
+    report = run(lab, tmp_path / "run", cell)
+    assert report["verdict"] == "kept", (report["verdict"], report["reasons"], report["anomalies"])
+    assert report["anomalies"] == {}

@@ -1,0 +1,110 @@
+"""Zombies, outages and starts that must be refused: what a pipeline does when it is not alone, late or misplaced."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from typing import Any
+
+import pytest
+
+from oncebench.errors import UserError
+from oncebench.streams import read_lines
+from tests.pipelines import Fixture, every_row, position, session, wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+def hits(fixture: Fixture, record: str = "record") -> int:
+    return len(read_lines(fixture.folder / record / "hits.jsonl").items)
+
+
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_a_zombie_driver_neither_doubles_nor_loses_and_says_why_it_dies(fixture: Fixture, variant: str) -> None:
+    fixture.send([*session("z-1"), *session("z-22")])
+    # A stops itself inside batch 0 with its rows prepared; nobody continues it before B has passed the batch.
+    a_config = fixture.config("exactly-once", variant, "after-prepare:stop:100000@batch=0")
+    b_config = fixture.config("exactly-once", variant, record=fixture.folder / "second")
+    with fixture.pipeline(a_config) as a, fixture.pipeline(b_config) as b:
+        a.start()
+        wait_for("A to stop with prepared rows", lambda: hits(fixture) == 1, [a])
+        b.start()
+        wait_for("B to pass the batch", lambda: position(fixture.folder / "second") == fixture.input_ends(), [b])
+        fixture.send([*session("z-333"), *session("z-4444")])
+        assert a.child is not None
+        a.child.thaw()
+        wait_for("A to die", lambda: a.child is not None and not a.child.alive, [b])
+        wait_for("B to go on", lambda: position(fixture.folder / "second") == fixture.input_ends(), [b])
+        words = a.child.log.read_text()
+        b.stop()
+    assert b.restarts == 0
+    assert "stopped: " in words
+    assert "another driver" in words or "fenced" in words.lower(), words[-2000:]
+    assert fixture.visible() == every_row("z-1", "z-22", "z-333", "z-4444")
+
+
+@pytest.mark.parametrize(("on_lost", "kept"), [("rewrite", True), ("drop", False)])
+def test_an_outage_beyond_the_transaction_timeout_is_rewritten_or_dropped_as_asked(
+    fixture: Fixture, on_lost: str, kept: bool
+) -> None:
+    fixture.send([*session("o-1"), *session("o-22")])
+    config = fixture.config(
+        "exactly-once", "two-phase", "after-decision:stop:6@batch=0", transaction_timeout_ms=2000, on_lost=on_lost
+    )
+    with fixture.pipeline(config) as pipeline:
+        pipeline.start()
+        wait_for("the batch to be done", lambda: position(config.record) == fixture.input_ends(), [pipeline])
+        fixture.send(session("o-333"))
+        wait_for("the next batch", lambda: position(config.record) == fixture.input_ends(), [pipeline])
+        pipeline.stop()
+    assert hits(fixture) == 1
+    assert pipeline.restarts == (1 if kept else 0)
+    assert fixture.visible() == every_row("o-333", *(["o-1", "o-22"] if kept else []))
+    dropped = [line["dropped"] for line in read_lines(config.record / "progress.jsonl").items if line["kind"] == "sink"]
+    assert any(dropped) is not kept
+
+
+def refusal(fixture: Fixture, **changes: Any) -> str:
+    config = fixture.config(changes.pop("delivery", "exactly-once"), changes.pop("variant", "two-phase"), **changes)
+    with fixture.pipeline(config) as pipeline, pytest.raises(UserError) as refused:
+        pipeline.start()
+        wait_for("the refusal", lambda: False, [pipeline])
+    return str(refused.value)
+
+
+def test_a_start_that_does_not_fit_the_checkpoint_or_the_sink_is_refused_with_what_to_do(fixture: Fixture) -> None:
+    fixture.send(session("r-1"))
+    config = fixture.config("exactly-once", "two-phase")
+    with fixture.pipeline(config) as pipeline:
+        pipeline.start()
+        wait_for("the first batch", lambda: position(config.record) == fixture.input_ends(), [pipeline])
+        pipeline.stop()
+    assert "made with sink_id" in refusal(fixture, sink_id="another")
+    assert "made with partitions 2, and this start asks for 3" in refusal(fixture, partitions=3)
+    assert "made with variant 'two-phase'" in refusal(fixture, variant="idempotent")
+    assert "transaction.max.timeout.ms" in refusal(fixture, transaction_timeout_ms=10_000_000)
+    kept = fixture.folder / "kept"
+    (fixture.folder / "checkpoint").rename(kept)
+    assert "the sink holds batch 0" in refusal(fixture)
+    shutil.rmtree(fixture.folder / "checkpoint", ignore_errors=True)
+    shutil.copytree(kept, fixture.folder / "checkpoint")
+    shutil.rmtree(fixture.folder / "checkpoint" / "journal")
+    assert "no journal" in refusal(fixture)
+    assert fixture.visible() == every_row("r-1")
+
+
+def test_a_replay_that_makes_other_rows_stops_the_query(fixture: Fixture) -> None:
+    fixture.send(session("n-1"))
+    config = fixture.config("exactly-once", "two-phase", "after-decision@batch=0")
+    with fixture.pipeline(config) as pipeline:
+        pipeline.start()
+        wait_for("the kill", lambda: hits(fixture) == 1)
+        assert pipeline.child is not None
+        assert pipeline.child.wait(30)
+        entry = fixture.folder / "checkpoint" / "journal" / "decision-000000000.0.json"
+        decision = json.loads(entry.read_text())
+        changed = [{**part, "digest": part["digest"] ^ 1} for part in decision["partitions"]]
+        entry.write_text(json.dumps({**decision, "partitions": changed}))
+        pipeline.start()
+        wait_for("it to stop", lambda: pipeline.child is not None and not pipeline.child.alive)
+        assert "NondeterministicReplay" in pipeline.child.log.read_text()

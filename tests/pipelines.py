@@ -1,0 +1,142 @@
+"""A real pipeline for tests: its topics, its process, and what it made of the input."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import Producer
+
+from oncebench.lab import Lab
+from oncebench.model import Expected, expected_output
+from oncebench.readers import Rows
+from oncebench.readers.kafka import KafkaReader
+from oncebench.readers.save import save_topic
+from oncebench.record import INPUT
+from oncebench.streams import read_lines, read_stream
+from oncebench.supervisor import Supervisor
+from pipeline.config import PipelineConfig
+from pipeline.failpoints import parse_fault
+
+WAIT_S = 120.0  # Spark starts in 5 to 10 s on idle cores, and in many times that beside other tests
+PARTITIONS = 2
+
+
+def wait_for(what: str, done: Callable[[], bool], watch: Iterable[Supervisor] = ()) -> None:
+    """Waits for a condition, looking after the pipelines meanwhile."""
+    deadline = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}"
+        for supervisor in watch:
+            supervisor.watch()
+        time.sleep(0.05)
+
+
+class Fixture:
+    """Fresh topics, and configurations of pipelines between them."""
+
+    def __init__(self, lab: Lab, folder: Path) -> None:
+        self.lab, self.folder = lab, folder
+        kafka = lab.kafka
+        self.input = kafka.fresh_topic("in", PARTITIONS, {"max.message.bytes": "8388608"})
+        self.output = kafka.fresh_topic("out", PARTITIONS)
+        self.quarantine = kafka.fresh_topic("quarantine", PARTITIONS, {"max.message.bytes": "8388608"})
+        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": 8388608})
+
+    def config(self, delivery: str, variant: str, *faults: str, **changes: Any) -> PipelineConfig:
+        record = changes.pop("record", self.folder / "record")
+        record.mkdir(exist_ok=True)
+        config = PipelineConfig(
+            bootstrap_servers=self.lab.kafka.bootstrap_servers,
+            input_topic=self.input,
+            output=self.output,
+            quarantine_topic=self.quarantine,
+            sink="kafka",
+            delivery=delivery,
+            variant=variant,
+            sink_id=self.output,
+            checkpoint=self.folder / "checkpoint",
+            record=record,
+            partitions=PARTITIONS,
+            jars=tuple(map(str, self.lab.connector)),
+            driver_jars=tuple(map(str, self.lab.tuned_fs)),
+            faults=tuple(map(parse_fault, faults)),
+        )
+        return replace(config, **changes)
+
+    def pipeline(self, config: PipelineConfig) -> Supervisor:
+        return Supervisor(config, self.lab.environment(), random_kills=0, seed=1)
+
+    def send(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """Puts records into the input topic, keys where Java clients would put them."""
+        for key, value in records:
+            self._producer.produce(self.input, key=key, value=value, partition=0 if key is None else len(key) % 2)
+        assert self._producer.flush(30) == 0
+
+    def input_ends(self) -> dict[str, int]:
+        with closing(KafkaReader(self.lab.kafka.bootstrap_servers, self.input)) as reader:
+            return {str(p): end.lso for p, end in reader.ends().items()}
+
+    def expected(self) -> Expected:
+        """What the model makes of the input topic."""
+        path = self.folder / f"input-{time.time_ns()}.arrow"
+        with closing(KafkaReader(self.lab.kafka.bootstrap_servers, self.input)) as reader:
+            assert save_topic(reader, path).complete
+        return expected_output(read_stream(path, INPUT).table)
+
+    def rows(self, topic: str | None = None, committed: bool = True) -> Rows:
+        """Everything in a topic (the output topic by default), read to its end."""
+        found = Rows()
+        with closing(
+            KafkaReader(self.lab.kafka.bootstrap_servers, topic or self.output, committed=committed)
+        ) as reader:
+            report = reader.read_to_end(lambda rows: _extend(found, rows), settle_s=30.0)
+        assert report.complete, report.note
+        assert not committed or all(end.lso == end.hw for end in report.ends.values()), report
+        return found
+
+    def visible(self) -> Counter[tuple[str, int]]:
+        """How often each row id is visible to a committed reader."""
+        values = (json.loads(value or b"{}") for value in self.rows().value)
+        return Counter((row["session_key"], row["j"]) for row in values)
+
+
+def _extend(into: Rows, rows: Rows) -> None:
+    for name in ("partition", "offset", "append_ms", "key", "value", "headers"):
+        getattr(into, name).extend(getattr(rows, name))
+
+
+def position(record: Path) -> dict[str, int]:
+    """The committed position that a pipeline has told of."""
+    reached: dict[str, int] = {}
+    for line in read_lines(record / "progress.jsonl").items:
+        if line["kind"] == "batch":
+            for partition, offset in line["end_offsets"].items():
+                reached[partition] = max(offset, reached.get(partition, 0))
+    return reached
+
+
+def session(key: str, values: Iterable[int] = range(100), start: int = 0) -> list[tuple[bytes, bytes]]:
+    """The 100 records of a session."""
+    kinds = {0: "start_event", 99: "end_event"}
+    return [
+        (key.encode(), event(key, seq, kinds.get(seq, "entry_event"), value))
+        for seq, value in enumerate(values)
+        if seq >= start
+    ]
+
+
+def event(key: str, seq: int, kind: str, value: int, scheduled_at: int = 1_700_000_000_000_000) -> bytes:
+    fields = {"session_key": key, "seq": seq, "type": kind, "value": value, "scheduled_at": scheduled_at}
+    return json.dumps(fields).encode()
+
+
+def every_row(*keys: str) -> Counter[tuple[str, int]]:
+    """Each row of these sessions, once."""
+    return Counter({(key, j): 1 for key in keys for j in range(20)})
