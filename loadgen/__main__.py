@@ -34,7 +34,7 @@ class _Signals:
         for number, handler in self._before.items():
             signal.signal(number, handler)
 
-    def _count(self, number: int, frame: FrameType | None) -> None:
+    def _count(self, _number: int, _frame: FrameType | None) -> None:
         self.seen += 1
 
 

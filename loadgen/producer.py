@@ -71,7 +71,7 @@ def run_load(
     producer = connect(config)
     clock = anchored_clock()
     ledger = plan_load(config, clock)
-    load = _Load(config, producer, ledger, clock, on_status or (lambda status: None))
+    load = _Load(config, producer, ledger, clock, on_status or (lambda _status: None))
     with _collector_off():
         load.send(_question(stop))
         load.drain(drain_s, _question(abandon))

@@ -230,6 +230,14 @@ def first_sightings(record: Record, expected: Expected) -> tuple[Ints, Ints]:
     return seen_us, seen_us - expected.ended_at.reshape(-1)[place]
 
 
+def multiplicity(record: Record, expected: Expected) -> Ints:
+    """[sessions, 20] how often each expected row is visible at the end."""
+    reads = bring_together(record.final, record.observed, _read_ends(record))
+    rows = expected_row_of(expected, read_outputs(reads.key, reads.value))[: reads.finals]
+    counts = np.bincount(rows[rows >= 0], minlength=expected.ended_at.size)
+    return counts.reshape(-1, ROWS)
+
+
 def _first_seen(reads: Reads, expected_row: Ints) -> tuple[Ints, Ints]:
     """Places (session * 20 + j) of the expected rows that were seen, and the row of `reads` that was seen first."""
     rows = np.flatnonzero((reads.seen_us > 0) & (expected_row >= 0))

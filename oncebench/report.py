@@ -18,12 +18,13 @@ from typing import Any
 
 import numpy as np
 
-from oncebench.audit import Findings, audit, first_sightings
+from oncebench.attribution import by_batch, charged
+from oncebench.audit import audit, first_sightings
 from oncebench.checkpoint import batch_costs, checkpoint_costs, sink_costs
 from oncebench.errors import UserError
 from oncebench.model import expected_output
 from oncebench.record import Record
-from oncebench.recovery import Recovery, recovery
+from oncebench.recovery import recovery
 from oncebench.resources import Use
 from oncebench.scenario import Cell
 from oncebench.streams import refuse_newer
@@ -83,7 +84,7 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         "resources": {name: use.as_json() for name, use in sorted(uses.items())},
         "cpu_s_per_million_events": round(priced / events * 1e6, 2) if uses and events else None,
         "recovery": done.as_json(),
-        "faults": _faults(record),
+        "faults": charged(_faults(record), by_batch(record, expected)),
         "generator": {"lateness_ms": summary.get("lateness_ms"), "sent_share": summary.get("sent_share"),
                       "events_per_s": summary.get("events_per_s")},
         "topics": facts.get("topics"),
@@ -179,6 +180,3 @@ def _cpu_model() -> str | None:
 
 def _plain(value: Any) -> Any:
     return value.item() if isinstance(value, np.generic) else str(value)
-
-
-__all__ = ["FILE", "SCHEMA", "Findings", "Recovery", "make_report", "read_reports", "write_report"]

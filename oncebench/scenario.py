@@ -8,15 +8,14 @@ from __future__ import annotations
 import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
-from itertools import product
 from typing import Any
 
 from oncebench.errors import USAGE, UserError
 from pipeline.config import AS_SHIPPED, TUNED
 from pipeline.delivery import DROP, REWRITE
-from pipeline.failpoints import POINTS, parse_fault
+from pipeline.failpoints import FIRST_BATCH, POINTS, parse_fault
 from pipeline.sinks import SUPPORTS
-from pipeline.sinks.contract import DELIVERIES, Support
+from pipeline.sinks.contract import DELIVERIES, EXACTLY_ONCE, Support
 
 RECOVERY_CHOICES = (REWRITE, DROP)
 CHECKPOINT_CHOICES = (TUNED, AS_SHIPPED)
@@ -149,12 +148,34 @@ def quick(base: Cell | None = None) -> list[Cell]:
 
 
 def failpoints(base: Cell | None = None) -> list[Cell]:
-    """Every cell healthy and killed at each failpoint."""
+    """Every cell healthy, and killed at every failpoint, one after the other in one run.
+
+    Each kill has a batch of its own, so that the report can charge it with what that batch lost and doubled.
+    """
     cells = []
-    for (sink, support), point in product(all_supports(), (None, *POINTS)):
+    chain = tuple(checked_fault(f"{point}@batch={FIRST_BATCH + 2 + at * 3}") for at, point in enumerate(POINTS))
+    for sink, support in all_supports():
         cell = replace(base or Cell("", "", ""), sink=sink, delivery=support.delivery, variant=support.variant)
-        cells.append(replace(cell, faults=(checked_fault(point),)) if point else cell)
+        cells += [cell, replace(cell, faults=chain)]
     return cells
 
 
-PROFILES = {"quick": quick, "failpoints": failpoints}
+def cost(base: Cell | None = None) -> list[Cell]:
+    """At-least-once and exactly-once healthy, to take turns in rounds (`--repeat`)."""
+    return [cell for cell in quick(base) if not cell.faulted and cell.variant in ("acknowledged", "two-phase")]
+
+
+def double(base: Cell | None = None) -> list[Cell]:
+    """Exactly-once killed in a batch and again in its replay."""
+    pairs = (
+        ("mid-write", "after-prepare"),
+        ("after-prepare", "before-decision"),
+        ("before-decision", "after-decision"),
+        ("after-decision", "after-commit"),
+        ("after-commit", "batch-start"),
+    )
+    cells = [cell for cell in quick(base) if not cell.faulted and cell.delivery == EXACTLY_ONCE]
+    return [replace(cell, faults=tuple(map(checked_fault, pair))) for cell in cells for pair in pairs]
+
+
+PROFILES = {"quick": quick, "failpoints": failpoints, "double": double, "cost": cost}

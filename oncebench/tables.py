@@ -78,6 +78,33 @@ def as_csv(reports: Sequence[Report]) -> str:
     return text.getvalue()
 
 
+def fault_markdown(reports: Sequence[Report]) -> str:
+    """A Markdown table of what each fault did: rows lost and doubled in its batch, "not hit" where it did not act."""
+    points: list[str] = []
+    found: dict[tuple[str, ...], dict[str, list[Mapping[str, Any]]]] = {}
+    for report in reports:
+        for fault in report["faults"]:
+            point = fault["point"] or "none"
+            points += [] if point in points else [point]
+            found.setdefault(_key(report)[:3], {}).setdefault(point, []).append(fault)
+    table = [("sink", "guarantee", "variant", *points)]
+    table += [(*key, *(_done(found[key].get(point, [])) for point in points)) for key in sorted(found)]
+    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
+    lines = [
+        "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in table
+    ]
+    return "\n".join([lines[0], "| " + " | ".join("-" * width for width in widths) + " |", *lines[1:]]) + "\n"
+
+
+def _done(faults: Sequence[Mapping[str, Any]]) -> str:
+    hit = [fault for fault in faults if fault["hit"]]
+    if not hit:
+        return "not hit" if faults else "-"
+    lost, doubled = sum(fault["lost"] for fault in hit), sum(fault["duplicated"] for fault in hit)
+    told = ", ".join(f"{n} {word}" for n, word in ((lost, "lost"), (doubled, "doubled")) if n) or "nothing"
+    return told if len(hit) == 1 else f"{told} in {len(hit)}"
+
+
 def verdict_of(reports: Sequence[Report]) -> str:
     """The worst verdict of a cell's repeats, with its anomaly codes."""
     for word in ("broken", "unknown", "vacuous"):
@@ -91,12 +118,15 @@ def verdict_of(reports: Sequence[Report]) -> str:
 def _key(report: Report) -> tuple[str, ...]:
     cell = report["cell"]
     faults = ", ".join(_short(fault) for fault in cell["faults"])
+    if len(cell["faults"]) > 2:
+        faults = f"{len(cell['faults'])} faults"
     if cell.get("random_kills"):
         faults = ", ".join(filter(None, (faults, f"{cell['random_kills']} random kills")))
     return cell["sink"], cell["delivery"], cell["variant"], faults or "none"
 
 
 def _short(fault: str) -> str:
+    fault = fault.split("@", maxsplit=1)[0]
     return f"killed {fault.removesuffix(':kill')}" if fault.endswith(":kill") else fault.replace(":kill", "")
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from oncebench import tables
+from oncebench import paired, tables
 from oncebench.commands.options import base_cell, cell_options, keep_option, load_options, work_dir_option
 from oncebench.commands.run import BASE_BYTES, BYTES_PER_EVENT
 from oncebench.errors import INTERRUPTED, USAGE, UserError
@@ -44,17 +44,24 @@ def compare(
     """Run a profile of cells one after the other and print one table.
 
     quick: every sink and guarantee, healthy and killed where it tells most. failpoints: killed at each failpoint.
+    double: exactly-once killed again in the replay. cost: at-least-once and exactly-once in turns, for --repeat.
     """
     if words["duration"] is None and words["sessions"] is None:
         words["duration"] = DEFAULT_DURATION_S
     cells = _chosen(PROFILES[profile](base_cell(**words)), only)
-    rounds = [replace(cell, seed=cell.seed + number) for number in range(repeat) for cell in cells]
+    # Every other round goes backwards, so that no cell always has the warmer or the busier machine.
+    orders = [cells if number % 2 == 0 else cells[::-1] for number in range(repeat)]
+    rounds = [replace(cell, seed=cell.seed + number) for number, order in enumerate(orders) for cell in order]
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
     reports = _run_all(rounds, results, bootstrap_servers, work_dir or default_work_dir("compare"), keep)
     if not reports:
         raise UserError("interrupted before the first cell was done; nothing was written", exit_code=INTERRUPTED)
     written, comma = results.write_tables(reports)
     click.echo(tables.markdown(reports), nl=False)
+    if any(len(report["faults"]) > 1 for report in reports):
+        click.echo("\nrows that each fault lost or doubled:\n\n" + tables.fault_markdown(reports), nl=False)
+    if repeat > 1:
+        click.echo("\n" + "\n".join(paired.lines(reports)))
     click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
     _say_how_to_replay(reports)
     sys.exit(INTERRUPTED if len(reports) < len(rounds) else exit_code(reports))

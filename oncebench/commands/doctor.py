@@ -8,8 +8,7 @@ import click
 
 from oncebench.errors import ENVIRONMENT, KEPT
 from oncebench.services.doctor import checks
-from oncebench.services.java import find_java
-from oncebench.services.maven import bundles, jars
+from oncebench.services.provision import provision
 
 
 @click.command()
@@ -17,9 +16,7 @@ from oncebench.services.maven import bundles, jars
 def doctor(fetch: bool) -> None:
     """Look at Java, jars, ports, disk and memory; say what to do where something is missing."""
     if fetch:
-        find_java()
-        for bundle in bundles():
-            jars(bundle)
+        provision()
     found = checks()
     width = max(len(check.name) for check in found)
     for check in found:

@@ -32,6 +32,13 @@ _ANSWER_TIMEOUT_S = 30.0  # it serves already: only a starved machine needs more
 _STOP_TIMEOUT_S = 30.0  # it writes its logs and checkpoints to disk first
 _STARTS = 3  # a free port can be taken by somebody else before the broker has it
 _HEAP_MB = 1024  # Kafka's own default; a run of a few million events fits many times
+_JVM = (
+    "-Xms128m",
+    "-XX:+ExitOnOutOfMemoryError",  # a broker half dead would look like a slow one
+    # The first compiler only: measured over 3 million records written in transactions and read, the broker used a third
+    # less processor time than with both (10-12 s against 16-18 s) and was no slower.
+    "-XX:TieredStopAtLevel=1",
+)
 
 
 class KafkaBroker(Kafka):
@@ -44,7 +51,7 @@ class KafkaBroker(Kafka):
         self.data = settings.data
         folder = settings.data.parent
         properties = folder / "server.properties"
-        flags = (*prepared.flags, f"-Xmx{heap_mb}m", "-Xms128m", "-XX:+ExitOnOutOfMemoryError")
+        flags = (*prepared.flags, f"-Xmx{heap_mb}m", *_JVM)
         with disk_errors(work_dir):
             self.cluster_id = make_data_folder(settings.data, prepared)
             properties.write_text(settings.properties(), "utf-8")
@@ -68,6 +75,8 @@ class KafkaBroker(Kafka):
         """Start it and return when it serves. If it doesn't come up it is killed and `UserError` raised."""
         if self.alive:
             return
+        if self._child is not None:
+            self._child.kill_session()  # it died by itself: reap it before another takes its place
         offset = self.log.stat().st_size if self.log.exists() else 0
         self._child = process.start("the Kafka broker", self._command, self.log)
         try:

@@ -75,15 +75,20 @@ def test_it_listens_on_loopback_only_and_on_its_own_ports_only(kafka: KafkaBroke
     assert listening == {("127.0.0.1", port) for port in kafka.ports.values()}
 
 
-def test_a_fresh_topic_has_its_partitions_and_settings_and_a_name_of_its_own(kafka: KafkaBroker) -> None:
-    names = {kafka.fresh_topic("in", 3, {"max.message.bytes": "100000"}) for _ in range(2)}
-    assert len(names) == 2
+def test_a_fresh_topic_can_be_used_at_once_and_has_a_name_of_its_own(kafka: KafkaBroker) -> None:
+    names = {kafka.fresh_topic("in", 50) for _ in range(3)}
+    found = kafka.admin().list_topics(timeout=10).topics
+    assert len(names) == 3
     for name in names:
         assert name.startswith("in-")
-        assert len(kafka.admin().list_topics(name, timeout=10).topics[name].partitions) == 3
-        write(kafka.bootstrap_servers, name, [b"x"])
-        with pytest.raises(AssertionError):
-            write(kafka.bootstrap_servers, name, [os.urandom(200_000)])
+        assert [partition.leader for partition in found[name].partitions.values()] == [1] * 50
+
+
+def test_a_topic_has_the_settings_it_was_given(kafka: KafkaBroker) -> None:
+    name = kafka.fresh_topic("in", 1, {"max.message.bytes": "100000"})
+    write(kafka.bootstrap_servers, name, [b"x"])
+    with pytest.raises(AssertionError):
+        write(kafka.bootstrap_servers, name, [os.urandom(200_000)])
 
 
 def test_a_topic_that_exists_or_a_setting_that_does_not_is_a_clear_error(kafka: KafkaBroker) -> None:
@@ -94,9 +99,15 @@ def test_a_topic_that_exists_or_a_setting_that_does_not_is_a_clear_error(kafka: 
         kafka.fresh_topic("in", 1, {"no.such.setting": "1"})
 
 
-def test_a_misspelt_topic_is_not_made_by_asking_for_it(kafka: KafkaBroker) -> None:
-    assert kafka.admin().list_topics("never-made", timeout=10).topics["never-made"].error is not None
-    assert "never-made" not in kafka.admin().list_topics(timeout=10).topics
+def test_a_misspelt_topic_is_not_made_by_writing_to_it(kafka: KafkaBroker) -> None:
+    failed: list[object] = []
+    impatient = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "message.timeout.ms": 1500}
+    producer = Producer({**impatient, "topic.metadata.propagation.max.ms": 500})
+    producer.produce("misspelt", b"x", on_delivery=lambda error, _: failed.append(error))
+    assert producer.flush(30) == 0
+    assert len(failed) == 1
+    assert failed[0] is not None
+    assert "misspelt" not in kafka.admin().list_topics(timeout=10).topics
 
 
 def test_its_features_are_those_that_kafkas_own_format_tool_chooses(kafka: KafkaBroker) -> None:
@@ -271,10 +282,12 @@ def test_an_advertised_address_that_leads_nowhere_is_named(tmp_path: Path) -> No
         external(f"127.0.0.1:{broker.ports['LOST']}")
 
 
-def test_a_broker_killed_from_outside_is_noticed(kafka_own: KafkaBroker) -> None:
-    os.kill(kafka_own.pid, signal.SIGKILL)
+def test_a_broker_killed_from_outside_is_noticed_reaped_and_can_be_started_again(kafka_own: KafkaBroker) -> None:
+    pid = kafka_own.pid
+    os.kill(pid, signal.SIGKILL)
     wait_for("the broker to be seen dead", lambda: not kafka_own.alive)
-    kafka_own.restart()
+    kafka_own.start()
+    assert not psutil.pid_exists(pid)
     kafka_own.fresh_topic("in", 1)
 
 

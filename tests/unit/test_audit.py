@@ -21,6 +21,7 @@ from tests.unit.audit_world import (
     Shown,
     committed_to,
     final_table,
+    input_table,
     key_of,
     lay_out,
     make_record,
@@ -69,6 +70,25 @@ def test_a_session_without_any_row_is_lost_and_not_torn() -> None:
     assert findings.counts() == {"LOSS": 20}
     assert findings.anomalies["LOSS"].split == {"whole-sessions": 20, "torn-sessions": 0}
     assert findings.sessions["lost"] == 1
+
+
+def test_a_session_with_a_single_row_left_is_torn_and_not_lost() -> None:
+    findings = audit(make_record(WORLD, without(*range(40, 59))))
+    assert findings.counts() == {"LOSS": 19, "TORN": 1}
+    assert findings.anomalies["LOSS"].split == {"whole-sessions": 0, "torn-sessions": 19}
+
+
+def test_a_session_with_events_in_two_partitions_is_covered_only_when_both_are() -> None:
+    moved = [
+        replace(each, partition=1, offset=1000 + at)
+        if each.key == key_of(0).encode() and json.loads(each.value or b"")["seq"] >= 50
+        else each
+        for at, each in enumerate(WORLD.sent)
+    ]
+    record = make_record(WORLD, WORLD.rows[20:], input=Stream(input_table(moved), complete=True))
+    for ends, code in (({0: 0, 1: 9000}, "PEND"), ({0: 9000, 1: 0}, "PEND"), ({0: 9000, 1: 9000}, "LOSS")):
+        found = audit(replace(record, progress=committed_to(ends))).counts()
+        assert found[code] == 20, ends
 
 
 def test_what_the_pipeline_has_not_committed_yet_is_pending_and_never_lost() -> None:
@@ -239,6 +259,13 @@ def test_a_replay_after_a_loss_of_nothing_is_no_REORD() -> None:
 def test_sessions_may_be_interleaved_in_any_way() -> None:
     rows = [row for j in range(20) for row in WORLD.rows[j::20]]
     assert audit(make_record(WORLD, rows)).counts() == {}
+
+
+def test_a_later_session_may_stand_before_an_earlier_one_in_every_partition() -> None:
+    # the very last row is lost, so that the expected rows seen do not fill whole sessions
+    rows = [row for session in (5, 3, 1, 4, 2, 0) for row in WORLD.of(session)]
+    del rows[19]
+    assert audit(make_record(WORLD, rows)).counts() == {"LOSS": 1, "TORN": 1}
 
 
 def test_a_stuck_last_stable_offset_is_STALL_LSO_per_partition() -> None:

@@ -98,7 +98,8 @@ def test_a_stop_stops_and_what_is_continued_goes_on(tmp_path: Path) -> None:
     code = f"""
         import sys; from pathlib import Path
         from pipeline.failpoints import Failpoints, parse_fault
-        Failpoints((parse_fault("mid-commit:stop:1"),), Path({str(tmp_path)!r}) / "hits.jsonl", None).passing("mid-commit", 9)
+        faults = (parse_fault("mid-commit:stop:1"),)
+        Failpoints(faults, Path({str(tmp_path)!r}) / "hits.jsonl", None).passing("mid-commit", 9)
         print("went on")
     """
     process = subprocess.Popen(

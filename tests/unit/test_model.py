@@ -58,7 +58,7 @@ def brute_reason(key: bytes | None, value: bytes | None, sessions: dict[str, dic
         return "not-json"
     if not isinstance(item, dict) or {"session_key", "seq", "type", "value", "scheduled_at"} - set(item):
         return "wrong-fields"
-    if not isinstance(item["session_key"], str) or item["session_key"].encode("utf-8", "surrogatepass") != key:
+    if not isinstance(item["session_key"], str) or [item["session_key"]] != decoded(key):
         return "wrong-fields"
     for name, top in (("seq", 99), ("value", 999_999), ("scheduled_at", 2**53)):
         if isinstance(item[name], bool) or not isinstance(item[name], int) or not 0 <= item[name] <= top:
@@ -71,6 +71,13 @@ def brute_reason(key: bytes | None, value: bytes | None, sessions: dict[str, dic
     if len(session) == 100:
         return "after-end"
     return "repeated-seq" if item["seq"] in session else ""
+
+
+def decoded(key: bytes) -> list[str]:
+    try:
+        return [str(key, "utf-8")]
+    except UnicodeDecodeError:
+        return []
 
 
 def refuse(constant: str) -> None:

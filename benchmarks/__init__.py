@@ -1,0 +1,1 @@
+"""asv benchmarks: thin, each calls one stable function of oncebench."""
