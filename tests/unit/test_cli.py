@@ -1,0 +1,137 @@
+"""Mistakes at the command line: one clear line, the right exit code, nothing started."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from oncebench.cli import cli
+from oncebench.commands.options import base_cell
+from oncebench.errors import UserError
+from oncebench.scenario import PROFILES, Cell
+from pipeline.failpoints import POINTS
+
+GOOD = ("run", "--sink", "kafka", "--delivery", "exactly-once")
+
+
+def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of the real command, in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-c", "from oncebench.cli import main; main()", *words],
+        capture_output=True, text=True, timeout=30, check=False, cwd=cwd, env={**os.environ, **environment},
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("run", "--sink", "nowhere", "--delivery", "exactly-once"), "unknown sink 'nowhere'; the sinks are: kafka"),
+        (("run", "--sink", "kafka", "--delivery", "twice"), "unknown delivery guarantee 'twice'"),
+        ((*GOOD, "--variant", "claim"), "has no variant 'claim' of exactly-once; it has: two-phase, idempotent"),
+        ((*GOOD, "--fault", "nowhere"), "unknown failpoint 'nowhere'; the failpoints are: batch-start"),
+        ((*GOOD, "--fault", "mid-write:stop"), "stop needs its seconds"),
+        ((*GOOD, "--rate", "0"), "rate: 0.0 events per second is not possible"),
+        ((*GOOD, "--rate", "-1"), "rate: -1.0 events per second is not possible"),
+        ((*GOOD, "--rate", "nan"), "not possible"),
+        ((*GOOD, "--rate", "fast"), "neither a number of events per second nor"),
+        ((*GOOD, "--shape", "square"), "shape"),
+        ((*GOOD, "--duration", "-3"), "must be a number of seconds above 0"),
+        ((*GOOD, "--duration", "3", "--sessions", "3"), "not both"),
+        ((*GOOD, "--sessions", "0"), "at least 1 is needed"),
+        ((*GOOD, "--master", "moon"), "is no Spark master"),
+        ((*GOOD, "--partitions", "0"), "is not in the range"),
+        (("load", "--topic", "t"), "--topic and --bootstrap-servers go together"),
+        (("audit", "no-such-folder"), "no-such-folder does not exist"),
+        (("compare", "--only", "no such cell"), "no cell's title"),
+        (("compare", "--profile", "slow"), "is not one of"),
+        (("burn",), "No such command"),
+    ],
+)
+def test_a_mistake_gets_one_line_and_exit_code_2(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    result = CliRunner().invoke(cli, words, catch_exceptions=True)
+    if isinstance(result.exception, UserError):
+        assert (result.exception.exit_code, says in str(result.exception)) == (2, True), result.exception
+    else:
+        assert (result.exit_code, says in result.output) == (2, True), result.output
+
+
+def test_the_real_command_prints_no_traceback_and_leaves_nothing(tmp_path: Path) -> None:
+    code, out, err = said("run", "--sink", "nowhere", "--delivery", "exactly-once", cwd=tmp_path)
+    assert (code, out) == (2, "")
+    assert err == "oncebench: unknown sink 'nowhere'; the sinks are: kafka\n"
+    assert not list(tmp_path.iterdir())
+
+
+def test_an_unreachable_broker_is_told_within_seconds(tmp_path: Path) -> None:
+    code, _, err = said(*GOOD, "--bootstrap-servers", "127.0.0.1:1", cwd=tmp_path)
+    assert code == 5
+    assert "no Kafka can be reached at 127.0.0.1:1" in err
+
+
+def test_no_java_is_told_with_what_to_set(tmp_path: Path) -> None:
+    nothing = {
+        "PATH": str(tmp_path),
+        "JAVA_HOME": "",
+        "ONCEBENCH_FETCH_JAVA": "0",
+        "ONCEBENCH_CACHE": str(tmp_path / "c"),
+    }
+    code, _, err = said(*GOOD, cwd=tmp_path, **nothing)
+    assert code == 5
+    assert "no Java 17, 21 or 25" in err
+    assert "JAVA_HOME" in err
+
+
+def test_a_foreign_folder_is_not_taken_as_a_work_dir(tmp_path: Path) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "letter.txt").write_text("dear")
+    code, _, err = said(*GOOD, "--work-dir", "theirs", cwd=tmp_path)
+    assert code == 1
+    assert "is no work dir of this suite" in err
+    assert (tmp_path / "theirs" / "letter.txt").read_text() == "dear"
+
+
+def test_a_newer_and_a_damaged_report_are_refused(tmp_path: Path) -> None:
+    newer, damaged, other = tmp_path / "newer.json", tmp_path / "damaged.json", tmp_path / "other.json"
+    newer.write_text(json.dumps({"schema": 99, "verdict": "kept"}))
+    damaged.write_text('{"schema": 1, "verd')
+    other.write_text("{}")
+    for file, says in ((newer, "judge it with a newer one"), (damaged, "is no report"), (other, "is no report")):
+        code, out, err = said("audit", str(file))
+        assert (code, out) == (1, "")
+        assert says in err
+
+
+def test_every_cell_of_every_profile_gives_the_command_that_runs_it_again() -> None:
+    for profile in PROFILES.values():
+        for cell in profile(base_cell(rate="500", duration=4, sessions=None, shape="constant")):
+            words = shlex.split(cell.reproduce())
+            assert words[:2] == ["oncebench", "run"]
+            rate, sessions = words[words.index("--rate") + 1], words[words.index("--sessions") + 1]
+            assert (float(rate), int(sessions)) == (500.0, cell.sessions)
+            assert words.count("--fault") == len(cell.faults)
+
+
+def test_a_chain_of_faults_has_every_failpoint_in_a_batch_of_its_own() -> None:
+    for cell in PROFILES["failpoints"](None):
+        if cell.faults:
+            assert [fault.split(":")[0] for fault in cell.faults] == list(POINTS)
+            assert len({fault.split("@")[1] for fault in cell.faults}) == len(POINTS)
+
+
+def test_the_list_shows_what_can_be_combined() -> None:
+    shown = CliRunner().invoke(cli, ["list"]).output
+    assert all(word in shown for word in ("two-phase (default)", "idempotent", "native", "claim", *POINTS))
+
+
+def test_defaults_stay_out_of_the_command_that_reproduces() -> None:
+    assert Cell("kafka", "exactly-once", "two-phase").reproduce() == (
+        "oncebench run --sink kafka --delivery exactly-once --variant two-phase --sessions 200"
+    )
