@@ -152,6 +152,14 @@ def test_rows_that_the_observer_missed_are_counted() -> None:
     assert (latency.unseen, latency.visible.n, latency.torn_sessions) == (5, 75, 1)
 
 
+def test_a_row_that_is_lost_was_not_missed_by_the_observer() -> None:
+    rows = list(WORLD.rows[1:])
+    placed = lay_out(rows)
+    table = observed_table(placed[4:], [seen_us(row) for *_, row in placed[4:]])
+    findings = judged(make_record(WORLD, rows, observed=Stream(table, complete=True)))
+    assert (findings.rows["lost"], findings.latency.unseen) == (1, 4)
+
+
 def test_phantoms_and_unreadable_rows_have_no_latency() -> None:
     rows = [*WORLD.rows, WORLD.rows[0].changed(j=30), replace(WORLD.rows[0], value=b"{")]
     placed = lay_out(rows)
