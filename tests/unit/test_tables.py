@@ -1,0 +1,118 @@
+"""A table shows fields of reports, and no speed where the answer was wrong."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncebench import paired, tables
+
+
+def report(variant: str = "two-phase", verdict: str = "kept", seed: int = 1, **changes: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "cell": {"sink": "kafka", "delivery": "exactly-once", "variant": variant, "faults": [], "random_kills": 0},
+        "verdict": verdict,
+        "anomalies": {} if verdict == "kept" else {"DUP": 2},
+        "rows": {"lost": 0, "duplicated": 0 if verdict == "kept" else 2},
+        "throughput": {"events_per_s": 1000.0},
+        "latency_ms": {"p50": 5.0, "p95": 6.0, "p99": 7.0},
+        "checkpoint": {"share_of_batch": 0.05},
+        "cpu_s_per_million_events": 3.0,
+        "recovery": {"first_visible": None},
+        "batches": {"trigger_ms": 100.0},
+        "faults": [],
+        "seed": seed,
+    }
+    return {**made, **changes}
+
+
+def only_row(*reports: dict[str, Any]) -> dict[str, str]:
+    (row,) = tables.rows(reports)
+    return dict(zip(tables.HEADINGS, row, strict=True))
+
+
+def test_a_kept_cell_shows_its_figures() -> None:
+    row = only_row(report())
+    assert (row["verdict"], row["events/s"], row["p99 ms"], row["recovery s"]) == ("kept", "1,000", "7", "-")
+
+
+def test_a_broken_cell_shows_its_counts_and_no_speed() -> None:
+    row = only_row(report(verdict="broken"))
+    assert (row["verdict"], row["duplicated"], row["events/s"], row["p50 ms"]) == ("broken (DUP)", "2", "-", "-")
+
+
+def test_one_broken_repeat_breaks_the_cell_and_counts_are_summed() -> None:
+    row = only_row(report(), report(verdict="broken"), report(verdict="broken"))
+    assert (row["verdict"], row["duplicated"], row["events/s"]) == ("broken (DUP)", "4", "-")
+
+
+def test_repeats_are_put_together_by_their_median() -> None:
+    fast, slow = (
+        report(latency_ms={"p50": 1.0, "p95": 6.0, "p99": 7.0}),
+        report(latency_ms={"p50": 9.0, "p95": 6, "p99": 7}),
+    )
+    assert only_row(fast, report(), slow)["p50 ms"] == "5"
+
+
+def test_guarantees_come_in_the_order_of_their_strength_and_healthy_before_broken() -> None:
+    def of(delivery: str, *faults: str) -> dict[str, Any]:
+        cell = {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": list(faults), "random_kills": 0}
+        return report(cell=cell)
+
+    shown = tables.rows(
+        [of("exactly-once"), of("at-least-once", "mid-write:kill"), of("at-least-once"), of("at-most-once")]
+    )
+    assert [(row[1], row[3]) for row in shown] == [
+        ("at-most-once", "none"),
+        ("at-least-once", "none"),
+        ("at-least-once", "killed mid-write"),
+        ("exactly-once", "none"),
+    ]
+
+
+def test_markdown_and_csv_hold_the_same_cells() -> None:
+    markdown, comma = tables.markdown([report()]), tables.as_csv([report()])
+    shown = [cell.strip() for cell in markdown.splitlines()[2].strip("|").split("|")]
+    assert shown[:5] == comma.splitlines()[1].split(",")[:5]
+
+
+def test_each_fault_is_shown_with_what_it_did() -> None:
+    faults = [
+        {"point": "mid-write", "hit": True, "lost": 0, "duplicated": 20},
+        {"point": "after-commit", "hit": True, "lost": 0, "duplicated": 0},
+        {"point": "mid-commit", "hit": False, "lost": 0, "duplicated": 0},
+    ]
+    shown = tables.fault_markdown([report(faults=faults)]).splitlines()[2]
+    assert [cell.strip() for cell in shown.strip("|").split("|")][3:] == ["20 doubled", "nothing", "not hit"]
+
+
+def rounds(*extra_ms: float) -> list[dict[str, Any]]:
+    base = {"sink": "kafka", "delivery": "at-least-once", "variant": "acknowledged", "faults": [], "random_kills": 0}
+    return [
+        made
+        for seed, extra in enumerate(extra_ms)
+        for made in (
+            report(seed=seed, cell=base, batches={"trigger_ms": 100.0 * (seed + 1)}),
+            report(seed=seed, batches={"trigger_ms": 100.0 * (seed + 1) + extra}),
+        )
+    ]
+
+
+def test_runs_are_compared_within_their_round_so_a_slower_machine_moves_both() -> None:
+    extra = paired.extra_ms_per_batch(rounds(8.0, 10.0, 12.0), ("exactly-once", "two-phase"))
+    assert extra.rounds == (8.0, 10.0, 12.0)
+    assert (extra.median, extra.low, extra.high) == (10.0, 8.0, 12.0)
+
+
+def test_what_was_not_kept_is_not_compared() -> None:
+    reports = rounds(8.0, 10.0)
+    reports[1]["verdict"] = "broken"
+    assert paired.extra_ms_per_batch(reports, ("exactly-once", "two-phase")).rounds == (10.0,)
+    with pytest.raises(ValueError, match="no rounds"):
+        paired.extra_ms_per_batch(reports[:2], ("exactly-once", "two-phase"))
+
+
+def test_the_comparison_is_told_in_one_line() -> None:
+    (line,) = paired.lines(rounds(8.0, 10.0, 12.0))
+    assert line.startswith("exactly-once two-phase beside at-least-once acknowledged, 3 rounds: +10.0 ms a batch")
