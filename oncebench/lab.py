@@ -53,3 +53,4 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None) -> Iterator[Lab
         return
     with start_kafka(folder, java, settings=QUICK_ABORTS) as kafka:
         yield Lab(kafka, java, connector, tuned_fs)
+        kafka.stop()  # in good order, so that what is kept can be read again

@@ -97,15 +97,27 @@ class _Run:
 
 
 class Batch:
-    """A micro-batch in the driver. `timings_ms` collects what each step took."""
+    """A micro-batch in the driver. `timings_ms` collects what each step took.
 
-    def __init__(self, rows: DataFrame, number: int, failpoints: Failpoints, quarantine: Quarantine) -> None:
+    `rows_before`: how many rows the batch before this one had (None: not known); until this one has run it stands for
+    the rows at stake, so that a fault without a batch of its own does not fall into a stretch without rows.
+    """
+
+    def __init__(
+        self,
+        rows: DataFrame,
+        number: int,
+        failpoints: Failpoints,
+        quarantine: Quarantine,
+        rows_before: int | None = None,
+    ) -> None:
         self.id = number
         self.rows = rows
         self.timings_ms: dict[str, float] = {}
         self.results: list[Written] = []
         self.drained = False
         self.dropped: list[int] = []
+        self._rows_before = rows_before
         self._failpoints = failpoints
         self._quarantine = quarantine
 
@@ -116,7 +128,7 @@ class Batch:
 
     def at(self, point: str) -> None:
         """Passes a failpoint of the driver."""
-        rows = sum(result.rows for result in self.results) if self.results else None
+        rows = sum(result.rows for result in self.results) if self.results else self._rows_before
         self._failpoints.passing(point, self.id, rows)
 
     def run(

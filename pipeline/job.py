@@ -48,6 +48,8 @@ class Job:
         self.config = config
         self.stopping = threading.Event()
         self._failure: BaseException | None = None
+        self._last_delivered = -1
+        self._rows_before: int | None = None
         self._progress = Progress(config.record / "progress.jsonl")
         self._failpoints = Failpoints(
             config.faults,
@@ -150,7 +152,7 @@ class Job:
 
     def _deliverer(self, protocol: Any, sink: Sink, journal: Journal) -> Any:
         def deliver(rows: DataFrame, number: int) -> None:
-            batch = Batch(rows, number, self._failpoints, self._quarantine)
+            batch = Batch(rows, number, self._failpoints, self._quarantine, self._rows_before)
             try:
                 if self.stopping.is_set():
                     raise StoppedGently("asked to stop")
@@ -182,9 +184,8 @@ class Job:
             quarantined=aside,
             timings_ms={step: round(spent, 3) for step, spent in batch.timings_ms.items()},
         )
+        self._rows_before = sum(result.rows for result in batch.results) if batch.results else None
         self._last_delivered = batch.id
-
-    _last_delivered = -1
 
     def _watch_commit_log(self) -> None:
         """Passes `after-commit-log` as soon as Spark's commit log has the batch that was delivered last."""
