@@ -149,6 +149,12 @@ class Batch:
         """
         return self._run(writer, None if only is None else frozenset(only), expected or {})
 
+    def passing_rows(self) -> DataFrame:
+        """The rows for a writer that is not ours; if faults were asked for, with a task's failpoints in their way."""
+        if not self.watched:
+            return self.rows
+        return self.rows.mapInArrow(_Passing(self.id, self._failpoints).__call__, self.rows.schema)
+
     def drain(self, expected: Mapping[int, tuple[int, int]] | None = None) -> None:
         """Uses up the rows without writing any: the batch is in the sink already, or must not be written again."""
         self.drained = True
@@ -188,6 +194,26 @@ class Batch:
                     "input alone; nothing of this replay was written. Compare the pipeline's code and settings "
                     "with those of the first run."
                 )
+
+
+@dataclass(frozen=True)
+class _Passing:
+    """Hands every row on, and passes the failpoints of a task on the way: for a writer that is not ours."""
+
+    batch: int
+    failpoints: Failpoints
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        partition, rows = 0 if context is None else context.partitionId(), 0
+        for batch in batches:
+            half = (batch.num_rows + 1) // 2
+            yield batch.slice(0, half)
+            rows += half
+            self.failpoints.passing("mid-write", self.batch, rows, partition)
+            yield batch.slice(half)
+            rows += batch.num_rows - half
+        self.failpoints.passing("before-prepare", self.batch, rows, partition)
 
 
 @dataclass(frozen=True)

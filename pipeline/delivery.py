@@ -79,7 +79,7 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
 def as_shipped(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
     """The baseline: Spark's own writer. No mark of ours: what it promises is what it promises."""
     with batch.timed("run"):
-        sink.write_as_shipped(batch.rows)
+        sink.write_as_shipped(batch.passing_rows())
     for point in ("after-prepare", "before-decision", "after-decision", "mid-commit"):
         batch.at(point)
 
