@@ -13,7 +13,7 @@ from typing import Any
 from oncebench.errors import USAGE, UserError
 from pipeline.config import AS_SHIPPED, TUNED
 from pipeline.delivery import DROP, REWRITE
-from pipeline.failpoints import FIRST_BATCH, POINTS, parse_fault
+from pipeline.failpoints import POINTS, parse_fault
 from pipeline.sinks import SUPPORTS
 from pipeline.sinks.contract import DELIVERIES, EXACTLY_ONCE, Support
 
@@ -153,7 +153,7 @@ def failpoints(base: Cell | None = None) -> list[Cell]:
     Each kill has a batch of its own, so that the report can charge it with what that batch lost and doubled.
     """
     cells = []
-    chain = tuple(checked_fault(f"{point}@batch={FIRST_BATCH + 2 + at * 3}") for at, point in enumerate(POINTS))
+    chain = tuple(checked_fault(point if at == 0 else f"{point}@after=2") for at, point in enumerate(POINTS))
     for sink, support in all_supports():
         cell = replace(base or Cell("", "", ""), sink=sink, delivery=support.delivery, variant=support.variant)
         cells += [cell, replace(cell, faults=chain)]

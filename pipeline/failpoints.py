@@ -35,40 +35,47 @@ POINTS = (
 # Batches 0 to 2 pay for start-up (JIT, first RocksDB files), and a recovery is told by the latencies before it.
 FIRST_BATCH = 6
 _SPEC = re.compile(
-    r"(?P<point>[a-z-]+)(?::(?P<action>kill|stop)(?::(?P<seconds>\d+(?:\.\d+)?))?)?(?:@batch=(?P<batch>\d+))?"
+    r"(?P<point>[a-z-]+)(?::(?P<action>kill|stop)(?::(?P<seconds>\d+(?:\.\d+)?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
 )
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: where, what, and in which batch (None: the first from FIRST_BATCH on that has rows)."""
+    """One fault: where, what, and when.
+
+    `batch`: in this batch, with or without rows. `after`: in the first batch with rows that comes this many batches
+    after the one that the fault before it hit. Neither: in the first batch with rows from FIRST_BATCH on, or, after
+    another fault, the first with rows that comes, which is that fault's replay.
+    """
 
     point: str
     action: str = "kill"
     seconds: float = 0.0
     batch: int | None = None
+    after: int | None = None
 
     def __str__(self) -> str:
         action = f"stop:{self.seconds:g}" if self.action == "stop" else self.action
-        return f"{self.point}:{action}" + ("" if self.batch is None else f"@batch={self.batch}")
+        when = f"@batch={self.batch}" if self.batch is not None else f"@after={self.after}" if self.after else ""
+        return f"{self.point}:{action}{when}"
 
 
 def parse_fault(text: str) -> Fault:
-    """Reads `POINT[:kill|stop:SECONDS][@batch=N]`.
+    """Reads `POINT[:kill|stop:SECONDS][@batch=N|@after=N]`.
 
     Raises:
         ValueError: with what was wrong and what would do.
     """
     match = _SPEC.fullmatch(text)
     if match is None:
-        raise ValueError(f"fault {text!r} is not of the form POINT[:kill|stop:SECONDS][@batch=N]")
+        raise ValueError(f"fault {text!r} is not of the form POINT[:kill|stop:SECONDS][@batch=N|@after=N]")
     if match["point"] not in POINTS:
         raise ValueError(f"unknown failpoint {match['point']!r}; the failpoints are: {', '.join(POINTS)}")
     action = match["action"] or "kill"
     if (action == "stop") != (match["seconds"] is not None):
         raise ValueError(f"fault {text!r}: stop needs its seconds (stop:5), kill takes none")
-    batch = None if match["batch"] is None else int(match["batch"])
-    return Fault(match["point"], action, float(match["seconds"] or 0), batch)
+    batch, after = (None if match[name] is None else int(match[name]) for name in ("batch", "after"))
+    return Fault(match["point"], action, float(match["seconds"] or 0), batch, after)
 
 
 @dataclass(frozen=True)
@@ -91,11 +98,13 @@ class Failpoints:
             _append(self.trace, {"t_us": _now_us(), "point": point, "batch": batch, "partition": partition})
         if not self.faults:
             return
-        armed = len(_lines(self.hits))
+        before = _lines(self.hits)
+        armed = len(before)
         if armed >= len(self.faults):
             return
         fault = self.faults[armed]
-        if fault.point != point or not _fits(fault, batch, rows):
+        hit_last = json.loads(before[-1])["batch"] if before else None
+        if fault.point != point or not _fits(fault, batch, rows, hit_last):
             return
         if not _take(self.hits.with_name(f"{self.hits.name}.{armed}")):
             return  # another task of this batch came first; it is about to act on this process too
@@ -109,10 +118,11 @@ class Failpoints:
         os.kill(os.getpid(), signal.SIGSTOP)
 
 
-def _fits(fault: Fault, batch: int, rows: int | None) -> bool:
+def _fits(fault: Fault, batch: int, rows: int | None, hit_last: int | None) -> bool:
     if fault.batch is not None:
         return batch == fault.batch
-    return batch >= FIRST_BATCH and rows != 0
+    first = FIRST_BATCH if hit_last is None else hit_last + (fault.after or 0)
+    return batch >= first and rows != 0
 
 
 def _now_us() -> int:

@@ -36,7 +36,7 @@ BASE_BYTES = 200_000_000
     "--fault",
     "faults",
     multiple=True,
-    metavar="POINT[:kill|stop:SECONDS][@batch=N]",
+    metavar="POINT[:kill|stop:SECONDS][@batch=N|@after=N]",
     help="May be given several times; each acts once, in this order.",
 )
 @click.option("--random-kills", type=click.IntRange(0), default=0, metavar="N", help="SIGKILLs at times drawn by seed.")

@@ -97,6 +97,18 @@ def test_one_position_is_counted_once_however_many_ways_it_is_wrong() -> None:
     twice = table.slice(0, 1).set_column(4, table.schema.field(4), [pa.array([b"third"], pa.binary())])
     findings = judged(replace(record, final=Stream(pa.concat_tables([table, twice]), complete=True)))
     assert findings.counts() == {"INCO": 1}
+    assert sum(findings.anomalies["INCO"].split.values()) == 1
+
+
+def test_a_position_observed_twice_counts_from_its_first_sighting() -> None:
+    record = watched()
+    table = record.observed.table
+    at = table.schema.get_field_index("seen_us")
+    later = table.set_column(at, table.schema.field(at), [table["seen_us"].to_numpy() + 10**7])
+    for tables in ([table, later], [later, table]):
+        findings = judged(replace(record, observed=Stream(pa.concat_tables(tables), complete=True)))
+        assert findings.counts() == {}
+        assert (findings.latency.visible.n, findings.latency.visible.max) == (80, 250.0)
 
 
 def test_latency_runs_from_the_scheduled_end_event_to_the_first_sighting() -> None:

@@ -16,7 +16,7 @@ from pipeline.failpoints import FIRST_BATCH, POINTS, Failpoints, Fault, parse_fa
 
 @pytest.mark.parametrize("point", POINTS)
 def test_every_failpoint_can_be_named_and_read_back(point: str) -> None:
-    for text in (point, f"{point}:kill", f"{point}:stop:2.5", f"{point}:kill@batch=4"):
+    for text in (point, f"{point}:kill", f"{point}:stop:2.5", f"{point}:kill@batch=4", f"{point}@after=2"):
         fault = parse_fault(text)
         assert fault.point == point
         assert parse_fault(str(fault)) == fault
@@ -72,6 +72,14 @@ def test_a_fault_acts_once_and_the_next_one_is_armed_after_it(tmp_path: Path) ->
     assert lives(tmp_path, faults, again).returncode == -signal.SIGKILL
     assert lives(tmp_path, faults, again).stdout == "survived\n"
     assert len(hits(tmp_path)) == 2
+
+
+def test_a_fault_that_waits_for_later_batches_does_not_act_in_the_replay(tmp_path: Path) -> None:
+    faults = ("after-prepare@batch=7", "after-prepare@after=2")
+    assert lives(tmp_path, faults, 'at("after-prepare", 7, 10)').returncode == -signal.SIGKILL
+    early = 'at("after-prepare", 7, 10); at("after-prepare", 8, 10); at("after-prepare", 9, 0)'
+    assert lives(tmp_path, faults, early).stdout == "survived\n"
+    assert lives(tmp_path, faults, 'at("after-prepare", 9, 10)').returncode == -signal.SIGKILL
 
 
 def test_without_a_batch_it_waits_for_a_settled_batch_with_rows(tmp_path: Path) -> None:

@@ -176,6 +176,7 @@ BAD: list[tuple[str, bytes | None, bytes | None]] = [
     ("wrong-fields", KEY.encode(), b"null"),
     ("wrong-fields", b"other", json.dumps(GOOD).encode()),
     ("wrong-fields", b"\xff", json.dumps(GOOD).encode()),
+    ("wrong-fields", b"\xff", json.dumps(GOOD | {"session_key": "\ufffd"}).encode()),
     *(
         ("wrong-fields", KEY.encode(), json.dumps({name: GOOD[name] for name in GOOD if name != missing}).encode())
         for missing in GOOD
