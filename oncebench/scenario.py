@@ -80,7 +80,7 @@ class Cell:
             if field.name == "faults":
                 words += [word for fault in self.faults for word in ("--fault", fault)]
             else:
-                text = f"{value:g}" if isinstance(value, float) else f"{value}"
+                text = f"{value:.0f}" if isinstance(value, float) and value.is_integer() else f"{value}"
                 words += [_OPTIONS.get(field.name, "--" + field.name.replace("_", "-")), text]
         words += [] if "--sessions" in words else ["--sessions", str(self.sessions)]
         return shlex.join(words)
