@@ -179,6 +179,14 @@ def test_a_process_that_goes_on_after_a_cut_line_loses_nothing_of_its_own(tmp_pa
     assert lines.damaged == 1
 
 
+def test_a_line_is_never_appended_to_what_a_killed_writer_left(tmp_path: Path) -> None:
+    path = tmp_path / "progress.jsonl"
+    path.write_bytes(b'{"ki')
+    with LineWriter(path) as writer:
+        writer.append(LINES[0])
+    assert read_lines(path).items == (LINES[0],)
+
+
 @pytest.mark.parametrize("content", [b"\x00\x00\x00\x00\n", b"[1]\n", b"kind: batch\n", b'{"a":1}\nnull\n'])
 def test_a_file_without_objects_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "progress.jsonl").write_bytes(content)
