@@ -131,7 +131,9 @@ class _Run:
                 self._load()
             ends = self._input_ends()
             drained = self._until("draining", lambda: self._drained(ends), self._patience_s(), INTERRUPTED_DRAIN_S)
-            self.supervisor.note("drained" if drained else "stalled", position=self.position, ends=ends)
+            # A run that was asked to stop has not stalled: it only cannot tell.
+            end = "drained" if drained else "interrupted" if self.interrupted.is_set() else "stalled"
+            self.supervisor.note(end, position=self.position, ends=ends)
             self._say("stopping")
             self.supervisor.stop()
             self._say("reading")
