@@ -235,3 +235,10 @@ def test_a_replay_that_makes_other_rows_writes_nothing_and_says_so(tmp_path: Pat
     sink = MemorySink(store, named_by(again))
     with pytest.raises(NondeterministicReplay):
         delivery.exactly_once_two_phase(MemoryBatch(store, None, digest=2), sink, again, "rewrite")  # type: ignore[arg-type]
+
+
+def test_a_replay_of_a_decided_batch_drains_it_and_decides_nothing_again(tmp_path: Path) -> None:
+    store = lives(delivery.exactly_once_two_phase, tmp_path, ["after-commit", "after-commit"])
+    journal = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+    assert len(journal.decisions(MemoryBatch.id)) == 1
+    assert store.ids == PARTITIONS  # each partition was prepared once, in the first life
