@@ -108,6 +108,7 @@ class _Run:
         self.topics = self._make_topics()
         self.supervisor = Supervisor(self._pipeline_config(), lab.environment(), cell.random_kills, cell.seed)
         self.children: dict[str, Child] = {}
+        self.sampler = Sampler(self._sessions, _component)
         self.load_lines = Tail(folder / "load.jsonl")
         self.observer_lines = Tail(folder / "observer.jsonl")
         self.progress_lines = Tail(folder / "progress.jsonl")
@@ -121,13 +122,16 @@ class _Run:
         with ExitStack() as stack:
             stack.enter_context(self.supervisor)
             stack.callback(self._end_children)
-            sampler = stack.enter_context(Sampler(self._sessions, _component))
+            stack.enter_context(self.sampler)
             self._start_observer()
             if self.cell.rate == "max":
                 self._load()
                 self.supervisor.start()
+                self._wait("starting", self.supervisor.running)
+                self.sampler.mark()
             else:
                 self._start_pipeline()
+                self.sampler.mark()
                 self._load()
             ends = self._input_ends()
             drained = self._until("draining", lambda: self._drained(ends), self._patience_s(), INTERRUPTED_DRAIN_S)
@@ -139,7 +143,7 @@ class _Run:
             self._say("reading")
             self._final_reads()
             self._end("observer")
-        return Ran(self.id, self.topics, sampler.uses(), self.interrupted.is_set())
+        return Ran(self.id, self.topics, self.sampler.uses(), self.interrupted.is_set())
 
     def _load(self) -> None:
         self._start_load()

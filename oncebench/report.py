@@ -61,7 +61,7 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
     )
     summary = record.load_status.items[-1].get("summary", {}) if record.load_status.items else {}
     priced = sum(use.cpu_s for name, use in uses.items() if name in PRICED)
-    events = findings.events["in_topic"]
+    events = summary.get("acknowledged")
     return {
         "schema": SCHEMA,
         "run": facts["run"],

@@ -1,6 +1,7 @@
 """What each component of a run costs the machine, asked of the operating system.
 
 Promise: CPU seconds, peak memory and bytes written per component, summed over its processes, also those that died.
+CPU and bytes count from the last `mark`, which a run sets when its load begins: start-up is nobody's price per event.
 What can go wrong: a process's use between the last sample and its death is missed (a quarter of a second at most);
 memory is the sum of resident sets, so pages that processes share are counted once for each.
 """
@@ -57,11 +58,12 @@ class Sampler:
         self._seen: dict[tuple[int, float], _Seen] = {}
         self._first: dict[tuple[int, float], tuple[float, int]] = {}
         self._peaks: dict[str, int] = {}
+        self._sampling = threading.Lock()
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
     def __enter__(self) -> Sampler:
-        self._sample(baseline=True)
+        self.mark()
         self._thread.start()
         return self
 
@@ -70,15 +72,22 @@ class Sampler:
         self._thread.join()
         self._sample()
 
+    def mark(self) -> None:
+        """Counts CPU and bytes from now on; a process that starts later counts whole."""
+        self._sample(baseline=True)
+
     def uses(self) -> dict[str, Use]:
-        """Use by component since the sampler was entered."""
+        """Use by component since the last mark (or since the sampler was entered); memory: the peak since it was."""
         totals: dict[str, Use] = {}
-        for identity, seen in self._seen.items():
-            cpu, written = self._first.get(identity, (0.0, 0))
-            so_far = totals.get(seen.component, Use(peak_rss_bytes=self._peaks.get(seen.component, 0)))
-            totals[seen.component] = Use(
-                so_far.cpu_s + seen.cpu_s - cpu, so_far.peak_rss_bytes, so_far.written_bytes + seen.written - written
-            )
+        with self._sampling:
+            for identity, seen in self._seen.items():
+                cpu, written = self._first.get(identity, (0.0, 0))
+                so_far = totals.get(seen.component, Use(peak_rss_bytes=self._peaks.get(seen.component, 0)))
+                totals[seen.component] = Use(
+                    so_far.cpu_s + seen.cpu_s - cpu,
+                    so_far.peak_rss_bytes,
+                    so_far.written_bytes + seen.written - written,
+                )
         return totals
 
     def _run(self) -> None:
@@ -86,6 +95,10 @@ class Sampler:
             self._sample()
 
     def _sample(self, baseline: bool = False) -> None:
+        with self._sampling:
+            self._take_sample(baseline)
+
+    def _take_sample(self, baseline: bool) -> None:
         sessions = self._sessions()
         resident: dict[str, int] = {}
         for process in psutil.process_iter():

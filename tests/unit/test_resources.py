@@ -1,0 +1,55 @@
+"""What a component used is counted from the mark, also for processes that started later or have died."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+from oncebench.resources import Sampler
+
+SPIN = "import time\nwhile time.process_time() < {cpu_s}: pass\nprint(flush=True)\ninput()"
+WAIT_S = 30.0
+
+
+def spinning(cpu_s: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SPIN.format(cpu_s=cpu_s)]
+    return subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+
+
+def spun(child: subprocess.Popen[str]) -> None:
+    assert child.stdout is not None
+    child.stdout.readline()
+
+
+def ended(child: subprocess.Popen[str]) -> None:
+    child.communicate("\n", timeout=WAIT_S)
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < deadline, "the sampler did not see the process"
+        time.sleep(0.01)
+
+
+def test_only_what_was_used_after_the_mark_counts() -> None:
+    children: dict[int, str] = {}
+    with Sampler(lambda: dict(children), lambda owner, _name, _leader: owner) as sampler:
+        early = spinning(0.6)
+        children[early.pid] = "early"
+        spun(early)
+        sampler.mark()
+        late = spinning(0.3)
+        children[late.pid] = "late"
+        spun(late)
+        until(lambda: sampler.uses().get("late") is not None and sampler.uses()["late"].cpu_s >= 0.3)
+        ended(late)
+        ended(early)
+    uses = sampler.uses()
+    assert uses["early"].cpu_s < 0.3
+    assert 0.3 <= uses["late"].cpu_s < 2.0
+    assert uses["early"].peak_rss_bytes > 1_000_000
