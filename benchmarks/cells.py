@@ -6,10 +6,10 @@ A cell is run once and all its metrics are read from its report. Lower is better
 import tempfile
 from pathlib import Path
 
-from oncebench import lab as _lab
 from oncebench import measure as _measure
 from oncebench import scenario as _scenario
-from oncebench import workdir as _workdir
+from oncebench.run import lab as _lab
+from oncebench.run import workdir as _workdir
 
 _VARIANTS = ("claim", "acknowledged", "native", "two-phase", "idempotent")
 _REPORTS: dict[tuple[str, bool], dict] = {}

@@ -20,7 +20,7 @@ from oncebench.commands.load import load
 from oncebench.commands.run import run
 from oncebench.commands.table import table
 from oncebench.errors import INTERRUPTED, UserError
-from oncebench.workdir import disk_errors
+from oncebench.run.workdir import disk_errors
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "ONCEBENCH"})

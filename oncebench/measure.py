@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oncebench.cell import Ran, Show, run_cell
 from oncebench.errors import BROKEN, ERROR, KEPT
-from oncebench.lab import Lab
 from oncebench.record import Record
-from oncebench.report import FILE, make_report, write_report
-from oncebench.resources import Use
+from oncebench.reports.report import FILE, make_report, write_report
+from oncebench.run.cell import Ran, Show, run_cell
+from oncebench.run.lab import Lab
 from oncebench.scenario import Cell
+from oncebench.watch.resources import Use
 
 FACTS = "facts.json"
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.lab import QUICK_ABORTS, Lab
+from oncebench.run.lab import QUICK_ABORTS, Lab
 from oncebench.services.java import find_java
 from oncebench.services.kafka import KafkaBroker, start_kafka
 from oncebench.services.maven import jars

@@ -13,14 +13,14 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from oncebench.lab import Lab
-from oncebench.model import Expected, expected_output
+from oncebench.judge.model import Expected, expected_output
 from oncebench.readers import Rows
 from oncebench.readers.kafka import KafkaReader
 from oncebench.readers.save import save_topic
 from oncebench.record import INPUT
-from oncebench.streams import read_lines, read_stream
-from oncebench.supervisor import Supervisor
+from oncebench.record.streams import read_lines, read_stream
+from oncebench.run.lab import Lab
+from oncebench.run.supervisor import Supervisor
 from pipeline.config import PipelineConfig
 from pipeline.failpoints import parse_fault
 

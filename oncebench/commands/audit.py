@@ -10,8 +10,8 @@ import click
 
 from oncebench.errors import USAGE, UserError
 from oncebench.measure import exit_code, judge_again
-from oncebench.report import read_reports
-from oncebench.summary import summary
+from oncebench.reports.report import read_reports
+from oncebench.reports.summary import summary
 
 
 @click.command()

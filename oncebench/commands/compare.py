@@ -9,17 +9,17 @@ from typing import Any
 
 import click
 
-from oncebench import paired, tables
 from oncebench.commands.options import base_cell, cell_options, keep_option, load_options, work_dir_option
 from oncebench.commands.run import BASE_BYTES, BYTES_PER_EVENT
 from oncebench.errors import INTERRUPTED, USAGE, UserError
-from oncebench.interrupt import gently
-from oncebench.lab import open_lab
-from oncebench.live import view
 from oncebench.measure import exit_code, measure
-from oncebench.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.reports import paired, tables
+from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.run.interrupt import gently
+from oncebench.run.lab import open_lab
+from oncebench.run.live import view
+from oncebench.run.workdir import delete_below, open_work_dir, require_free
 from oncebench.scenario import PROFILES, Cell
-from oncebench.workdir import delete_below, open_work_dir, require_free
 
 
 @click.command()

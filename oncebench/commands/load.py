@@ -13,13 +13,13 @@ import click
 
 from oncebench.commands.options import base_cell, load_options, work_dir_option
 from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
-from oncebench.interrupt import gently
-from oncebench.results import default_work_dir
+from oncebench.reports.results import default_work_dir
+from oncebench.run.interrupt import gently
+from oncebench.run.tail import Tail
+from oncebench.run.workdir import delete_below, open_work_dir
 from oncebench.services import process
 from oncebench.services.external import external
 from oncebench.services.kafka import start_kafka
-from oncebench.tail import Tail
-from oncebench.workdir import delete_below, open_work_dir
 
 LOOK_S = 0.1
 # A line a second, as load tools do.

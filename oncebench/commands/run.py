@@ -12,14 +12,14 @@ import click
 
 from oncebench.commands.options import base_cell, cell_options, keep_option, load_options, work_dir_option
 from oncebench.errors import INTERRUPTED
-from oncebench.interrupt import gently
-from oncebench.lab import open_lab
-from oncebench.live import view
 from oncebench.measure import BULKY, exit_code, measure
-from oncebench.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.reports.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.reports.summary import summary
+from oncebench.run.interrupt import gently
+from oncebench.run.lab import open_lab
+from oncebench.run.live import view
+from oncebench.run.workdir import delete_below, open_work_dir, require_free
 from oncebench.scenario import Cell, checked_fault, support_of
-from oncebench.summary import summary
-from oncebench.workdir import delete_below, open_work_dir, require_free
 
 # A run's own files: topic data twice (broker and record), state and logs; measured at about 300 bytes an event.
 BYTES_PER_EVENT = 1000

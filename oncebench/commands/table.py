@@ -6,10 +6,10 @@ from pathlib import Path
 
 import click
 
-from oncebench import tables
 from oncebench.errors import USAGE, UserError
-from oncebench.report import read_reports
-from oncebench.results import LOCAL, PUBLISHED
+from oncebench.reports import tables
+from oncebench.reports.report import read_reports
+from oncebench.reports.results import LOCAL, PUBLISHED
 
 
 @click.command()

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from oncebench.readers import Headers, Reader, ReadReport, Rows
 from oncebench.record import FINAL, QUARANTINE
-from oncebench.streams import StreamWriter
+from oncebench.record.streams import StreamWriter
 
 SETTLE_S = 90.0  # the default transaction time-out (60 s), the broker's clean-up interval (10 s), and some margin
 IDLE_S = 30.0  # a broker on loopback that says nothing for so long is down

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.errors import UserError
+from oncebench.run.workdir import disk_errors
 from oncebench.services import process
 from oncebench.services.broker_process import command, tail, wait_until_serving
 from oncebench.services.broker_settings import CLIENTS, CONTROLLER, BrokerSettings
@@ -22,7 +23,6 @@ from oncebench.services.cache import CACHE_VARIABLE, cache_dir, locked
 from oncebench.services.java import Java
 from oncebench.services.maven import jars
 from oncebench.services.ports import free_ports
-from oncebench.workdir import disk_errors
 
 _LOG = logging.getLogger(__name__)
 

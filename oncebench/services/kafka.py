@@ -15,6 +15,7 @@ from typing import Self
 from confluent_kafka import KafkaException
 
 from oncebench.errors import UserError
+from oncebench.run.workdir import disk_errors
 from oncebench.services import process
 from oncebench.services.broker_prepared import Prepared, make_data_folder, prepare
 from oncebench.services.broker_process import PortTakenError, command, wait_until_serving
@@ -24,7 +25,6 @@ from oncebench.services.java import Java, find_java
 from oncebench.services.ports import LOOPBACK, free_ports, is_free
 from oncebench.services.process import Child
 from oncebench.services.topics import Kafka
-from oncebench.workdir import disk_errors
 
 __all__ = ["KafkaBroker", "external", "start_kafka"]
 

@@ -18,10 +18,10 @@ from types import TracebackType
 from typing import Self
 
 from oncebench.errors import MissingEnvironment, UserError
+from oncebench.run.workdir import disk_errors
 from oncebench.services import sessions
 from oncebench.services.guard import guardian
 from oncebench.services.sessions import Session, start_time
-from oncebench.workdir import disk_errors
 
 _LAUNCH = Path(__file__).with_name("launch.py")
 _POLL_S = 0.01

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from oncebench.lab import Lab
 from oncebench.measure import judge_again, measure
+from oncebench.run.lab import Lab
+from oncebench.run.workdir import open_work_dir
 from oncebench.scenario import TELLING_FAULT, Cell, all_supports, checked_fault
-from oncebench.workdir import open_work_dir
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
 pytestmark = [pytest.mark.contract, pytest.mark.spark]

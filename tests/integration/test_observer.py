@@ -17,8 +17,8 @@ import pytest
 from confluent_kafka import Producer
 
 from oncebench.record import OBSERVED
+from oncebench.record.streams import Stream, read_lines, read_stream
 from oncebench.services.kafka import KafkaBroker
-from oncebench.streams import Stream, read_lines, read_stream
 
 pytestmark = pytest.mark.integration
 
@@ -36,7 +36,7 @@ class Observer:
         (folder / "observer.json").write_text(json.dumps({**paths, **config}))
         self.log = folder / "observer.log"
         with self.log.open("wb") as log:
-            command = [sys.executable, "-m", "oncebench.observer", str(folder / "observer.json")]
+            command = [sys.executable, "-m", "oncebench.watch.observer", str(folder / "observer.json")]
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log)
 
     def stream(self) -> Stream:
@@ -237,7 +237,7 @@ def catches_sigterm(pid: int) -> bool:
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"bootstrap_servers": "x", "topic": "y"}'])
 def test_an_unusable_configuration_is_told_without_a_traceback(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.json").write_bytes(content)
-    command = [sys.executable, "-m", "oncebench.observer", str(tmp_path / "bad.json")]
+    command = [sys.executable, "-m", "oncebench.watch.observer", str(tmp_path / "bad.json")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
     assert done.returncode == 2
     assert "no usable observer configuration" in done.stderr

@@ -16,8 +16,8 @@ from oncebench.readers import End, ReadError, ReadReport, Rows
 from oncebench.readers.kafka import KafkaReader
 from oncebench.readers.save import count_rows, ends_json, save_quarantine, save_topic
 from oncebench.record import FINAL, QUARANTINE
+from oncebench.record.streams import read_stream
 from oncebench.services.kafka import KafkaBroker
-from oncebench.streams import read_stream
 
 pytestmark = pytest.mark.integration
 

@@ -1,6 +1,6 @@
 """Small runs made in memory: what the generator sent, and the rows that a faultless pipeline makes of it.
 
-The rows are computed here a second time, straight from the contract, so that a mistake in `oncebench.model` is seen.
+The rows are computed here a second time, straight from the contract, so that a mistake in the model is seen.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from oncebench.record import FINAL, INPUT, OBSERVED, QUARANTINE, Ledger, Plan, Record
-from oncebench.streams import Lines, Stream
+from oncebench.record.streams import Lines, Stream
 
 SEED = 11
 STARTED_US = 1_790_000_000_000_000

@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oncebench import attribution
-from oncebench.checkpoint import batch_costs, checkpoint_costs, settled, sink_costs
+from oncebench.judge import attribution
+from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, settled, sink_costs
 
 EXPECTED: Any = SimpleNamespace(
     session_keys=["a", "b", "c"], last_partition=np.array([0, 0, 1]), last_offset=np.array([99, 250, 40])

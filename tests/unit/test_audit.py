@@ -9,12 +9,12 @@ import numpy as np
 import orjson
 import pytest
 
-from oncebench.anomalies import CATALOGUE, EXAMPLES
-from oncebench.audit import audit, committed_ends
-from oncebench.model import Events, Expected, Invalid
-from oncebench.outputs import FIELDS
+from oncebench.judge.anomalies import CATALOGUE, EXAMPLES
+from oncebench.judge.audit import audit, committed_ends
+from oncebench.judge.model import Events, Expected, Invalid
+from oncebench.judge.outputs import FIELDS
 from oncebench.record import INPUT, Ledger, Plan, RecordError
-from oncebench.streams import Lines, Stream
+from oncebench.record.streams import Lines, Stream
 from tests.unit.audit_world import (
     SEED,
     STARTED_US,

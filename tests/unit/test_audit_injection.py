@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncebench.audit import Findings, audit
-from oncebench.model import Expected, expected_output
+from oncebench.judge.audit import Findings, audit
+from oncebench.judge.model import Expected, expected_output
 from oncebench.record import Record
-from oncebench.streams import Stream
+from oncebench.record.streams import Stream
 from tests.unit.audit_world import Shown, World, committed_to, final_table, key_of, lay_out, make_record, make_world
 
 FATES = ("keep", "keep", "keep", "lose", "again", "again-elsewhere", "flip", "cut", "diverge", "rekey", "retype")

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oncebench.anomalies import Anomaly
-from oncebench.audit import audit
+from oncebench.judge.anomalies import Anomaly
+from oncebench.judge.audit import audit
 from oncebench.record import QUARANTINE, Record
-from oncebench.streams import Lines, Stream
+from oncebench.record.streams import Lines, Stream
 from tests.unit.audit_world import (
     Sent,
     World,

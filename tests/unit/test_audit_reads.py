@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from oncebench.audit import Findings, audit, first_sightings
-from oncebench.model import expected_output
+from oncebench.judge.audit import Findings, audit, first_sightings
+from oncebench.judge.model import expected_output
 from oncebench.record import Record
-from oncebench.streams import Stream
+from oncebench.record.streams import Stream
 from tests.unit.audit_world import STARTED_US, Shown, lay_out, make_record, make_world, observed_table, scheduled_us
 
 WORLD = make_world(4, 2)

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncebench.latency import Distribution
-from oncebench.observer import Status
+from oncebench.judge.latency import Distribution
+from oncebench.watch.observer import Status
 
 
 def test_percentiles_are_measured_values_by_nearest_rank() -> None:

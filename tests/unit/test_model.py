@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncebench.model import REASONS, Expected, expected_output, parse_json, read_event
+from oncebench.judge.model import REASONS, Expected, expected_output, parse_json, read_event
 from tests.unit.audit_world import Sent, event, input_table, make_world, rows_of, scheduled_us
 
 KEY = "b-00000000"

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from oncebench.record import FINAL, INPUT, MARKER, OBSERVED, QUARANTINE, Record
-from oncebench.streams import (
+from oncebench.record.streams import (
     SCHEMA_VERSION,
     LineWriter,
     RecordError,

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from oncebench.recovery import Recovery, recovery
+from oncebench.reports.recovery import Recovery, recovery
 
 S = 1_000_000
 FAULT = 10 * S

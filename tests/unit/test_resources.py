@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Callable
 
-from oncebench.resources import Sampler
+from oncebench.watch.resources import Sampler
 
 SPIN = "import time\nwhile time.process_time() < {cpu_s}: pass\nprint(flush=True)\ninput()"
 WAIT_S = 30.0
@@ -15,9 +15,7 @@ WAIT_S = 30.0
 
 def spinning(cpu_s: float) -> subprocess.Popen[str]:
     command = [sys.executable, "-c", SPIN.format(cpu_s=cpu_s)]
-    return subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
 
 
 def spun(child: subprocess.Popen[str]) -> None:

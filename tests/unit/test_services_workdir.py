@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.errors import ENVIRONMENT, ERROR, MissingEnvironment, UserError
-from oncebench.workdir import MARKER, delete_below, disk_errors, open_work_dir, require_free
+from oncebench.run.workdir import MARKER, delete_below, disk_errors, open_work_dir, require_free
 
 ROOT = Path(__file__).parents[2]
 
@@ -46,7 +46,7 @@ def test_a_work_dir_can_be_taken_again_after_its_run_and_keeps_its_files(tmp_pat
 
 def test_a_killed_run_does_not_leave_the_work_dir_locked(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from oncebench.workdir import open_work_dir; "
+        "import sys, time; from pathlib import Path; from oncebench.run.workdir import open_work_dir; "
         "work = open_work_dir(Path(sys.argv[1])); print('locked', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "work")]
@@ -180,7 +180,7 @@ def test_a_whole_work_dir_is_deleted_with_its_marker_and_links_are_not_followed(
 def test_a_read_only_disk_is_told_by_name(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from oncebench.errors import UserError; "
-        "from oncebench.workdir import open_work_dir\n"
+        "from oncebench.run.workdir import open_work_dir\n"
         "try: open_work_dir(Path(sys.argv[1]))\n"
         "except UserError as error: print(error.exit_code, error)"
     )

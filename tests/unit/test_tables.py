@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncebench import paired, tables
+from oncebench.reports import paired, tables
 
 
 def report(variant: str = "two-phase", verdict: str = "kept", seed: int = 1, **changes: Any) -> dict[str, Any]:

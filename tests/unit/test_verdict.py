@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oncebench.anomalies import CATALOGUE
-from oncebench.audit import audit
+from oncebench.judge.anomalies import CATALOGUE
+from oncebench.judge.audit import audit
+from oncebench.judge.verdict import BROKEN, GUARANTEES, KEPT, RULES, UNKNOWN, VACUOUS, Facts, Verdict, decide, judge
 from oncebench.record import Record
-from oncebench.streams import Lines, Stream
-from oncebench.verdict import BROKEN, GUARANTEES, KEPT, RULES, UNKNOWN, VACUOUS, Facts, Verdict, decide, judge
+from oncebench.record.streams import Lines, Stream
 from tests.unit.audit_world import make_record, make_world, quarantine_table
 
 AMO, ALO, EO = GUARANTEES

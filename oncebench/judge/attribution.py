@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oncebench.audit import multiplicity
-from oncebench.model import Expected
+from oncebench.judge.audit import multiplicity
+from oncebench.judge.model import Expected
 from oncebench.record import Record
 
 Ints = npt.NDArray[np.int64]

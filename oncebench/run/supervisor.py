@@ -20,9 +20,9 @@ from types import TracebackType
 from typing import Any
 
 from oncebench.errors import ERROR, UserError
+from oncebench.record.streams import LineWriter, read_lines
 from oncebench.services import process
 from oncebench.services.process import Child
-from oncebench.streams import LineWriter, read_lines
 from pipeline.config import PipelineConfig, write_config
 
 # Unasked deaths in a row, without a new batch in between, after which a restart will not help.
@@ -72,7 +72,7 @@ class Supervisor:
         path = self._folder / "pipeline.json"
         write_config(self._config, path)
         command = [sys.executable, "-m", "pipeline", str(path)]
-        home = Path(__file__).resolve().parents[1]
+        home = Path(__file__).resolve().parents[2]
         log = self._folder / "logs" / "pipeline.log"
         self._child = process.start("the pipeline", command, log, env=self._environment, cwd=home)
         self._running_before = self._times_running()

@@ -23,16 +23,16 @@ from typing import Any
 from loadgen.config import LoadConfig
 from loadgen.producer import run_load
 from oncebench.errors import UserError
-from oncebench.lab import Lab
 from oncebench.readers.kafka import KafkaReader
 from oncebench.readers.save import ends_json, save_quarantine, save_topic
-from oncebench.resources import Sampler, Use
+from oncebench.record.streams import read_lines
+from oncebench.run.lab import Lab
+from oncebench.run.supervisor import Supervisor
+from oncebench.run.tail import Tail
 from oncebench.scenario import Cell
 from oncebench.services import process
 from oncebench.services.process import Child
-from oncebench.streams import read_lines
-from oncebench.supervisor import Supervisor
-from oncebench.tail import Tail
+from oncebench.watch.resources import Sampler, Use
 from pipeline.config import PipelineConfig
 from pipeline.failpoints import parse_fault
 
@@ -231,7 +231,7 @@ class _Run:
         }  # fmt: skip
 
     def _start_observer(self) -> None:
-        self._start_child("observer", "oncebench.observer", {
+        self._start_child("observer", "oncebench.watch.observer", {
             "bootstrap_servers": self.lab.kafka.bootstrap_servers,
             "topic": self.topics.output,
             "observed_path": str(self.folder / "observed.arrow"),
@@ -255,7 +255,7 @@ class _Run:
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(config, indent=1))
         command = [sys.executable, "-m", module, str(path)]
-        home = Path(__file__).resolve().parents[1]
+        home = Path(__file__).resolve().parents[2]
         log = self.folder / "logs" / f"{name}.log"
         self.children[name] = process.start(f"the {name}", command, log, cwd=home, env=self.lab.environment())
 

@@ -15,10 +15,10 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncebench.anomalies import EXAMPLES, Anomaly
-from oncebench.model import Ints, one_array
-from oncebench.outputs import Bools
-from oncebench.streams import Stream
+from oncebench.judge.anomalies import EXAMPLES, Anomaly
+from oncebench.judge.model import Ints, one_array
+from oncebench.judge.outputs import Bools
+from oncebench.record.streams import Stream
 
 OFFSET_BITS = 44  # 17 million million offsets; leaves 19 bits for partitions
 

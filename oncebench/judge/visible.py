@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from oncebench.anomalies import EXAMPLES, Anomaly
-from oncebench.model import EVENTS_PER_ROW, ROWS, Expected, Ints
-from oncebench.outputs import Bools, Outputs
+from oncebench.judge.anomalies import EXAMPLES, Anomaly
+from oncebench.judge.model import EVENTS_PER_ROW, ROWS, Expected, Ints
+from oncebench.judge.outputs import Bools, Outputs
 
 TEXT_BYTES = 200  # of a corrupt value shown in an example
 

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from oncebench.anomalies import EXAMPLES, Anomaly
-from oncebench.model import REASONS, SEQS, Expected, Ints, in_position_order, one_array
-from oncebench.reads import OFFSET_BITS, position_of, unpack
+from oncebench.judge.anomalies import EXAMPLES, Anomaly
+from oncebench.judge.model import REASONS, SEQS, Expected, Ints, in_position_order, one_array
+from oncebench.judge.reads import OFFSET_BITS, position_of, unpack
 from oncebench.record import Ledger, Plan
 
 Bytes = tuple[bytes | None, bytes | None]

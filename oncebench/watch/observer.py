@@ -1,6 +1,6 @@
 """The observer: follows a sink while the run goes on and notes when each row first became visible.
 
-`python -m oncebench.observer CONFIG.json`, a process of its own, so that neither the pipeline nor the
+`python -m oncebench.watch.observer CONFIG.json`, a process of its own, so that neither the pipeline nor the
 generator can make it late. CONFIG: `bootstrap_servers`, `topic`, `observed_path` (Arrow stream),
 `status_path` (JSON lines), optional `client` (librdkafka settings). SIGTERM or SIGINT: takes what is there,
 writes it, exits 0.
@@ -30,11 +30,11 @@ import numpy as np
 import orjson
 
 from oncebench.errors import USAGE, UserError
-from oncebench.latency import Distribution
+from oncebench.judge.latency import Distribution
 from oncebench.readers import Reader, Rows
 from oncebench.readers.kafka import KafkaReader
 from oncebench.record import OBSERVED
-from oncebench.streams import LineWriter, StreamWriter
+from oncebench.record.streams import LineWriter, StreamWriter
 
 POLL_S = 0.1  # the longest wait without rows; SIGTERM is heard after it
 PAUSE_S = 0.001  # between two wake-ups: at most 1,000 a second, and no row more than 1 ms late by it
@@ -174,7 +174,7 @@ def main(arguments: list[str]) -> int:
     _on_signal(lambda *_: sys.exit(0))  # until it follows, there is nothing to write
     try:
         if len(arguments) != 1:
-            raise UserError("usage: python -m oncebench.observer CONFIG.json", exit_code=USAGE)
+            raise UserError("usage: python -m oncebench.watch.observer CONFIG.json", exit_code=USAGE)
         config = Config.load(Path(arguments[0]))
         with (
             closing(KafkaReader(config.bootstrap_servers, config.topic, client=config.client)) as reader,

@@ -16,14 +16,14 @@ from typing import Any
 
 import numpy as np
 
-from oncebench.anomalies import CATALOGUE, EXAMPLES, Anomaly
-from oncebench.inputs import judge_quarantine, judge_source
-from oncebench.latency import Distribution
-from oncebench.model import ROWS, Expected, Ints, expected_output
-from oncebench.outputs import Bools, read_outputs
-from oncebench.reads import Reads, bring_together
+from oncebench.judge.anomalies import CATALOGUE, EXAMPLES, Anomaly
+from oncebench.judge.inputs import judge_quarantine, judge_source
+from oncebench.judge.latency import Distribution
+from oncebench.judge.model import ROWS, Expected, Ints, expected_output
+from oncebench.judge.outputs import Bools, read_outputs
+from oncebench.judge.reads import Reads, bring_together
+from oncebench.judge.visible import Rows, expected_row_of, judge_rows
 from oncebench.record import Record, RecordError
-from oncebench.visible import Rows, expected_row_of, judge_rows
 
 DRAINED = "drained"  # timeline event: everything the load sent was processed and committed
 STALLED = "stalled"  # timeline event: the supervisor's patience ended before that

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from oncebench.streams import Lines, RecordError, Stream, read_lines, read_stream, refuse_newer
+from oncebench.record.streams import Lines, RecordError, Stream, read_lines, read_stream, refuse_newer
 
 __all__ = ["FINAL", "INPUT", "MARKER", "OBSERVED", "QUARANTINE", "Ledger", "Plan", "Record", "RecordError"]
 

@@ -19,7 +19,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncebench.model import ROWS, Ints
+from oncebench.judge.model import ROWS, Ints
 
 FIELDS = ("session_key", "j", "events", "total", "checksum", "ended_at")
 NUMBERS = len(FIELDS) - 1

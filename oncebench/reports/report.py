@@ -18,17 +18,17 @@ from typing import Any
 
 import numpy as np
 
-from oncebench.attribution import by_batch, charged
-from oncebench.audit import audit, first_sightings
-from oncebench.checkpoint import batch_costs, checkpoint_costs, sink_costs
 from oncebench.errors import UserError
-from oncebench.model import expected_output
+from oncebench.judge.attribution import by_batch, charged
+from oncebench.judge.audit import audit, first_sightings
+from oncebench.judge.model import expected_output
+from oncebench.judge.verdict import judge
 from oncebench.record import Record
-from oncebench.recovery import recovery
-from oncebench.resources import Use
+from oncebench.record.streams import refuse_newer
+from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, sink_costs
+from oncebench.reports.recovery import recovery
 from oncebench.scenario import Cell
-from oncebench.streams import refuse_newer
-from oncebench.verdict import judge
+from oncebench.watch.resources import Use
 
 SCHEMA = 1
 FILE = "report.json"

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from oncebench.cell import Seen
+from oncebench.run.cell import Seen
 
 # A terminal is redrawn this often; more would only flicker.
 REDRAWS_PER_S = 4

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oncebench import tables
+from oncebench.reports import tables
 
 PUBLISHED = Path("results")
 LOCAL = PUBLISHED / "local"

@@ -1,0 +1,1 @@
+"""Judges a record: pure functions from what was recorded to findings and a verdict."""
