@@ -13,14 +13,16 @@ from pathlib import Path
 import click
 
 from oncebench.commands.audit import audit
+from oncebench.commands.batches import batches
 from oncebench.commands.compare import compare
 from oncebench.commands.doctor import doctor
 from oncebench.commands.list import list_cells
 from oncebench.commands.load import load
 from oncebench.commands.run import run
 from oncebench.commands.table import table
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import ERROR, INTERRUPTED, UserError
 from oncebench.run.workdir import disk_errors
+from pipeline.errors import PipelineError
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "ONCEBENCH"})
@@ -33,7 +35,7 @@ def cli() -> None:
     """
 
 
-for command in (run, compare, load, audit, table, list_cells, doctor):
+for command in (run, compare, batches, load, audit, table, list_cells, doctor):
     cli.add_command(command)
 
 
@@ -55,3 +57,6 @@ def main() -> None:
     except UserError as error:
         click.echo(f"oncebench: {error}", err=True)
         sys.exit(error.exit_code)
+    except PipelineError as error:
+        click.echo(f"oncebench: {error}", err=True)
+        sys.exit(ERROR)

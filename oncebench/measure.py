@@ -31,7 +31,7 @@ def measure(
     """Runs a cell in an open work dir and returns its report, which is also in `folder/report.json`."""
     ran = run_cell(cell, lab, folder, show or (lambda _seen: None), interrupted or threading.Event())
     kafka = {"bootstrap_servers": lab.kafka.bootstrap_servers, "own": lab.own_broker is not None}
-    facts = {"run": ran.run, "topics": ran.topics.__dict__, "kafka": kafka, "java": lab.java.version,
+    facts = {"run": ran.run, "topics": ran.topics.as_json(), "kafka": kafka, "java": lab.java.version,
              "interrupted": ran.interrupted}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in ran.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))

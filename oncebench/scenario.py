@@ -14,7 +14,7 @@ from oncebench.errors import USAGE, UserError
 from pipeline.config import AS_SHIPPED, TUNED
 from pipeline.delivery import DROP, REWRITE
 from pipeline.failpoints import POINTS, parse_fault
-from pipeline.sinks import SUPPORTS
+from pipeline.sinks import SINKS
 from pipeline.sinks.contract import DELIVERIES, EXACTLY_ONCE, Support
 
 RECOVERY_CHOICES = (REWRITE, DROP)
@@ -100,14 +100,14 @@ def support_of(sink: str, delivery: str, variant: str | None) -> Support:
     Raises:
         UserError: unknown sink or guarantee, or a variant that the sink does not support (exit code 2).
     """
-    if sink not in SUPPORTS:
-        raise UserError(f"unknown sink {sink!r}; the sinks are: {', '.join(SUPPORTS)}", exit_code=USAGE)
+    if sink not in SINKS:
+        raise UserError(f"unknown sink {sink!r}; the sinks are: {', '.join(SINKS)}", exit_code=USAGE)
     if delivery not in DELIVERIES:
         raise UserError(f"unknown delivery guarantee {delivery!r}; they are: {', '.join(DELIVERIES)}", exit_code=USAGE)
-    for support in SUPPORTS[sink]:
+    for support in SINKS[sink].supports:
         if support.delivery == delivery and (support.variant == variant if variant else support.default):
             return support
-    known = ", ".join(s.variant for s in SUPPORTS[sink] if s.delivery == delivery) or "none"
+    known = ", ".join(s.variant for s in SINKS[sink].supports if s.delivery == delivery) or "none"
     raise UserError(f"sink {sink} has no variant {variant!r} of {delivery}; it has: {known}", exit_code=USAGE)
 
 
@@ -124,10 +124,11 @@ def checked_fault(text: str) -> str:
 
 
 def all_supports() -> Iterator[tuple[str, Support]]:
-    """Every (sink, support) that can be run."""
-    for sink, supports in SUPPORTS.items():
-        for support in supports:
-            yield sink, support
+    """Every (sink, support) that is meant to keep its promise."""
+    for sink, kind in SINKS.items():
+        for support in kind.supports:
+            if support.shows is None:
+                yield sink, support
 
 
 # The healthy run and the point at which each guarantee shows what it is made of: the sink has the rows and Spark's

@@ -26,7 +26,7 @@ class PipelineConfig:
     Attributes:
         bootstrap_servers: the Kafka cluster of the input (and of the Kafka sink).
         input_topic: events, keyed by session.
-        output: where rows go; for the Kafka sink a topic.
+        output: where rows go: a target that the sink's kind has provided.
         quarantine_topic: where records go that give no row.
         sink, delivery, variant: see `pipeline.sinks` and `pipeline.delivery`.
         sink_id: names this pipeline to the sink, for ever; letters, digits, `.`, `_` and `-`.
@@ -40,7 +40,7 @@ class PipelineConfig:
         on_lost: `rewrite` or `drop` (as Flink's sink does) when a decided transaction was aborted by its time-out.
         checkpoint_writing: `tuned` or `as-shipped`, see `pipeline.spark`.
         master: Spark master.
-        jars: of Spark's Kafka connector.
+        jars: of Spark's Kafka connector and of the sink.
         driver_jars: wanted on the driver's own class path (the tuned local file system).
         faults: in the order in which they are to act.
         trace: whether passed failpoints are noted (needed to tell where a random kill landed).
@@ -48,7 +48,7 @@ class PipelineConfig:
 
     bootstrap_servers: str
     input_topic: str
-    output: str
+    output: dict[str, Any]
     quarantine_topic: str
     sink: str
     delivery: str
@@ -96,6 +96,8 @@ def read_config(path: Path) -> PipelineConfig:
     missing = sorted(name for name, f in known.items() if name not in fields and _required(f))
     if unknown or missing:
         raise RefusedStart(f"{path}: unknown fields {unknown}, missing fields {missing}")
+    if not isinstance(fields["output"], dict):
+        raise RefusedStart(f"{path}: output must be an object, as the sink's kind provides it")
     try:
         fields["faults"] = tuple(parse_fault(text) for text in fields.get("faults", ()))
     except ValueError as error:

@@ -36,3 +36,7 @@ class TransactionLost(PipelineError):
 
 class StoppedGently(PipelineError):
     """The driver was asked to stop and did so between two batches. Not a fault."""
+
+
+class ReadError(PipelineError):
+    """A sink that can't be read; the text says which, why, and what to do."""

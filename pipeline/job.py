@@ -66,7 +66,7 @@ class Job:
             StreamingQueryException: the query died of something else.
         """
         config = self.config
-        sink = SINKS[config.sink](config)
+        sink = SINKS[config.sink].open(config)
         support = choose(sink, config.delivery, config.variant)
         identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
@@ -74,7 +74,7 @@ class Job:
         sink.start(support, journal.generation, decisions)
         self._refuse_older_checkpoint(sink)
         monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
-        spark = session(config)
+        spark = session(config, SINKS[config.sink].spark)
         try:
             self._note_start(journal)
             self._warm(spark, sink)

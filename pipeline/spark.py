@@ -60,13 +60,13 @@ def settings(config: PipelineConfig) -> Mapping[str, str]:
     return base | (_TUNED if config.checkpoint_writing == TUNED else {})
 
 
-def session(config: PipelineConfig) -> SparkSession:
-    """Starts Spark with `settings`; workers run this interpreter and find this package."""
+def session(config: PipelineConfig, more: Mapping[str, str] | None = None) -> SparkSession:
+    """Starts Spark with `settings` and `more`; workers run this interpreter and find this package."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     home = str(Path(__file__).resolve().parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
     builder = SparkSession.builder.master(config.master)
-    for name, value in settings(config).items():
+    for name, value in {**settings(config), **(more or {})}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()

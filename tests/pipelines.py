@@ -14,15 +14,15 @@ from typing import Any
 from confluent_kafka import Producer
 
 from oncebench.judge.model import Expected, expected_output
-from oncebench.readers import Rows
-from oncebench.readers.kafka import KafkaReader
-from oncebench.readers.save import save_topic
 from oncebench.record import INPUT
 from oncebench.record.streams import read_lines, read_stream
 from oncebench.run.lab import Lab
 from oncebench.run.supervisor import Supervisor
+from oncebench.watch.save import save_topic
 from pipeline.config import PipelineConfig
 from pipeline.failpoints import parse_fault
+from pipeline.sinks.kafka_reader import KafkaReader
+from pipeline.sinks.reading import Rows
 
 WAIT_S = 120.0  # Spark starts in 5 to 10 s on idle cores, and in many times that beside other tests
 PARTITIONS = 2
@@ -55,7 +55,7 @@ class Fixture:
         config = PipelineConfig(
             bootstrap_servers=self.lab.kafka.bootstrap_servers,
             input_topic=self.input,
-            output=self.output,
+            output={"output": self.output},
             quarantine_topic=self.quarantine,
             sink="kafka",
             delivery=delivery,

@@ -84,7 +84,7 @@ def _run_all(
     reports: list[dict[str, Any]] = []
     with open_work_dir(place) as work, gently() as interrupted:
         require_free(work.path, BASE_BYTES + sum(cell.sessions for cell in cells) * 100 * BYTES_PER_EVENT)
-        with open_lab(work.path, bootstrap_servers) as lab:
+        with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
             for number, cell in enumerate(cells, 1):
                 if interrupted.is_set():
                     break

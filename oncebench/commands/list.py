@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import click
 
-from oncebench.scenario import PROFILES, all_supports
+from oncebench.scenario import PROFILES
 from pipeline.failpoints import POINTS
+from pipeline.sinks import SINKS
+from pipeline.sinks.contract import Support
 
 
 @click.command("list")
@@ -17,11 +19,22 @@ def list_cells(profile: str | None) -> None:
             click.echo(cell.reproduce())
         return
     lines = [("sink", "guarantee", "variant", "how it is kept")]
-    lines += [
-        (sink, support.delivery, support.variant + (" (default)" if support.default else ""), support.how)
-        for sink, support in all_supports()
+    for kind in SINKS.values():
+        lines += [(kind.name, s.delivery, _variant(s), s.how) for s in kind.supports if s.shows is None]
+        lines += [(kind.name, what, "n/a", why) for what, why in kind.lacks.items()]
+    broken = [
+        (kind.name, support.delivery, support.variant, f"{support.how}: {support.shows}")
+        for kind in SINKS.values()
+        for support in kind.supports
+        if support.shows is not None
     ]
-    widths = [max(len(line[at]) for line in lines) for at in range(3)]
+    if broken:
+        lines += [("", "", "", ""), ("broken on purpose, to show what the details are for:", "", "", ""), *broken]
+    widths = [max(len(line[at]) for line in lines if line[1]) for at in range(3)]
     for line in lines:
         click.echo("  ".join(text.ljust(width) for text, width in zip(line, (*widths, 0), strict=True)).rstrip())
     click.echo("\nfailpoints, in the order of a batch: " + ", ".join(POINTS))
+
+
+def _variant(support: Support) -> str:
+    return support.variant + (" (default)" if support.default else "")

@@ -43,6 +43,7 @@ CATALOGUE = {
             "positions that two reads showed with different content, or one of them not at all",
             "positions",
         ),
+        Code("ORPH", "what the sink still holds of work that no commit will ever show, at the end", "leftovers"),
         Code("QUAR", "invalid events missing in quarantine, or quarantined records that are none", "events"),
     )
 }

@@ -10,7 +10,7 @@ say which reads were whole (`Findings.complete`), and the verdict is then `unkno
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from oncebench.judge.inputs import judge_quarantine, judge_source
 from oncebench.judge.latency import Distribution
 from oncebench.judge.model import ROWS, Expected, Ints, expected_output
 from oncebench.judge.outputs import Bools, read_outputs
-from oncebench.judge.reads import Reads, bring_together
+from oncebench.judge.reads import EVERYWHERE, Reads, bring_together
 from oncebench.judge.visible import Rows, expected_row_of, judge_rows
 from oncebench.record import Record, RecordError
 
@@ -106,6 +106,7 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
         "STALL-LSO": _stuck(record.ends.get("output", {})),
         "SRC": source.faults,
         "INCO": reads.inconsistent,
+        "ORPH": _leftovers(record.ends.get("leftovers", [])),
         "QUAR": quarantine.faults if drained else Anomaly(),
     }
     present = visible.multiplicity > 0
@@ -200,14 +201,20 @@ def _stuck(ends: Mapping[str, Mapping[str, int]]) -> Anomaly:
     return Anomaly(len(stuck), tuple(stuck[:EXAMPLES]))
 
 
+def _leftovers(found: Sequence[str]) -> Anomaly:
+    return Anomaly(len(found), tuple({"what": each} for each in sorted(found)[:EXAMPLES]))
+
+
 def _exposed(ends: Mapping[str, Mapping[str, int]], finals: int) -> int | None:
     if not ends or any("uncommitted" not in end for end in ends.values()):
         return None
     return sum(end["uncommitted"] for end in ends.values()) - finals
 
 
-def _read_ends(record: Record) -> dict[int, int]:
+def _read_ends(record: Record) -> Mapping[int, int]:
     """End of the final read per partition: the recorded last stable offset."""
+    if not record.ends.get("output_is_log", True):
+        return EVERYWHERE
     return {int(partition): end["lso"] for partition, end in record.ends.get("output", {}).items()}
 
 

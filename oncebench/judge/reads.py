@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -20,6 +21,8 @@ from oncebench.judge.model import Ints, one_array
 from oncebench.judge.outputs import Bools
 from oncebench.record.streams import Stream
 
+# Of a sink that is no log: its final read shows all that there is.
+EVERYWHERE: Mapping[int, int] = MappingProxyType({})
 OFFSET_BITS = 44  # 17 million million offsets; leaves 19 bits for partitions
 
 
@@ -63,7 +66,7 @@ def unpack(position: int) -> tuple[int, int]:
 
 
 def bring_together(final: Stream, observed: Stream, read_ends: Mapping[int, int]) -> Reads:
-    """Join two reads by position. `read_ends`: the end of the final read per partition.
+    """Join two reads by position. `read_ends`: the end of the final read per partition, or EVERYWHERE.
 
     A row that the observer saw below that end and that a complete final read does not hold has vanished
     (INCO).
@@ -80,7 +83,8 @@ def bring_together(final: Stream, observed: Stream, read_ends: Mapping[int, int]
     rows = pa.array(np.flatnonzero(found))
     same = _same(last.key.take(both), seen.key.take(rows)) & _same(last.value.take(both), seen.value.take(rows))
     only = np.flatnonzero(~found)
-    ends = np.array([read_ends.get(int(p) >> OFFSET_BITS, 0) for p in seen.position[only]], dtype=np.int64)
+    missing = 1 << OFFSET_BITS if read_ends is EVERYWHERE else 0
+    ends = np.array([read_ends.get(int(p) >> OFFSET_BITS, missing) for p in seen.position[only]], dtype=np.int64)
     gone = only[(seen.position[only] & ((1 << OFFSET_BITS) - 1)) < ends] if final.complete else only[:0]
 
     seen_us = observed.table["seen_us"].to_numpy()[seen.rows]

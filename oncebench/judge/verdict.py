@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from oncebench.judge.audit import Findings
 from oncebench.record import Record
+from pipeline.sinks import SINKS
 
 KEPT, BROKEN, UNKNOWN, VACUOUS = "kept", "broken", "unknown", "vacuous"
 AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = "at-most-once", "at-least-once", "exactly-once"
@@ -38,15 +39,13 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "DIV": _NEVER,
     "PHAN": _NEVER,
     "INCO": _NEVER,
+    "ORPH": {AT_MOST_ONCE: ALLOWED, AT_LEAST_ONCE: ALLOWED, EXACTLY_ONCE: FORBIDDEN},
     "QUAR": _NEVER,
     "STALL": _NEVER,
     "STALL-LSO": _NEVER,
     "PEND": dict.fromkeys(GUARANTEES, NO_ANSWER),
     "SRC": dict.fromkeys(GUARANTEES, NO_ANSWER),
 }
-
-# A Kafka partition, the lines of a file and a table's sequence keep the order of a key; a Delta table has none.
-ORDERED_SINKS = frozenset({"kafka", "files", "postgres"})
 
 # Once Spark's commit log has a batch, a death does not bring it back.
 NO_REPLAY_AFTER = frozenset({"after-commit-log"})
@@ -119,7 +118,7 @@ def facts_of(findings: Findings, record: Record, cell: Asked) -> Facts:
     """What the record says about how far its evidence goes."""
     return Facts(
         delivery=cell.delivery,
-        ordered=cell.sink in ORDERED_SINKS,
+        ordered=SINKS[cell.sink].ordered,
         untrusted=_untrusted(findings, record),
         weak=_weak(findings, record),
         untested=_untested(findings, record, cell),

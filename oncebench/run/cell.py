@@ -23,8 +23,6 @@ from typing import Any
 from loadgen.config import LoadConfig
 from loadgen.producer import run_load
 from oncebench.errors import UserError
-from oncebench.readers.kafka import KafkaReader
-from oncebench.readers.save import ends_json, save_quarantine, save_topic
 from oncebench.record.streams import read_lines
 from oncebench.run.lab import Lab
 from oncebench.run.supervisor import Supervisor
@@ -33,8 +31,12 @@ from oncebench.scenario import Cell
 from oncebench.services import process
 from oncebench.services.process import Child
 from oncebench.watch.resources import Sampler, Use
+from oncebench.watch.save import ends_json, save_quarantine, save_topic
 from pipeline.config import PipelineConfig
 from pipeline.failpoints import parse_fault
+from pipeline.sinks import SINKS
+from pipeline.sinks.contract import Place
+from pipeline.sinks.kafka_reader import KafkaReader
 
 # Looked at this often; processes report every 250 to 500 ms, faults must be answered sooner.
 LOOK_S = 0.05
@@ -58,11 +60,15 @@ QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024)}
 
 @dataclass(frozen=True)
 class Topics:
-    """The topics of one run, fresh."""
+    """The topics of one run, fresh, and the target into which it writes (`output`: its name for people)."""
 
     input: str
-    output: str
     quarantine: str
+    target: dict[str, Any]
+
+    def as_json(self) -> dict[str, str]:
+        """As it stands in a report."""
+        return {"input": self.input, "output": str(self.target["output"]), "quarantine": self.quarantine}
 
 
 @dataclass(frozen=True)
@@ -104,6 +110,7 @@ class _Run:
     def __init__(self, cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event) -> None:
         self.cell, self.lab, self.folder = cell, lab, folder
         self.show, self.interrupted = show, interrupted
+        self.kind = SINKS[cell.sink]
         self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.topics = self._make_topics()
         self.supervisor = Supervisor(self._pipeline_config(), lab.environment(), cell.random_kills, cell.seed)
@@ -193,10 +200,17 @@ class _Run:
 
     def _make_topics(self) -> Topics:
         kafka, partitions = self.lab.kafka, self.cell.partitions
+        place = Place(
+            name=self.id,
+            folder=self.folder,
+            partitions=partitions,
+            kafka={"bootstrap.servers": kafka.bootstrap_servers, **kafka.client_settings},
+            make_topic=lambda name: kafka.create_topic(name, partitions),
+        )
         return Topics(
             kafka.create_topic(f"{self.id}.in", partitions),
-            kafka.create_topic(f"{self.id}.out", partitions),
             kafka.create_topic(f"{self.id}.quarantine", partitions, QUARANTINE_CONFIG),
+            self.kind.provide(place),
         )
 
     def _pipeline_config(self) -> PipelineConfig:
@@ -204,7 +218,7 @@ class _Run:
         return PipelineConfig(
             bootstrap_servers=self.lab.kafka.bootstrap_servers,
             input_topic=self.topics.input,
-            output=self.topics.output,
+            output=self.topics.target,
             quarantine_topic=self.topics.quarantine,
             sink=cell.sink,
             delivery=cell.delivery,
@@ -219,7 +233,7 @@ class _Run:
             on_lost=cell.on_lost,
             checkpoint_writing=cell.checkpoint_writing,
             master=cell.master,
-            jars=tuple(map(str, self.lab.connector)),
+            jars=tuple(map(str, self.lab.jars_of(self.kind))),
             driver_jars=tuple(map(str, self.lab.tuned_fs)),
             faults=tuple(parse_fault(fault) for fault in cell.faults),
         )
@@ -227,13 +241,13 @@ class _Run:
     def _described(self) -> dict[str, Any]:
         kafka = {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}
         return {
-            "schema": 1, "run": self.id, "cell": self.cell.as_json(), "topics": self.topics.__dict__, "kafka": kafka
+            "schema": 1, "run": self.id, "cell": self.cell.as_json(), "topics": self.topics.as_json(), "kafka": kafka
         }  # fmt: skip
 
     def _start_observer(self) -> None:
         self._start_child("observer", "oncebench.watch.observer", {
-            "bootstrap_servers": self.lab.kafka.bootstrap_servers,
-            "topic": self.topics.output,
+            "sink": self.cell.sink,
+            "target": self.topics.target,
             "observed_path": str(self.folder / "observed.arrow"),
             "status_path": str(self.folder / "observer.jsonl"),
         })  # fmt: skip
@@ -250,6 +264,7 @@ class _Run:
             "ledger_dir": str(self.folder / "ledger"),
             "status_path": str(self.folder / "load.jsonl"),
         })  # fmt: skip
+        self.supervisor.begin_random_kills()
 
     def _start_child(self, name: str, module: str, config: dict[str, Any]) -> None:
         path = self.folder / f"{name}.json"
@@ -307,13 +322,14 @@ class _Run:
     def _final_reads(self) -> None:
         servers = self.lab.kafka.bootstrap_servers
         settle_s = self.cell.transaction_timeout_ms / 1000 + ABORT_MARGIN_S
-        with closing(KafkaReader(servers, self.topics.output)) as reader:
+        with closing(self.kind.read(self.topics.target)) as reader:
             output = save_topic(reader, self.folder / "final.arrow", settle_s=settle_s)
+            leftovers = reader.leftovers()
         with closing(KafkaReader(servers, self.topics.input)) as reader:
             source = save_topic(reader, self.folder / "input.arrow", settle_s=settle_s)
         with closing(KafkaReader(servers, self.topics.quarantine)) as reader:
             save_quarantine(reader, self.folder / "quarantine.arrow", settle_s=settle_s)
-        (self.folder / "ends.json").write_text(json.dumps(ends_json(output, source), indent=1))
+        (self.folder / "ends.json").write_text(json.dumps(ends_json(output, source, leftovers=leftovers), indent=1))
 
     def _sessions(self) -> dict[int, str]:
         owners = {child.pid: name for name, child in self.children.items() if child.alive}

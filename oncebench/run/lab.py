@@ -7,16 +7,19 @@ Promise: leaving the lab leaves nothing running that it started. What can go wro
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from oncebench.services.beside import open_services
 from oncebench.services.external import external
 from oncebench.services.java import Java, find_java
 from oncebench.services.kafka import KafkaBroker, start_kafka
 from oncebench.services.maven import jars
 from oncebench.services.topics import Kafka
+from pipeline.sinks import SINKS
+from pipeline.sinks.contract import Kind
 
 # The broker looks for timed-out transactions every 10 s by default; a run that waits for one must not wait so long.
 # It changes when an abort is seen, not whether it happens.
@@ -37,6 +40,10 @@ class Lab:
         """The broker, if the suite started it."""
         return self.kafka if isinstance(self.kafka, KafkaBroker) else None
 
+    def jars_of(self, kind: Kind) -> tuple[Path, ...]:
+        """What Spark needs on its class path for the input and this kind of sink."""
+        return (*self.connector, *(jar for bundle in kind.jars for jar in jars(bundle)))
+
     def environment(self) -> dict[str, str]:
         """Environment of a pipeline process: this Java, and no Spark of somebody else's."""
         inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
@@ -44,13 +51,23 @@ class Lab:
 
 
 @contextmanager
-def open_lab(folder: Path, bootstrap_servers: str | None = None) -> Iterator[Lab]:
-    """A lab with its broker's data and log below `folder`, or on the Kafka at `bootstrap_servers`."""
+def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collection[str] = ()) -> Iterator[Lab]:
+    """A lab with its broker's data and log below `folder`, or on the Kafka at `bootstrap_servers`.
+
+    `sinks`: the names of those whose services and jars will be needed.
+    """
     java = find_java()
     connector, tuned_fs = jars("spark-kafka"), jars("spark-bare-fs")
-    if bootstrap_servers is not None:
-        yield Lab(external(bootstrap_servers), java, connector, tuned_fs)
-        return
-    with start_kafka(folder, java, settings=QUICK_ABORTS) as kafka:
-        yield Lab(kafka, java, connector, tuned_fs)
-        kafka.stop()  # in good order, so that what is kept can be read again
+    kinds = [SINKS[name] for name in sorted(set(sinks))]
+    for bundle in {bundle for kind in kinds for bundle in kind.jars}:
+        jars(bundle)
+    with ExitStack() as stack:
+        if bootstrap_servers is not None:
+            lab = Lab(external(bootstrap_servers), java, connector, tuned_fs)
+        else:
+            kafka = stack.enter_context(start_kafka(folder, java, settings=QUICK_ABORTS))
+            lab = Lab(kafka, java, connector, tuned_fs)
+        stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
+        yield lab
+        if lab.own_broker is not None:
+            lab.own_broker.stop()  # in good order, so that what is kept can be read again

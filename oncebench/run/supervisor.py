@@ -29,8 +29,9 @@ from pipeline.config import PipelineConfig, write_config
 MAX_FAILURES = 4
 # A healthy driver stops between two batches; longer than the longest batch of a slow machine.
 STOP_LIMIT_S = 30.0
-# Mean time from "running" to a random kill: a few batches, so that kills land in all of a batch's steps.
-RANDOM_KILL_MEAN_S = 2.0
+# Mean time from "running" to a random kill. A restarted pipeline's first batch, the replay, takes some 5 s: so about
+# half of the kills land in a replay, the others in all steps of the batches after it, and the run makes progress.
+RANDOM_KILL_MEAN_S = 8.0
 REFUSED = 2  # exit code of `python -m pipeline`
 
 
@@ -51,6 +52,7 @@ class Supervisor:
         self._random = random.Random(seed)
         self._kills_left = random_kills
         self._kill_at: float | None = None
+        self._kills_begun = False
         self._continue_at: float | None = None
         self._hits_seen = 0
         self._failures = 0
@@ -83,6 +85,10 @@ class Supervisor:
         """Random kills that are still to come."""
         return self._kills_left
 
+    def begin_random_kills(self) -> None:
+        """Random kills happen from now on: not before the load, for they would only lengthen the start-up."""
+        self._kills_begun = True
+
     def running(self) -> bool:
         """Whether the process that was started last has its query running."""
         return self._times_running() > self._running_before
@@ -103,7 +109,7 @@ class Supervisor:
             self._continue_at = None
             self._child.thaw()
             self.note("pipeline-continued")
-        if self._kills_left and self._continue_at is None:
+        if self._kills_begun and self._kills_left and self._continue_at is None:
             self._kill_at_random(now)
         if not self._child.alive:
             hits = self._hits()  # again: the last one was written before the death, and maybe after the first look

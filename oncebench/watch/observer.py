@@ -1,8 +1,8 @@
 """The observer: follows a sink while the run goes on and notes when each row first became visible.
 
 `python -m oncebench.watch.observer CONFIG.json`, a process of its own, so that neither the pipeline nor the
-generator can make it late. CONFIG: `bootstrap_servers`, `topic`, `observed_path` (Arrow stream),
-`status_path` (JSON lines), optional `client` (librdkafka settings). SIGTERM or SIGINT: takes what is there,
+generator can make it late. CONFIG: `sink`, `target` (as the sink's kind provided it), `observed_path` (Arrow
+stream), `status_path` (JSON lines). SIGTERM or SIGINT: takes what is there,
 writes it, exits 0.
 
 Promise: `seen_us` is the clock right after the poll that returned the row. One wake-up takes all rows that
@@ -21,7 +21,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -29,12 +29,13 @@ from typing import Any
 import numpy as np
 import orjson
 
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ERROR, USAGE, UserError
 from oncebench.judge.latency import Distribution
-from oncebench.readers import Reader, Rows
-from oncebench.readers.kafka import KafkaReader
 from oncebench.record import OBSERVED
 from oncebench.record.streams import LineWriter, StreamWriter
+from pipeline.errors import ReadError
+from pipeline.sinks import SINKS
+from pipeline.sinks.reading import Reader, Rows
 
 POLL_S = 0.1  # the longest wait without rows; SIGTERM is heard after it
 PAUSE_S = 0.001  # between two wake-ups: at most 1,000 a second, and no row more than 1 ms late by it
@@ -47,11 +48,10 @@ LAST_S = 1.0  # rows that still stream in after SIGTERM are taken for no longer 
 class Config:
     """What to follow and where to write."""
 
-    bootstrap_servers: str
-    topic: str
+    sink: str
+    target: dict[str, Any]
     observed_path: Path
     status_path: Path
-    client: dict[str, Any] = field(default_factory=dict)
 
     @staticmethod
     def load(path: Path) -> Config:
@@ -59,15 +59,14 @@ class Config:
         try:
             item = json.loads(path.read_bytes())
             return Config(
-                bootstrap_servers=item["bootstrap_servers"],
-                topic=item["topic"],
+                sink=item["sink"],
+                target=dict(item["target"]),
                 observed_path=Path(item["observed_path"]),
                 status_path=Path(item["status_path"]),
-                client=item.get("client", {}),
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{path} is no usable observer configuration ({error!r}); it needs bootstrap_servers, topic, "
+                f"{path} is no usable observer configuration ({error!r}); it needs sink, target, "
                 "observed_path and status_path",
                 exit_code=USAGE,
             ) from error
@@ -177,7 +176,7 @@ def main(arguments: list[str]) -> int:
             raise UserError("usage: python -m oncebench.watch.observer CONFIG.json", exit_code=USAGE)
         config = Config.load(Path(arguments[0]))
         with (
-            closing(KafkaReader(config.bootstrap_servers, config.topic, client=config.client)) as reader,
+            closing(SINKS[config.sink].read(config.target)) as reader,
             LineWriter(config.status_path) as lines,
             StreamWriter(config.observed_path, OBSERVED) as writer,
         ):
@@ -186,6 +185,9 @@ def main(arguments: list[str]) -> int:
     except UserError as error:
         print(error, file=sys.stderr)
         return error.exit_code
+    except ReadError as error:
+        print(error, file=sys.stderr)
+        return ERROR
     return 0
 
 

@@ -1,28 +1,18 @@
-"""The sinks: one file each, made from a pipeline's configuration. A new sink is added to SINKS and nowhere else."""
+"""The sinks: one file each. A file in this folder that has `KINDS` is found by that and is named nowhere else."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+import pkgutil
+from collections.abc import Iterator, Mapping
+from importlib import import_module
+from pathlib import Path
 
-from pipeline.sinks.contract import Sink, Support
-from pipeline.sinks.kafka import KafkaSink
-
-if TYPE_CHECKING:
-    from pipeline.config import PipelineConfig
+from pipeline.sinks.contract import Kind
 
 
-def _kafka(config: PipelineConfig) -> Sink:
-    return KafkaSink(
-        topic=config.output,
-        sink_id=config.sink_id,
-        partitions=config.partitions,
-        client=config.kafka_client,
-        transaction_timeout_ms=config.transaction_timeout_ms,
-        quarantine_topic=config.quarantine_topic,
-    )
+def _kinds() -> Iterator[Kind]:
+    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
+        yield from getattr(import_module(f"{__name__}.{module.name}"), "KINDS", ())
 
 
-SINKS: Mapping[str, Callable[[PipelineConfig], Sink]] = {"kafka": _kafka}
-# What each sink declares, readable without connecting to anything.
-SUPPORTS: Mapping[str, Sequence[Support]] = {"kafka": KafkaSink.supports}
+SINKS: Mapping[str, Kind] = {kind.name: kind for kind in sorted(_kinds(), key=lambda kind: kind.name)}

@@ -7,13 +7,19 @@ code knows a sink's name.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
-from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from pipeline.config import PipelineConfig
+    from pipeline.sinks.reading import Reader
 
 AT_MOST_ONCE = "at-most-once"
 AT_LEAST_ONCE = "at-least-once"
@@ -23,12 +29,65 @@ DELIVERIES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 
 @dataclass(frozen=True)
 class Support:
-    """One guarantee that a sink can keep, and how."""
+    """One guarantee that a sink can keep, and how.
+
+    `shows`: of a demonstrator only, the anomaly code with which it breaks its promise when it is killed.
+    """
 
     delivery: str
     variant: str
     how: str
     default: bool = False
+    shows: str | None = None
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run may put its output.
+
+    Attributes:
+        name: of the run, never used before; letters, digits, `.`, `_` and `-`. Also the pipeline's sink_id.
+        folder: of the run, for sinks that live in files.
+        partitions: of the input and of each batch.
+        kafka: librdkafka settings of the cluster that is always there.
+        make_topic: creates a topic of that many partitions on it, and returns its name.
+    """
+
+    name: str
+    folder: Path
+    partitions: int
+    kafka: Mapping[str, Any]
+    make_topic: Callable[[str], str]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A kind of sink, as its file registers it in `KINDS`.
+
+    Attributes:
+        name: what a user calls it.
+        supports: the guarantees that it keeps; one default per guarantee.
+        lacks: guarantee or variant -> why there is none.
+        ordered: whether a reader sees the rows of a session in the order in which they were written.
+        provide: makes an empty output and returns its target: what `open` and `read` need to find it, as JSON, with
+            `output`, a name for people. Secrets stay in the environment.
+        open: the driver's side, from a pipeline's configuration.
+        read: a committed reader of a target.
+        services: what must be running beside Kafka (`oncebench.services.beside`).
+        jars: lock files of jars that Spark needs for it (`oncebench/services/locks`).
+        spark: settings that Spark needs for it.
+    """
+
+    name: str
+    supports: Sequence[Support]
+    lacks: Mapping[str, str]
+    ordered: bool
+    provide: Callable[[Place], dict[str, Any]]
+    open: Callable[[PipelineConfig], Sink]
+    read: Callable[[Mapping[str, Any]], Reader]
+    services: Sequence[str] = ()
+    jars: Sequence[str] = ()
+    spark: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -54,7 +113,10 @@ class Written:
 
 @dataclass(frozen=True)
 class Mark:
-    """A marker found in the sink: the newest batch that a partition has committed, with its rows and digest."""
+    """A marker found in the sink: the newest batch that a partition has committed, with its rows and digest.
+
+    Under two-phase commit rows and digest stand in the decision, and are 0 here.
+    """
 
     batch: int
     rows: int

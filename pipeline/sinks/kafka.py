@@ -21,7 +21,7 @@ import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
@@ -30,9 +30,13 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.errors import CommitUncertain, RefusedStart
-from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Mark, Support
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Support
+from pipeline.sinks.kafka_reader import KafkaReader
 from pipeline.sinks.kafka_tasks import Appender, Names, TransactionalWriter, Warm
 from pipeline.wire import Coordinator, Outcome, Transaction
+
+if TYPE_CHECKING:
+    from pipeline.config import PipelineConfig
 
 # How long a commit may ask before it gives up and leaves the rest to a restart: a broker's restart takes seconds.
 COMMIT_LIMIT_S = 60.0
@@ -222,7 +226,7 @@ class KafkaSink:
             for found in answer.topic_partitions:
                 if found.error is None and found.offset >= 0:
                     noted = json.loads(found.metadata)
-                    marks[partition] = Mark(found.offset - 1, noted["rows"], int(noted["digest"], 16))
+                    marks[partition] = Mark(found.offset - 1, noted.get("rows", 0), int(noted.get("digest", "0"), 16))
         return marks
 
     def _stable_offsets(self, asked: ConsumerGroupTopicPartitions) -> Any:
@@ -257,6 +261,41 @@ class KafkaSink:
     def close(self) -> None:
         if self._coordinator is not None:
             self._coordinator.close()
+
+
+def _provide(place: Place) -> dict[str, Any]:
+    topic = place.make_topic(f"{place.name}.out")
+    return {"output": topic, "sink_id": place.name, "kafka": dict(place.kafka)}
+
+
+def _open(config: PipelineConfig) -> KafkaSink:
+    return KafkaSink(
+        topic=config.output["output"],
+        sink_id=config.sink_id,
+        partitions=config.partitions,
+        client=config.kafka_client,
+        transaction_timeout_ms=config.transaction_timeout_ms,
+        quarantine_topic=config.quarantine_topic,
+    )
+
+
+def _read(target: Mapping[str, Any]) -> KafkaReader:
+    client = dict(target["kafka"])
+    servers = client.pop("bootstrap.servers")
+    return KafkaReader(servers, target["output"], client=client, sink_id=target["sink_id"])
+
+
+KINDS = (
+    Kind(
+        name="kafka",
+        supports=KafkaSink.supports,
+        lacks={},
+        ordered=True,
+        provide=_provide,
+        open=_open,
+        read=_read,
+    ),
+)
 
 
 def _answer(ask: Callable[[], Any]) -> Any:

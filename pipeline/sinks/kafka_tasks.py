@@ -13,6 +13,7 @@ import os
 import time
 import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
@@ -204,18 +205,22 @@ class TransactionalWriter:
     retired: frozenset[str]
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        first = next(rows, None)
-        if first is None:  # nothing to commit: an empty transaction would be answered INVALID_TXN_STATE
-            return {}, {}
-        started = time.perf_counter()
-        transactional = self._begin(task.batch)
-        begun = time.perf_counter()
         try:
-            return self._write(transactional, task, first, rows, {"begin": (begun - started) * 1000})
+            # The coordinators take some milliseconds; meanwhile the rows are still being computed.
+            with ThreadPoolExecutor(1) as aside:
+                beginning = aside.submit(self._begin, task)
+                first = next(rows, None)
+                waited = time.perf_counter()
+                transactional = beginning.result()
+                waited = (time.perf_counter() - waited) * 1000
+            if first is None:
+                self._undo_empty(transactional)
+                return {}, {}
+            return self._write(transactional, task, first, rows, {"begin": waited})
         except KafkaException as error:
             _transactional.clear()
             raise DeliveryFailed(
-                f"batch {task.batch}, partition {task.partition}: transaction of {transactional.name} failed: {error}. "
+                f"batch {task.batch}, partition {task.partition}: its transaction failed: {error}. "
                 "A restart of the pipeline aborts it and writes the batch again."
             ) from error
         except BaseException:
@@ -234,11 +239,9 @@ class TransactionalWriter:
         sent = _produce_all(producer, self.names.topic, _chain(first, rows), reports)
         task.passing("before-prepare")
         started = time.perf_counter()
-        counted, digest = task.counted()
-        note = json.dumps({"rows": counted, "digest": f"{digest:x}"})
-        marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=note)
-        group = _metadata(self.client, self.names.marker_group(task.partition))
-        producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S)
+        if self.commits:  # nothing else will hold what the replay must be compared with
+            counted, digest = task.counted()
+            self._mark(producer, task, {"rows": counted, "digest": f"{digest:x}"})
         marked = time.perf_counter()
         _flush(producer, sent, reports, must_be_acknowledged=True)
         done = time.perf_counter()
@@ -258,7 +261,23 @@ class TransactionalWriter:
         }
         return prepared, timings
 
-    def _begin(self, batch: int) -> _Transactional:
+    def _begin(self, task: TaskView) -> _Transactional:
+        transactional = self._begun(task.batch)
+        if not self.commits:  # the decision holds rows and digest, so the marker need not wait for them
+            self._mark(transactional.producer, task, {})
+        return transactional
+
+    def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
+        marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=json.dumps(note))
+        group = _metadata(self.client, self.names.marker_group(task.partition))
+        producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S)
+
+    def _undo_empty(self, transactional: _Transactional) -> None:
+        """Ends a transaction that got no row: there is nothing to decide about, and its marker must not stay."""
+        transactional.producer.abort_transaction(TRANSACTION_LIMIT_S)
+        transactional.open_batch = None
+
+    def _begun(self, batch: int) -> _Transactional:
         transactional = _transactional.get(self.names.prefix)
         if transactional is not None and not self._reusable(transactional):
             del _transactional[self.names.prefix]

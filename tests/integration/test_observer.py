@@ -26,6 +26,10 @@ PATIENCE_S = 60.0
 ROOT = Path(__file__).resolve().parents[2]
 
 
+def target(kafka: KafkaBroker, topic: str) -> dict[str, Any]:
+    return {"output": topic, "sink_id": topic, "kafka": {"bootstrap.servers": kafka.bootstrap_servers}}
+
+
 class Observer:
     """One observer process and what it wrote."""
 
@@ -62,7 +66,7 @@ def start(tmp_path: Path) -> Iterator[Callable[[KafkaBroker, str], Observer]]:
     started: list[Observer] = []
 
     def run(kafka: KafkaBroker, topic: str) -> Observer:
-        observer = Observer(tmp_path, {"bootstrap_servers": kafka.bootstrap_servers, "topic": topic})
+        observer = Observer(tmp_path, {"sink": "kafka", "target": target(kafka, topic)})
         started.append(observer)
         wait_for(lambda: observer.last()["visible"] == 0, f"the observer's first status line, see {observer.log}")
         return observer
@@ -133,7 +137,7 @@ def test_rows_that_were_there_before_are_followed_from_the_beginning(
     for _ in range(20_000):
         producer.produce(topic, row(1))
     assert producer.flush(PATIENCE_S) == 0
-    observer = Observer(tmp_path, {"bootstrap_servers": kafka.bootstrap_servers, "topic": topic})
+    observer = Observer(tmp_path, {"sink": "kafka", "target": target(kafka, topic)})
     try:
         wait_for(lambda: observer.last()["visible"] == 20_000, "20,000 rows in the observer's status")
         assert observer.stop() == 0

@@ -12,12 +12,13 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer, TopicPartition
 
-from oncebench.readers import End, ReadError, ReadReport, Rows
-from oncebench.readers.kafka import KafkaReader
-from oncebench.readers.save import count_rows, ends_json, save_quarantine, save_topic
 from oncebench.record import FINAL, QUARANTINE
 from oncebench.record.streams import read_stream
 from oncebench.services.kafka import KafkaBroker
+from oncebench.watch.save import count_rows, ends_json, save_quarantine, save_topic
+from pipeline.errors import ReadError
+from pipeline.sinks.kafka_reader import KafkaReader
+from pipeline.sinks.reading import End, ReadReport, Rows
 
 pytestmark = pytest.mark.integration
 

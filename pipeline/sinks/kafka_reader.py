@@ -25,7 +25,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from oncebench.readers import End, ReadError, ReadReport, Rows
+from pipeline.errors import ReadError
+from pipeline.sinks.kafka_tasks import Names
+from pipeline.sinks.reading import End, ReadReport, Rows
+from pipeline.wire import Coordinator
 
 BATCH = 5_000  # records taken from the client's queue at a time: some 10 ms of work
 REQUEST_S = 10.0  # for an answer; a broker that is up needs milliseconds, one that restarts some seconds
@@ -64,6 +67,7 @@ class KafkaReader:
 
     `committed=False` shows uncommitted and aborted records as well: for metrics, never for a judgement.
     `client`: further librdkafka settings, such as security. `start_s`: how long the topic may take to exist.
+    `sink_id`: whose open transactions count as leftovers.
     Raises `ReadError` if the topic can't be found by then.
     """
 
@@ -75,8 +79,10 @@ class KafkaReader:
         committed: bool = True,
         client: Mapping[str, Any] | None = None,
         start_s: float = 30.0,
+        sink_id: str | None = None,
     ) -> None:
         self.topic = topic
+        self._bootstrap_servers, self._sink_id = bootstrap_servers, sink_id
         self._where = f"topic {topic} on {bootstrap_servers}"
         common = {"bootstrap.servers": bootstrap_servers, "log_level": 2, **(client or {})}
         self._level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
@@ -119,6 +125,14 @@ class KafkaReader:
         gone = [f"partition {number} begins at {end.low}" for number, end in ends.items() if end.low > 0]
         note = f"{self._where}: its first records are gone, {', '.join(gone)}" if gone else ""
         return ReadReport(ends, waited_s, complete=not gone, note=note)
+
+    def leftovers(self) -> list[str]:
+        """Transactions of the sink_id that nobody has ended."""
+        if self._sink_id is None:
+            return []
+        with Coordinator({"bootstrap_servers": self._bootstrap_servers}) as coordinator:
+            listed = coordinator.listed(Names(self._sink_id, 0, self.topic).prefix)
+        return [f"open transaction {txn.transactional_id}" for txn in listed if txn.state == "Ongoing"]
 
     def close(self) -> None:
         """Close the connections."""

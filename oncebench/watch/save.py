@@ -7,15 +7,15 @@ for a topic that was empty. What can go wrong: see `ReadReport.note`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from oncebench.readers import Headers, Reader, ReadReport, Rows
 from oncebench.record import FINAL, QUARANTINE
 from oncebench.record.streams import StreamWriter
+from pipeline.sinks.reading import Headers, Reader, ReadReport, Rows
 
 SETTLE_S = 90.0  # the default transaction time-out (60 s), the broker's clean-up interval (10 s), and some margin
 IDLE_S = 30.0  # a broker on loopback that says nothing for so long is down
@@ -38,9 +38,15 @@ def count_rows(reader: Reader, *, settle_s: float = 0.0, idle_s: float = IDLE_S)
     return {number: counts[number] for number in ends}
 
 
-def ends_json(output: ReadReport, source: ReadReport, uncommitted: Mapping[int, int] | None = None) -> dict[str, Any]:
+def ends_json(
+    output: ReadReport,
+    source: ReadReport,
+    uncommitted: Mapping[int, int] | None = None,
+    leftovers: Sequence[str] = (),
+) -> dict[str, Any]:
     """What ends.json says about the reads of the output and input topics.
 
+    `leftovers`: what the output still holds of work that no commit will show.
     `uncommitted`: rows per output partition by an uncommitted reader; from it the audit tells what was exposed.
     """
     ends = output.ends_json()
@@ -48,6 +54,8 @@ def ends_json(output: ReadReport, source: ReadReport, uncommitted: Mapping[int, 
         ends[str(number)]["uncommitted"] = count
     return {
         "output": ends,
+        "output_is_log": output.log,
+        "leftovers": list(leftovers),
         "input": source.ends_json(),
         "waited_s": output.waited_s + source.waited_s,
         "final_complete": output.complete,

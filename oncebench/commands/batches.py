@@ -1,0 +1,149 @@
+"""`oncebench batches`: what each protocol adds to a batch, all of them in turns in one Spark."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oncebench.commands.options import MAX_PARTITIONS, keep_option, work_dir_option
+from oncebench.errors import USAGE, UserError
+from oncebench.record.streams import read_lines
+from oncebench.reports.batches import table
+from oncebench.reports.results import default_work_dir
+from oncebench.run.batches import WARM_ROUNDS
+from oncebench.run.interrupt import gently
+from oncebench.run.lab import Lab, open_lab
+from oncebench.run.workdir import delete_below, open_work_dir
+from oncebench.scenario import all_supports
+from oncebench.services import process
+from pipeline.config import PipelineConfig, write_config
+from pipeline.sinks import SINKS
+from pipeline.sinks.contract import Place, Support
+
+LOOK_S = 0.2
+TOLD_EVERY = 50
+# Spark's start, and then a second for a batch, which is ten times what one takes on a slow machine.
+START_S, BATCH_S = 120.0, 1.0
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One guarantee of one sink, and its place in the work dir."""
+
+    sink: str
+    support: Support
+
+    @property
+    def name(self) -> str:
+        return f"{self.sink}.{self.support.delivery}.{self.support.variant}"
+
+
+@click.command()
+@click.option("--sink", "sinks", multiple=True, help="May be given several times [default: every sink].")
+@click.option("--only", metavar="TEXT", help="The arms whose sink, guarantee and variant have every word of TEXT.")
+@click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="Rows in a batch.")
+@click.option("--rounds", type=click.IntRange(1), default=100, show_default=True, help="Batches of each arm.")
+@click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=2, show_default=True, help="Tasks.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours.")
+@click.option("--json", "as_json", is_flag=True, help="Print every batch as a line of JSON instead of the table.")
+@work_dir_option
+@keep_option
+def batches(
+    sinks: tuple[str, ...],
+    only: str | None,
+    rows: int,
+    rounds: int,
+    partitions: int,
+    bootstrap_servers: str | None,
+    as_json: bool,
+    work_dir: Path | None,
+    keep: bool,
+) -> None:
+    """Time the same batches under every guarantee, in turns: what a protocol adds, and what a sink takes.
+
+    Source, state and Spark's own logs are left out. Differences are those within a round, beside at-least-once of the
+    same sink; ratios of rows per second are beside the sink as shipped by others (native).
+    """
+    arms = _arms(sinks, only)
+    with open_work_dir(work_dir or default_work_dir("batches")) as work, gently() as interrupted:
+        with open_lab(work.path, bootstrap_servers, {arm.sink for arm in arms}) as lab:
+            (work.path / "plan.json").write_text(json.dumps({"rows": rows, "rounds": rounds}))
+            for arm in arms:
+                _write_arm(arm, arms, lab, work.path, partitions)
+            _run(lab, work.path, (WARM_ROUNDS + rounds) * len(arms), interrupted.is_set)
+        lines = read_lines(work.path / "batches.jsonl").items
+        if not keep:
+            for path in work.path.iterdir():
+                if path.is_dir() and path.name in ("kafka", "postgres", *(arm.name for arm in arms)):
+                    delete_below(work.path, path)
+    if as_json:
+        for line in lines:
+            click.echo(json.dumps(line))
+    else:
+        click.echo(table(lines, rows), nl=False)
+
+
+def _arms(sinks: Sequence[str], only: str | None) -> list[Arm]:
+    unknown = [sink for sink in sinks if sink not in SINKS]
+    if unknown:
+        raise UserError(f"unknown sink {unknown[0]!r}; the sinks are: {', '.join(SINKS)}", exit_code=USAGE)
+    arms = [Arm(sink, support) for sink, support in all_supports() if not sinks or sink in sinks]
+    chosen = [arm for arm in arms if all(word in arm.name for word in (only or "").split())]
+    if not chosen:
+        raise UserError(f"no sink, guarantee and variant has all of {only!r}; see `oncebench list`", exit_code=USAGE)
+    return chosen
+
+
+def _write_arm(arm: Arm, arms: Sequence[Arm], lab: Lab, folder: Path, partitions: int) -> None:
+    kind, own = SINKS[arm.sink], folder / arm.name
+    own.mkdir()
+    sink_id = f"ob-{time.time_ns():x}"
+    kafka = {"bootstrap.servers": lab.kafka.bootstrap_servers, **lab.kafka.client_settings}
+    target: dict[str, Any] = kind.provide(
+        Place(sink_id, own, partitions, kafka, lambda name: lab.kafka.create_topic(name, partitions))
+    )
+    jars = {jar for each in arms for jar in lab.jars_of(SINKS[each.sink])}
+    config = PipelineConfig(
+        bootstrap_servers=lab.kafka.bootstrap_servers,
+        input_topic=f"{sink_id}.in",
+        output=target,
+        quarantine_topic=lab.kafka.create_topic(f"{sink_id}.quarantine", partitions),
+        sink=arm.sink,
+        delivery=arm.support.delivery,
+        variant=arm.support.variant,
+        sink_id=sink_id,
+        checkpoint=own / "checkpoint",
+        record=own,
+        partitions=partitions,
+        jars=tuple(sorted(map(str, jars))),
+        driver_jars=tuple(map(str, lab.tuned_fs)),
+    )
+    write_config(config, folder / f"arm-{arm.name}.json")
+
+
+def _run(lab: Lab, folder: Path, wanted: int, interrupted: Callable[[], bool]) -> None:
+    command = [sys.executable, "-m", "oncebench.run.batches", str(folder)]
+    home = Path(__file__).resolve().parents[2]
+    log = folder / "logs" / "batches.log"
+    limit_s = START_S + BATCH_S * wanted
+    with process.start("the batches", command, log, cwd=home, env=lab.environment()) as child:
+        deadline = time.monotonic() + limit_s
+        told = 0
+        while child.alive and not interrupted():
+            if time.monotonic() > deadline:
+                raise UserError(f"the batches took longer than {limit_s:.0f} s; see {log}")
+            done = len(read_lines(folder / "batches.jsonl").items)
+            if done >= told + TOLD_EVERY:
+                told = done
+                click.echo(f"{time.strftime('%H:%M:%S')}  {done} of {wanted} batches", err=True)
+            time.sleep(LOOK_S)
+    if not interrupted() and child.returncode != 0:
+        lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
+        raise UserError(f"the batches stopped: {(lines or ['it left no word'])[-1]}; see {log}")

@@ -1,0 +1,23 @@
+"""Servers that a sink needs beside Kafka: started for a run and reaped after it, or the user's own.
+
+Promise: while a service is open, the environment variable that it names tells this process and its children where it
+is; secrets travel in no other way. What can go wrong: see each service.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+# Name of a service, as a sink's kind asks for it -> opens it with its files below a folder.
+SERVICES: Mapping[str, Callable[[Path], AbstractContextManager[None]]] = {}
+
+
+@contextmanager
+def open_services(names: set[str], folder: Path) -> Iterator[None]:
+    """Opens the services that are named, in the order of their names."""
+    with ExitStack() as stack:
+        for name in sorted(names):
+            stack.enter_context(SERVICES[name](folder))
+        yield

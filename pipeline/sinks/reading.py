@@ -1,0 +1,171 @@
+"""What a committed reader of a sink is: it shows what anybody who reads the sink properly would be shown.
+
+Promise of every `Reader`: a row is given once per position (partition, offset), in ascending offset per
+partition, and only when it is committed. A sink that is no log maps onto the same two numbers: a file and its
+line, a table and its sequence column. What can go wrong is told in the `ReadReport`, not raised, wherever a
+run can go on without it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import orjson
+
+Headers = Sequence[tuple[str, bytes | None]]
+
+# A row's place in a file as one position: 63 bits, of which a log's offset takes 44 (see `oncebench.judge.reads`).
+LINE_BITS = 24  # 16 million rows in one file
+NAME_BITS = 39  # two of 1,000 files meet with a probability of one in a million; a meeting would show as INCO
+OFFSET_BITS = 44
+# Between two looks at a sink that cannot tell by itself when something has become visible.
+LOOK_S = 0.01
+# A look that takes long (a big folder, a big table) may use this share of a core at most.
+LOOK_SHARE = 0.1
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Columns of equal length: where each row stands, when it was appended (epoch ms), its key and value."""
+
+    partition: list[int] = field(default_factory=list)
+    offset: list[int] = field(default_factory=list)
+    append_ms: list[int] = field(default_factory=list)
+    key: list[bytes | None] = field(default_factory=list)
+    value: list[bytes | None] = field(default_factory=list)
+    headers: list[Headers] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self.offset)
+
+
+@dataclass(frozen=True)
+class End:
+    """Of one partition: its first offset, the end for a committed reader (`lso`), and the end of the log (`hw`)."""
+
+    low: int
+    lso: int
+    hw: int
+
+
+@dataclass(frozen=True)
+class ReadReport:
+    """How a read went: `complete` if every row from offset 0 to each `lso` was given; if not, `note` says why
+    not.
+
+    `waited_s`: seconds spent waiting for open transactions to end. `log`: whether positions have ends.
+    """
+
+    ends: Mapping[int, End]
+    waited_s: float
+    complete: bool
+    note: str = ""
+    log: bool = True
+
+    def ends_json(self) -> dict[str, dict[str, int]]:
+        """The ends as the run folder keeps them."""
+        return {str(p): {"low": end.low, "lso": end.lso, "hw": end.hw} for p, end in sorted(self.ends.items())}
+
+
+class Reader(Protocol):
+    """A committed reader of one sink. Raises `ReadError` if the sink can't be read at all."""
+
+    def poll(self, timeout_s: float) -> Rows:
+        """The rows that became visible since the last call; waits up to `timeout_s` for the first of them."""
+        ...
+
+    def ends(self) -> dict[int, End]:
+        """The present end of each partition."""
+        ...
+
+    def read_to_end(self, take: Callable[[Rows], Any], *, settle_s: float, idle_s: float) -> ReadReport:
+        """Give every row of [0, end) to `take`, after waiting up to `settle_s` for open transactions to end.
+
+        Gives up, and says so in the report, when nothing came for `idle_s`.
+        """
+        ...
+
+    def leftovers(self) -> list[str]:
+        """What no commit will ever show: temporary files, open or prepared transactions, unreferenced files."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections and threads."""
+        ...
+
+
+class Snapshots:
+    """A reader of a sink that is no log: it is asked again and again what is there now.
+
+    Args:
+        fresh: gives the rows that became visible since it was called last; quick when there are none.
+        leftovers: see `Reader.leftovers`.
+        close: gives back what `fresh` uses.
+    """
+
+    def __init__(
+        self,
+        fresh: Callable[[], Rows],
+        leftovers: Callable[[], list[str]] = list,
+        close: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._fresh = fresh
+        self.leftovers = leftovers
+        self.close = close
+        self._spent_s = 0.0
+
+    def poll(self, timeout_s: float) -> Rows:
+        """See `Reader.poll`."""
+        deadline = time.monotonic() + timeout_s
+        while True:
+            rows = self._look()
+            if len(rows) or time.monotonic() >= deadline:
+                return rows
+            time.sleep(min(max(LOOK_S, self._spent_s / LOOK_SHARE), max(0.0, deadline - time.monotonic())))
+
+    def ends(self) -> dict[int, End]:
+        """None: what is no log has no ends."""
+        return {}
+
+    def read_to_end(self, take: Callable[[Rows], Any], *, settle_s: float = 0.0, idle_s: float = 0.0) -> ReadReport:
+        """See `Reader.read_to_end`: everything that is there. Nothing hides what is committed, so nothing is waited
+        for."""
+        del settle_s, idle_s
+        while len(rows := self._look()):
+            take(rows)
+        return ReadReport({}, 0.0, complete=True, log=False)
+
+    def _look(self) -> Rows:
+        started = time.monotonic()
+        rows = self._fresh()
+        self._spent_s = time.monotonic() - started
+        return rows
+
+
+def rows_of(places: Sequence[tuple[int, int]], append_ms: Sequence[int], rows: Sequence[Mapping[str, Any]]) -> Rows:
+    """Rows that a sink holds as columns, in the form in which every sink's rows are judged: key, and value as JSON.
+
+    Args:
+        places: (partition, offset) of each row.
+        append_ms: when it was written, epoch ms.
+        rows: its fields.
+    """
+    return Rows(
+        partition=[partition for partition, _ in places],
+        offset=[offset for _, offset in places],
+        append_ms=list(append_ms),
+        key=[str(row["session_key"]).encode() for row in rows],
+        value=[orjson.dumps(row) for row in rows],
+        headers=[()] * len(rows),
+    )
+
+
+def place_in_file(name: str, line: int) -> tuple[int, int]:
+    """(partition, offset) of a row in a file: the file's name by its hash, then the line."""
+    hashed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> (64 - NAME_BITS)
+    position = (hashed << LINE_BITS) | line
+    return position >> OFFSET_BITS, position & ((1 << OFFSET_BITS) - 1)
