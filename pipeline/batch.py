@@ -17,16 +17,17 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import TaskContext
+from pyspark import AccumulatorParam, TaskContext
 from pyspark.sql import DataFrame
 
 from pipeline import digest
 from pipeline.errors import NondeterministicReplay
 from pipeline.failpoints import Failpoints
 from pipeline.quarantine import Quarantine
-from pipeline.sinks.contract import Writer, Written
+from pipeline.sinks.contract import WHOLE, BatchWriter, Writer, Written
 
 ROW_COLUMNS = ("session_key", "j", "events", "total", "checksum", "ended_at")
+_ROW_SCHEMA = "session_key string, j int, events int, total long, checksum long, ended_at long"
 _RESULT_SCHEMA = "result string"
 
 
@@ -96,6 +97,33 @@ class _Run:
         yield pa.RecordBatch.from_pydict({"result": [json.dumps(result.__dict__)]})
 
 
+@dataclass(frozen=True)
+class _Counting:
+    """Counts and digests the rows on their way to a `BatchWriter`; the results reach the driver as an accumulator."""
+
+    batch: int
+    failpoints: Failpoints
+    quarantine: Quarantine
+    results: Any
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        context = TaskContext.get()
+        partition = 0 if context is None else context.partitionId()
+        task = _Task(self.batch, partition, self.failpoints, self.quarantine)
+        yield from task.take(batches)
+        aside = self.quarantine.flush()
+        task.passing("before-prepare")
+        self.results.add([Written(partition, task.rows, task.digest, {}, aside).__dict__])
+
+
+class _Lists(AccumulatorParam[list[dict[str, Any]]]):
+    def zero(self, _value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return []
+
+    def addInPlace(self, one: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        return one + other
+
+
 class Batch:
     """A micro-batch in the driver. `timings_ms` collects what each step took.
 
@@ -133,7 +161,7 @@ class Batch:
 
     def run(
         self,
-        writer: Writer,
+        writer: Writer | BatchWriter,
         only: Collection[int] | None = None,
         expected: Mapping[int, tuple[int, int]] | None = None,
     ) -> list[Written]:
@@ -147,6 +175,10 @@ class Batch:
         Raises:
             NondeterministicReplay: a partition made other rows than `expected`.
         """
+        if isinstance(writer, BatchWriter):
+            if only is None:
+                return self._run_whole(writer)
+            return self._run(None, None, expected or {})  # the batch is there: nothing is left to write
         return self._run(writer, None if only is None else frozenset(only), expected or {})
 
     def passing_rows(self) -> DataFrame:
@@ -184,16 +216,32 @@ class Batch:
         self._compare(expected)
         return self.results
 
+    def _run_whole(self, writer: BatchWriter) -> list[Written]:
+        results = self.rows.sparkSession.sparkContext.accumulator([], _Lists())
+        counting = _Counting(self.id, self._failpoints, self._quarantine, results).__call__
+        with self.timed("run"):
+            self.timings_ms |= writer.write_batch(self.rows.mapInArrow(counting, _ROW_SCHEMA), self.id)
+        self.results = sorted((Written(**result) for result in results.value), key=lambda made: made.partition)
+        self.at("after-prepare")
+        return self.results
+
     def _compare(self, expected: Mapping[int, tuple[int, int]]) -> None:
-        for made in self.results:
+        whole = Written(
+            WHOLE, sum(made.rows for made in self.results), digest.total(made.digest for made in self.results)
+        )
+        for made in (*self.results, whole):
             first = expected.get(made.partition)
             if first is not None and first != (made.rows, made.digest):
                 raise NondeterministicReplay(
-                    f"batch {self.id}, partition {made.partition}: the replay made {made.rows} rows with digest "
+                    f"batch {self.id}, {_of(made.partition)}: the replay made {made.rows} rows with digest "
                     f"{made.digest:016x}, the first run made {first[0]} with {first[1]:016x}. Rows must depend on the "
                     "input alone; nothing of this replay was written. Compare the pipeline's code and settings "
                     "with those of the first run."
                 )
+
+
+def _of(partition: int) -> str:
+    return "all of it" if partition == WHOLE else f"partition {partition}"
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any
 from pipeline.batch import Batch
 from pipeline.errors import RefusedStart, TransactionLost
 from pipeline.journal import Journal
-from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Sink, Support
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, WHOLE, Sink, Support
 
 REWRITE, DROP = "rewrite", "drop"
 Protocol = Callable[[Batch, Sink, Journal, str], None]
@@ -144,7 +144,7 @@ def _entry(written: Any) -> dict[str, Any]:
 
 
 def _others(sink: Sink, done: Mapping[int, object]) -> set[int]:
-    return {p for p in range(sink.partitions) if p not in done}
+    return set() if WHOLE in done else {p for p in range(sink.partitions) if p not in done}
 
 
 def _report_dropped(batch: Batch, lost: set[int] | None, on_lost: str) -> None:

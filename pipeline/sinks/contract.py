@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 AT_MOST_ONCE = "at-most-once"
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
+# In place of a partition: all of the batch, for sinks whose atomic step is the batch.
+WHOLE = -1
 DELIVERIES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 
 
@@ -146,8 +148,16 @@ class Writer(Protocol):
         """
 
 
+@runtime_checkable
+class BatchWriter(Protocol):
+    """Writes a whole batch from the driver, by a writer of Spark's: for sinks whose atomic step is the batch."""
+
+    def write_batch(self, rows: DataFrame, batch: int, /) -> dict[str, float]:
+        """Writes all rows (the six columns of a row) in one go, and returns timings_ms."""
+
+
 class Sink(Protocol):
-    """The driver's side of a sink."""
+    """The driver's side of a sink. What it gives as a `Writer` may be a `BatchWriter` instead."""
 
     name: str
     supports: Sequence[Support]
@@ -168,13 +178,13 @@ class Sink(Protocol):
     def warm(self) -> Writer:
         """A writer that makes a worker ready (connections, producers) and writes nothing."""
 
-    def unacknowledged(self) -> Writer:
+    def unacknowledged(self) -> Writer | BatchWriter:
         """at-most-once: write each row once, never again."""
 
-    def acknowledged(self) -> Writer:
+    def acknowledged(self) -> Writer | BatchWriter:
         """at-least-once: write, and return only when every row is acknowledged."""
 
-    def marked(self) -> Writer:
+    def marked(self) -> Writer | BatchWriter:
         """Idempotent: rows and the batch's marker in one atomic step."""
 
     def prepare(self) -> Writer:
@@ -184,7 +194,7 @@ class Sink(Protocol):
         """Two-phase, commit: makes prepared partitions visible; may be called again. Returns what is lost for good."""
 
     def marks(self) -> Mapping[int, Mark]:
-        """The newest marker of each partition, as found at the start of this driver."""
+        """The newest marker of each partition, as found at the start of this driver; of WHOLE for a `BatchWriter`."""
 
     def write_as_shipped(self, rows: DataFrame) -> None:
         """The baseline: Spark's own writer, called from foreachBatch."""
