@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import reduce
 from typing import Any
 
 import pyarrow as pa
@@ -178,7 +179,8 @@ class Batch:
         if isinstance(writer, BatchWriter):
             if only is None:
                 return self._run_whole(writer)
-            return self._run(None, None, expected or {})  # the batch is there: nothing is left to write
+            self.drained = True  # the batch is there: nothing is left to write
+            return self._run(None, None, expected or {})
         return self._run(writer, None if only is None else frozenset(only), expected or {})
 
     def passing_rows(self) -> DataFrame:
@@ -226,9 +228,8 @@ class Batch:
         return self.results
 
     def _compare(self, expected: Mapping[int, tuple[int, int]]) -> None:
-        whole = Written(
-            WHOLE, sum(made.rows for made in self.results), digest.total(made.digest for made in self.results)
-        )
+        digests = (made.digest for made in self.results)
+        whole = Written(WHOLE, sum(made.rows for made in self.results), reduce(digest.add, digests, 0))
         for made in (*self.results, whole):
             first = expected.get(made.partition)
             if first is not None and first != (made.rows, made.digest):
