@@ -21,7 +21,7 @@ def _report(variant: str, killed: bool) -> dict:
         cell = next(
             cell
             for cell in _scenario.quick(_scenario.Cell("", "", "", rate=2000.0, sessions=200))
-            if cell.variant == variant and cell.faulted == killed
+            if (cell.sink, cell.variant, cell.faulted) == ("kafka", variant, killed)
         )
         with (
             tempfile.TemporaryDirectory() as folder,

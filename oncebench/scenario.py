@@ -6,7 +6,7 @@ Promise: a cell holds everything that its run depends on, and `reproduce` gives 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
@@ -15,7 +15,7 @@ from pipeline.config import AS_SHIPPED, TUNED
 from pipeline.delivery import DROP, REWRITE
 from pipeline.failpoints import POINTS, parse_fault
 from pipeline.sinks import SINKS
-from pipeline.sinks.contract import DELIVERIES, EXACTLY_ONCE, Support
+from pipeline.sinks.contract import AT_MOST_ONCE, DELIVERIES, EXACTLY_ONCE, Support
 
 RECOVERY_CHOICES = (REWRITE, DROP)
 CHECKPOINT_CHOICES = (TUNED, AS_SHIPPED)
@@ -143,10 +143,31 @@ TELLING_FAULT: Mapping[str, str] = {
 def quick(base: Cell | None = None) -> list[Cell]:
     """Every cell healthy and killed once where it tells most."""
     cells = []
-    for sink, support in all_supports():
-        cell = replace(base or Cell("", "", ""), sink=sink, delivery=support.delivery, variant=support.variant)
-        cells += [cell, replace(cell, faults=(checked_fault(TELLING_FAULT[support.delivery]),))]
+    for cell in _cells(base):
+        cells += [cell, replace(cell, faults=(checked_fault(TELLING_FAULT[cell.delivery]),))]
     return cells
+
+
+def standard(base: Cell | None = None) -> list[Cell]:
+    """Every cell healthy, and killed twice in one run: where it tells most, and amid the commits of a later batch.
+
+    Then what is broken on purpose, killed where it shows.
+    """
+    cells = []
+    for cell in _cells(base):
+        faults = (checked_fault(TELLING_FAULT[cell.delivery]), checked_fault("mid-commit@after=2"))
+        cells += [cell, replace(cell, faults=faults)]
+    return cells + broken(base)
+
+
+def broken(base: Cell | None = None) -> list[Cell]:
+    """What is broken on purpose, each with the fault that shows it."""
+    return [
+        replace(_cell(base, sink, support), faults=tuple(map(checked_fault, support.shown_by)))
+        for sink, kind in SINKS.items()
+        for support in kind.supports
+        if support.shows is not None
+    ]
 
 
 def failpoints(base: Cell | None = None) -> list[Cell]:
@@ -156,15 +177,18 @@ def failpoints(base: Cell | None = None) -> list[Cell]:
     """
     cells = []
     chain = tuple(checked_fault(point if at == 0 else f"{point}@after=2") for at, point in enumerate(POINTS))
-    for sink, support in all_supports():
-        cell = replace(base or Cell("", "", ""), sink=sink, delivery=support.delivery, variant=support.variant)
+    for cell in _cells(base):
         cells += [cell, replace(cell, faults=chain)]
     return cells
 
 
 def cost(base: Cell | None = None) -> list[Cell]:
-    """At-least-once and exactly-once healthy, to take turns in rounds (`--repeat`)."""
-    return [cell for cell in quick(base) if not cell.faulted and cell.variant in ("acknowledged", "two-phase")]
+    """At-least-once and exactly-once healthy by their default variants, to take turns in rounds (`--repeat`)."""
+    return [
+        _cell(base, sink, support)
+        for sink, support in all_supports()
+        if support.default and support.delivery != AT_MOST_ONCE
+    ]
 
 
 def double(base: Cell | None = None) -> list[Cell]:
@@ -176,8 +200,54 @@ def double(base: Cell | None = None) -> list[Cell]:
         ("after-decision", "after-commit"),
         ("after-commit", "batch-start"),
     )
-    cells = [cell for cell in quick(base) if not cell.faulted and cell.delivery == EXACTLY_ONCE]
+    cells = [cell for cell in _cells(base) if cell.delivery == EXACTLY_ONCE]
     return [replace(cell, faults=tuple(map(checked_fault, pair))) for cell in cells for pair in pairs]
 
 
-PROFILES = {"quick": quick, "failpoints": failpoints, "double": double, "cost": cost}
+def _cells(base: Cell | None) -> list[Cell]:
+    return [_cell(base, sink, support) for sink, support in all_supports()]
+
+
+def _cell(base: Cell | None, sink: str, support: Support) -> Cell:
+    return replace(base or Cell("", "", ""), sink=sink, delivery=support.delivery, variant=support.variant)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """A named choice of cells; `sinks`: those it has if the user names none (empty: every sink)."""
+
+    cells: Callable[[Cell | None], list[Cell]]
+    sinks: tuple[str, ...] = ()
+
+    def chosen(self, base: Cell | None, sinks: Sequence[str] = ()) -> list[Cell]:
+        """Its cells of the sinks that are named.
+
+        Raises:
+            UserError: there is no such sink (exit code 2).
+        """
+        for sink in sinks:
+            if sink not in SINKS:
+                raise UserError(f"unknown sink {sink!r}; the sinks are: {', '.join(SINKS)}", exit_code=USAGE)
+        wanted = tuple(sinks) or self.sinks or tuple(SINKS)
+        return [cell for cell in self.cells(base) if cell.sink in wanted]
+
+
+# What the first look at the suite runs must fit into minutes: the sink that the suite is about.
+FIRST = ("kafka",)
+PROFILES: Mapping[str, Profile] = {
+    "quick": Profile(quick, FIRST),
+    "standard": Profile(standard),
+    "broken": Profile(broken),
+    "failpoints": Profile(failpoints, FIRST),
+    "double": Profile(double, FIRST),
+    "cost": Profile(cost, FIRST),
+}
+
+
+def expected_codes(report: Mapping[str, Any]) -> set[str]:
+    """The anomalies that a cell which is broken on purpose must show; none for all others."""
+    cell = report["cell"]
+    shows = {
+        s.shows for s in SINKS[cell["sink"]].supports if (s.delivery, s.variant) == (cell["delivery"], cell["variant"])
+    }
+    return {code for code in shows if code is not None}

@@ -24,6 +24,9 @@ from oncebench.scenario import PROFILES, Cell
 
 @click.command()
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), default="quick", show_default=True, help="Which cells.")
+@click.option(
+    "--sink", "sinks", multiple=True, help="Whose cells; may be given several times [default: kafka; standard: all]."
+)
 @click.option("--only", metavar="TEXT", help="Of these, the cells whose title has every word of TEXT.")
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Rounds over all cells.")
 @load_options
@@ -33,6 +36,7 @@ from oncebench.scenario import PROFILES, Cell
 @keep_option
 def compare(
     profile: str,
+    sinks: tuple[str, ...],
     only: str | None,
     repeat: int,
     bootstrap_servers: str | None,
@@ -45,10 +49,11 @@ def compare(
 
     quick: every sink and guarantee, healthy and killed where it tells most. failpoints: killed at each failpoint.
     double: exactly-once killed again in the replay. cost: at-least-once and exactly-once in turns, for --repeat.
+    standard: every sink healthy and killed, and what is broken on purpose (broken: only that).
     """
     if words["duration"] is None and words["sessions"] is None:
         words["duration"] = DEFAULT_DURATION_S
-    cells = _chosen(PROFILES[profile](base_cell(**words)), only)
+    cells = _chosen(PROFILES[profile].chosen(base_cell(**words), sinks), only)
     # Every other round goes backwards, so that no cell always has the warmer or the busier machine.
     orders = [cells if number % 2 == 0 else cells[::-1] for number in range(repeat)]
     rounds = [replace(cell, seed=cell.seed + number) for number, order in enumerate(orders) for cell in order]

@@ -12,10 +12,11 @@ from pipeline.sinks.contract import Support
 
 @click.command("list")
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), help="Print the cells of a profile as commands.")
-def list_cells(profile: str | None) -> None:
+@click.option("--sink", "sinks", multiple=True, help="Of that profile, the cells of these sinks only.")
+def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
     """Show the sinks, guarantees, variants and failpoints, or the cells of a profile."""
     if profile:
-        for cell in PROFILES[profile](None):
+        for cell in PROFILES[profile].chosen(None, sinks):
             click.echo(cell.reproduce())
         return
     lines = [("sink", "guarantee", "variant", "how it is kept")]

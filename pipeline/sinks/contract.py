@@ -33,7 +33,7 @@ DELIVERIES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 class Support:
     """One guarantee that a sink can keep, and how.
 
-    `shows`: of a demonstrator only, the anomaly code with which it breaks its promise when it is killed.
+    `shows`, `shown_by`: of a demonstrator only, the anomaly code with which it breaks its promise under these faults.
     """
 
     delivery: str
@@ -41,6 +41,7 @@ class Support:
     how: str
     default: bool = False
     shows: str | None = None
+    shown_by: tuple[str, ...] = ("after-commit",)
 
 
 @dataclass(frozen=True)

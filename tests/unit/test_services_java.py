@@ -88,7 +88,7 @@ def put_on_path(home: Path, tmp_path: Path) -> None:
 def mirror(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirror]:
     mirror = Mirror()
     monkeypatch.setenv("ONCEBENCH_JDK_URL", mirror.url + "/")
-    thread = threading.Thread(target=mirror.server.serve_forever)
+    thread = threading.Thread(target=mirror.server.serve_forever, args=(0.01,))
     thread.start()
     yield mirror
     mirror.server.shutdown()

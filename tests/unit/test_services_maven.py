@@ -65,7 +65,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Repo
     monkeypatch.setenv("ONCEBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("ONCEBENCH_MAVEN_REPOSITORY", repository.url + "/")
     monkeypatch.setenv("no_proxy", "127.0.0.1")
-    thread = threading.Thread(target=repository.server.serve_forever)
+    thread = threading.Thread(target=repository.server.serve_forever, args=(0.01,))
     thread.start()
     yield repository
     repository.server.shutdown()
