@@ -70,8 +70,7 @@ class Job:
         support = choose(sink, config.delivery, config.variant)
         identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
-        decisions = self._open_decisions(journal)
-        sink.start(support, journal.generation, decisions)
+        sink.start(support, journal.generation, journal.newest_prepared())
         self._refuse_older_checkpoint(sink)
         monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
         spark = session(config, SINKS[config.sink].spark)
@@ -85,14 +84,6 @@ class Job:
             sink.close()
             with suppress(OSError, Py4JError):  # the JVM may have been ended by the same signal
                 spark.stop()
-
-    def _open_decisions(self, journal: Journal) -> list[dict[str, Any]]:
-        newest = journal.newest_decision()
-        if newest is None:
-            return []
-        return [
-            entry["prepared"] for made in journal.decisions(newest) for entry in made["partitions"] if entry["prepared"]
-        ]
 
     def _refuse_older_checkpoint(self, sink: Sink) -> None:
         marked = max((mark.batch for mark in sink.marks().values()), default=-1)

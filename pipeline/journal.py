@@ -102,6 +102,15 @@ class Journal:
         """The highest batch with a decision, or None."""
         return max((batch for kind, batch in self._entries() if kind == "decision"), default=None)
 
+    def newest_prepared(self) -> list[dict[str, Any]]:
+        """What the newest decided batch prepared: its commits may still have to be finished."""
+        newest = self.newest_decision()
+        if newest is None:
+            return []
+        return [
+            entry["prepared"] for made in self.decisions(newest) for entry in made["partitions"] if entry["prepared"]
+        ]
+
     def prune(self, batch: int) -> None:
         """Forgets entries of batches that Spark's own checkpoint has forgotten too."""
         for path in self.folder.iterdir():

@@ -59,9 +59,14 @@ class Names:
         """The group whose offset is the newest committed batch + 1 of a task's partition."""
         return f"{self.sink_id}.marker.{partition}"
 
+    @property
+    def own_prefix(self) -> str:
+        """Every transactional id of this driver's workers starts with it: those of older drivers are fenced."""
+        return f"{self.prefix}g{self.generation}."
+
     def fresh_id(self) -> str:
         """A transactional id for a new producer of this worker process."""
-        return f"{self.prefix}g{self.generation}.{os.getpid()}.{uuid.uuid4().hex[:12]}"
+        return f"{self.own_prefix}{os.getpid()}.{uuid.uuid4().hex[:12]}"
 
 
 def _records(rows: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
@@ -278,13 +283,13 @@ class TransactionalWriter:
         transactional.open_batch = None
 
     def _begun(self, batch: int) -> _Transactional:
-        transactional = _transactional.get(self.names.prefix)
+        transactional = _transactional.get(self.names.own_prefix)
         if transactional is not None and not self._reusable(transactional):
-            del _transactional[self.names.prefix]
+            del _transactional[self.names.own_prefix]
             transactional = None
         if transactional is None:
             transactional = _Transactional(self.client, self.names, self.timeout_ms)
-            _transactional[self.names.prefix] = transactional
+            _transactional[self.names.own_prefix] = transactional
         if transactional.open_batch is not None:
             # The driver has committed it; for the producer it is still open. Under TV1 a second EndTxn with the
             # same outcome is answered NONE and lets it begin the next one.
@@ -311,8 +316,8 @@ class Warm:
     transactional: bool
 
     def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        if self.transactional and self.names.prefix not in _transactional:
-            _transactional[self.names.prefix] = _Transactional(self.client, self.names, self.timeout_ms)
+        if self.transactional and self.names.own_prefix not in _transactional:
+            _transactional[self.names.own_prefix] = _Transactional(self.client, self.names, self.timeout_ms)
             for partition in range(self.partitions):
                 _metadata(self.client, self.names.marker_group(partition))
         return {}, {}

@@ -1,0 +1,201 @@
+"""What every declared sink must do under every guarantee and variant that it declares. No sink is named here."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from oncebench.run.batches import made_up
+from oncebench.run.lab import Lab
+from oncebench.services.beside import open_services
+from pipeline.config import PipelineConfig
+from pipeline.errors import PipelineError
+from pipeline.failpoints import POINTS
+from pipeline.journal import open_journal
+from pipeline.sinks import SINKS
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
+from pipeline.spark import session
+from tests.contract.lives import PARTITIONS, ROW, Made, Output, identity, keeps, make_output, rows_for
+
+pytestmark = [pytest.mark.contract, pytest.mark.spark]
+
+DECLARED = [(kind.name, support) for kind in SINKS.values() for support in kind.supports if support.shows is None]
+EXACT = [each for each in DECLARED if each[1].delivery == EXACTLY_ONCE]
+INEXACT = [each for each in DECLARED if each not in EXACT]
+# In the protocol itself; `after-commit-log` is Spark's affair and comes after all of it.
+STEPS = [point for point in POINTS if point != "after-commit-log"]
+HOSTILE = (
+    "'; DROP TABLE rows; --", '"quoted"', "back\\slash", "\\N", "\\.", "tab\there", "line\nbreak", "\r\n",
+    "nul\x00byte", "emoji \U0001f986\U0001f469\u200d\U0001f467", "right-to-left \u202eabc\u202c \u05e9\u05dc",
+    "k" * 10_000, "../../etc/passwd", "%2e%2e%2f", "", " ", "a,b;c|d", "{}", "NULL", "\ufeffbom", "\x7f\x1b[31m",
+)  # fmt: skip
+
+Make = Callable[[str, Support], Output]
+
+
+def called(case: tuple[str, Support]) -> str:
+    return f"{case[0]}-{case[1].delivery}-{case[1].variant}"
+
+
+every = pytest.mark.parametrize("case", DECLARED, ids=called)
+exact = pytest.mark.parametrize("case", EXACT, ids=called)
+
+
+@pytest.fixture(scope="module")
+def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One Spark with what every sink needs."""
+    folder = tmp_path_factory.mktemp("spark")
+    jars = {str(jar) for kind in SINKS.values() for jar in lab.jars_of(kind)}
+    settings = {name: value for kind in SINKS.values() for name, value in kind.spark.items()}
+    config = PipelineConfig(
+        "",
+        "",
+        {},
+        "",
+        "",
+        "",
+        "",
+        "",
+        folder,
+        folder,
+        jars=tuple(sorted(jars)),
+        driver_jars=tuple(map(str, lab.tuned_fs)),
+    )
+    started = session(config, settings)
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Whatever the sinks need beside Kafka."""
+    with open_services(
+        {name for kind in SINKS.values() for name in kind.services}, tmp_path_factory.mktemp("services")
+    ):
+        yield
+
+
+@pytest.fixture
+def make(lab: Lab, spark: SparkSession, services: None, tmp_path: Path) -> Make:
+    def made(sink: str, support: Support) -> Output:
+        name = f"c-{uuid.uuid4().hex[:10]}"
+        return make_output(SINKS[sink], support, lab, spark, tmp_path / name, name)
+
+    return made
+
+
+def batch(number: int) -> list[list[Made]]:
+    return [rows_for(f"b{number}-{part}") for part in range(PARTITIONS)]
+
+
+def flat(*batches: list[list[Made]]) -> list[Made]:
+    return [row for each in batches for part in each for row in part]
+
+
+@every
+def test_healthy_batches_also_empty_ones_are_visible_once(make: Make, case: tuple[str, Support]) -> None:
+    output = make(*case)
+    half: list[list[Made]] = [rows_for("half"), []]
+    batches: list[list[list[Made]]] = [batch(0), [[], []], half, batch(3)]
+    for number, parts in enumerate(batches):
+        assert output.deliver(number, parts)
+    assert output.visible() == Counter(flat(*batches))
+    assert output.leftovers() == []
+
+
+def suffer_every_death(output: Output) -> None:
+    """A batch for each step of the protocol: it dies there, is replayed, and does only what is promised."""
+    sent: list[Made] = []
+    broken: list[str] = []
+    for number, point in enumerate(STEPS):
+        sent += flat(batch(number))
+        if not output.deliver(number, batch(number), die_at=point):
+            assert output.deliver(number, batch(number))
+        wrong = keeps(output.promise, output.visible(), sent)
+        broken += [f"{point}: {wrong}"] if wrong else []
+    assert not broken
+    sent += flat(batch(100))
+    assert output.deliver(len(STEPS), batch(100))
+    visible = output.visible()
+    assert keeps(output.promise, visible, sent) == ""
+    assert all(visible[row] == 1 for row in flat(batch(100)))
+    if output.promise == AT_MOST_ONCE:
+        assert sum(visible.values()) < len(sent), "a death after the claim must lose rows, or nothing was tested"
+    if output.promise == AT_LEAST_ONCE:
+        assert sum(visible.values()) > len(sent), "a death after the write must double rows, or nothing was tested"
+    if output.promise == EXACTLY_ONCE:
+        assert output.leftovers() == []
+
+
+@every
+def test_a_death_at_every_step_and_its_replay_break_no_promise(make: Make, case: tuple[str, Support]) -> None:
+    suffer_every_death(make(*case))
+
+
+@pytest.mark.parametrize("case", INEXACT, ids=called)
+def test_a_sink_that_declares_more_than_it_keeps_is_found_out(make: Make, case: tuple[str, Support]) -> None:
+    with pytest.raises(AssertionError, match=r"doubled|lost"):
+        suffer_every_death(replace(make(*case), promise=EXACTLY_ONCE))
+
+
+@exact
+def test_a_finished_batch_may_be_replayed_again_and_again(make: Make, case: tuple[str, Support]) -> None:
+    output = make(*case)
+    for _ in range(3):
+        assert output.deliver(0, batch(0))
+    assert output.visible() == Counter(flat(batch(0)))
+
+
+@exact
+def test_a_death_in_the_replay_breaks_nothing(make: Make, case: tuple[str, Support]) -> None:
+    output = make(*case)
+    for number, (first, second) in enumerate(
+        [("mid-write", "after-prepare"), ("after-prepare", "mid-commit"), ("mid-commit", "after-commit")]
+    ):
+        for point in (first, second):
+            output.deliver(number, batch(number), die_at=point)
+        assert output.deliver(number, batch(number))
+    assert output.visible() == Counter(flat(batch(0), batch(1), batch(2)))
+
+
+@exact
+def test_a_replay_with_other_rows_is_refused_and_writes_nothing(make: Make, case: tuple[str, Support]) -> None:
+    output = make(*case)
+    if output.support.variant == "upsert":
+        pytest.skip("an upsert has no memory of a batch: it can't tell, and its rows replace themselves")
+    assert not output.deliver(0, batch(0), die_at="after-commit")
+    with pytest.raises(PipelineError, match="Rows must depend on the input alone"):
+        output.deliver(0, batch(1))
+    assert output.visible() == Counter(flat(batch(0)))
+
+
+@every
+def test_a_hundred_thousand_rows_in_a_batch_arrive_whole(make: Make, case: tuple[str, Support]) -> None:
+    output = make(*case)
+    rows = made_up(output.spark, 100_000, 7, PARTITIONS)
+    assert output.deliver_frame(0, rows)
+    wanted = Counter({tuple(row): 1 for row in rows.select(*ROW).collect()})
+    assert output.visible() == wanted
+
+
+@every
+def test_hostile_values_come_back_as_they_are(make: Make, case: tuple[str, Support]) -> None:
+    output = make(*case)
+    parts = [[row for key in HOSTILE[at::2] for row in rows_for(key, 2)] for at in range(PARTITIONS)]
+    assert output.deliver(0, parts)
+    assert output.visible() == Counter(flat(parts))
+
+
+@every
+def test_another_number_of_partitions_on_the_same_checkpoint_is_refused(make: Make, case: tuple[str, Support]) -> None:
+    output = make(*case)
+    assert output.deliver(0, batch(0))
+    for partitions in (1, 3):
+        with pytest.raises(PipelineError, match="was made with partitions 2"):
+            open_journal(output.config.checkpoint, identity(replace(output.config, partitions=partitions)))
