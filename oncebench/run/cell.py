@@ -27,6 +27,7 @@ from oncebench.record.streams import read_lines
 from oncebench.run.lab import Lab
 from oncebench.run.supervisor import Supervisor
 from oncebench.run.tail import Tail
+from oncebench.run.workdir import full_disk_told
 from oncebench.scenario import Cell
 from oncebench.services import process
 from oncebench.services.process import Child
@@ -103,7 +104,8 @@ def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: thread
         show: called about every LOOK_S with what there is to see.
         interrupted: set by the first Ctrl-C.
     """
-    return _Run(cell, lab, folder, show, interrupted).run()
+    with full_disk_told(folder):
+        return _Run(cell, lab, folder, show, interrupted).run()
 
 
 class _Run:
@@ -290,6 +292,8 @@ class _Run:
                 return False
             if self.supervisor.child is not None:
                 self.supervisor.watch()
+            if self.lab.own_broker is not None and not self.lab.own_broker.alive:
+                raise UserError(f"the Kafka broker died while {phase}; see {self.lab.own_broker.log}")
             self._look()
             time.sleep(LOOK_S)
         return True

@@ -20,6 +20,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from oncebench.errors import MissingEnvironment, UserError
+from pipeline.errors import PipelineError
 
 MARKER = "oncebench-work.json"
 _SCHEMA = 1
@@ -148,6 +149,27 @@ def disk_errors(path: Path, way_out: str = "choose another --work-dir") -> Itera
             raise
         raise MissingEnvironment(
             f"{error.filename or path} can't be written: {trouble}. Mend that, or {way_out}"
+        ) from error
+
+
+# Less than any of a run's processes needs to go on: a broker's log segment or a state store wants more.
+_FULL_BYTES = 1_000_000
+
+
+@contextmanager
+def full_disk_told(path: Path) -> Iterator[None]:
+    """Names a full disk as the cause of an error met inside: a child that could not write says so rarely.
+
+    Raises:
+        MissingEnvironment: something failed, and the disk of `path` is full.
+    """
+    try:
+        yield
+    except (UserError, PipelineError) as error:
+        if shutil.disk_usage(path).free >= _FULL_BYTES:
+            raise
+        raise MissingEnvironment(
+            f"the disk of {path} is full, and so {error}. Make room, run fewer events, or choose another --work-dir"
         ) from error
 
 

@@ -6,12 +6,13 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import namedtuple
 from pathlib import Path
 
 import pytest
 
 from oncebench.errors import ENVIRONMENT, ERROR, MissingEnvironment, UserError
-from oncebench.run.workdir import MARKER, delete_below, disk_errors, open_work_dir, require_free
+from oncebench.run.workdir import MARKER, delete_below, disk_errors, full_disk_told, open_work_dir, require_free
 
 ROOT = Path(__file__).parents[2]
 
@@ -190,3 +191,14 @@ def test_a_read_only_disk_is_told_by_name(tmp_path: Path) -> None:
     if answer.returncode:
         pytest.skip(f"mounts are not allowed here: {answer.stderr.strip()}")
     assert answer.stdout.startswith(f"5 {tmp_path}/work can't be written: the disk is read-only"), answer.stdout
+
+
+def test_a_failure_on_a_full_disk_names_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = namedtuple("usage", "free")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage(4096))
+    with pytest.raises(MissingEnvironment, match="is full, and so nothing came"), full_disk_told(tmp_path):
+        raise UserError("nothing came")
+    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage(10**9))
+    with pytest.raises(UserError, match="nothing came") as told, full_disk_told(tmp_path):
+        raise UserError("nothing came")
+    assert "is full" not in str(told.value)
