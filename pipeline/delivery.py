@@ -16,7 +16,7 @@ from typing import Any
 from pipeline.batch import Batch
 from pipeline.errors import RefusedStart, TransactionLost
 from pipeline.journal import Journal
-from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, WHOLE, Sink, Support
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, WHOLE, Kind, Sink, Support
 
 REWRITE, DROP = "rewrite", "drop"
 Protocol = Callable[[Batch, Sink, Journal, str], None]
@@ -91,6 +91,12 @@ PROTOCOLS: Mapping[tuple[str, str], Protocol] = {
     (EXACTLY_ONCE, "two-phase"): exactly_once_two_phase,
     (EXACTLY_ONCE, "idempotent"): exactly_once_idempotent,
 }
+
+
+def protocol_of(kind: Kind, support: Support) -> Protocol:
+    """How a kind of sink keeps a guarantee that it supports."""
+    key = (support.delivery, support.variant)
+    return kind.protocols.get(key) or PROTOCOLS[key]
 
 
 def choose(sink: Sink, delivery: str, variant: str | None) -> Support:

@@ -21,7 +21,7 @@ from pyspark.sql import functions as f
 from pipeline import errors
 from pipeline.batch import Batch, warm_up
 from pipeline.config import PipelineConfig
-from pipeline.delivery import PROTOCOLS, as_shipped, choose
+from pipeline.delivery import as_shipped, choose, protocol_of
 from pipeline.errors import AnotherDriver, PipelineError, RefusedStart, StoppedGently
 from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, Journal, open_journal
@@ -119,7 +119,7 @@ class Job:
 
     def _follow(self, spark: SparkSession, sink: Sink, support: Support, journal: Journal) -> None:
         config = self.config
-        protocol = PROTOCOLS[support.delivery, support.variant]
+        protocol = protocol_of(SINKS[config.sink], support)
         rows = sessions(spark, config)
         if protocol is as_shipped and not config.faults:
             writer = sink.stream_as_shipped(rows)

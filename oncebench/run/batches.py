@@ -22,7 +22,7 @@ from pyspark.sql import functions as f
 from oncebench.record.streams import LineWriter
 from pipeline.batch import Batch, warm_up
 from pipeline.config import PipelineConfig, read_config
-from pipeline.delivery import PROTOCOLS, choose
+from pipeline.delivery import choose, protocol_of
 from pipeline.errors import PipelineError
 from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, open_journal
@@ -43,7 +43,7 @@ class Arm:
         self._config = config
         self._sink = SINKS[config.sink].open(config)
         support = choose(self._sink, config.delivery, config.variant)
-        self._protocol = PROTOCOLS[support.delivery, support.variant]
+        self._protocol = protocol_of(SINKS[config.sink], support)
         identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
         self._journal = open_journal(config.checkpoint, identity)
         self._sink.start(support, self._journal.generation, [])

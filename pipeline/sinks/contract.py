@@ -79,6 +79,7 @@ class Kind:
         services: what must be running beside Kafka (`oncebench.services.beside`).
         jars: lock files of jars that Spark needs for it (`oncebench/services/locks`).
         spark: settings that Spark needs for it.
+        protocols: by (guarantee, variant), of what is broken on purpose; all others are in `pipeline.delivery`.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Kind:
     services: Sequence[str] = ()
     jars: Sequence[str] = ()
     spark: Mapping[str, str] = field(default_factory=dict)
+    protocols: Mapping[tuple[str, str], Callable[..., None]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

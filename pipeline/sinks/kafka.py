@@ -268,8 +268,9 @@ def _provide(place: Place) -> dict[str, Any]:
     return {"output": topic, "sink_id": place.name, "kafka": dict(place.kafka)}
 
 
-def _open(config: PipelineConfig) -> KafkaSink:
-    return KafkaSink(
+def open_as(sink: type[KafkaSink], config: PipelineConfig, supports: Sequence[Support]) -> KafkaSink:
+    """The sink of a pipeline, of this class and with these supports."""
+    opened = sink(
         topic=config.output["output"],
         sink_id=config.sink_id,
         partitions=config.partitions,
@@ -277,6 +278,8 @@ def _open(config: PipelineConfig) -> KafkaSink:
         transaction_timeout_ms=config.transaction_timeout_ms,
         quarantine_topic=config.quarantine_topic,
     )
+    opened.supports = supports
+    return opened
 
 
 def _read(target: Mapping[str, Any]) -> KafkaReader:
@@ -292,7 +295,7 @@ KINDS = (
         lacks={},
         ordered=True,
         provide=_provide,
-        open=_open,
+        open=lambda config: open_as(KafkaSink, config, KafkaSink.supports),
         read=_read,
     ),
 )

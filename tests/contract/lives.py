@@ -20,7 +20,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncebench.run.lab import Lab
 from pipeline.batch import Batch
 from pipeline.config import PipelineConfig
-from pipeline.delivery import PROTOCOLS
+from pipeline.delivery import protocol_of
 from pipeline.failpoints import Failpoints, parse_fault
 from pipeline.journal import Identity, open_journal
 from pipeline.quarantine import Quarantine
@@ -77,7 +77,7 @@ class Output:
             sink.start(self.support, journal.generation, journal.newest_prepared())
             batch = Batch(rows, number, failpoints, quarantine)
             batch.at("batch-start")
-            PROTOCOLS[self.support.delivery, self.support.variant](batch, sink, journal, config.on_lost)
+            protocol_of(self.kind, self.support)(batch, sink, journal, config.on_lost)
             batch.at("after-commit")
         except (Died, PySparkException) as death:
             if "Died" not in f"{type(death).__name__} {death}":

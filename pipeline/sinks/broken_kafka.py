@@ -1,0 +1,100 @@
+"""Kafka, broken on purpose: what becomes of exactly-once when one detail of the protocol is left out.
+
+Each variant declares the anomaly that it must show; a run that does not show it is a finding about the suite. None of
+this is for use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pipeline.batch import Batch
+from pipeline.journal import Journal
+from pipeline.sinks.contract import EXACTLY_ONCE, Sink, Support
+from pipeline.sinks.kafka import KINDS as _SOUND
+from pipeline.sinks.kafka import KafkaSink, open_as
+
+if TYPE_CHECKING:
+    from pipeline.config import PipelineConfig
+
+
+def without_marker(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
+    """A transaction per task, but nothing in it says which batch it was: a replay cannot know that it is there."""
+    batch.run(sink.marked())
+    for point in ("before-decision", "after-decision", "mid-commit"):
+        batch.at(point)
+
+
+def without_journal(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
+    """Tasks prepare and the driver commits one after the other, with no decision on disk (as Pravega's connector does).
+
+    A death amid the commits leaves some partitions committed; the replay writes all of them again.
+    """
+    prepared = {written.partition: written.prepared for written in batch.run(sink.prepare()) if written.prepared}
+    for point in ("before-decision", "after-decision"):
+        batch.at(point)
+    parts = sorted(prepared)
+    sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
+    batch.at("mid-commit")
+    sink.commit(batch.id, {p: prepared[p] for p in parts[1:]})
+
+
+def taken_as_done(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
+    """A decided batch is taken as committed, although an abort came between: DSv2 calls abort after a failed commit.
+
+    The sink's start has aborted what was prepared, without a look into the journal; the replay writes nothing.
+    """
+    if journal.decisions(batch.id):
+        return batch.drain()
+    written = batch.run(sink.prepare())
+    batch.at("before-decision")
+    entries = [{"partition": w.partition, "rows": w.rows, "digest": w.digest, "prepared": w.prepared} for w in written]
+    journal.decide(batch.id, 0, {"partitions": entries})
+    batch.at("after-decision")
+    prepared = {w.partition: w.prepared for w in written if w.prepared}
+    parts = sorted(prepared)
+    sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
+    batch.at("mid-commit")
+    sink.commit(batch.id, {p: prepared[p] for p in parts[1:]})
+    return None
+
+
+class AbortsDecided(KafkaSink):
+    """Aborts at start whatever is open, also what the journal says is decided."""
+
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+        del keep
+        super().start(support, generation, [])
+
+
+def _open(config: PipelineConfig) -> KafkaSink:
+    return open_as(_CLASSES.get(config.variant, KafkaSink), config, SUPPORTS)
+
+
+_CLASSES = {"abort-after-commit": AbortsDecided}
+SUPPORTS = (
+    Support(EXACTLY_ONCE, "no-marker", "a transaction per task without a marker", shows="DUP"),
+    Support(EXACTLY_ONCE, "no-journal", "the driver commits without a decision", shows="DUP", shown_by=("mid-commit",)),
+    Support(
+        EXACTLY_ONCE,
+        "abort-after-commit",
+        "an abort that does not look into the journal",
+        shows="LOSS",
+        shown_by=("after-decision",),
+    ),
+)
+KINDS = (
+    replace(
+        _SOUND[0],
+        name="broken-kafka",
+        supports=SUPPORTS,
+        open=_open,
+        protocols={
+            (EXACTLY_ONCE, "no-marker"): without_marker,
+            (EXACTLY_ONCE, "no-journal"): without_journal,
+            (EXACTLY_ONCE, "abort-after-commit"): taken_as_done,
+        },
+    ),
+)
