@@ -10,14 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline.batch import Batch
-from pipeline.journal import Journal
 from pipeline.sinks.contract import EXACTLY_ONCE, Sink, Support
 from pipeline.sinks.kafka import KINDS as _SOUND
 from pipeline.sinks.kafka import KafkaSink, open_as
 
 if TYPE_CHECKING:
+    from pipeline.batch import Batch
     from pipeline.config import PipelineConfig
+    from pipeline.journal import Journal
 
 
 def without_marker(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
