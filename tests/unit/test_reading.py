@@ -1,0 +1,47 @@
+"""Readers of sinks that are no log: what is new is given once, and a row's place is the same in every read."""
+
+from __future__ import annotations
+
+import time
+from itertools import pairwise
+
+from pipeline.sinks.reading import LINE_BITS, Rows, Snapshots, place_in_file, rows_of
+
+
+def some(*offsets: int) -> Rows:
+    rows = [{"session_key": f"k{offset}", "j": 0} for offset in offsets]
+    return rows_of([(0, offset) for offset in offsets], [1] * len(offsets), rows)
+
+
+def test_a_poll_waits_for_rows_and_gives_them_at_once() -> None:
+    looks = iter([Rows(), Rows(), some(1, 2)])
+    started = time.monotonic()
+    assert Snapshots(lambda: next(looks)).poll(30.0).offset == [1, 2]
+    assert time.monotonic() - started < 5.0
+
+
+def test_a_poll_without_rows_ends_in_time() -> None:
+    started = time.monotonic()
+    assert len(Snapshots(Rows).poll(0.05)) == 0
+    assert 0.05 <= time.monotonic() - started < 5.0
+
+
+def test_a_read_takes_everything_and_says_that_the_sink_is_no_log() -> None:
+    looks = iter([some(1), some(2, 3), Rows()])
+    taken: list[int] = []
+    report = Snapshots(lambda: next(looks)).read_to_end(lambda rows: taken.extend(rows.offset))
+    assert taken == [1, 2, 3]
+    assert (report.complete, report.log, report.ends) == (True, False, {})
+
+
+def test_rows_take_the_form_in_which_every_sink_is_judged() -> None:
+    rows = rows_of([(3, 7)], [5], [{"session_key": 'a"b', "j": 1}])
+    assert (rows.partition, rows.offset, rows.append_ms) == ([3], [7], [5])
+    assert (rows.key, rows.value) == ([b'a"b'], [b'{"session_key":"a\\"b","j":1}'])
+
+
+def test_a_place_in_a_file_ascends_with_the_line_and_fits_what_the_audit_packs() -> None:
+    places = [place_in_file("part-0", line) for line in (0, 1, 2**LINE_BITS - 1)]
+    assert all(one < other for one, other in pairwise(places))
+    assert len({place_in_file(f"part-{number}", 0) for number in range(1000)}) == 1000
+    assert all(0 <= partition < 2**19 and 0 <= offset < 2**44 for partition, offset in places)
