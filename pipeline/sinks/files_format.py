@@ -1,0 +1,91 @@
+"""How rows stand in a file: JSON lines or Parquet, written batch by batch, read as a whole.
+
+Promise: what was written is read back row by row and in its order. What can't be read (half a line, a file without its
+end) is not passed over: it comes out as one row that nobody owes, and so is judged as corrupt.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+ROW = ("session_key", "j", "events", "total", "checksum", "ended_at")
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of files.
+
+    Attributes:
+        suffix: of a file's name.
+        spark: what Spark calls it.
+        write: writes the first rows and then the others; the file is whole when it returns.
+        read: the rows of a file.
+    """
+
+    suffix: str
+    spark: str
+    write: Callable[[BinaryIO, pa.RecordBatch, Iterator[pa.RecordBatch]], None]
+    read: Callable[[Path], list[dict[str, Any]]]
+
+
+def json_lines(rows: pa.RecordBatch) -> pa.Buffer:
+    """The rows as JSON lines, made column by column: no Python object per row."""
+    keys = rows.column("session_key").dictionary_encode()
+    quoted = pa.array([orjson.dumps(key).decode() for key in keys.dictionary.to_pylist()], pa.string())
+    pieces: list[Any] = ['{"session_key":', quoted.take(keys.indices)]
+    for name in ROW[1:]:
+        pieces += [f',"{name}":', rows.column(name).cast(pa.string())]
+    lines = pc.binary_join_element_wise(*pieces, "}\n", "")
+    whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
+    return pc.binary_join(whole, "")[0].as_buffer()
+
+
+def _write_json_lines(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
+    file.write(json_lines(first))
+    for rows in others:
+        file.write(json_lines(rows))
+
+
+def _read_json_lines(path: Path) -> list[dict[str, Any]]:
+    return [_row(line) for line in path.read_bytes().split(b"\n") if line]
+
+
+def _row(line: bytes) -> dict[str, Any]:
+    try:
+        row = orjson.loads(line)
+    except ValueError:
+        return _unreadable(line)
+    return row if isinstance(row, dict) and "session_key" in row else _unreadable(line)
+
+
+def _write_parquet(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
+    with pq.ParquetWriter(file, first.schema) as writer:
+        writer.write_batch(first)
+        for rows in others:
+            writer.write_batch(rows)
+
+
+def _read_parquet(path: Path) -> list[dict[str, Any]]:
+    try:
+        with pq.ParquetFile(path) as file:
+            known = [name for name in file.schema_arrow.names if name in ROW]
+            rows: list[dict[str, Any]] = file.read(known, use_threads=False).to_pylist()
+    except pa.ArrowInvalid:
+        return [_unreadable(path.name.encode())]
+    return [row if "session_key" in row else _unreadable(path.name.encode()) for row in rows]
+
+
+def _unreadable(what: bytes) -> dict[str, Any]:
+    return {"session_key": "", "unreadable": what.decode("utf-8", "replace")}
+
+
+JSON_LINES = Format("jsonl", "json", _write_json_lines, _read_json_lines)
+PARQUET = Format("parquet", "parquet", _write_parquet, _read_parquet)
