@@ -68,9 +68,9 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
     lost = _commit(batch, sink, {written.partition: written.prepared for written in prepared if written.prepared})
     if lost and on_lost == REWRITE:
         raise TransactionLost(
-            f"batch {batch.id}: the prepared transactions of partitions {sorted(lost)} are gone (longer than the "
-            "transaction time-out between pre-commit and commit, or fenced). Nothing is lost: start again, and the "
-            "replay writes these partitions anew. If it happens again, raise the transaction time-out."
+            f"batch {batch.id}: what partitions {sorted(lost)} had prepared is gone (its transaction took longer than "
+            "its time-out between pre-commit and commit, was fenced, or its file was removed). Nothing is lost: start "
+            "again, and the replay writes these partitions anew. If it happens again, raise the transaction time-out."
         )
     _report_dropped(batch, lost, on_lost)
     return None
