@@ -13,7 +13,6 @@ from pyspark.sql import SparkSession
 
 from oncebench.run.batches import made_up
 from oncebench.run.lab import Lab
-from oncebench.services.beside import open_services
 from pipeline.config import PipelineConfig
 from pipeline.errors import PipelineError
 from pipeline.failpoints import POINTS
@@ -70,15 +69,6 @@ def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkS
     started = session(config, settings)
     yield started
     started.stop()
-
-
-@pytest.fixture(scope="module")
-def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Whatever the sinks need beside Kafka."""
-    with open_services(
-        {name for kind in SINKS.values() for name in kind.services}, tmp_path_factory.mktemp("services")
-    ):
-        yield
 
 
 @pytest.fixture
