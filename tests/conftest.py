@@ -6,9 +6,11 @@ from pathlib import Path
 import pytest
 
 from oncebench.run.lab import QUICK_ABORTS, Lab
+from oncebench.services.beside import open_services
 from oncebench.services.java import find_java
 from oncebench.services.kafka import KafkaBroker, start_kafka
 from oncebench.services.maven import jars
+from pipeline.sinks import SINKS
 from tests.pipelines import Fixture
 
 
@@ -27,9 +29,11 @@ def kafka_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]
 
 
 @pytest.fixture(scope="session")
-def lab(kafka: KafkaBroker) -> Lab:
-    """Java, jars and the shared broker, for tests that start the pipeline."""
-    return Lab(kafka, find_java(), jars("spark-kafka"), jars("spark-bare-fs"))
+def lab(kafka: KafkaBroker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Java, jars, the shared broker and what sinks need beside it, for tests that start the pipeline."""
+    wanted = {name for kind in SINKS.values() for name in kind.services}
+    with open_services(wanted, tmp_path_factory.mktemp("services")):
+        yield Lab(kafka, find_java(), jars("spark-kafka"), jars("spark-bare-fs"))
 
 
 @pytest.fixture
