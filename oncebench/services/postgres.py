@@ -188,7 +188,7 @@ def postgres(folder: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            os.environ.pop(VARIABLE, None)
+            del os.environ[VARIABLE]
 
 
 def check_reachable(dsn: str) -> None:

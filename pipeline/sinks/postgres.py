@@ -173,19 +173,20 @@ class PostgresSink:
         refused = ""
         while True:
             rows = connection.execute(
-                "SELECT pid FROM pg_stat_activity WHERE starts_with(application_name, %s) AND application_name <> %s "
-                "AND datname = current_database()",
-                (self._names.application_prefix, self._names.application),
+                "SELECT pid, application_name FROM pg_stat_activity "
+                "WHERE starts_with(application_name, %s) AND datname = current_database()",
+                (self._names.application_prefix,),
             ).fetchall()
-            if not rows:
+            older = [pid for pid, application in rows if self._names.is_older(application)]
+            if not older:
                 return
-            for (pid,) in rows:
+            for pid in older:
                 try:
                     connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
                 except psycopg.errors.InsufficientPrivilege as error:
                     refused = told(error)
             if time.monotonic() > deadline:
-                pids = ", ".join(str(pid) for (pid,) in rows)
+                pids = ", ".join(map(str, older))
                 raise RefusedStart(
                     f"older drivers of sink_id {self._names.sink_id} still have sessions (pid {pids}) that could not "
                     f"be ended ({refused or 'they do not answer'}): call pg_terminate_backend on them, then start again"

@@ -13,13 +13,14 @@ wrong; without `track_commit_timestamp` a row's time of commit is that of the lo
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
 from typing import Any
 
 import psycopg
 from psycopg import sql
 
-from pipeline.errors import ReadError
+from pipeline.errors import ReadError, RefusedStart
 from pipeline.sinks import postgres_tables as tables
 from pipeline.sinks.postgres_server import Names, connect, told
 from pipeline.sinks.reading import Rows, Snapshots, rows_of
@@ -37,7 +38,7 @@ class Table:
     def __init__(self, names: Names) -> None:
         self._names = names
         self._seen = NOTHING_SEEN
-        self._pages: Iterator[Rows] | None = None
+        self._pages: Generator[Rows, None, None] | None = None
         self._given: set[int] = set()  # ids of a look that is not done: it may have to begin anew
         self._away_since: float | None = None
         try:
@@ -45,6 +46,8 @@ class Table:
             tables.check_table(self._connection, names.table)
         except psycopg.Error as error:
             raise ReadError(f"table {names.table!r} cannot be read: {told(error)}") from error
+        except RefusedStart as error:
+            raise ReadError(f"table {names.table!r} cannot be read: {error}") from error
 
     def fresh(self) -> Rows:
         """The rows that have become visible since."""
@@ -67,7 +70,10 @@ class Table:
         return [f"prepared transaction {gid}" for gid in prepared(self._connection, self._names)]
 
     def close(self) -> None:
-        """Closes the connection."""
+        """Closes the connection, in the middle of a look too."""
+        if self._pages is not None:
+            with suppress(psycopg.Error):  # the server may have gone before us
+                self._pages.close()
         self._connection.close()
 
     def _connect(self) -> psycopg.Connection:
@@ -99,7 +105,7 @@ class Table:
             rows = next(self._pages, None)
         return Rows() if rows is None else rows
 
-    def _look(self) -> Iterator[Rows]:
+    def _look(self) -> Generator[Rows, None, None]:
         with self._connection.transaction():
             now = self._snapshot()
             with self._connection.cursor(name="rows") as cursor:

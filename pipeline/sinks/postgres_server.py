@@ -50,6 +50,11 @@ class Names:
         """The application_name of this driver and its workers."""
         return f"{self.application_prefix}{self.epoch}"
 
+    def is_older(self, application: str) -> bool:
+        """Whether a session of this sink_id belongs to an older epoch; a driver that has none yet has done nothing."""
+        epoch = application.removeprefix(self.application_prefix)
+        return epoch.isdecimal() and 0 < int(epoch) < self.epoch
+
     @property
     def gid_prefix(self) -> str:
         """Every prepared transaction of this sink_id starts with it: a sink_id has no colon."""

@@ -234,5 +234,8 @@ class Warm:
     names: Names
 
     def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        _connection(self.names)
+        try:
+            _connection(self.names)
+        except psycopg.Error as error:
+            raise DeliveryFailed(f"a worker cannot reach PostgreSQL as the driver could: {told(error)}") from error
         return {}, {}

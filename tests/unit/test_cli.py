@@ -66,7 +66,8 @@ def test_a_mistake_gets_one_line_and_exit_code_2(words: tuple[str, ...], says: s
 def test_the_real_command_prints_no_traceback_and_leaves_nothing(tmp_path: Path) -> None:
     code, out, err = said("run", "--sink", "nowhere", "--delivery", "exactly-once", cwd=tmp_path)
     assert (code, out) == (2, "")
-    assert err == "oncebench: unknown sink 'nowhere'; the sinks are: kafka\n"
+    assert err.startswith("oncebench: unknown sink 'nowhere'; the sinks are: ")
+    assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 
 import psycopg
 import pyarrow as pa
 import pytest
+from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oncebench.cli import cli
+from oncebench.errors import USAGE, UserError
 from pipeline.errors import RefusedStart
-from pipeline.sinks.postgres_server import GID_BYTES, Names, parts, redacted, told
+from pipeline.sinks.postgres_server import GID_BYTES, VARIABLE, Names, parts, redacted, told
 from pipeline.sinks.postgres_tables import COLUMNS, FILLED_IN, Column, copy_text, read_back, stored, wrong_with
 
 NAMES = Names("ob-1.a_b", 3, "ob-1.a_b")
@@ -61,6 +65,27 @@ def test_what_is_no_dsn_is_refused_without_being_repeated() -> None:
         assert (
             "hunter2" not in f"{refused.value} {refused.value.__cause__} {refused.value.__context__} {redacted(text)}"
         )
+
+
+def test_a_password_on_the_command_line_is_refused_without_being_repeated_and_nothing_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    words = ["run", "--sink", "postgres", "--delivery", "exactly-once", "--postgres"]
+    refused = CliRunner().invoke(cli, [*words, "postgresql://joe:hunter2@db.example/rows"])
+    assert isinstance(refused.exception, UserError)
+    assert refused.exception.exit_code == USAGE
+    assert "PGPASSFILE" in str(refused.exception)
+    assert "hunter2" not in str(refused.exception)
+    CliRunner().invoke(cli, [*words, "postgresql://joe@db.example/rows", "--sessions", "0"])
+    assert VARIABLE not in os.environ
+
+
+def test_only_sessions_of_older_epochs_are_ended() -> None:
+    older, younger = replace(NAMES, epoch=2), replace(NAMES, epoch=11)
+    assert NAMES.is_older(older.application)
+    assert not any(NAMES.is_older(names.application) for names in (NAMES, younger, replace(NAMES, epoch=0)))
+    assert not NAMES.is_older("oncebench.reader.x")
 
 
 def test_what_is_wrong_with_a_table_names_the_column() -> None:
