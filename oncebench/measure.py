@@ -22,7 +22,7 @@ from oncebench.watch.resources import Use
 
 FACTS = "facts.json"
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.
-BULKY = ("kafka", "checkpoint")
+BULKY = ("kafka", "postgres", "checkpoint")
 
 
 def measure(

@@ -90,6 +90,8 @@ PROTOCOLS: Mapping[tuple[str, str], Protocol] = {
     (AT_LEAST_ONCE, "native"): as_shipped,
     (EXACTLY_ONCE, "two-phase"): exactly_once_two_phase,
     (EXACTLY_ONCE, "idempotent"): exactly_once_idempotent,
+    # Write and wait, by row id: a replay writes again, and writes each row over itself.
+    (EXACTLY_ONCE, "upsert"): at_least_once,
 }
 
 

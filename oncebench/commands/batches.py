@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import MAX_PARTITIONS, keep_option, work_dir_option
+from oncebench.commands.options import MAX_PARTITIONS, keep_option, postgres_option, work_dir_option
 from oncebench.errors import USAGE, UserError
 from oncebench.record.streams import read_lines
 from oncebench.reports.batches import table
@@ -53,6 +53,7 @@ class Arm:
 @click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=2, show_default=True, help="Tasks.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours.")
 @click.option("--json", "as_json", is_flag=True, help="Print every batch as a line of JSON instead of the table.")
+@postgres_option
 @work_dir_option
 @keep_option
 def batches(

@@ -9,7 +9,14 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import base_cell, cell_options, keep_option, load_options, work_dir_option
+from oncebench.commands.options import (
+    base_cell,
+    cell_options,
+    keep_option,
+    load_options,
+    postgres_option,
+    work_dir_option,
+)
 from oncebench.commands.run import BASE_BYTES, BYTES_PER_EVENT
 from oncebench.errors import INTERRUPTED, USAGE, UserError
 from oncebench.measure import exit_code, measure
@@ -32,6 +39,7 @@ from oncebench.scenario import PROFILES, Cell
 @load_options
 @cell_options
 @click.option("--publish", is_flag=True, help="Write to results/ (what the repository publishes), not results/local/.")
+@postgres_option
 @work_dir_option
 @keep_option
 def compare(
@@ -104,7 +112,8 @@ def _run_all(
                 if not report["interrupted"]:
                     reports.append(report)
         if not keep:
-            delete_below(work.path, work.path / "kafka")
+            for name in ("kafka", "postgres"):
+                delete_below(work.path, work.path / name)
     return reports
 
 

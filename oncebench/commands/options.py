@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,6 +16,7 @@ from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from oncebench.errors import USAGE, UserError
 from oncebench.scenario import CHECKPOINT_CHOICES, RECOVERY_CHOICES, Cell
+from pipeline.sinks.postgres_server import VARIABLE, secrets
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
@@ -58,6 +60,35 @@ def cell_options(command: F) -> F:
     return command
 
 
+def _use_postgres(context: click.Context, _option: click.Parameter, dsn: str | None) -> None:
+    """Names the user's own server to this process and its children while the command runs."""
+    if dsn is None:
+        return
+    try:
+        secret = secrets(dsn)
+    except ValueError as error:
+        raise UserError(f"--postgres: {error}", exit_code=USAGE) from None
+    if secret:
+        raise UserError(
+            "--postgres holds a password, which every user of this machine could read in the list of processes: give "
+            f"it in PGPASSWORD, in the file that PGPASSFILE names, or the whole DSN in {VARIABLE}",
+            exit_code=USAGE,
+        )
+    before = os.environ.get(VARIABLE)
+    os.environ[VARIABLE] = dsn
+    context.call_on_close(lambda: _restore(before))
+
+
+def _restore(before: str | None) -> None:
+    os.environ.pop(VARIABLE, None)
+    if before is not None:
+        os.environ[VARIABLE] = before
+
+
+postgres_option = click.option(
+    "--postgres", metavar="DSN", expose_value=False, callback=_use_postgres,
+    help="Your own PostgreSQL instead of one of ours; no password in it.",
+)  # fmt: skip
 work_dir_option = click.option(
     "--work-dir", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
     help="Where runs keep their files [default: results/local/work/<time>].",

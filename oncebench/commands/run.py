@@ -10,7 +10,14 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import base_cell, cell_options, keep_option, load_options, work_dir_option
+from oncebench.commands.options import (
+    base_cell,
+    cell_options,
+    keep_option,
+    load_options,
+    postgres_option,
+    work_dir_option,
+)
 from oncebench.errors import INTERRUPTED
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.reports.results import LOCAL, Results, default_work_dir, stamp
@@ -41,6 +48,7 @@ BASE_BYTES = 200_000_000
 )
 @click.option("--random-kills", type=click.IntRange(0), default=0, metavar="N", help="SIGKILLs at times drawn by seed.")
 @click.option("--json", "json_path", metavar="PATH", help="Write the report there as well; - for stdout.")
+@postgres_option
 @work_dir_option
 @keep_option
 def run(

@@ -62,12 +62,12 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collecti
     for bundle in {bundle for kind in kinds for bundle in kind.jars}:
         jars(bundle)
     with ExitStack() as stack:
+        stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
         if bootstrap_servers is not None:
             lab = Lab(external(bootstrap_servers), java, connector, tuned_fs)
         else:
             kafka = stack.enter_context(start_kafka(folder, java, settings=QUICK_ABORTS))
             lab = Lab(kafka, java, connector, tuned_fs)
-        stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
         yield lab
         if lab.own_broker is not None:
             lab.own_broker.stop()  # in good order, so that what is kept can be read again

@@ -10,8 +10,10 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
+from oncebench.services.postgres import postgres
+
 # Name of a service, as a sink's kind asks for it -> opens it with its files below a folder.
-SERVICES: Mapping[str, Callable[[Path], AbstractContextManager[None]]] = {}
+SERVICES: Mapping[str, Callable[[Path], AbstractContextManager[None]]] = {"postgres": postgres}
 
 
 @contextmanager

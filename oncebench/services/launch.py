@@ -1,7 +1,8 @@
 """What a child runs before it becomes the program: asks the kernel to kill it when the suite dies, then executes it.
 
-Run as a script (``python -I -S launch.py PARENT_PID PROGRAM ARG...``; PARENT_PID 0 asks for nothing) instead of by a
-`preexec_fn`, which is not safe in a process with threads. The pid, and so the identity, stays the same through exec.
+Run as a script (``python -I -S launch.py PARENT_PID UID:GID PROGRAM ARG...``; PARENT_PID 0 asks for nothing, - changes
+no user) instead of by a `preexec_fn`, which is not safe in a process with threads. The pid, and so the identity, stays
+the same through exec.
 """
 
 import ctypes
@@ -15,10 +16,15 @@ _CANNOT_RUN = 126  # as shells have it
 
 def main() -> None:
     """Never returns."""
-    parent, program, *arguments = sys.argv[1:]
+    parent, owner, program, *arguments = sys.argv[1:]
     os.umask(0o077)  # what children write below a work dir is nobody else's
     for number in (signal.SIGPIPE, signal.SIGXFSZ):  # Python ignores them, and exec would hand that on
         signal.signal(number, signal.SIG_DFL)
+    if owner != "-":  # before the death signal is asked for: the kernel forgets it when the user changes
+        uid, gid = map(int, owner.split(":"))
+        os.setgroups([])
+        os.setgid(gid)
+        os.setuid(uid)
     if sys.platform == "linux" and parent != "0":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
         if os.getppid() != int(parent):  # it died before we asked

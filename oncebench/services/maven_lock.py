@@ -42,6 +42,7 @@ BUNDLES = {
         ),
         for_spark=True,
     ),
+    "spark-postgres": Bundle(("org.postgresql:postgresql:42.7.8",), for_spark=True),
     "spark-bare-fs": Bundle(("com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",), for_spark=True),
 }
 

@@ -113,8 +113,10 @@ def start(
     *,
     env: Mapping[str, str] | None = None,
     cwd: Path | None = None,
+    user: tuple[int, int] | None = None,
 ) -> Child:
-    """Start `command` in a session of its own, stdout and stderr appended to `log`; `env` replaces the environment.
+    """Start `command` in a session of its own, stdout and stderr appended to `log`; `env` replaces the environment,
+    and `user` (uid, gid) is whom root runs it as.
 
     Raises `MissingEnvironment` if there is no such program.
     """
@@ -124,7 +126,8 @@ def start(
     guard = guardian()
     # the kernel's death signal follows the *thread* that started a child, so only the main thread can ask for it
     parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
-    launch = [sys.executable, "-I", "-S", str(_LAUNCH), str(parent), program]
+    owner = "-" if user is None else f"{user[0]}:{user[1]}"
+    launch = [sys.executable, "-I", "-S", str(_LAUNCH), str(parent), owner, program]
     with disk_errors(log):
         log.parent.mkdir(parents=True, exist_ok=True)
         output = log.open("ab")
