@@ -40,6 +40,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import reduce
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
@@ -131,6 +132,7 @@ class DeltaSink:
         self._sink_id = sink_id
         self._checkpoint = checkpoint
         self._app_id = ""
+        self._unnumbered = count()
         self._marks: dict[int, Mark] = {}
 
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
@@ -174,8 +176,9 @@ class DeltaSink:
     def write_as_shipped(self, rows: DataFrame) -> None:
         told = rows.sparkSession.sparkContext.getLocalProperty
         query, batch = told("sql.streaming.queryId"), told("streaming.sql.batchId")
-        # Outside a query (`oncebench batches`) there is no identity to give: a plain append.
-        Append(self._table, query).write_batch(_rows_only(rows), int(batch or 0))
+        # Outside a query (`oncebench batches`) it is given an identity, for it is the entry that takes the time.
+        number = next(self._unnumbered) if batch is None else int(batch)
+        Append(self._table, query or self._sink_id).write_batch(_rows_only(rows), number)
 
     def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
         return _rows_only(rows).writeStream.format("delta").outputMode("append").option("path", str(self._table))

@@ -66,12 +66,14 @@ def test_a_lost_checkpoint_and_a_reused_sink_id_are_refused_and_lose_nothing(fix
 
 
 def test_a_zombie_driver_that_goes_on_appends_nothing_twice_and_says_why_it_dies(fixture: Fixture) -> None:
-    fixture.send([*session("z-1"), *session("z-22")])
-    # A stops itself in the middle of its write; nobody continues it before B has committed the batch.
-    a_config = config(fixture, "before-prepare:stop:100000@batch=0")
+    fixture.send(session("z-1"))
+    # A stops itself in the middle of its second write; nobody continues it before B has committed the batch.
+    a_config = config(fixture, "before-prepare:stop:100000@batch=1")
     b_config = config(fixture, record=fixture.folder / "second")
     with fixture.pipeline(a_config) as a, fixture.pipeline(b_config) as b:
         a.start()
+        wait_for("A's first batch", lambda: position(a_config.record) == fixture.input_ends(), [a])
+        fixture.send(session("z-22"))
         hits = fixture.folder / "record" / "hits.jsonl"
         wait_for("A to stop in its write", lambda: len(read_lines(hits).items) == 1, [a])
         b.start()
@@ -82,4 +84,5 @@ def test_a_zombie_driver_that_goes_on_appends_nothing_twice_and_says_why_it_dies
         words = a.child.log.read_text()
         b.stop()
     assert "another driver" in words, words[-2000:]
+    assert "ConcurrentTransactionException" in words, "Delta itself refused the late commit"
     assert visible(fixture) == every_row("z-1", "z-22")
