@@ -13,16 +13,16 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import reduce
+from functools import cache, reduce
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark import AccumulatorParam, TaskContext
+from pyspark import Accumulator, AccumulatorParam, SparkContext, TaskContext
 from pyspark.sql import DataFrame
 
 from pipeline import digest
-from pipeline.errors import NondeterministicReplay
+from pipeline.errors import AnotherDriver, NondeterministicReplay
 from pipeline.failpoints import Failpoints
 from pipeline.quarantine import Quarantine
 from pipeline.sinks.contract import WHOLE, BatchWriter, Writer, Written
@@ -125,6 +125,12 @@ class _Lists(AccumulatorParam[list[dict[str, Any]]]):
         return one + other
 
 
+@cache
+def _results(context: SparkContext) -> Accumulator[list[dict[str, Any]]]:
+    """One accumulator for all batches: pyspark keeps every one that was ever made."""
+    return context.accumulator([], _Lists())
+
+
 class Batch:
     """A micro-batch in the driver. `timings_ms` collects what each step took.
 
@@ -219,11 +225,18 @@ class Batch:
         return self.results
 
     def _run_whole(self, writer: BatchWriter) -> list[Written]:
-        results = self.rows.sparkSession.sparkContext.accumulator([], _Lists())
+        results = _results(self.rows.sparkSession.sparkContext)
+        results.value = []
         counting = _Counting(self.id, self._failpoints, self._quarantine, results).__call__
         with self.timed("run"):
             self.timings_ms |= writer.write_batch(self.rows.mapInArrow(counting, _ROW_SCHEMA), self.id)
         self.results = sorted((Written(**result) for result in results.value), key=lambda made: made.partition)
+        if not self.results:
+            raise AnotherDriver(
+                f"batch {self.id}: the sink holds it already and ran nothing, and it did not when this driver "
+                "started: another driver has written it meanwhile. This one stops and has written nothing more. Let "
+                "one driver run per checkpoint."
+            )
         self.at("after-prepare")
         return self.results
 

@@ -88,6 +88,7 @@ PROTOCOLS: Mapping[tuple[str, str], Protocol] = {
     (AT_MOST_ONCE, "claim"): at_most_once,
     (AT_LEAST_ONCE, "acknowledged"): at_least_once,
     (AT_LEAST_ONCE, "native"): as_shipped,
+    (EXACTLY_ONCE, "native"): as_shipped,
     (EXACTLY_ONCE, "two-phase"): exactly_once_two_phase,
     (EXACTLY_ONCE, "idempotent"): exactly_once_idempotent,
     # Write and wait, by row id: a replay writes again, and writes each row over itself.

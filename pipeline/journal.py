@@ -8,6 +8,7 @@ entry fails with the reason.
 The journal stands inside the checkpoint folder, so that the two travel together. Entries:
 
     identity.json                 what this checkpoint belongs to
+    checkpoint.json               a random id: what tells this checkpoint from every other
     generation-00000003.json      the third driver that was started here
     claim-000000012.json          at-most-once: batch 12 may have been written
     decision-000000012.0.json     exactly-once: batch 12 is decided; .1 is the rewrite of what was lost, and so on
@@ -156,6 +157,17 @@ def put_exclusively(folder: Path, name: str, entry: dict[str, Any]) -> bool:
     finally:
         os.close(handle)
     return True
+
+
+def checkpoint_id(checkpoint: Path) -> str:
+    """What tells this checkpoint from every other one, also from one of the same name after it was deleted.
+
+    Random, and made when it is first asked for; for sinks whose markers must not outlive the checkpoint. The journal
+    is open already.
+    """
+    folder = checkpoint / "journal"
+    put_exclusively(folder, "checkpoint.json", {"id": uuid.uuid4().hex})
+    return str(json.loads((folder / "checkpoint.json").read_text())["id"])
 
 
 def _generation_name(generation: int) -> str:

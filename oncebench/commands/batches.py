@@ -29,8 +29,8 @@ from pipeline.sinks.contract import Place, Support
 
 LOOK_S = 0.2
 TOLD_EVERY = 50
-# Spark's start, and then a second for a batch, which is ten times what one takes on a slow machine.
-START_S, BATCH_S = 120.0, 1.0
+# Spark's start, and then for a batch ten times what one of a table format takes (a log is put in place with each).
+START_S, BATCH_S = 120.0, 10.0
 
 
 @dataclass(frozen=True)

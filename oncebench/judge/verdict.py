@@ -27,6 +27,7 @@ MIN_SENT_SHARE = 0.95  # below it the load was not the one planned (as Spark's o
 ALLOWED = "allowed"
 FORBIDDEN = "forbidden"
 IF_ORDERED = "forbidden where the sink keeps the order of a key"
+UNLESS_SWEPT = "forbidden where no housekeeping of the sink's own removes it"
 NO_ANSWER = "says nothing about the promise: the run is unknown"
 
 _NEVER = dict.fromkeys(GUARANTEES, FORBIDDEN)
@@ -39,7 +40,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "DIV": _NEVER,
     "PHAN": _NEVER,
     "INCO": _NEVER,
-    "ORPH": {AT_MOST_ONCE: ALLOWED, AT_LEAST_ONCE: ALLOWED, EXACTLY_ONCE: FORBIDDEN},
+    "ORPH": {AT_MOST_ONCE: ALLOWED, AT_LEAST_ONCE: ALLOWED, EXACTLY_ONCE: UNLESS_SWEPT},
     "QUAR": _NEVER,
     "STALL": _NEVER,
     "STALL-LSO": _NEVER,
@@ -74,6 +75,7 @@ class Facts:
 
     delivery: str
     ordered: bool = True
+    swept: bool = False
     untrusted: tuple[str, ...] = ()
     weak: tuple[str, ...] = ()
     untested: tuple[str, ...] = ()
@@ -95,7 +97,7 @@ def decide(counts: Mapping[str, int], facts: Facts) -> Verdict:
     if strange := counts.keys() - RULES.keys():
         raise ValueError(f"no rule for the anomaly codes {sorted(strange)}; add them to RULES")
     rules = {code: RULES[code][facts.delivery] for code, count in counts.items() if count}
-    forbidden = {FORBIDDEN, IF_ORDERED} if facts.ordered else {FORBIDDEN}
+    forbidden = {FORBIDDEN, *([IF_ORDERED] if facts.ordered else []), *([] if facts.swept else [UNLESS_SWEPT])}
     broken = {code: counts[code] for code, rule in rules.items() if rule in forbidden}
     if facts.untrusted:
         return Verdict(UNKNOWN, {}, facts.untrusted)
@@ -119,6 +121,7 @@ def facts_of(findings: Findings, record: Record, cell: Asked) -> Facts:
     return Facts(
         delivery=cell.delivery,
         ordered=SINKS[cell.sink].ordered,
+        swept=SINKS[cell.sink].swept,
         untrusted=_untrusted(findings, record),
         weak=_weak(findings, record),
         untested=_untested(findings, record, cell),

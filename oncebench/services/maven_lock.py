@@ -5,6 +5,7 @@ jgo's own. Jars that pyspark ships already are left out of Spark's bundles: a se
 path would decide by order which one runs.
 """
 
+import re
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,10 +20,14 @@ from oncebench.services.maven import LOCKS, MAVEN_CENTRAL
 
 @dataclass(frozen=True)
 class Bundle:
-    """Coordinates (``group:name:version``) to resolve with all they need; `for_spark`: leave out what pyspark ships."""
+    """Coordinates (``group:name:version``) to resolve with all they need; `for_spark`: leave out what pyspark ships.
+
+    `shipped_otherwise`: what pyspark ships in jars of other names.
+    """
 
     coordinates: tuple[str, ...]
     for_spark: bool
+    shipped_otherwise: frozenset[str] = frozenset()
 
 
 BUNDLES = {
@@ -44,6 +49,12 @@ BUNDLES = {
     ),
     "spark-postgres": Bundle(("org.postgresql:postgresql:42.7.8",), for_spark=True),
     "spark-bare-fs": Bundle(("com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",), for_spark=True),
+    "spark-delta": Bundle(
+        ("io.delta:delta-spark_4.2_2.13:4.4.0",),
+        for_spark=True,
+        # jcl-over-slf4j and RoaringBitmap have these classes
+        shipped_otherwise=frozenset({"commons-logging", "shims"}),
+    ),
 }
 
 
@@ -57,7 +68,8 @@ def write_locks() -> None:
             for addition in roots[1:]:
                 addition.raw = True  # versions are decided by the first coordinate's dependency management alone
             inputs, needed = context.resolver.resolve(roots)
-            wanted = [d for d in [*inputs, *needed] if not (bundle.for_spark and d.artifactId in shipped)]
+            left_out = bundle.shipped_otherwise | (shipped if bundle.for_spark else frozenset())
+            wanted = [d for d in [*inputs, *needed] if d.artifactId not in left_out]
             wanted.sort(key=lambda d: (d.groupId, d.artifactId))
             lock = LockFile([LockedDependency.from_dependency(d) for d in wanted], environment_name=name)
             lock.jgo_version = jgo.__version__
@@ -66,6 +78,6 @@ def write_locks() -> None:
 
 
 def _shipped_with_pyspark() -> frozenset[str]:
-    """Artifact names of the jars in pyspark's own folder (`name-1.2.3.jar` -> `name`)."""
+    """Artifact names of the jars in pyspark's own folder (`name-1.2.3.jar` and `name-1.2.3-4.jar` -> `name`)."""
     folder = Path(pyspark.__file__).parent / "jars"
-    return frozenset(path.name.rsplit("-", 1)[0] for path in folder.glob("*.jar"))
+    return frozenset(re.split(r"-\d", path.name, maxsplit=1)[0] for path in folder.glob("*.jar"))

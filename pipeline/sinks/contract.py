@@ -72,6 +72,8 @@ class Kind:
         supports: the guarantees that it keeps; one default per guarantee.
         lacks: guarantee or variant -> why there is none.
         ordered: whether a reader sees the rows of a session in the order in which they were written.
+        swept: whether what dead writers leave disturbs no reader and is removed by housekeeping of the sink's own, so
+            that a start must not touch it; it is told, and no guarantee forbids it.
         provide: makes an empty output and returns its target: what `open` and `read` need to find it, as JSON, with
             `output`, a name for people. Secrets stay in the environment.
         open: the driver's side, from a pipeline's configuration.
@@ -93,6 +95,7 @@ class Kind:
     jars: Sequence[str] = ()
     spark: Mapping[str, str] = field(default_factory=dict)
     protocols: Mapping[tuple[str, str], Callable[..., None]] = field(default_factory=dict)
+    swept: bool = False
 
 
 @dataclass(frozen=True)

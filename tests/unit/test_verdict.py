@@ -55,6 +55,11 @@ def test_another_order_is_no_fault_where_the_sink_keeps_none(delivery: str) -> N
     assert decide({"REORD": 1}, Facts(delivery, ordered=False)).word == KEPT
 
 
+@pytest.mark.parametrize("delivery", GUARANTEES)
+def test_leftovers_are_no_fault_where_the_sinks_own_housekeeping_removes_them(delivery: str) -> None:
+    assert decide({"ORPH": 1}, Facts(delivery, swept=True)).word == KEPT
+
+
 def test_only_the_forbidden_codes_are_held_against_a_run() -> None:
     verdict = decide({"DUP": 5, "LOSS": 2, "TORN": 1}, Facts(ALO))
     assert verdict == Verdict(BROKEN, {"LOSS": 2, "TORN": 1}, ("LOSS: 2", "TORN: 1"))
