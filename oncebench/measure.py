@@ -15,14 +15,14 @@ from typing import Any
 from oncebench.errors import BROKEN, ERROR, KEPT
 from oncebench.record import Record
 from oncebench.reports.report import FILE, make_report, write_report
-from oncebench.run.cell import Ran, Show, run_cell
+from oncebench.run.cell import SINK_FOLDER, Ran, Show, run_cell
 from oncebench.run.lab import Lab
 from oncebench.scenario import Cell, expected_codes
 from oncebench.watch.resources import Use
 
 FACTS = "facts.json"
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.
-BULKY = ("kafka", "postgres", "checkpoint")
+BULKY = ("kafka", "postgres", "checkpoint", SINK_FOLDER)
 
 
 def measure(

@@ -19,7 +19,7 @@ from oncebench.commands.options import (
 )
 from oncebench.commands.run import BASE_BYTES, BYTES_PER_EVENT
 from oncebench.errors import INTERRUPTED, USAGE, UserError
-from oncebench.measure import exit_code, measure
+from oncebench.measure import BULKY, exit_code, measure
 from oncebench.reports import paired, tables
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.run.interrupt import gently
@@ -107,12 +107,13 @@ def _run_all(
                 ):
                     report = measure(cell, lab, folder.path, show, interrupted)
                     if not keep:
-                        delete_below(folder.path, folder.path / "checkpoint")
+                        for name in BULKY:
+                            delete_below(folder.path, folder.path / name)
                 results.add(report)
                 if not report["interrupted"]:
                     reports.append(report)
         if not keep:
-            for name in ("kafka", "postgres"):
+            for name in BULKY:
                 delete_below(work.path, work.path / name)
     return reports
 

@@ -46,6 +46,8 @@ START_LIMIT_S = 120.0
 # From the end of the load until everything is committed: a backlog, and a restart for each fault.
 DRAIN_LIMIT_S = 60.0
 PER_FAULT_S = 60.0
+# What a sink that lives in files has written.
+SINK_FOLDER = "sink"
 # After Ctrl-C: long enough for the batch in hand, short enough for whoever pressed it.
 INTERRUPTED_DRAIN_S = 8.0
 CHILD_STOP_S = 15.0
@@ -202,9 +204,11 @@ class _Run:
 
     def _make_topics(self) -> Topics:
         kafka, partitions = self.lab.kafka, self.cell.partitions
+        own = self.folder / SINK_FOLDER
+        own.mkdir()
         place = Place(
             name=self.id,
-            folder=self.folder,
+            folder=own,
             partitions=partitions,
             kafka={"bootstrap.servers": kafka.bootstrap_servers, **kafka.client_settings},
             make_topic=lambda name: kafka.create_topic(name, partitions),
