@@ -178,10 +178,10 @@ class DeltaSink:
         query, batch = told("sql.streaming.queryId"), told("streaming.sql.batchId")
         # Outside a query (`oncebench batches`) it is given an identity, for it is the entry that takes the time.
         number = next(self._unnumbered) if batch is None else int(batch)
-        Append(self._table, query or self._sink_id).write_batch(_rows_only(rows), number)
+        Append(self._table, query or self._sink_id).write_batch(rows_only(rows), number)
 
     def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
-        return _rows_only(rows).writeStream.format("delta").outputMode("append").option("path", str(self._table))
+        return rows_only(rows).writeStream.format("delta").outputMode("append").option("path", str(self._table))
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -279,7 +279,8 @@ def _actions(commit: Path, kind: str) -> Iterator[dict[str, Any]]:
             yield action
 
 
-def _rows_only(rows: DataFrame) -> DataFrame:
+def rows_only(rows: DataFrame) -> DataFrame:
+    """The columns of rows, without what was set aside."""
     return rows.where("reason is null").select(*COLUMNS)
 
 

@@ -1,0 +1,63 @@
+"""Delta, broken on purpose: a txnAppId that outlives its checkpoint. None of this is for use.
+
+Batches are numbered from 0 in every life of the driver, as a new checkpoint numbers them, under a txnAppId that is only
+a name. Delta takes every number up to the last one for written, and drops those batches without an error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pipeline.sinks.contract import EXACTLY_ONCE, Support
+from pipeline.sinks.delta import KINDS as _SOUND
+from pipeline.sinks.delta import Append, DeltaSink, commits, rows_only
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from pipeline.batch import Batch
+    from pipeline.config import PipelineConfig
+
+
+class ReusedAppId(DeltaSink):
+    """Appends with a number of its own under the sink_id."""
+
+    def __init__(self, table: Path, sink_id: str, partitions: int, checkpoint: Path) -> None:
+        super().__init__(table, sink_id, partitions, checkpoint)
+        self._life = count()
+
+    def append(self, rows: DataFrame) -> bool:
+        """Whether Delta has taken the rows."""
+        before = len(commits(self._table / "_delta_log"))
+        Append(self._table, self._sink_id).write_batch(rows_only(rows), next(self._life))
+        return len(commits(self._table / "_delta_log")) > before
+
+
+def numbered_anew(batch: Batch, sink: Any, _journal: Any, _on_lost: str) -> None:
+    """What Delta does not take is drained, so that Spark commits the batch's state and nobody notices."""
+    if not sink.append(batch.passing_rows()):
+        batch.drain()
+    for point in ("after-prepare", "before-decision", "after-decision", "mid-commit"):
+        batch.at(point)
+
+
+def _open(config: PipelineConfig) -> DeltaSink:
+    sink = ReusedAppId(Path(config.output["output"]), config.sink_id, config.partitions, config.checkpoint)
+    sink.supports = SUPPORTS
+    return sink
+
+
+SUPPORTS = (Support(EXACTLY_ONCE, "reused-app-id", "a new checkpoint's numbers under an old txnAppId", shows="LOSS"),)
+KINDS = (
+    replace(
+        _SOUND[0],
+        name="broken-delta",
+        supports=SUPPORTS,
+        lacks={},
+        open=_open,
+        protocols={(EXACTLY_ONCE, "reused-app-id"): numbered_anew},
+    ),
+)

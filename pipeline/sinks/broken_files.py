@@ -1,0 +1,64 @@
+"""Files, broken on purpose: written under their final names, with no hidden place and no decision. Not for use.
+
+A task that dies leaves the file that it was writing, whole or not, and the replay writes another beside it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from pipeline.sinks.contract import EXACTLY_ONCE, Sink, Support
+from pipeline.sinks.files import KINDS as _SOUND
+from pipeline.sinks.files import FileSink, FileWriter, Names
+from pipeline.sinks.files_format import JSON_LINES
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pipeline.batch import Batch
+    from pipeline.config import PipelineConfig
+
+
+class VisibleNames(Names):
+    """Temporary files stand where readers look."""
+
+    @property
+    def pending(self) -> Path:
+        return self.folder
+
+
+class VisibleFiles(FileSink):
+    """Writes each file where it will stay."""
+
+    def acknowledged(self) -> FileWriter:
+        names = VisibleNames(self._names.folder, self._names.sink_id, self._names.generation, self._names.suffix)
+        return FileWriter(names, self._form, durable=True, shown_as=Names.same)
+
+
+def shown_at_once(batch: Batch, sink: Sink, _journal: Any, _on_lost: str) -> None:
+    """Every task shows its file by itself; nothing tells a replay that it is there."""
+    batch.run(sink.acknowledged())
+    for point in ("before-decision", "after-decision", "mid-commit"):
+        batch.at(point)
+
+
+def _open(config: PipelineConfig) -> FileSink:
+    sink = VisibleFiles("broken-files", JSON_LINES, config.output["output"], config.sink_id, config.partitions)
+    sink.supports = SUPPORTS
+    return sink
+
+
+SUPPORTS = (
+    Support(EXACTLY_ONCE, "final-names", "files under their final names", shows="DUP", shown_by=("after-prepare",)),
+)
+KINDS = (
+    replace(
+        _SOUND[0],
+        name="broken-files",
+        supports=SUPPORTS,
+        lacks={},
+        open=_open,
+        protocols={(EXACTLY_ONCE, "final-names"): shown_at_once},
+    ),
+)
