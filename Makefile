@@ -20,11 +20,11 @@ compare: setup
 	@$(RUN)/oncebench compare
 
 test: setup
-	@$(RUN)/python -m pytest tests/unit
+	@$(RUN)/python -m pytest -n 2 tests/unit
 	@$(RUN)/python -m pytest tests/contract tests/integration
 
 unit: $(STAMP)
-	@$(RUN)/python -m pytest tests/unit
+	@$(RUN)/python -m pytest -n 2 tests/unit
 
 lint: $(STAMP)
 	@$(RUN)/ruff check .

@@ -1,8 +1,7 @@
 """Real pipelines under a real kill -9, audited by the model.
 
-Of the sink that a first look is at, every guarantee and variant; of each other, its default way of exactly-once. (What
-each sink does at each step of each protocol is for `test_sinks`; all of them killed, for `compare --profile standard`.)
-No sink is named here: what is declared is what is run.
+Every guarantee and variant of the sink that a first look is at. (What each sink does at each step of each protocol is
+for `test_sinks`; all of them really killed, for `compare --profile standard`.)
 """
 
 from __future__ import annotations
@@ -22,12 +21,8 @@ from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
 SMALL = Cell("", "", "", rate=1000.0, sessions=100, warmup_s=0.0)
-SUPPORTED = [
-    (sink, support.delivery, support.variant)
-    for sink, support in all_supports()
-    if sink in FIRST or (support.delivery == EXACTLY_ONCE and support.default)
-]
-EXACT = [each for each in SUPPORTED if each[1] == EXACTLY_ONCE and each[0] in FIRST]
+SUPPORTED = [(sink, support.delivery, support.variant) for sink, support in all_supports() if sink in FIRST]
+EXACT = [each for each in SUPPORTED if each[1] == EXACTLY_ONCE]
 
 
 def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
@@ -37,7 +32,7 @@ def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("sink", "delivery", "variant"), SUPPORTED)
 def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
-    lab: Lab, services: None, tmp_path: Path, sink: str, delivery: str, variant: str
+    lab: Lab, tmp_path: Path, sink: str, delivery: str, variant: str
 ) -> None:
     fault = checked_fault(TELLING_FAULT[delivery])
     cell = replace(SMALL, sink=sink, delivery=delivery, variant=variant, faults=(fault,))

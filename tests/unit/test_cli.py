@@ -90,12 +90,13 @@ def test_no_java_is_told_with_what_to_set(tmp_path: Path) -> None:
     assert "JAVA_HOME" in err
 
 
-def test_a_foreign_folder_is_not_taken_as_a_work_dir(tmp_path: Path) -> None:
+def test_a_foreign_folder_is_not_taken_as_a_work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "letter.txt").write_text("dear")
-    code, _, err = said(*GOOD, "--work-dir", "theirs", cwd=tmp_path)
-    assert code == 1
-    assert "is no work dir of this suite" in err
+    refused = CliRunner().invoke(cli, [*GOOD, "--work-dir", "theirs"]).exception
+    assert isinstance(refused, UserError)
+    assert "is no work dir of this suite" in str(refused)
     assert (tmp_path / "theirs" / "letter.txt").read_text() == "dear"
 
 
@@ -105,9 +106,9 @@ def test_a_newer_and_a_damaged_report_are_refused(tmp_path: Path) -> None:
     damaged.write_text('{"schema": 1, "verd')
     other.write_text("{}")
     for file, says in ((newer, "judge it with a newer one"), (damaged, "is no report"), (other, "is no report")):
-        code, out, err = said("audit", str(file))
-        assert (code, out) == (1, "")
-        assert says in err
+        refused = CliRunner().invoke(cli, ["audit", str(file)]).exception
+        assert isinstance(refused, UserError)
+        assert (refused.exit_code, says in str(refused)) == (1, True)
 
 
 def test_every_cell_of_every_profile_gives_the_command_that_runs_it_again() -> None:

@@ -223,7 +223,7 @@ def test_what_is_json_and_has_the_five_fields_is_valid(value: bytes) -> None:
     assert read_event(KEY.encode(), value) == (KEY, 5, 3, 9)
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=200, deadline=None)
 @given(
     st.one_of(
         st.binary(max_size=12),

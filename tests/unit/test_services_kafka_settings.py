@@ -139,7 +139,7 @@ def test_something_that_is_not_kafka_is_told_apart_within_the_limit(
     server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert external_kafka._TIMEOUT_S < 10
-    monkeypatch.setattr(external_kafka, "_TIMEOUT_S", 1.5)
+    monkeypatch.setattr(external_kafka, "_TIMEOUT_S", 0.7)
     begin = time.monotonic()
     with pytest.raises(UserError, match="does not answer as Kafka does") as caught:
         external(f"127.0.0.1:{request.getfixturevalue(server)}")

@@ -137,7 +137,7 @@ def test_stopping_gently_reaches_a_frozen_child(tmp_path: Path) -> None:
 
 def test_freezing_stops_every_member_and_thawing_lets_them_go_on(tree: Child) -> None:
     tree.freeze()
-    assert {psutil.Process(pid).status() for pid in tree.members()} == {psutil.STATUS_STOPPED}
+    wait_for("all to stop", lambda: all(psutil.Process(p).status() == "stopped" for p in tree.members()))
     tree.thaw()
     wait_for("all to go on", lambda: all(psutil.Process(p).status() == "sleeping" for p in tree.members()))
 
