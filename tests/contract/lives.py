@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
@@ -73,13 +74,17 @@ class Output:
         faults = () if die_at is None else (parse_fault(die_at),)
         failpoints = Deadly(faults=faults, point=die_at)
         quarantine = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
+        # What a query tells its foreachBatch, and Spark's own writers ask for.
+        context = self.spark.sparkContext
+        context.setLocalProperty("sql.streaming.queryId", config.sink_id)
+        context.setLocalProperty("streaming.sql.batchId", str(number))
         try:
             sink.start(self.support, journal.generation, journal.newest_prepared())
             batch = Batch(rows, number, failpoints, quarantine)
             batch.at("batch-start")
             protocol_of(self.kind, self.support)(batch, sink, journal, config.on_lost)
             batch.at("after-commit")
-        except (Died, PySparkException) as death:
+        except (Died, PySparkException, Py4JJavaError) as death:
             if "Died" not in f"{type(death).__name__} {death}":
                 raise
             return False
@@ -104,6 +109,9 @@ class Output:
         return found
 
     def leftovers(self) -> list[str]:
+        """What is left of dead writers, if nothing but the sink itself could ever remove it."""
+        if self.kind.swept:
+            return []
         with closing(self.kind.read(self.config.output)) as reader:
             return reader.leftovers()
 
