@@ -170,15 +170,21 @@ def broken(base: Cell | None = None) -> list[Cell]:
     ]
 
 
+# Nine faults, each a few batches after the last, and the sessions that end late: twice what they need.
+CHAIN_BATCHES = 60
+
+
 def failpoints(base: Cell | None = None) -> list[Cell]:
     """Every cell healthy, and killed at every failpoint, one after the other in one run.
 
-    Each kill has a batch of its own, so that the report can charge it with what that batch lost and doubled.
+    Each kill has a batch of its own, so that the report can charge it with what that batch lost and doubled. Batches
+    are limited, so that the backlog of a restart is not gone in one and the next faults find theirs.
     """
     cells = []
     chain = tuple(checked_fault(point if at == 0 else f"{point}@after=2") for at, point in enumerate(POINTS))
     for cell in _cells(base):
-        cells += [cell, replace(cell, faults=chain)]
+        limit = cell.max_events_per_batch or max(1, cell.sessions * 100 // CHAIN_BATCHES)
+        cells += [cell, replace(cell, faults=chain, max_events_per_batch=limit)]
     return cells
 
 
