@@ -224,7 +224,7 @@ def flooded(producer: Producer, topic: str) -> bool:
 
 
 def test_an_observer_that_still_looks_for_its_topic_stops_when_told_to(kafka: KafkaBroker, tmp_path: Path) -> None:
-    observer = Observer(tmp_path, {"bootstrap_servers": kafka.bootstrap_servers, "topic": "not-there"})
+    observer = Observer(tmp_path, {"sink": "kafka", "target": target(kafka, "not-there")})
     try:
         wait_for(lambda: catches_sigterm(observer.process.pid), "the observer's signal handlers")
         assert observer.stop() == 0
@@ -238,7 +238,7 @@ def catches_sigterm(pid: int) -> bool:
     return bool(caught >> (signal.SIGTERM - 1) & 1)
 
 
-@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"bootstrap_servers": "x", "topic": "y"}'])
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"sink": "kafka", "target": {}}'])
 def test_an_unusable_configuration_is_told_without_a_traceback(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.json").write_bytes(content)
     command = [sys.executable, "-m", "oncebench.watch.observer", str(tmp_path / "bad.json")]

@@ -202,6 +202,8 @@ def test_a_saved_topic_keeps_every_byte_key_null_and_time(kafka: KafkaBroker, tm
     assert table["timestamp_ms"].to_pylist() == [1_700_000_000_000 + at for at in range(4)]
     assert json.loads(json.dumps(ends_json(report, report))) == {
         "output": {"0": {"low": 0, "lso": 4, "hw": 4}},
+        "output_is_log": True,
+        "leftovers": [],
         "input": {"0": {"low": 0, "lso": 4, "hw": 4}},
         "waited_s": 2 * report.waited_s,
         "final_complete": True,
