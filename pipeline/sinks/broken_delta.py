@@ -50,7 +50,16 @@ def _open(config: PipelineConfig) -> DeltaSink:
     return sink
 
 
-SUPPORTS = (Support(EXACTLY_ONCE, "reused-app-id", "a new checkpoint's numbers under an old txnAppId", shows="LOSS"),)
+# Early, so that batches are left whose numbers are taken for written.
+SUPPORTS = (
+    Support(
+        EXACTLY_ONCE,
+        "reused-app-id",
+        "a new checkpoint's numbers under an old txnAppId",
+        shows="LOSS",
+        shown_by=("after-commit@batch=3",),
+    ),
+)
 KINDS = (
     replace(
         _SOUND[0],
