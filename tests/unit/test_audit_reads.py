@@ -196,3 +196,23 @@ def test_first_sightings_are_one_per_expected_row() -> None:
 def test_without_an_observer_there_is_no_latency() -> None:
     latency = judged(make_record(WORLD)).latency
     assert (latency.visible.n, latency.visible.p50, latency.unseen) == (0, None, 80)
+
+
+def test_of_a_sink_that_is_no_log_whatever_was_seen_and_is_gone_has_vanished() -> None:
+    record = watched()
+    partition = record.final.table["partition"].to_numpy()
+    first = Stream(record.final.table.filter(pa.array(partition == 0)), complete=True)
+    no_ends = {**record.ends, "output": {}}
+    gone = int((partition != 0).sum())
+    as_log, as_none = (
+        judged(replace(record, final=first, ends={**no_ends, "output_is_log": log})).counts() for log in (True, False)
+    )
+    assert gone > 0
+    assert (as_log.get("INCO", 0), as_none["INCO"]) == (0, gone)
+
+
+def test_what_a_sink_still_holds_of_dead_writers_is_counted_and_named() -> None:
+    record = watched()
+    findings = judged(replace(record, ends={**record.ends, "leftovers": ["b.tmp", "a.tmp"]}))
+    assert findings.counts() == {"ORPH": 2}
+    assert findings.anomalies["ORPH"].examples == ({"what": "a.tmp"}, {"what": "b.tmp"})

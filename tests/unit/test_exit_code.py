@@ -1,0 +1,33 @@
+"""What a command says with its exit code: a promise kept, broken, or not tested; and what is broken on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncebench.errors import BROKEN, ERROR, KEPT
+from oncebench.measure import exit_code
+
+
+def report(verdict: str, *codes: str, sink: str = "kafka", variant: str = "two-phase") -> dict[str, Any]:
+    cell = {"sink": sink, "delivery": "exactly-once", "variant": variant}
+    return {"verdict": verdict, "anomalies": dict.fromkeys(codes, 1), "cell": cell}
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "code"),
+    [(["kept", "kept"], KEPT), (["kept", "broken"], BROKEN), (["kept", "vacuous"], ERROR), (["unknown"], ERROR)],
+)
+def test_the_worst_verdict_decides(verdicts: list[str], code: int) -> None:
+    assert exit_code([report(verdict) for verdict in verdicts]) == code
+
+
+@pytest.mark.parametrize(
+    ("verdict", "codes", "code"),
+    [("broken", ["DUP"], KEPT), ("broken", ["LOSS"], ERROR), ("kept", [], ERROR), ("vacuous", ["DUP"], ERROR)],
+)
+def test_what_is_broken_on_purpose_must_be_broken_by_what_it_is_there_to_show(
+    verdict: str, codes: list[str], code: int
+) -> None:
+    assert exit_code([report(verdict, *codes, sink="broken-kafka", variant="no-marker")]) == code
