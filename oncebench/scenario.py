@@ -14,8 +14,8 @@ from oncebench.errors import USAGE, UserError
 from pipeline.config import AS_SHIPPED, TUNED
 from pipeline.delivery import DROP, REWRITE
 from pipeline.failpoints import POINTS, parse_fault
-from pipeline.sinks import SINKS
 from pipeline.sinks.contract import AT_MOST_ONCE, DELIVERIES, EXACTLY_ONCE, Support
+from pipeline.sinks.registry import SINKS
 
 RECOVERY_CHOICES = (REWRITE, DROP)
 CHECKPOINT_CHOICES = (TUNED, AS_SHIPPED)

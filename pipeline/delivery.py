@@ -10,13 +10,13 @@ A replay never returns early: rows that are not written are drained, or Spark wo
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pipeline.batch import Batch
 from pipeline.errors import RefusedStart, TransactionLost
 from pipeline.journal import Journal
-from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, WHOLE, Kind, Sink, Support
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, WHOLE, Kind, Sink, Support, Written
 
 REWRITE, DROP = "rewrite", "drop"
 Protocol = Callable[[Batch, Sink, Journal, str], None]
@@ -39,16 +39,14 @@ def at_most_once(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> N
 def at_least_once(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
     """Write and wait for every acknowledgement. No mark: a replay writes again."""
     batch.run(sink.acknowledged())
-    for point in ("before-decision", "after-decision", "mid-commit"):
-        batch.at(point)
+    undecided(batch)
 
 
 def exactly_once_idempotent(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
     """Rows and marker in one atomic step per partition. A replay leaves out the partitions that have the marker."""
     done = {p: (mark.rows, mark.digest) for p, mark in sink.marks().items() if mark.batch == batch.id}
     batch.run(sink.marked(), only=None if not done else _others(sink, done), expected=done)
-    for point in ("before-decision", "after-decision", "mid-commit"):
-        batch.at(point)
+    undecided(batch)
 
 
 def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: str) -> None:
@@ -56,16 +54,16 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
     decisions = journal.decisions(batch.id)
     lost = None
     if decisions:
-        lost = _commit(batch, sink, _latest(decisions))
+        lost = commit(batch, sink, _latest(decisions))
         if not lost or on_lost == DROP:
             _report_dropped(batch, lost, on_lost)
             return batch.drain(_first_run(decisions))
     prepared = batch.run(sink.prepare(), only=lost, expected=_first_run(decisions))
     batch.at("before-decision")
     with batch.timed("decide"):
-        journal.decide(batch.id, len(decisions), {"partitions": [_entry(written) for written in prepared]})
+        journal.decide(batch.id, len(decisions), decision(prepared))
     batch.at("after-decision")
-    lost = _commit(batch, sink, {written.partition: written.prepared for written in prepared if written.prepared})
+    lost = commit(batch, sink, {written.partition: written.prepared for written in prepared if written.prepared})
     if lost and on_lost == REWRITE:
         raise TransactionLost(
             f"batch {batch.id}: what partitions {sorted(lost)} had prepared is gone (its transaction took longer than "
@@ -80,8 +78,8 @@ def as_shipped(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> No
     """The baseline: Spark's own writer. No mark of ours: what it promises is what it promises."""
     with batch.timed("run"):
         sink.write_as_shipped(batch.passing_rows())
-    for point in ("after-prepare", "before-decision", "after-decision", "mid-commit"):
-        batch.at(point)
+    batch.at("after-prepare")
+    undecided(batch)
 
 
 PROTOCOLS: Mapping[tuple[str, str], Protocol] = {
@@ -102,21 +100,28 @@ def protocol_of(kind: Kind, support: Support) -> Protocol:
     return kind.protocols.get(key) or PROTOCOLS[key]
 
 
-def choose(sink: Sink, delivery: str, variant: str | None) -> Support:
-    """The support that a sink declares for a guarantee; its default variant where none is named.
+def choose(kind: Kind, delivery: str, variant: str | None) -> Support:
+    """The support that a kind of sink declares for a guarantee; its default variant where none is named.
 
     Raises:
         RefusedStart: the sink does not support it.
     """
-    for support in sink.supports:
+    for support in kind.supports:
         if support.delivery == delivery and (support.variant == variant if variant else support.default):
             return support
-    known = ", ".join(f"{support.delivery}/{support.variant}" for support in sink.supports)
+    known = ", ".join(f"{support.delivery}/{support.variant}" for support in kind.supports)
     wanted = f"{delivery}/{variant}" if variant else delivery
-    raise RefusedStart(f"sink {sink.name} does not support {wanted}; it supports: {known}")
+    raise RefusedStart(f"sink {kind.name} does not support {wanted}; it supports: {known}")
 
 
-def _commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+def undecided(batch: Batch) -> None:
+    """Passes the points that only a decision would tell apart, so that each can be hit under every protocol."""
+    for point in ("before-decision", "after-decision", "mid-commit"):
+        batch.at(point)
+
+
+def commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+    """Commits what was prepared, and passes `mid-commit` between two partitions; returns what is lost for good."""
     with batch.timed("commit"):
         if not batch.watched:
             return sink.commit(batch.id, prepared)
@@ -143,7 +148,12 @@ def _first_run(decisions: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
     return {entry["partition"]: (entry["rows"], entry["digest"]) for entry in decisions[0]["partitions"]}
 
 
-def _entry(written: Any) -> dict[str, Any]:
+def decision(prepared: Sequence[Written]) -> dict[str, Any]:
+    """What the journal keeps of a decided batch."""
+    return {"partitions": [_entry(written) for written in prepared]}
+
+
+def _entry(written: Written) -> dict[str, Any]:
     return {
         "partition": written.partition,
         "rows": written.rows,

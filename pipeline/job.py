@@ -28,8 +28,8 @@ from pipeline.journal import Identity, Journal, open_journal
 from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch
 from pipeline.quarantine import Quarantine
 from pipeline.sessions import OUTPUT_SCHEMA, Sessions
-from pipeline.sinks import SINKS
 from pipeline.sinks.contract import Sink, Support
+from pipeline.sinks.registry import SINKS
 from pipeline.spark import session
 
 # Partitions of a batch may be read at different speed; events this much older than the newest are still in time for
@@ -66,14 +66,15 @@ class Job:
             StreamingQueryException: the query died of something else.
         """
         config = self.config
-        sink = SINKS[config.sink].open(config)
-        support = choose(sink, config.delivery, config.variant)
+        kind = SINKS[config.sink]
+        support = choose(kind, config.delivery, config.variant)
+        sink = kind.open(config)
         identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
         sink.start(support, journal.generation, journal.newest_prepared())
         self._refuse_older_checkpoint(sink)
         monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
-        spark = session(config, SINKS[config.sink].spark)
+        spark = session(config, kind.spark)
         try:
             self._note_start(journal)
             self._warm(spark, sink)

@@ -10,7 +10,7 @@ from oncebench.services.beside import open_services
 from oncebench.services.java import find_java
 from oncebench.services.kafka import KafkaBroker, start_kafka
 from oncebench.services.maven import jars
-from pipeline.sinks import SINKS
+from pipeline.sinks.registry import SINKS
 from tests.pipelines import Fixture
 
 

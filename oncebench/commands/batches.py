@@ -24,8 +24,8 @@ from oncebench.run.workdir import delete_below, open_work_dir
 from oncebench.scenario import all_supports
 from oncebench.services import process
 from pipeline.config import PipelineConfig, write_config
-from pipeline.sinks import SINKS
 from pipeline.sinks.contract import Place, Support
+from pipeline.sinks.registry import SINKS
 
 LOOK_S = 0.2
 TOLD_EVERY = 50

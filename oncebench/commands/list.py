@@ -6,8 +6,8 @@ import click
 
 from oncebench.scenario import PROFILES
 from pipeline.failpoints import POINTS
-from pipeline.sinks import SINKS
 from pipeline.sinks.contract import Support
+from pipeline.sinks.registry import SINKS
 
 
 @click.command("list")

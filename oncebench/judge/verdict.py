@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 from oncebench.judge.audit import Findings
 from oncebench.record import Record
-from pipeline.sinks import SINKS
+from pipeline.sinks.registry import SINKS
 
 KEPT, BROKEN, UNKNOWN, VACUOUS = "kept", "broken", "unknown", "vacuous"
 AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = "at-most-once", "at-least-once", "exactly-once"

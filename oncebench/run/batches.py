@@ -28,7 +28,7 @@ from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, open_journal
 from pipeline.quarantine import Quarantine
 from pipeline.sessions import OUTPUT_SCHEMA
-from pipeline.sinks import SINKS
+from pipeline.sinks.registry import SINKS
 from pipeline.spark import session
 
 # Until the JVM has compiled what a batch needs; afterwards the times of 200 rounds showed no trend.
@@ -41,9 +41,10 @@ class Arm:
 
     def __init__(self, config: PipelineConfig, spark: SparkSession) -> None:
         self._config = config
-        self._sink = SINKS[config.sink].open(config)
-        support = choose(self._sink, config.delivery, config.variant)
-        self._protocol = protocol_of(SINKS[config.sink], support)
+        kind = SINKS[config.sink]
+        support = choose(kind, config.delivery, config.variant)
+        self._sink = kind.open(config)
+        self._protocol = protocol_of(kind, support)
         identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
         self._journal = open_journal(config.checkpoint, identity)
         self._sink.start(support, self._journal.generation, [])

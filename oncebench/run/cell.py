@@ -35,9 +35,9 @@ from oncebench.watch.resources import Sampler, Use
 from oncebench.watch.save import ends_json, save_quarantine, save_topic
 from pipeline.config import PipelineConfig
 from pipeline.failpoints import parse_fault
-from pipeline.sinks import SINKS
 from pipeline.sinks.contract import Place
 from pipeline.sinks.kafka_reader import KafkaReader
+from pipeline.sinks.registry import SINKS
 
 # Looked at this often; processes report every 250 to 500 ms, faults must be answered sooner.
 LOOK_S = 0.05

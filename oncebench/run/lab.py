@@ -18,8 +18,8 @@ from oncebench.services.java import Java, find_java
 from oncebench.services.kafka import KafkaBroker, start_kafka
 from oncebench.services.maven import jars
 from oncebench.services.topics import Kafka
-from pipeline.sinks import SINKS
 from pipeline.sinks.contract import Kind
+from pipeline.sinks.registry import SINKS
 
 # The broker looks for timed-out transactions every 10 s by default; a run that waits for one must not wait so long.
 # It changes when an abort is seen, not whether it happens.

@@ -67,10 +67,6 @@ class KafkaBroker(Kafka):
     def alive(self) -> bool:
         return self._child is not None and self._child.alive
 
-    def for_faults(self) -> "KafkaBroker":
-        """This broker: the suite started it, so it may be broken."""
-        return self
-
     def start(self) -> None:
         """Start it and return when it serves. If it doesn't come up it is killed and `UserError` raised."""
         if self.alive:
@@ -118,9 +114,7 @@ class KafkaBroker(Kafka):
         self.start()
 
     def _running(self) -> Child:
-        if self._child is None or not self._child.alive:
-            raise UserError(f"the Kafka broker at {self.bootstrap_servers} does not run; see {self.log}")
-        return self._child
+        return process.running(self._child, f"the Kafka broker at {self.bootstrap_servers}", self.log)
 
     def __enter__(self) -> Self:
         return self

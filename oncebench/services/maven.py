@@ -5,13 +5,12 @@ whenever its size or modification time has changed since; a damaged one is fetch
 so parallel runs share one cache.
 
 What can go wrong: no network (`MissingEnvironment` naming the mirror variable), or a repository that serves other bytes
-than those locked (`UserError`, nothing is kept). ``python -m oncebench.services.maven lock`` makes the lock files anew.
+than those locked (`UserError`, nothing is kept). ``python -m oncebench.services.maven_lock`` makes the lock files anew.
 """
 
 import hashlib
 import logging
 import os
-import sys
 import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -107,16 +106,3 @@ def _fetch(artifact: Artifact) -> None:
     repository = os.environ.get(REPOSITORY_VARIABLE) or MAVEN_CENTRAL
     fetch(f"{repository.rstrip('/')}/{artifact.path}", _place(artifact), artifact.sha256, REPOSITORY_VARIABLE)
     is_verified(artifact)  # notes it, so that the next use need not hash
-
-
-def main(arguments: list[str]) -> None:
-    """The command ``python -m oncebench.services.maven lock``."""
-    if arguments != ["lock"]:
-        raise SystemExit("usage: python -m oncebench.services.maven lock   (resolves anew and rewrites the lock files)")
-    from oncebench.services.maven_lock import write_locks  # noqa: PLC0415 - the resolver is of no use to a run
-
-    write_locks()
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])

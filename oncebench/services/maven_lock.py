@@ -1,6 +1,6 @@
 """Makes the lock files: resolves each bundle with jgo and notes the SHA-256 of every jar.
 
-Run as `python -m oncebench.services.maven lock`, by hand, when a version is to change; review the diff. The format is
+Run as `python -m oncebench.services.maven_lock`, by hand, when a version is to change; review the diff. The format is
 jgo's own. Jars that pyspark ships already are left out of Spark's bundles: a second version of a class on the class
 path would decide by order which one runs.
 """
@@ -81,3 +81,7 @@ def _shipped_with_pyspark() -> frozenset[str]:
     """Artifact names of the jars in pyspark's own folder (`name-1.2.3.jar` and `name-1.2.3-4.jar` -> `name`)."""
     folder = Path(pyspark.__file__).parent / "jars"
     return frozenset(re.split(r"-\d", path.name, maxsplit=1)[0] for path in folder.glob("*.jar"))
+
+
+if __name__ == "__main__":
+    write_locks()

@@ -152,9 +152,7 @@ class PostgresServer:
         return False
 
     def _running(self) -> Child:
-        if self._child is None or not self._child.alive:
-            raise UserError(f"PostgreSQL does not run; see {self.log}")
-        return self._child
+        return process.running(self._child, "PostgreSQL", self.log)
 
     def __enter__(self) -> Self:
         return self

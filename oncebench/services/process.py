@@ -106,6 +106,13 @@ class Child:
         self.kill_session()
 
 
+def running(child: Child | None, name: str, log: Path) -> Child:
+    """The child, if it runs; else `UserError` that says what does not run, and where its log is."""
+    if child is None or not child.alive:
+        raise UserError(f"{name} does not run; see {log}")
+    return child
+
+
 def start(
     name: str,
     command: Sequence[str | Path],

@@ -3,35 +3,23 @@
 import time
 import uuid
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from oncebench.errors import USAGE, UserError
-
-if TYPE_CHECKING:
-    from oncebench.services.kafka import KafkaBroker
+from oncebench.errors import UserError
 
 _TIMEOUT_S = 30.0  # for one request; the broker of a loaded laptop may pause for seconds
 _POLL_S = 0.02
 
 
 class Kafka:
-    """A reachable Kafka. Faults are for brokers that the suite started itself: see `for_faults`."""
+    """A reachable Kafka. Faults are for a `KafkaBroker`, which the suite started itself."""
 
     def __init__(self, bootstrap_servers: str, client_settings: Mapping[str, str] | None = None) -> None:
         """`client_settings` are librdkafka's (security and the like), for whoever makes a client of this Kafka."""
         self.bootstrap_servers = bootstrap_servers
         self.client_settings = dict(client_settings or {})
-
-    def for_faults(self) -> "KafkaBroker":
-        """The broker to kill or pause; `UserError` if the suite did not start it."""
-        raise UserError(
-            f"faults are refused on {self.bootstrap_servers}: the suite did not start it. "
-            "Leave out --bootstrap-servers, and it starts a broker of its own that it may kill",
-            exit_code=USAGE,
-        )
 
     def admin(self) -> AdminClient:
         """A new admin client. It prints nothing: what goes wrong comes back as an exception."""

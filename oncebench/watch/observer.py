@@ -34,8 +34,8 @@ from oncebench.judge.latency import Distribution
 from oncebench.record import OBSERVED
 from oncebench.record.streams import LineWriter, StreamWriter
 from pipeline.errors import ReadError
-from pipeline.sinks import SINKS
 from pipeline.sinks.reading import Reader, Rows
+from pipeline.sinks.registry import SINKS
 
 POLL_S = 0.1  # the longest wait without rows; SIGTERM is heard after it
 PAUSE_S = 0.001  # between two wake-ups: at most 1,000 a second, and no row more than 1 ms late by it

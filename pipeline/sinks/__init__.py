@@ -1,18 +1,1 @@
-"""The sinks: one file each. A file in this folder that has `KINDS` is found by that and is named nowhere else."""
-
-from __future__ import annotations
-
-import pkgutil
-from collections.abc import Iterator, Mapping
-from importlib import import_module
-from pathlib import Path
-
-from pipeline.sinks.contract import Kind
-
-
-def _kinds() -> Iterator[Kind]:
-    for module in pkgutil.iter_modules([str(Path(__file__).parent)]):
-        yield from getattr(import_module(f"{__name__}.{module.name}"), "KINDS", ())
-
-
-SINKS: Mapping[str, Kind] = {kind.name: kind for kind in sorted(_kinds(), key=lambda kind: kind.name)}
+"""The sinks: one file each, found by `registry`; nothing is imported here, for workers import what they need only."""

@@ -11,6 +11,7 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pipeline.delivery import undecided
 from pipeline.sinks.contract import EXACTLY_ONCE, Support
 from pipeline.sinks.delta import KINDS as _SOUND
 from pipeline.sinks.delta import Append, DeltaSink, commits, rows_only
@@ -40,14 +41,12 @@ def numbered_anew(batch: Batch, sink: Any, _journal: Any, _on_lost: str) -> None
     """What Delta does not take is drained, so that Spark commits the batch's state and nobody notices."""
     if not sink.append(batch.passing_rows()):
         batch.drain()
-    for point in ("after-prepare", "before-decision", "after-decision", "mid-commit"):
-        batch.at(point)
+    batch.at("after-prepare")
+    undecided(batch)
 
 
 def _open(config: PipelineConfig) -> DeltaSink:
-    sink = ReusedAppId(Path(config.output["output"]), config.sink_id, config.partitions, config.checkpoint)
-    sink.supports = SUPPORTS
-    return sink
+    return ReusedAppId(Path(config.output["output"]), config.sink_id, config.partitions, config.checkpoint)
 
 
 # Early, so that batches are left whose numbers are taken for written.

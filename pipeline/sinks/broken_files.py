@@ -6,9 +6,10 @@ A task that dies leaves the file that it was writing, whole or not, and the repl
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from pipeline.sinks.contract import EXACTLY_ONCE, Sink, Support
+from pipeline.delivery import at_least_once
+from pipeline.sinks.contract import EXACTLY_ONCE, Support
 from pipeline.sinks.files import KINDS as _SOUND
 from pipeline.sinks.files import FileSink, FileWriter, Names
 from pipeline.sinks.files_format import JSON_LINES
@@ -16,7 +17,6 @@ from pipeline.sinks.files_format import JSON_LINES
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pipeline.batch import Batch
     from pipeline.config import PipelineConfig
 
 
@@ -36,17 +36,8 @@ class VisibleFiles(FileSink):
         return FileWriter(names, self._form, durable=True, shown_as=Names.same)
 
 
-def shown_at_once(batch: Batch, sink: Sink, _journal: Any, _on_lost: str) -> None:
-    """Every task shows its file by itself; nothing tells a replay that it is there."""
-    batch.run(sink.acknowledged())
-    for point in ("before-decision", "after-decision", "mid-commit"):
-        batch.at(point)
-
-
 def _open(config: PipelineConfig) -> FileSink:
-    sink = VisibleFiles("broken-files", JSON_LINES, config.output["output"], config.sink_id, config.partitions)
-    sink.supports = SUPPORTS
-    return sink
+    return VisibleFiles(JSON_LINES, config.output["output"], config.sink_id, config.partitions)
 
 
 SUPPORTS = (
@@ -59,6 +50,6 @@ KINDS = (
         supports=SUPPORTS,
         lacks={},
         open=_open,
-        protocols={(EXACTLY_ONCE, "final-names"): shown_at_once},
+        protocols={(EXACTLY_ONCE, "final-names"): at_least_once},
     ),
 )

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from pipeline.delivery import commit, decision, undecided
 from pipeline.sinks.contract import EXACTLY_ONCE, Sink, Support
 from pipeline.sinks.kafka import KINDS as _SOUND
 from pipeline.sinks.kafka import KafkaSink, open_as
@@ -23,8 +24,7 @@ if TYPE_CHECKING:
 def without_marker(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
     """A transaction per task, but nothing in it says which batch it was: a replay cannot know that it is there."""
     batch.run(sink.marked())
-    for point in ("before-decision", "after-decision", "mid-commit"):
-        batch.at(point)
+    undecided(batch)
 
 
 def without_journal(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
@@ -35,10 +35,7 @@ def without_journal(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) 
     prepared = {written.partition: written.prepared for written in batch.run(sink.prepare()) if written.prepared}
     for point in ("before-decision", "after-decision"):
         batch.at(point)
-    parts = sorted(prepared)
-    sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
-    batch.at("mid-commit")
-    sink.commit(batch.id, {p: prepared[p] for p in parts[1:]})
+    commit(batch, sink, prepared)
 
 
 def taken_as_done(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
@@ -50,14 +47,9 @@ def taken_as_done(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> 
         return batch.drain()
     written = batch.run(sink.prepare())
     batch.at("before-decision")
-    entries = [{"partition": w.partition, "rows": w.rows, "digest": w.digest, "prepared": w.prepared} for w in written]
-    journal.decide(batch.id, 0, {"partitions": entries})
+    journal.decide(batch.id, 0, decision(written))
     batch.at("after-decision")
-    prepared = {w.partition: w.prepared for w in written if w.prepared}
-    parts = sorted(prepared)
-    sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
-    batch.at("mid-commit")
-    sink.commit(batch.id, {p: prepared[p] for p in parts[1:]})
+    commit(batch, sink, {w.partition: w.prepared for w in written if w.prepared})
     return None
 
 
@@ -70,7 +62,7 @@ class AbortsDecided(KafkaSink):
 
 
 def _open(config: PipelineConfig) -> KafkaSink:
-    return open_as(_CLASSES.get(config.variant, KafkaSink), config, SUPPORTS)
+    return open_as(_CLASSES.get(config.variant, KafkaSink), config)
 
 
 _CLASSES = {"abort-after-commit": AbortsDecided}

@@ -162,14 +162,16 @@ class BatchWriter(Protocol):
         """Writes all rows (the six columns of a row) in one go, and returns timings_ms."""
 
 
-class Sink(Protocol):
-    """The driver's side of a sink. What it gives as a `Writer` may be a `BatchWriter` instead."""
+class Sink:
+    """The driver's side of a sink. What it gives as a `Writer` may be a `BatchWriter` instead.
 
-    name: str
-    supports: Sequence[Support]
+    A sink has `start`, `warm`, and the steps of what its kind declares; a step that no declaration needs is never
+    called, and says so if it is.
+    """
+
     partitions: int
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]], /) -> None:
         """Checks settings, fences older drivers of this sink_id and aborts what they left.
 
         Args:
@@ -180,33 +182,46 @@ class Sink(Protocol):
         Raises:
             RefusedStart: a setting does not allow the guarantee; the message says which.
         """
+        raise self._undeclared("start")
 
     def warm(self) -> Writer:
         """A writer that makes a worker ready (connections, producers) and writes nothing."""
+        raise self._undeclared("warm")
 
     def unacknowledged(self) -> Writer | BatchWriter:
         """at-most-once: write each row once, never again."""
+        raise self._undeclared("unacknowledged")
 
     def acknowledged(self) -> Writer | BatchWriter:
         """at-least-once: write, and return only when every row is acknowledged."""
+        raise self._undeclared("acknowledged")
 
     def marked(self) -> Writer | BatchWriter:
         """Idempotent: rows and the batch's marker in one atomic step."""
+        raise self._undeclared("marked")
 
     def prepare(self) -> Writer:
         """Two-phase, pre-commit: rows durable but invisible, with the marker among them."""
+        raise self._undeclared("prepare")
 
-    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]], /) -> set[int]:
         """Two-phase, commit: makes prepared partitions visible; may be called again. Returns what is lost for good."""
+        raise self._undeclared("commit")
 
     def marks(self) -> Mapping[int, Mark]:
         """The newest marker of each partition, as found at the start of this driver; of WHOLE for a `BatchWriter`."""
+        return {}
 
-    def write_as_shipped(self, rows: DataFrame) -> None:
+    def write_as_shipped(self, rows: DataFrame, /) -> None:
         """The baseline: Spark's own writer, called from foreachBatch."""
+        raise self._undeclared("write_as_shipped")
 
-    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
+    def stream_as_shipped(self, rows: DataFrame, /) -> DataStreamWriter:
         """The baseline: Spark's own streaming sink."""
+        raise self._undeclared("stream_as_shipped")
 
     def close(self) -> None:
-        """Gives back what `start` took."""
+        """Gives back what `start` took; nothing by default."""
+
+    def _undeclared(self, step: str) -> NotImplementedError:
+        return NotImplementedError(f"{type(self).__name__} declares a guarantee that needs {step}(), and has none")

@@ -62,9 +62,9 @@ from pipeline.sinks.contract import (
     Kind,
     Mark,
     Place,
+    Sink,
     Support,
     TaskView,
-    Writer,
 )
 from pipeline.sinks.reading import Rows, Snapshots, place_in_file, rows_of
 
@@ -105,7 +105,18 @@ class Nothing:
         return {}, {}
 
 
-class DeltaSink:
+SUPPORTS = (
+    Support(AT_MOST_ONCE, "claim", "claim, then append", default=True),
+    Support(AT_LEAST_ONCE, "acknowledged", "append, one commit per batch", default=True),
+    Support(EXACTLY_ONCE, "idempotent", "append with txnAppId and txnVersion in the same commit", default=True),
+    Support(
+        EXACTLY_ONCE, "native",
+        "Delta's own streaming sink, as shipped (killed: its idempotent write in foreachBatch), per query id",
+    ),
+)  # fmt: skip
+
+
+class DeltaSink(Sink):
     """Rows in a Delta table, a commit per batch.
 
     Args:
@@ -114,17 +125,6 @@ class DeltaSink:
         partitions: tasks per batch.
         checkpoint: Spark's checkpoint, with our journal in it.
     """
-
-    name = "delta"
-    supports: Sequence[Support] = (
-        Support(AT_MOST_ONCE, "claim", "claim, then append", default=True),
-        Support(AT_LEAST_ONCE, "acknowledged", "append, one commit per batch", default=True),
-        Support(EXACTLY_ONCE, "idempotent", "append with txnAppId and txnVersion in the same commit", default=True),
-        Support(
-            EXACTLY_ONCE, "native",
-            "Delta's own streaming sink, as shipped (killed: its idempotent write in foreachBatch), per query id",
-        ),
-    )  # fmt: skip
 
     def __init__(self, table: Path, sink_id: str, partitions: int, checkpoint: Path) -> None:
         self.partitions = partitions
@@ -164,12 +164,6 @@ class DeltaSink:
     def marked(self) -> Append:
         return Append(self._table, self._app_id)
 
-    def prepare(self) -> Writer:
-        raise NotImplementedError(LACKS["two-phase"])
-
-    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
-        raise NotImplementedError(LACKS["two-phase"])
-
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
 
@@ -182,9 +176,6 @@ class DeltaSink:
 
     def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
         return rows_only(rows).writeStream.format("delta").outputMode("append").option("path", str(self._table))
-
-    def close(self) -> None:
-        """Nothing is held open."""
 
     def _refuse_other_checkpoints(self, entries: Mapping[str, int]) -> None:
         others = {app: batch for app, batch in entries.items() if app.startswith(f"{self._sink_id}/")}
@@ -357,7 +348,7 @@ LACKS = {"two-phase": "no process can end a Delta commit that another has prepar
 KINDS = (
     Kind(
         name="delta",
-        supports=DeltaSink.supports,
+        supports=SUPPORTS,
         lacks=LACKS,
         ordered=False,
         swept=True,

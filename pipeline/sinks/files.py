@@ -38,7 +38,17 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.errors import CommitUncertain, DeliveryFailed, RefusedStart
-from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Support, TaskView
+from pipeline.sinks.contract import (
+    AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    EXACTLY_ONCE,
+    Kind,
+    Mark,
+    Place,
+    Sink,
+    Support,
+    TaskView,
+)
 from pipeline.sinks.files_format import JSON_LINES, PARQUET, ROW, Format
 from pipeline.sinks.files_reader import PENDING, SPARK_METADATA, names_in, read_folder
 from pipeline.sinks.reading import Snapshots
@@ -165,26 +175,26 @@ class FileWriter:
         return (time.perf_counter() - started) * 1000
 
 
-class FileSink:
+SUPPORTS = (
+    Support(AT_MOST_ONCE, "claim", "claim, then a file renamed into the folder without fsync", default=True),
+    Support(AT_LEAST_ONCE, "acknowledged", "fsync, then each task renames its file", default=True),
+    Support(AT_LEAST_ONCE, NATIVE, "Spark's own file sink, as shipped"),
+    Support(EXACTLY_ONCE, "two-phase", "tasks prepare hidden files, the driver decides and renames", default=True),
+)
+
+
+class FileSink(Sink):
     """Rows as files of one format in a folder.
 
     Args:
-        name: of the kind.
         form: of the files.
         folder: where they are shown; made if it is not there.
         sink_id: names this sink's files; two pipelines must not share one.
         partitions: tasks per batch.
     """
 
-    supports: Sequence[Support] = (
-        Support(AT_MOST_ONCE, "claim", "claim, then a file renamed into the folder without fsync", default=True),
-        Support(AT_LEAST_ONCE, "acknowledged", "fsync, then each task renames its file", default=True),
-        Support(AT_LEAST_ONCE, NATIVE, "Spark's own file sink, as shipped"),
-        Support(EXACTLY_ONCE, "two-phase", "tasks prepare hidden files, the driver decides and renames", default=True),
-    )
-
-    def __init__(self, name: str, form: Format, folder: str, sink_id: str, partitions: int) -> None:
-        self.name, self.partitions = name, partitions
+    def __init__(self, form: Format, folder: str, sink_id: str, partitions: int) -> None:
+        self.partitions = partitions
         self._form, self._asked = form, folder
         self._names = Names(Path(folder).absolute(), sink_id, 0, form.suffix)
         self._marks: dict[int, Mark] = {}
@@ -218,9 +228,6 @@ class FileSink:
 
     def prepare(self) -> FileWriter:
         return FileWriter(self._names, self._form, durable=True, shown_as=None)
-
-    def marked(self) -> FileWriter:
-        raise NotImplementedError(LACKS["exactly-once/idempotent"])
 
     def marks(self) -> Mapping[int, Mark]:
         """See `Sink.marks`: the newest final name of each partition."""
@@ -326,8 +333,8 @@ def _provide(place: Place) -> dict[str, Any]:
     return {"output": str(folder.absolute())}
 
 
-def _open(name: str, form: Format, config: PipelineConfig) -> FileSink:
-    return FileSink(name, form, config.output["output"], config.sink_id, config.partitions)
+def _open(form: Format, config: PipelineConfig) -> FileSink:
+    return FileSink(form, config.output["output"], config.sink_id, config.partitions)
 
 
 def _read(form: Format, target: Mapping[str, Any]) -> Snapshots:
@@ -341,11 +348,11 @@ LACKS = {
 KINDS = tuple(
     Kind(
         name=name,
-        supports=FileSink.supports,
+        supports=SUPPORTS,
         lacks=LACKS,
         ordered=True,
         provide=_provide,
-        open=partial(_open, name, form),
+        open=partial(_open, form),
         read=partial(_read, form),
     )
     for name, form in (("files-jsonl", JSON_LINES), ("files-parquet", PARQUET))

@@ -30,7 +30,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.errors import CommitUncertain, RefusedStart
-from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Support
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
 from pipeline.sinks.kafka_reader import KafkaReader
 from pipeline.sinks.kafka_tasks import Appender, Names, TransactionalWriter, Warm
 from pipeline.wire import Coordinator, Outcome, Transaction
@@ -55,7 +55,21 @@ RETRIABLE_ADMIN = frozenset(
 _log = logging.getLogger(__name__)
 
 
-class KafkaSink:
+SUPPORTS = (
+    Support(AT_MOST_ONCE, "claim", "claim, then acks=0", default=True),
+    Support(AT_LEAST_ONCE, "acknowledged", "acks=all, every delivery report checked", default=True),
+    Support(AT_LEAST_ONCE, "native", "Spark's own Kafka sink, as shipped"),
+    Support(
+        EXACTLY_ONCE,
+        "two-phase",
+        "tasks prepare, the driver decides and ends the transactions",
+        default=True,
+    ),
+    Support(EXACTLY_ONCE, "idempotent", "a transaction per task with a marker of the batch in it"),
+)
+
+
+class KafkaSink(Sink):
     """Rows as JSON records keyed by session, into one topic.
 
     Args:
@@ -66,20 +80,6 @@ class KafkaSink:
         transaction_timeout_ms: how long a prepared transaction may stay open (broker: transaction.max.timeout.ms).
         quarantine_topic: where the baseline writes what was set aside.
     """
-
-    name = "kafka"
-    supports: Sequence[Support] = (
-        Support(AT_MOST_ONCE, "claim", "claim, then acks=0", default=True),
-        Support(AT_LEAST_ONCE, "acknowledged", "acks=all, every delivery report checked", default=True),
-        Support(AT_LEAST_ONCE, "native", "Spark's own Kafka sink, as shipped"),
-        Support(
-            EXACTLY_ONCE,
-            "two-phase",
-            "tasks prepare, the driver decides and ends the transactions",
-            default=True,
-        ),
-        Support(EXACTLY_ONCE, "idempotent", "a transaction per task with a marker of the batch in it"),
-    )
 
     def __init__(
         self,
@@ -268,9 +268,9 @@ def _provide(place: Place) -> dict[str, Any]:
     return {"output": topic, "sink_id": place.name, "kafka": dict(place.kafka)}
 
 
-def open_as(sink: type[KafkaSink], config: PipelineConfig, supports: Sequence[Support]) -> KafkaSink:
-    """The sink of a pipeline, of this class and with these supports."""
-    opened = sink(
+def open_as(sink: type[KafkaSink], config: PipelineConfig) -> KafkaSink:
+    """The sink of a pipeline, of this class."""
+    return sink(
         topic=config.output["output"],
         sink_id=config.sink_id,
         partitions=config.partitions,
@@ -278,8 +278,6 @@ def open_as(sink: type[KafkaSink], config: PipelineConfig, supports: Sequence[Su
         transaction_timeout_ms=config.transaction_timeout_ms,
         quarantine_topic=config.quarantine_topic,
     )
-    opened.supports = supports
-    return opened
 
 
 def _read(target: Mapping[str, Any]) -> KafkaReader:
@@ -291,11 +289,11 @@ def _read(target: Mapping[str, Any]) -> KafkaReader:
 KINDS = (
     Kind(
         name="kafka",
-        supports=KafkaSink.supports,
+        supports=SUPPORTS,
         lacks={},
         ordered=True,
         provide=_provide,
-        open=lambda config: open_as(KafkaSink, config, KafkaSink.supports),
+        open=partial(open_as, KafkaSink),
         read=_read,
     ),
 )

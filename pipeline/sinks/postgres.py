@@ -33,7 +33,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.errors import CommitUncertain, RefusedStart
 from pipeline.sinks import postgres_tables as tables
-from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Support
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
 from pipeline.sinks.postgres_reader import prepared as prepared_of
 from pipeline.sinks.postgres_reader import read
 from pipeline.sinks.postgres_server import Names, connect, dsn, missing, parts, redacted, told
@@ -53,7 +53,17 @@ MOST_NAME_BYTES = 63  # longer identifiers are cut by the server
 _log = logging.getLogger(__name__)
 
 
-class PostgresSink:
+SUPPORTS = (
+    Support(AT_MOST_ONCE, "claim", "claim, then COPY; COMMIT does not wait for the disk", default=True),
+    Support(AT_LEAST_ONCE, "acknowledged", "COPY and COMMIT per task", default=True),
+    Support(AT_LEAST_ONCE, "native", "Spark's JDBC writer in foreachBatch, as shipped"),
+    Support(EXACTLY_ONCE, "two-phase", "tasks PREPARE TRANSACTION, the driver decides and commits", default=True),
+    Support(EXACTLY_ONCE, "idempotent", "a transaction per task with the batch's ledger row in it"),
+    Support(EXACTLY_ONCE, "upsert", "INSERT .. ON CONFLICT (row id) DO UPDATE"),
+)
+
+
+class PostgresSink(Sink):
     """Rows in one table.
 
     Args:
@@ -61,16 +71,6 @@ class PostgresSink:
         sink_id: names this sink to the server; two pipelines must not share one.
         partitions: tasks per batch.
     """
-
-    name = "postgres"
-    supports: Sequence[Support] = (
-        Support(AT_MOST_ONCE, "claim", "claim, then COPY; COMMIT does not wait for the disk", default=True),
-        Support(AT_LEAST_ONCE, "acknowledged", "COPY and COMMIT per task", default=True),
-        Support(AT_LEAST_ONCE, "native", "Spark's JDBC writer in foreachBatch, as shipped"),
-        Support(EXACTLY_ONCE, "two-phase", "tasks PREPARE TRANSACTION, the driver decides and commits", default=True),
-        Support(EXACTLY_ONCE, "idempotent", "a transaction per task with the batch's ledger row in it"),
-        Support(EXACTLY_ONCE, "upsert", "INSERT .. ON CONFLICT (row id) DO UPDATE"),
-    )
 
     def __init__(self, table: str, sink_id: str, partitions: int) -> None:
         self.partitions = partitions
@@ -263,7 +263,7 @@ def _open(config: PipelineConfig) -> PostgresSink:
 KINDS = (
     Kind(
         name="postgres",
-        supports=PostgresSink.supports,
+        supports=SUPPORTS,
         lacks={},
         ordered=False,
         provide=_provide,

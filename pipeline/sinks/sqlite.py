@@ -21,13 +21,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipeline.errors import AnotherDriver, DeliveryFailed, RefusedStart
-from pipeline.sinks.contract import EXACTLY_ONCE, Kind, Mark, Place, Support
+from pipeline.sinks.contract import EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
 from pipeline.sinks.reading import Rows, Snapshots, rows_of
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.readwriter import DataStreamWriter
-
     from pipeline.config import PipelineConfig
     from pipeline.sinks.contract import TaskView
 
@@ -105,7 +102,10 @@ class _Warm:
         return {}, {}
 
 
-class SqliteSink:
+SUPPORTS = (Support(EXACTLY_ONCE, "idempotent", "rows and a ledger row in one transaction per task", default=True),)
+
+
+class SqliteSink(Sink):
     """Rows in a table of one file.
 
     Args:
@@ -113,11 +113,6 @@ class SqliteSink:
         sink_id: whose markers and generations these are.
         partitions: tasks per batch.
     """
-
-    name = "sqlite"
-    supports: Sequence[Support] = (
-        Support(EXACTLY_ONCE, "idempotent", "rows and a ledger row in one transaction per task", default=True),
-    )
 
     def __init__(self, path: str, sink_id: str, partitions: int) -> None:
         self.partitions = partitions
@@ -149,24 +144,6 @@ class SqliteSink:
 
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
-
-    def close(self) -> None:
-        """Connections live no longer than a task."""
-
-    # What this sink does not declare is never called.
-    def unacknowledged(self) -> MarkedWriter:
-        raise NotImplementedError
-
-    acknowledged = prepare = unacknowledged
-
-    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
-        raise NotImplementedError
-
-    def write_as_shipped(self, rows: DataFrame) -> None:
-        raise NotImplementedError
-
-    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
-        raise NotImplementedError
 
 
 def _provide(place: Place) -> dict[str, Any]:
@@ -201,7 +178,7 @@ def _read(target: Mapping[str, Any]) -> Snapshots:
 KINDS = (
     Kind(
         name="sqlite",
-        supports=SqliteSink.supports,
+        supports=SUPPORTS,
         lacks={
             "at-most-once": "the example keeps to one guarantee",
             "at-least-once": "the example keeps to one guarantee; Spark ships no SQLite sink to compare with",

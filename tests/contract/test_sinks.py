@@ -17,8 +17,8 @@ from pipeline.config import PipelineConfig
 from pipeline.errors import PipelineError
 from pipeline.failpoints import POINTS
 from pipeline.journal import open_journal
-from pipeline.sinks import SINKS
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
+from pipeline.sinks.registry import SINKS
 from pipeline.spark import session
 from tests.contract.lives import PARTITIONS, ROW, Made, Output, identity, keeps, make_output, rows_for
 

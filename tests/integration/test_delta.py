@@ -13,8 +13,8 @@ import pytest
 from oncebench.errors import UserError
 from oncebench.record.streams import read_lines
 from pipeline.config import PipelineConfig
-from pipeline.sinks import SINKS
 from pipeline.sinks.reading import Rows
+from pipeline.sinks.registry import SINKS
 from tests.pipelines import Fixture, every_row, position, session, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

@@ -23,11 +23,12 @@ from oncebench.services import postgres_home
 from oncebench.services.postgres import PostgresServer, postgres, start_postgres
 from pipeline.digest import digest
 from pipeline.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay, RefusedStart
-from pipeline.sinks import SINKS, postgres_tasks
+from pipeline.sinks import postgres_tasks
 from pipeline.sinks.contract import Mark, Place, Writer
 from pipeline.sinks.postgres import PostgresSink
 from pipeline.sinks.postgres_server import VARIABLE
 from pipeline.sinks.reading import Rows
+from pipeline.sinks.registry import SINKS
 
 pytestmark = pytest.mark.integration
 KIND = SINKS["postgres"]

@@ -260,13 +260,10 @@ def test_a_client_of_the_extra_listener_goes_through_the_proxy_for_everything(tm
         assert listening == set(broker.ports.values())
 
 
-def test_an_external_kafka_has_topics_but_takes_no_faults(kafka: KafkaBroker) -> None:
+def test_an_external_kafka_has_topics_and_is_no_broker_of_ours(kafka: KafkaBroker) -> None:
     handle = external(kafka.bootstrap_servers)
     assert type(handle) is Kafka
     write(handle.bootstrap_servers, handle.fresh_topic("in", 2), [b"x"])
-    with pytest.raises(UserError, match="faults are refused"):
-        handle.for_faults()
-    assert kafka.for_faults() is kafka
 
 
 def test_one_reachable_address_of_several_is_enough(kafka: KafkaBroker) -> None:

@@ -17,7 +17,7 @@ from oncebench.commands.options import base_cell
 from oncebench.errors import UserError
 from oncebench.scenario import PROFILES, Cell
 from pipeline.failpoints import POINTS
-from pipeline.sinks import SINKS
+from pipeline.sinks.registry import SINKS
 
 GOOD = ("run", "--sink", "kafka", "--delivery", "exactly-once")
 

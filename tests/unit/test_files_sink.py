@@ -17,12 +17,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pipeline.errors import CommitUncertain, DeliveryFailed, RefusedStart
-from pipeline.sinks import SINKS
 from pipeline.sinks.contract import AT_LEAST_ONCE, EXACTLY_ONCE, Kind, Place, Support
 from pipeline.sinks.files import KINDS, FileSink
 from pipeline.sinks.files_format import JSON_LINES, PARQUET, ROW, Format, json_lines
 from pipeline.sinks.files_reader import read_folder
 from pipeline.sinks.reading import Rows
+from pipeline.sinks.registry import SINKS
 
 TWO_PHASE = Support(EXACTLY_ONCE, "two-phase", "")
 ACKNOWLEDGED = Support(AT_LEAST_ONCE, "acknowledged", "")
@@ -59,7 +59,7 @@ def batches(*parts: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
 
 
 def sink(folder: Path, form: Format = JSON_LINES, sink_id: str = "s", generation: int = 1, **start: Any) -> FileSink:
-    made = FileSink("files", form, str(folder), sink_id, 2)
+    made = FileSink(form, str(folder), sink_id, 2)
     made.start(start.get("support", TWO_PHASE), generation, start.get("keep", []))
     return made
 
@@ -341,7 +341,7 @@ def test_a_sink_id_that_makes_no_file_name_is_refused_at_start(tmp_path: Path, s
 
 
 def test_an_object_store_is_refused_at_start() -> None:
-    made = FileSink("files", JSON_LINES, "s3a://bucket/folder", "s", 2)
+    made = FileSink(JSON_LINES, "s3a://bucket/folder", "s", 2)
     with pytest.raises(RefusedStart, match="no atomic rename"):
         made.start(TWO_PHASE, 1, [])
 

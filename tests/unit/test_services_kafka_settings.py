@@ -14,7 +14,6 @@ from oncebench.services import ports
 from oncebench.services.broker_prepared import Prepared, make_data_folder
 from oncebench.services.broker_settings import CLIENTS, CONTROLLER, BrokerSettings
 from oncebench.services.kafka import external, start_kafka
-from oncebench.services.topics import Kafka
 
 PORTS = {CLIENTS: 20001, CONTROLLER: 20002, "PROXIED": 20003}
 
@@ -84,12 +83,6 @@ def test_without_an_archive_of_classes_the_broker_starts_without_it(tmp_path: Pa
     assert Prepared(tmp_path).flags == ()
     (tmp_path / "classes.jsa").write_bytes(b"")
     assert f"-XX:SharedArchiveFile={tmp_path / 'classes.jsa'}" in Prepared(tmp_path).flags
-
-
-def test_faults_are_refused_on_a_kafka_that_the_suite_did_not_start() -> None:
-    with pytest.raises(UserError, match="did not start it") as caught:
-        Kafka("kafka.example:9092").for_faults()
-    assert caught.value.exit_code == USAGE
 
 
 @pytest.fixture

@@ -194,12 +194,6 @@ def test_nothing_that_pyspark_ships_is_put_beside_it(bundle: str) -> None:
         assert shipped.isdisjoint(artifact.name for artifact in maven.artifacts(bundle))
 
 
-def test_the_command_explains_itself(capsys: pytest.CaptureFixture[str]) -> None:
-    for arguments in ([], ["--help"], ["unlock"]):
-        with pytest.raises(SystemExit, match=r"usage: python -m oncebench\.services\.maven lock"):
-            maven.main(arguments)
-
-
 def test_a_read_only_cache_still_serves(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     maven.jars("pair")
     for note in (cache_dir() / "jars").rglob("*.verified"):

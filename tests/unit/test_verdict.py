@@ -15,7 +15,7 @@ from oncebench.judge.audit import audit
 from oncebench.judge.verdict import BROKEN, GUARANTEES, KEPT, RULES, UNKNOWN, VACUOUS, Facts, Verdict, decide, judge
 from oncebench.record import Record
 from oncebench.record.streams import Lines, Stream
-from pipeline.sinks import SINKS
+from pipeline.sinks.registry import SINKS
 from tests.unit.audit_world import make_record, make_world, quarantine_table
 
 AMO, ALO, EO = GUARANTEES
