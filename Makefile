@@ -21,7 +21,7 @@ compare: setup
 
 test: setup
 	@$(RUN)/python -m pytest -n 2 tests/unit
-	@$(RUN)/python -m pytest tests/contract tests/integration
+	@$(RUN)/python -m pytest -n 2 --dist loadfile tests/contract tests/integration
 
 unit: $(STAMP)
 	@$(RUN)/python -m pytest -n 2 tests/unit

@@ -40,8 +40,9 @@ class PipelineConfig:
         on_lost: `rewrite` or `drop` (as Flink's sink does) when a decided transaction was aborted by its time-out.
         checkpoint_writing: `tuned` or `as-shipped`, see `pipeline.spark`.
         master: Spark master.
-        jars: of Spark's Kafka connector and of the sink.
-        driver_jars: wanted on the driver's own class path (the tuned local file system).
+        jars: of the sink, for driver and workers.
+        driver_jars: on the driver's own class path: Spark's Kafka connector, and the tuned local file system.
+        jvm_options: more options of the driver's JVM (an archive of its classes).
         faults: in the order in which they are to act.
         trace: whether passed failpoints are noted (needed to tell where a random kill landed).
     """
@@ -66,6 +67,7 @@ class PipelineConfig:
     master: str = "local[2]"
     jars: tuple[str, ...] = ()
     driver_jars: tuple[str, ...] = ()
+    jvm_options: tuple[str, ...] = ()
     faults: tuple[Fault, ...] = ()
     trace: bool = False
     kafka: dict[str, str] = field(default_factory=dict)
@@ -102,7 +104,7 @@ def read_config(path: Path) -> PipelineConfig:
         fields["faults"] = tuple(parse_fault(text) for text in fields.get("faults", ()))
     except ValueError as error:
         raise RefusedStart(f"{path}: {error}") from error
-    for name in ("jars", "driver_jars"):
+    for name in ("jars", "driver_jars", "jvm_options"):
         fields[name] = tuple(fields.get(name, ()))
     for name in ("checkpoint", "record"):
         fields[name] = Path(fields[name])

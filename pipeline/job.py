@@ -11,6 +11,7 @@ import re
 import threading
 import time
 from contextlib import suppress
+from subprocess import TimeoutExpired
 from typing import Any, cast
 
 import pyspark
@@ -30,7 +31,7 @@ from pipeline.quarantine import Quarantine
 from pipeline.sessions import OUTPUT_SCHEMA, Sessions
 from pipeline.sinks.contract import Sink, Support
 from pipeline.sinks.registry import SINKS
-from pipeline.spark import session
+from pipeline.spark import session, stop
 
 # Partitions of a batch may be read at different speed; events this much older than the newest are still in time for
 # the session timer (which counts from the later of event and watermark).
@@ -83,8 +84,8 @@ class Job:
         finally:
             monitoring.close()
             sink.close()
-            with suppress(OSError, Py4JError):  # the JVM may have been ended by the same signal
-                spark.stop()
+            with suppress(OSError, Py4JError, TimeoutExpired):  # the JVM may have been ended by the same signal
+                stop(spark)
 
     def _refuse_older_checkpoint(self, sink: Sink) -> None:
         marked = max((mark.batch for mark in sink.marks().values()), default=-1)

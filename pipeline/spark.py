@@ -10,10 +10,12 @@ file, so that the fence against a second driver is our journal. Neither is of us
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pipeline.config import TUNED, PipelineConfig
@@ -25,14 +27,16 @@ _TUNED = {
 }
 # Parallel collection has the least overhead on few cores. The optimising compiler (C2) takes more processor time from a
 # run of minutes than it gives back: after 40 s at 2,000 events/s on two cores a batch took 534 ms without it, 691 with.
-_JVM = "-XX:+UseParallelGC -XX:TieredStopAtLevel=1"
+_JVM = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1")
+# Shutdown hooks take some 0.2 s; writing an archive of classes, which only the first start does, 10 s.
+END_LIMIT_S = 60.0
 # Quiet: Spark's defaults print a warning for each state look-up that finds nothing.
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
 def settings(config: PipelineConfig) -> Mapping[str, str]:
     """Spark's settings for a run."""
-    java = f"-Dlog4j2.configurationFile=file:{_LOG4J} {_JVM}"
+    java = shlex.join([f"-Dlog4j2.configurationFile=file:{_LOG4J}", *_JVM, *config.jvm_options])
     base = {
         "spark.app.name": f"oncebench {config.sink} {config.delivery} {config.variant}",
         "spark.ui.enabled": "false",
@@ -41,7 +45,7 @@ def settings(config: PipelineConfig) -> Mapping[str, str]:
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": java,
-        "spark.driver.extraClassPath": os.pathsep.join((*config.driver_jars, *config.jars)),
+        "spark.driver.extraClassPath": os.pathsep.join(config.driver_jars),
         "spark.jars": ",".join(config.jars),
         # A task that failed may have written: the whole batch is replayed, by a new driver that looks at the marks.
         "spark.task.maxFailures": "1",
@@ -70,3 +74,12 @@ def session(config: PipelineConfig, more: Mapping[str, str] | None = None) -> Sp
     for name, value in {**settings(config), **(more or {})}.items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
+
+
+def stop(spark: SparkSession) -> None:
+    """Stops Spark, and returns when its JVM has ended (after END_LIMIT_S at the latest)."""
+    spark.stop()
+    jvm = getattr(SparkContext._gateway, "proc", None)  # of no other use: a process runs one pipeline
+    if jvm is not None:
+        jvm.stdin.close()  # Spark's gateway ends with it
+        jvm.wait(END_LIMIT_S)

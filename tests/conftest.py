@@ -5,11 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.run.lab import QUICK_ABORTS, Lab
+from oncebench.run.lab import QUICK_ABORTS, Lab, spark_of
 from oncebench.services.beside import open_services
 from oncebench.services.java import find_java
 from oncebench.services.kafka import KafkaBroker, start_kafka
-from oncebench.services.maven import jars
 from pipeline.sinks.registry import SINKS
 from tests.pipelines import Fixture
 
@@ -31,7 +30,8 @@ def kafka_own(tmp_path_factory: pytest.TempPathFactory) -> Iterator[KafkaBroker]
 @pytest.fixture(scope="session")
 def lab(kafka: KafkaBroker) -> Lab:
     """Java, jars and the shared broker, for tests that start the pipeline."""
-    return Lab(kafka, find_java(), jars("spark-kafka"), jars("spark-bare-fs"))
+    java = find_java()
+    return Lab(kafka, java, **spark_of(java))
 
 
 @pytest.fixture(scope="session")

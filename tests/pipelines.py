@@ -64,9 +64,8 @@ class Fixture:
             checkpoint=self.folder / "checkpoint",
             record=record,
             partitions=PARTITIONS,
-            jars=tuple(map(str, self.lab.connector)),
-            driver_jars=tuple(map(str, self.lab.tuned_fs)),
             faults=tuple(map(parse_fault, faults)),
+            **self.lab.spark([]),
         )
         return replace(config, **changes)
 

@@ -110,7 +110,6 @@ def _write_arm(arm: Arm, arms: Sequence[Arm], lab: Lab, folder: Path, partitions
     target: dict[str, Any] = kind.provide(
         Place(sink_id, own, partitions, kafka, lambda name: lab.kafka.create_topic(name, partitions))
     )
-    jars = {jar for each in arms for jar in lab.jars_of(SINKS[each.sink])}
     config = PipelineConfig(
         bootstrap_servers=lab.kafka.bootstrap_servers,
         input_topic=f"{sink_id}.in",
@@ -123,8 +122,7 @@ def _write_arm(arm: Arm, arms: Sequence[Arm], lab: Lab, folder: Path, partitions
         checkpoint=own / "checkpoint",
         record=own,
         partitions=partitions,
-        jars=tuple(sorted(map(str, jars))),
-        driver_jars=tuple(map(str, lab.tuned_fs)),
+        **lab.spark(SINKS[each.sink] for each in arms),
     )
     write_config(config, folder / f"arm-{arm.name}.json")
 

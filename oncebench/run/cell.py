@@ -239,9 +239,8 @@ class _Run:
             on_lost=cell.on_lost,
             checkpoint_writing=cell.checkpoint_writing,
             master=cell.master,
-            jars=tuple(map(str, self.lab.jars_of(self.kind))),
-            driver_jars=tuple(map(str, self.lab.tuned_fs)),
             faults=tuple(parse_fault(fault) for fault in cell.faults),
+            **self.lab.spark([self.kind]),
         )
 
     def _described(self) -> dict[str, Any]:

@@ -7,11 +7,13 @@ Promise: leaving the lab leaves nothing running that it started. What can go wro
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+from oncebench.run.spark_prepared import prepare_spark
 from oncebench.services.beside import open_services
 from oncebench.services.external import external
 from oncebench.services.java import Java, find_java
@@ -32,22 +34,38 @@ class Lab:
 
     kafka: Kafka
     java: Java
-    connector: tuple[Path, ...]
-    tuned_fs: tuple[Path, ...]
+    class_path: tuple[Path, ...]
+    jvm_options: tuple[str, ...] = ()
 
     @property
     def own_broker(self) -> KafkaBroker | None:
         """The broker, if the suite started it."""
         return self.kafka if isinstance(self.kafka, KafkaBroker) else None
 
-    def jars_of(self, kind: Kind) -> tuple[Path, ...]:
-        """What Spark needs on its class path for the input and this kind of sink."""
-        return (*self.connector, *(jar for bundle in kind.jars for jar in jars(bundle)))
+    def spark(self, kinds: Iterable[Kind]) -> dict[str, Any]:
+        """The fields of a pipeline's configuration that tell Spark where its jars are, with those of these sinks."""
+        bundles = sorted({bundle for kind in kinds for bundle in kind.jars})
+        return {
+            "jars": tuple(str(jar) for bundle in bundles for jar in jars(bundle)),
+            "driver_jars": tuple(map(str, self.class_path)),
+            "jvm_options": self.jvm_options,
+        }
 
     def environment(self) -> dict[str, str]:
-        """Environment of a pipeline process: this Java, and no Spark of somebody else's."""
-        inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-        return {**inherited, "JAVA_HOME": str(self.java.home), "SPARK_LOCAL_IP": "127.0.0.1"}
+        """Environment of a pipeline process."""
+        return environment(self.java)
+
+
+def environment(java: Java) -> dict[str, str]:
+    """Environment of a process that starts Spark: this Java, and no Spark of somebody else's."""
+    inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
+    return {**inherited, "JAVA_HOME": str(java.home), "SPARK_LOCAL_IP": "127.0.0.1"}
+
+
+def spark_of(java: Java) -> dict[str, Any]:
+    """The fields of a lab that let Spark start: its class path, and what makes the start fast."""
+    class_path = (*jars("spark-bare-fs"), *jars("spark-kafka"))
+    return {"class_path": class_path, "jvm_options": prepare_spark(java, class_path, environment(java))}
 
 
 @contextmanager
@@ -57,17 +75,15 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collecti
     `sinks`: the names of those whose services and jars will be needed.
     """
     java = find_java()
-    connector, tuned_fs = jars("spark-kafka"), jars("spark-bare-fs")
+    theirs = None if bootstrap_servers is None else external(bootstrap_servers)
+    spark = spark_of(java)
     kinds = [SINKS[name] for name in sorted(set(sinks))]
     for bundle in {bundle for kind in kinds for bundle in kind.jars}:
         jars(bundle)
     with ExitStack() as stack:
         stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
-        if bootstrap_servers is not None:
-            lab = Lab(external(bootstrap_servers), java, connector, tuned_fs)
-        else:
-            kafka = stack.enter_context(start_kafka(folder, java, settings=QUICK_ABORTS))
-            lab = Lab(kafka, java, connector, tuned_fs)
+        kafka = theirs or stack.enter_context(start_kafka(folder, java, settings=QUICK_ABORTS))
+        lab = Lab(kafka, java, **spark)
         yield lab
         if lab.own_broker is not None:
             lab.own_broker.stop()  # in good order, so that what is kept can be read again

@@ -23,6 +23,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.spark]
 SMALL = Cell("", "", "", rate=1000.0, sessions=100, warmup_s=0.0)
 SUPPORTED = [(sink, support.delivery, support.variant) for sink, support in all_supports() if sink in FIRST]
 EXACT = [each for each in SUPPORTED if each[1] == EXACTLY_ONCE]
+INEXACT = [each for each in SUPPORTED if each[1] != EXACTLY_ONCE]
 
 
 def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
@@ -30,7 +31,7 @@ def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
         return measure(cell, lab, work.path)
 
 
-@pytest.mark.parametrize(("sink", "delivery", "variant"), SUPPORTED)
+@pytest.mark.parametrize(("sink", "delivery", "variant"), INEXACT)
 def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
     lab: Lab, tmp_path: Path, sink: str, delivery: str, variant: str
 ) -> None:
@@ -42,7 +43,6 @@ def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
     assert [fault["hit"] for fault in report["faults"]] == [True]
     assert (rows["lost"] > 0) == (delivery == AT_MOST_ONCE)
     assert (rows["duplicated"] > 0) == (delivery == AT_LEAST_ONCE)
-    assert judge_again(tmp_path / "run")["anomalies"] == report["anomalies"]
 
 
 @pytest.mark.parametrize(("sink", "delivery", "variant"), EXACT)
@@ -54,4 +54,6 @@ def test_exactly_once_outlives_a_death_in_the_write_a_death_in_its_replay_and_on
     cell = replace(SMALL, sink=sink, delivery=delivery, variant=variant, faults=faults, max_events_per_batch=400)
     report = run(lab, tmp_path / "run", cell)
     assert report["verdict"] == "kept", (report["verdict"], report["reasons"], report["anomalies"])
+    assert [fault["hit"] for fault in report["faults"]] == [True, True, True]
     assert report["anomalies"] == {}
+    assert judge_again(tmp_path / "run")["anomalies"] == {}
