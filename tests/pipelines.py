@@ -23,6 +23,7 @@ from pipeline.config import PipelineConfig
 from pipeline.failpoints import parse_fault
 from pipeline.sinks.kafka_reader import KafkaReader
 from pipeline.sinks.reading import Rows
+from pipeline.sinks.registry import SINKS
 
 WAIT_S = 120.0  # Spark starts in 5 to 10 s on idle cores, and in many times that beside other tests
 PARTITIONS = 2
@@ -52,6 +53,7 @@ class Fixture:
     def config(self, delivery: str, variant: str, *faults: str, **changes: Any) -> PipelineConfig:
         record = changes.pop("record", self.folder / "record")
         record.mkdir(exist_ok=True)
+        spark = self.lab.spark([SINKS[changes.get("sink", "kafka")]])
         config = PipelineConfig(
             bootstrap_servers=self.lab.kafka.bootstrap_servers,
             input_topic=self.input,
@@ -65,9 +67,8 @@ class Fixture:
             record=record,
             partitions=PARTITIONS,
             faults=tuple(map(parse_fault, faults)),
-            **self.lab.spark([]),
         )
-        return replace(config, **changes)
+        return replace(config, **spark, **changes)
 
     def pipeline(self, config: PipelineConfig) -> Supervisor:
         return Supervisor(config, self.lab.environment(), random_kills=0, seed=1)

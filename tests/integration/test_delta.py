@@ -27,7 +27,6 @@ def config(fixture: Fixture, *faults: str, **changes: Any) -> PipelineConfig:
         *faults,
         sink="delta",
         output={"output": str(fixture.folder / "table")},
-        jars=tuple(map(str, fixture.lab.jars_of(SINKS["delta"]))),
         **changes,
     )
 
