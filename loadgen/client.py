@@ -29,6 +29,8 @@ DEFAULTS: dict[str, Setting] = {
     "delivery.timeout.ms": 120_000,
     # At 20,000 events/s the open loop goes on for 25 s without a broker; costs up to 0.3 GB while it does.
     "queue.buffering.max.messages": 500_000,
+    # Errors only: while a broker starts, each retry would print a warning over the progress.
+    "log_level": 3,
     # 1 GiB: the number of messages is the limit that is met first.
     "queue.buffering.max.kbytes": 1_048_576,
     # A broker that is back is found within a second; after librdkafka's 10 s its outage would look longer
