@@ -1,0 +1,51 @@
+"""The archive of classes that makes Spark start fast: used by real pipelines, and no more than a help."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from oncebench.run.spark_prepared import prepare_spark
+from oncebench.services.cache import cache_dir
+from pipeline.config import PipelineConfig
+from tests.pipelines import Fixture, position, session, wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+def mapped_by_a_pipeline(fixture: Fixture, config: PipelineConfig) -> set[str]:
+    """Files that are mapped by a pipeline that has done a batch."""
+    fixture.send(session("a-1"))
+    found: set[str] = set()
+    with fixture.pipeline(config) as pipeline:
+        pipeline.start()
+        wait_for("the batch to be done", lambda: position(config.record) == fixture.input_ends(), [pipeline])
+        assert pipeline.child is not None
+        for pid in pipeline.child.members():
+            with suppress(psutil.NoSuchProcess):
+                found |= {region.path for region in psutil.Process(pid).memory_maps()}
+        pipeline.stop()
+    return found
+
+
+def test_a_pipeline_starts_from_the_archive_of_its_classes(fixture: Fixture) -> None:
+    mapped = mapped_by_a_pipeline(fixture, fixture.config("exactly-once", "two-phase"))
+    assert any(path.endswith("/classes.jsa") and str(cache_dir() / "spark") in path for path in mapped)
+
+
+def test_a_pipeline_starts_with_a_damaged_archive_too(fixture: Fixture, tmp_path: Path) -> None:
+    archive = tmp_path / "a folder" / "classes.jsa"
+    archive.parent.mkdir()
+    archive.write_bytes(b"not an archive")
+    config = replace(fixture.config("exactly-once", "two-phase"), jvm_options=(f"-XX:SharedArchiveFile={archive}",))
+    assert str(archive) not in mapped_by_a_pipeline(fixture, config)
+
+
+def test_an_archive_is_made_once_and_found_again(fixture: Fixture) -> None:
+    lab = fixture.lab
+    made = [prepare_spark(lab.java, lab.class_path, lab.environment()) for _ in range(2)]
+    assert made == [lab.jvm_options, lab.jvm_options]
