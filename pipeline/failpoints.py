@@ -1,8 +1,9 @@
 """Named places where a run may die or stop, off unless asked for.
 
 Promise: a fault acts once, in the order in which the faults were given, and its hit is on disk (fsynced) before it
-acts, whether the driver or a worker process passes the point. A second fault is armed only after the first has been
-hit, so that `--fault after-prepare --fault after-prepare` dies in a batch and again in its replay.
+acts, whether the driver or a worker process passes the point. A second fault is armed only after the first has acted:
+in the next life of a killed pipeline, and when a stopped one goes on. So `--fault after-prepare --fault after-prepare`
+dies in a batch and again in its replay, and no other task of a dying process can use up the second fault.
 
 `kill` is SIGKILL for every process of the pipeline's session (driver, JVM, workers); `stop:S` is SIGSTOP for them,
 and the supervisor continues them after S seconds. The form follows FreeBSD's fail(9) and fail-rs: named points in
@@ -84,7 +85,8 @@ class Failpoints:
 
     Args:
         faults: in the order in which they are to act.
-        hits: file of hits, one JSON line each: {fault, point, batch, partition, rows, action, seconds, t_us, pid}.
+        hits: file of hits, one JSON line each: {fault, point, batch, partition, rows, action, seconds, t_us, pid,
+            life}; a life is a session of processes.
         trace: file of every point passed (not fsynced), or None; it tells where a random kill landed.
     """
 
@@ -103,19 +105,27 @@ class Failpoints:
         if armed >= len(self.faults):
             return
         fault = self.faults[armed]
-        hit_last = json.loads(before[-1])["batch"] if before else None
-        if fault.point != point or not _fits(fault, batch, rows, hit_last):
+        last = json.loads(before[-1]) if before else None
+        if fault.point != point or not _fits(fault, batch, rows, last and last["batch"]):
             return
+        if last is not None and last["life"] == os.getsid(0) and not self._stopped(armed - 1).exists():
+            return  # the fault before this one is about to act on this process too
         if not _take(self.hits.with_name(f"{self.hits.name}.{armed}")):
-            return  # another task of this batch came first; it is about to act on this process too
+            return  # another task of this batch came first
         hit = {"fault": str(fault), "point": point, "batch": batch, "partition": partition, "rows": rows}
         act = {"action": fault.action, "seconds": fault.seconds, "t_us": _now_us(), "pid": os.getpid()}
+        act["life"] = os.getsid(0)
         _append(self.hits, hit | act, durable=True)
         _signal_session(signal.SIGSTOP)
-        if fault.action == "kill":
+        if fault.action == "stop":
+            _take(self._stopped(armed))  # all others are; whoever sees this has been continued
+        else:
             _signal_session(signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGSTOP)
+
+    def _stopped(self, number: int) -> Path:
+        return self.hits.with_name(f"{self.hits.name}.{number}.stopped")
 
 
 def _fits(fault: Fault, batch: int, rows: int | None, hit_last: int | None) -> bool:

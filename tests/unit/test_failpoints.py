@@ -74,6 +74,19 @@ def test_a_fault_acts_once_and_the_next_one_is_armed_after_it(tmp_path: Path) ->
     assert len(hits(tmp_path)) == 2
 
 
+def test_a_task_of_a_dying_or_stopping_pipeline_does_not_use_up_the_next_fault(tmp_path: Path) -> None:
+    other_task = f"""
+        import json, os
+        hits = Path({str(tmp_path)!r}, "hits.jsonl")
+        hits.write_text(json.dumps({{"batch": 2, "life": os.getsid(0)}}) + chr(10))
+        at("before-prepare", 2, 10, 1)
+        print("passed", flush=True)
+        hits.with_name("hits.jsonl.0.stopped").touch()
+        at("before-prepare", 2, 10, 1)
+    """
+    assert lives(tmp_path, ("mid-write@batch=2", "before-prepare@batch=2"), other_task).stdout == "passed\n"
+
+
 def test_a_fault_that_waits_for_later_batches_does_not_act_in_the_replay(tmp_path: Path) -> None:
     faults = ("after-prepare@batch=7", "after-prepare@after=2")
     assert lives(tmp_path, faults, 'at("after-prepare", 7, 10)').returncode == -signal.SIGKILL
