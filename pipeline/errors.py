@@ -34,6 +34,10 @@ class TransactionLost(PipelineError):
     """A decided transaction was aborted by the broker's time-out; a restart writes those partitions again."""
 
 
+class QueryDied(PipelineError):
+    """Spark or a writer of Spark's failed; what was not committed is run again by a restart."""
+
+
 class StoppedGently(PipelineError):
     """The driver was asked to stop and did so between two batches. Not a fault."""
 

@@ -7,6 +7,7 @@ sink (fences that driver's producers, aborts what it left), query (replays an op
 
 from __future__ import annotations
 
+import logging
 import re
 import threading
 import time
@@ -23,7 +24,7 @@ from pipeline import errors
 from pipeline.batch import Batch, warm_up
 from pipeline.config import PipelineConfig
 from pipeline.delivery import as_shipped, choose, protocol_of
-from pipeline.errors import AnotherDriver, PipelineError, RefusedStart, StoppedGently
+from pipeline.errors import AnotherDriver, PipelineError, QueryDied, RefusedStart, StoppedGently
 from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, Journal, open_journal
 from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch
@@ -38,6 +39,7 @@ from pipeline.spark import session, stop
 WATERMARK_DELAY = "10 seconds"
 # How often the main thread looks whether the query has ended or should: a stop is answered within a tenth of a second.
 POLL_S = 0.05
+_log = logging.getLogger(__name__)
 # How a task's own error looks when Spark hands it on as text.
 _TASK_ERROR = re.compile(r"^pipeline\.errors\.(\w+): (.+)$", re.MULTILINE)
 
@@ -64,7 +66,6 @@ class Job:
 
         Raises:
             PipelineError: see `pipeline.errors`.
-            StreamingQueryException: the query died of something else.
         """
         config = self.config
         kind = SINKS[config.sink]
@@ -81,6 +82,8 @@ class Job:
             self._warm(spark, sink)
             spark.streams.addListener(Listener(self._progress, monitoring, config.input_topic))
             self._follow(spark, sink, support, journal)
+        except Exception as failure:
+            raise in_plain_words(failure, journal) from None
         finally:
             monitoring.close()
             sink.close()
@@ -140,7 +143,7 @@ class Job:
             if not isinstance(self._failure, StoppedGently):
                 raise self._failure
         elif failure is not None and not self.stopping.is_set():
-            raise in_plain_words(failure, journal)
+            raise failure
         self._progress.write("stopped", why="asked to stop")
 
     def _deliverer(self, protocol: Any, sink: Sink, journal: Journal) -> Any:
@@ -158,7 +161,7 @@ class Job:
                 self._note(batch)
                 journal.prune(number)
             except BaseException as failure:  # kept as it is: on the other side of py4j only its text is left
-                self._failure = in_plain_words(failure, journal)
+                self._failure = failure
                 raise
 
         return deliver
@@ -193,8 +196,11 @@ class Job:
             time.sleep(0.0005)
 
 
-def in_plain_words(failure: BaseException, journal: Journal) -> BaseException:
-    """What a failure really is: another driver's work before all else, then what a task said, else itself."""
+def in_plain_words(failure: BaseException, journal: Journal) -> PipelineError:
+    """What a failure really is: another driver's work before all else, then what a task said, else its first cause.
+
+    To be asked while the JVM lives, which holds the words.
+    """
     if isinstance(failure, PipelineError):
         return failure
     try:
@@ -206,7 +212,24 @@ def in_plain_words(failure: BaseException, journal: Journal) -> BaseException:
         name, words = said[-1]
         kind = getattr(errors, name, PipelineError)
         return cast(PipelineError, kind(words))
-    return failure
+    with suppress(Py4JError, OSError):
+        _log.error("the query died:\n%s", failure)
+    return QueryDied(
+        f"{_first_cause(failure)}. What was not committed is run again by a restart, once that is mended; the whole "
+        "story is in the log."
+    )
+
+
+def _first_cause(failure: BaseException) -> str:
+    """Java's innermost exception, or the first line of what Python says."""
+    try:
+        cause = getattr(failure, "java_exception", None)
+        while cause is not None and cause.getCause() is not None:
+            cause = cause.getCause()
+        lines = str(failure if cause is None else cause.toString()).splitlines()
+    except (Py4JError, OSError):  # the JVM has died, and the words with it
+        lines = []
+    return lines[0].rstrip(".") if lines else type(failure).__name__
 
 
 def sessions(spark: SparkSession, config: PipelineConfig) -> DataFrame:

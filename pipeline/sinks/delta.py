@@ -35,6 +35,7 @@ the same entry and the same skip. Records that were set aside are left out of it
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -143,6 +144,8 @@ class DeltaSink(Sink):
                 f"the Delta table {self._table} was made for other rows: {wrong}. Nothing was written. Take another "
                 "folder, or move this table away."
             )
+        if not os.access(_existing(self._table), os.W_OK):
+            raise RefusedStart(f"{self._table} cannot be written. Nothing was written. Mend its rights or its mount.")
         if support.variant != "idempotent":
             return
         self._app_id = f"{self._sink_id}/{checkpoint_id(self._checkpoint)}"
@@ -329,6 +332,11 @@ def _has_rows(path: Path) -> bool:
     with suppress(pa.ArrowInvalid):  # torn: its writer died
         return bool(pq.read_metadata(path).num_rows)
     return True
+
+
+def _existing(path: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    return path if path.is_dir() else _existing(path.absolute().parent)
 
 
 def _provide(place: Place) -> dict[str, Any]:
