@@ -249,8 +249,8 @@ class Batch:
                 raise NondeterministicReplay(
                     f"batch {self.id}, {_of(made.partition)}: the replay made {made.rows} rows with digest "
                     f"{made.digest:016x}, the first run made {first[0]} with {first[1]:016x}. Rows must depend on the "
-                    "input alone; nothing of this replay was written. Compare the pipeline's code and settings "
-                    "with those of the first run."
+                    "input alone; the replay has written nothing in place of rows that are there. Compare the "
+                    "pipeline's code and settings with those of the first run."
                 )
 
 

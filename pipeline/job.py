@@ -74,6 +74,7 @@ class Job:
         identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
         sink.start(support, journal.generation, journal.newest_prepared())
+        journal.check_still_ours()  # a slow start may have fenced a younger driver: that one goes on, not this
         self._refuse_older_checkpoint(sink)
         monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
         spark = session(config, kind.spark)

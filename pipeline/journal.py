@@ -56,11 +56,11 @@ class Journal:
 
     def check_still_ours(self) -> None:
         """Raises AnotherDriver when a younger driver was started on this checkpoint."""
-        successor = self.folder / _generation_name(self.generation + 1)
-        if successor.exists():
+        newest = _newest_generation(self.folder)
+        if newest > self.generation:
             raise AnotherDriver(
-                f"another driver was started on this checkpoint ({successor}); this one, generation "
-                f"{self.generation}, stops and has written nothing more. Let one driver run per checkpoint."
+                f"another driver was started on this checkpoint ({self.folder / _generation_name(newest)}); this one, "
+                f"generation {self.generation}, stops and has written nothing more. Let one driver run per checkpoint."
             )
 
     def claim(self, batch: int) -> bool:
@@ -68,6 +68,7 @@ class Journal:
         self.check_still_ours()
         name = f"claim-{batch:09d}.json"
         if self._put(name, {"batch": batch, "generation": self.generation}):
+            self.check_still_ours()  # else it may be the claim of a batch that others have done, and forgotten
             return True
         self._refuse_younger(name)
         return False
@@ -87,6 +88,7 @@ class Journal:
                 f"batch {batch} was decided by another driver ({self.folder / name}); this one, generation "
                 f"{self.generation}, stops: what it prepared stays invisible and is aborted at the next start."
             )
+        self.check_still_ours()
 
     def decisions(self, batch: int) -> list[dict[str, Any]]:
         """Every decision about a batch, oldest first; empty when it is undecided."""
@@ -104,12 +106,15 @@ class Journal:
         return max((batch for kind, batch in self._entries() if kind == "decision"), default=None)
 
     def newest_prepared(self) -> list[dict[str, Any]]:
-        """What the newest decided batch prepared: its commits may still have to be finished."""
+        """What the newest decided batch prepared, each with its `batch` and `partition`: commits may be unfinished."""
         newest = self.newest_decision()
         if newest is None:
             return []
         return [
-            entry["prepared"] for made in self.decisions(newest) for entry in made["partitions"] if entry["prepared"]
+            {**entry["prepared"], "batch": newest, "partition": entry["partition"]}
+            for made in self.decisions(newest)
+            for entry in made["partitions"]
+            if entry["prepared"]
         ]
 
     def prune(self, batch: int) -> None:

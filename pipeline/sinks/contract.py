@@ -177,7 +177,8 @@ class Sink:
         Args:
             support: the guarantee of this run.
             generation: of this driver, from the journal.
-            keep: what decided batches prepared: never aborted.
+            keep: what the newest decided batch prepared, each with its `batch` and `partition`: not to be aborted
+                unless it is committed already.
 
         Raises:
             RefusedStart: a setting does not allow the guarantee; the message says which.

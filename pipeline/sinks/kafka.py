@@ -18,12 +18,11 @@ from __future__ import annotations
 
 import json
 import logging
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -31,6 +30,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.errors import CommitUncertain, RefusedStart
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
+from pipeline.sinks.kafka_offsets import Offsets
 from pipeline.sinks.kafka_reader import KafkaReader
 from pipeline.sinks.kafka_tasks import Appender, Names, TransactionalWriter, Warm
 from pipeline.wire import Coordinator, Outcome, Transaction
@@ -42,16 +42,6 @@ if TYPE_CHECKING:
 COMMIT_LIMIT_S = 60.0
 # Start-up requests to a broker that was found reachable before.
 ADMIN_LIMIT_S = 20.0
-ADMIN_PAUSE_S = 0.05
-# UNSTABLE_OFFSET_COMMIT: a transaction with offsets of this group has not ended yet.
-RETRIABLE_ADMIN = frozenset(
-    {
-        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
-        KafkaError.COORDINATOR_NOT_AVAILABLE,
-        KafkaError.NOT_COORDINATOR,
-        KafkaError.UNSTABLE_OFFSET_COMMIT,
-    }
-)
 _log = logging.getLogger(__name__)
 
 
@@ -98,8 +88,10 @@ class KafkaSink(Sink):
         self._names = Names(sink_id, 0, topic)
         self._transactional = False
         self._admin = AdminClient(self._client)
+        self._offsets = Offsets(self._client, topic)
         self._coordinator: Coordinator | None = None
         self._marks: dict[int, Mark] = {}
+        self._done: set[Transaction] = set()  # decided and committed before this driver started
         self._ended: dict[str, int] = {}
         self._retired: set[str] = set()
 
@@ -112,10 +104,15 @@ class KafkaSink(Sink):
         self._check_timeout()
         self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
         self._publish_generation(generation)
-        named = {str(prepared["transactional_id"]) for prepared in keep}
+        # A worker uses its id again once a batch is committed: where the marker is there, what the id holds now is of
+        # a later, undecided batch. Markers of a decided batch that is not committed yet can't be waited for.
+        marks = self._read_marks(stable=False)
+        open_ = [prepared for prepared in keep if not _has(marks, prepared["partition"], prepared["batch"])]
+        self._done = {self._transaction(prepared) for prepared in keep if prepared not in open_}
+        named = {str(prepared["transactional_id"]) for prepared in open_}
         left = [txn.transactional_id for txn in self._coordinator.listed(self._names.prefix)]
         self._fence(name for name in left if name not in named)
-        self._marks = self._read_marks()
+        self._marks = self._read_marks(stable=not open_)
 
     def warm(self) -> Warm:
         return Warm(self._client, self._names, self._timeout_ms, self.partitions, self._transactional)
@@ -147,10 +144,11 @@ class KafkaSink(Sink):
             CommitUncertain: a coordinator did not answer within COMMIT_LIMIT_S.
         """
         assert self._coordinator is not None, "start() comes first"
-        if not prepared:
+        ended = {p: self._transaction(entry) for p, entry in prepared.items()}
+        parts = sorted(p for p, transaction in ended.items() if transaction not in self._done)
+        if not parts:
             return set()
-        parts = sorted(prepared)
-        transactions = [self._transaction(prepared[p]) for p in parts]
+        transactions = [ended[p] for p in parts]
         answers = self._coordinator.end(transactions, commit=True, limit_s=COMMIT_LIMIT_S)
         unclear = {p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.ELSEWHERE}
         silent = [p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.UNKNOWN]
@@ -164,7 +162,7 @@ class KafkaSink(Sink):
         lost: set[int] = set()
         if unclear:
             marks = self._read_marks()
-            lost = {p for p in unclear if p not in marks or marks[p].batch != batch}
+            lost = {p for p in unclear if not _has(marks, p, batch)}
             _log.warning("batch %d: transactions of %s had ended elsewhere, %s lost", batch, unclear, lost)
         for transaction, answer in zip(transactions, answers, strict=True):
             if answer.outcome is Outcome.DONE and not answer.doubtful:
@@ -208,30 +206,23 @@ class KafkaSink(Sink):
 
     def _publish_generation(self, generation: int) -> None:
         group = self._names.generation_group
-        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, generation)])
         try:
-            _answer(lambda: self._admin.alter_consumer_group_offsets([wanted])[group])
+            self._offsets.write(group, generation)
         except KafkaException as error:
             raise RefusedStart(
-                f"could not publish generation {generation} as an offset of group {group}: {error}. The group must be "
-                "writable and have no members."
+                f"could not publish generation {generation} as an offset of group {group}: {error}. The output topic "
+                "must be there, and the group writable and without members (no console, no exporter)."
             ) from error
 
-    def _read_marks(self) -> dict[int, Mark]:
-        groups = {self._names.marker_group(p): p for p in range(self.partitions)}
+    def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
+        """The newest committed marker of each partition; `stable`: once no transaction with one is open."""
         marks: dict[int, Mark] = {}
-        for group, partition in groups.items():
-            asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0)])
-            answer = _answer(partial(self._stable_offsets, asked))
-            for found in answer.topic_partitions:
-                if found.error is None and found.offset >= 0:
-                    noted = json.loads(found.metadata)
-                    marks[partition] = Mark(found.offset - 1, noted.get("rows", 0), int(noted.get("digest", "0"), 16))
+        for partition in range(self.partitions):
+            found = self._offsets.read(self._names.marker_group(partition), stable)
+            if found is not None:
+                noted = json.loads(found.metadata)
+                marks[partition] = Mark(found.number - 1, noted.get("rows", 0), int(noted.get("digest", "0"), 16))
         return marks
-
-    def _stable_offsets(self, asked: ConsumerGroupTopicPartitions) -> Any:
-        """Offsets without those of open transactions: the broker answers only when these have ended (KIP-447)."""
-        return self._admin.list_consumer_group_offsets([asked], require_stable=True)[asked.group_id]
 
     def write_as_shipped(self, rows: DataFrame) -> None:
         writer = self._shipped(rows).write.format("kafka")
@@ -299,16 +290,9 @@ KINDS = (
 )
 
 
-def _answer(ask: Callable[[], Any]) -> Any:
-    """The result of an admin request; a coordinator that is still loading (a fresh broker, say) is asked again."""
-    deadline = time.monotonic() + ADMIN_LIMIT_S
-    while True:
-        try:
-            return ask().result(ADMIN_LIMIT_S)
-        except KafkaException as error:
-            if error.args[0].code() not in RETRIABLE_ADMIN or time.monotonic() > deadline:
-                raise
-            time.sleep(ADMIN_PAUSE_S)
+def _has(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
+    """Whether a partition's marker says that this batch is committed."""
+    return partition in marks and marks[partition].batch >= batch
 
 
 def _header(name: str) -> Any:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pipeline import journal
 from pipeline.errors import AnotherDriver, RefusedStart
 from pipeline.journal import KEEP_BATCHES, Identity, open_journal
 
@@ -96,3 +97,28 @@ def test_an_entry_is_whole_json_with_its_author(tmp_path: Path) -> None:
     journal.decide(1, 0, {"partitions": []})
     entry = json.loads((journal.folder / "decision-000000001.0.json").read_text())
     assert entry == {"batch": 1, "generation": 1, "partitions": []}
+
+
+def test_a_driver_of_long_ago_knows_that_it_is_not_the_owner(tmp_path: Path) -> None:
+    old = open_journal(tmp_path, IDENTITY)
+    for _ in range(KEEP_BATCHES + 3):
+        open_journal(tmp_path, IDENTITY)
+    with pytest.raises(AnotherDriver, match="another driver"):
+        old.check_still_ours()
+
+
+@pytest.mark.parametrize("entry", ["claim", "decide"])
+def test_a_driver_that_slept_until_its_entry_was_forgotten_does_not_act_on_a_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, entry: str
+) -> None:
+    old = open_journal(tmp_path, IDENTITY)
+
+    def sleeps(folder: Path, name: str, content: dict[str, object]) -> bool:
+        monkeypatch.setattr(journal, "put_exclusively", really)
+        open_journal(tmp_path, IDENTITY)  # it does this batch and many others, and prunes their entries
+        return really(folder, name, content)
+
+    really = journal.put_exclusively
+    monkeypatch.setattr(journal, "put_exclusively", sleeps)
+    with pytest.raises(AnotherDriver, match="another driver"):
+        old.claim(7) if entry == "claim" else old.decide(7, 0, {})

@@ -1,0 +1,93 @@
+"""Numbers kept as offsets of consumer groups that have no members: markers, and the driver's generation.
+
+Promise: a number that could not be read or written is an error and never taken for one that is not there: the broker
+tells such errors per partition, inside an answer that looks like success. What can go wrong: somebody's consumer joins
+the group (then offsets can't be written from outside), or the cluster does not answer in time.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+# A restart of the broker takes seconds.
+LIMIT_S = 20.0
+PAUSE_S = 0.05
+# UNSTABLE_OFFSET_COMMIT: a transaction with offsets of this group has not ended yet.
+RETRIABLE = frozenset(
+    {
+        KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
+        KafkaError.COORDINATOR_NOT_AVAILABLE,
+        KafkaError.NOT_COORDINATOR,
+        KafkaError.UNSTABLE_OFFSET_COMMIT,
+    }
+)
+
+
+@dataclass(frozen=True)
+class Noted:
+    """An offset with its metadata."""
+
+    number: int
+    metadata: str
+
+
+class Offsets:
+    """Offsets of partition 0 of one topic.
+
+    Args:
+        client: librdkafka settings of the cluster.
+        topic: must be there.
+    """
+
+    def __init__(self, client: Mapping[str, Any], topic: str) -> None:
+        self._admin = AdminClient(dict(client))
+        self._topic = topic
+
+    def write(self, group: str, number: int) -> None:
+        """Sets the group's number and reads it back.
+
+        Raises:
+            KafkaException: the broker refused (the group has members, the topic is gone), or holds another number.
+        """
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number)])
+        _answered(lambda: self._admin.alter_consumer_group_offsets([wanted])[group])
+        found = self.read(group)
+        if found is None or found.number != number:
+            raise KafkaException(KafkaError(KafkaError.INVALID_COMMIT_OFFSET_SIZE, f"the group holds {found}"))
+
+    def read(self, group: str, stable: bool = True) -> Noted | None:
+        """The group's number; None if there is none.
+
+        Args:
+            group: whose.
+            stable: wait until no open transaction holds another number (KIP-447); otherwise the last committed one.
+
+        Raises:
+            KafkaException: no answer, or an open transaction, for LIMIT_S.
+        """
+        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0)])
+        ask = self._admin.list_consumer_group_offsets
+        (found,) = _answered(lambda: ask([asked], require_stable=stable)[group])
+        return Noted(found.offset, found.metadata or "") if found.offset >= 0 else None
+
+
+def _answered(ask: Callable[[], Any]) -> list[TopicPartition]:
+    """The partitions of an answer without an error; a coordinator that is not ready is asked again."""
+    deadline = time.monotonic() + LIMIT_S
+    while True:
+        try:
+            found: list[TopicPartition] = ask().result(LIMIT_S).topic_partitions
+            for each in found:
+                if each.error is not None:
+                    raise KafkaException(each.error)
+            return found
+        except KafkaException as error:
+            if error.args[0].code() not in RETRIABLE or time.monotonic() > deadline:
+                raise
+            time.sleep(PAUSE_S)

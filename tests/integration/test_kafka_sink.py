@@ -1,0 +1,171 @@
+"""The Kafka sink on a real broker, without Spark: one worker, several drivers, and what each of them may still do."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer
+
+from oncebench.services.kafka import KafkaBroker
+from pipeline.errors import AnotherDriver, RefusedStart
+from pipeline.sinks import kafka_tasks
+from pipeline.sinks.contract import Support
+from pipeline.sinks.kafka import SUPPORTS, KafkaSink
+from pipeline.sinks.kafka_reader import KafkaReader
+from pipeline.sinks.reading import Rows
+
+pytestmark = pytest.mark.integration
+VARIANTS = {support.variant: support for support in SUPPORTS}
+# A transaction that nobody aborts would hold its reader up for so long.
+TIMEOUT_MS = 60_000
+
+
+class Task:
+    """The task of partition 0."""
+
+    partition = 0
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+
+    def passing(self, point: str) -> None:
+        """No faults here."""
+
+    def counted(self) -> tuple[int, int]:
+        return 20, 1
+
+
+def rows(of: str) -> Iterator[pa.RecordBatch]:
+    numbers = {name: pa.array([1] * 20, pa.int64()) for name in ("events", "total", "checksum", "ended_at")}
+    yield pa.record_batch({"session_key": pa.array([of] * 20), "j": pa.array(range(20), pa.int32()), **numbers})
+
+
+class Output:
+    """A fresh topic, and drivers that write to it from this one worker process."""
+
+    def __init__(self, kafka: KafkaBroker) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.topic = kafka.fresh_topic("out", 1)
+        self.sink_id = f"s-{uuid.uuid4().hex[:8]}"
+
+    def driver(self, variant: str, generation: int, keep: list[Mapping[str, Any]] | None = None) -> KafkaSink:
+        sink = KafkaSink(self.topic, self.sink_id, 1, {"bootstrap.servers": self.servers}, TIMEOUT_MS, "none")
+        sink.start(support(variant), generation, keep or [])
+        return sink
+
+    def visible(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+
+        def take(read: Rows) -> None:
+            found.update(json.loads(value or b"{}")["session_key"] for value in read.value)
+
+        with closing(KafkaReader(self.servers, self.topic)) as reader:
+            reader.read_to_end(take, settle_s=0)
+        return found
+
+
+def support(variant: str) -> Support:
+    return VARIANTS[variant]
+
+
+@pytest.fixture
+def output(kafka: KafkaBroker) -> Iterator[Output]:
+    kafka_tasks._transactional.clear()
+    yield Output(kafka)
+    kafka_tasks._transactional.clear()
+
+
+def write(writer: Any, batch: int, of: str) -> dict[str, Any]:
+    return dict(writer.write(Task(batch), rows(of))[0])
+
+
+def die() -> None:
+    """A kill -9 of the worker: its producer is gone, its transaction stays open."""
+    kafka_tasks._transactional.clear()
+
+
+def committed_and_then_prepared(output: Output) -> dict[str, Any]:
+    """A driver commits batch 8, prepares batch 9 in the same worker, and dies; returns what batch 8 had prepared."""
+    first = output.driver("two-phase", 1)
+    eighth = write(first.prepare(), 8, "eight")
+    assert first.commit(8, {0: eighth}) == set()
+    ninth = write(first.prepare(), 9, "nine")
+    assert ninth["transactional_id"] == eighth["transactional_id"], "or this test would show nothing"
+    die()
+    return {**eighth, "batch": 8, "partition": 0}
+
+
+def test_an_undecided_transaction_under_the_id_of_a_finished_decision_is_aborted_at_the_start(output: Output) -> None:
+    eighth = committed_and_then_prepared(output)
+    started = time.monotonic()
+    second = output.driver("two-phase", 2, [eighth])
+    assert second.marks()[0].batch == 8
+    assert second.commit(9, {0: write(second.prepare(), 9, "nine")}) == set()
+    wait_for_rows(output, {"eight": 20, "nine": 20})
+    assert time.monotonic() - started < TIMEOUT_MS / 2000, "it had waited for the transaction's time-out"
+
+
+def test_a_finished_decision_that_is_replayed_does_not_commit_what_its_id_holds_now(output: Output) -> None:
+    eighth = committed_and_then_prepared(output)
+    # Spark's commit log lost batch 8 in a power cut; the journal, fsynced, has its decision.
+    second = output.driver("two-phase", 2, [eighth])
+    assert second.commit(8, {0: eighth}) == set()
+    assert second.commit(9, {0: write(second.prepare(), 9, "nine")}) == set()
+    wait_for_rows(output, {"eight": 20, "nine": 20})
+
+
+def test_a_decision_that_was_not_committed_outlives_the_start_and_is_committed_after_it(output: Output) -> None:
+    first = output.driver("two-phase", 1)
+    prepared = write(first.prepare(), 8, "eight")
+    die()
+    second = output.driver("two-phase", 2, [{**prepared, "batch": 8, "partition": 0}])
+    assert second.marks() == {}
+    assert output.visible() == {}
+    assert second.commit(8, {0: prepared}) == set()
+    wait_for_rows(output, {"eight": 20})
+
+
+def test_a_worker_of_an_older_driver_that_begins_late_writes_nothing(output: Output) -> None:
+    late = output.driver("idempotent", 1).marked()
+    write(output.driver("idempotent", 2).marked(), 7, "seven")
+    with pytest.raises(AnotherDriver, match="generation 2"):
+        write(late, 7, "seven")
+    wait_for_rows(output, {"seven": 20})
+
+
+@pytest.mark.parametrize("why", ["members", "no topic"])
+def test_a_generation_that_could_not_be_published_refuses_the_start(
+    output: Output, kafka: KafkaBroker, why: str
+) -> None:
+    if why == "no topic":
+        output.topic = "there-is-none"
+        with pytest.raises(RefusedStart, match="could not publish generation 2"):
+            output.driver("idempotent", 2)
+        return
+    other = kafka.fresh_topic("other", 1)
+    settings = {"bootstrap.servers": output.servers, "group.id": f"{output.sink_id}.generation"}
+    with closing(Consumer(settings)) as member:
+        member.subscribe([other])
+        wait_for("the member to have joined", lambda: member.poll(0.1) is None and bool(member.assignment()))
+        with pytest.raises(RefusedStart, match="without members"):
+            output.driver("idempotent", 2)
+
+
+def wait_for_rows(output: Output, wanted: dict[str, int]) -> None:
+    """A committed transaction is visible once its markers are written, some ms after the answer."""
+    wait_for(f"{wanted} to be visible", lambda: output.visible() == wanted)
+
+
+def wait_for(what: str, done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline, f"waited 20 s for {what}"
+        time.sleep(0.1)
