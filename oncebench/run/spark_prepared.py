@@ -34,6 +34,8 @@ _LOG = logging.getLogger(__name__)
 # For Spark's start and a batch, or for writing the archive at the end: 10 s each, unless the machine is starved.
 _TIMEOUT_S = 120.0
 _POLL_S = 0.05
+_RETRY_S = 86_400.0  # what can't be made on this machine costs its half minute once a day
+_UNFINISHED = ".preparing-"
 _ARCHIVE, _MADE_FOR = "classes.jsa", "made-for"
 
 
@@ -44,26 +46,43 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
     # What the JVM itself compares.
     state = [java.version, str(java.home), *(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars)]
     folder = cache_dir() / "spark" / hashlib.sha256("\n".join(state).encode()).hexdigest()[:16]
-    if not folder.is_dir():
+    if ":" in str(folder):
+        return ()  # the JVM would take it for two archives
+    if not _is_made(folder):
         with locked("spark"), disk_errors(folder, f"set {CACHE_VARIABLE} to another folder"):
-            if not folder.is_dir():  # another run may have made it while this one waited
-                _LOG.info("preparing Spark's start-up for Java %s (once)", java.version)
+            if not _is_made(folder):  # another run may have made it while this one waited
+                _LOG.info("preparing Spark's start-up for Java %s (once, about 30 s)", java.version)
                 folder.parent.mkdir(exist_ok=True)
-                _sweep(folder.parent)
-                with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".preparing-") as temporary:
+                made_for = f"{home}\n{java.home}"
+                _sweep(folder.parent, made_for)
+                with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED) as temporary:
                     made = Path(temporary) / "made"
                     made.mkdir()
-                    (made / _MADE_FOR).write_text(str(home), "utf-8")
+                    (made / _MADE_FOR).write_text(made_for, "utf-8")
                     _train(made / _ARCHIVE, Path(temporary), java, class_path, environment)
+                    shutil.rmtree(folder, ignore_errors=True)  # an attempt that failed
                     made.rename(folder)
     archive = folder / _ARCHIVE
     return (f"-XX:SharedArchiveFile={archive}",) if archive.is_file() else ()
 
 
-def _sweep(folder: Path) -> None:
-    """Deletes what was made for a pyspark that is gone: an archive takes 150 MB."""
+def _is_made(folder: Path) -> bool:
+    """Whether there is an archive, or it was tried in vain not long ago."""
+    if not folder.is_dir():
+        return False
+    return (folder / _ARCHIVE).is_file() or time.time() - folder.stat().st_mtime < _RETRY_S
+
+
+def _sweep(folder: Path, made_for: str) -> None:
+    """Deletes what this one replaces, what was made for a pyspark that is gone, and what a killed run left.
+
+    An archive takes 180 MB.
+    """
+    for left in folder.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(left)  # nobody works on it: the lock is ours
     for note in folder.glob(f"*/{_MADE_FOR}"):
-        if not Path(note.read_text("utf-8")).is_dir():
+        before = note.read_text("utf-8")
+        if before == made_for or not Path(before.split("\n")[0]).is_dir():
             shutil.rmtree(note.parent)
 
 

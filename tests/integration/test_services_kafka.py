@@ -17,13 +17,13 @@ from confluent_kafka import Consumer, KafkaException, Producer
 from kafka.admin import KafkaAdminClient
 
 from oncebench.errors import UserError
+from oncebench.run.provision import provision
 from oncebench.services import kafka as kafka_module
 from oncebench.services.broker_prepared import Prepared, prepare
 from oncebench.services.cache import cache_dir
 from oncebench.services.java import find_java
 from oncebench.services.kafka import KafkaBroker, external, start_kafka
 from oncebench.services.ports import free_ports, is_free
-from oncebench.services.provision import provision
 from oncebench.services.topics import Kafka
 
 pytestmark = pytest.mark.integration
@@ -298,8 +298,11 @@ def test_the_first_run_prepares_once_what_later_runs_find(tmp_path: Path, monkey
     made = {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()}
     assert made.keys() == {"bootstrap.checkpoint", "classes.jsa"}
     assert [path.name for path in prepared.folder.parent.iterdir()] == [prepared.folder.name]
+    (spark,) = (cache_dir() / "spark").iterdir()
+    assert {path.name for path in spark.iterdir()} == {"classes.jsa", "made-for"}
     assert prepare(provision()) == prepared
     assert {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()} == made
+    assert list((cache_dir() / "spark").iterdir()) == [spark]
 
 
 def test_the_archive_of_classes_is_really_used(kafka: KafkaBroker) -> None:

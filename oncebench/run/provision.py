@@ -1,12 +1,15 @@
 """Fetches and makes at once, ahead of the first run, all that it would need: afterwards no network is asked for."""
 
+from oncebench.run.lab import spark_of
 from oncebench.services.broker_prepared import prepare
 from oncebench.services.java import Java, find_java
 from oncebench.services.maven import bundles, jars
 
 
 def provision() -> Java:
-    """Find or fetch Java, fetch every jar, prepare Kafka's start-up; returns the Java. Raises `MissingEnvironment`.
+    """Find or fetch Java, fetch every jar, prepare what makes Kafka and Spark start fast; returns the Java.
+
+    Raises `MissingEnvironment`.
 
     What is there already is only verified, in some ten milliseconds.
     """
@@ -14,4 +17,5 @@ def provision() -> Java:
     for bundle in bundles():
         jars(bundle)
     prepare(java)
+    spark_of(java)
     return java
