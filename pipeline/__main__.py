@@ -5,6 +5,7 @@ Exit codes: 0 stopped when asked; 1 something failed (a restart replays the open
 
 from __future__ import annotations
 
+import faulthandler
 import logging
 import signal
 import sys
@@ -17,6 +18,7 @@ from pipeline.errors import PipelineError, RefusedStart
 
 def main(arguments: list[str]) -> int:
     """Runs the pipeline that the configuration file describes."""
+    faulthandler.enable()  # a crash in a C library then says in the log where it was
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kafka").setLevel(logging.ERROR)
     if len(arguments) != 1:
