@@ -14,6 +14,7 @@ from types import FrameType
 
 from pipeline.config import read_config
 from pipeline.errors import PipelineError, RefusedStart
+from pipeline.temporary import own_temporary
 
 
 def main(arguments: list[str]) -> int:
@@ -29,14 +30,15 @@ def main(arguments: list[str]) -> int:
         config.record.mkdir(parents=True, exist_ok=True)
         from pipeline.job import Job  # noqa: PLC0415  Spark is imported only once the configuration is right
 
-        job = Job(config)
+        with own_temporary(config) as config:
+            job = Job(config)
 
-        def stop(_number: int, _frame: FrameType | None) -> None:
-            job.stopping.set()
+            def stop(_number: int, _frame: FrameType | None) -> None:
+                job.stopping.set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, stop)
-        job.run()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(number, stop)
+            job.run()
     except RefusedStart as error:
         print(f"refused to start: {error}", file=sys.stderr)
         return 2

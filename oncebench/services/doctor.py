@@ -59,7 +59,7 @@ def checks(work_dir: Path | None = None) -> list[Check]:
         "memory": _memory,
         "cores": _cores,
         "open files": _files,
-        "temporary": _temporary,
+        "temporary": lambda: _temporary(place),
         "disk": lambda: _disk(place),
         "fsync": lambda: _fsync(place),
     }
@@ -126,12 +126,12 @@ def _files() -> _Look:
     return enough, f"limit {limit}", f"raise it: ulimit -n {_FILES}"
 
 
-def _temporary() -> _Look:
-    """Snappy, zstd and RocksDB unpack native code into the temporary folder and load it from there."""
-    folder = Path(tempfile.gettempdir())
-    forbidden = bool(os.statvfs(folder).f_flag & getattr(os, "ST_NOEXEC", 0))
-    detail = f"{folder} {'is mounted noexec' if forbidden else 'allows native code'}"
-    return not forbidden, detail, "set TMPDIR to a folder that is not mounted noexec"
+def _temporary(place: Path) -> _Look:
+    """The broker unpacks native code (Snappy, zstd) into the temporary folder, the pipeline (RocksDB) into its own."""
+    folders = {Path(tempfile.gettempdir()), place}
+    forbidden = sorted(str(each) for each in folders if os.statvfs(each).f_flag & getattr(os, "ST_NOEXEC", 0))
+    detail = f"{', '.join(forbidden)} mounted noexec" if forbidden else f"{place} allows native code"
+    return not forbidden, detail, "set TMPDIR and --work-dir to folders that are not mounted noexec"
 
 
 def _disk(place: Path) -> _Look:

@@ -60,7 +60,7 @@ def test_a_temporary_folder_that_forbids_programs_is_noticed(monkeypatch: pytest
     real = os.statvfs(tempfile.gettempdir())
     fields = [*real[:8], real.f_flag | os.ST_NOEXEC, real[9]]
     monkeypatch.setattr(os, "statvfs", lambda _: os.statvfs_result(fields))
-    assert found("temporary").advice == "set TMPDIR to a folder that is not mounted noexec"
+    assert found("temporary").advice == "set TMPDIR and --work-dir to folders that are not mounted noexec"
 
 
 def test_a_check_that_fails_to_look_is_a_failed_check_and_the_others_still_count(
