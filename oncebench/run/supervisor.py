@@ -5,8 +5,8 @@ continued when its time is over; nothing of it is left when the supervisor is cl
 refuses to start (`UserError` with its own words), or dies again and again (`UserError` after MAX_FAILURES in a row).
 
 timeline.jsonl: {"t_us", "event", ...} with the events pipeline-started, pipeline-killed (by a failpoint),
-random-kill (with `landed`: the failpoint passed last), pipeline-failed (with `why`), pipeline-continued,
-pipeline-stopped.
+random-kill (with `landed`: the failpoint that this life passed last, None if it passed none), pipeline-failed (died
+unasked, with `exit_code` and `why`), pipeline-continued, pipeline-stopped.
 """
 
 from __future__ import annotations
@@ -55,6 +55,9 @@ class Supervisor:
         self._kills_begun = False
         self._continue_at: float | None = None
         self._hits_seen = 0
+        self._hits_before = 0  # this life of the pipeline
+        self._log_before = 0
+        self._started_us = 0
         self._failures = 0
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
@@ -67,7 +70,7 @@ class Supervisor:
 
     def note(self, event: str, **fields: Any) -> None:
         """Appends a line to the timeline."""
-        self._timeline.append({"t_us": time.time_ns() // 1000, "event": event, **fields})
+        self._timeline.append({"t_us": _now_us(), "event": event, **fields})
 
     def start(self) -> None:
         """Starts the pipeline process."""
@@ -76,6 +79,10 @@ class Supervisor:
         command = [sys.executable, "-m", "pipeline", str(path)]
         home = Path(__file__).resolve().parents[2]
         log = self._folder / "logs" / "pipeline.log"
+        self._hits_before = self._hits_seen = len(self._hits())
+        self._log_before = log.stat().st_size if log.exists() else 0
+        self._continue_at = None
+        self._started_us = _now_us()
         self._child = process.start("the pipeline", command, log, env=self._environment, cwd=home)
         self._running_before = self._times_running()
         self.note("pipeline-started", pid=self._child.pid)
@@ -102,26 +109,30 @@ class Supervisor:
         assert self._child is not None, "start() comes first"
         hits = self._hits()
         now = time.monotonic()
-        for hit in hits[self._hits_seen :]:
+        fresh, self._hits_seen = hits[self._hits_seen :], len(hits)
+        for hit in fresh:
             if hit["action"] == "stop":
                 self._continue_at = now + hit["seconds"]
         if self._continue_at is not None and now >= self._continue_at:
             self._continue_at = None
             self._child.thaw()
             self.note("pipeline-continued")
-        if self._kills_begun and self._kills_left and self._continue_at is None:
-            self._kill_at_random(now)
         if not self._child.alive:
-            hits = self._hits()  # again: the last one was written before the death, and maybe after the first look
-            self._bring_back(killed=any(hit["action"] == "kill" for hit in hits[self._hits_seen :]))
-        self._hits_seen = len(hits)
+            self._bring_back()
+        elif self._kills_begun and self._kills_left and self._continue_at is None and not self._killed():
+            self._kill_at_random(now)
 
     def stop(self) -> None:
-        """Ends the pipeline between two batches; kills it if it does not end in time."""
-        if self._child is not None and self._child.alive:
-            self._child.thaw()
-            self._child.stop_gently(STOP_LIMIT_S)
-            self.note("pipeline-stopped")
+        """Ends the pipeline between two batches; kills it if it does not end in time. A death that came first, or that
+        a failpoint brought while it was ending, is noted as that."""
+        if self._child is None:
+            return
+        if not self._child.alive:
+            self._note_death()
+            return
+        self._child.thaw()
+        self._child.stop_gently(STOP_LIMIT_S)
+        self.note("pipeline-killed" if self._killed() else "pipeline-stopped")
 
     def _kill_at_random(self, now: float) -> None:
         if self._kill_at is None:
@@ -131,23 +142,39 @@ class Supervisor:
             assert self._child is not None, "start() comes first"
             self._kill_at = None
             self._kills_left -= 1
+            killed_us = _now_us()
             self._child.kill_session()
-            trace = read_lines(self._folder / "trace.jsonl").items
-            landed = {name: trace[-1][name] for name in ("point", "batch")} if trace else None
-            self.note("random-kill", landed=landed)
-            self._hits_seen = len(self._hits())
+            self.note("random-kill", t_us=killed_us, landed=self._landed())
             self._again()
 
-    def _bring_back(self, killed: bool) -> None:
+    def _landed(self) -> dict[str, Any] | None:
+        trace = read_lines(self._folder / "trace.jsonl").items
+        if not trace or trace[-1]["t_us"] < self._started_us:
+            return None
+        return {name: trace[-1][name] for name in ("point", "batch")}
+
+    def _killed(self) -> bool:
+        """Whether a failpoint has killed this life; its hit is on disk before it acts, so it is there at the death."""
+        return any(hit["action"] == "kill" for hit in self._hits()[self._hits_before :])
+
+    def _note_death(self) -> tuple[int | None, str] | None:
+        """Notes the death of this life; exit code and last words if nobody asked for it, else None."""
         assert self._child is not None, "start() comes first"
         self._child.kill_session()
-        code = self._child.returncode
-        if killed:
+        if self._killed():
             self.note("pipeline-killed")
+            return None
+        code, why = self._child.returncode, self._last_words()
+        self.note("pipeline-failed", exit_code=code, why=why)
+        return code, why
+
+    def _bring_back(self) -> None:
+        assert self._child is not None, "start() comes first"
+        unasked = self._note_death()
+        if unasked is None:
             self._failures = 0
             return self._again()
-        why = self._last_words()
-        self.note("pipeline-failed", exit_code=code, why=why)
+        code, why = unasked
         if code == REFUSED:
             raise UserError(f"the pipeline {why}", exit_code=ERROR)
         self._failures = self._failures + 1 if self._times_running() == self._running_before else 1
@@ -163,7 +190,8 @@ class Supervisor:
 
     def _last_words(self) -> str:
         assert self._child is not None, "start() comes first"
-        lines = self._child.log.read_text("utf-8", errors="replace").splitlines()
+        own = self._child.log.read_bytes()[self._log_before :]
+        lines = own.decode("utf-8", errors="replace").splitlines()
         telling = [line for line in lines if line.startswith(("refused to start", "stopped:"))]
         return (telling or [line for line in lines if line.strip()] or ["it left no log"])[-1]
 
@@ -183,3 +211,7 @@ class Supervisor:
         if self._child is not None:
             self._child.kill_session()
         self._timeline.close()
+
+
+def _now_us() -> int:
+    return time.time_ns() // 1000

@@ -1,0 +1,188 @@
+"""What the supervisor writes down of each death, with a pipeline that only seems to run."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncebench.errors import UserError
+from oncebench.run import supervisor as module
+from oncebench.run.supervisor import Supervisor
+from pipeline.config import PipelineConfig
+
+
+@dataclass
+class Pretended:
+    """A child that lives until told otherwise."""
+
+    log: Path
+    pid: int
+    alive: bool = True
+    returncode: int | None = None
+    thawed: int = 0
+    at_stop: Any = field(default=lambda: None)
+
+    def kill_session(self) -> None:
+        self.returncode = -9 if self.returncode is None else self.returncode
+        self.alive = False
+
+    def stop_gently(self, _limit_s: float) -> None:
+        self.at_stop()
+        self.kill_session()
+
+    def thaw(self) -> None:
+        self.thawed += 1
+
+    def dies(self, code: int) -> None:
+        self.alive, self.returncode = False, code
+
+
+class World:
+    """A supervisor in a folder of its own, and the hits and the log of its pretended pipeline."""
+
+    def __init__(self, folder: Path, random_kills: int = 0) -> None:
+        self.folder = folder
+        self.lives: list[Pretended] = []
+        config = PipelineConfig(
+            "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", "two-phase", "id", folder, folder
+        )
+        self.supervisor = Supervisor(config, {}, random_kills, seed=1)
+
+    def start(self, _name: str, _command: object, log: Path, **_others: object) -> Pretended:
+        log.parent.mkdir(exist_ok=True)
+        log.touch()
+        self.lives.append(Pretended(log, 1000 + len(self.lives)))
+        return self.lives[-1]
+
+    def hit(self, action: str = "kill", seconds: float = 0.0) -> None:
+        self._append("hits.jsonl", {"action": action, "seconds": seconds, "life": self.lives[-1].pid})
+
+    def passes(self, point: str, batch: int) -> None:
+        self._append("trace.jsonl", {"t_us": time.time_ns() // 1000, "point": point, "batch": batch})
+
+    def runs(self) -> None:
+        self._append("progress.jsonl", {"kind": "running", "t_us": time.time_ns() // 1000})
+
+    def told(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in (self.folder / "timeline.jsonl").read_text().splitlines()]
+
+    def events(self) -> list[str]:
+        return [line["event"] for line in self.told()]
+
+    def _append(self, name: str, line: dict[str, Any]) -> None:
+        with (self.folder / name).open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+
+@pytest.fixture
+def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
+    made = World(tmp_path, random_kills=1)
+    monkeypatch.setattr(module.process, "start", made.start)
+    with made.supervisor:
+        made.supervisor.start()
+        yield made
+
+
+def test_a_kill_that_was_seen_a_look_before_the_death_is_told_as_a_kill(world: World) -> None:
+    world.hit()
+    world.supervisor.watch()  # the hit is on disk, and the process is not dead yet
+    world.lives[0].dies(-9)
+    world.supervisor.watch()
+    assert world.events() == ["pipeline-started", "pipeline-killed", "pipeline-started"]
+
+
+def test_any_number_of_kills_by_failpoints_is_no_reason_to_give_up(world: World) -> None:
+    for _ in range(module.MAX_FAILURES + 1):
+        world.hit()
+        world.supervisor.watch()
+        world.lives[-1].dies(-9)
+        world.supervisor.watch()
+    assert world.events().count("pipeline-killed") == module.MAX_FAILURES + 1
+
+
+def test_a_kill_of_an_earlier_life_does_not_explain_a_later_death(world: World) -> None:
+    world.hit()
+    world.lives[0].dies(-9)
+    world.supervisor.watch()
+    world.lives[1].log.write_text("stopped: of an earlier life\n")
+    world.lives[1].dies(-11)
+    world.supervisor.watch()
+    failed = world.told()[-2]
+    assert (failed["event"], failed["exit_code"]) == ("pipeline-failed", -11)
+
+
+def test_last_words_are_those_of_the_life_that_died(world: World) -> None:
+    world.lives[0].log.write_text("stopped: the first\n")
+    world.lives[0].dies(1)
+    world.supervisor.watch()
+    world.lives[1].log.write_text("stopped: the first\nsomething else\n")
+    world.lives[1].dies(-11)
+    world.supervisor.watch()
+    assert [line["why"] for line in world.told() if "why" in line] == ["stopped: the first", "something else"]
+
+
+def test_a_pipeline_that_dies_unasked_again_and_again_is_given_up(world: World) -> None:
+    with pytest.raises(UserError, match="4 times in a row"):
+        for _ in range(module.MAX_FAILURES):
+            world.lives[-1].dies(-11)
+            world.supervisor.watch()
+
+
+@pytest.mark.parametrize("code", [-9, -11])
+def test_a_death_just_before_the_stop_is_noted(world: World, code: int) -> None:
+    if code == -9:
+        world.hit()
+    world.lives[0].dies(code)
+    world.supervisor.stop()
+    assert world.events()[1:] == ["pipeline-killed" if code == -9 else "pipeline-failed"]
+
+
+def test_a_failpoint_hit_while_the_pipeline_ends_is_noted(world: World) -> None:
+    world.lives[0].at_stop = world.hit
+    world.supervisor.stop()
+    assert world.events()[1:] == ["pipeline-killed"]
+
+
+def test_a_stopped_pipeline_is_continued_once(world: World) -> None:
+    world.hit("stop", 0.0)
+    world.supervisor.watch()
+    world.supervisor.watch()
+    assert (world.lives[0].thawed, world.events()[1:]) == (1, ["pipeline-continued"])
+
+
+def kill_at_random(world: World) -> dict[str, Any]:
+    world.runs()
+    world.supervisor.begin_random_kills()
+    world.supervisor._kill_at = 0.0
+    world.supervisor.watch()
+    return world.told()[-2]
+
+
+def test_a_random_kill_says_which_step_its_own_life_passed_last(world: World) -> None:
+    world.passes("mid-write", 7)
+    assert kill_at_random(world)["landed"] == {"point": "mid-write", "batch": 7}
+
+
+def test_a_random_kill_before_the_first_step_of_its_life_says_none(world: World) -> None:
+    world.passes("mid-write", 7)
+    world.lives[0].dies(-11)
+    time.sleep(0.001)
+    world.supervisor.watch()
+    killed = kill_at_random(world)
+    assert (killed["event"], killed["landed"]) == ("random-kill", None)
+
+
+def test_no_random_kill_is_spent_on_a_pipeline_that_is_dead(world: World) -> None:
+    world.runs()
+    world.supervisor.begin_random_kills()
+    world.supervisor._kill_at = 0.0
+    world.lives[0].dies(-11)
+    world.supervisor.watch()
+    assert world.events() == ["pipeline-started", "pipeline-failed", "pipeline-started"]
+    assert world.supervisor.random_kills_left == 1
