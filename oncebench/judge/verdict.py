@@ -5,7 +5,8 @@ tested and held; what is allowed stands in the table `RULES`, not in code.
 
 The order of the questions: evidence that can't be trusted makes a run `unknown`, whatever was counted; then a
 forbidden anomaly makes it `broken`, even if the run was weak, for what was seen was seen; then a run too weak to tell
-is `unknown`; then one that tested nothing is `vacuous`.
+is `unknown`; then one that tested nothing is `vacuous`. A death that nobody asked for changes none of this, for what
+the audit counted stands; it is told beside the reasons.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from oncebench.judge.audit import Findings
+from oncebench.judge.deaths import deaths
 from oncebench.record import Record
 from pipeline.sinks.registry import SINKS
 
@@ -70,7 +72,7 @@ class Facts:
     """What a verdict rests on, beside the counts.
 
     `untrusted`: why the evidence can't be trusted. `weak`: why the run can't tell. `untested`: why it tested nothing.
-    Sentences for people.
+    `notes`: what to know beside the verdict, whatever it is. Sentences for people.
     """
 
     delivery: str
@@ -79,6 +81,7 @@ class Facts:
     untrusted: tuple[str, ...] = ()
     weak: tuple[str, ...] = ()
     untested: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -100,15 +103,15 @@ def decide(counts: Mapping[str, int], facts: Facts) -> Verdict:
     forbidden = {FORBIDDEN, *([IF_ORDERED] if facts.ordered else []), *([] if facts.swept else [UNLESS_SWEPT])}
     broken = {code: counts[code] for code, rule in rules.items() if rule in forbidden}
     if facts.untrusted:
-        return Verdict(UNKNOWN, {}, facts.untrusted)
+        return Verdict(UNKNOWN, {}, facts.untrusted + facts.notes)
     if broken:
-        return Verdict(BROKEN, broken, tuple(f"{code}: {count}" for code, count in broken.items()))
+        return Verdict(BROKEN, broken, tuple(f"{code}: {count}" for code, count in broken.items()) + facts.notes)
     open_questions = tuple(f"{code}: {counts[code]}, {rule}" for code, rule in rules.items() if rule == NO_ANSWER)
     if open_questions or facts.weak:
-        return Verdict(UNKNOWN, {}, open_questions + facts.weak)
+        return Verdict(UNKNOWN, {}, facts.weak + open_questions + facts.notes)
     if facts.untested:
-        return Verdict(VACUOUS, {}, facts.untested)
-    return Verdict(KEPT)
+        return Verdict(VACUOUS, {}, facts.untested + facts.notes)
+    return Verdict(KEPT, {}, facts.notes)
 
 
 def judge(findings: Findings, record: Record, cell: Asked) -> Verdict:
@@ -125,6 +128,7 @@ def facts_of(findings: Findings, record: Record, cell: Asked) -> Facts:
         untrusted=_untrusted(findings, record),
         weak=_weak(findings, record),
         untested=_untested(findings, record, cell),
+        notes=_notes(record),
     )
 
 
@@ -147,7 +151,16 @@ def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
         reasons.append(f"only {share:.1%} of the planned events were sent, less than {MIN_SENT_SHARE:.0%}")
     if findings.drained is None:
         reasons.append("the run was not watched to its end: it says neither drained nor stalled")
+    died = deaths(record.timeline.items, record.hits.items).by_failpoint
+    kills = sum(hit["action"] == "kill" for hit in record.hits.items)
+    if died < kills:
+        reasons.append(f"contradiction: failpoints noted {kills} kills, and the pipeline died of {died}")
     return tuple(reasons)
+
+
+def _notes(record: Record) -> tuple[str, ...]:
+    died = deaths(record.timeline.items, record.hits.items)
+    return tuple(f"the pipeline died unasked ({death}): its speed includes that" for death in died.unasked)
 
 
 def _untested(findings: Findings, record: Record, cell: Asked) -> tuple[str, ...]:

@@ -21,6 +21,7 @@ import numpy as np
 from oncebench.errors import UserError
 from oncebench.judge.attribution import by_batch, charged
 from oncebench.judge.audit import audit, first_sightings
+from oncebench.judge.deaths import deaths
 from oncebench.judge.model import expected_output
 from oncebench.judge.verdict import judge
 from oncebench.record import Record
@@ -84,6 +85,7 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         "resources": {name: use.as_json() for name, use in sorted(uses.items())},
         "cpu_s_per_million_events": round(priced / events * 1e6, 2) if uses and events else None,
         "recovery": done.as_json(),
+        "deaths": deaths(record.timeline.items, record.hits.items).as_json(),
         "faults": charged(_faults(record), by_batch(record, expected)),
         "generator": {"lateness_ms": summary.get("lateness_ms"), "sent_share": summary.get("sent_share"),
                       "events_per_s": summary.get("events_per_s")},

@@ -123,6 +123,13 @@ def hit(point: str = "after-commit", batch: int = 3, action: str = "kill") -> di
     return {"fault": f"{point}:{action}", "point": point, "batch": batch, "action": action, "t_us": 1}
 
 
+def after(*events: str, **fields: Any) -> Lines:
+    """A drained timeline in which these events follow a start."""
+    lines = [{"t_us": 1_000_000, "event": "pipeline-started", "pid": 7}]
+    lines += [{"t_us": 1_900_000, "event": event, **fields} for event in events]
+    return Lines((*lines, {"t_us": 9_000_000, "event": "drained"}))
+
+
 def test_a_healthy_run_is_kept() -> None:
     assert word(make_record(WORLD)) == (KEPT, "")
 
@@ -209,13 +216,13 @@ def test_a_run_that_finished_no_session_is_vacuous() -> None:
 
 def test_a_fault_that_was_not_hit_makes_the_run_vacuous() -> None:
     asked = Asked(faults=("after-commit:kill", "mid-write:kill"))
-    record = make_record(WORLD, hits=Lines((hit(),)), progress=batches(2, 3))
+    record = make_record(WORLD, hits=Lines((hit(),)), timeline=after("pipeline-killed"), progress=batches(2, 3))
     assert word(record, asked) == (VACUOUS, "the fault mid-write:kill was not hit")
 
 
 def test_a_kill_without_a_replay_of_its_batch_makes_the_run_vacuous() -> None:
     asked = Asked(faults=("after-commit:kill",))
-    record = make_record(WORLD, hits=Lines((hit(),)), progress=batches(1, 2, 4))
+    record = make_record(WORLD, hits=Lines((hit(),)), timeline=after("pipeline-killed"), progress=batches(1, 2, 4))
     assert word(record, asked) == (VACUOUS, "batch 3 was not run again after the kill at after-commit")
     assert word(replace(record, progress=batches(1, 2, 3)), asked)[0] == KEPT
 
@@ -223,10 +230,37 @@ def test_a_kill_without_a_replay_of_its_batch_makes_the_run_vacuous() -> None:
 @pytest.mark.parametrize("hit_line", [hit("after-commit-log"), hit("mid-write", action="stop")])
 def test_faults_that_need_no_replay_are_content_without(hit_line: dict[str, Any]) -> None:
     asked = Asked(faults=(hit_line["fault"],))
-    assert word(make_record(WORLD, hits=Lines((hit_line,)), progress=batches(4)), asked)[0] == KEPT
+    timeline = after(*(["pipeline-killed"] if hit_line["action"] == "kill" else []))
+    record = make_record(WORLD, hits=Lines((hit_line,)), timeline=timeline, progress=batches(4))
+    assert word(record, asked) == (KEPT, "")
 
 
 def test_random_kills_that_did_not_happen_make_the_run_vacuous() -> None:
     timeline = Lines(({"event": "random-kill"}, {"event": "drained"}))
     assert word(make_record(WORLD, timeline=timeline), Asked(random_kills=1))[0] == KEPT
     assert word(make_record(WORLD, timeline=timeline), Asked(random_kills=2))[0] == VACUOUS
+
+
+def test_a_death_that_nobody_asked_for_is_told_and_changes_no_verdict() -> None:
+    record = make_record(WORLD, timeline=after("pipeline-failed", exit_code=-11, why="some line of the log"))
+    told = "the pipeline died unasked (signal 11, 0.9 s after its start): its speed includes that"
+    assert word(record) == (KEPT, told)
+    twice = make_record(WORLD, [*WORLD.rows, WORLD.rows[0]], timeline=record.timeline)
+    assert word(twice) == (BROKEN, f"DUP: 1 | {told}")
+
+
+def test_a_kill_that_no_death_followed_is_a_contradiction_and_makes_the_run_unknown() -> None:
+    asked = Asked(faults=("after-commit:kill",), random_kills=1)
+    record = make_record(
+        WORLD, hits=Lines(({**hit(), "life": 3},)), progress=batches(1, 2, 3), timeline=after("random-kill")
+    )
+    contradiction = "contradiction: failpoints noted 1 kills, and the pipeline died of 0"
+    assert word(record, asked) == (UNKNOWN, contradiction)
+    assert word(replace(record, timeline=after("pipeline-killed", "random-kill")), asked)[0] == KEPT
+
+
+def test_a_random_kill_that_comes_while_a_failpoint_kills_is_no_contradiction() -> None:
+    asked = Asked(faults=("after-commit:kill",), random_kills=1)
+    hits = Lines(({**hit(), "life": 7},))
+    record = make_record(WORLD, hits=hits, progress=batches(1, 2, 3), timeline=after("random-kill"))
+    assert word(record, asked) == (KEPT, "")
