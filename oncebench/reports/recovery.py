@@ -1,6 +1,7 @@
 """How long a fault kept rows from being seen: a pure function of what was recorded.
 
-The marks of a recovery, each in milliseconds after the fault: `detect` (the supervisor saw the death), `restart`
+The marks of a recovery, each in milliseconds after the fault: `detect` (the supervisor saw the death; 0 for a random
+kill, which is its own doing; for a pipeline that was stopped, when the supervisor let it go on), `restart`
 (the new process has its query running), `first_visible` (first new row seen by a committed reader), `caught_up`
 (latency is back under the p99 from before the fault, and stays there while rows come). `longest_gap` is the longest
 time without a new row in the whole run after the first one.
@@ -20,6 +21,9 @@ import numpy.typing as npt
 
 Ints = npt.NDArray[np.int64]
 US_PER_MS = 1000.0
+CONTINUED = "pipeline-continued"
+# What the supervisor notes when it answers a fault.
+ANSWERS = ("pipeline-killed", "pipeline-failed", CONTINUED, "random-kill")
 
 
 @dataclass(frozen=True)
@@ -60,11 +64,13 @@ def recovery(
     fault_us = min([*(hit["t_us"] for hit in hits), *kills], default=None)
     if fault_us is None:
         return Recovery(longest_gap=gap)
-    deaths = ("pipeline-killed", "pipeline-failed", "pipeline-continued", "random-kill")
-    detected = _first_after((line["t_us"] for line in timeline if line["event"] in deaths), fault_us)
+    answers = [line for line in timeline if line["event"] in ANSWERS and line["t_us"] > fault_us]
+    answer = min(answers, key=lambda line: int(line["t_us"]), default=None)
+    detected = fault_us if fault_us in kills else None if answer is None else int(answer["t_us"])
     # Rows that were visible before the fault may be seen a moment after it; new ones come from the next life, or,
     # after a stop, from the process that was continued.
-    restarted = _first_after(running_us, fault_us)
+    continued = fault_us not in kills and answer is not None and answer["event"] == CONTINUED
+    restarted = None if continued else _first_after(running_us, fault_us)
     resumed = restarted if restarted is not None else detected
     visible = None if resumed is None else _first_after(seen.tolist(), resumed)
     return Recovery(

@@ -41,3 +41,18 @@ def test_a_stopped_pipeline_resumes_without_a_restart() -> None:
 def test_a_healthy_run_has_only_its_longest_gap() -> None:
     marks = recovery([], [], [1 * S], np.array([3 * S, 1 * S, 2 * S + 500_000]), np.array([S, S, S]))
     assert marks == Recovery(longest_gap=1500.0)
+
+
+def test_a_random_kill_is_seen_when_it_is_done_not_at_the_next_death() -> None:
+    timeline = [{"t_us": t_us, "event": "random-kill"} for t_us in (FAULT, FAULT + 27 * S)]
+    seen = np.array([*BEFORE, 14 * S, 42 * S])
+    marks = recovery(timeline, [], [1 * S, 13 * S, 41 * S], seen, np.array([S] * 4))
+    assert marks.detect is not None and marks.restart is not None and marks.first_visible is not None
+    assert 0.0 == marks.detect <= marks.restart <= marks.first_visible
+    assert (marks.restart, marks.first_visible) == (3000.0, 4000.0)
+
+
+def test_a_restart_after_a_later_fault_is_none_of_a_pipeline_that_was_stopped_and_went_on() -> None:
+    events = [(12 * S, "pipeline-continued"), (30 * S, "pipeline-killed")]
+    marks = told([*BEFORE, 13 * S, 45 * S], [S] * 4, events, [1 * S, 40 * S])
+    assert (marks.detect, marks.restart, marks.first_visible) == (2000.0, None, 3000.0)
