@@ -25,6 +25,7 @@ def audit(stored: Path, as_json: bool) -> None:
     if not stored.exists():
         raise UserError(f"{stored} does not exist; give a run's work dir or a file of reports", exit_code=USAGE)
     reports = [judge_again(stored)] if stored.is_dir() else read_reports(stored)
+    files = stored if stored.is_dir() else None
     for report in reports:
-        click.echo(json.dumps(report, default=str) if as_json else summary(report) + "\n")
+        click.echo(json.dumps(report, default=str) if as_json else summary(report, files) + "\n")
     sys.exit(exit_code(reports))

@@ -74,12 +74,13 @@ def run(
         variant=support.variant,
         faults=tuple(map(checked_fault, faults)),
     )
-    report = run_one(cell, work_dir or default_work_dir("run"), bootstrap_servers, keep)
+    place = work_dir or default_work_dir("run")
+    report = run_one(cell, place, bootstrap_servers, keep)
     Results(LOCAL, f"run-{stamp()}").add(report)
     if json_path == "-":
         click.echo(json.dumps(report, indent=1))
     else:
-        click.echo(summary(report))
+        click.echo(summary(report, place))
         if json_path:
             Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
     sys.exit(INTERRUPTED if report["interrupted"] else exit_code([report]))

@@ -163,13 +163,16 @@ def _throughput(seen_us: Any, record: Record, cell: Cell) -> dict[str, float | N
 
 
 def _faults(record: Record) -> list[dict[str, Any]]:
-    hits = [{"point": hit["point"], "batch": hit["batch"], "hit": True, "fault": hit["fault"]}
+    """What was done to the pipeline, in order of time, and then what was asked for and not done."""
+    done = [(hit["t_us"], {"point": hit["point"], "batch": hit["batch"], "hit": True, "fault": hit["fault"]})
             for hit in record.hits.items]  # fmt: skip
-    kills = [{"point": (line["landed"] or {}).get("point"), "batch": (line["landed"] or {}).get("batch"), "hit": True,
-              "fault": "random:kill"} for line in record.timeline.items if line["event"] == "random-kill"]  # fmt: skip
-    asked = record.cell["cell"]["faults"][len(hits) :]
+    asked = record.cell["cell"]["faults"][len(done) :]
+    for line in record.timeline.items:
+        if line["event"] == "random-kill":
+            landed = line["landed"] or {"point": None, "batch": None}
+            done.append((line["t_us"], {**landed, "hit": True, "fault": "random:kill"}))
     missed = [{"point": text.split(":")[0], "batch": None, "hit": False, "fault": text} for text in asked]
-    return hits + kills + missed
+    return [fault for _, fault in sorted(done, key=lambda each: int(each[0]))] + missed
 
 
 def _cpu_model() -> str | None:

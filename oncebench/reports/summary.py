@@ -1,9 +1,16 @@
-"""A report in a few lines for a person: the promise first, then what it cost, then where the files are."""
+"""A report in a few lines for a person: the promise first, then what it cost, then where the files are.
+
+Promise: a line is there only if it says something; a run that was not `kept` shows its counts and no speed, as in the
+tables (its report keeps the figures).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
+
+Report = Mapping[str, Any]
 
 _MEANING = {
     "kept": "the promise was kept",
@@ -11,11 +18,18 @@ _MEANING = {
     "unknown": "this run cannot tell",
     "vacuous": "nothing was tested",
 }
+_QUANTILES = ("p50", "p95", "p99", "p999", "max")
+_MARKS = {"detect": "seen", "restart": "running again", "first_visible": "first row", "caught_up": "caught up"}
 
 
-def summary(report: Mapping[str, Any]) -> str:
-    """The text that `oncebench run` and `oncebench audit` print."""
-    cell, rows, latency = report["cell"], report["rows"], report["latency_ms"]
+def summary(report: Report, files: Path | None = None) -> str:
+    """The text that `oncebench run` and `oncebench audit` print.
+
+    Args:
+        report: of one run.
+        files: the run's work dir, where it is known.
+    """
+    cell, rows = report["cell"], report["rows"]
     faults = [*cell["faults"], *([f"{cell['random_kills']} random kills"] if cell["random_kills"] else [])]
     lines = [
         f"{cell['sink']}  {cell['delivery']}  {cell['variant']}  {', '.join(faults) or 'healthy'}",
@@ -29,34 +43,60 @@ def summary(report: Mapping[str, Any]) -> str:
         f"{report['sessions']['finished']:,} finished",
         f"  rows        {rows['expected']:,} expected, {rows['visible']:,} visible, {rows['lost']:,} lost, "
         f"{rows['duplicated']:,} duplicated",
-        f"  throughput  {_number(report['throughput']['events_per_s'])} events/s",
-        "  latency     "
-        + "  ".join(f"{name} {_number(latency[name])}" for name in ("p50", "p95", "p99", "p999", "max"))
-        + f" ms, n {latency['n']:,} (scheduled end event to a committed reader)",
-        f"  batch       {_number(report['batches']['trigger_ms'])} ms, of which checkpoint "
-        f"{_percent(report['checkpoint']['share_of_batch'])}, sink "
-        + "  ".join(f"{name} {_number(ms)}" for name, ms in report["sink_ms"].items())
-        + " ms",
-        f"  CPU         {_number(report['cpu_s_per_million_events'])} s per million events (pipeline and broker)",
     ]
-    for fault in report["faults"]:
-        where = f"hit in batch {fault['batch']}" if fault["hit"] else "NOT hit"
-        lines.append(f"  fault       {fault['fault']}: {where}")
-    if report["faults"]:
-        marks = report["recovery"]
-        names = {"detect": "seen", "restart": "running again", "first_visible": "first row", "caught_up": "caught up"}
-        told = "  ".join(f"{word} {_seconds(marks[name])}" for name, word in names.items())
-        lines.append(f"  recovery    {told}  (longest gap {_seconds(marks['longest_gap'])})")
+    kept = report["verdict"] == "kept"
+    lines += _speed(report) if kept else ["  speed       not shown: the promise was not seen to be kept"]
+    lines += [f"  fault       {fault['fault']}: {_where(fault)}" for fault in report["faults"]]
+    lines += [f"  died        1 x unasked ({death['told']}); see logs/pipeline.log" for death in _unasked(report)]
+    if kept and report["faults"]:
+        lines += _recovery(report["recovery"])
     lines.append(f"  reproduce   {report['reproduce']}")
+    if files is not None:
+        lines.append(f"  files       {files}")
     return "\n".join(lines)
 
 
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
+def _speed(report: Report) -> list[str]:
+    latency, batch, sink = report["latency_ms"], report["batches"]["trigger_ms"], report["sink_ms"]
+    rate, cpu = report["throughput"]["events_per_s"], report["cpu_s_per_million_events"]
+    share = report["checkpoint"]["share_of_batch"]
+    mark = ", with a death in it that nobody asked for" if _unasked(report) else ""
+    lines = [] if rate is None else [f"  throughput  {_number(rate)} events/s{mark}"]
+    if latency["n"]:
+        told = "  ".join(f"{name} {_number(latency[name])}" for name in _QUANTILES)
+        lines.append(f"  latency     {told} ms, n {latency['n']:,} (scheduled end event to a committed reader){mark}")
+    if batch is not None:
+        steps = "  ".join(f"{name} {_number(ms)}" for name, ms in sink.items() if ms is not None)
+        parts = [*([f"checkpoint {share:.1%}"] if share is not None else []), *([f"sink {steps} ms"] if steps else [])]
+        lines.append(f"  batch       {_number(batch)} ms{', of which ' if parts else ''}{', '.join(parts)}")
+    if cpu is not None:
+        lines.append(f"  CPU         {_number(cpu)} s per million events (pipeline and broker)")
+    return lines
 
 
-def _percent(share: float | None) -> str:
-    return "-" if share is None else f"{share:.1%}"
+def _where(fault: Mapping[str, Any]) -> str:
+    if not fault["hit"]:
+        return "NOT hit"
+    if fault["fault"] != "random:kill":
+        return f"hit in batch {fault['batch']}"
+    if fault["point"] is None:
+        return "landed before the first step of a batch"
+    return f"landed in batch {fault['batch']}, after {fault['point']} was passed"
+
+
+def _recovery(marks: Mapping[str, Any]) -> list[str]:
+    if all(ms is None for ms in marks.values()):
+        return []
+    told = "  ".join(f"{word} {_seconds(marks[name])}" for name, word in _MARKS.items())
+    return [f"  recovery    {told}  (longest gap {_seconds(marks['longest_gap'])})"]
+
+
+def _unasked(report: Report) -> list[Mapping[str, Any]]:
+    return list(report.get("deaths", {}).get("each_unasked", []))  # older reports tell of none
+
+
+def _number(value: float) -> str:
+    return f"{value:,.0f}" if abs(value) >= 10 else f"{value:.2g}"
 
 
 def _seconds(ms: float | None) -> str:
