@@ -23,7 +23,7 @@ from typing import Any
 from loadgen.config import LoadConfig
 from loadgen.producer import run_load
 from oncebench.errors import UserError
-from oncebench.record.streams import read_lines
+from oncebench.run.faults_seen import FaultsSeen
 from oncebench.run.lab import Lab
 from oncebench.run.supervisor import Supervisor
 from oncebench.run.tail import Tail
@@ -123,6 +123,7 @@ class _Run:
         self.load_lines = Tail(folder / "load.jsonl")
         self.observer_lines = Tail(folder / "observer.jsonl")
         self.progress_lines = Tail(folder / "progress.jsonl")
+        self.faults = FaultsSeen(folder)
         self.batch: dict[str, Any] = {}
         self.position: dict[str, int] = {}
         self.phase = "starting"
@@ -314,9 +315,7 @@ class _Run:
         load, observer = self.load_lines.last(), self.observer_lines.last()
         sent = load.get("summary", load).get("acknowledged", 0)
         lag = self.primed + sent - sum(self.position.values()) if self.position else None
-        hits = read_lines(self.folder / "hits.jsonl").items
-        fault = f"{hits[-1]['fault']} in batch {hits[-1]['batch']}" if hits else ""
-        self.show(Seen(self.phase, load, observer, self.batch, lag, fault))
+        self.show(Seen(self.phase, load, observer, self.batch, lag, self.faults.told()))
 
     def _input_ends(self) -> dict[str, int]:
         with closing(KafkaReader(self.lab.kafka.bootstrap_servers, self.topics.input)) as reader:

@@ -15,7 +15,7 @@ from oncebench.run.cell import Seen
 
 # A terminal is redrawn this often; more would only flicker.
 REDRAWS_PER_S = 4
-# Without a terminal, a line this often while nothing changes phase: a log stays readable.
+# Without a terminal, a line this often while phase and fault stay the same: a log stays readable.
 LINE_EVERY_S = 5.0
 
 
@@ -86,14 +86,14 @@ class _Table:
 class _Lines:
     def __init__(self, title: str) -> None:
         self._title = title
-        self._phase = ""
+        self._told = ("", "")
         self._said = 0.0
 
     def __call__(self, seen: Seen) -> None:
         now = time.monotonic()
-        if seen.phase == self._phase and now - self._said < LINE_EVERY_S:
+        if (seen.phase, seen.fault) == self._told and now - self._said < LINE_EVERY_S:
             return
-        self._phase, self._said = seen.phase, now
+        self._told, self._said = (seen.phase, seen.fault), now
         words = "  ".join(f"{name} {text}" for name, text in fields(seen))
         print(f"{time.strftime('%H:%M:%S')}  {self._title}  {words}", file=sys.stderr, flush=True)
 
