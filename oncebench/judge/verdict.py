@@ -24,6 +24,8 @@ KEPT, BROKEN, UNKNOWN, VACUOUS = "kept", "broken", "unknown", "vacuous"
 AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = "at-most-once", "at-least-once", "exactly-once"
 GUARANTEES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 
+INTERRUPTED = "interrupted"  # timeline event: somebody asked for a gentle stop
+
 MIN_SENT_SHARE = 0.95  # below it the load was not the one planned (as Spark's own real-time benchmark has it)
 
 ALLOWED = "allowed"
@@ -147,15 +149,34 @@ def _untrusted(findings: Findings, record: Record) -> tuple[str, ...]:
 def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
     share = record.ledger.sent_share
     reasons = []
-    if share < MIN_SENT_SHARE:
+    if interrupted := _interrupted(findings, record):
+        reasons.append(interrupted)
+    elif share < MIN_SENT_SHARE:
         reasons.append(f"only {share:.1%} of the planned events were sent, less than {MIN_SENT_SHARE:.0%}")
-    if findings.drained is None:
+    if findings.drained is None and not interrupted:
         reasons.append("the run was not watched to its end: it says neither drained nor stalled")
     died = deaths(record.timeline.items, record.hits.items).by_failpoint
     kills = sum(hit["action"] == "kill" for hit in record.hits.items)
     if died < kills:
         reasons.append(f"contradiction: failpoints noted {kills} kills, and the pipeline died of {died}")
     return tuple(reasons)
+
+
+def _interrupted(findings: Findings, record: Record) -> str | None:
+    """What an interruption left undone; None if there was none, or nothing was left."""
+    times: dict[str, int] = {}
+    for line in record.timeline.items:
+        if line.get("event") in ("load-started", INTERRUPTED, "load-done") and "t_us" in line:
+            times.setdefault(line["event"], line["t_us"])
+    if INTERRUPTED not in times or "load-started" not in times:
+        return None
+    sent = f"with {record.ledger.sent_share:.1%} of the planned events sent"
+    done_us = times.get("load-done")
+    if done_us is not None and times[INTERRUPTED] >= done_us:
+        after_s = (times[INTERRUPTED] - done_us) / 1e6
+        return f"interrupted {after_s:.1f} s after the load, {sent}" if findings.drained is None else None
+    load_s = max(0, times[INTERRUPTED] - max(times["load-started"], record.plan.started_us)) / 1e6
+    return f"interrupted after {load_s:.1f} s of the load, {sent}"
 
 
 def _notes(record: Record) -> tuple[str, ...]:

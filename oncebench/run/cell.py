@@ -2,8 +2,9 @@
 
 Promise: when `run_cell` returns, the run folder holds everything that the audit needs, and every process that it
 started is gone; also when it raises. A first interruption stops load and pipeline gently and still reads what there
-is. What can go wrong: the pipeline refuses to start or dies again and again (`UserError`); the run does not drain
-within its patience (recorded as `stalled`, judged by the audit).
+is. What can go wrong: the interruption came before there was anything to read (`UserError`, exit code 130); the
+pipeline refuses to start or dies again and again (`UserError`); the run does not drain within its patience (recorded as
+`stalled`, judged by the audit).
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from typing import Any
 
 from loadgen.config import LoadConfig
 from loadgen.producer import run_load
-from oncebench.errors import UserError
+from oncebench.errors import INTERRUPTED, UserError
 from oncebench.run.faults_seen import FaultsSeen
 from oncebench.run.lab import Lab
 from oncebench.run.supervisor import Supervisor
@@ -124,6 +125,7 @@ class _Run:
         self.observer_lines = Tail(folder / "observer.jsonl")
         self.progress_lines = Tail(folder / "progress.jsonl")
         self.faults = FaultsSeen(folder)
+        self.interruption_noted = False
         self.batch: dict[str, Any] = {}
         self.position: dict[str, int] = {}
         self.phase = "starting"
@@ -166,6 +168,8 @@ class _Run:
         if not in_time and not self.interrupted.is_set():
             raise UserError(f"the load did not end within {START_LIMIT_S + self._load_s():.0f} s; see {generator.log}")
         if not (self.folder / "ledger" / "plan.json").exists():
+            if self.interrupted.is_set():
+                raise _nothing_to_report("load began")
             raise UserError(f"the generator sent nothing: {_last_line(generator.log)}; see {generator.log}")
 
     def _start_pipeline(self) -> None:
@@ -194,7 +198,7 @@ class _Run:
         if self._until(phase, done, START_LIMIT_S):
             return
         if self.interrupted.is_set():
-            raise KeyboardInterrupt
+            raise _nothing_to_report("pipeline ran" if "generator" in self.children else "load began")
         log = self.folder / "logs" / "pipeline.log"
         raise UserError(f"{phase} the pipeline took longer than {START_LIMIT_S:g} s; see {log}")
 
@@ -290,6 +294,7 @@ class _Run:
         deadline = time.monotonic() + limit_s
         while not done():
             if self.interrupted.is_set():
+                self._note_interruption()
                 deadline = min(deadline, time.monotonic() + interrupted_limit_s)
                 interrupted_limit_s = float("inf")  # the deadline is set once
             if time.monotonic() > deadline:
@@ -301,6 +306,11 @@ class _Run:
             self._look()
             time.sleep(LOOK_S)
         return True
+
+    def _note_interruption(self) -> None:
+        if not self.interruption_noted:
+            self.interruption_noted = True
+            self.supervisor.note("interrupted", phase=self.phase)
 
     def _say(self, phase: str) -> None:
         self.phase = phase
@@ -359,6 +369,10 @@ def _component(owner: str, name: str, leader: bool) -> str:
     if owner != "pipeline":
         return owner
     return "spark_jvm" if name == "java" else "python_driver" if leader else "python_workers"
+
+
+def _nothing_to_report(before: str) -> UserError:
+    return UserError(f"interrupted before the {before}: there is nothing to report", exit_code=INTERRUPTED)
 
 
 def _last_line(log: Path) -> str:

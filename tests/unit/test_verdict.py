@@ -16,7 +16,7 @@ from oncebench.judge.verdict import BROKEN, GUARANTEES, KEPT, RULES, UNKNOWN, VA
 from oncebench.record import Record
 from oncebench.record.streams import Lines, Stream
 from pipeline.sinks.registry import SINKS
-from tests.unit.audit_world import make_record, make_world, quarantine_table
+from tests.unit.audit_world import STARTED_US, make_record, make_world, quarantine_table
 
 AMO, ALO, EO = GUARANTEES
 NEVER = ("CORR", "DIV", "PHAN", "INCO", "QUAR", "STALL", "STALL-LSO")
@@ -264,3 +264,36 @@ def test_a_random_kill_that_comes_while_a_failpoint_kills_is_no_contradiction() 
     hits = Lines(({**hit(), "life": 7},))
     record = make_record(WORLD, hits=hits, progress=batches(1, 2, 3), timeline=after("random-kill"))
     assert word(record, asked) == (KEPT, "")
+
+
+def interrupted(*events: tuple[str, float], sent: float = 0.25) -> tuple[str, str]:
+    """The verdict on a run whose load was sent in part, with these events at seconds after the load's start."""
+    timeline = Lines(tuple({"event": event, "t_us": STARTED_US + int(s * 1e6)} for event, s in events))
+    record = make_record(WORLD, timeline=timeline)
+    unsent = np.arange(len(record.ledger.seq)) >= sent * len(record.ledger.seq)
+    ledger = replace(
+        record.ledger,
+        sent_us=np.where(unsent, 0, record.ledger.sent_us),
+        acked_us=np.where(unsent, 0, record.ledger.acked_us),
+    )
+    return word(replace(record, ledger=ledger))
+
+
+@pytest.mark.parametrize("end", ["drained", "interrupted"])
+def test_a_load_that_was_interrupted_is_told_as_that_first(end: str) -> None:
+    verdict, reasons = interrupted(("load-started", -0.2), ("interrupted", 4.6), ("load-done", 4.7), (end, 9))
+    assert verdict == UNKNOWN
+    assert reasons.split(" | ")[0] == "interrupted after 4.6 s of the load, with 25.0% of the planned events sent"
+    assert "only 25.0%" not in reasons and "not watched" not in reasons
+
+
+def test_an_interruption_after_the_load_matters_only_if_it_left_something_undone() -> None:
+    before = ("load-started", -0.2), ("load-done", 20.0), ("interrupted", 21.5)
+    told = "interrupted 1.5 s after the load, with 100.0% of the planned events sent"
+    assert interrupted(*before, sent=1) == (UNKNOWN, told)
+    assert interrupted(*before, ("drained", 23.0), sent=1) == (KEPT, "")
+
+
+def test_an_interruption_is_named_before_the_rows_that_it_left_pending() -> None:
+    verdict = decide({"PEND": 7}, Facts(EO, weak=("interrupted",)))
+    assert (verdict.reasons[0], len(verdict.reasons)) == ("interrupted", 2)

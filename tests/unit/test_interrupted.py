@@ -1,0 +1,57 @@
+"""What a person is told who interrupts a run before there is anything to report, and how an interruption is noted."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncebench.errors import INTERRUPTED, UserError
+from oncebench.run.cell import _Run
+
+
+class Starting(_Run):
+    """A run of which nothing has started yet, and which has been interrupted."""
+
+    def __init__(self, folder: Path) -> None:
+        self.noted: list[str] = []
+        self.folder, self.phase, self.interruption_noted = folder, "starting", False
+        self.children: dict[str, Any] = {}
+        self.cell: Any = SimpleNamespace(sessions=1, rate=100)
+        self.supervisor: Any = SimpleNamespace(child=None, note=lambda event, **_fields: self.noted.append(event))
+        self.lab: Any = SimpleNamespace(own_broker=None)
+        self.interrupted = threading.Event()
+        self.interrupted.set()
+
+    def _look(self) -> None:
+        pass
+
+    def _start_load(self) -> None:
+        self.children["generator"] = SimpleNamespace(alive=True, log=self.folder / "log", stop_gently=lambda _s: None)
+
+
+@pytest.mark.parametrize("load_is_there", [False, True])
+def test_an_interruption_while_starting_says_that_there_is_nothing_to_report(
+    tmp_path: Path, load_is_there: bool
+) -> None:
+    run = Starting(tmp_path)
+    run.children = {"generator": None} if load_is_there else {}
+    before = "pipeline ran" if load_is_there else "load began"
+    with pytest.raises(UserError, match=f"^interrupted before the {before}: there is nothing to report$") as told:
+        run._wait("starting", lambda: False)
+    assert told.value.exit_code == INTERRUPTED
+
+
+def test_a_generator_that_was_interrupted_before_it_sent_anything_is_not_blamed(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^interrupted before the load began"):
+        Starting(tmp_path)._load()
+
+
+def test_an_interruption_is_noted_once(tmp_path: Path) -> None:
+    run = Starting(tmp_path)
+    assert not run._until("loading", lambda: False, 1)
+    assert not run._until("draining", lambda: False, 1)
+    assert run.noted == ["interrupted"]
