@@ -81,7 +81,7 @@ def _where(fault: Mapping[str, Any]) -> str:
         return f"hit in batch {fault['batch']}"
     if fault["point"] is None:
         return "landed before the first step of a batch"
-    return f"landed in batch {fault['batch']}, after {fault['point']} was passed"
+    return f"landed in batch {fault['batch']}, past {fault['point']}"
 
 
 def _recovery(marks: Mapping[str, Any]) -> list[str]:

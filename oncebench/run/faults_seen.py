@@ -61,5 +61,5 @@ def _words(line: Mapping[str, Any]) -> str:
         return f"died unasked ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
     if line.get("event") == "random-kill":
         landed = line["landed"]
-        return "random kill" if landed is None else f"random kill after {landed['point']} in batch {landed['batch']}"
+        return "random kill" if landed is None else f"random kill past {landed['point']} in batch {landed['batch']}"
     return f"{line['fault']} in batch {line['batch']}"

@@ -55,8 +55,8 @@ def test_a_pipeline_that_was_killed_restarts_until_it_runs(run: Run) -> None:
 def test_a_random_kill_is_shown_with_the_step_that_came_last(run: Run) -> None:
     run.hit("after-prepare:kill")
     landed = {"point": "mid-write", "batch": 9}
-    assert run.event("random-kill", landed=landed) == "random kill after mid-write in batch 9, restarting"
-    assert run.runs() == "random kill after mid-write in batch 9"
+    assert run.event("random-kill", landed=landed) == "random kill past mid-write in batch 9, restarting"
+    assert run.runs() == "random kill past mid-write in batch 9"
     assert run.event("random-kill", landed=None) == "random kill, restarting"
 
 

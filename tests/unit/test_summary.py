@@ -86,7 +86,7 @@ def test_each_fault_says_where_it_hit() -> None:
     early, missed = {**RANDOM, "point": None, "batch": None}, {**KILL, "hit": False, "batch": None}
     text = summary(report(faults=[RANDOM, KILL, early, missed]))
     assert [line for line in text.splitlines() if line.startswith("  fault ")] == [
-        "  fault       random:kill: landed in batch 8, after mid-write was passed",
+        "  fault       random:kill: landed in batch 8, past mid-write",
         "  fault       after-commit:kill: hit in batch 6",
         "  fault       random:kill: landed before the first step of a batch",
         "  fault       after-commit:kill: NOT hit",
