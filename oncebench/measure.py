@@ -13,14 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.errors import BROKEN, ERROR, KEPT
-from oncebench.record import Record
+from oncebench.record import FACTS, Record
 from oncebench.reports.report import FILE, make_report, write_report
 from oncebench.run.cell import SINK_FOLDER, Ran, Show, run_cell
 from oncebench.run.lab import Lab
 from oncebench.scenario import Cell, expected_codes
 from oncebench.watch.resources import Use
 
-FACTS = "facts.json"
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.
 BULKY = ("kafka", "postgres", "checkpoint", SINK_FOLDER)
 
@@ -47,7 +46,7 @@ def judge_again(folder: Path) -> dict[str, Any]:
     record = Record.load(folder)
     described = dict(record.cell["cell"])
     cell = Cell(**{**described, "faults": tuple(described["faults"])})
-    stored = json.loads((folder / FACTS).read_text()) if (folder / FACTS).exists() else {"run": record.cell["run"]}
+    stored = dict(record.facts or {"run": record.cell["run"]})
     uses = {name: Use(**use) for name, use in stored.pop("uses", {}).items()}
     return make_report(record, cell, uses, stored)
 

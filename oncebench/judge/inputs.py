@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from oncebench.judge.anomalies import EXAMPLES, Anomaly
 from oncebench.judge.model import REASONS, SEQS, Expected, Ints, in_position_order, one_array
-from oncebench.judge.reads import OFFSET_BITS, position_of, unpack
+from oncebench.judge.reads import OFFSET_BITS, PARTITION_BITS, position_of, unpack
 from oncebench.record import Ledger, Plan
 
 Bytes = tuple[bytes | None, bytes | None]
@@ -53,10 +53,12 @@ def judge_source(ledger: Ledger, plan: Plan, expected: Expected, input_rows: int
     position[row] = position_of(events.partition, events.offset)[own]
 
     acked = ledger.acked_us > 0
-    told = position_of(ledger.partition, ledger.offset)
+    known = ledger.offset >= 0  # an acknowledgement need not say where
+    told = np.full(len(ledger.seq), -1, dtype=np.int64)
+    told[known] = position_of(ledger.partition[known], ledger.offset[known])
     absent = acked & (copies == 0)
     twice = acked & (copies > 1)
-    elsewhere = acked & (copies == 1) & (ledger.offset >= 0) & (told != position)
+    elsewhere = acked & (copies == 1) & known & (told != position)
     examples = [
         {
             "session_key": _key(plan, int(ledger.session[at])),
@@ -90,7 +92,11 @@ def judge_quarantine(quarantine: pa.Table, expected: Expected, source: pa.Table)
     wrong_reason = 0
     for item in quarantine.to_pylist():
         partition, offset = item["source_partition"], item["source_offset"]
-        if partition is None or offset is None or not (0 <= partition < 2**19 and 0 <= offset < 2**OFFSET_BITS):
+        if (
+            partition is None
+            or offset is None
+            or not (0 <= partition < 2**PARTITION_BITS and 0 <= offset < 2**OFFSET_BITS)
+        ):
             nameless.append([item["partition"], item["offset"]])
             continue
         position = (partition << OFFSET_BITS) | offset

@@ -19,11 +19,12 @@ import pyarrow.compute as pc
 from oncebench.judge.anomalies import EXAMPLES, Anomaly
 from oncebench.judge.model import Ints, one_array
 from oncebench.judge.outputs import Bools
-from oncebench.record.streams import Stream
+from oncebench.record.streams import RecordError, Stream
 
 # Of a sink that is no log: its final read shows all that there is.
 EVERYWHERE: Mapping[int, int] = MappingProxyType({})
-OFFSET_BITS = 44  # 17 million million offsets; leaves 19 bits for partitions
+OFFSET_BITS = 44  # 17 million million offsets
+PARTITION_BITS = 63 - OFFSET_BITS
 
 
 @dataclass(frozen=True)
@@ -56,7 +57,14 @@ class _Sorted:
 
 
 def position_of(partition: npt.NDArray[np.integer], offset: Ints) -> Ints:
-    """(partition, offset) packed into one integer that sorts the same way."""
+    """(partition, offset) packed into one integer that sorts the same way. Raises `RecordError` for what can't be."""
+    for name, numbers, bits in (("partition", partition, PARTITION_BITS), ("offset", offset, OFFSET_BITS)):
+        strange = numbers[(numbers < 0) | (numbers >= 1 << bits)]
+        if len(strange):
+            raise RecordError(
+                f"the record has a row at {name} {strange[0]}, where none can stand (0 to 2**{bits} - 1); "
+                "it is damaged: take the folder from a sound copy, or run the cell again"
+            )
     return (partition.astype(np.int64) << OFFSET_BITS) | offset
 
 

@@ -1,7 +1,8 @@
 """The verdict: whether a run kept the promise it was made to keep, and whether it could tell at all.
 
 Promise: a pure function over what the audit found and the run recorded. `kept` is said only if every promise was
-tested and held; what is allowed stands in the table `RULES`, not in code.
+tested and held; what is allowed stands in the table `RULES`, not in code. A run that was not watched from outside to
+its end, whose pipeline shows no committed batch, or whose faults were not those asked for, is never `kept`.
 
 The order of the questions: evidence that can't be trusted makes a run `unknown`, whatever was counted; then a
 forbidden anomaly makes it `broken`, even if the run was weak, for what was seen was seen; then a run too weak to tell
@@ -11,13 +12,14 @@ the audit counted stands; it is told beside the reasons.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from oncebench.judge.audit import Findings
 from oncebench.judge.deaths import deaths
 from oncebench.record import Record
+from pipeline.failpoints import parse_fault
 from pipeline.sinks.registry import SINKS
 
 KEPT, BROKEN, UNKNOWN, VACUOUS = "kept", "broken", "unknown", "vacuous"
@@ -27,18 +29,21 @@ GUARANTEES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 INTERRUPTED = "interrupted"  # timeline event: somebody asked for a gentle stop
 
 MIN_SENT_SHARE = 0.95  # below it the load was not the one planned (as Spark's own real-time benchmark has it)
+# The observer outlives the final read, so it sees every row that is there then; a few may slip through as it stops.
+MAX_UNSEEN_SHARE = 0.01
 
 ALLOWED = "allowed"
 FORBIDDEN = "forbidden"
+AFTER_FAILURE = "allowed to a run in which something failed, forbidden to a healthy one"
 IF_ORDERED = "forbidden where the sink keeps the order of a key"
 UNLESS_SWEPT = "forbidden where no housekeeping of the sink's own removes it"
 NO_ANSWER = "says nothing about the promise: the run is unknown"
 
 _NEVER = dict.fromkeys(GUARANTEES, FORBIDDEN)
 RULES: Mapping[str, Mapping[str, str]] = {
-    "LOSS": {AT_MOST_ONCE: ALLOWED, AT_LEAST_ONCE: FORBIDDEN, EXACTLY_ONCE: FORBIDDEN},
-    "TORN": {AT_MOST_ONCE: ALLOWED, AT_LEAST_ONCE: FORBIDDEN, EXACTLY_ONCE: FORBIDDEN},
-    "DUP": {AT_MOST_ONCE: FORBIDDEN, AT_LEAST_ONCE: ALLOWED, EXACTLY_ONCE: FORBIDDEN},
+    "LOSS": {AT_MOST_ONCE: AFTER_FAILURE, AT_LEAST_ONCE: FORBIDDEN, EXACTLY_ONCE: FORBIDDEN},
+    "TORN": {AT_MOST_ONCE: AFTER_FAILURE, AT_LEAST_ONCE: FORBIDDEN, EXACTLY_ONCE: FORBIDDEN},
+    "DUP": {AT_MOST_ONCE: FORBIDDEN, AT_LEAST_ONCE: AFTER_FAILURE, EXACTLY_ONCE: FORBIDDEN},
     "REORD": dict.fromkeys(GUARANTEES, IF_ORDERED),  # only first occurrences count, so a replay may repeat
     "CORR": _NEVER,
     "DIV": _NEVER,
@@ -51,6 +56,9 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "PEND": dict.fromkeys(GUARANTEES, NO_ANSWER),
     "SRC": dict.fromkeys(GUARANTEES, NO_ANSWER),
 }
+
+# Timeline events that say that the pipeline died.
+DEATHS = frozenset({"pipeline-killed", "pipeline-failed", "random-kill"})
 
 # Once Spark's commit log has a batch, a death does not bring it back.
 NO_REPLAY_AFTER = frozenset({"after-commit-log"})
@@ -73,11 +81,13 @@ class Asked(Protocol):
 class Facts:
     """What a verdict rests on, beside the counts.
 
-    `untrusted`: why the evidence can't be trusted. `weak`: why the run can't tell. `untested`: why it tested nothing.
-    `notes`: what to know beside the verdict, whatever it is. Sentences for people.
+    `failed`: a fault was asked for, or acted, or the pipeline died. `untrusted`: why the evidence can't be trusted.
+    `weak`: why the run can't tell. `untested`: why it tested nothing. `notes`: what to know beside the verdict,
+    whatever it is. Sentences for people.
     """
 
     delivery: str
+    failed: bool = False
     ordered: bool = True
     swept: bool = False
     untrusted: tuple[str, ...] = ()
@@ -102,7 +112,8 @@ def decide(counts: Mapping[str, int], facts: Facts) -> Verdict:
     if strange := counts.keys() - RULES.keys():
         raise ValueError(f"no rule for the anomaly codes {sorted(strange)}; add them to RULES")
     rules = {code: RULES[code][facts.delivery] for code, count in counts.items() if count}
-    forbidden = {FORBIDDEN, *([IF_ORDERED] if facts.ordered else []), *([] if facts.swept else [UNLESS_SWEPT])}
+    conditions = {AFTER_FAILURE: not facts.failed, IF_ORDERED: facts.ordered, UNLESS_SWEPT: not facts.swept}
+    forbidden = {FORBIDDEN, *(rule for rule, holds in conditions.items() if holds)}
     broken = {code: counts[code] for code, rule in rules.items() if rule in forbidden}
     if facts.untrusted:
         return Verdict(UNKNOWN, {}, facts.untrusted + facts.notes)
@@ -125,6 +136,7 @@ def facts_of(findings: Findings, record: Record, cell: Asked) -> Facts:
     """What the record says about how far its evidence goes."""
     return Facts(
         delivery=cell.delivery,
+        failed=_failed(record, cell),
         ordered=SINKS[cell.sink].ordered,
         swept=SINKS[cell.sink].swept,
         untrusted=_untrusted(findings, record),
@@ -132,6 +144,11 @@ def facts_of(findings: Findings, record: Record, cell: Asked) -> Facts:
         untested=_untested(findings, record, cell),
         notes=_notes(record),
     )
+
+
+def _failed(record: Record, cell: Asked) -> bool:
+    died = any(line.get("event") in DEATHS for line in record.timeline.items)
+    return bool(cell.faults or cell.random_kills or record.hits.items or died)
 
 
 def _untrusted(findings: Findings, record: Record) -> tuple[str, ...]:
@@ -159,7 +176,20 @@ def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
     kills = sum(hit["action"] == "kill" for hit in record.hits.items)
     if died < kills:
         reasons.append(f"contradiction: failpoints noted {kills} kills, and the pipeline died of {died}")
-    return tuple(reasons)
+    if not any(line.get("kind") == "batch" for line in record.progress.items):
+        reasons.append("nothing shows that Spark committed a batch: progress.jsonl has no batch line")
+    return (*reasons, *_unobserved(findings, record))
+
+
+def _unobserved(findings: Findings, record: Record) -> tuple[str, ...]:
+    """Why the observer can't say when rows became visible, and whether what it saw vanished or changed."""
+    if not record.observed.complete:
+        note = f": {record.observed.note}" if record.observed.note else ""
+        return (f"the observer did not watch to the end{note}",)
+    unseen, visible = findings.latency.unseen, findings.rows["visible_distinct"]
+    if unseen > MAX_UNSEEN_SHARE * visible:
+        return (f"the observer never saw {unseen} of {visible} visible rows",)
+    return ()
 
 
 def _interrupted(findings: Findings, record: Record) -> str | None:
@@ -188,8 +218,10 @@ def _untested(findings: Findings, record: Record, cell: Asked) -> tuple[str, ...
     reasons = []
     if not findings.sessions["finished"]:
         reasons.append("no session was finished")
+    elif not findings.rows["visible"]:
+        reasons.append(f"no row is visible, of {findings.rows['expected']} that were owed")
     hits = record.hits.items
-    reasons += [f"the fault {fault} was not hit" for fault in cell.faults[len(hits) :]]
+    reasons += _other_faults(hits, cell.faults)
     killed = sum(line.get("event") == "random-kill" for line in record.timeline.items)
     if killed < cell.random_kills:
         reasons.append(f"{killed} of {cell.random_kills} random kills happened")
@@ -200,6 +232,22 @@ def _untested(findings: Findings, record: Record, cell: Asked) -> tuple[str, ...
         if _must_replay(hit) and hit["batch"] not in again
     ]
     return tuple(reasons)
+
+
+def _other_faults(hits: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> list[str]:
+    """Where what acted is not what was asked for; faults act in the order in which they were asked for."""
+    reasons = [f"the fault {fault} was not hit" for fault in asked[len(hits) :]]
+    reasons += [f"the fault {hit['fault']} acted and was not asked for" for hit in hits[len(asked) :]]
+    for hit, text in zip(hits, asked, strict=False):
+        fault = parse_fault(text)
+        if (hit["fault"], hit["point"], hit["action"]) != (str(fault), fault.point, fault.action):
+            what = f"{hit['fault']} ({hit['action']} at {hit['point']})"
+            reasons.append(f"the fault {fault} was asked for, {what} acted in its place")
+        elif fault.batch is not None and hit["batch"] != fault.batch:
+            reasons.append(f"the fault {fault} acted in batch {hit['batch']}")
+        elif hit.get("rows") == 0:
+            reasons.append(f"the fault {fault} acted in batch {hit['batch']}, where no row was at stake")
+    return reasons
 
 
 def _must_replay(hit: Mapping[str, Any]) -> bool:

@@ -19,11 +19,14 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from oncebench.record import parts
+from oncebench.record.forms import ANYTHING, Form, require
 from oncebench.record.streams import Lines, RecordError, Stream, read_lines, read_stream, refuse_newer
 
-__all__ = ["FINAL", "INPUT", "MARKER", "OBSERVED", "QUARANTINE", "Ledger", "Plan", "Record", "RecordError"]
+__all__ = ["FACTS", "FINAL", "INPUT", "MARKER", "OBSERVED", "QUARANTINE", "Ledger", "Plan", "Record", "RecordError"]
 
 MARKER = "oncebench-work.json"
+FACTS = "facts.json"  # what a run knew beside its record; not there if it ended by an error
 MAX_SEQS = 100  # a session has seq 0..99
 
 _POSITION = [("partition", pa.int32()), ("offset", pa.int64())]
@@ -89,7 +92,11 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Record:
-    """One run, as recorded. Streams may be incomplete; see `Stream.complete`."""
+    """One run, as recorded. Streams may be incomplete; see `Stream.complete`.
+
+    `cell`, `ends`, `facts` and the lines have the forms in `parts`; `ends` and `facts` are empty if the run ended
+    before they were written.
+    """
 
     path: Path
     cell: Mapping[str, Any]
@@ -100,6 +107,7 @@ class Record:
     observed: Stream
     quarantine: Stream
     ends: Mapping[str, Any]
+    facts: Mapping[str, Any] = field(default_factory=dict)
     progress: Lines = field(default_factory=lambda: Lines(()))
     hits: Lines = field(default_factory=lambda: Lines(()))
     timeline: Lines = field(default_factory=lambda: Lines(()))
@@ -114,27 +122,28 @@ class Record:
             raise RecordError(
                 f"{path} is no run folder ({MARKER} is missing); give the work folder of a run made with --keep"
             )
-        refuse_newer(_read_object(marker).get("schema", 1), marker)
+        _read_object(marker, ANYTHING)
         plan = _read_plan(path / "ledger" / "plan.json")
         return Record(
             path=path,
-            cell=_read_object(path / "cell.json"),
+            cell=_read_object(path / "cell.json", parts.CELL),
             plan=plan,
             ledger=_read_ledger(path / "ledger", plan),
             input=read_stream(path / "input.arrow", INPUT),
             final=read_stream(path / "final.arrow", FINAL),
             observed=read_stream(path / "observed.arrow", OBSERVED),
             quarantine=read_stream(path / "quarantine.arrow", QUARANTINE),
-            ends=_read_object(path / "ends.json") if (path / "ends.json").exists() else {},
-            progress=read_lines(path / "progress.jsonl"),
-            hits=read_lines(path / "hits.jsonl"),
-            timeline=read_lines(path / "timeline.jsonl"),
-            observer=read_lines(path / "observer.jsonl"),
-            load_status=read_lines(path / "load.jsonl"),
+            ends=_read_object(path / "ends.json", parts.ENDS) if (path / "ends.json").exists() else {},
+            facts=_read_object(path / FACTS, parts.FACTS) if (path / FACTS).exists() else {},
+            progress=read_lines(path / "progress.jsonl", parts.PROGRESS),
+            hits=read_lines(path / "hits.jsonl", parts.HIT),
+            timeline=read_lines(path / "timeline.jsonl", parts.TIMELINE),
+            observer=read_lines(path / "observer.jsonl", parts.OBSERVER),
+            load_status=read_lines(path / "load.jsonl", parts.LOAD),
         )
 
 
-def _read_object(path: Path) -> dict[str, Any]:
+def _read_object(path: Path, form: Form) -> dict[str, Any]:
     try:
         item = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -143,19 +152,16 @@ def _read_object(path: Path) -> dict[str, Any]:
         ) from None
     except ValueError as error:
         raise RecordError(f"{path} is no JSON ({error}); take the folder from a sound copy") from error
-    if not isinstance(item, dict):
-        raise RecordError(f"{path} holds {type(item).__name__}, not an object; take the folder from a sound copy")
-    return item
+    except OSError as error:
+        raise RecordError(f"{path} can't be read ({error.strerror}); take the folder from a sound copy") from error
+    require(item, ANYTHING, path)
+    refuse_newer(item.get("schema", 1), path)
+    require(item, form, path)
+    return dict(item)
 
 
 def _read_plan(path: Path) -> Plan:
-    item = _read_object(path)
-    refuse_newer(item.get("schema", 1), path)
-    for name in ("seed", "sessions", "events", "started_us"):
-        if type(item.get(name)) is not int:
-            raise RecordError(
-                f"{path} says {name} = {item.get(name)!r}, a whole number was expected; run the load again"
-            )
+    item = _read_object(path, parts.PLAN)
     known = {each.name for each in fields(Plan)}
     return Plan(**{"topic": "", **{name: item[name] for name in known & item.keys()}})
 

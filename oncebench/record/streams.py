@@ -19,17 +19,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from oncebench.errors import UserError
+from oncebench.record.forms import ANYTHING, Form, RecordError, require
+
+__all__ = ["LineWriter", "Lines", "RecordError", "Stream", "StreamWriter", "read_lines", "read_stream", "refuse_newer"]
 
 SCHEMA_VERSION = 1  # raised when a column or a file of the run folder changes its meaning
 VERSION_KEY = b"oncebench.schema"  # in the Arrow schema's metadata
 END_MARK = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # Arrow columnar format, "IPC Streaming Format"
 MESSAGE_START = END_MARK[:4]  # each message of a stream begins with this and four bytes of length
 _UNREADABLE = (pa.ArrowException, OSError)  # what pyarrow raises for bytes that are no stream, or too few
-
-
-class RecordError(UserError):
-    """A run folder, or a file of it, that can't be judged; the text says what, where, and what to do."""
 
 
 @dataclass(frozen=True)
@@ -94,10 +92,12 @@ def read_stream(path: Path, schema: pa.Schema) -> Stream:
     """Read a stream up to its last whole batch.
 
     A missing file gives no rows and `complete=False`. Raises `RecordError` for a file that is no Arrow
-    stream, is damaged before its end, has other columns, or was written by a newer schema.
+    stream, is damaged before its end, has other columns, was written by a newer schema, or can't be read.
     """
     if not path.exists():
         return Stream(schema.empty_table(), complete=False, note=f"{path.name} is missing")
+    if not path.is_file():
+        raise RecordError(f"{path} is no file; take the folder from a sound copy")
     if path.stat().st_size == 0:
         return Stream(schema.empty_table(), complete=False, note=f"{path.name} is empty")
     with pa.memory_map(str(path)) as source:
@@ -164,7 +164,7 @@ def _columns(schema: pa.Schema) -> str:
 
 def refuse_newer(version: object, path: Path) -> None:
     """Raise `RecordError` if `version`, the schema number found in `path`, is none that we know."""
-    if not isinstance(version, int) or not 1 <= version <= SCHEMA_VERSION:
+    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
         raise RecordError(
             f"{path} has schema {version!r}; this oncebench reads up to {SCHEMA_VERSION}: judge it with a newer one"
         )
@@ -195,15 +195,17 @@ class LineWriter:
         self.close()
 
 
-def read_lines(path: Path) -> Lines:
+def read_lines(path: Path, form: Form = ANYTHING) -> Lines:
     """Read a JSON lines file; a missing file has no lines.
 
     A line that was cut off is skipped and counted, also in the middle, where the next process went on
     appending (then what follows on the same line is kept). Raises `RecordError` for a line that is no JSON
-    object at all.
+    object at all, or one that does not fit `form`.
     """
     if not path.exists():
         return Lines(())
+    if not path.is_file():
+        raise RecordError(f"{path} is no file; take the folder from a sound copy")
     items: list[dict[str, Any]] = []
     damaged = 0
     openings: set[bytes] = set()  # how whole lines of this file begin, such as {"kind":
@@ -222,6 +224,7 @@ def read_lines(path: Path) -> Lines:
         else:
             openings.add(line[: line.find(b":") + 1])
         if item is not None:
+            require(item, form, path)
             items.append(item)
     return Lines(tuple(items), damaged)
 

@@ -12,7 +12,7 @@ import pytest
 from oncebench.judge.audit import Findings, audit, first_sightings
 from oncebench.judge.model import expected_output
 from oncebench.record import Record
-from oncebench.record.streams import Stream
+from oncebench.record.streams import RecordError, Stream
 from tests.unit.audit_world import STARTED_US, Shown, lay_out, make_record, make_world, observed_table, scheduled_us
 
 WORLD = make_world(4, 2)
@@ -216,3 +216,20 @@ def test_what_a_sink_still_holds_of_dead_writers_is_counted_and_named() -> None:
     findings = judged(replace(record, ends={**record.ends, "leftovers": ["b.tmp", "a.tmp"]}))
     assert findings.counts() == {"ORPH": 2}
     assert findings.anomalies["ORPH"].examples == ({"what": "a.tmp"}, {"what": "b.tmp"})
+
+
+@pytest.mark.parametrize("read", ["input", "final", "observed"])
+@pytest.mark.parametrize(
+    ("column", "number"),
+    [("partition", -1), ("partition", 2**19), ("offset", -1), ("offset", 2**44), ("offset", 2**60)],
+)
+def test_a_row_where_none_can_stand_is_refused(read: str, column: str, number: int) -> None:
+    record = make_record(WORLD)
+    observed = Stream(observed_table(lay_out(WORLD.rows), [STARTED_US] * len(WORLD.rows)), complete=True)
+    record = replace(record, observed=observed)
+    table = getattr(record, read).table
+    at = table.schema.get_field_index(column)
+    numbers = [number, *table[column].to_pylist()[1:]]
+    moved = table.set_column(at, table.schema.field(at), [pa.array(numbers, table.schema.field(at).type)])
+    with pytest.raises(RecordError, match=f"{column} {number}, where none can stand"):
+        audit(replace(record, **{read: Stream(moved, complete=True)}))

@@ -20,8 +20,12 @@ from oncebench.record.streams import (
     read_stream,
     write_stream,
 )
+from oncebench.scenario import Cell
 from tests.unit.audit_world import input_table, ledger_of, make_world
 
+CELL: dict[str, Any] = {"schema": 1, "run": "ob-1", "cell": Cell("kafka", "exactly-once", "two-phase").as_json()}
+ENDS = {"output": {"0": {"low": 0, "lso": 0, "hw": 0}}, "input": {}, "leftovers": [], "final_complete": True}
+FACTS = {"run": "ob-1", "topics": {"input": "ob-1.in"}, "kafka": {}, "java": "17", "interrupted": False, "uses": {}}
 BATCHES = [
     {
         "partition": [0, 1],
@@ -199,8 +203,9 @@ def folder(tmp_path: Path) -> Path:
     """A run folder as a run leaves it, without its lines."""
     world = make_world(2, 2)
     (tmp_path / MARKER).write_text('{"schema": 1}')
-    (tmp_path / "cell.json").write_text('{"schema": 1, "cell": {}}')
-    (tmp_path / "ends.json").write_text('{"output": {}, "final_complete": true}')
+    (tmp_path / "cell.json").write_text(json.dumps(CELL))
+    (tmp_path / "ends.json").write_text(json.dumps(ENDS))
+    (tmp_path / "facts.json").write_text(json.dumps(FACTS))
     (tmp_path / "ledger").mkdir()
     plan = {"seed": 11, "rate": 100.0, "shape": "constant", "sessions": 2, "events": 200, "topic": "in",
             "started_us": 5, "schema": 1}  # fmt: skip
@@ -231,7 +236,7 @@ def test_a_folder_without_the_marker_is_no_run_folder(folder: Path) -> None:
         Record.load(folder)
 
 
-@pytest.mark.parametrize("name", [MARKER, "ledger/plan.json"])
+@pytest.mark.parametrize("name", [MARKER, "ledger/plan.json", "cell.json", "ends.json", "facts.json"])
 @pytest.mark.parametrize("version", ["2", "0", '"1"', "null"])
 def test_a_folder_of_a_newer_schema_is_refused(folder: Path, name: str, version: str) -> None:
     (folder / name).write_text(f'{{"schema": {version}}}')
@@ -239,7 +244,7 @@ def test_a_folder_of_a_newer_schema_is_refused(folder: Path, name: str, version:
         Record.load(folder)
 
 
-@pytest.mark.parametrize("name", ["cell.json", "ledger/plan.json", "ends.json", MARKER])
+@pytest.mark.parametrize("name", ["cell.json", "ledger/plan.json", "ends.json", "facts.json", MARKER])
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff"])
 def test_a_damaged_object_is_refused_with_its_name(folder: Path, name: str, content: bytes) -> None:
     (folder / name).write_bytes(content)
@@ -260,6 +265,34 @@ def test_missing_reads_are_incomplete_and_the_rest_is_loaded(folder: Path) -> No
     record = Record.load(folder)
     assert not record.final.complete
     assert record.ends == {}
+
+
+@pytest.mark.parametrize("name", ["final.arrow", "progress.jsonl", "ends.json", "facts.json"])
+def test_a_folder_in_the_place_of_a_file_is_refused(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    (folder / name).mkdir()
+    with pytest.raises(RecordError, match=rf"{name} .*take the folder from a sound copy"):
+        Record.load(folder)
+
+
+@pytest.mark.parametrize(
+    ("name", "line"),
+    [
+        ("progress.jsonl", {"t_us": 1}),
+        ("hits.jsonl", {"fault": "after-commit:kill"}),
+        ("timeline.jsonl", {"t_us": 1}),
+        ("observer.jsonl", {"visible": 1}),
+        ("load.jsonl", {"summary": 3}),
+        ("cell.json", {}),
+        ("cell.json", {"run": "r", "cell": {**CELL["cell"], "sink": "paper"}}),
+        ("facts.json", {}),
+        ("ends.json", {"final_complete": True}),
+    ],
+)
+def test_a_part_that_does_not_fit_its_form_is_refused(folder: Path, name: str, line: dict[str, Any]) -> None:
+    (folder / name).write_text(json.dumps(line) + "\n")
+    with pytest.raises(RecordError, match=rf"{name} .*sound copy"):
+        Record.load(folder)
 
 
 @pytest.mark.parametrize("damage", ["cut", "text", "empty", "other type", "other length", "pickle"])
@@ -290,7 +323,9 @@ def test_a_ledger_of_another_plan_is_refused(folder: Path) -> None:
 
 
 def test_a_plan_without_numbers_is_refused(folder: Path) -> None:
-    (folder / "ledger" / "plan.json").write_text('{"schema": 1, "seed": "x", "sessions": 2, "events": 200}')
+    (folder / "ledger" / "plan.json").write_text(
+        '{"schema": 1, "seed": "x", "sessions": 2, "events": 200, "started_us": 5}'
+    )
     with pytest.raises(RecordError, match="seed = 'x'"):
         Record.load(folder)
 

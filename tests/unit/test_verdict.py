@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from oncebench.judge import verdict
 from oncebench.judge.anomalies import CATALOGUE
 from oncebench.judge.audit import audit
 from oncebench.judge.verdict import BROKEN, GUARANTEES, KEPT, RULES, UNKNOWN, VACUOUS, Facts, Verdict, decide, judge
-from oncebench.record import Record
+from oncebench.record import OBSERVED, Record
 from oncebench.record.streams import Lines, Stream
 from pipeline.sinks.registry import SINKS
-from tests.unit.audit_world import STARTED_US, make_record, make_world, quarantine_table
+from tests.unit import audit_world
+from tests.unit.audit_world import STARTED_US, Shown, World, make_world, quarantine_table
 
 AMO, ALO, EO = GUARANTEES
 NEVER = ("CORR", "DIV", "PHAN", "INCO", "QUAR", "STALL", "STALL-LSO")
@@ -45,9 +48,14 @@ def test_a_run_without_anomalies_keeps_its_promise(delivery: str) -> None:
     ],
 )  # fmt: skip
 def test_what_a_guarantee_forbids(delivery: str, code: str, word: str) -> None:
-    verdict = decide({code: 3}, Facts(delivery))
+    verdict = decide({code: 3}, Facts(delivery, failed=True))
     assert verdict.word == word
     assert verdict.codes == ({code: 3} if word == BROKEN else {})
+
+
+@pytest.mark.parametrize(("delivery", "code"), [(AMO, "LOSS"), (AMO, "TORN"), (ALO, "DUP")])
+def test_what_a_guarantee_allows_to_failures_it_forbids_to_a_healthy_run(delivery: str, code: str) -> None:
+    assert decide({code: 3}, Facts(delivery)) == Verdict(BROKEN, {code: 3}, (f"{code}: 3",))
 
 
 @pytest.mark.parametrize("delivery", GUARANTEES)
@@ -61,7 +69,7 @@ def test_leftovers_are_no_fault_where_the_sinks_own_housekeeping_removes_them(de
 
 
 def test_only_the_forbidden_codes_are_held_against_a_run() -> None:
-    verdict = decide({"DUP": 5, "LOSS": 2, "TORN": 1}, Facts(ALO))
+    verdict = decide({"DUP": 5, "LOSS": 2, "TORN": 1}, Facts(ALO, failed=True))
     assert verdict == Verdict(BROKEN, {"LOSS": 2, "TORN": 1}, ("LOSS: 2", "TORN: 1"))
 
 
@@ -107,6 +115,21 @@ class Asked:
 
 
 WORLD = make_world(3, 2)
+SEEN_US = STARTED_US + 6_000_000
+
+
+def make_record(world: World, rows: Iterable[Shown] | None = None, **parts: Any) -> Record:
+    """A record whose observer saw every row that the final read shows, and whose pipeline died of every kill."""
+    record = audit_world.make_record(world, rows)
+    kills = [hit for hit in parts.get("hits", Lines(())).items if hit["action"] == "kill"]
+    if kills and "timeline" not in parts:
+        parts["timeline"] = after(*["pipeline-killed"] * len(kills))
+    return replace(record, observed=Stream(seen_by_observer(record.final.table), complete=True), **parts)
+
+
+def seen_by_observer(final: pa.Table) -> pa.Table:
+    columns = {**final.to_pydict(), "append_ms": final["timestamp_ms"], "seen_us": [SEEN_US] * final.num_rows}
+    return pa.table({name: columns[name] for name in OBSERVED.names}, OBSERVED)
 
 
 def word(record: Record, asked: Asked | None = None) -> tuple[str, str]:
@@ -120,7 +143,12 @@ def batches(*numbers: int) -> Lines:
 
 
 def hit(point: str = "after-commit", batch: int = 3, action: str = "kill") -> dict[str, Any]:
-    return {"fault": f"{point}:{action}", "point": point, "batch": batch, "action": action, "t_us": 1}
+    fault = f"{point}:{action}" if action == "kill" else f"{point}:stop:5"
+    return {"fault": fault, "point": point, "batch": batch, "action": action, "t_us": 1}
+
+
+def killed(record: Record) -> Record:
+    return replace(record, hits=Lines((hit(),)), progress=batches(3), timeline=after("pipeline-killed"))
 
 
 def after(*events: str, **fields: Any) -> Lines:
@@ -138,7 +166,27 @@ def test_a_run_that_lost_a_row_is_broken_or_kept_by_its_guarantee() -> None:
     record = make_record(WORLD, WORLD.rows[1:])
     assert word(record)[0] == BROKEN
     assert word(record, Asked(ALO))[0] == BROKEN
-    assert word(record, Asked(AMO))[0] == KEPT
+    assert word(record, Asked(AMO)) == (BROKEN, "LOSS: 1 | TORN: 1")
+    assert word(killed(record), Asked(AMO, faults=("after-commit:kill",))) == (KEPT, "")
+
+
+@pytest.mark.parametrize("event", ["pipeline-killed", "pipeline-failed", "random-kill"])
+def test_a_pipeline_that_died_unasked_may_lose_or_double_rows(event: str) -> None:
+    timeline = Lines(({"event": event}, {"event": "drained"}))
+    assert word(make_record(WORLD, WORLD.rows[1:], timeline=timeline), Asked(AMO))[0] == KEPT
+    assert word(make_record(WORLD, [*WORLD.rows, WORLD.rows[0]], timeline=timeline), Asked(ALO))[0] == KEPT
+
+
+def test_a_healthy_run_that_doubled_a_row_is_broken_under_at_least_once_too() -> None:
+    record = make_record(WORLD, [*WORLD.rows, WORLD.rows[0]])
+    assert word(record, Asked(ALO)) == (BROKEN, "DUP: 1")
+    assert word(killed(record), Asked(ALO, faults=("after-commit:kill",))) == (KEPT, "")
+
+
+def test_a_run_of_which_nothing_is_visible_tests_nothing() -> None:
+    asked = Asked(AMO, faults=("after-commit:kill",))
+    assert word(killed(make_record(WORLD, [])), asked) == (VACUOUS, "no row is visible, of 60 that were owed")
+    assert word(make_record(WORLD, []), Asked(AMO)) == (BROKEN, "LOSS: 60")
 
 
 def test_a_sink_that_declares_no_order_may_reorder(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,9 +208,33 @@ def test_an_unfinished_final_read_makes_the_run_unknown() -> None:
     assert word(replace(record, ends={**record.ends, "final_complete": False}))[0] == UNKNOWN
 
 
-def test_an_incomplete_observation_costs_latencies_not_the_verdict() -> None:
+def test_a_run_whose_observer_did_not_watch_to_the_end_is_unknown() -> None:
     record = make_record(WORLD)
-    assert word(replace(record, observed=replace(record.observed, complete=False)))[0] == KEPT
+    missing = Stream(OBSERVED.empty_table(), complete=False, note="observed.arrow is missing")
+    cut = replace(record.observed, complete=False)
+    assert word(replace(record, observed=missing)) == (
+        UNKNOWN, "the observer did not watch to the end: observed.arrow is missing"
+    )  # fmt: skip
+    assert word(replace(record, observed=cut)) == (UNKNOWN, "the observer did not watch to the end")
+    assert word(replace(record, observed=missing, final=replace(record.final, table=record.final.table[1:])))[0] == (
+        BROKEN
+    )
+
+
+def test_a_run_whose_observer_saw_too_few_of_the_rows_is_unknown() -> None:
+    record = make_record(make_world(10, 2))
+    table = record.observed.table
+    blind = table.set_column(3, table.schema.field(3), [[0] * table.num_rows])
+    for seen, says in ((table[:0], "200 of 200"), (blind, "200 of 200"), (table[3:], "3 of 200")):
+        expected = (UNKNOWN, f"the observer never saw {says} visible rows")
+        assert word(replace(record, observed=Stream(seen, complete=True))) == expected
+    assert word(replace(record, observed=Stream(table[2:], complete=True))) == (KEPT, "")
+
+
+def test_a_run_whose_pipeline_shows_no_committed_batch_is_unknown() -> None:
+    without = Lines(({"kind": "running"}, {"kind": "sink", "batch": 0}))
+    found, reasons = word(make_record(WORLD, progress=without))
+    assert (found, "nothing shows that Spark committed a batch" in reasons) == (UNKNOWN, True)
 
 
 def test_the_quarantine_must_be_read_only_if_something_belongs_there() -> None:
@@ -233,6 +305,35 @@ def test_faults_that_need_no_replay_are_content_without(hit_line: dict[str, Any]
     timeline = after(*(["pipeline-killed"] if hit_line["action"] == "kill" else []))
     record = make_record(WORLD, hits=Lines((hit_line,)), timeline=timeline, progress=batches(4))
     assert word(record, asked) == (KEPT, "")
+
+
+@pytest.mark.parametrize(
+    ("hit_line", "says"),
+    [
+        ({**hit(), "action": "stop"}, "was asked for, after-commit:kill (stop at after-commit) acted"),
+        ({**hit(), "point": "batch-start"}, "was asked for, after-commit:kill (kill at batch-start) acted"),
+        (hit("mid-write"), "was asked for, mid-write:kill (kill at mid-write) acted"),
+        ({**hit(), "fault": "after-commit:kill@batch=3"}, "was asked for, after-commit:kill@batch=3 (kill"),
+        ({**hit(), "rows": 0}, "acted in batch 3, where no row was at stake"),
+    ],
+)
+def test_a_fault_other_than_the_one_asked_for_makes_the_run_vacuous(hit_line: dict[str, Any], says: str) -> None:
+    record = make_record(WORLD, hits=Lines((hit_line,)), progress=batches(3))
+    found, reasons = word(record, Asked(faults=("after-commit:kill",)))
+    assert (found, f"the fault after-commit:kill {says}" in reasons) == (VACUOUS, True), reasons
+
+
+def test_a_fault_of_another_batch_or_one_too_many_makes_the_run_vacuous() -> None:
+    elsewhere = {**hit(batch=4), "fault": "after-commit:kill@batch=3"}
+    record = make_record(WORLD, hits=Lines((elsewhere,)), progress=batches(3, 4))
+    asked = Asked(faults=("after-commit:kill@batch=3",))
+    assert word(record, asked) == (VACUOUS, "the fault after-commit:kill@batch=3 acted in batch 4")
+    assert word(record) == (VACUOUS, "the fault after-commit:kill@batch=3 acted and was not asked for")
+
+
+def test_a_fault_given_in_its_short_form_is_the_one_that_acted() -> None:
+    record = make_record(WORLD, hits=Lines(({**hit(), "rows": 5},)), progress=batches(3))
+    assert word(record, Asked(faults=("after-commit",))) == (KEPT, "")
 
 
 def test_random_kills_that_did_not_happen_make_the_run_vacuous() -> None:
