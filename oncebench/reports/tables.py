@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from pipeline.sinks.contract import DELIVERIES
+from oncebench.scenario import order_of
 
 Report = Mapping[str, Any]
 
@@ -89,7 +89,7 @@ def fault_markdown(reports: Sequence[Report]) -> str:
             points += [] if point in points else [point]
             found.setdefault(_key(report)[:3], {}).setdefault(point, []).append(fault)
     table = [("sink", "guarantee", "variant", *points)]
-    table += [(*key, *(_done(found[key].get(point, [])) for point in points)) for key in sorted(found)]
+    table += [(*key, *(_done(found[key].get(point, [])) for point in points)) for key in sorted(found, key=_place)]
     widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
     lines = [
         "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in table
@@ -131,8 +131,12 @@ def _short(fault: str) -> str:
     return f"killed {fault.removesuffix(':kill')}" if fault.endswith(":kill") else fault.replace(":kill", "")
 
 
+def _place(key: tuple[str, ...]) -> tuple[Any, ...]:
+    return key[0], order_of(key[1], key[2])
+
+
 def _order(key: tuple[str, ...]) -> tuple[Any, ...]:
-    return key[0], DELIVERIES.index(key[1]), key[2], key[3] != "none", key[3]
+    return *_place(key), key[3] != "none", key[3]
 
 
 def _figures(reports: Sequence[Report], plain: bool) -> list[str]:
