@@ -17,6 +17,7 @@ from oncebench.commands.options import (
     keep_option,
     load_options,
     postgres_option,
+    refuse_idle_postgres,
     work_dir_option,
 )
 from oncebench.errors import INTERRUPTED, USAGE, UserError
@@ -34,20 +35,26 @@ BYTES_PER_EVENT = 1000
 BASE_BYTES = 200_000_000
 
 
-@click.command()
+@click.command(short_help="Run one cell: a sink under a guarantee, healthy or killed.")
 @click.option("--sink", required=True, help="Where rows go; see `oncebench list`.")
 @click.option("--delivery", required=True, help="at-most-once, at-least-once or exactly-once.")
 @click.option("--variant", help="How the guarantee is kept [default: the sink's default].")
-@load_options
+@load_options()
 @cell_options
 @click.option(
     "--fault",
     "faults",
     multiple=True,
     metavar="POINT[:kill|stop:SECONDS][@batch=N|@after=N]",
-    help="May be given several times; each acts once, in this order.",
+    help="May be given several times; each acts once, in this order. The points: `oncebench list`, docs/faults.md.",
 )
-@click.option("--random-kills", type=click.IntRange(0), default=0, metavar="N", help="SIGKILLs at times drawn by seed.")
+@click.option(
+    "--random-kills",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="SIGKILLs at random times, drawn from --seed.",
+)
 @click.option("--json", "json_path", metavar="PATH", help="Write the report there as well; - for stdout.")
 @postgres_option
 @work_dir_option
@@ -69,6 +76,7 @@ def run(
     """
     support = support_of(sink, delivery, variant)
     require_writable(json_path)
+    refuse_idle_postgres([sink])
     cell = replace(
         base_cell(**words),
         sink=sink,
