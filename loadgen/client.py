@@ -90,7 +90,11 @@ def connect(config: LoadConfig) -> Producer:
             return producer
         if time.monotonic() > deadline:
             if topic.error is None or topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
-                raise LoadError(f"there is no topic {config.topic!r} at {config.bootstrap_servers}; create it first")
+                where = config.bootstrap_servers
+                raise LoadError(
+                    f"there is no topic {config.topic!r} at {where}; create it first: kafka-topics.sh --create "
+                    f"--topic {config.topic} --partitions 2 --bootstrap-server {where}"
+                )
             raise LoadError(f"topic {config.topic!r} cannot be used: {topic.error.str()}")
         time.sleep(0.1)
 

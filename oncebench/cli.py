@@ -1,14 +1,16 @@
 """The command line: one file per command in `oncebench/commands`.
 
 Promise: data goes to stdout, progress and messages to stderr; a user's mistake gives one line and an exit code, never
-a traceback. Exit codes: 0 promise kept, 1 error, 2 usage, 3 promise broken, 4 threshold missed, 5 environment
-missing, 130 interrupted.
+a traceback. The exit codes stand in the help, their constants in `oncebench.errors`. Whoever reads stdout may stop
+reading: what is left is dropped, and the exit code stays what it is.
 """
 
 from __future__ import annotations
 
+import io
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -24,6 +26,9 @@ from oncebench.errors import ERROR, INTERRUPTED, UserError
 from oncebench.run.workdir import disk_errors
 from pipeline.errors import PipelineError
 
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer
+
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "ONCEBENCH"})
 @click.version_option(package_name="oncebench")
@@ -32,6 +37,16 @@ def cli() -> None:
 
     One Kafka-to-sink pipeline under at-most-once, at-least-once and exactly-once: measured, killed and audited.
     Every option can also be given as an environment variable: ONCEBENCH_RUN_RATE=5000 and so on.
+
+    \b
+    Exit codes:
+      0    every promise was kept (and what is broken on purpose broke as
+           it is there to show)
+      1    an error, or a run that cannot tell (unknown, vacuous)
+      2    usage: the command line was wrong
+      3    a promise was broken
+      5    the environment lacks something; `oncebench doctor` tells what
+      130  interrupted
     """
 
 
@@ -39,8 +54,22 @@ for command in (run, compare, batches, load, audit, table, list_cells, doctor):
     cli.add_command(command)
 
 
+class _Stdout(io.FileIO):
+    """Stdout, whose reader may have gone (`oncebench list | head -1`)."""
+
+    def write(self, data: ReadableBuffer) -> int:
+        try:
+            return super().write(data)
+        except BrokenPipeError:
+            return memoryview(data).nbytes
+
+
 def main() -> None:
     """The entry point of the console script."""
+    if sys.stdout is not None:
+        raw = io.BufferedWriter(_Stdout(sys.stdout.fileno(), "w", closefd=False))
+        encoding, errors, line = sys.stdout.encoding, sys.stdout.errors, sys.stdout.isatty()
+        sys.stdout = io.TextIOWrapper(raw, encoding=encoding, errors=errors, line_buffering=line)
     try:
         with disk_errors(Path.cwd()):  # where nothing better is known; the error names its own file
             cli.main(standalone_mode=False)

@@ -5,10 +5,9 @@ what is wrong, where, and what to do next; the command line prints it without a 
 """
 
 KEPT = 0  # every promise that was tested held
-ERROR = 1  # something failed that says nothing about the promise
+ERROR = 1  # something failed that says nothing about the promise, or the run cannot tell
 USAGE = 2  # the command line was wrong (click's own code for it)
 BROKEN = 3  # a delivery guarantee was broken
-THRESHOLD = 4  # the promise held but a figure missed its threshold
 ENVIRONMENT = 5  # Java, a jar, a port, disk space or a server is missing
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 

@@ -6,15 +6,15 @@ Promise: a cell holds everything that its run depends on, and `reproduce` gives 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from oncebench.errors import USAGE, UserError
 from pipeline.config import AS_SHIPPED, TUNED
-from pipeline.delivery import DROP, REWRITE
+from pipeline.delivery import DROP, PROTOCOLS, REWRITE
 from pipeline.failpoints import POINTS, parse_fault
-from pipeline.sinks.contract import AT_MOST_ONCE, DELIVERIES, EXACTLY_ONCE, Support
+from pipeline.sinks.contract import AT_MOST_ONCE, DELIVERIES, EXACTLY_ONCE, Kind, Support
 from pipeline.sinks.registry import SINKS
 
 RECOVERY_CHOICES = (REWRITE, DROP)
@@ -100,15 +100,54 @@ def support_of(sink: str, delivery: str, variant: str | None) -> Support:
     Raises:
         UserError: unknown sink or guarantee, or a variant that the sink does not support (exit code 2).
     """
-    if sink not in SINKS:
-        raise UserError(f"unknown sink {sink!r}; the sinks are: {', '.join(SINKS)}", exit_code=USAGE)
+    require_sinks([sink])
     if delivery not in DELIVERIES:
         raise UserError(f"unknown delivery guarantee {delivery!r}; they are: {', '.join(DELIVERIES)}", exit_code=USAGE)
-    for support in SINKS[sink].supports:
+    supports = SINKS[sink].supports
+    for support in supports:
         if support.delivery == delivery and (support.variant == variant if variant else support.default):
             return support
-    known = ", ".join(s.variant for s in SINKS[sink].supports if s.delivery == delivery) or "none"
-    raise UserError(f"sink {sink} has no variant {variant!r} of {delivery}; it has: {known}", exit_code=USAGE)
+    reasons = {(d, v): why for d, v, why in lacking(SINKS[sink])}
+    why = reasons.get((delivery, "")) or (reasons.get((delivery, variant)) if variant else None)
+    reason = f" ({why})" if why else ""
+    variants = ", ".join(s.variant for s in supports if s.delivery == delivery)
+    if not variants:
+        kept = ", ".join(each for each in DELIVERIES if any(s.delivery == each for s in supports))
+        raise UserError(f"sink {sink} does not support {delivery}{reason}; it supports: {kept}", exit_code=USAGE)
+    if variant is None:
+        raise UserError(f"sink {sink} has no default for {delivery}; give --variant: {variants}", exit_code=USAGE)
+    raise UserError(
+        f"sink {sink} has no variant {variant!r} of {delivery}{reason}; it has: {variants}", exit_code=USAGE
+    )
+
+
+def lacking(kind: Kind) -> Iterator[tuple[str, str, str]]:
+    """(guarantee, variant, why) of what a kind of sink says that it lacks; variant "": all of the guarantee."""
+    homes = {variant: delivery for delivery, variant in PROTOCOLS}
+    for what, why in kind.lacks.items():
+        delivery, _, variant = what.partition("/")
+        yield (delivery, variant, why) if delivery in DELIVERIES else (homes[delivery], delivery, why)
+
+
+def order_of(delivery: str, variant: str) -> tuple[int, str]:
+    """Where a guarantee and its variant stand in lists and tables: by strength, then by name."""
+    return DELIVERIES.index(delivery), variant
+
+
+def ordered(supports: Iterable[Support]) -> list[Support]:
+    """The supports of a sink in the order of lists and tables."""
+    return sorted(supports, key=lambda support: order_of(support.delivery, support.variant))
+
+
+def require_sinks(sinks: Iterable[str]) -> None:
+    """Looks whether there are such sinks.
+
+    Raises:
+        UserError: one of them is unknown (exit code 2).
+    """
+    for sink in sinks:
+        if sink not in SINKS:
+            raise UserError(f"unknown sink {sink!r}; the sinks are: {', '.join(SINKS)}", exit_code=USAGE)
 
 
 def checked_fault(text: str) -> str:
@@ -126,7 +165,7 @@ def checked_fault(text: str) -> str:
 def all_supports() -> Iterator[tuple[str, Support]]:
     """Every (sink, support) that is meant to keep its promise."""
     for sink, kind in SINKS.items():
-        for support in kind.supports:
+        for support in ordered(kind.supports):
             if support.shows is None:
                 yield sink, support
 
@@ -165,7 +204,7 @@ def broken(base: Cell | None = None) -> list[Cell]:
     return [
         replace(_cell(base, sink, support), faults=tuple(map(checked_fault, support.shown_by)))
         for sink, kind in SINKS.items()
-        for support in kind.supports
+        for support in ordered(kind.supports)
         if support.shows is not None
     ]
 
@@ -220,22 +259,35 @@ def _cell(base: Cell | None, sink: str, support: Support) -> Cell:
 
 @dataclass(frozen=True)
 class Profile:
-    """A named choice of cells; `sinks`: those it has if the user names none (empty: every sink)."""
+    """A named choice of cells.
+
+    Attributes:
+        cells: makes them from a cell without sink and guarantee.
+        sinks: those it has if the user names none (empty: every sink).
+        rate, duration_s: its load if the user names none. By default: long enough for some 40 batches after the
+            start-up ones; ten such cells fit into six minutes.
+    """
 
     cells: Callable[[Cell | None], list[Cell]]
     sinks: tuple[str, ...] = ()
+    rate: float = 2000.0
+    duration_s: float = 10.0
 
     def chosen(self, base: Cell | None, sinks: Sequence[str] = ()) -> list[Cell]:
-        """Its cells of the sinks that are named.
+        """Its cells of the sinks that are named; without `base` under the load of the profile.
 
         Raises:
-            UserError: there is no such sink (exit code 2).
+            UserError: there is no such sink, or nothing of it in this profile (exit code 2).
         """
-        for sink in sinks:
-            if sink not in SINKS:
-                raise UserError(f"unknown sink {sink!r}; the sinks are: {', '.join(SINKS)}", exit_code=USAGE)
+        require_sinks(sinks)
         wanted = tuple(sinks) or self.sinks or tuple(SINKS)
-        return [cell for cell in self.cells(base) if cell.sink in wanted]
+        mine = Cell("", "", "", rate=self.rate, sessions=round(self.rate * self.duration_s / 100))
+        found = [cell for cell in self.cells(base or mine) if cell.sink in wanted]
+        for sink in sinks:
+            if not any(cell.sink == sink for cell in found):
+                where = "" if any(s.shows is None for s in SINKS[sink].supports) else ": give --profile broken"
+                raise UserError(f"this profile holds nothing of sink {sink}{where}", exit_code=USAGE)
+        return found
 
 
 # What the first look at the suite runs must fit into minutes: the sink that the suite is about.
@@ -244,7 +296,8 @@ PROFILES: Mapping[str, Profile] = {
     "quick": Profile(quick, FIRST),
     "standard": Profile(standard),
     "broken": Profile(broken),
-    "failpoints": Profile(failpoints, FIRST),
+    # Each fault needs batches of its own, and a restart between two: a longer load, and a slower one.
+    "failpoints": Profile(failpoints, FIRST, rate=300.0, duration_s=60.0),
     "double": Profile(double, FIRST),
     "cost": Profile(cost, FIRST),
 }

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from oncebench.run.lab import QUICK_ABORTS, Lab, spark_of
 from oncebench.services.beside import open_services
@@ -11,6 +12,10 @@ from oncebench.services.java import find_java
 from oncebench.services.kafka import KafkaBroker, start_kafka
 from pipeline.sinks.registry import SINKS
 from tests.pipelines import Fixture
+
+# How long one example takes is the machine's affair; pytest-timeout ends what hangs.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 @pytest.fixture(scope="session")

@@ -12,7 +12,13 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import MAX_PARTITIONS, keep_option, postgres_option, work_dir_option
+from oncebench.commands.options import (
+    MAX_PARTITIONS,
+    keep_option,
+    postgres_option,
+    refuse_idle_postgres,
+    work_dir_option,
+)
 from oncebench.errors import USAGE, UserError
 from oncebench.record.streams import read_lines
 from oncebench.reports.batches import table
@@ -21,7 +27,7 @@ from oncebench.run.batches import WARM_ROUNDS
 from oncebench.run.interrupt import gently
 from oncebench.run.lab import Lab, open_lab
 from oncebench.run.workdir import delete_below, open_work_dir
-from oncebench.scenario import all_supports
+from oncebench.scenario import all_supports, require_sinks
 from oncebench.services import process
 from pipeline.config import PipelineConfig, write_config
 from pipeline.sinks.contract import Place, Support
@@ -45,11 +51,19 @@ class Arm:
         return f"{self.sink}.{self.support.delivery}.{self.support.variant}"
 
 
-@click.command()
-@click.option("--sink", "sinks", multiple=True, help="May be given several times [default: every sink].")
-@click.option("--only", metavar="TEXT", help="The arms whose sink, guarantee and variant have every word of TEXT.")
+@click.command(short_help="What each protocol adds to a batch, in turns.")
+@click.option("--sink", "sinks", multiple=True, help="May be given several times [default: all sound sinks].")
+@click.option(
+    "--only", metavar="TEXT", help="The arms whose name has every word of TEXT; a name: `kafka.exactly-once.two-phase`."
+)
 @click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="Rows in a batch.")
-@click.option("--rounds", type=click.IntRange(1), default=100, show_default=True, help="Batches of each arm.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=100,
+    show_default=True,
+    help="Batches of each arm, after 20 rounds that warm up.",
+)
 @click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=2, show_default=True, help="Tasks.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours.")
 @click.option("--json", "as_json", is_flag=True, help="Print every batch as a line of JSON instead of the table.")
@@ -69,10 +83,12 @@ def batches(
 ) -> None:
     """Time the same batches under every guarantee, in turns: what a protocol adds, and what a sink takes.
 
-    Source, state and Spark's own logs are left out. Differences are those within a round, beside at-least-once of the
+    20 rounds come first that warm up and are not counted. Source, state and Spark's own logs are left out.
+    Differences are those within a round, beside at-least-once of the
     same sink; ratios of rows per second are beside the sink as shipped by others (native).
     """
     arms = _arms(sinks, only)
+    refuse_idle_postgres(arm.sink for arm in arms)
     with open_work_dir(work_dir or default_work_dir("batches")) as work, gently() as interrupted:
         with open_lab(work.path, bootstrap_servers, {arm.sink for arm in arms}) as lab:
             (work.path / "plan.json").write_text(json.dumps({"rows": rows, "rounds": rounds}))
@@ -92,10 +108,11 @@ def batches(
 
 
 def _arms(sinks: Sequence[str], only: str | None) -> list[Arm]:
-    unknown = [sink for sink in sinks if sink not in SINKS]
-    if unknown:
-        raise UserError(f"unknown sink {unknown[0]!r}; the sinks are: {', '.join(SINKS)}", exit_code=USAGE)
+    require_sinks(sinks)
     arms = [Arm(sink, support) for sink, support in all_supports() if not sinks or sink in sinks]
+    for sink in sinks:
+        if sink not in {arm.sink for arm in arms}:
+            raise UserError(f"sink {sink} is broken on purpose: there is no cost to compare", exit_code=USAGE)
     chosen = [arm for arm in arms if all(word in arm.name for word in (only or "").split())]
     if not chosen:
         raise UserError(f"no sink, guarantee and variant has all of {only!r}; see `oncebench list`", exit_code=USAGE)

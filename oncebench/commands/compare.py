@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import click
+from click.core import ParameterSource
 
 from oncebench.commands.options import (
     base_cell,
@@ -15,6 +16,7 @@ from oncebench.commands.options import (
     keep_option,
     load_options,
     postgres_option,
+    refuse_idle_postgres,
     work_dir_option,
 )
 from oncebench.commands.run import BASE_BYTES, BYTES_PER_EVENT
@@ -29,14 +31,22 @@ from oncebench.run.workdir import delete_below, open_work_dir, require_free
 from oncebench.scenario import PROFILES, Cell
 
 
-@click.command()
+@click.command(short_help="Run a profile of cells; one table.")
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), default="quick", show_default=True, help="Which cells.")
 @click.option(
-    "--sink", "sinks", multiple=True, help="Whose cells; may be given several times [default: kafka; standard: all]."
+    "--sink",
+    "sinks",
+    multiple=True,
+    help="Whose cells; may be given several times [default: kafka; standard and broken: every sink].",
 )
-@click.option("--only", metavar="TEXT", help="Of these, the cells whose title has every word of TEXT.")
+@click.option(
+    "--only",
+    metavar="TEXT",
+    help="Of these, the cells whose title has every word of TEXT. A title: `kafka exactly-once two-phase, healthy`, or "
+    "with `after-commit:kill` in the place of healthy.",
+)
 @click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Rounds over all cells.")
-@load_options
+@load_options(rate="2000; failpoints: 300", duration="10; failpoints: 60")
 @cell_options
 @click.option("--publish", is_flag=True, help="Write to results/ (what the repository publishes), not results/local/.")
 @postgres_option
@@ -55,13 +65,25 @@ def compare(
 ) -> None:
     """Run a profile of cells one after the other and print one table.
 
-    quick: every sink and guarantee, healthy and killed where it tells most. failpoints: killed at each failpoint.
-    double: exactly-once killed again in the replay. cost: at-least-once and exactly-once in turns, for --repeat.
-    standard: every sink healthy and killed, and what is broken on purpose (broken: only that).
+    Profiles, of the Kafka sink unless --sink names others (standard and broken: every sink):
+
+    \b
+    quick       every guarantee, healthy and killed where it tells most
+    standard    the same, killed twice in a run; then all of `broken`
+    broken      protocols with one detail left out: exit code 0 if each
+                breaks its promise as it is there to show
+    failpoints  every guarantee, healthy and killed at every failpoint, one
+                after the other in one run
+    double      exactly-once only: killed in a batch and again in its replay
+    cost        at-least-once and exactly-once, healthy, for --repeat
     """
+    of = PROFILES[profile]
     if words["duration"] is None and words["sessions"] is None:
-        words["duration"] = DEFAULT_DURATION_S
-    cells = _chosen(PROFILES[profile].chosen(base_cell(**words), sinks), only)
+        words["duration"] = of.duration_s
+    if click.get_current_context().get_parameter_source("rate") is ParameterSource.DEFAULT:
+        words["rate"] = str(of.rate)
+    cells = _chosen(of.chosen(base_cell(**words), sinks), only)
+    refuse_idle_postgres(cell.sink for cell in cells)
     # Every other round goes backwards, so that no cell always has the warmer or the busier machine.
     orders = [cells if number % 2 == 0 else cells[::-1] for number in range(repeat)]
     rounds = [replace(cell, seed=cell.seed + number) for number, order in enumerate(orders) for cell in order]
@@ -78,10 +100,6 @@ def compare(
     click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
     _say_how_to_replay(reports)
     sys.exit(INTERRUPTED if len(reports) < len(rounds) else exit_code(reports))
-
-
-# Long enough for some 40 batches after the start-up ones; ten cells of it fit into six minutes.
-DEFAULT_DURATION_S = 10.0
 
 
 def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:

@@ -11,7 +11,7 @@ from oncebench.run.provision import provision
 from oncebench.services.doctor import checks
 
 
-@click.command()
+@click.command(short_help="What this machine has and lacks.")
 @click.option("--fetch", is_flag=True, help="Fetch what is missing (jars, a JDK) first.")
 def doctor(fetch: bool) -> None:
     """Look at Java, jars, ports, disk and memory; say what to do where something is missing."""

@@ -4,37 +4,61 @@ from __future__ import annotations
 
 import click
 
-from oncebench.scenario import PROFILES
+from oncebench.scenario import PROFILES, lacking, order_of, ordered, require_sinks
 from pipeline.failpoints import POINTS
-from pipeline.sinks.contract import Support
+from pipeline.sinks.contract import Kind, Support
 from pipeline.sinks.registry import SINKS
 
+NOT_THERE = "n/a"
+Line = tuple[str, str, str, str]
 
-@click.command("list")
+
+@click.command("list", short_help="Sinks, guarantees, variants, failpoints, profiles.")
 @click.option("--profile", type=click.Choice(sorted(PROFILES)), help="Print the cells of a profile as commands.")
-@click.option("--sink", "sinks", multiple=True, help="Of that profile, the cells of these sinks only.")
+@click.option("--sink", "sinks", multiple=True, help="Of these sinks only; may be given several times.")
 def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
     """Show the sinks, guarantees, variants and failpoints, or the cells of a profile."""
     if profile:
         for cell in PROFILES[profile].chosen(None, sinks):
             click.echo(cell.reproduce())
         return
-    lines = [("sink", "guarantee", "variant", "how it is kept")]
-    for kind in SINKS.values():
-        lines += [(kind.name, s.delivery, _variant(s), s.how) for s in kind.supports if s.shows is None]
-        lines += [(kind.name, what, "n/a", why) for what, why in kind.lacks.items()]
-    broken = [
+    require_sinks(sinks)
+    kinds = [kind for kind in SINKS.values() if not sinks or kind.name in sinks]
+    sound = [line for kind in kinds for line in _sound(kind)]
+    broken = [line for kind in kinds for line in _broken(kind)]
+    widths = [max(len(line[at]) for line in (_HEADINGS, *sound, *broken)) for at in range(3)]
+    _print([_HEADINGS, *sound], widths)
+    if broken:
+        click.echo("\nbroken on purpose, to show what the details are for (run by --profile broken):")
+        _print(broken, widths)
+    click.echo("\nfailpoints, in the order of a batch: " + ", ".join(POINTS))
+    click.echo("a fault is POINT[:kill|stop:SECONDS][@batch=N|@after=N]; see docs/faults.md")
+    click.echo("profiles of `oncebench compare`: " + ", ".join(PROFILES))
+
+
+_HEADINGS: Line = ("sink", "guarantee", "variant", "how it is kept")
+
+
+def _sound(kind: Kind) -> list[Line]:
+    lines = {
+        (s.delivery, s.variant): (kind.name, s.delivery, _variant(s), s.how) for s in kind.supports if s.shows is None
+    }
+    for delivery, variant, why in lacking(kind):
+        lines[delivery, variant] = (kind.name, delivery, f"{variant} ({NOT_THERE})" if variant else NOT_THERE, why)
+    return [lines[key] for key in sorted(lines, key=lambda key: order_of(*key))]
+
+
+def _broken(kind: Kind) -> list[Line]:
+    return [
         (kind.name, support.delivery, support.variant, f"{support.how}: {support.shows}")
-        for kind in SINKS.values()
-        for support in kind.supports
+        for support in ordered(kind.supports)
         if support.shows is not None
     ]
-    if broken:
-        lines += [("", "", "", ""), ("broken on purpose, to show what the details are for:", "", "", ""), *broken]
-    widths = [max(len(line[at]) for line in lines if line[1]) for at in range(3)]
+
+
+def _print(lines: list[Line], widths: list[int]) -> None:
     for line in lines:
         click.echo("  ".join(text.ljust(width) for text, width in zip(line, (*widths, 0), strict=True)).rstrip())
-    click.echo("\nfailpoints, in the order of a batch: " + ", ".join(POINTS))
 
 
 def _variant(support: Support) -> str:

@@ -25,31 +25,38 @@ LOOK_S = 0.1
 # A line a second, as load tools do.
 LINE_EVERY_S = 1.0
 STOP_S = 30.0
+FRESH = "ob-load"
 
 
-@click.command()
-@load_options
-@click.option("--topic", help="An existing topic [default: a fresh one on a broker of ours].")
+@click.command(short_help="The load generator alone.")
+@load_options()
+@click.option("--topic", help="A topic that exists, of your own Kafka [default: a fresh one].")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @work_dir_option
 def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_dir: Path | None, **words: Any) -> None:
     """Send sessions of 100 events to a Kafka topic, open loop, with a ledger of every event.
 
-    Without --bootstrap-servers a broker is started for the time of the load. Live rates go to stderr, the summary to
-    stdout, the ledger to the work dir.
+    Without --bootstrap-servers a broker is started for the time of the load. With it, and without --topic, a fresh
+    topic of 2 partitions (ob-load-...) is made and left in place. Live rates go to stderr, the summary to stdout, the
+    ledger to the work dir.
     """
-    if (topic is None) != (bootstrap_servers is None):
-        raise UserError("--topic and --bootstrap-servers go together", exit_code=USAGE)
+    if topic is not None and bootstrap_servers is None:
+        raise UserError(
+            "--topic is a topic of your own Kafka: say with --bootstrap-servers where that is", exit_code=USAGE
+        )
     cell = base_cell(**words)
     with open_work_dir(work_dir or default_work_dir("load")) as work, gently() as interrupted:
         config = {"rate": cell.rate, "sessions": cell.sessions, "shape": cell.shape, "seed": cell.seed,
                   "ledger_dir": str(work.path / "ledger"), "status_path": str(work.path / "load.jsonl")}  # fmt: skip
         if bootstrap_servers is not None:
-            external(bootstrap_servers)
-            done = _send({**config, "bootstrap_servers": bootstrap_servers, "topic": topic}, work.path, interrupted)
+            reached = external(bootstrap_servers)
+            there = topic or reached.fresh_topic(FRESH, cell.partitions)
+            done = _send({**config, "bootstrap_servers": bootstrap_servers, "topic": there}, work.path, interrupted)
+            if topic is None:
+                click.echo(f"the load is in topic {there}, which is left in place", err=True)
         else:
             with start_kafka(work.path) as kafka:
-                fresh = kafka.fresh_topic("load", cell.partitions)
+                fresh = kafka.fresh_topic(FRESH, cell.partitions)
                 own = {"bootstrap_servers": kafka.bootstrap_servers, "topic": fresh}
                 done = _send({**config, **own}, work.path, interrupted)
             delete_below(work.path, work.path / "kafka")

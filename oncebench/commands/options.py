@@ -5,37 +5,45 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
+from click.core import ParameterSource
 
 from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from oncebench.errors import USAGE, UserError
 from oncebench.scenario import CHECKPOINT_CHOICES, RECOVERY_CHOICES, Cell
 from pipeline.sinks.postgres_server import VARIABLE, secrets
+from pipeline.sinks.registry import SINKS
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
 MAX_PARTITIONS = 64  # a task each; more than that says nothing on one machine
 
 
-def load_options(command: F) -> F:
-    """How much load, at what pace."""
-    for option in (
-        click.option("--rate", default="2000", show_default=True, metavar="EV/S", help="Events per second, or max."),
-        click.option("--duration", type=float, metavar="S", help="How long the load lasts [default: 20]."),
-        click.option("--sessions", type=int, metavar="N", help="Instead of a duration: sessions of 100 events."),
-        click.option("--shape", default="constant", show_default=True,
-                     help="constant, ramp:FROM_RATE or burst:PEAK_RATE:ON_S:EVERY_S."),
-        click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of load and random kills."),
-        click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours."),
-    )[::-1]:  # fmt: skip
-        command = option(command)
-    return command
+def load_options(rate: str = "2000", duration: str = "20") -> Callable[[F], F]:
+    """How much load, at what pace. `rate` and `duration`: what the help says of their defaults."""
+
+    def decorate(command: F) -> F:
+        for option in (
+            click.option("--rate", default="2000", metavar="EV/S",
+                         help=f"Events per second, or max [default: {rate}]."),
+            click.option("--duration", type=float, metavar="S", help=f"How long the load lasts [default: {duration}]."),
+            click.option("--sessions", type=int, metavar="N", help="Instead of a duration: sessions of 100 events."),
+            click.option("--shape", default="constant", show_default=True,
+                         help="constant, ramp:FROM_RATE or burst:PEAK_RATE:ON_S:EVERY_S."),
+            click.option("--seed", type=click.IntRange(0), default=1, show_default=True,
+                         help="Of the load: with the same seed come the same events."),
+            click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours."),
+        )[::-1]:  # fmt: skip
+            command = option(command)
+        return command
+
+    return decorate
 
 
 def cell_options(command: F) -> F:
@@ -85,6 +93,33 @@ def _restore(before: str | None) -> None:
         os.environ[VARIABLE] = before
 
 
+def refuse_idle_postgres(sinks: Iterable[str]) -> None:
+    """Refuses a --postgres that nothing would use.
+
+    Raises:
+        UserError: it was given, and none of these sinks writes to PostgreSQL (exit code 2).
+    """
+    given = click.get_current_context().get_parameter_source("postgres") is ParameterSource.COMMANDLINE
+    if given and not any("postgres" in SINKS[sink].services for sink in sinks):
+        able = ", ".join(kind.name for kind in SINKS.values() if "postgres" in kind.services)
+        raise UserError(f"--postgres is of no use here: only these sinks write to it: {able}", exit_code=USAGE)
+
+
+def existing(stored: Path) -> Path:
+    """A place that was named to be read.
+
+    Raises:
+        UserError: there is nothing (exit code 2).
+    """
+    if not stored.exists():
+        raise UserError(
+            f"{stored} does not exist; give a run's work folder, a report.json, or a file of reports "
+            "(results/local/runs/*.jsonl)",
+            exit_code=USAGE,
+        )
+    return stored
+
+
 postgres_option = click.option(
     "--postgres", metavar="DSN", expose_value=False, callback=_use_postgres,
     help="Your own PostgreSQL instead of one of ours; no password in it.",
@@ -93,7 +128,11 @@ work_dir_option = click.option(
     "--work-dir", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
     help="Where runs keep their files [default: results/local/work/<time>].",
 )  # fmt: skip
-keep_option = click.option("--keep", is_flag=True, help="Keep the broker's data, the checkpoint and the journal.")
+keep_option = click.option(
+    "--keep", is_flag=True,
+    help="Keep the servers' data, the checkpoint (with the journal) and a file sink's output as well; without it what "
+    "was recorded, the report and the logs stay.",
+)  # fmt: skip
 
 
 def base_cell(rate: str, duration: float | None, sessions: int | None, shape: str, **others: Any) -> Cell:

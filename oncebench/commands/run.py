@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -16,9 +17,10 @@ from oncebench.commands.options import (
     keep_option,
     load_options,
     postgres_option,
+    refuse_idle_postgres,
     work_dir_option,
 )
-from oncebench.errors import INTERRUPTED
+from oncebench.errors import INTERRUPTED, USAGE, UserError
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.reports.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.reports.summary import summary
@@ -33,20 +35,26 @@ BYTES_PER_EVENT = 1000
 BASE_BYTES = 200_000_000
 
 
-@click.command()
+@click.command(short_help="Run one cell: a sink under a guarantee, healthy or killed.")
 @click.option("--sink", required=True, help="Where rows go; see `oncebench list`.")
 @click.option("--delivery", required=True, help="at-most-once, at-least-once or exactly-once.")
 @click.option("--variant", help="How the guarantee is kept [default: the sink's default].")
-@load_options
+@load_options()
 @cell_options
 @click.option(
     "--fault",
     "faults",
     multiple=True,
     metavar="POINT[:kill|stop:SECONDS][@batch=N|@after=N]",
-    help="May be given several times; each acts once, in this order.",
+    help="May be given several times; each acts once, in this order. The points: `oncebench list`, docs/faults.md.",
 )
-@click.option("--random-kills", type=click.IntRange(0), default=0, metavar="N", help="SIGKILLs at times drawn by seed.")
+@click.option(
+    "--random-kills",
+    type=click.IntRange(0),
+    default=0,
+    metavar="N",
+    help="SIGKILLs at random times, drawn from --seed.",
+)
 @click.option("--json", "json_path", metavar="PATH", help="Write the report there as well; - for stdout.")
 @postgres_option
 @work_dir_option
@@ -67,6 +75,8 @@ def run(
     The report is printed as a summary, or as JSON with --json -; it is also kept in the work dir.
     """
     support = support_of(sink, delivery, variant)
+    require_writable(json_path)
+    refuse_idle_postgres([sink])
     cell = replace(
         base_cell(**words),
         sink=sink,
@@ -84,6 +94,26 @@ def run(
         if json_path:
             Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
     sys.exit(INTERRUPTED if report["interrupted"] else exit_code([report]))
+
+
+def require_writable(json_path: str | None) -> None:
+    """Looks whether a report can be written there, before a run that may take minutes.
+
+    Raises:
+        UserError: it can't (exit code 2).
+    """
+    if json_path in (None, "-"):
+        return
+    path = Path(str(json_path))
+    trouble = None
+    if path.is_dir():
+        trouble = "it is a folder; name a file in it"
+    elif not path.parent.is_dir():
+        trouble = f"there is no folder {path.parent}; make it first"
+    elif not os.access(path if path.exists() else path.parent, os.W_OK):
+        trouble = "it can't be written; choose another place"
+    if trouble:
+        raise UserError(f"--json {path}: {trouble}, or print the report with --json -", exit_code=USAGE)
 
 
 def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> dict[str, Any]:

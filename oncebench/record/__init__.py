@@ -119,9 +119,7 @@ class Record:
         """Read the run folder `path`. Raises `RecordError` if it is none, is damaged, or is newer than this code."""
         marker = path / MARKER
         if not marker.is_file():
-            raise RecordError(
-                f"{path} is no run folder ({MARKER} is missing); give the work folder of a run made with --keep"
-            )
+            raise RecordError(f"{path} is no run folder ({MARKER} is missing); give the work folder of a run")
         _read_object(marker, ANYTHING)
         plan = _read_plan(path / "ledger" / "plan.json")
         return Record(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from oncebench.reports.paired import Difference, bootstrap
+from oncebench.scenario import order_of
 from pipeline.sinks.contract import AT_LEAST_ONCE
 
 HEADINGS = ("sink", "guarantee", "variant", "ms p50", "p95", "beside at-least-once, ms", "rows/s", "of native's")
@@ -21,7 +22,7 @@ def table(lines: Sequence[Mapping[str, Any]], rows: int) -> str:
         rows: in each batch.
     """
     times = by_arm(lines)
-    text = [HEADINGS, *(_row(arm, times, rows) for arm in sorted(times))]
+    text = [HEADINGS, *(_row(arm, times, rows) for arm in sorted(times, key=_order))]
     widths = [max(len(row[at]) for row in text) for at in range(len(HEADINGS))]
     written = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
                for row in text]  # fmt: skip
@@ -55,6 +56,11 @@ def _row(arm: str, times: Mapping[str, Mapping[int, float]], rows: int) -> tuple
     extra = "" if base in (None, arm) else _told(extra_ms(times, arm, str(base)), "{:+.1f}")
     ratio = "" if native not in times or native == arm else _told(rate_ratio(times, arm, native), "{:.3f}")
     return sink, delivery, variant, f"{p50:.1f}", f"{p95:.1f}", extra, f"{rows / p50 * 1000:,.0f}", ratio
+
+
+def _order(arm: str) -> tuple[str, tuple[int, str]]:
+    sink, delivery, variant = arm.split(".")
+    return sink, order_of(delivery, variant)
 
 
 def _is(arm: str, sink: str, delivery: str) -> bool:

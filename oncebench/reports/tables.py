@@ -2,7 +2,8 @@
 
 Promise: a cell of a table is a field of one report, or the median of that field over the reports of the same cell; a
 report whose verdict is not `kept`, or `broken` where the guarantee does not forbid it, still shows its counts but no
-speed (a fast wrong answer is no answer). Rows come in the order of guarantee, variant, faults.
+speed (a fast wrong answer is no answer). Rows come in the order of guarantee, variant, faults. In Markdown numbers have
+thousands separators and what there is no figure for is `-`; in CSV numbers are plain, and such a field is empty.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from pipeline.sinks.contract import DELIVERIES
+from oncebench.scenario import order_of
 
 Report = Mapping[str, Any]
 
@@ -40,26 +41,26 @@ def _at(*path: str, scale: float = 1.0) -> Callable[[Report], float | None]:
 
 
 COLUMNS = (
-    Column("lost", _at("rows", "lost"), "{:.0f}", speed=False),
-    Column("duplicated", _at("rows", "duplicated"), "{:.0f}", speed=False),
+    Column("lost", _at("rows", "lost"), "{:,.0f}", speed=False),
+    Column("duplicated", _at("rows", "duplicated"), "{:,.0f}", speed=False),
     Column("events/s", _at("throughput", "events_per_s"), "{:,.0f}"),
-    Column("p50 ms", _at("latency_ms", "p50"), "{:.0f}"),
-    Column("p95 ms", _at("latency_ms", "p95"), "{:.0f}"),
-    Column("p99 ms", _at("latency_ms", "p99"), "{:.0f}"),
-    Column("checkpoint %", _at("checkpoint", "share_of_batch", scale=100), "{:.1f}"),
-    Column("CPU s/M events", _at("cpu_s_per_million_events"), "{:.0f}"),
-    Column("recovery s", _at("recovery", "first_visible", scale=1e-3), "{:.1f}"),
+    Column("p50 ms", _at("latency_ms", "p50"), "{:,.0f}"),
+    Column("p95 ms", _at("latency_ms", "p95"), "{:,.0f}"),
+    Column("p99 ms", _at("latency_ms", "p99"), "{:,.0f}"),
+    Column("checkpoint %", _at("checkpoint", "share_of_batch", scale=100), "{:,.1f}"),
+    Column("CPU s/M events", _at("cpu_s_per_million_events"), "{:,.0f}"),
+    Column("recovery s", _at("recovery", "first_visible", scale=1e-3), "{:,.1f}"),
 )
 HEADINGS = ("sink", "guarantee", "variant", "faults", "verdict", *(column.heading for column in COLUMNS))
 KEY_COLUMNS = 5
 
 
-def rows(reports: Sequence[Report]) -> list[tuple[str, ...]]:
-    """One row of text for each cell, repeats of a cell together."""
+def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]]:
+    """One row of text for each cell, repeats of a cell together; `plain`: numbers as a program reads them."""
     groups: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
         groups.setdefault(_key(report), []).append(report)
-    return [(*key, verdict_of(groups[key]), *_figures(groups[key])) for key in sorted(groups, key=_order)]
+    return [(*key, verdict_of(groups[key]), *_figures(groups[key], plain)) for key in sorted(groups, key=_order)]
 
 
 def markdown(reports: Sequence[Report]) -> str:
@@ -72,9 +73,9 @@ def markdown(reports: Sequence[Report]) -> str:
 
 
 def as_csv(reports: Sequence[Report]) -> str:
-    """The same table as CSV."""
+    """The same table as CSV, with plain numbers."""
     text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows([HEADINGS, *rows(reports)])
+    csv.writer(text, lineterminator="\n").writerows([HEADINGS, *rows(reports, plain=True)])
     return text.getvalue()
 
 
@@ -88,7 +89,7 @@ def fault_markdown(reports: Sequence[Report]) -> str:
             points += [] if point in points else [point]
             found.setdefault(_key(report)[:3], {}).setdefault(point, []).append(fault)
     table = [("sink", "guarantee", "variant", *points)]
-    table += [(*key, *(_done(found[key].get(point, [])) for point in points)) for key in sorted(found)]
+    table += [(*key, *(_done(found[key].get(point, [])) for point in points)) for key in sorted(found, key=_place)]
     widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
     lines = [
         "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in table
@@ -130,18 +131,23 @@ def _short(fault: str) -> str:
     return f"killed {fault.removesuffix(':kill')}" if fault.endswith(":kill") else fault.replace(":kill", "")
 
 
+def _place(key: tuple[str, ...]) -> tuple[Any, ...]:
+    return key[0], order_of(key[1], key[2])
+
+
 def _order(key: tuple[str, ...]) -> tuple[Any, ...]:
-    return key[0], DELIVERIES.index(key[1]), key[2], key[3] != "none", key[3]
+    return *_place(key), key[3] != "none", key[3]
 
 
-def _figures(reports: Sequence[Report]) -> list[str]:
+def _figures(reports: Sequence[Report], plain: bool) -> list[str]:
     figures = []
     sound = all(report["verdict"] == "kept" for report in reports)
     for column in COLUMNS:
         values = [value for value in map(column.of, reports) if value is not None]
         shown = values and (sound or not column.speed)
         total = sum(values) if not column.speed else median(values) if values else 0.0
-        figures.append(column.form.format(total) if shown else "-")
+        form, nothing = (column.form.replace(",", ""), "") if plain else (column.form, "-")
+        figures.append(form.format(total) if shown else nothing)
     return figures
 
 

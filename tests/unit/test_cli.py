@@ -15,8 +15,10 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.commands.options import base_cell
 from oncebench.errors import UserError
+from oncebench.reports.batches import table as batches_table
 from oncebench.scenario import PROFILES, Cell
 from pipeline.failpoints import POINTS
+from pipeline.sinks.contract import DELIVERIES
 from pipeline.sinks.registry import SINKS
 
 GOOD = ("run", "--sink", "kafka", "--delivery", "exactly-once")
@@ -49,7 +51,26 @@ def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int,
         ((*GOOD, "--sessions", "0"), "at least 1 is needed"),
         ((*GOOD, "--master", "moon"), "is no Spark master"),
         ((*GOOD, "--partitions", "0"), "is not in the range"),
-        (("load", "--topic", "t"), "--topic and --bootstrap-servers go together"),
+        ((*GOOD, "--json", "no/such/folder/report.json"), "there is no folder no/such/folder; make it first"),
+        ((*GOOD, "--json", "/"), "it is a folder"),
+        (("load", "--topic", "t"), "say with --bootstrap-servers where that is"),
+        (("run", "--sink", "sqlite", "--delivery", "at-least-once"), "does not support at-least-once (the example"),
+        (
+            ("run", "--sink", "files-jsonl", "--delivery", "exactly-once", "--variant", "idempotent"),
+            "no variant 'idempotent' of exactly-once (a folder takes one file in one step",
+        ),
+        (("run", "--sink", "delta", "--delivery", "exactly-once", "--variant", "two-phase"), "no process can end"),
+        (
+            ("run", "--sink", "broken-kafka", "--delivery", "exactly-once"),
+            "has no default for exactly-once; give --var",
+        ),
+        ((*GOOD, "--postgres", "host=db1"), "--postgres is of no use here"),
+        (("compare", "--postgres", "host=db1"), "--postgres is of no use here"),
+        (("compare", "--sink", "broken-kafka"), "nothing of sink broken-kafka: give --profile broken"),
+        (("compare", "--profile", "broken", "--sink", "kafka"), "nothing of sink kafka"),
+        (("batches", "--sink", "broken-kafka"), "is broken on purpose"),
+        (("list", "--sink", "nowhere"), "unknown sink 'nowhere'"),
+        (("table", "no-such-folder"), "no-such-folder does not exist; give a run's work folder, a report.json"),
         (("audit", "no-such-folder"), "no-such-folder does not exist"),
         (("compare", "--only", "no such cell"), "no cell's title"),
         (("compare", "--profile", "slow"), "is not one of"),
@@ -131,6 +152,50 @@ def test_a_chain_of_faults_has_every_failpoint_in_a_batch_of_its_own() -> None:
 def test_the_list_shows_what_can_be_combined() -> None:
     shown = CliRunner().invoke(cli, ["list"]).output
     assert all(word in shown for word in ("two-phase (default)", "idempotent", "native", "claim", *POINTS))
+
+
+def test_the_list_is_of_the_sinks_that_are_named_and_has_variants_in_their_own_column() -> None:
+    shown = CliRunner().invoke(cli, ["list", "--sink", "files-jsonl"]).output
+    rows = [line.split() for line in shown.splitlines() if line.startswith("files-jsonl")]
+    assert [row[1:4] for row in rows][3:] == [
+        ["exactly-once", "idempotent", "(n/a)"],
+        ["exactly-once", "two-phase", "(default)"],
+    ]
+    assert "kafka" not in shown
+
+
+def test_guarantees_and_variants_come_in_one_order_everywhere() -> None:
+    cells = [(cell.delivery, cell.variant) for cell in PROFILES["quick"].chosen(None, ["postgres"])[::2]]
+    listed = [line.split()[1:3] for line in CliRunner().invoke(cli, ["list", "--sink", "postgres"]).output.splitlines()
+              if line.startswith("postgres ")]  # fmt: skip
+    lines = [{"round": 0, "arm": f"postgres.{'.'.join(each)}", "ms": 1.0} for each in reversed(cells)]
+    timed = [line.split("|")[2:4] for line in batches_table(lines, 1).splitlines()[2:]]
+    assert cells == [tuple(row) for row in listed] == [(a.strip(), b.strip()) for a, b in timed]
+    assert [delivery for delivery, _ in cells] == sorted((d for d, _ in cells), key=DELIVERIES.index)
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    shown = subprocess.run(
+        ["bash", "-c", f"set -o pipefail; {sys.executable} -c 'from oncebench.cli import main; main()' list | true"],
+        capture_output=True, text=True, timeout=30, check=False,
+    )  # fmt: skip
+    assert (shown.returncode, shown.stderr) == (0, "")
+
+
+def test_a_folder_that_is_no_runs_says_what_it_is(tmp_path: Path) -> None:
+    comparison, load = tmp_path / "comparison", tmp_path / "load"
+    (comparison / "cells" / "001").mkdir(parents=True)
+    load.mkdir()
+    (load / "load.jsonl").touch()
+    for folder, says in ((comparison, "its runs are in cells/001 to 001"), (load, "nothing to judge")):
+        refused = CliRunner().invoke(cli, ["audit", str(folder)]).exception
+        assert isinstance(refused, UserError)
+        assert (refused.exit_code, says in str(refused)) == (2, True), refused
+
+
+def test_a_profile_has_a_load_of_its_own() -> None:
+    shown = CliRunner().invoke(cli, ["list", "--profile", "failpoints"]).output.splitlines()
+    assert all("--rate 300 --sessions 180" in line for line in shown)
 
 
 def test_defaults_stay_out_of_the_command_that_reproduces() -> None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
+
+from pipeline.failpoints import POINTS
 
 ROOT = Path(__file__).resolve().parents[2]
 MAY_IMPORT = {
@@ -16,6 +19,8 @@ MAY_IMPORT = {
 }
 FILES = sorted(path for room in MAY_IMPORT for path in (ROOT / room).rglob("*.py"))
 MOST_LINES = 400
+# Made by runs; a clean clone has none of them.
+MADE_BY_RUNS = {"results/", "results/local/"}
 
 
 def imported(path: Path) -> set[str]:
@@ -38,3 +43,35 @@ def test_imports_go_one_way_and_files_are_small_and_told_of(path: Path) -> None:
     heading = f"## {path.parent.relative_to(ROOT)}/"
     section = (ROOT / "docs" / "whats_here.md").read_text().split(heading, 1)[1].split("\n## ", 1)[0]
     assert f"- `{path.name}`: " in section, f"docs/whats_here.md does not tell of {path.name}"
+
+
+def test_every_file_that_whats_here_names_exists_and_is_told_of_once() -> None:
+    folder, told = "", []
+    for line in (ROOT / "docs" / "whats_here.md").read_text().splitlines():
+        if line.startswith("## "):
+            folder = line[3:] if line.endswith("/") else ""
+            assert (ROOT / folder).is_dir(), f"there is no folder {folder}"
+        elif line.startswith("- "):
+            named = line.split(": ", 1)[0] if folder else line
+            told += [folder + name for name in re.findall(r"`([\w./-]+(?:\.\w+|/|Makefile|run))`", named)]
+    assert len(told) > len(FILES)
+    assert [name for name in told if not (ROOT / name).exists() and name not in MADE_BY_RUNS] == []
+    assert len(told) == len(set(told))
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_links_lead_somewhere_and_lines_of_text_are_short(page: Path) -> None:
+    text = page.read_text()
+    links = re.findall(r"\]\(([^)#:]+)\)", text)
+    assert [link for link in links if not (page.parent / link).exists()] == []
+    fenced = False
+    for line in text.splitlines():
+        fenced ^= line.startswith("```")
+        assert fenced or len(line) <= 120 or line.startswith(("|", "- `")), line
+
+
+def test_every_failpoint_is_told_of() -> None:
+    page = (ROOT / "docs" / "faults.md").read_text()
+    assert re.findall(r"^\| `([\w-]+)`", page, re.MULTILINE) == list(POINTS)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 import pytest
@@ -75,6 +77,23 @@ def test_markdown_and_csv_hold_the_same_cells() -> None:
     markdown, comma = tables.markdown([report()]), tables.as_csv([report()])
     shown = [cell.strip() for cell in markdown.splitlines()[2].strip("|").split("|")]
     assert shown[:5] == comma.splitlines()[1].split(",")[:5]
+
+
+def test_markdown_groups_thousands_in_every_column_and_csv_holds_plain_numbers() -> None:
+    big = report(
+        rows={"lost": 1234, "duplicated": 0},
+        throughput={"events_per_s": 12345.6},
+        latency_ms={"p50": 1178.4, "p95": 2000.0, "p99": 30000.0},
+        cpu_s_per_million_events=1068.0,
+    )
+    shown = only_row(big)
+    assert [shown[name] for name in ("lost", "events/s", "p50 ms", "p99 ms", "CPU s/M events")] == [
+        "1,234", "12,346", "1,178", "30,000", "1,068",
+    ]  # fmt: skip
+    read = next(csv.DictReader(io.StringIO(tables.as_csv([big]))))
+    figures = [read[column.heading] for column in tables.COLUMNS]
+    assert [float(text) for text in figures[:-1]] == [1234, 0, 12346, 1178, 2000, 30000, 5, 1068]
+    assert figures[-1] == ""
 
 
 def test_each_fault_is_shown_with_what_it_did() -> None:
