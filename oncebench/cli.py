@@ -8,6 +8,7 @@ reading: what is left is dropped, and the exit code stays what it is.
 from __future__ import annotations
 
 import io
+import logging
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -66,6 +67,8 @@ class _Stdout(io.FileIO):
 
 def main() -> None:
     """The entry point of the console script."""
+    logging.basicConfig(format="%(message)s")  # to stderr: what takes long the first time, and what could not be made
+    logging.getLogger("oncebench").setLevel(logging.INFO)
     if sys.stdout is not None:
         raw = io.BufferedWriter(_Stdout(sys.stdout.fileno(), "w", closefd=False))
         encoding, errors, line = sys.stdout.encoding, sys.stdout.errors, sys.stdout.isatty()
