@@ -36,7 +36,7 @@ POINTS = (
 # Batches 0 to 2 pay for start-up (JIT, first RocksDB files), and a recovery is told by the latencies before it.
 FIRST_BATCH = 6
 _SPEC = re.compile(
-    r"(?P<point>[a-z-]+)(?::(?P<action>kill|stop)(?::(?P<seconds>\d+(?:\.\d+)?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
+    r"(?P<point>[a-z-]+)(?::(?P<action>kill|stop)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
 )
 
 
@@ -56,7 +56,7 @@ class Fault:
     after: int | None = None
 
     def __str__(self) -> str:
-        action = f"stop:{self.seconds:g}" if self.action == "stop" else self.action
+        action = f"stop:{_plain(self.seconds)}" if self.action == "stop" else self.action
         when = f"@batch={self.batch}" if self.batch is not None else f"@after={self.after}" if self.after else ""
         return f"{self.point}:{action}{when}"
 
@@ -133,6 +133,10 @@ def _fits(fault: Fault, batch: int, rows: int | None, hit_last: int | None) -> b
         return batch == fault.batch
     first = FIRST_BATCH if hit_last is None else hit_last + (fault.after or 0)
     return batch >= first and rows != 0
+
+
+def _plain(seconds: float) -> str:
+    return f"{seconds:.3f}".rstrip("0").rstrip(".")
 
 
 def _now_us() -> int:

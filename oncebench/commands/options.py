@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
+from loadgen.config import MAX_SESSIONS
 from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from oncebench.errors import USAGE, UserError
@@ -22,7 +23,15 @@ from pipeline.sinks.registry import SINKS
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
+MAX_SEED = 2**64 - 1  # loadgen's random numbers are made of 64 bits
+MAX_WARMUP_S = 86_400.0
 MAX_PARTITIONS = 64  # a task each; more than that says nothing on one machine
+
+
+def _finite(_context: click.Context, _option: click.Parameter, number: float) -> float:
+    if not math.isfinite(number):
+        raise click.BadParameter(f"{number} is no number of seconds")
+    return number
 
 
 def load_options(rate: str = "2000", duration: str = "20") -> Callable[[F], F]:
@@ -36,7 +45,7 @@ def load_options(rate: str = "2000", duration: str = "20") -> Callable[[F], F]:
             click.option("--sessions", type=int, metavar="N", help="Instead of a duration: sessions of 100 events."),
             click.option("--shape", default="constant", show_default=True,
                          help="constant, ramp:FROM_RATE or burst:PEAK_RATE:ON_S:EVERY_S."),
-            click.option("--seed", type=click.IntRange(0), default=1, show_default=True,
+            click.option("--seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True,
                          help="Of the load: with the same seed come the same events."),
             click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours."),
         )[::-1]:  # fmt: skip
@@ -61,7 +70,8 @@ def cell_options(command: F) -> F:
         click.option("--checkpoint-writing", type=click.Choice(CHECKPOINT_CHOICES), default="tuned",
                      show_default=True, help="How Spark writes checkpoint files on a local disk."),
         click.option("--master", default="local[2]", show_default=True, help="Spark master."),
-        click.option("--warmup", "warmup_s", type=click.FloatRange(0), default=3.0, show_default=True, metavar="S",
+        click.option("--warmup", "warmup_s", type=click.FloatRange(0, MAX_WARMUP_S), default=3.0, callback=_finite,
+                     show_default=True, metavar="S",
                      help="Latencies of sessions that end earlier are left out."),
     )[::-1]:  # fmt: skip
         command = option(command)
@@ -150,7 +160,11 @@ def base_cell(rate: str, duration: float | None, sessions: int | None, shape: st
         if sessions is not None and sessions < 1:
             raise UserError(f"--sessions {sessions}: at least 1 is needed", exit_code=USAGE)
         wanted = sessions or sessions_for(shape, events_per_s, duration or DEFAULT_DURATION_S)
+        if wanted > MAX_SESSIONS:
+            raise UserError(f"{wanted} sessions are more than a load can have ({MAX_SESSIONS})", exit_code=USAGE)
         parse_shape(shape, events_per_s, wanted * 100)
+    except OverflowError:
+        raise UserError(f"--rate {rate} and --duration {duration} make no load", exit_code=USAGE) from None
     except LoadError as error:
         raise UserError(str(error), exit_code=USAGE) from error
     master = others.get("master", "local[2]")

@@ -32,6 +32,8 @@ _DISK_TROUBLE = {
     errno.EROFS: "the disk is read-only",
     errno.EACCES: "permission denied",
     errno.EPERM: "not permitted",
+    errno.ENOENT: "there is no such folder, and none can be made",
+    errno.EISDIR: "there is a folder in the way",
     errno.ENOTDIR: "there is a file in the way",
     errno.EEXIST: "there is a file in the way",
 }

@@ -67,7 +67,7 @@ def test_a_lost_checkpoint_and_a_reused_sink_id_are_refused_and_lose_nothing(fix
 def test_a_zombie_driver_that_goes_on_appends_nothing_twice_and_says_why_it_dies(fixture: Fixture) -> None:
     fixture.send(session("z-1"))
     # A stops itself in the middle of its second write; nobody continues it before B has committed the batch.
-    a_config = config(fixture, "before-prepare:stop:100000@batch=1")
+    a_config = config(fixture, "before-prepare:stop:90000@batch=1")
     b_config = config(fixture, record=fixture.folder / "second")
     with fixture.pipeline(a_config) as a, fixture.pipeline(b_config) as b:
         a.start()

@@ -37,7 +37,7 @@ def test_a_server_killed_at_every_step_of_a_batch_and_its_replays_loses_and_doub
     fixture: Fixture, server: PostgresServer
 ) -> None:
     target = KIND.provide(Place("killed", fixture.folder, PARTITIONS, {}, lambda topic: topic))
-    faults = [f"{step}:stop:100000@batch=0" for step in STEPS]
+    faults = [f"{step}:stop:90000@batch=0" for step in STEPS]
     config = fixture.config("exactly-once", "two-phase", *faults, sink="postgres", output=target, sink_id="killed")
     fixture.send([*session("k-1"), *session("k-22")])
     with fixture.pipeline(config) as pipeline:

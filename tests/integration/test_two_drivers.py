@@ -23,7 +23,7 @@ def hits(fixture: Fixture, record: str = "record") -> int:
 def test_a_zombie_driver_neither_doubles_nor_loses_and_says_why_it_dies(fixture: Fixture, variant: str) -> None:
     fixture.send([*session("z-1"), *session("z-22")])
     # A stops itself inside batch 0 with its rows prepared; nobody continues it before B has passed the batch.
-    a_config = fixture.config("exactly-once", variant, "after-prepare:stop:100000@batch=0")
+    a_config = fixture.config("exactly-once", variant, "after-prepare:stop:90000@batch=0")
     b_config = fixture.config("exactly-once", variant, record=fixture.folder / "second")
     with fixture.pipeline(a_config) as a, fixture.pipeline(b_config) as b:
         a.start()

@@ -87,6 +87,13 @@ def test_a_task_of_a_dying_or_stopping_pipeline_does_not_use_up_the_next_fault(t
     assert lives(tmp_path, ("mid-write@batch=2", "before-prepare@batch=2"), other_task).stdout == "passed\n"
 
 
+@pytest.mark.parametrize(
+    "text", ["after-commit:stop:99999.999", "after-commit:stop:0.001", "after-commit:stop:80000.5"]
+)
+def test_a_fault_is_written_as_it_was_read_however_long_it_stops(text: str) -> None:
+    assert str(parse_fault(text)) == text
+
+
 def test_a_fault_that_waits_for_later_batches_does_not_act_in_the_replay(tmp_path: Path) -> None:
     faults = ("after-prepare@batch=7", "after-prepare@after=2")
     assert lives(tmp_path, faults, 'at("after-prepare", 7, 10)').returncode == -signal.SIGKILL
