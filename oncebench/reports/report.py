@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import platform
+import shlex
 from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
@@ -63,7 +64,6 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         latency_us,
     )
     summary = record.load_status.items[-1].get("summary", {}) if record.load_status.items else {}
-    priced = sum(use.cpu_s for name, use in uses.items() if name in PRICED)
     events = summary.get("acknowledged")
     return {
         "schema": SCHEMA,
@@ -85,7 +85,7 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         "checkpoint": checkpoint_costs(progress, record.path / "checkpoint"),
         "sink_ms": sink_costs(progress),
         "resources": {name: use.as_json() for name, use in sorted(uses.items())},
-        "cpu_s_per_million_events": round(priced / events * 1e6, 2) if uses and events else None,
+        "cpu_s_per_million_events": _price(uses, events),
         "recovery": done.as_json(),
         "deaths": deaths(record.timeline.items, record.hits.items).as_json(),
         "faults": charged(_faults(record), by_batch(record, expected)),
@@ -96,8 +96,21 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         "config": cell.as_json(),
         "seed": cell.seed,
         "interrupted": bool(facts.get("interrupted")),
-        "reproduce": cell.reproduce(),
+        "reproduce": " ".join([cell.reproduce(), *_where(facts)]),
     }  # fmt: skip
+
+
+def _price(uses: Mapping[str, Use], events: int | None) -> float | None:
+    """Processor seconds per million events; None where the broker is not ours: half a price would look cheap."""
+    if "broker" not in uses or not events:
+        return None
+    return round(sum(use.cpu_s for name, use in uses.items() if name in PRICED) / events * 1e6, 2)
+
+
+def _where(facts: Mapping[str, Any]) -> list[str]:
+    """The option that names a Kafka which the suite did not start."""
+    kafka = facts.get("kafka") or {}
+    return [] if kafka.get("own", True) else ["--bootstrap-servers", shlex.quote(str(kafka["bootstrap_servers"]))]
 
 
 def environment() -> dict[str, Any]:

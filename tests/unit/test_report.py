@@ -1,0 +1,29 @@
+"""A report says where its run was made, and prices nothing of which only a part was seen."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncebench.reports import report
+from oncebench.watch.resources import Use
+
+KAFKA = {"bootstrap_servers": "b1:9092,b2:9092"}
+
+
+@pytest.mark.parametrize(
+    ("facts", "words"),
+    [
+        ({}, []),
+        ({"kafka": {**KAFKA, "own": True}}, []),
+        ({"kafka": {**KAFKA, "own": False}}, ["--bootstrap-servers", "b1:9092,b2:9092"]),
+    ],
+)
+def test_the_command_that_runs_it_again_names_a_kafka_that_was_not_ours(facts: dict, words: list[str]) -> None:
+    assert report._where(facts) == words
+
+
+def test_without_its_broker_a_run_has_no_price() -> None:
+    seen = {"spark_jvm": Use(cpu_s=2.0), "observer": Use(cpu_s=9.0)}
+    assert report._price(seen, 1000) is None
+    assert report._price({**seen, "broker": Use(cpu_s=1.0)}, 1000) == 3000.0
+    assert report._price({**seen, "broker": Use(cpu_s=1.0)}, 0) is None
