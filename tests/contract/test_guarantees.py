@@ -1,6 +1,6 @@
 """Real pipelines under a real kill -9, audited by the model.
 
-Every guarantee and variant of the sink that a first look is at. (What each sink does at each step of each protocol is
+Every guarantee of the sink that a first look is at. (What each sink does at each step of each protocol is
 for `test_sinks`; all of them really killed, for `compare --profile standard`.)
 """
 
@@ -23,7 +23,8 @@ pytestmark = [pytest.mark.contract, pytest.mark.spark]
 SMALL = Cell("", "", "", rate=1000.0, sessions=100, warmup_s=0.0)
 SUPPORTED = [(sink, support.delivery, support.variant) for sink, support in all_supports() if sink in FIRST]
 EXACT = [each for each in SUPPORTED if each[1] == EXACTLY_ONCE]
-INEXACT = [each for each in SUPPORTED if each[1] != EXACTLY_ONCE]
+# Spark's own sink is killed by `compare`, and dies at each step in `test_sinks`.
+INEXACT = [each for each in SUPPORTED if each[1] != EXACTLY_ONCE and each[2] != "native"]
 
 
 def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
