@@ -109,8 +109,8 @@ def test_a_disk_that_is_really_full_is_told_by_name(tmp_path: Path) -> None:
 
 
 def test_other_errors_pass_unchanged(tmp_path: Path) -> None:
-    with pytest.raises(IsADirectoryError), disk_errors(tmp_path):
-        tmp_path.read_text()
+    with pytest.raises(ConnectionRefusedError), disk_errors(tmp_path):
+        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
 
 
 def test_too_little_room_is_noticed_before_the_run(tmp_path: Path) -> None:
