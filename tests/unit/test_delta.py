@@ -84,9 +84,17 @@ def test_a_start_is_refused_where_another_checkpoint_of_this_sink_id_has_written
     assert "up to 4" not in (tmp_path / "checkpoint" / "journal" / "checkpoint.json").read_text()
 
 
+def test_a_start_is_refused_where_the_table_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, _mode: path != tmp_path)
+    with pytest.raises(RefusedStart, match=r"table cannot be written\. Nothing was written"):
+        sink(tmp_path).start(IDEMPOTENT, 1, ())
+
+
 def test_a_sink_id_that_another_begins_with_is_not_taken_for_it(tmp_path: Path) -> None:
     append(tmp_path / "table", rows("a"), "sink-2/id", 4)
-    sink(tmp_path).start(IDEMPOTENT, 1, ())
+    started = sink(tmp_path)
+    started.start(IDEMPOTENT, 1, ())
+    assert started.marks() == {}
 
 
 def test_a_start_is_refused_where_an_open_batch_can_no_longer_be_compared(tmp_path: Path) -> None:

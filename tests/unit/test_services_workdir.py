@@ -108,6 +108,11 @@ def test_a_disk_that_is_really_full_is_told_by_name(tmp_path: Path) -> None:
         Path("/dev/full").write_bytes(b"x")
 
 
+def test_a_folder_that_cannot_be_made_is_named() -> None:
+    with pytest.raises(MissingEnvironment, match=r"/proc/x.* there is no such folder, and none can be made"):
+        open_work_dir(Path("/proc/x"))
+
+
 def test_other_errors_pass_unchanged(tmp_path: Path) -> None:
     with pytest.raises(ConnectionRefusedError), disk_errors(tmp_path):
         raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")

@@ -16,7 +16,7 @@ CONFIG = PipelineConfig("", "", {}, "", "", "", "", "", Path(), Path(), jvm_opti
 
 
 def test_files_go_below_the_record_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "tempdir", "/tmp")  # as Python has it once it was asked
     monkeypatch.setenv("TMPDIR", "/tmp")
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/tmp")
     dead, running = tmp_path / "tmp-999999999", tmp_path / f"tmp-{os.getppid()}"
