@@ -88,9 +88,18 @@ def compare(
     orders = [cells if number % 2 == 0 else cells[::-1] for number in range(repeat)]
     rounds = [replace(cell, seed=cell.seed + number) for number, order in enumerate(orders) for cell in order]
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
-    reports = _run_all(rounds, results, bootstrap_servers, work_dir or default_work_dir("compare"), keep)
+    reports: list[dict[str, Any]] = []
+    try:
+        _run_all(rounds, results, reports, bootstrap_servers, work_dir or default_work_dir("compare"), keep)
+    finally:  # what was measured is shown, whatever came of a later cell or of cleaning up
+        if reports:
+            _show(reports, results, repeat)
     if not reports:
         raise UserError("interrupted before the first cell was done; nothing was written", exit_code=INTERRUPTED)
+    sys.exit(INTERRUPTED if len(reports) < len(rounds) else exit_code(reports))
+
+
+def _show(reports: list[dict[str, Any]], results: Results, repeat: int) -> None:
     written, comma = results.write_tables(reports)
     click.echo(tables.markdown(reports), nl=False)
     if any(len(report["faults"]) > 1 for report in reports):
@@ -99,7 +108,6 @@ def compare(
         click.echo("\n" + "\n".join(paired.lines(reports)))
     click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
     _say_how_to_replay(reports)
-    sys.exit(INTERRUPTED if len(reports) < len(rounds) else exit_code(reports))
 
 
 def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
@@ -110,9 +118,13 @@ def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
 
 
 def _run_all(
-    cells: list[Cell], results: Results, bootstrap_servers: str | None, place: Path, keep: bool
-) -> list[dict[str, Any]]:
-    reports: list[dict[str, Any]] = []
+    cells: list[Cell],
+    results: Results,
+    reports: list[dict[str, Any]],
+    bootstrap_servers: str | None,
+    place: Path,
+    keep: bool,
+) -> None:
     with open_work_dir(place) as work, gently() as interrupted:
         require_free(work.path, BASE_BYTES + sum(cell.sessions for cell in cells) * 100 * BYTES_PER_EVENT)
         with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
@@ -133,7 +145,6 @@ def _run_all(
         if not keep:
             for name in BULKY:
                 delete_below(work.path, work.path / name)
-    return reports
 
 
 def _say_how_to_replay(reports: list[dict[str, Any]]) -> None:
