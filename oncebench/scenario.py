@@ -12,7 +12,7 @@ from typing import Any
 
 from oncebench.errors import USAGE, UserError
 from pipeline.config import AS_SHIPPED, TUNED
-from pipeline.delivery import DROP, PROTOCOLS, REWRITE
+from pipeline.delivery import DROP, PROTOCOLS, REWRITE, choose, exactly_once_two_phase, protocol_of
 from pipeline.failpoints import POINTS, parse_fault
 from pipeline.sinks.contract import AT_MOST_ONCE, DELIVERIES, EXACTLY_ONCE, Kind, Support
 from pipeline.sinks.registry import SINKS
@@ -92,6 +92,12 @@ class Cell:
 
 # Options whose name differs from the field's.
 _OPTIONS = {"trigger_ms": "--trigger", "transaction_timeout_ms": "--transaction-timeout", "warmup_s": "--warmup"}
+
+
+def prepares(cell: Cell) -> bool:
+    """Whether a cell's protocol decides about what its tasks have prepared, so that it can be lost in between."""
+    kind = SINKS[cell.sink]
+    return protocol_of(kind, choose(kind, cell.delivery, cell.variant)) is exactly_once_two_phase
 
 
 def support_of(sink: str, delivery: str, variant: str | None) -> Support:

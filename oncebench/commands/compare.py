@@ -16,6 +16,7 @@ from oncebench.commands.options import (
     keep_option,
     load_options,
     postgres_option,
+    refuse_idle_on_lost,
     refuse_idle_postgres,
     work_dir_option,
 )
@@ -84,6 +85,7 @@ def compare(
         words["rate"] = str(of.rate)
     cells = _chosen(of.chosen(base_cell(**words), sinks), only)
     refuse_idle_postgres(cell.sink for cell in cells)
+    refuse_idle_on_lost(cells)
     # Every other round goes backwards, so that no cell always has the warmer or the busier machine.
     orders = [cells if number % 2 == 0 else cells[::-1] for number in range(repeat)]
     rounds = [replace(cell, seed=cell.seed + number) for number, order in enumerate(orders) for cell in order]

@@ -17,7 +17,7 @@ from loadgen.config import MAX_SESSIONS
 from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from oncebench.errors import USAGE, UserError
-from oncebench.scenario import CHECKPOINT_CHOICES, RECOVERY_CHOICES, Cell
+from oncebench.scenario import CHECKPOINT_CHOICES, RECOVERY_CHOICES, Cell, prepares
 from pipeline.sinks.postgres_server import VARIABLE, secrets
 from pipeline.sinks.registry import SINKS
 
@@ -113,6 +113,20 @@ def refuse_idle_postgres(sinks: Iterable[str]) -> None:
     if given and not any("postgres" in SINKS[sink].services for sink in sinks):
         able = ", ".join(kind.name for kind in SINKS.values() if "postgres" in kind.services)
         raise UserError(f"--postgres is of no use here: only these sinks write to it: {able}", exit_code=USAGE)
+
+
+def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:
+    """Refuses an --on-lost that nothing would ask.
+
+    Raises:
+        UserError: it was given, and none of these cells prepares what could be lost (exit code 2).
+    """
+    given = click.get_current_context().get_parameter_source("on_lost") is ParameterSource.COMMANDLINE
+    if given and not any(prepares(cell) for cell in cells):
+        raise UserError(
+            "--on-lost is of no use here: only a two-phase variant prepares what could be lost after its decision",
+            exit_code=USAGE,
+        )
 
 
 def existing(stored: Path) -> Path:

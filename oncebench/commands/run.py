@@ -17,6 +17,7 @@ from oncebench.commands.options import (
     keep_option,
     load_options,
     postgres_option,
+    refuse_idle_on_lost,
     refuse_idle_postgres,
     work_dir_option,
 )
@@ -84,6 +85,7 @@ def run(
         variant=support.variant,
         faults=tuple(map(checked_fault, faults)),
     )
+    refuse_idle_on_lost([cell])
     place = work_dir or default_work_dir("run")
     report = run_one(cell, place, bootstrap_servers, keep)
     Results(LOCAL, f"run-{stamp()}").add(report)

@@ -60,7 +60,7 @@ def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]
     groups: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
         groups.setdefault(_key(report), []).append(report)
-    return [(*key, verdict_of(groups[key]), *_figures(groups[key], plain)) for key in sorted(groups, key=_order)]
+    return [(*key, verdict_of(groups[key]) + _unasked(groups[key]), *_figures(groups[key], plain)) for key in sorted(groups, key=_order)]
 
 
 def markdown(reports: Sequence[Report]) -> str:
@@ -114,6 +114,12 @@ def verdict_of(reports: Sequence[Report]) -> str:
             codes = sorted({code for report in found for code in report["anomalies"]})
             return f"{word} ({' '.join(codes)})" if word == "broken" and codes else word
     return "kept"
+
+
+def _unasked(reports: Sequence[Report]) -> str:
+    """Tells of deaths of the pipeline that no fault had asked for: such a run has measured them too."""
+    died = sum(report.get("deaths", {}).get("unasked", 0) for report in reports)  # older reports tell of none
+    return f", died {died} more" if died else ""
 
 
 def _key(report: Report) -> tuple[str, ...]:

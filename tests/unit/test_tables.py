@@ -49,6 +49,11 @@ def test_one_broken_repeat_breaks_the_cell_and_counts_are_summed() -> None:
     assert (row["verdict"], row["duplicated"], row["events/s"]) == ("broken (DUP)", "4", "-")
 
 
+def test_deaths_that_nobody_asked_for_are_told_beside_the_verdict() -> None:
+    died = report(deaths={"asked": 1, "unasked": 2, "each_unasked": []})
+    assert only_row(report(), died)["verdict"] == "kept, died 2 more"
+
+
 def test_repeats_are_put_together_by_their_median() -> None:
     fast, slow = (
         report(latency_ms={"p50": 1.0, "p95": 6.0, "p99": 7.0}),
