@@ -60,7 +60,10 @@ def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]
     groups: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
         groups.setdefault(_key(report), []).append(report)
-    return [(*key, verdict_of(groups[key]) + _unasked(groups[key]), *_figures(groups[key], plain)) for key in sorted(groups, key=_order)]
+    return [
+        (*key, verdict_of(groups[key]) + _unasked(groups[key]), *_figures(groups[key], plain))
+        for key in sorted(groups, key=_order)
+    ]
 
 
 def markdown(reports: Sequence[Report]) -> str:
