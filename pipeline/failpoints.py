@@ -6,8 +6,9 @@ in the next life of a killed pipeline, and when a stopped one goes on. So `--fau
 dies in a batch and again in its replay, and no other task of a dying process can use up the second fault.
 
 `kill` is SIGKILL for every process of the pipeline's session (driver, JVM, workers); `stop:S` is SIGSTOP for them,
-and the supervisor continues them after S seconds. The form follows FreeBSD's fail(9) and fail-rs: named points in
-the code, actions from outside.
+and the supervisor continues them after S seconds; `zombie` is SIGSTOP as well, but the supervisor starts a successor
+and continues the stopped driver when that one has done the batch: later faults are for the successor. The form follows
+FreeBSD's fail(9) and fail-rs: named points in the code, actions from outside.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ POINTS = (
 # Batches 0 to 2 pay for start-up (JIT, first RocksDB files), and a recovery is told by the latencies before it.
 FIRST_BATCH = 6
 _SPEC = re.compile(
-    r"(?P<point>[a-z-]+)(?::(?P<action>kill|stop)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
+    r"(?P<point>[a-z-]+)(?::(?P<action>kill|stop|zombie)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
 )
 
 
@@ -62,19 +63,19 @@ class Fault:
 
 
 def parse_fault(text: str) -> Fault:
-    """Reads `POINT[:kill|stop:SECONDS][@batch=N|@after=N]`.
+    """Reads `POINT[:kill|stop:SECONDS|zombie][@batch=N|@after=N]`.
 
     Raises:
         ValueError: with what was wrong and what would do.
     """
     match = _SPEC.fullmatch(text)
     if match is None:
-        raise ValueError(f"fault {text!r} is not of the form POINT[:kill|stop:SECONDS][@batch=N|@after=N]")
+        raise ValueError(f"fault {text!r} is not of the form POINT[:kill|stop:SECONDS|zombie][@batch=N|@after=N]")
     if match["point"] not in POINTS:
         raise ValueError(f"unknown failpoint {match['point']!r}; the failpoints are: {', '.join(POINTS)}")
     action = match["action"] or "kill"
     if (action == "stop") != (match["seconds"] is not None):
-        raise ValueError(f"fault {text!r}: stop needs its seconds (stop:5), kill takes none")
+        raise ValueError(f"fault {text!r}: stop needs its seconds (stop:5), kill and zombie take none")
     batch, after = (None if match[name] is None else int(match[name]) for name in ("batch", "after"))
     return Fault(match["point"], action, float(match["seconds"] or 0), batch, after)
 
@@ -110,6 +111,8 @@ class Failpoints:
             return
         if last is not None and last["life"] == os.getsid(0) and not self._stopped(armed - 1).exists():
             return  # the fault before this one is about to act on this process too
+        if _is_zombie(before):
+            return
         if not _take(self.hits.with_name(f"{self.hits.name}.{armed}")):
             return  # another task of this batch came first
         hit = {"fault": str(fault), "point": point, "batch": batch, "partition": partition, "rows": rows}
@@ -117,7 +120,7 @@ class Failpoints:
         act["life"] = os.getsid(0)
         _append(self.hits, hit | act, durable=True)
         _signal_session(signal.SIGSTOP)
-        if fault.action == "stop":
+        if fault.action in ("stop", "zombie"):
             _take(self._stopped(armed))  # all others are; whoever sees this has been continued
         else:
             _signal_session(signal.SIGKILL)
@@ -126,6 +129,11 @@ class Failpoints:
 
     def _stopped(self, number: int) -> Path:
         return self.hits.with_name(f"{self.hits.name}.{number}.stopped")
+
+
+def _is_zombie(hits: list[bytes]) -> bool:
+    """Whether this process has been taken for dead and succeeded."""
+    return any(hit["action"] == "zombie" and hit["life"] == os.getsid(0) for hit in map(json.loads, hits))
 
 
 def _fits(fault: Fault, batch: int, rows: int | None, hit_last: int | None) -> bool:

@@ -32,7 +32,7 @@ def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
         click.echo("\nbroken on purpose, to show what the details are for (run by --profile broken):")
         _print(broken, widths)
     click.echo("\nfailpoints, in the order of a batch: " + ", ".join(POINTS))
-    click.echo("a fault is POINT[:kill|stop:SECONDS][@batch=N|@after=N]; see docs/faults.md")
+    click.echo("a fault is POINT[:kill|stop:SECONDS|zombie][@batch=N|@after=N]; see docs/faults.md")
     click.echo("profiles of `oncebench compare`: " + ", ".join(PROFILES))
 
 

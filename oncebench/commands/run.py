@@ -46,7 +46,7 @@ BASE_BYTES = 200_000_000
     "--fault",
     "faults",
     multiple=True,
-    metavar="POINT[:kill|stop:SECONDS][@batch=N|@after=N]",
+    metavar="POINT[:kill|stop:SECONDS|zombie][@batch=N|@after=N]",
     help="May be given several times; each acts once, in this order. The points: `oncebench list`, docs/faults.md.",
 )
 @click.option(

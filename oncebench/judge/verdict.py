@@ -252,4 +252,4 @@ def _other_faults(hits: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> li
 
 def _must_replay(hit: Mapping[str, Any]) -> bool:
     """Whether the hit must bring its batch back: no `batch` line can have been written before it, so one shows that."""
-    return hit["action"] == "kill" and hit["point"] not in NO_REPLAY_AFTER
+    return hit["action"] != "stop" and hit["point"] not in NO_REPLAY_AFTER

@@ -23,7 +23,7 @@ Ints = npt.NDArray[np.int64]
 US_PER_MS = 1000.0
 CONTINUED = "pipeline-continued"
 # What the supervisor notes when it answers a fault.
-ANSWERS = ("pipeline-killed", "pipeline-failed", CONTINUED, "random-kill")
+ANSWERS = ("pipeline-killed", "pipeline-failed", CONTINUED, "random-kill", "zombie-left")
 
 
 @dataclass(frozen=True)

@@ -333,7 +333,8 @@ class _Run:
 
     def _drained(self, ends: dict[str, int]) -> bool:
         behind = any(self.position.get(partition, 0) < end for partition, end in ends.items())
-        return not behind and self.supervisor.running() and self.supervisor.random_kills_left == 0
+        more = self.supervisor.random_kills_left or self.supervisor.has_zombie
+        return not behind and self.supervisor.running() and not more
 
     def _final_reads(self) -> None:
         servers = self.lab.kafka.bootstrap_servers

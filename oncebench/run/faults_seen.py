@@ -32,7 +32,7 @@ class FaultsSeen:
                 self._running_us = max(self._running_us, line["t_us"])
         for hit in self._hits.fresh():
             self._happened(hit)
-            if hit["action"] == "kill":
+            if hit["action"] != "stop":
                 self._down_us = max(self._down_us, hit["t_us"])
             else:
                 self._stopped_us = max(self._stopped_us, hit["t_us"])

@@ -6,7 +6,7 @@ refuses to start (`UserError` with its own words), or dies again and again (`Use
 
 timeline.jsonl: {"t_us", "event", ...} with the events pipeline-started, pipeline-killed (by a failpoint),
 random-kill (with `landed`: the failpoint that this life passed last, None if it passed none), pipeline-failed (died
-unasked, with `exit_code` and `why`), pipeline-continued, pipeline-stopped.
+unasked, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; of zombies see `oncebench.run.zombie`.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import Any
 
 from oncebench.errors import ERROR, UserError
 from oncebench.record.streams import LineWriter, read_lines
+from oncebench.run.zombie import Zombie
 from oncebench.services import process
 from oncebench.services.process import Child
 from pipeline.config import PipelineConfig, write_config
@@ -61,6 +62,7 @@ class Supervisor:
         self._failures = 0
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
+        self._zombie: Zombie | None = None
         self.restarts = 0
 
     @property
@@ -92,6 +94,11 @@ class Supervisor:
         """Random kills that are still to come."""
         return self._kills_left
 
+    @property
+    def has_zombie(self) -> bool:
+        """Whether an older driver is still there, stopped or continued."""
+        return self._zombie is not None
+
     def begin_random_kills(self) -> None:
         """Random kills happen from now on: not before the load, for they would only lengthen the start-up."""
         self._kills_begun = True
@@ -113,10 +120,15 @@ class Supervisor:
         for hit in fresh:
             if hit["action"] == "stop":
                 self._continue_at = now + hit["seconds"]
+            elif hit["action"] == "zombie":
+                self._zombie = Zombie(self._child, hit["batch"], self.note)
+                self._again()
         if self._continue_at is not None and now >= self._continue_at:
             self._continue_at = None
             self._child.thaw()
             self.note("pipeline-continued")
+        if self._zombie is not None and self._zombie.watch(self._batches()):
+            self._zombie = None
         if not self._child.alive:
             self._bring_back()
         elif self._kills_begun and self._kills_left and self._continue_at is None and not self._killed():
@@ -125,6 +137,7 @@ class Supervisor:
     def stop(self) -> None:
         """Ends the pipeline between two batches; kills it if it does not end in time. A death that came first, or that
         a failpoint brought while it was ending, is noted as that."""
+        self._kill_zombie()
         if self._child is None:
             return
         if not self._child.alive:
@@ -146,6 +159,16 @@ class Supervisor:
             self._child.kill_session()
             self.note("random-kill", t_us=killed_us, landed=self._landed())
             self._again()
+
+    def _kill_zombie(self) -> None:
+        if self._zombie is not None:
+            self._zombie.kill()
+            self._zombie = None
+
+    def _batches(self) -> list[dict[str, Any]]:
+        """The batches that the life which was started last has done."""
+        lines = read_lines(self._folder / "progress.jsonl").items
+        return [line for line in lines if line["kind"] == "batch" and line["t_us"] > self._started_us]
 
     def _landed(self) -> dict[str, Any] | None:
         trace = read_lines(self._folder / "trace.jsonl").items
@@ -208,6 +231,7 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        self._kill_zombie()
         if self._child is not None:
             self._child.kill_session()
         self._timeline.close()

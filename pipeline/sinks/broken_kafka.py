@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from pipeline.delivery import commit, decision, undecided
-from pipeline.sinks.contract import EXACTLY_ONCE, Sink, Support
+from pipeline.delivery import commit, decision, exactly_once_idempotent, undecided
+from pipeline.sinks.contract import EXACTLY_ONCE, Mark, Sink, Support
 from pipeline.sinks.kafka import KINDS as _SOUND
 from pipeline.sinks.kafka import KafkaSink, open_as
 
@@ -61,11 +61,25 @@ class AbortsDecided(KafkaSink):
         super().start(support, generation, [])
 
 
+class NeverFences(KafkaSink):
+    """Starts beside whoever is there: no generation is published, and no transactional id of an older driver fenced."""
+
+    def _publish_generation(self, generation: int) -> None:
+        del generation
+
+    def _fence(self, names: Any) -> None:
+        del names
+
+    def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
+        del stable  # what an older driver has open would have to be waited for
+        return super()._read_marks(stable=False)
+
+
 def _open(config: PipelineConfig) -> KafkaSink:
     return open_as(_CLASSES.get(config.variant, KafkaSink), config)
 
 
-_CLASSES = {"abort-after-commit": AbortsDecided}
+_CLASSES: Mapping[str | None, type[KafkaSink]] = {"abort-after-commit": AbortsDecided, "no-fencing": NeverFences}
 SUPPORTS = (
     Support(EXACTLY_ONCE, "no-marker", "a transaction per task without a marker", shows="DUP"),
     Support(EXACTLY_ONCE, "no-journal", "the driver commits without a decision", shows="DUP", shown_by=("mid-commit",)),
@@ -75,6 +89,13 @@ SUPPORTS = (
         "an abort that does not look into the journal",
         shows="LOSS",
         shown_by=("after-decision",),
+    ),
+    Support(
+        EXACTLY_ONCE,
+        "no-fencing",
+        "a transaction per task with a marker, and older drivers may go on",
+        shows="DUP",
+        shown_by=("after-prepare:zombie",),
     ),
 )
 KINDS = (
@@ -87,6 +108,7 @@ KINDS = (
             (EXACTLY_ONCE, "no-marker"): without_marker,
             (EXACTLY_ONCE, "no-journal"): without_journal,
             (EXACTLY_ONCE, "abort-after-commit"): taken_as_done,
+            (EXACTLY_ONCE, "no-fencing"): exactly_once_idempotent,
         },
     ),
 )

@@ -14,9 +14,12 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import _parse_datatype_string as _parse
 
 from oncebench.run.lab import Lab
 from pipeline.batch import Batch
@@ -149,7 +152,12 @@ def rows_for(key: str, count: int = 20) -> list[Made]:
 def frame(spark: SparkSession, parts: Sequence[Sequence[Made]]) -> DataFrame:
     """A batch with exactly these rows in exactly these partitions."""
     empty = (None,) * (len(FIELDS) - len(ROW))
-    frames = [spark.createDataFrame([(*row, *empty) for row in part], OUTPUT_SCHEMA).coalesce(1) for part in parts]
+    names = {field.name: field.type for field in to_arrow_schema(_parse(OUTPUT_SCHEMA))}
+    tables = [
+        pa.table({n: pa.array([(*row, *empty)[at] for row in part], t) for at, (n, t) in enumerate(names.items())})
+        for part in parts
+    ]
+    frames = [spark.createDataFrame(table).coalesce(1) for table in tables]
     made = frames[0]
     for other in frames[1:]:
         made = made.union(other)

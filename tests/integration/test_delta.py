@@ -1,4 +1,4 @@
-"""What loses or doubles batches of a Delta table in silence elsewhere: a lost checkpoint, a reused id, a zombie."""
+"""What loses or doubles batches of a Delta table in silence elsewhere: a lost checkpoint, a reused id."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from oncebench.errors import UserError
-from oncebench.record.streams import read_lines
 from pipeline.config import PipelineConfig
 from pipeline.sinks.reading import Rows
 from pipeline.sinks.registry import SINKS
@@ -62,26 +61,3 @@ def test_a_lost_checkpoint_and_a_reused_sink_id_are_refused_and_lose_nothing(fix
     assert "the checkpoint is new" in said
     assert "take a new sink_id" in said
     assert visible(fixture) == every_row("d-1", "d-22", "d-333")
-
-
-def test_a_zombie_driver_that_goes_on_appends_nothing_twice_and_says_why_it_dies(fixture: Fixture) -> None:
-    fixture.send(session("z-1"))
-    # A stops itself in the middle of its second write; nobody continues it before B has committed the batch.
-    a_config = config(fixture, "before-prepare:stop:90000@batch=1")
-    b_config = config(fixture, record=fixture.folder / "second")
-    with fixture.pipeline(a_config) as a, fixture.pipeline(b_config) as b:
-        a.start()
-        wait_for("A's first batch", lambda: position(a_config.record) == fixture.input_ends(), [a])
-        fixture.send(session("z-22"))
-        hits = fixture.folder / "record" / "hits.jsonl"
-        wait_for("A to stop in its write", lambda: len(read_lines(hits).items) == 1, [a])
-        b.start()
-        wait_for("B to pass the batch", lambda: position(b_config.record) == fixture.input_ends(), [b])
-        assert a.child is not None
-        a.child.thaw()
-        wait_for("A to die", lambda: a.child is not None and not a.child.alive, [b])
-        words = a.child.log.read_text()
-        b.stop()
-    assert "another driver" in words, words[-2000:]
-    assert "ConcurrentTransactionException" in words, "Delta itself refused the late commit"
-    assert visible(fixture) == every_row("z-1", "z-22")

@@ -10,31 +10,30 @@ import psutil
 import pytest
 
 from oncebench.run.spark_prepared import prepare_spark
+from oncebench.run.supervisor import Supervisor
 from oncebench.services.cache import cache_dir
-from pipeline.config import PipelineConfig
 from tests.pipelines import Fixture, position, session, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 
-def mapped_by_a_pipeline(fixture: Fixture, config: PipelineConfig) -> set[str]:
-    """Files that are mapped by a pipeline that has done a batch."""
-    fixture.send(session("a-1"))
+def mapped(pipeline: Supervisor) -> set[str]:
+    """Files that are mapped by the processes of a pipeline."""
+    assert pipeline.child is not None
     found: set[str] = set()
-    with fixture.pipeline(config) as pipeline:
-        pipeline.start()
-        wait_for("the batch to be done", lambda: position(config.record) == fixture.input_ends(), [pipeline])
-        assert pipeline.child is not None
-        for pid in pipeline.child.members():
-            with suppress(psutil.NoSuchProcess):
-                found |= {region.path for region in psutil.Process(pid).memory_maps()}
-        pipeline.stop()
+    for pid in pipeline.child.members():
+        with suppress(psutil.NoSuchProcess):
+            found |= {region.path for region in psutil.Process(pid).memory_maps()}
     return found
 
 
 def test_a_pipeline_starts_from_the_archive_of_its_classes(fixture: Fixture) -> None:
-    mapped = mapped_by_a_pipeline(fixture, fixture.config("exactly-once", "two-phase"))
-    assert any(path.endswith("/classes.jsa") and str(cache_dir() / "spark") in path for path in mapped)
+    def found() -> bool:
+        return any(path.endswith("/classes.jsa") and str(cache_dir() / "spark") in path for path in mapped(pipeline))
+
+    with fixture.pipeline(fixture.config("exactly-once", "two-phase")) as pipeline:
+        pipeline.start()
+        wait_for("the archive to be mapped", found, [pipeline])
 
 
 def test_a_pipeline_starts_with_a_damaged_archive_too(fixture: Fixture, tmp_path: Path) -> None:
@@ -42,7 +41,11 @@ def test_a_pipeline_starts_with_a_damaged_archive_too(fixture: Fixture, tmp_path
     archive.parent.mkdir()
     archive.write_bytes(b"not an archive")
     config = replace(fixture.config("exactly-once", "two-phase"), jvm_options=(f"-XX:SharedArchiveFile={archive}",))
-    assert str(archive) not in mapped_by_a_pipeline(fixture, config)
+    fixture.send(session("a-1"))
+    with fixture.pipeline(config) as pipeline:
+        pipeline.start()
+        wait_for("the batch to be done", lambda: position(config.record) == fixture.input_ends(), [pipeline])
+        assert str(archive) not in mapped(pipeline)
 
 
 def test_an_archive_is_made_once_and_found_again(fixture: Fixture) -> None:

@@ -27,7 +27,7 @@ def test_every_failpoint_can_be_named_and_read_back(point: str) -> None:
     [
         ("nowhere", "unknown failpoint 'nowhere'.*after-commit"),
         ("after-commit:stop", "stop needs its seconds"),
-        ("after-commit:kill:3", "kill takes none"),
+        ("after-commit:kill:3", "kill and zombie take none"),
         ("after-commit@batch=x", "not of the form"),
         ("", "not of the form"),
         ("after-commit:burn", "not of the form"),
@@ -78,7 +78,7 @@ def test_a_task_of_a_dying_or_stopping_pipeline_does_not_use_up_the_next_fault(t
     other_task = f"""
         import json, os
         hits = Path({str(tmp_path)!r}, "hits.jsonl")
-        hits.write_text(json.dumps({{"batch": 2, "life": os.getsid(0)}}) + chr(10))
+        hits.write_text(json.dumps({{"batch": 2, "life": os.getsid(0), "action": "stop"}}) + chr(10))
         at("before-prepare", 2, 10, 1)
         print("passed", flush=True)
         hits.with_name("hits.jsonl.0.stopped").touch()
@@ -87,8 +87,22 @@ def test_a_task_of_a_dying_or_stopping_pipeline_does_not_use_up_the_next_fault(t
     assert lives(tmp_path, ("mid-write@batch=2", "before-prepare@batch=2"), other_task).stdout == "passed\n"
 
 
+def test_a_driver_that_has_been_succeeded_uses_up_no_later_fault(tmp_path: Path) -> None:
+    continued = f"""
+        import json, os
+        hits = Path({str(tmp_path)!r}, "hits.jsonl")
+        hits.write_text(json.dumps({{"batch": 2, "life": os.getsid(0), "action": "zombie"}}) + chr(10))
+        hits.with_name("hits.jsonl.0.stopped").touch()
+        at("after-commit", 3, 10)
+    """
+    faults = ("after-prepare:zombie@batch=2", "after-commit")
+    assert lives(tmp_path, faults, continued).stdout == "survived\n"
+    assert lives(tmp_path, faults, 'at("after-commit", 3, 10)').returncode == -signal.SIGKILL
+
+
 @pytest.mark.parametrize(
-    "text", ["after-commit:stop:99999.999", "after-commit:stop:0.001", "after-commit:stop:80000.5"]
+    "text",
+    ["after-prepare:zombie", "after-commit:stop:99999.999", "after-commit:stop:0.001", "after-commit:stop:80000.5"],
 )
 def test_a_fault_is_written_as_it_was_read_however_long_it_stops(text: str) -> None:
     assert str(parse_fault(text)) == text

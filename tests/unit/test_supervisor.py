@@ -61,13 +61,17 @@ class World:
         return self.lives[-1]
 
     def hit(self, action: str = "kill", seconds: float = 0.0) -> None:
-        self._append("hits.jsonl", {"action": action, "seconds": seconds, "life": self.lives[-1].pid})
+        life = self.lives[-1].pid
+        self._append("hits.jsonl", {"action": action, "seconds": seconds, "batch": 6, "life": life})
 
     def passes(self, point: str, batch: int) -> None:
         self._append("trace.jsonl", {"t_us": time.time_ns() // 1000, "point": point, "batch": batch})
 
     def runs(self) -> None:
         self._append("progress.jsonl", {"kind": "running", "t_us": time.time_ns() // 1000})
+
+    def commits(self, batch: int) -> None:
+        self._append("progress.jsonl", {"kind": "batch", "batch": batch, "t_us": time.time_ns() // 1000})
 
     def told(self) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / "timeline.jsonl").read_text().splitlines()]
@@ -154,6 +158,49 @@ def test_a_stopped_pipeline_is_continued_once(world: World) -> None:
     world.supervisor.watch()
     world.supervisor.watch()
     assert (world.lives[0].thawed, world.events()[1:]) == (1, ["pipeline-continued"])
+
+
+def left(world: World) -> Pretended:
+    """The first life, after it was stopped in batch 6 and succeeded."""
+    world.commits(5)
+    world.hit("zombie")
+    time.sleep(0.001)  # the clock of the timeline counts microseconds
+    world.supervisor.watch()
+    assert world.events()[1:] == ["zombie-left", "pipeline-started"]
+    return world.lives[0]
+
+
+def test_a_zombie_is_continued_when_its_successor_has_done_the_batch(world: World) -> None:
+    zombie = left(world)
+    for batch, thawed in ((5, 0), (6, 1), (7, 1)):
+        world.commits(batch)
+        world.supervisor.watch()
+        assert (zombie.thawed, world.supervisor.has_zombie) == (thawed, True)
+    assert world.lives[1].thawed == 0
+
+
+def test_the_end_of_a_zombie_and_its_words_are_noted_and_its_successor_goes_on(world: World) -> None:
+    zombie = left(world)
+    zombie.log.write_text("stopped: of before\n")
+    world.commits(6)
+    world.supervisor.watch()
+    with zombie.log.open("a") as log:
+        log.write("noise\nstopped: another driver\n")
+    zombie.dies(3)
+    world.supervisor.watch()
+    assert world.told()[-1] | {"t_us": 0} == {
+        "t_us": 0, "event": "zombie-ended", "exit_code": 3, "why": "stopped: another driver"
+    }  # fmt: skip
+    assert (world.supervisor.has_zombie, world.lives[1].alive, world.supervisor.restarts) == (False, True, 1)
+
+
+@pytest.mark.parametrize(("batch", "said"), [(5, "zombie-never-continued"), (6, "zombie-outlived")])
+def test_a_zombie_that_does_not_end_is_ended_with_the_run_and_told(world: World, batch: int, said: str) -> None:
+    zombie = left(world)
+    world.commits(batch)
+    world.supervisor.watch()
+    world.supervisor.stop()
+    assert (zombie.alive, said in world.events()) == (False, True)
 
 
 def kill_at_random(world: World) -> dict[str, Any]:

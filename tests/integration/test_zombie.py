@@ -1,0 +1,49 @@
+"""A driver that was taken for dead goes on beside its successor: what holds it back, and what happens without that."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oncebench.measure import measure
+from oncebench.record.streams import read_lines
+from oncebench.run.lab import Lab
+from oncebench.run.workdir import open_work_dir
+from oncebench.scenario import Cell
+from pipeline.sinks.contract import EXACTLY_ONCE
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+SMALL = Cell("", EXACTLY_ONCE, "", rate=1000.0, sessions=100, warmup_s=0.0)
+
+
+@pytest.mark.parametrize(
+    ("sink", "variant", "stopped_at", "fenced"),
+    [
+        ("kafka", "two-phase", "after-prepare", True),
+        ("kafka", "idempotent", "after-prepare", True),
+        ("delta", "idempotent", "before-prepare", True),  # it prepares nothing: this is before its commit
+        ("broken-kafka", "no-fencing", "after-prepare", False),
+    ],
+)
+def test_a_zombie_neither_doubles_nor_loses_and_says_why_it_dies_unless_nothing_fences_it(
+    lab: Lab, tmp_path: Path, sink: str, variant: str, stopped_at: str, fenced: bool
+) -> None:
+    with open_work_dir(tmp_path / "run") as work:
+        cell = replace(SMALL, sink=sink, variant=variant, faults=(f"{stopped_at}:zombie",))
+        report = measure(cell, lab, work.path)
+    ended = [line for line in read_lines(tmp_path / "run" / "timeline.jsonl").items if line["event"] == "zombie-ended"]
+    assert len(ended) == 1
+    assert [fault["hit"] for fault in report["faults"]] == [True]
+    assert report["deaths"]["unasked"] == 0
+    if fenced:
+        counts = report["rows"]["lost"], report["rows"]["duplicated"]
+        assert (report["verdict"], *counts) == ("kept", 0, 0), (report["reasons"], report["anomalies"])
+        assert "another driver was started on this checkpoint" in ended[0]["why"]
+    else:
+        assert (report["verdict"], list(report["anomalies"])) == ("broken", ["DUP"])
+    if sink == "delta":
+        words = (tmp_path / "run" / "logs" / "pipeline.log").read_text()
+        assert "ConcurrentTransactionException" in words, "Delta itself refused the late commit"
