@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from oncebench.record import parts
-from oncebench.record.forms import ANYTHING, Form, require
+from oncebench.record.forms import OBJECT, require
 from oncebench.record.streams import Lines, RecordError, Stream, read_lines, read_stream, refuse_newer
 
 __all__ = ["FACTS", "FINAL", "INPUT", "MARKER", "OBSERVED", "QUARANTINE", "Ledger", "Plan", "Record", "RecordError"]
@@ -120,28 +120,28 @@ class Record:
         marker = path / MARKER
         if not marker.is_file():
             raise RecordError(f"{path} is no run folder ({MARKER} is missing); give the work folder of a run")
-        _read_object(marker, ANYTHING)
+        _read_object(marker, OBJECT)
         plan = _read_plan(path / "ledger" / "plan.json")
         return Record(
             path=path,
-            cell=_read_object(path / "cell.json", parts.CELL),
+            cell=_read_object(path / "cell.json", parts.Cell),
             plan=plan,
             ledger=_read_ledger(path / "ledger", plan),
             input=read_stream(path / "input.arrow", INPUT),
             final=read_stream(path / "final.arrow", FINAL),
             observed=read_stream(path / "observed.arrow", OBSERVED),
             quarantine=read_stream(path / "quarantine.arrow", QUARANTINE),
-            ends=_read_object(path / "ends.json", parts.ENDS) if (path / "ends.json").exists() else {},
-            facts=_read_object(path / FACTS, parts.FACTS) if (path / FACTS).exists() else {},
-            progress=read_lines(path / "progress.jsonl", parts.PROGRESS),
-            hits=read_lines(path / "hits.jsonl", parts.HIT),
-            timeline=read_lines(path / "timeline.jsonl", parts.TIMELINE),
-            observer=read_lines(path / "observer.jsonl", parts.OBSERVER),
-            load_status=read_lines(path / "load.jsonl", parts.LOAD),
+            ends=_read_object(path / "ends.json", parts.Ends) if (path / "ends.json").exists() else {},
+            facts=_read_object(path / FACTS, parts.Facts) if (path / FACTS).exists() else {},
+            progress=read_lines(path / "progress.jsonl", parts.Progress),
+            hits=read_lines(path / "hits.jsonl", parts.Hit),
+            timeline=read_lines(path / "timeline.jsonl", parts.Timeline),
+            observer=read_lines(path / "observer.jsonl", parts.Observer),
+            load_status=read_lines(path / "load.jsonl", parts.Load),
         )
 
 
-def _read_object(path: Path, form: Form) -> dict[str, Any]:
+def _read_object(path: Path, form: Any) -> dict[str, Any]:
     try:
         item = json.loads(path.read_bytes())
     except FileNotFoundError:
@@ -152,14 +152,14 @@ def _read_object(path: Path, form: Form) -> dict[str, Any]:
         raise RecordError(f"{path} is no JSON ({error}); take the folder from a sound copy") from error
     except OSError as error:
         raise RecordError(f"{path} can't be read ({error.strerror}); take the folder from a sound copy") from error
-    require(item, ANYTHING, path)
+    require(item, OBJECT, path)
     refuse_newer(item.get("schema", 1), path)
     require(item, form, path)
     return dict(item)
 
 
 def _read_plan(path: Path) -> Plan:
-    item = _read_object(path, parts.PLAN)
+    item = _read_object(path, parts.Plan)
     known = {each.name for each in fields(Plan)}
     return Plan(**{"topic": "", **{name: item[name] for name in known & item.keys()}})
 

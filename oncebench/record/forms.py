@@ -1,141 +1,66 @@
-"""What a stored JSON object must look like: small tables of fields and their types, and the check against them.
+"""What stored JSON must look like: pydantic's judgement of an object against a type, said in one line.
 
 Promise: `require` lets pass only what fits its form, and says of anything else which field of which file is wrong and
-what was expected, so that nothing behind it has to look again. A form names what readers rely on; other fields may
-be there, unless it is closed.
+what was expected, so that nothing behind it has to look again. Nothing is converted on the way: "1" and true are no
+numbers. A form names what readers rely on; other fields may be there, unless it is closed.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import dataclass, field
+import re
+from collections.abc import Iterable
+from functools import cache
 from pathlib import Path
-from typing import Any, Union
+from typing import Annotated, Any
+
+from pydantic import Field, GetPydanticSchema, TypeAdapter, ValidationError
+from pydantic_core import ErrorDetails, core_schema
 
 from oncebench.errors import UserError
+
+Count = Annotated[int, Field(ge=0, lt=2**63)]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+OBJECT = dict[str, Any]
 
 
 class RecordError(UserError):
     """A run folder, or a file of it, that can't be judged; the text says what, where, and what to do."""
 
 
-@dataclass(frozen=True)
-class Kind:
-    """A single value; `name` says to people what it must be."""
-
-    name: str
-    fits: Callable[[Any], bool]
+def one_of(words: Iterable[str]) -> GetPydanticSchema:
+    """The mark of a text that is one of some words which are known only at run time."""
+    return GetPydanticSchema(lambda _kind, _make: core_schema.literal_schema([*words]))
 
 
-TEXT = Kind("a text", lambda item: type(item) is str)
-
-
-@dataclass(frozen=True)
-class Fields:
-    """An object with the fields `must`, maybe those of `may`, and no others if it is `closed`."""
-
-    must: Mapping[str, Form]
-    may: Mapping[str, Form] = field(default_factory=dict)
-    closed: bool = False
-
-
-@dataclass(frozen=True)
-class Items:
-    """A list of equal things."""
-
-    each: Form
-
-
-@dataclass(frozen=True)
-class Values:
-    """An object whose values are equal things; `names`: what its names must be."""
-
-    each: Form
-    names: Kind = TEXT
-
-
-@dataclass(frozen=True)
-class Maybe:
-    """A thing or null."""
-
-    of: Form
-
-
-@dataclass(frozen=True)
-class Cases:
-    """An object whose form depends on what it says of itself: `which` names one of `forms`, all others fit `common`."""
-
-    common: Fields
-    which: Callable[[Mapping[str, Any]], str]
-    forms: Mapping[str, Fields]
-
-
-Form = Union[Kind, Fields, Items, Values, Maybe, Cases]  # noqa: UP007  # `|` needs the classes before they are there
-
-
-def one_of(words: Collection[str]) -> Kind:
-    """One of some words."""
-    return Kind(f"one of {', '.join(words)}", lambda item: isinstance(item, str) and item in words)
-
-
-_INT64 = range(-(2**63), 2**63)
-TRUTH = Kind("true or false", lambda item: type(item) is bool)
-INTEGER = Kind("a whole number", lambda item: type(item) is int)
-WHOLE = Kind("a whole number of 64 bits", lambda item: type(item) is int and item in _INT64)
-COUNT = Kind("a whole number from 0", lambda item: type(item) is int and 0 <= item < 2**63)
-NUMBER = Kind("a number", lambda item: type(item) in (int, float))
-ANYTHING = Fields({})
-
-
-def require(item: object, form: Form, path: Path) -> None:
-    """Raise `RecordError` if `item`, read from `path`, does not fit `form`."""
-    for wrong in _mismatches(item, form, ""):
+def require(item: object, form: Any, path: Path) -> None:
+    """Raise `RecordError` if `item`, read from `path`, does not fit `form`, a type such as those in `parts`."""
+    try:
+        _judge(form).validate_python(item, strict=True)
+    except ValidationError as error:
         raise RecordError(
-            f"{path} {wrong}; it is damaged or of another version: take it from a sound copy, or use the oncebench "
-            "that wrote it"
-        )
+            f"{path} {_says(error.errors(include_url=False)[0])}; it is damaged or of another version: take it from a "
+            "sound copy, or use the oncebench that wrote it"
+        ) from None
 
 
-def _mismatches(item: Any, form: Form, at: str) -> Iterator[str]:
-    match form:
-        case Kind(name, fits):
-            if not fits(item):
-                yield _says(item, name, at)
-        case Maybe(of):
-            if item is not None:
-                yield from _mismatches(item, of, at)
-        case Items(each):
-            if type(item) is not list:
-                yield _says(item, "a list", at)
-            else:
-                for number, value in enumerate(item):
-                    yield from _mismatches(value, each, f"{at}[{number}]")
-        case _ if type(item) is not dict:
-            yield _says(item, "an object", at)
-        case Values(each, names):
-            for name, value in item.items():
-                if not names.fits(name):
-                    yield f"has {_below(at, name)}, where {names.name} was expected"
-                yield from _mismatches(value, each, _below(at, name))
-        case Cases(common, which, forms):
-            yield from _mismatches(item, common, at)
-            if (chosen := forms.get(which(item))) is not None:
-                yield from _mismatches(item, chosen, at)
-        case Fields(must, may, closed):
-            yield from (f"has no {_below(at, name)}" for name in must if name not in item)
-            for name, each in {**must, **may}.items():
-                if name in item:
-                    yield from _mismatches(item[name], each, _below(at, name))
-            if closed:
-                yield from (f"has an unknown field {_below(at, name)}" for name in item if name not in {*must, *may})
+@cache  # made when first asked for: every command imports the forms, few judge by them
+def _judge(form: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(form)
 
 
-def _below(at: str, name: str) -> str:
-    return f"{at}.{name}" if at else name
-
-
-def _says(item: object, wanted: str, at: str) -> str:
-    return f"says {at} = {_short(item)}, {wanted} was expected" if at else f"holds {_short(item)}, not {wanted}"
+def _says(wrong: ErrorDetails) -> str:
+    # "[key]" is pydantic's mark of a name, "(...)" the tag of a union in `parts`: neither is a field.
+    path = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in wrong["loc"]]
+    at = "".join(part for part in path if not re.fullmatch(r"\.(\[key\]|\(.*\))", part)).removeprefix(".")
+    found, expected = _short(wrong["input"]), wrong["msg"].removeprefix("Value error, ")
+    match wrong:
+        case {"type": "missing"}:
+            return f"has no {at}"
+        case {"type": "extra_forbidden"}:
+            return f"has an unknown field {at}"
+        case {"loc": (*_, "[key]")}:
+            return f"has {at}: {expected}"
+    return f"says {at} = {found}: {expected}" if at else f"holds {found}: {expected}"
 
 
 def _short(item: object) -> str:

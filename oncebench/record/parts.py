@@ -5,148 +5,170 @@ Promise: one table per file, and nothing but tables; what a run writes fits them
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, Literal, NotRequired
 
-from oncebench.record.forms import (
-    ANYTHING,
-    COUNT,
-    INTEGER,
-    NUMBER,
-    TEXT,
-    TRUTH,
-    WHOLE,
-    Cases,
-    Fields,
-    Items,
-    Kind,
-    Maybe,
-    Values,
-    one_of,
-)
+from pydantic import AfterValidator, Discriminator, Field, GetPydanticSchema, Tag
+from typing_extensions import TypedDict  # pydantic takes that of `typing` only from Python 3.12
+
+from oncebench.record.forms import Count, Whole, one_of
 from pipeline.failpoints import parse_fault
 from pipeline.sinks.contract import DELIVERIES
 from pipeline.sinks.registry import SINKS
 
-
-def _is_fault(text: object) -> bool:
-    try:
-        return isinstance(text, str) and parse_fault(text) is not None
-    except ValueError:
-        return False
-
-
-def _is_partition(name: str) -> bool:
-    return name.isascii() and name.isdigit() and len(name) <= 10
+Sink = Annotated[str, one_of(SINKS)]
+Delivery = Annotated[str, one_of(DELIVERIES)]
+_Fault = Annotated[str, AfterValidator(parse_fault)]
+_NO_RATE = {"custom_error_type": "rate", "custom_error_message": 'Input should be a number or "max"'}
+_Rate = Annotated[float | Literal["max"], GetPydanticSchema(lambda kind, make: {**make(kind), **_NO_RATE})]
+_Partition = Annotated[str, Field(pattern="^[0-9]{1,10}$")]
+_Offsets = dict[_Partition, Count]
 
 
-FAULT = Kind("a fault such as after-commit:kill", _is_fault)
-RATE = Kind('a number or "max"', lambda item: item == "max" or NUMBER.fits(item))
-PARTITION = Kind("the number of a partition", _is_partition)
+class Asked(TypedDict, closed=True):
+    """What was run: every field of a `Cell`."""
 
-ASKED = Fields(
-    {
-        "sink": one_of(SINKS),
-        "delivery": one_of(DELIVERIES),
-        "variant": TEXT,
-        "faults": Items(FAULT),
-    },
-    {
-        "random_kills": COUNT,
-        "rate": RATE,
-        "sessions": COUNT,
-        "shape": TEXT,
-        "seed": INTEGER,
-        "trigger_ms": COUNT,
-        "partitions": COUNT,
-        "max_events_per_batch": Maybe(COUNT),
-        "transaction_timeout_ms": COUNT,
-        "on_lost": TEXT,
-        "checkpoint_writing": TEXT,
-        "master": TEXT,
-        "warmup_s": NUMBER,
-    },
-    closed=True,
-)
-CELL = Fields({"run": TEXT, "cell": ASKED})
-PLAN = Fields(
-    {"seed": INTEGER, "sessions": COUNT, "events": COUNT, "started_us": WHOLE},
-    {"topic": TEXT, "rate": RATE, "shape": TEXT},
-)
-
-USE = Fields({"cpu_s": NUMBER, "peak_rss_bytes": COUNT, "written_bytes": COUNT}, closed=True)
-FACTS = Fields(
-    {
-        "run": TEXT,
-        "topics": Values(TEXT),
-        "kafka": ANYTHING,
-        "java": Maybe(TEXT),
-        "interrupted": TRUTH,
-        "uses": Values(USE),
-    }
-)
-
-_ENDS = Values(Fields({"lso": COUNT, "hw": COUNT}, {"low": COUNT, "uncommitted": COUNT}), PARTITION)
-ENDS = Fields(
-    {"output": _ENDS, "input": _ENDS, "leftovers": Items(TEXT), "final_complete": TRUTH}, {"output_is_log": TRUTH}
-)
-
-_OFFSETS = Values(COUNT, PARTITION)
-_BATCH = Fields(
-    {
-        "batch": WHOLE,
-        "start_offsets": _OFFSETS,
-        "end_offsets": _OFFSETS,
-        "input_rows": COUNT,
-        "duration_ms": Fields(
-            {"triggerExecution": NUMBER},
-            {"walCommit": NUMBER, "commitOffsets": NUMBER, "addBatch": NUMBER, "queryPlanning": NUMBER},
-        ),
-        "state": Items(Fields({"commitTimeMs": NUMBER}, {"numShufflePartitions": COUNT})),
-    }
-)
-# A batch line written at the next start, for one whose own line a kill has prevented.
-_RECOVERED = Fields(
-    {
-        "batch": WHOLE,
-        "start_offsets": _OFFSETS,
-        "end_offsets": _OFFSETS,
-        "input_rows": Kind("0", lambda item: type(item) is int and item == 0),
-    }
-)
+    sink: Sink
+    delivery: Delivery
+    variant: str
+    faults: list[_Fault]
+    random_kills: NotRequired[Count]
+    rate: NotRequired[_Rate]
+    sessions: NotRequired[Count]
+    shape: NotRequired[str]
+    seed: NotRequired[int]
+    trigger_ms: NotRequired[Count]
+    partitions: NotRequired[Count]
+    max_events_per_batch: NotRequired[Count | None]
+    transaction_timeout_ms: NotRequired[Count]
+    on_lost: NotRequired[str]
+    checkpoint_writing: NotRequired[str]
+    master: NotRequired[str]
+    warmup_s: NotRequired[float]
 
 
-def _kind_of_progress(line: Mapping[str, Any]) -> str:
-    return "recovered" if line.get("kind") == "batch" and line.get("recovered") else str(line.get("kind"))
+Cell = TypedDict("Cell", {"run": str, "cell": Asked})
 
 
-PROGRESS = Cases(
-    Fields({"kind": TEXT, "t_us": WHOLE}),
-    _kind_of_progress,
-    {"batch": _BATCH, "recovered": _RECOVERED, "sink": Fields({"batch": WHOLE, "timings_ms": Values(NUMBER)})},
-)
-HIT = Fields(
-    {"fault": TEXT, "point": TEXT, "batch": WHOLE, "action": TEXT, "t_us": WHOLE},
-    {"rows": Maybe(COUNT), "partition": Maybe(WHOLE), "seconds": NUMBER},
-)
-_LANDED = Fields({"point": TEXT, "batch": WHOLE})
-TIMELINE = Cases(
-    Fields({"event": TEXT, "t_us": WHOLE}),
-    lambda line: str(line.get("event")),
-    {"random-kill": Fields({"landed": Maybe(_LANDED)})},
-)
-OBSERVER = Fields({"t_us": WHOLE})
-LOAD = Fields(
-    {},
-    {
-        "summary": Fields(
-            {},
-            {
-                "acknowledged": Maybe(COUNT),
-                "lateness_ms": Maybe(Values(Maybe(NUMBER))),
-                "sent_share": Maybe(NUMBER),
-                "events_per_s": Maybe(NUMBER),
-            },
-        )
-    },
-)
+class Plan(TypedDict):
+    seed: int
+    sessions: Count
+    events: Count
+    started_us: Whole
+    topic: NotRequired[str]
+    rate: NotRequired[_Rate]
+    shape: NotRequired[str]
+
+
+_Use = TypedDict("_Use", {"cpu_s": float, "peak_rss_bytes": Count, "written_bytes": Count}, closed=True)
+
+
+class Facts(TypedDict):
+    run: str
+    topics: dict[str, str]
+    kafka: dict[str, Any]
+    java: str | None
+    interrupted: bool
+    uses: dict[str, _Use]
+
+
+_End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count], "uncommitted": NotRequired[Count]})
+
+
+class Ends(TypedDict):
+    output: dict[_Partition, _End]
+    input: dict[_Partition, _End]
+    leftovers: list[str]
+    final_complete: bool
+    output_is_log: NotRequired[bool]
+
+
+class _Durations(TypedDict):
+    triggerExecution: float
+    walCommit: NotRequired[float]
+    commitOffsets: NotRequired[float]
+    addBatch: NotRequired[float]
+    queryPlanning: NotRequired[float]
+
+
+_State = TypedDict("_State", {"commitTimeMs": float, "numShufflePartitions": NotRequired[Count]})
+_Line = TypedDict("_Line", {"kind": str, "t_us": Whole})
+
+
+class _Batch(_Line):
+    batch: Whole
+    start_offsets: _Offsets
+    end_offsets: _Offsets
+    input_rows: Count
+    duration_ms: _Durations
+    state: list[_State]
+
+
+class _Recovered(_Line):
+    """A batch line written at the next start, for one whose own line a kill has prevented."""
+
+    batch: Whole
+    start_offsets: _Offsets
+    end_offsets: _Offsets
+    input_rows: Annotated[int, Field(ge=0, le=0)]
+
+
+class _SinkTimes(_Line):
+    batch: Whole
+    timings_ms: dict[str, float]
+
+
+def _kind_of_progress(line: object) -> str:
+    match line:
+        case {"kind": "batch", "recovered": again} if again:
+            return "(recovered)"
+        case {"kind": "batch" | "sink" as kind}:
+            return f"({kind})"
+    return "(other)"
+
+
+Progress = Annotated[
+    Annotated[_Batch, Tag("(batch)")]
+    | Annotated[_Recovered, Tag("(recovered)")]
+    | Annotated[_SinkTimes, Tag("(sink)")]
+    | Annotated[_Line, Tag("(other)")],
+    Discriminator(_kind_of_progress),
+]
+
+
+class Hit(TypedDict):
+    fault: str
+    point: str
+    batch: Whole
+    action: str
+    t_us: Whole
+    rows: NotRequired[Count | None]
+    partition: NotRequired[Whole | None]
+    seconds: NotRequired[float]
+
+
+_Event = TypedDict("_Event", {"event": str, "t_us": Whole})
+_Landed = TypedDict("_Landed", {"point": str, "batch": Whole})
+_RandomKill = TypedDict("_RandomKill", {"event": str, "t_us": Whole, "landed": _Landed | None})
+
+
+def _kind_of_event(line: object) -> str:
+    match line:
+        case {"event": "random-kill"}:
+            return "(random-kill)"
+    return "(other)"
+
+
+Timeline = Annotated[
+    Annotated[_RandomKill, Tag("(random-kill)")] | Annotated[_Event, Tag("(other)")], Discriminator(_kind_of_event)
+]
+Observer = TypedDict("Observer", {"t_us": Whole})
+
+
+class _Summary(TypedDict, total=False):
+    acknowledged: Count | None
+    lateness_ms: dict[str, float | None] | None
+    sent_share: float | None
+    events_per_s: float | None
+
+
+Load = TypedDict("Load", {"summary": NotRequired[_Summary]})

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from oncebench.record.forms import ANYTHING, Form, RecordError, require
+from oncebench.record.forms import OBJECT, RecordError, require
 
 __all__ = ["LineWriter", "Lines", "RecordError", "Stream", "StreamWriter", "read_lines", "read_stream", "refuse_newer"]
 
@@ -195,7 +195,7 @@ class LineWriter:
         self.close()
 
 
-def read_lines(path: Path, form: Form = ANYTHING) -> Lines:
+def read_lines(path: Path, form: Any = OBJECT) -> Lines:
     """Read a JSON lines file; a missing file has no lines.
 
     A line that was cut off is skipped and counted, also in the middle, where the next process went on

@@ -5,48 +5,54 @@ Promise: a table and nothing but a table; what `make_report` makes fits it, and 
 
 from __future__ import annotations
 
+from typing import Annotated
+
+from typing_extensions import TypedDict  # pydantic takes that of `typing` only from Python 3.12
+
 from oncebench.judge.anomalies import CATALOGUE
 from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
-from oncebench.record.forms import COUNT, INTEGER, NUMBER, TEXT, TRUTH, Fields, Form, Items, Maybe, Values, one_of
-from pipeline.sinks.contract import DELIVERIES
-from pipeline.sinks.registry import SINKS
+from oncebench.record.forms import Count, one_of
+from oncebench.record.parts import Delivery, Sink
 
-
-def _all(form: Form, *names: str) -> Fields:
-    return Fields(dict.fromkeys(names, form))
-
-
-_FIGURE = Maybe(NUMBER)
-_FAULT = Fields(
-    {"point": Maybe(TEXT), "batch": Maybe(INTEGER), "hit": TRUTH, "fault": TEXT, "lost": COUNT, "duplicated": COUNT}
+_Figure = float | None
+_Cell = TypedDict(
+    "_Cell", {"sink": Sink, "delivery": Delivery, "variant": str, "faults": list[str], "random_kills": Count}
 )
-REPORT = Fields(
-    {
-        "schema": INTEGER,
-        "run": TEXT,
-        "cell": Fields(
-            {
-                "sink": one_of(SINKS),
-                "delivery": one_of(DELIVERIES),
-                "variant": TEXT,
-                "faults": Items(TEXT),
-                "random_kills": COUNT,
-            }
-        ),
-        "verdict": one_of((KEPT, BROKEN, UNKNOWN, VACUOUS)),
-        "reasons": Items(TEXT),
-        "anomalies": Values(COUNT, one_of(CATALOGUE)),
-        "sessions": _all(COUNT, "acknowledged", "finished"),
-        "rows": _all(COUNT, "expected", "visible", "lost", "duplicated"),
-        "throughput": _all(_FIGURE, "events_per_s"),
-        "latency_ms": Fields({"n": COUNT, **dict.fromkeys(("p50", "p95", "p99", "p999", "max"), _FIGURE)}),
-        "batches": _all(_FIGURE, "trigger_ms"),
-        "checkpoint": _all(_FIGURE, "share_of_batch"),
-        "sink_ms": Values(_FIGURE),
-        "cpu_s_per_million_events": _FIGURE,
-        "recovery": _all(_FIGURE, "detect", "restart", "first_visible", "caught_up", "longest_gap"),
-        "faults": Items(_FAULT),
-        "seed": INTEGER,
-        "reproduce": TEXT,
-    }
+_Sessions = TypedDict("_Sessions", {"acknowledged": Count, "finished": Count})
+_Rows = TypedDict("_Rows", {"expected": Count, "visible": Count, "lost": Count, "duplicated": Count})
+_Throughput = TypedDict("_Throughput", {"events_per_s": _Figure})
+_Latency = TypedDict(
+    "_Latency", {"n": Count, "p50": _Figure, "p95": _Figure, "p99": _Figure, "p999": _Figure, "max": _Figure}
 )
+_Batches = TypedDict("_Batches", {"trigger_ms": _Figure})
+_Checkpoint = TypedDict("_Checkpoint", {"share_of_batch": _Figure})
+_Recovery = TypedDict(
+    "_Recovery",
+    {"detect": _Figure, "restart": _Figure, "first_visible": _Figure, "caught_up": _Figure, "longest_gap": _Figure},
+)
+_Fault = TypedDict(
+    "_Fault", {"point": str | None, "batch": int | None, "hit": bool, "fault": str, "lost": Count, "duplicated": Count}
+)
+
+
+class Report(TypedDict):
+    """One report."""
+
+    schema: int
+    run: str
+    cell: _Cell
+    verdict: Annotated[str, one_of((KEPT, BROKEN, UNKNOWN, VACUOUS))]
+    reasons: list[str]
+    anomalies: dict[Annotated[str, one_of(CATALOGUE)], Count]
+    sessions: _Sessions
+    rows: _Rows
+    throughput: _Throughput
+    latency_ms: _Latency
+    batches: _Batches
+    checkpoint: _Checkpoint
+    sink_ms: dict[str, _Figure]
+    cpu_s_per_million_events: _Figure
+    recovery: _Recovery
+    faults: list[_Fault]
+    seed: int
+    reproduce: str

@@ -29,7 +29,7 @@ from oncebench.record import Record
 from oncebench.record.forms import require
 from oncebench.record.streams import refuse_newer
 from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, sink_costs
-from oncebench.reports.form import REPORT
+from oncebench.reports.form import Report
 from oncebench.reports.recovery import recovery
 from oncebench.scenario import Cell
 from oncebench.watch.resources import Use
@@ -162,7 +162,7 @@ def _read_file(file: Path) -> list[dict[str, Any]]:
         if not isinstance(report, dict) or "schema" not in report or "verdict" not in report:
             raise UserError(f"{file} is no report of oncebench: it has no schema and verdict")
         refuse_newer(report["schema"], file)
-        require(report, REPORT, file)
+        require(report, Report, file)
     return found
 
 

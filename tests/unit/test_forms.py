@@ -11,7 +11,7 @@ import pytest
 
 from oncebench.judge.latency import Distribution
 from oncebench.record import parts
-from oncebench.record.forms import COUNT, TEXT, Fields, Form, Items, Maybe, RecordError, Values, require
+from oncebench.record.forms import OBJECT, Count, RecordError, Whole, require
 from oncebench.reports.report import read_reports
 from oncebench.scenario import Cell
 
@@ -40,48 +40,52 @@ REPORT: dict[str, Any] = {
 @pytest.mark.parametrize(
     ("item", "form"),
     [
-        (CELL, parts.ASKED), (BATCH, parts.PROGRESS), (ENDS, parts.ENDS), (HIT, parts.HIT), (FACTS, parts.FACTS),
-        ({**BATCH, "recovered": True, "input_rows": 0, "duration_ms": {}, "state": []}, parts.PROGRESS),
-        ({"kind": "new", "t_us": 1, "more": []}, parts.PROGRESS),
-        ({"event": "random-kill", "t_us": 1, "landed": None}, parts.TIMELINE),
-        ({"t_us": 1, "sent": 4}, parts.LOAD), ({"done": True, "summary": {"acknowledged": 3}}, parts.LOAD),
-        ({**FACTS, "uses": USES}, parts.FACTS),
+        (CELL, parts.Asked), (BATCH, parts.Progress), (ENDS, parts.Ends), (HIT, parts.Hit), (FACTS, parts.Facts),
+        ({**BATCH, "recovered": True, "input_rows": 0, "duration_ms": {}, "state": []}, parts.Progress),
+        ({"kind": "new", "t_us": 1, "more": []}, parts.Progress),
+        ({"event": "random-kill", "t_us": 1, "landed": None}, parts.Timeline),
+        ({"t_us": 1, "sent": 4}, parts.Load), ({"done": True, "summary": {"acknowledged": 3}}, parts.Load),
+        ({**FACTS, "uses": USES}, parts.Facts),
     ],
 )  # fmt: skip
-def test_what_a_run_writes_fits(item: Any, form: Form) -> None:
+def test_what_a_run_writes_fits(item: Any, form: Any) -> None:
     require(item, form, PATH)
 
 
 @pytest.mark.parametrize(
     ("item", "form", "says"),
     [
-        ([], parts.FACTS, "holds [], not an object"),
-        ({}, parts.FACTS, "has no run"),
-        ({**FACTS, "uses": {"broker": {"cpu_s": 1, "peak_rss_bytes": 1}}}, parts.FACTS, "no uses.broker.written_bytes"),
-        ({"schema": 1}, parts.CELL, "has no run"),
-        ({**CELL, "sink": "paper"}, parts.ASKED, "says sink = 'paper', one of"),
-        ({**CELL, "sink": ["kafka"]}, parts.ASKED, "says sink = ['kafka'], one of"),
-        ({**CELL, "delivery": "twice"}, parts.ASKED, "says delivery = 'twice', one of at-most-once"),
-        ({**CELL, "colour": 1}, parts.ASKED, "has an unknown field colour"),
-        ({**CELL, "faults": ["nowhere:kill"]}, parts.ASKED, "says faults[0] = 'nowhere:kill'"),
-        ({**CELL, "faults": "after-commit"}, parts.ASKED, "says faults = 'after-commit', a list"),
-        ({**CELL, "sessions": True}, parts.ASKED, "says sessions = True"),
-        ({"final_complete": True}, parts.ENDS, "has no output"),
-        ({**ENDS, "output": {"0": {"lso": "1", "hw": 1}}}, parts.ENDS, "says output.0.lso = '1'"),
-        ({**ENDS, "output": {"zero": {"lso": 1, "hw": 1}}}, parts.ENDS, "has output.zero, where the number"),
-        ({**ENDS, "leftovers": 3}, parts.ENDS, "says leftovers = 3, a list"),
-        ({"t_us": 1}, parts.PROGRESS, "has no kind"),
-        ({**BATCH, "end_offsets": {"0": -1}}, parts.PROGRESS, "says end_offsets.0 = -1"),
-        ({**BATCH, "duration_ms": {}}, parts.PROGRESS, "has no duration_ms.triggerExecution"),
-        ({**BATCH, "t_us": 10**30}, parts.PROGRESS, "64 bits"),
-        ({**HIT, "t_us": None}, parts.HIT, "says t_us = None"),
-        ({name: HIT[name] for name in HIT if name != "action"}, parts.HIT, "has no action"),
-        ({"t_us": 1}, parts.TIMELINE, "has no event"),
-        ({"event": "random-kill", "t_us": 1}, parts.TIMELINE, "has no landed"),
-        ({"summary": 3}, parts.LOAD, "says summary = 3, an object"),
+        ([], parts.Facts, "holds []: Input should be a valid dictionary"),
+        ({}, parts.Facts, "has no run"),
+        ({**FACTS, "uses": {"broker": {"cpu_s": 1, "peak_rss_bytes": 1}}}, parts.Facts, "no uses.broker.written_bytes"),
+        ({"schema": 1}, parts.Cell, "has no run"),
+        ({**CELL, "sink": "paper"}, parts.Asked, "says sink = 'paper': Input should be '"),
+        ({**CELL, "sink": ["kafka"]}, parts.Asked, "says sink = ['kafka']: Input should be '"),
+        ({**CELL, "delivery": "twice"}, parts.Asked, "says delivery = 'twice': Input should be 'at-most-once'"),
+        ({**CELL, "colour": 1}, parts.Asked, "has an unknown field colour"),
+        ({**CELL, "faults": ["nowhere:kill"]}, parts.Asked, "says faults[0] = 'nowhere:kill': unknown failpoint"),
+        ({**CELL, "faults": "after-commit"}, parts.Asked, "says faults = 'after-commit': Input should be a valid list"),
+        ({**CELL, "sessions": True}, parts.Asked, "says sessions = True: Input should be a valid integer"),
+        ({"final_complete": True}, parts.Ends, "has no output"),
+        ({**ENDS, "output": {"0": {"lso": "1", "hw": 1}}}, parts.Ends, "says output.0.lso = '1'"),
+        ({**ENDS, "output": {"zero": {"lso": 1, "hw": 1}}}, parts.Ends, "has output.zero: String should match"),
+        ({**ENDS, "leftovers": 3}, parts.Ends, "says leftovers = 3: Input should be a valid list"),
+        ({**CELL, "rate": "fast"}, parts.Asked, "says rate = 'fast': Input should be a number or \"max\""),
+        ({"run": "r", "cell": {**CELL, "colour": 1}}, parts.Cell, "has an unknown field cell.colour"),
+        ({"t_us": 1}, parts.Progress, "has no kind"),
+        ([], parts.Progress, "holds []: Input should be a valid dictionary"),
+        ({**BATCH, "recovered": True}, parts.Progress, "says input_rows = 5: Input should be less than or equal to 0"),
+        ({**BATCH, "end_offsets": {"0": -1}}, parts.Progress, "says end_offsets.0 = -1"),
+        ({**BATCH, "duration_ms": {}}, parts.Progress, "has no duration_ms.triggerExecution"),
+        ({**BATCH, "t_us": 10**30}, parts.Progress, f"Input should be less than {2**63}"),
+        ({**HIT, "t_us": None}, parts.Hit, "says t_us = None"),
+        ({name: HIT[name] for name in HIT if name != "action"}, parts.Hit, "has no action"),
+        ({"t_us": 1}, parts.Timeline, "has no event"),
+        ({"event": "random-kill", "t_us": 1}, parts.Timeline, "has no landed"),
+        ({"summary": 3}, parts.Load, "says summary = 3: Input should be a valid dictionary"),
     ],
 )
-def test_what_does_not_fit_is_named_with_what_to_do(item: Any, form: Form, says: str) -> None:
+def test_what_does_not_fit_is_named_with_what_to_do(item: Any, form: Any, says: str) -> None:
     with pytest.raises(RecordError) as refused:
         require(item, form, PATH)
     assert str(refused.value).startswith("some.json ")
@@ -89,16 +93,29 @@ def test_what_does_not_fit_is_named_with_what_to_do(item: Any, form: Form, says:
     assert "take it from a sound copy" in str(refused.value)
 
 
-def test_forms_are_made_of_forms() -> None:
-    form = Fields({"a": Items(Maybe(COUNT))}, {"b": Values(TEXT)}, closed=True)
-    require({"a": [1, None], "b": {"x": "y"}}, form, PATH)
-    for wrong in ({"a": [-1]}, {"a": [1.0]}, {"a": None}, {"a": [], "b": {"x": 1}}, {"a": [], "c": 0}, [], None):
+@pytest.mark.parametrize(
+    ("form", "fitting", "wrong"),
+    [
+        (Count, [0, 2**63 - 1], [-1, 2**63, 1.0, "1", True, None]),
+        (Whole, [-(2**63), 2**63 - 1], [-(2**63) - 1, 2**63, 1.0, "1", False, None]),
+        (int, [-1, 10**30], [1.0, "1", True, None]),
+        (float, [1, 1.5, -(10**30)], ["1", True, None]),
+        (bool, [True], [1, "true", None]),
+        (str, [""], [1, b"x", None]),
+        (list[str], [[]], [(), {}, "x", None]),
+        (OBJECT, [{}], [[], "x", None]),
+    ],
+)
+def test_nothing_is_converted(form: Any, fitting: list[Any], wrong: list[Any]) -> None:
+    for item in fitting:
+        require(item, form, PATH)
+    for item in wrong:
         with pytest.raises(RecordError):
-            require(wrong, form, PATH)
+            require(item, form, PATH)
 
 
 def test_the_form_of_a_cell_has_every_field_of_a_cell() -> None:
-    assert {*parts.ASKED.must, *parts.ASKED.may} == {field.name for field in fields(Cell)}
+    assert parts.Asked.__annotations__.keys() == {field.name for field in fields(Cell)}
 
 
 def test_a_report_that_fits_is_read(tmp_path: Path) -> None:
@@ -110,9 +127,9 @@ def test_a_report_that_fits_is_read(tmp_path: Path) -> None:
     ("report", "says"),
     [
         ({"schema": 1, "verdict": "kept"}, "has no run"),
-        (REPORT | {"rows": None}, "says rows = None, an object was expected"),
-        (REPORT | {"verdict": "fine"}, "says verdict = 'fine', one of kept, broken"),
-        (REPORT | {"cell": REPORT["cell"] | {"sink": "paper"}}, "says cell.sink = 'paper', one of"),
+        (REPORT | {"rows": None}, "says rows = None: Input should be a valid dictionary"),
+        (REPORT | {"verdict": "fine"}, "says verdict = 'fine': Input should be 'kept', 'broken'"),
+        (REPORT | {"cell": REPORT["cell"] | {"sink": "paper"}}, "says cell.sink = 'paper': Input should be '"),
         (REPORT | {"schema": True}, "judge it with a newer one"),
     ],
 )
