@@ -19,6 +19,7 @@ from oncebench.run.cell import SINK_FOLDER, Ran, Show, run_cell
 from oncebench.run.lab import Lab
 from oncebench.scenario import Cell, expected_codes
 from oncebench.watch.resources import Use
+from pipeline.sinks.registry import SINKS
 
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.
 BULKY = ("kafka", "postgres", "checkpoint", SINK_FOLDER)
@@ -31,6 +32,7 @@ def measure(
     ran = run_cell(cell, lab, folder, show or (lambda _seen: None), interrupted or threading.Event())
     kafka = {"bootstrap_servers": lab.kafka.bootstrap_servers, "own": lab.own_broker is not None}
     facts = {"run": ran.run, "topics": ran.topics.as_json(), "kafka": kafka, "java": lab.java.version,
+             "theirs": {name: lab.theirs[name] for name in SINKS[cell.sink].services if name in lab.theirs},
              "interrupted": ran.interrupted}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in ran.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))

@@ -49,7 +49,7 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         record: the run folder, loaded.
         cell: what was run.
         uses: what each component used; empty when a stored run is judged again.
-        facts: `run`, `topics`, `kafka`, `java`, and `interrupted` of the run.
+        facts: `run`, `topics`, `kafka`, `theirs`, `java`, and `interrupted` of the run.
     """
     expected = expected_output(record.input.table)
     findings = audit(record, expected=expected, warmup_s=cell.warmup_s)
@@ -92,7 +92,8 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         "generator": {"lateness_ms": summary.get("lateness_ms"), "sent_share": summary.get("sent_share"),
                       "events_per_s": summary.get("events_per_s")},
         "topics": facts.get("topics"),
-        "environment": {**environment(), "java": facts.get("java"), "kafka": facts.get("kafka")},
+        "environment": {**environment(), "java": facts.get("java"), "kafka": facts.get("kafka"),
+                        "theirs": facts.get("theirs") or {}},
         "config": cell.as_json(),
         "seed": cell.seed,
         "interrupted": bool(facts.get("interrupted")),
@@ -108,9 +109,11 @@ def _price(uses: Mapping[str, Use], events: int | None) -> float | None:
 
 
 def _where(facts: Mapping[str, Any]) -> list[str]:
-    """The option that names a Kafka which the suite did not start."""
+    """The options that name what the suite did not start."""
     kafka = facts.get("kafka") or {}
-    return [] if kafka.get("own", True) else ["--bootstrap-servers", shlex.quote(str(kafka["bootstrap_servers"]))]
+    theirs = {} if kafka.get("own", True) else {"bootstrap-servers": str(kafka["bootstrap_servers"])}
+    theirs |= facts.get("theirs") or {}
+    return [word for name, where in theirs.items() for word in (f"--{name}", shlex.quote(where))]
 
 
 def environment() -> dict[str, Any]:

@@ -7,9 +7,9 @@ Promise: leaving the lab leaves nothing running that it started. What can go wro
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -30,12 +30,13 @@ QUICK_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "
 
 @dataclass(frozen=True)
 class Lab:
-    """Everything a cell needs beside its own work dir."""
+    """Everything a cell needs beside its own work dir. `theirs`: services of the user's own, and where they are."""
 
     kafka: Kafka
     java: Java
     class_path: tuple[Path, ...]
     jvm_options: tuple[str, ...] = ()
+    theirs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def own_broker(self) -> KafkaBroker | None:
@@ -81,9 +82,9 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collecti
     for bundle in {bundle for kind in kinds for bundle in kind.jars}:
         jars(bundle)
     with ExitStack() as stack:
-        stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
+        services = stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
         kafka = theirs or stack.enter_context(start_kafka(folder, java, settings=QUICK_ABORTS))
-        lab = Lab(kafka, java, **spark)
+        lab = Lab(kafka, java, **spark, theirs=services)
         yield lab
         if lab.own_broker is not None:
             lab.own_broker.stop()  # in good order, so that what is kept can be read again

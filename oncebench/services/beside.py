@@ -13,13 +13,13 @@ from pathlib import Path
 from oncebench.services.postgres import postgres
 
 # Name of a service, as a sink's kind asks for it -> opens it with its files below a folder.
-SERVICES: Mapping[str, Callable[[Path], AbstractContextManager[None]]] = {"postgres": postgres}
+# It gives, of a server of the user's own, where that is: what `oncebench run --NAME` takes, without secrets.
+SERVICES: Mapping[str, Callable[[Path], AbstractContextManager[str | None]]] = {"postgres": postgres}
 
 
 @contextmanager
-def open_services(names: set[str], folder: Path) -> Iterator[None]:
-    """Opens the services that are named, in the order of their names."""
+def open_services(names: set[str], folder: Path) -> Iterator[dict[str, str]]:
+    """Opens the services that are named, in the order of their names; gives those that are the user's own."""
     with ExitStack() as stack:
-        for name in sorted(names):
-            stack.enter_context(SERVICES[name](folder))
-        yield
+        opened = {name: stack.enter_context(SERVICES[name](folder)) for name in sorted(names)}
+        yield {name: where for name, where in opened.items() if where is not None}

@@ -29,7 +29,7 @@ from oncebench.services.ports import LOOPBACK, free_ports
 from oncebench.services.postgres_home import Home, home
 from oncebench.services.process import Child
 from pipeline.errors import RefusedStart
-from pipeline.sinks.postgres_server import VARIABLE, connect, redacted, told
+from pipeline.sinks.postgres_server import VARIABLE, connect, redacted, told, without_secrets
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": LOOPBACK,
@@ -174,17 +174,17 @@ def start_postgres(folder: Path) -> Iterator[PostgresServer]:
 
 
 @contextmanager
-def postgres(folder: Path) -> Iterator[None]:
-    """The service: the user's own server if ONCEBENCH_POSTGRES names one, else one of ours."""
+def postgres(folder: Path) -> Iterator[str | None]:
+    """The service: the user's own server if ONCEBENCH_POSTGRES names one (yields where), else one of ours."""
     named = os.environ.get(VARIABLE)
     if named:
         check_reachable(named)
-        yield
+        yield without_secrets(named)
         return
     with start_postgres(folder) as server:
         os.environ[VARIABLE] = server.dsn
         try:
-            yield
+            yield None
         finally:
             del os.environ[VARIABLE]
 

@@ -116,6 +116,11 @@ def redacted(text: str) -> str:
     return conninfo.make_conninfo("", **{name: HIDDEN if name in SECRETS else value for name, value in known.items()})
 
 
+def without_secrets(text: str) -> str:
+    """What is left of a DSN that may be shown and given to --postgres."""
+    return conninfo.make_conninfo("", **{name: value for name, value in parts(text).items() if name not in SECRETS})
+
+
 def told(error: psycopg.Error, text: str | None = None) -> str:
     """What an error says, in one line, without any secret of the DSN."""
     said = error.diag.message_primary or " ".join(str(error).split())

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from oncebench.cli import cli
 from oncebench.errors import USAGE, UserError
 from pipeline.errors import RefusedStart
-from pipeline.sinks.postgres_server import GID_BYTES, VARIABLE, Names, parts, redacted, told
+from pipeline.sinks.postgres_server import GID_BYTES, VARIABLE, Names, parts, redacted, told, without_secrets
 from pipeline.sinks.postgres_tables import COLUMNS, FILLED_IN, Column, copy_text, read_back, stored, wrong_with
 
 NAMES = Names("ob-1.a_b", 3, "ob-1.a_b")
@@ -55,6 +55,7 @@ def test_application_names_of_a_sink_id_share_a_prefix_and_are_short_enough_not_
 def test_no_password_is_ever_shown(dsn: str) -> None:
     assert "hunter2" not in redacted(dsn)
     assert "joe" in redacted(dsn)
+    assert parts(without_secrets(dsn)) == {name: value for name, value in parts(dsn).items() if value != "hunter2"}
     assert told(psycopg.OperationalError("no login\nwith hunter2"), dsn) == "no login with ***"
 
 

@@ -16,9 +16,10 @@ KAFKA = {"bootstrap_servers": "b1:9092,b2:9092"}
         ({}, []),
         ({"kafka": {**KAFKA, "own": True}}, []),
         ({"kafka": {**KAFKA, "own": False}}, ["--bootstrap-servers", "b1:9092,b2:9092"]),
+        ({"theirs": {"postgres": "host=db1 dbname=it"}}, ["--postgres", "'host=db1 dbname=it'"]),
     ],
 )
-def test_the_command_that_runs_it_again_names_a_kafka_that_was_not_ours(facts: dict, words: list[str]) -> None:
+def test_the_command_that_runs_it_again_names_the_servers_that_were_not_ours(facts: dict, words: list[str]) -> None:
     assert report._where(facts) == words
 
 
