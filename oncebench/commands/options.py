@@ -150,7 +150,7 @@ postgres_option = click.option(
 )  # fmt: skip
 work_dir_option = click.option(
     "--work-dir", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
-    help="Where runs keep their files [default: results/local/work/<time>].",
+    help="Where runs keep their files [default: results/local/work/<what>-<time>-<pid>].",
 )  # fmt: skip
 keep_option = click.option(
     "--keep", is_flag=True,

@@ -7,6 +7,7 @@ folder, and by nothing else.
 from __future__ import annotations
 
 import json
+import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,8 +25,8 @@ def stamp() -> str:
 
 
 def default_work_dir(kind: str) -> Path:
-    """A fresh work dir of the user's own."""
-    return LOCAL / "work" / f"{kind}-{stamp()}"
+    """A fresh work dir of this process, also if another is started in the same second."""
+    return LOCAL / "work" / f"{kind}-{stamp()}-{os.getpid()}"
 
 
 class Results:
