@@ -69,6 +69,7 @@ def main() -> None:
     """The entry point of the console script."""
     logging.basicConfig(format="%(message)s")  # to stderr: what takes long the first time, and what could not be made
     logging.getLogger("oncebench").setLevel(logging.INFO)
+    logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns of every 0.1 s that a busy machine keeps it waiting
     if sys.stdout is not None:
         raw = io.BufferedWriter(_Stdout(sys.stdout.fileno(), "w", closefd=False))
         encoding, errors, line = sys.stdout.encoding, sys.stdout.errors, sys.stdout.isatty()
