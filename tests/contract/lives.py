@@ -19,7 +19,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import _parse_datatype_string as _parse
+from pyspark.sql.types import _parse_datatype_string
 
 from oncebench.run.lab import Lab
 from pipeline.batch import Batch
@@ -151,17 +151,20 @@ def rows_for(key: str, count: int = 20) -> list[Made]:
 
 def frame(spark: SparkSession, parts: Sequence[Sequence[Made]]) -> DataFrame:
     """A batch with exactly these rows in exactly these partitions."""
-    empty = (None,) * (len(FIELDS) - len(ROW))
-    names = {field.name: field.type for field in to_arrow_schema(_parse(OUTPUT_SCHEMA))}
-    tables = [
-        pa.table({n: pa.array([(*row, *empty)[at] for row in part], t) for at, (n, t) in enumerate(names.items())})
-        for part in parts
-    ]
-    frames = [spark.createDataFrame(table).coalesce(1) for table in tables]
-    made = frames[0]
-    for other in frames[1:]:
+    made, *others = (_partition(spark, part) for part in parts)
+    for other in others:
         made = made.union(other)
     return made
+
+
+def _partition(spark: SparkSession, rows: Sequence[Made]) -> DataFrame:
+    schema = _parse_datatype_string(OUTPUT_SCHEMA)
+    if not rows:  # not by Arrow: of an empty table Spark knows that nothing has to be run
+        return spark.createDataFrame([], schema).coalesce(1)
+    columns = [*zip(*rows, strict=True), *([None] * len(rows) for _ in FIELDS[len(ROW) :])]
+    kinds = to_arrow_schema(schema).types
+    table = pa.table([pa.array(*column) for column in zip(columns, kinds, strict=True)], names=FIELDS)
+    return spark.createDataFrame(table).coalesce(1)
 
 
 def keeps(promise: str, visible: Counter[Made], sent: Collection[Made]) -> str:
