@@ -14,6 +14,7 @@ from types import FrameType
 
 from pipeline.config import read_config
 from pipeline.errors import PipelineError, RefusedStart
+from pipeline.sockets import short_sockets
 from pipeline.temporary import own_temporary
 
 
@@ -30,7 +31,7 @@ def main(arguments: list[str]) -> int:
         config.record.mkdir(parents=True, exist_ok=True)
         from pipeline.job import Job  # noqa: PLC0415  Spark is imported only once the configuration is right
 
-        with own_temporary(config) as config:
+        with short_sockets(config) as config, own_temporary(config) as config:
             job = Job(config)
 
             def stop(_number: int, _frame: FrameType | None) -> None:

@@ -43,6 +43,7 @@ class PipelineConfig:
         jars: of the sink, for driver and workers.
         driver_jars: on the driver's own class path: Spark's Kafka connector, and the tuned local file system.
         jvm_options: more options of the driver's JVM (an archive of its classes).
+        sockets: folder of the sockets between the JVM and its Python workers; None: TCP. `pipeline.sockets` sets it.
         faults: in the order in which they are to act.
         trace: whether passed failpoints are noted (needed to tell where a random kill landed).
     """
@@ -68,6 +69,7 @@ class PipelineConfig:
     jars: tuple[str, ...] = ()
     driver_jars: tuple[str, ...] = ()
     jvm_options: tuple[str, ...] = ()
+    sockets: str | None = None
     faults: tuple[Fault, ...] = ()
     trace: bool = False
     kafka: dict[str, str] = field(default_factory=dict)

@@ -61,6 +61,9 @@ def settings(config: PipelineConfig) -> Mapping[str, str]:
         # local masters; for a cluster it is the operator's to set (spark-defaults.conf).
         "spark.authenticate": str(config.master.startswith("local")).lower(),
     }
+    if config.sockets is not None:
+        base["spark.python.unix.domain.socket.enabled"] = "true"
+        base["spark.python.unix.domain.socket.dir"] = config.sockets
     return base | (_TUNED if config.checkpoint_writing == TUNED else {})
 
 

@@ -5,6 +5,7 @@ for itself, a second of processor time each, which a restart after a fault would
 (`spark.python.daemon.module`; the daemon itself is PySpark's.)
 """
 
+import gc
 import importlib
 
 from pyspark.daemon import manager
@@ -24,4 +25,6 @@ _IMPORTED = (
 if __name__ == "__main__":
     for _name in _IMPORTED:
         importlib.import_module(_name)
+    # PySpark's workers collect garbage after every task, and the next task waits for it: what was imported never is.
+    gc.freeze()
     manager()

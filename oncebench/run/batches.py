@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -29,6 +30,7 @@ from pipeline.journal import Identity, open_journal
 from pipeline.quarantine import Quarantine
 from pipeline.sessions import OUTPUT_SCHEMA
 from pipeline.sinks.registry import SINKS
+from pipeline.sockets import short_sockets
 from pipeline.spark import session
 
 # Until the JVM has compiled what a batch needs; afterwards the times of 200 rounds showed no trend.
@@ -86,23 +88,29 @@ def run(folder: Path) -> None:
     """Runs every round over every arm."""
     plan = json.loads((folder / "plan.json").read_text())
     configs = {path.stem.removeprefix("arm-"): read_config(path) for path in sorted(folder.glob("arm-*.json"))}
-    first = next(iter(configs.values()))
     kinds = [SINKS[config.sink] for config in configs.values()]
-    spark = session(first, {name: value for kind in kinds for name, value in kind.spark.items()})
-    arms = {name: Arm(config, spark) for name, config in configs.items()}
-    try:
-        with LineWriter(folder / "batches.jsonl") as lines:
-            names = list(arms)
-            for number in range(WARM_ROUNDS + plan["rounds"]):
-                at = number % len(names)
-                for name in names[at:] + names[:at]:
-                    rows = made_up(spark, plan["rows"], number, first.partitions)
-                    spent, steps = arms[name].deliver(rows, number)
-                    lines.append({"round": number - WARM_ROUNDS, "arm": name, "ms": spent, "steps_ms": steps})
-    finally:
-        for arm in arms.values():
-            arm.close()
-        spark.stop()
+    with short_sockets(next(iter(configs.values()))) as first:
+        spark = session(first, {name: value for kind in kinds for name, value in kind.spark.items()})
+        arms = {name: Arm(config, spark) for name, config in configs.items()}
+        try:
+            _take_turns(spark, arms, plan, first.partitions, folder / "batches.jsonl")
+        finally:
+            for arm in arms.values():
+                arm.close()
+            spark.stop()
+
+
+def _take_turns(
+    spark: SparkSession, arms: Mapping[str, Arm], plan: Mapping[str, int], partitions: int, told: Path
+) -> None:
+    names = list(arms)
+    with LineWriter(told) as lines:
+        for number in range(WARM_ROUNDS + plan["rounds"]):
+            at = number % len(names)
+            for name in names[at:] + names[:at]:
+                rows = made_up(spark, plan["rows"], number, partitions)
+                spent, steps = arms[name].deliver(rows, number)
+                lines.append({"round": number - WARM_ROUNDS, "arm": name, "ms": spent, "steps_ms": steps})
 
 
 if __name__ == "__main__":

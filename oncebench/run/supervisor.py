@@ -25,6 +25,7 @@ from oncebench.run.zombie import Zombie
 from oncebench.services import process
 from oncebench.services.process import Child
 from pipeline.config import PipelineConfig, write_config
+from pipeline.sockets import sweep
 
 # Unasked deaths in a row, without a new batch in between, after which a restart will not help.
 MAX_FAILURES = 4
@@ -234,6 +235,7 @@ class Supervisor:
         self._kill_zombie()
         if self._child is not None:
             self._child.kill_session()
+        sweep(self._folder)
         self._timeline.close()
 
 

@@ -19,6 +19,7 @@ from pipeline.failpoints import POINTS
 from pipeline.journal import open_journal
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from pipeline.sinks.registry import SINKS
+from pipeline.sockets import short_sockets
 from pipeline.spark import session
 from tests.contract.lives import PARTITIONS, ROW, Made, Output, identity, keeps, make_output, rows_for
 
@@ -58,10 +59,12 @@ def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkS
     """One Spark with what every sink needs."""
     folder = tmp_path_factory.mktemp("spark")
     settings = {name: value for kind in SINKS.values() for name, value in kind.spark.items()}
-    config = PipelineConfig("", "", {}, "", "", "", "", "", folder, folder, **lab.spark(SINKS.values()))
-    started = session(config, settings)
-    yield started
-    started.stop()
+    with short_sockets(
+        PipelineConfig("", "", {}, "", "", "", "", "", folder, folder, **lab.spark(SINKS.values()))
+    ) as config:
+        started = session(config, settings)
+        yield started
+        started.stop()
 
 
 @pytest.fixture
