@@ -21,7 +21,7 @@ from oncebench.scenario import Cell, expected_codes
 from oncebench.watch.resources import Use
 
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.
-BULKY = ("kafka", "postgres", "checkpoint", SINK_FOLDER)
+BULKY = ("kafka", "postgres", "pravega", "checkpoint", SINK_FOLDER)
 
 
 def measure(
