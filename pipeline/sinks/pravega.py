@@ -34,7 +34,7 @@ from pipeline.errors import CommitUncertain, DeliveryFailed, RefusedStart
 from pipeline.sinks import pravega_controller as control
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Place, Sink, Support, TaskView
 from pipeline.sinks.files_format import json_lines
-from pipeline.sinks.pravega_controller import Controller, ControllerAway, Stream
+from pipeline.sinks.pravega_controller import Controller, ControllerAway, Stream, own_segment
 from pipeline.sinks.pravega_reader import read
 from pipeline.sinks.pravega_wire import SegmentError, SegmentStore, framed
 
@@ -50,6 +50,7 @@ COMMIT_PAUSE_S = 0.01
 
 # One per worker process; processes are reused from batch to batch.
 _controllers: dict[str, Controller] = {}
+_homes: dict[str, tuple[str, int]] = {}
 _stores: dict[tuple[str, int], SegmentStore] = {}
 
 
@@ -67,17 +68,22 @@ def _controller(where: str) -> Controller:
     return _controllers[where]
 
 
-def _store(where: tuple[str, int]) -> SegmentStore:
-    if where not in _stores:
-        _stores[where] = SegmentStore(*where)
-    return _stores[where]
+def _store(controller: Controller, segment: str) -> SegmentStore:
+    """A connection to the store that has a segment of the stream, and with it the segments of its transactions."""
+    if segment not in _homes:
+        _homes[segment] = controller.home(segment)
+    home = _homes[segment]
+    if home not in _stores:
+        _stores[home] = SegmentStore(*home)
+    return _stores[home]
 
 
 def _drop_stores() -> None:
-    """Closes this process's connections to segment stores."""
+    """Closes this process's connections to segment stores; which store has what is asked anew after that."""
     for store in _stores.values():
         store.close()
     _stores.clear()
+    _homes.clear()
 
 
 @dataclass(frozen=True)
@@ -120,7 +126,7 @@ class EventWriter:
         transaction = None if self.lease_ms is None else controller.begin(self.stream, self.lease_ms)
         segments = controller.segments(self.stream) if transaction is None else transaction.segments
         segment = segments.names[task.partition % len(segments.names)]
-        store = _store(controller.home(segment))
+        store = _store(controller, own_segment(segment))
         timings["begin"] = (time.perf_counter() - started) * 1000
 
         def events() -> Iterator[bytes]:
@@ -152,8 +158,8 @@ class Warm:
         try:
             controller = _controller(self.where)
             for segment in controller.segments(self.stream).names:
-                _store(controller.home(segment))
-        except (ControllerAway, OSError) as error:
+                _store(controller, segment)
+        except (ControllerAway, SegmentError, OSError) as error:
             raise DeliveryFailed(f"a worker cannot reach Pravega as the driver could: {error}") from error
         return {}, {}
 
@@ -228,6 +234,8 @@ class PravegaSink(Sink):
                 return True
             if state in (control.ABORTING, control.ABORTED):
                 return False
+            if state == control.OPEN:  # the controller failed to take the commit
+                self._insist(batch, deadline, partial(self._controller.commit, self._stream, transaction))
             if state == control.UNKNOWN:
                 raise CommitUncertain(
                     f"batch {batch}: the controller at {self._where} does not know transaction {transaction} of "

@@ -26,6 +26,13 @@ MISSING = (
     "" if find_spec("grpc") else "it needs the package grpcio: pip install 'oncebench[pravega]' (or '.[pravega]' here)"
 )
 
+_OPTIONS = (
+    ("grpc.enable_http_proxy", 0),
+    # As shipped, a controller that comes back would be looked for again after up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 100),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+)
 _PACKAGE = "io.pravega.controller.stream.api.grpc.v1"
 _SERVICE = f"/{_PACKAGE}.ControllerService"
 # What is used of the controller's messages (Controller.proto of Pravega): field -> (number, type). An enum is an int32
@@ -54,7 +61,6 @@ _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
         "timestamp": (4, "int64"),
     },
     "TxnState": {"state": (1, "int32")},
-    "PingTxnRequest": {"streamInfo": (1, "StreamInfo"), "txnId": (2, "TxnId"), "lease": (3, "int64")},
 }
 _ANSWERS = {
     "createScope": "Status",
@@ -64,12 +70,12 @@ _ANSWERS = {
     "createTransaction": "CreateTxnResponse",
     "commitTransaction": "Status",
     "abortTransaction": "Status",
-    "pingTransaction": "Status",
     "checkTransactionState": "TxnState",
 }
 UNKNOWN, OPEN, COMMITTING, COMMITTED, ABORTING, ABORTED = range(6)
-_SUCCESS, _FAILURE, _EXISTS = 0, 1, 2
+_SUCCESS, _EXISTS = 0, 2
 _FIXED_SEGMENTS, _READ_WRITE = 0, 5
+_OF_TRANSACTION = "#transaction."
 _NO_TIME = -(1 << 63)  # "no time was noted", as Pravega's own clients have it
 _SIGN = 1 << 63
 
@@ -121,7 +127,7 @@ class Controller:
 
         self.address = address
         self._grpc = grpc
-        self._channel = grpc.insecure_channel(address, [("grpc.enable_http_proxy", 0)])
+        self._channel = grpc.insecure_channel(address, _OPTIONS)
 
     def make_stream(self, stream: Stream, segments: int) -> bool:
         """Makes a stream of so many segments for ever, and its scope; False if the controller would not."""
@@ -143,9 +149,9 @@ class Controller:
         return Segments([_named(stream, number) for number in _numbers(found.segmentRanges)], found.delegationToken)
 
     def home(self, segment: str) -> tuple[str, int]:
-        """Host and port of the segment store that has a segment."""
+        """Host and port of the segment store that has a segment of the stream's own."""
         scope, name, rest = segment.split("/")
-        number, _, epoch = rest.split("#transaction.")[0].partition(".#epoch.")
+        number, _, epoch = rest.partition(".#epoch.")
         wanted = (int(epoch) << 32) + int(number)
         found = self._ask("getURI", _new("SegmentId", streamInfo=_info(Stream(scope, name)), segmentId=wanted))
         return found.endpoint, found.port
@@ -155,7 +161,7 @@ class Controller:
         made = self._ask("createTransaction", _new("CreateTxnRequest", streamInfo=_info(stream), lease=lease_ms))
         high, low = made.txnId.highBits % (1 << 64), made.txnId.lowBits % (1 << 64)
         name = f"{high:016x}{low:016x}"
-        segments = [f"{_named(stream, number)}#transaction.{name}" for number in _numbers(made.activeSegments)]
+        segments = [f"{_named(stream, number)}{_OF_TRANSACTION}{name}" for number in _numbers(made.activeSegments)]
         return Transaction(name, Segments(segments, made.delegationToken))
 
     def commit(self, stream: Stream, transaction: str) -> bool:
@@ -184,6 +190,11 @@ class Controller:
             return ask(request, timeout=ANSWER_S)
         except self._grpc.RpcError as error:
             raise ControllerAway(f"{call}: {error.code().name}, {error.details()}") from error
+
+
+def own_segment(segment: str) -> str:
+    """The stream's own segment into which one of a transaction is merged; it is in the same store."""
+    return segment.split(_OF_TRANSACTION, maxsplit=1)[0]
 
 
 def _is(error: ControllerAway, code: str) -> bool:

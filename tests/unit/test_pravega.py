@@ -162,6 +162,7 @@ def use(monkeypatch: pytest.MonkeyPatch, store: Store) -> Callable[..., Made]:
         for module in (pravega, pravega_reader):
             monkeypatch.setattr(module, "Controller", lambda address: made)
         monkeypatch.setattr(pravega, "_controllers", {})
+        monkeypatch.setattr(pravega, "_homes", {})
         monkeypatch.setattr(pravega, "_stores", {})
         monkeypatch.setattr(pravega, "COMMIT_LIMIT_S", 0.2)
         monkeypatch.setenv(pravega.VARIABLE, made.address)
@@ -269,6 +270,12 @@ def test_a_transaction_that_its_lease_has_ended_is_lost(use: Callable[..., Made]
 def test_a_commit_that_was_made_before_is_done(use: Callable[..., Made]) -> None:
     use(commit=[False], state=[pravega_controller.COMMITTED])
     assert sink().commit(7, {0: {"transaction": "a" * 32}}) == set()
+
+
+def test_a_commit_that_the_controller_failed_to_take_is_asked_for_again(use: Callable[..., Made]) -> None:
+    made = use(commit=[False, True], state=[pravega_controller.OPEN, pravega_controller.COMMITTED])
+    assert sink().commit(7, {0: {"transaction": "a" * 32}}) == set()
+    assert made.asked == ["commit", "state", "commit", "state"]
 
 
 def test_a_transaction_that_the_controller_has_forgotten_is_not_decided_by_guess(
