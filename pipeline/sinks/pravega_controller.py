@@ -23,7 +23,7 @@ from pipeline.errors import RefusedStart
 
 ANSWER_S = 20.0  # a controller that is up needs some milliseconds
 MISSING = (
-    "" if find_spec("grpc") else "it needs the package grpcio: pip install 'oncebench[pravega]' (or '.[pravega]' here)"
+    "" if find_spec("grpc") else "it needs the package grpcio: pip install -e '.[pravega]' in this project's folder"
 )
 
 _OPTIONS = (
