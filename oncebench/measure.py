@@ -22,7 +22,7 @@ from oncebench.watch.resources import Use
 from pipeline.sinks.registry import SINKS
 
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.
-BULKY = ("kafka", "postgres", "checkpoint", SINK_FOLDER)
+BULKY = ("kafka", "postgres", "pravega", "checkpoint", SINK_FOLDER)
 
 
 def measure(

@@ -168,6 +168,11 @@ def checked_fault(text: str) -> str:
         raise UserError(str(error), exit_code=USAGE) from error
 
 
+def installed() -> tuple[str, ...]:
+    """The sinks that miss nothing here: those that are run where the user names none."""
+    return tuple(name for name, kind in SINKS.items() if not kind.missing)
+
+
 def all_supports() -> Iterator[tuple[str, Support]]:
     """Every (sink, support) that is meant to keep its promise."""
     for sink, kind in SINKS.items():
@@ -269,7 +274,7 @@ class Profile:
 
     Attributes:
         cells: makes them from a cell without sink and guarantee.
-        sinks: those it has if the user names none (empty: every sink).
+        sinks: those it has if the user names none (empty: every sink that misses nothing here).
         rate, duration_s: its load if the user names none. By default: long enough for some 40 batches after the
             start-up ones; ten such cells fit into six minutes.
     """
@@ -286,7 +291,7 @@ class Profile:
             UserError: there is no such sink, or nothing of it in this profile (exit code 2).
         """
         require_sinks(sinks)
-        wanted = tuple(sinks) or self.sinks or tuple(SINKS)
+        wanted = tuple(sinks) or self.sinks or installed()
         mine = Cell("", "", "", rate=self.rate, sessions=round(self.rate * self.duration_s / 100))
         found = [cell for cell in self.cells(base or mine) if cell.sink in wanted]
         for sink in sinks:

@@ -27,7 +27,7 @@ from oncebench.run.batches import WARM_ROUNDS
 from oncebench.run.interrupt import gently
 from oncebench.run.lab import Lab, open_lab
 from oncebench.run.workdir import delete_below, open_work_dir
-from oncebench.scenario import all_supports, require_sinks
+from oncebench.scenario import all_supports, installed, require_sinks
 from oncebench.services import process
 from pipeline.config import PipelineConfig, write_config
 from pipeline.sinks.contract import Place, Support
@@ -98,7 +98,7 @@ def batches(
         lines = read_lines(work.path / "batches.jsonl").items
         if not keep:
             for path in work.path.iterdir():
-                if path.is_dir() and path.name in ("kafka", "postgres", *(arm.name for arm in arms)):
+                if path.is_dir() and path.name in ("kafka", "postgres", "pravega", *(arm.name for arm in arms)):
                     delete_below(work.path, path)
     if as_json:
         for line in lines:
@@ -109,7 +109,8 @@ def batches(
 
 def _arms(sinks: Sequence[str], only: str | None) -> list[Arm]:
     require_sinks(sinks)
-    arms = [Arm(sink, support) for sink, support in all_supports() if not sinks or sink in sinks]
+    wanted = sinks or installed()
+    arms = [Arm(sink, support) for sink, support in all_supports() if sink in wanted]
     for sink in sinks:
         if sink not in {arm.sink for arm in arms}:
             raise UserError(f"sink {sink} is broken on purpose: there is no cost to compare", exit_code=USAGE)

@@ -28,6 +28,9 @@ def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
     broken = [line for kind in kinds for line in _broken(kind)]
     widths = [max(len(line[at]) for line in (_HEADINGS, *sound, *broken)) for at in range(3)]
     _print([_HEADINGS, *sound], widths)
+    for kind in kinds:
+        if kind.missing:
+            click.echo(f"\n{kind.name} is not run here unless it is named: {kind.missing}")
     if broken:
         click.echo("\nbroken on purpose, to show what the details are for (run by --profile broken):")
         _print(broken, widths)

@@ -97,7 +97,7 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         "config": cell.as_json(),
         "seed": cell.seed,
         "interrupted": bool(facts.get("interrupted")),
-        "reproduce": " ".join([cell.reproduce(), *_where(facts)]),
+        "reproduce": _again(cell, facts),
     }  # fmt: skip
 
 
@@ -108,12 +108,12 @@ def _price(uses: Mapping[str, Use], events: int | None) -> float | None:
     return round(sum(use.cpu_s for name, use in uses.items() if name in PRICED) / events * 1e6, 2)
 
 
-def _where(facts: Mapping[str, Any]) -> list[str]:
-    """The options that name what the suite did not start."""
+def _again(cell: Cell, facts: Mapping[str, Any]) -> str:
+    """The command that runs the cell again, with where the servers are that the suite did not start."""
     kafka = facts.get("kafka") or {}
-    theirs = {} if kafka.get("own", True) else {"bootstrap-servers": str(kafka["bootstrap_servers"])}
-    theirs |= facts.get("theirs") or {}
-    return [word for name, where in theirs.items() for word in (f"--{name}", shlex.quote(where))]
+    theirs = [f"ONCEBENCH_{name.upper()}={shlex.quote(where)}" for name, where in (facts.get("theirs") or {}).items()]
+    servers = [] if kafka.get("own", True) else ["--bootstrap-servers", shlex.quote(str(kafka["bootstrap_servers"]))]
+    return " ".join([*theirs, cell.reproduce(), *servers])
 
 
 def environment() -> dict[str, Any]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from oncebench.errors import MissingEnvironment
 from oncebench.run.spark_prepared import prepare_spark
 from oncebench.services.beside import open_services
 from oncebench.services.external import external
@@ -73,12 +74,16 @@ def spark_of(java: Java) -> dict[str, Any]:
 def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collection[str] = ()) -> Iterator[Lab]:
     """A lab with its broker's data and log below `folder`, or on the Kafka at `bootstrap_servers`.
 
-    `sinks`: the names of those whose services and jars will be needed.
+    `sinks`: the names of those whose services and jars will be needed. Raises `MissingEnvironment` where one of them
+    misses an extra.
     """
+    kinds = [SINKS[name] for name in sorted(set(sinks))]
+    for kind in kinds:
+        if kind.missing:
+            raise MissingEnvironment(f"sink {kind.name} cannot be used here: {kind.missing}")
     java = find_java()
     theirs = None if bootstrap_servers is None else external(bootstrap_servers)
     spark = spark_of(java)
-    kinds = [SINKS[name] for name in sorted(set(sinks))]
     for bundle in {bundle for kind in kinds for bundle in kind.jars}:
         jars(bundle)
     with ExitStack() as stack:

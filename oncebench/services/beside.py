@@ -1,7 +1,8 @@
 """Servers that a sink needs beside Kafka: started for a run and reaped after it, or the user's own.
 
 Promise: while a service is open, the environment variable that it names tells this process and its children where it
-is; secrets travel in no other way. What can go wrong: see each service.
+is; secrets travel in no other way. A server's own jars, where it is one in Java, are the bundle ``<service>-server``.
+What can go wrong: see each service.
 """
 
 from __future__ import annotations
@@ -10,11 +11,23 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 
+from oncebench.services.maven import bundles
 from oncebench.services.postgres import postgres
+from oncebench.services.pravega import pravega
+from pipeline.sinks.registry import SINKS
 
 # Name of a service, as a sink's kind asks for it -> opens it with its files below a folder.
-# It gives, of a server of the user's own, where that is: what `oncebench run --NAME` takes, without secrets.
-SERVICES: Mapping[str, Callable[[Path], AbstractContextManager[str | None]]] = {"postgres": postgres}
+# Each gives, of a server of the user's own, where that is (without secrets), and None of one of ours.
+SERVICES: Mapping[str, Callable[[Path], AbstractContextManager[str | None]]] = {
+    "postgres": postgres,
+    "pravega": pravega,
+}
+
+
+def needed_bundles() -> tuple[str, ...]:
+    """The bundles of jars that a run here may need: all but those of servers whose sinks miss something else."""
+    idle = {f"{service}-server" for kind in SINKS.values() if kind.missing for service in kind.services}
+    return tuple(name for name in bundles() if name not in idle)
 
 
 @contextmanager

@@ -19,9 +19,10 @@ from pathlib import Path
 import psutil
 
 from oncebench.errors import UserError
+from oncebench.services.beside import needed_bundles
 from oncebench.services.cache import CACHE_VARIABLE, cache_dir
 from oncebench.services.java import FETCH_VARIABLE, find_java
-from oncebench.services.maven import REPOSITORY_VARIABLE, artifacts, bundles, is_verified
+from oncebench.services.maven import REPOSITORY_VARIABLE, artifacts, is_verified
 from oncebench.services.ports import LOOPBACK, free_ports
 
 _PYTHON = (3, 11)
@@ -95,7 +96,7 @@ def _cache() -> _Look:
 
 
 def _jars() -> _Look:
-    wanted = [artifact for bundle in bundles() for artifact in artifacts(bundle)]
+    wanted = [artifact for bundle in needed_bundles() for artifact in artifacts(bundle)]
     present = sum(map(is_verified, wanted))
     advice = f"nothing, if Maven Central can be reached: the first run fetches them; else set {REPOSITORY_VARIABLE}"
     return present == len(wanted), f"{present} of {len(wanted)} present and verified", advice

@@ -22,14 +22,46 @@ from oncebench.services.maven import LOCKS, MAVEN_CENTRAL
 class Bundle:
     """Coordinates (``group:name:version``) to resolve with all they need; `for_spark`: leave out what pyspark ships.
 
-    `shipped_otherwise`: what pyspark ships in jars of other names.
+    `shipped_otherwise`: what pyspark ships in jars of other names. `alone`: the coordinates are all that is needed.
     """
 
     coordinates: tuple[str, ...]
     for_spark: bool
     shipped_otherwise: frozenset[str] = frozenset()
+    alone: bool = False
 
 
+# What Pravega's server loads with its data in memory, as the JVM's log of classes tells: 53 of the 246 jars that
+# pravega-standalone asks for. The others are for HDFS, S3, Azure and REST, and clash with each other.
+_PRAVEGA = (
+    "ch.qos.logback:logback-classic logback-core:1.2.10",
+    "com.google.auth:google-auth-library-credentials:1.7.0",
+    "com.google.guava:failureaccess:1.0.1",
+    "com.google.guava:guava:30.1-jre",
+    "com.google.protobuf:protobuf-java:3.21.7",
+    "commons-configuration:commons-configuration:1.10",
+    "io.dropwizard.metrics:metrics-core:3.2.5",
+    "io.grpc:grpc-api grpc-core grpc-netty-shaded grpc-protobuf-lite grpc-protobuf grpc-stub:1.47.0",
+    "io.grpc:grpc-context:1.46.0",
+    "io.jsonwebtoken:jjwt:0.9.1",
+    "io.netty:netty-buffer netty-codec netty-common netty-handler netty-resolver:4.1.86.Final",
+    "io.netty:netty-transport-native-unix-common netty-transport:4.1.86.Final",
+    "io.perfmark:perfmark-api:0.25.0",
+    "io.pravega:pravega-client pravega-common pravega-common_server pravega-controller:0.13.0",
+    "io.pravega:pravega-segmentstore-contracts pravega-segmentstore-server-host pravega-segmentstore-server:0.13.0",
+    "io.pravega:pravega-segmentstore-storage-impl pravega-segmentstore-storage pravega-shared-authplugin:0.13.0",
+    "io.pravega:pravega-shared-cluster pravega-shared-controller-api pravega-shared-health:0.13.0",
+    "io.pravega:pravega-shared-metrics pravega-shared-protocol pravega-shared-rest pravega-shared-security:0.13.0",
+    "io.pravega:pravega-standalone:0.13.0",
+    "org.apache.bookkeeper.stats:bookkeeper-stats-api:4.14.1",
+    "org.apache.bookkeeper:bookkeeper-server:4.14.1",
+    "org.apache.commons:commons-lang3:3.7",
+    "org.apache.curator:curator-client curator-framework curator-recipes:5.2.0",
+    "org.apache.zookeeper:zookeeper-jute zookeeper:3.6.3",
+    "org.bouncycastle:bcprov-ext-jdk15on:1.70",
+    "org.slf4j:slf4j-api:1.7.25",
+    "org.xerial.snappy:snappy-java:1.1.7",
+)
 BUNDLES = {
     "kafka-broker": Bundle(
         (
@@ -55,6 +87,15 @@ BUNDLES = {
         # jcl-over-slf4j and RoaringBitmap have these classes
         shipped_otherwise=frozenset({"commons-logging", "shims"}),
     ),
+    "pravega-server": Bundle(
+        tuple(
+            f"{group}:{name}:{version}"
+            for group, names, version in (each.split(":") for each in _PRAVEGA)
+            for name in names.split()
+        ),
+        for_spark=False,
+        alone=True,
+    ),
 }
 
 
@@ -67,7 +108,7 @@ def write_locks() -> None:
             roots = [context.create_dependency(c) for c in bundle.coordinates]
             for addition in roots[1:]:
                 addition.raw = True  # versions are decided by the first coordinate's dependency management alone
-            inputs, needed = context.resolver.resolve(roots)
+            inputs, needed = (roots, []) if bundle.alone else context.resolver.resolve(roots)
             left_out = bundle.shipped_otherwise | (shipped if bundle.for_spark else frozenset())
             wanted = [d for d in [*inputs, *needed] if d.artifactId not in left_out]
             wanted.sort(key=lambda d: (d.groupId, d.artifactId))

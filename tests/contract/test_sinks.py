@@ -70,6 +70,8 @@ def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkS
 @pytest.fixture
 def make(lab: Lab, spark: SparkSession, services: None, tmp_path: Path) -> Make:
     def made(sink: str, support: Support) -> Output:
+        if SINKS[sink].missing:
+            pytest.skip(f"{sink} is not installed: {SINKS[sink].missing}")
         name = f"c-{uuid.uuid4().hex[:10]}"
         return make_output(SINKS[sink], support, lab, spark, tmp_path / name, name)
 

@@ -5,22 +5,26 @@ from __future__ import annotations
 import pytest
 
 from oncebench.reports import report
+from oncebench.scenario import Cell
 from oncebench.watch.resources import Use
 
 KAFKA = {"bootstrap_servers": "b1:9092,b2:9092"}
 
 
 @pytest.mark.parametrize(
-    ("facts", "words"),
+    ("facts", "before", "after"),
     [
-        ({}, []),
-        ({"kafka": {**KAFKA, "own": True}}, []),
-        ({"kafka": {**KAFKA, "own": False}}, ["--bootstrap-servers", "b1:9092,b2:9092"]),
-        ({"theirs": {"postgres": "host=db1 dbname=it"}}, ["--postgres", "'host=db1 dbname=it'"]),
+        ({}, "", ""),
+        ({"kafka": {**KAFKA, "own": True}}, "", ""),
+        ({"kafka": {**KAFKA, "own": False}}, "", " --bootstrap-servers b1:9092,b2:9092"),
+        ({"theirs": {"postgres": "host=db1 dbname=it"}}, "ONCEBENCH_POSTGRES='host=db1 dbname=it' ", ""),
     ],
 )
-def test_the_command_that_runs_it_again_names_the_servers_that_were_not_ours(facts: dict, words: list[str]) -> None:
-    assert report._where(facts) == words
+def test_the_command_that_runs_it_again_names_the_servers_that_were_not_ours(
+    facts: dict, before: str, after: str
+) -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase")
+    assert report._again(cell, facts) == f"{before}{cell.reproduce()}{after}"
 
 
 def test_without_its_broker_a_run_has_no_price() -> None:

@@ -1,0 +1,171 @@
+"""Pravega's segment store, as far as this sink needs it: append to a segment, ask for its length, read it.
+
+Promise: `append` returns when the store has acknowledged every event, in order; what it answers else is raised as
+`SegmentError` with its kind. One connection serves one process and one thread. Positions are byte offsets, and an event
+stands in a segment as a type (0), a length and its bytes, all big-endian, so that any Pravega reader is shown it.
+
+The commands are those of Pravega's wire protocol (`WireCommands` of pravega-shared-protocol) from version 5 on.
+Pravega's own Python client will not do: its transactions cannot be flushed, and its readers don't tell the segment.
+
+What can go wrong: the store is away, silent for ANSWER_S, or cuts the connection (`OSError`); a segment is sealed or
+gone, because its transaction has ended (`SegmentError`). After either a connection must be closed.
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+import uuid
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+# Of one answer. A store that is up needs milliseconds; one that recovers its containers some seconds.
+ANSWER_S = 30.0
+CONNECT_S = 10.0
+# The server takes 8 MB in one append, and 16 MB in one command; smaller ones are written while the next is made.
+BLOCK_BYTES = 512 * 1024
+READ_BYTES = 1024 * 1024
+EVENT_HEADER_BYTES = 8
+
+_HELLO, _SETUP, _SETUP_DONE, _BLOCK, _BLOCK_END, _APPENDED = -127, 1, 2, 3, 4, 7
+_READ, _READ_DONE, _INFO, _INFO_DONE, _KEEP_ALIVE = 9, 10, 11, 12, 100
+_NEWEST, _OLDEST = 10, 5
+# Answers that end a request: what they are called, in words for a person.
+FAILURES = {
+    50: "another segment store has it",
+    51: "the segment is sealed",
+    53: "there is no such segment",
+    55: "the store refused an event number",
+    56: "the segment was truncated",
+    57: "the store does not support this",
+    60: "the store refused the token",
+}
+_HEADER = struct.Struct(">ii")
+_LONG = struct.Struct(">q")
+
+
+class SegmentError(Exception):
+    """The store answered and refused; `kind` is its wire code, in `FAILURES` or not."""
+
+    def __init__(self, kind: int, segment: str) -> None:
+        self.kind = kind
+        super().__init__(f"{segment}: {FAILURES.get(kind, f'unexpected answer {kind}')}")
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """Bytes of a segment from `offset` on; maybe fewer than there are."""
+
+    offset: int
+    data: bytes
+
+
+def framed(events: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
+    """(number of events, bytes) blocks of at most BLOCK_BYTES, or one event."""
+    pieces: list[bytes] = []
+    size = count = 0
+    for event in events:
+        pieces += (_HEADER.pack(0, len(event)), event)
+        size += EVENT_HEADER_BYTES + len(event)
+        count += 1
+        if size >= BLOCK_BYTES:
+            yield count, b"".join(pieces)
+            pieces, size, count = [], 0, 0
+    if pieces:
+        yield count, b"".join(pieces)
+
+
+def unframed(chunk: Chunk) -> tuple[list[tuple[int, bytes]], int]:
+    """The whole events of a chunk, each with its offset, and the offset at which the next one begins."""
+    found = []
+    at = 0
+    while at + EVENT_HEADER_BYTES <= len(chunk.data):
+        _kind, length = _HEADER.unpack_from(chunk.data, at)
+        end = at + EVENT_HEADER_BYTES + length
+        if end > len(chunk.data):
+            break
+        found.append((chunk.offset + at, chunk.data[at + EVENT_HEADER_BYTES : end]))
+        at = end
+    return found, chunk.offset + at
+
+
+class SegmentStore:
+    """A connection to one segment store. Raises `OSError` if there is none, or when it goes away."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._socket = socket.create_connection((host, port), CONNECT_S)
+        self._socket.settimeout(ANSWER_S)
+        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._from = self._socket.makefile("rb")
+        self._request = 0
+        self._send(_HELLO, struct.pack(">ii", _NEWEST, _OLDEST))
+        self._answer(_HELLO, f"{host}:{port}")
+
+    def append(self, segment: str, token: str, blocks: Iterable[tuple[int, bytes]]) -> int:
+        """Appends blocks of events (see `framed`) and waits until all are acknowledged; returns how many there were."""
+        writer = uuid.uuid4().bytes
+        request = self._next()
+        self._send(_SETUP, _LONG.pack(request), writer, _text(segment), _text(token))
+        self._answer(_SETUP_DONE, segment)
+        number = 0
+        for count, data in blocks:
+            number += count
+            self._send(_BLOCK, writer, data)
+            end = struct.pack(">iiiqq", len(data), 0, count, number, request)
+            self._send(_BLOCK_END, writer, end)
+        acknowledged = 0
+        while acknowledged < number:
+            answer = self._answer(_APPENDED, segment)
+            (acknowledged,) = _LONG.unpack_from(answer, len(writer))
+        return number
+
+    def length(self, segment: str, token: str) -> int:
+        """How many bytes of the segment are there to be read."""
+        self._send(_INFO, _LONG.pack(self._next()), _text(segment), _text(token))
+        answer = self._answer(_INFO_DONE, segment)
+        _modified, written, _start = struct.unpack_from(">qqq", answer, len(answer) - 24)
+        return int(written)
+
+    def read(self, segment: str, token: str, offset: int, length: int) -> Chunk:
+        """Bytes that are there, see `length`: at the end of a segment the store would wait for more."""
+        wanted = struct.pack(">qi", offset, length)
+        self._send(_READ, _text(segment), wanted, _text(token), _LONG.pack(self._next()))
+        answer = self._answer(_READ_DONE, segment)
+        (name,) = struct.unpack_from(">H", answer)
+        at = 2 + name
+        found, _tail, _end, size = struct.unpack_from(">q??i", answer, at)
+        at += struct.calcsize(">q??i")
+        return Chunk(found, answer[at : at + size])
+
+    def close(self) -> None:
+        """Closes the connection; appends that were not acknowledged may or may not be there."""
+        self._from.close()
+        self._socket.close()
+
+    def _next(self) -> int:
+        self._request += 1
+        return self._request
+
+    def _send(self, kind: int, *parts: bytes) -> None:
+        payload = b"".join(parts)
+        self._socket.sendall(_HEADER.pack(kind, len(payload)) + payload)
+
+    def _answer(self, wanted: int, about: str) -> bytes:
+        while True:
+            kind, length = _HEADER.unpack(self._take(_HEADER.size))
+            payload = self._take(length)
+            if kind == wanted:
+                return payload
+            if kind != _KEEP_ALIVE:
+                raise SegmentError(kind, about)
+
+    def _take(self, length: int) -> bytes:
+        taken = self._from.read(length)
+        if taken is None or len(taken) < length:
+            raise ConnectionError("the segment store closed the connection")
+        return taken
+
+
+def _text(value: str) -> bytes:
+    encoded = value.encode()
+    return struct.pack(">H", len(encoded)) + encoded
