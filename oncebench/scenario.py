@@ -198,6 +198,11 @@ def quick(base: Cell | None = None) -> list[Cell]:
     return cells
 
 
+# Two faults, the second two batches after the first, and some to come back to: of a backlog too, however long a
+# batch takes.
+PAIR_BATCHES = 10
+
+
 def standard(base: Cell | None = None) -> list[Cell]:
     """Every cell healthy, and killed twice in one run: where it tells most, and amid the commits of a later batch.
 
@@ -206,7 +211,7 @@ def standard(base: Cell | None = None) -> list[Cell]:
     cells = []
     for cell in _cells(base):
         faults = (checked_fault(TELLING_FAULT[cell.delivery]), checked_fault("mid-commit@after=2"))
-        cells += [cell, replace(cell, faults=faults)]
+        cells += [cell, replace(cell, faults=faults, max_events_per_batch=_limit(cell, PAIR_BATCHES))]
     return cells + broken(base)
 
 
@@ -233,8 +238,7 @@ def failpoints(base: Cell | None = None) -> list[Cell]:
     cells = []
     chain = tuple(checked_fault(point if at == 0 else f"{point}@after=2") for at, point in enumerate(POINTS))
     for cell in _cells(base):
-        limit = cell.max_events_per_batch or max(1, cell.sessions * 100 // CHAIN_BATCHES)
-        cells += [cell, replace(cell, faults=chain, max_events_per_batch=limit)]
+        cells += [cell, replace(cell, faults=chain, max_events_per_batch=_limit(cell, CHAIN_BATCHES))]
     return cells
 
 
@@ -258,6 +262,11 @@ def double(base: Cell | None = None) -> list[Cell]:
     )
     cells = [cell for cell in _cells(base) if cell.delivery == EXACTLY_ONCE]
     return [replace(cell, faults=tuple(map(checked_fault, pair))) for cell in cells for pair in pairs]
+
+
+def _limit(cell: Cell, batches: int) -> int:
+    """The limit of one batch that makes at least so many of the load."""
+    return cell.max_events_per_batch or max(1, cell.sessions * 100 // batches)
 
 
 def _cells(base: Cell | None) -> list[Cell]:
