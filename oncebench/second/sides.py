@@ -16,8 +16,8 @@ SELECT number, k.session FROM (
 
 CREATE TEMP TABLE crowded AS
 SELECT t.session, t.seq, t.scheduled_at, count(*) AS copies, min(t.pos) AS pos
-FROM told t JOIN firsts f ON f.session = t.session AND f.seq = t.seq
-WHERE f.copies > 1 AND t.reason IS NULL GROUP BY ALL;
+FROM told t JOIN firsts_again f ON f.session = t.session AND f.seq = t.seq
+WHERE t.reason IS NULL GROUP BY ALL;
 
 CREATE TEMP TABLE sent AS
 SELECT l.acked_us > 0 AS acked,

@@ -96,12 +96,15 @@ FROM (
     FROM firsts GROUP BY ALL
 ) LEFT JOIN committed c USING (partition) GROUP BY session;
 
+CREATE TEMP TABLE firsts_again AS
+SELECT session, seq, pos FROM firsts WHERE copies > 1;
+
 CREATE TEMP TABLE invalid AS
 SELECT pos, reason FROM told WHERE reason IS NOT NULL
 UNION ALL
 SELECT t.pos, CASE WHEN s.arrived = 100 AND t.pos > s.last_pos THEN 'after-end' ELSE 'repeated-seq' END
-FROM told t JOIN firsts f ON f.session = t.session AND f.seq = t.seq JOIN sessions s ON s.session = t.session
-WHERE f.copies > 1 AND t.reason IS NULL AND t.pos <> f.pos;
+FROM told t JOIN firsts_again f ON f.session = t.session AND f.seq = t.seq JOIN sessions s ON s.session = t.session
+WHERE t.reason IS NULL AND t.pos <> f.pos;
 """
 
 OWED = """
