@@ -20,7 +20,7 @@ import pyarrow as pa
 from oncebench.second import shown, sides, source
 from oncebench.second.files import OFFSETS, Files, read_files
 
-MEMORY = "2GB"  # 1,000,000 rows and the 5,000,000 events behind them take about 0.7
+MEMORY = "2GB"  # of DuckDB; 1,000,000 rows and the 5,000,000 events behind them take 1.5 in all
 
 
 @dataclass(frozen=True)
