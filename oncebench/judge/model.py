@@ -79,8 +79,8 @@ class Expected:
     """The rows that must come out: arrays [finished sessions, 20], in the order in which sessions finish.
 
     `last_partition`, `last_offset`: where the event stands that finished the session. `earlier`: only for
-    sessions whose key occurs in several partitions, (partition, offset) bounds in the others. `unfinished`:
-    events so far.
+    sessions whose key occurs in several partitions, (partition, offset) of its last events in the others.
+    `unfinished`: events so far.
     """
 
     session_keys: list[str]
@@ -152,13 +152,14 @@ def read_event(key: bytes | None, value: bytes | None) -> tuple[str, int, int, i
 class _Open:
     """The state of one unfinished session."""
 
-    __slots__ = ("arrived", "before", "code", "ended_at", "values")
+    __slots__ = ("arrived", "before", "code", "ended_at", "row", "values")
 
     def __init__(self, code: int) -> None:
         self.code = code
         self.values: list[int | None] = [None] * SEQS
         self.arrived = 0
         self.ended_at = 0
+        self.row = -1
         self.before: tuple[tuple[int, int], ...] = ()
 
 
@@ -185,9 +186,9 @@ def expected_output(table: pa.Table) -> Expected:
     for first, last in _slices(partition):
         chosen = order[first:last]
         if first and partition[first] != partition[first - 1]:
-            bound = (int(partition[first - 1]), int(offset[first - 1]))
             for carried in open_sessions.values():
-                carried.before += (bound,)
+                if partition[carried.row] == partition[first - 1]:
+                    carried.before += ((int(partition[carried.row]), int(offset[carried.row])),)
         for key, value in zip(_objects(keys, chosen), _objects(values, chosen), strict=True):
             row += 1
             event = read_event(key, value)
@@ -214,6 +215,7 @@ def expected_output(table: pa.Table) -> Expected:
                 continue
             session.values[seq] = number
             session.arrived += 1
+            session.row = row
             if seq == SEQS - 1:
                 session.ended_at = scheduled_at
             if session.arrived == SEQS:

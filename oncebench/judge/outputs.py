@@ -19,7 +19,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncebench.judge.model import ROWS, Ints
+from oncebench.judge.model import ROWS, Ints, parse_json
 
 FIELDS = ("session_key", "j", "events", "total", "checksum", "ended_at")
 NUMBERS = len(FIELDS) - 1
@@ -124,15 +124,20 @@ class _Row:
 
 def _read_one(value: bytes | None) -> _Row:
     try:
-        row: Any = orjson.loads(value)  # type: ignore[arg-type]
-    except (ValueError, TypeError):
+        row: Any = parse_json(value or b"")
+    except ValueError:
         return _Row()
-    if type(row) is not dict or type(row.get("session_key")) is not str or not _is_int64(row.get("j")):
+    if type(row) is not dict or not _is_text(row.get("session_key")) or not _is_int64(row.get("j")):
         return _Row()
     numbers: tuple[Any, ...] = tuple(row.get(name) for name in FIELDS[1:])
     if row.keys() == set(FIELDS) and all(map(_is_int64, numbers)):
         return _Row(row["session_key"], numbers, parsed=True)
     return _Row(row["session_key"], (row["j"], 0, 0, 0, 0))
+
+
+def _is_text(item: object) -> bool:
+    """Whether it can be written as UTF-8, which half a character (a lone surrogate) can't."""
+    return type(item) is str and item.encode("utf-8", "replace").decode("utf-8") == item
 
 
 def _is_int64(number: object) -> bool:

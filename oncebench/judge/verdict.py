@@ -4,10 +4,10 @@ Promise: a pure function over what the audit found and the run recorded. `kept` 
 tested and held; what is allowed stands in the table `RULES`, not in code. A run that was not watched from outside to
 its end, whose pipeline shows no committed batch, or whose faults were not those asked for, is never `kept`.
 
-The order of the questions: evidence that can't be trusted makes a run `unknown`, whatever was counted; then a
-forbidden anomaly makes it `broken`, even if the run was weak, for what was seen was seen; then a run too weak to tell
-is `unknown`; then one that tested nothing is `vacuous`. A death that nobody asked for changes none of this, for what
-the audit counted stands; it is told beside the reasons.
+The order of the questions: evidence that can't be trusted, or that two auditors count differently, makes a run
+`unknown`, whatever was counted; then a forbidden anomaly makes it `broken`, even if the run was weak, for what was seen
+was seen; then a run too weak to tell is `unknown`; then one that tested nothing is `vacuous`. A death that nobody asked
+for changes none of this, for what the audit counted stands; it is told beside the reasons.
 """
 
 from __future__ import annotations
@@ -127,19 +127,19 @@ def decide(counts: Mapping[str, int], facts: Facts) -> Verdict:
     return Verdict(KEPT, {}, facts.notes)
 
 
-def judge(findings: Findings, record: Record, cell: Asked) -> Verdict:
-    """The verdict on a run."""
-    return decide(findings.counts(), facts_of(findings, record, cell))
+def judge(findings: Findings, record: Record, cell: Asked, disagreements: Sequence[str] = ()) -> Verdict:
+    """The verdict on a run. `disagreements`: where a second auditor counted otherwise, in sentences."""
+    return decide(findings.counts(), facts_of(findings, record, cell, disagreements))
 
 
-def facts_of(findings: Findings, record: Record, cell: Asked) -> Facts:
+def facts_of(findings: Findings, record: Record, cell: Asked, disagreements: Sequence[str] = ()) -> Facts:
     """What the record says about how far its evidence goes."""
     return Facts(
         delivery=cell.delivery,
         failed=_failed(record, cell),
         ordered=SINKS[cell.sink].ordered,
         swept=SINKS[cell.sink].swept,
-        untrusted=_untrusted(findings, record),
+        untrusted=(*_untrusted(findings, record), *disagreements),
         weak=_weak(findings, record),
         untested=_untested(findings, record, cell),
         notes=_notes(record),

@@ -5,7 +5,7 @@ Promise: a table and nothing but a table; what `make_report` makes fits it, and 
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, NotRequired
 
 from typing_extensions import TypedDict  # pydantic takes that of `typing` only from Python 3.12
 
@@ -33,6 +33,8 @@ _Recovery = TypedDict(
 _Fault = TypedDict(
     "_Fault", {"point": str | None, "batch": int | None, "hit": bool, "fault": str, "lost": Count, "duplicated": Count}
 )
+_Differ = TypedDict("_Differ", {"first": int, "second": int})
+_Auditors = TypedDict("_Auditors", {"agree": bool, "compared": Count, "differ": dict[str, _Differ], "trouble": str})
 
 
 class Report(TypedDict):
@@ -43,6 +45,7 @@ class Report(TypedDict):
     cell: _Cell
     verdict: Annotated[str, one_of((KEPT, BROKEN, UNKNOWN, VACUOUS))]
     reasons: list[str]
+    auditors: NotRequired[_Auditors]  # older reports were made by one
     anomalies: dict[Annotated[str, one_of(CATALOGUE)], Count]
     sessions: _Sessions
     rows: _Rows

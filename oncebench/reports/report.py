@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from oncebench.errors import UserError
+from oncebench.judge.agreement import Agreement, compare, counts_of
 from oncebench.judge.attribution import by_batch, charged
 from oncebench.judge.audit import audit, first_sightings
 from oncebench.judge.deaths import deaths
@@ -32,6 +33,7 @@ from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, sink_cos
 from oncebench.reports.form import Report
 from oncebench.reports.recovery import recovery
 from oncebench.scenario import Cell
+from oncebench.second.count import second_audit
 from oncebench.watch.resources import Use
 
 SCHEMA = 1
@@ -39,7 +41,7 @@ FILE = "report.json"
 EVENTS_PER_ROW = 5
 # What the machine pays for a guarantee: the pipeline and the cluster that it writes to, not what watches them.
 PRICED = ("spark_jvm", "python_driver", "python_workers", "broker")
-_PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pandas")
+_PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pandas", "duckdb")
 
 
 def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapping[str, Any]) -> dict[str, Any]:
@@ -53,7 +55,9 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
     """
     expected = expected_output(record.input.table)
     findings = audit(record, expected=expected, warmup_s=cell.warmup_s)
-    verdict = judge(findings, record, cell)
+    second = second_audit(record.path)
+    agreement = Agreement(trouble=second.trouble) if second.trouble else compare(counts_of(findings), second.counts)
+    verdict = judge(findings, record, cell, agreement.reasons)
     progress = record.progress.items
     seen_us, latency_us = first_sightings(record, expected)
     done = recovery(
@@ -72,6 +76,7 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
                  "random_kills": cell.random_kills},
         "verdict": verdict.word,
         "reasons": list(verdict.reasons),
+        "auditors": agreement.to_json(),
         "anomalies": findings.counts(),
         "examples": {code: list(found.examples) for code, found in findings.anomalies.items() if found.count},
         "sessions": dict(findings.sessions),

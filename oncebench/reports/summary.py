@@ -36,6 +36,7 @@ def summary(report: Report, files: Path | None = None) -> str:
         f"  verdict     {report['verdict']}: {_MEANING[report['verdict']]}",
     ]
     lines += [f"              {reason}" for reason in report["reasons"]]
+    lines += _auditors(report)
     if report["anomalies"]:
         lines.append("  seen        " + ", ".join(f"{code} {n}" for code, n in report["anomalies"].items()))
     lines += [
@@ -54,6 +55,16 @@ def summary(report: Report, files: Path | None = None) -> str:
     if files is not None:
         lines.append(f"  files       {files}")
     return "\n".join(lines)
+
+
+def _auditors(report: Report) -> list[str]:
+    """None of a report made by one auditor; where two disagree, the reasons say on what."""
+    told = report.get("auditors")
+    if told is None:
+        return []
+    if told["agree"]:
+        return [f"  auditors    two, which agree on all {told['compared']} counts"]
+    return [f"  auditors    two, {'and the second could not count' if told['trouble'] else 'which DISAGREE'}"]
 
 
 def _speed(report: Report) -> list[str]:

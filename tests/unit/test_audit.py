@@ -163,6 +163,7 @@ def test_a_changed_payload_is_CORR_and_nothing_else(field: str) -> None:
         {"more": 1},
         {"checksum": 2**64},
         {"ended_at": []},
+        {"more": "\ud800"},
     ],
     ids=str,
 )
@@ -180,7 +181,19 @@ def test_a_missing_field_is_CORR(field: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [None, b"", b"{", b"[]", b"null", b"\xff", b'{"session_key": 7, "j": 1}', b'{"j": 1}', b'{"j": NaN}']
+    "value",
+    [
+        None,
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"\xff",
+        b'{"session_key": 7, "j": 1}',
+        b'{"j": 1}',
+        b'{"j": NaN}',
+        b'{"session_key": "\\ud800", "j": 1}',
+    ],
 )
 def test_a_value_that_names_no_row_is_CORR_and_its_row_is_lost(value: bytes | None) -> None:
     findings = audit(make_record(WORLD, with_row(50, replace(WORLD.rows[50], value=value))))

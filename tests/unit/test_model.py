@@ -149,6 +149,12 @@ def test_an_event_after_the_end_is_told_also_when_its_session_was_the_newest() -
     assert expected.unfinished == {"l": 1}
 
 
+def test_a_key_in_two_partitions_waits_for_its_own_events_there_and_for_no_other() -> None:
+    sent = [Sent(2 * int(seq >= 40), seq, b"k", event("k", seq, 1, 7)) for seq in range(100)]
+    expected = agree([*sent, *(Sent(partition, 500, b"l", event("l", partition, 1, 7)) for partition in range(3))])
+    assert expected.earlier == {0: ((0, 39),)}
+
+
 def test_a_key_in_two_partitions_is_covered_only_when_both_are() -> None:
     sent = [Sent(int(seq >= 40), seq, b"k", event("k", seq, 1, 7)) for seq in range(100)]
     expected = agree(sent)
