@@ -44,10 +44,10 @@ class Found:
     open_at_end: tuple[str, ...]
 
 
-def search(setting: Setting, form: Form = normal) -> Found:
-    """Visits every world once."""
+def search(setting: Setting, form: Form = normal, start: World | None = None) -> Found:
+    """Visits every world once that can be reached from the first one, or from `start`."""
     started = time.perf_counter()
-    first = form(first_world(setting), setting)
+    first = form(first_world(setting) if start is None else start, setting)
     number = {first: 0}
     worlds, parents = [first], array("i", [-1])
     came_from, led_to, ends = array("i"), array("i"), array("i")
