@@ -1,0 +1,104 @@
+"""The model of the protocols: ours hold, each defence is seen red, and the model speaks the words of the code."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from oncebench.protocol_model.moves import first_world, harmful, natural
+from oncebench.protocol_model.search import search
+from oncebench.protocol_model.setting import (
+    AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    IDEMPOTENT,
+    TWO_PHASE,
+    Bounds,
+    Setting,
+)
+from oncebench.protocol_model.variants import BROKEN, HARSHER, Variant
+from oncebench.protocol_model.world import World
+from pipeline.failpoints import POINTS
+
+SMALL = {
+    AT_MOST_ONCE: Bounds(1, kills=1, zombies=1),
+    AT_LEAST_ONCE: Bounds(2, kills=1, zombies=0),
+    IDEMPOTENT: Bounds(2, kills=2, zombies=0),
+    TWO_PHASE: Bounds(2, kills=1, zombies=0),
+}
+# Quick ones; the command runs them all.
+QUICK = {Bounds(2, 1, 0), Bounds(2, 1, 0, timeouts=1), Bounds(1, 0, 1), Bounds(2, 0, 0, resent=1)}
+
+
+def quick(setting: Setting) -> bool:
+    return setting.bounds in QUICK and not setting.bounds.zombies
+
+
+@pytest.mark.parametrize("protocol", SMALL)
+def test_a_protocol_keeps_its_promise_whenever_it_is_killed(protocol: str) -> None:
+    found = search(Setting(protocol, bounds=SMALL[protocol]))
+    assert (found.anomaly, found.trace) == (None, ())
+    allowed = {AT_MOST_ONCE: {"LOSS"}, AT_LEAST_ONCE: {"DUP"}}.get(protocol, set())
+    assert found.seen == allowed, "what it allows does happen, and nothing else"
+
+
+@pytest.mark.parametrize(
+    "variant", [each for each in (*BROKEN, *HARSHER) if quick(each.setting)], ids=lambda each: each.name
+)
+def test_a_defence_that_is_left_out_is_missed(variant: Variant) -> None:
+    found = search(variant.setting)
+    assert found.anomaly == variant.shows
+    assert found.trace
+
+
+@pytest.mark.parametrize("left_out", [None, "fencing", "worker_check"])
+def test_a_zombie_that_wakes_up_doubles_nothing_unless_a_defence_is_left_out(left_out: str | None) -> None:
+    """It was stopped when its tasks began, and its successor has started."""
+    setting = Setting(IDEMPOTENT, bounds=Bounds(1, kills=0, zombies=1))
+    if left_out:
+        setting = replace(setting, defences=replace(setting.defences, **{left_out: False}))
+    world = until(first_world(setting), "running", setting)
+    world = until(next(after for told, after in harmful(world, setting) if told.startswith("ZOMBIE")), "ready", setting)
+    assert search(setting, start=world).anomaly == ("DUP" if left_out else None)
+
+
+def until(world: World, point: str, setting: Setting) -> World:
+    """The newest driver's steps, up to this point."""
+    while not world.drivers or world.drivers[-1].at != point:
+        world = list(natural(world, setting))[-1][1] if world.drivers else next(natural(world, setting))[1]
+    return world
+
+
+@pytest.mark.parametrize("protocol", [TWO_PHASE, IDEMPOTENT, AT_MOST_ONCE])
+def test_worlds_that_are_taken_for_the_same_come_to_the_same(protocol: str) -> None:
+    """The search with normal forms finds what the search through every single world finds."""
+    for defences in ({}, {"marker": False, "claim_first": False, "decision": False}):
+        setting = Setting(protocol, bounds=Bounds(1, kills=1, zombies=0))
+        setting = replace(setting, defences=replace(setting.defences, **defences))
+        short, long = search(setting), search(setting, form=lambda world, _setting: world)
+        assert short.anomaly == long.anomaly
+        assert short.seen == long.seen
+        assert len(short.trace) <= len(long.trace), "the end of a driver is no step of its own"
+        assert short.worlds <= long.worlds
+
+
+def test_steps_have_the_names_of_the_failpoints() -> None:
+    passed: set[str] = set()
+    for protocol in (TWO_PHASE, AT_MOST_ONCE):
+        setting = Setting(protocol, bounds=Bounds(1, kills=1, zombies=0))
+        for world in _every(setting):
+            passed.update(driver.at for driver in world.drivers)
+            passed.update(task for driver in world.drivers for task in driver.tasks)
+    assert set(POINTS) <= passed
+
+
+def _every(setting: Setting) -> set[World]:
+    seen = {first_world(setting)}
+    left = list(seen)
+    while left:
+        world = left.pop()
+        for _, after in (*natural(world, setting), *harmful(world, setting)):
+            if after not in seen:
+                seen.add(after)
+                left.append(after)
+    return seen
