@@ -91,14 +91,25 @@ class Journal:
         self.check_still_ours()
 
     def decisions(self, batch: int) -> list[dict[str, Any]]:
-        """Every decision about a batch, oldest first; empty when it is undecided."""
+        """Every decision about a batch, oldest first; empty when it is undecided.
+
+        Raises:
+            AnotherDriver: a younger driver was started, or has decided this batch since this one looked: the
+                transactions that it names may hold a later batch by now.
+        """
         self.check_still_ours()
-        found = []
+        found: list[dict[str, Any]] = []
         for attempt in range(1_000_000):
             path = self.folder / f"decision-{batch:09d}.{attempt}.json"
             if not path.exists():
                 break
             found.append(json.loads(path.read_text()))
+        for decision in found:
+            if decision["generation"] > self.generation:
+                raise AnotherDriver(
+                    f"batch {batch} was decided by another driver, of generation {decision['generation']}; this one, "
+                    f"generation {self.generation}, stops and has written nothing more."
+                )
         return found
 
     def newest_decision(self) -> int | None:

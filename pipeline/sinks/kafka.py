@@ -91,7 +91,9 @@ class KafkaSink(Sink):
         self._offsets = Offsets(self._client, topic)
         self._coordinator: Coordinator | None = None
         self._marks: dict[int, Mark] = {}
-        self._done: set[Transaction] = set()  # decided and committed before this driver started
+        # Decided and committed before this driver started. With the batch, for a worker keeps its id and epoch: a
+        # decision of the next batch, on its way to the disk while this driver starts, names the same transaction.
+        self._done: set[tuple[int, Transaction]] = set()
         self._ended: dict[str, int] = {}
         self._retired: set[str] = set()
 
@@ -108,7 +110,7 @@ class KafkaSink(Sink):
         # a later, undecided batch. Markers of a decided batch that is not committed yet can't be waited for.
         marks = self._read_marks(stable=False)
         open_ = [prepared for prepared in keep if not _has(marks, prepared["partition"], prepared["batch"])]
-        self._done = {self._transaction(prepared) for prepared in keep if prepared not in open_}
+        self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in keep if prepared not in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
         left = [txn.transactional_id for txn in self._coordinator.listed(self._names.prefix)]
         self._fence(name for name in left if name not in named)
@@ -145,7 +147,7 @@ class KafkaSink(Sink):
         """
         assert self._coordinator is not None, "start() comes first"
         ended = {p: self._transaction(entry) for p, entry in prepared.items()}
-        parts = sorted(p for p, transaction in ended.items() if transaction not in self._done)
+        parts = sorted(p for p, transaction in ended.items() if (batch, transaction) not in self._done)
         if not parts:
             return set()
         transactions = [ended[p] for p in parts]

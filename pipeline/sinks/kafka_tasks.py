@@ -154,7 +154,8 @@ class _Transactional:
     def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int) -> None:
         self.name = names.fresh_id()
         self.open_batch: int | None = None
-        settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
+        self._doubtful = False
+        settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms, "error_cb": self.noted}
         self.producer = Producer({**client, **COMMON, **settings})
         self.producer.init_transactions(TRANSACTION_LIMIT_S)
         with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
@@ -166,6 +167,23 @@ class _Transactional:
                 f"generation {newest.offset} of {names.sink_id} was started; this worker belongs to generation "
                 f"{names.generation} and stops."
             )
+
+    def noted(self, _error: KafkaError) -> None:
+        """librdkafka tells of lost connections and time-outs here, and asks again by itself."""
+        self._doubtful = True
+
+    def commit(self) -> bool:
+        """Commits, and says whether this producer may go on to another transaction.
+
+        After a lost connection it may not: the first EndTxn could still be on its way, and would end the next
+        transaction (the flaw that KIP-890 mends for clients that speak TV2).
+        """
+        self.producer.poll(0)
+        self._doubtful = False
+        self.producer.commit_transaction(TRANSACTION_LIMIT_S)
+        self.open_batch = None
+        self.producer.poll(0)  # serves `noted`
+        return not self._doubtful
 
 
 def _committed(client: Mapping[str, Any], group: str, topic: str) -> TopicPartition | None:
@@ -255,8 +273,8 @@ class TransactionalWriter:
         task.passing("after-prepare")
         if self.commits:
             started = time.perf_counter()
-            producer.commit_transaction(TRANSACTION_LIMIT_S)
-            transactional.open_batch = None
+            if not transactional.commit():
+                _transactional.clear()
             timings["commit"] = (time.perf_counter() - started) * 1000
             return {}, timings
         prepared = {
@@ -283,20 +301,20 @@ class TransactionalWriter:
         transactional.open_batch = None
 
     def _begun(self, batch: int) -> _Transactional:
-        transactional = _transactional.get(self.names.own_prefix)
-        if transactional is not None and not self._reusable(transactional):
-            del _transactional[self.names.own_prefix]
+        transactional = _transactional.pop(self.names.own_prefix, None)
+        if transactional is not None and not (self._reusable(transactional) and self._ended(transactional)):
             transactional = None
         if transactional is None:
             transactional = _Transactional(self.client, self.names, self.timeout_ms)
-            _transactional[self.names.own_prefix] = transactional
-        if transactional.open_batch is not None:
-            # The driver has committed it; for the producer it is still open. Under TV1 a second EndTxn with the
-            # same outcome is answered NONE and lets it begin the next one.
-            transactional.producer.commit_transaction(TRANSACTION_LIMIT_S)
+        _transactional[self.names.own_prefix] = transactional
         transactional.producer.begin_transaction()
         transactional.open_batch = batch
         return transactional
+
+    def _ended(self, transactional: _Transactional) -> bool:
+        """The driver has committed it; for the producer it is still open. Under TV1 a second EndTxn with the same
+        outcome is answered NONE and lets it begin the next one."""
+        return transactional.open_batch is None or transactional.commit()
 
     def _reusable(self, transactional: _Transactional) -> bool:
         """False for a producer whose last transaction was not committed by the driver, or that was retired."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, KafkaError
 
 from oncebench.services.kafka import KafkaBroker
 from pipeline.errors import AnotherDriver, RefusedStart
@@ -92,19 +92,19 @@ def die() -> None:
     kafka_tasks._transactional.clear()
 
 
-def committed_and_then_prepared(output: Output) -> dict[str, Any]:
-    """A driver commits batch 8, prepares batch 9 in the same worker, and dies; returns what batch 8 had prepared."""
+def committed_and_then_prepared(output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A driver commits batch 8, prepares batch 9 in the same worker, and dies; returns what the two had prepared."""
     first = output.driver("two-phase", 1)
     eighth = write(first.prepare(), 8, "eight")
     assert first.commit(8, {0: eighth}) == set()
     ninth = write(first.prepare(), 9, "nine")
     assert ninth["transactional_id"] == eighth["transactional_id"], "or this test would show nothing"
     die()
-    return {**eighth, "batch": 8, "partition": 0}
+    return {**eighth, "batch": 8, "partition": 0}, ninth
 
 
 def test_an_undecided_transaction_under_the_id_of_a_finished_decision_is_aborted_at_the_start(output: Output) -> None:
-    eighth = committed_and_then_prepared(output)
+    eighth, _ = committed_and_then_prepared(output)
     started = time.monotonic()
     second = output.driver("two-phase", 2, [eighth])
     assert second.marks()[0].batch == 8
@@ -114,11 +114,46 @@ def test_an_undecided_transaction_under_the_id_of_a_finished_decision_is_aborted
 
 
 def test_a_finished_decision_that_is_replayed_does_not_commit_what_its_id_holds_now(output: Output) -> None:
-    eighth = committed_and_then_prepared(output)
+    eighth, _ = committed_and_then_prepared(output)
     # Spark's commit log lost batch 8 in a power cut; the journal, fsynced, has its decision.
     second = output.driver("two-phase", 2, [eighth])
     assert second.commit(8, {0: eighth}) == set()
     assert second.commit(9, {0: write(second.prepare(), 9, "nine")}) == set()
+    wait_for_rows(output, {"eight": 20, "nine": 20})
+
+
+def test_a_decision_that_appears_during_the_start_under_the_id_of_a_finished_one_is_lost_and_not_taken_for_done(
+    output: Output,
+) -> None:
+    eighth, ninth = committed_and_then_prepared(output)
+    # Found by the model in oncebench/protocol_model: the first driver's decision of batch 9 was on its way to the disk.
+    second = output.driver("two-phase", 2, [eighth])
+    assert second.commit(9, {0: ninth}) == {0}, "what the start has fenced must be written again"
+    assert second.commit(9, {0: write(second.prepare(), 9, "nine")}) == set()
+    wait_for_rows(output, {"eight": 20, "nine": 20})
+
+
+def test_a_producer_that_lost_its_connection_in_a_commit_is_not_used_again(output: Output) -> None:
+    driver = output.driver("two-phase", 1)
+    eighth = write(driver.prepare(), 8, "eight")
+    assert driver.commit(8, {0: eighth}) == set()
+    (transactional,) = kafka_tasks._transactional.values()
+    real = transactional.producer
+
+    class Reconnecting:
+        """The client asks a second time by itself; the first request may still be on its way."""
+
+        def commit_transaction(self, limit_s: float) -> None:
+            real.commit_transaction(limit_s)
+            transactional.noted(KafkaError(KafkaError._TRANSPORT))
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+    transactional.producer = Reconnecting()
+    ninth = write(driver.prepare(), 9, "nine")
+    assert ninth["transactional_id"] != eighth["transactional_id"]
+    assert driver.commit(9, {0: ninth}) == set()
     wait_for_rows(output, {"eight": 20, "nine": 20})
 
 

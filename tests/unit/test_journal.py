@@ -44,6 +44,17 @@ def test_a_claim_of_the_same_generation_means_two_drivers(tmp_path: Path) -> Non
         journal.claim(3)
 
 
+def test_an_older_driver_that_reads_late_does_not_take_up_a_younger_ones_decision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Found by the model in oncebench/protocol_model: it had looked for a younger one, and was stopped before it read.
+    late = open_journal(tmp_path, IDENTITY)
+    monkeypatch.setattr(late, "check_still_ours", lambda: None)
+    open_journal(tmp_path, IDENTITY).decide(3, 0, {"partitions": []})
+    with pytest.raises(AnotherDriver, match="generation 2"):
+        late.decisions(3)
+
+
 def test_decisions_come_in_the_order_of_their_attempts(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, IDENTITY)
     for attempt in range(3):
