@@ -17,7 +17,6 @@ from typing import Any, NoReturn
 import pyarrow as pa
 
 _INT64 = range(-(2**63), 2**63)
-_NONE = pa.record_batch({"pos": pa.array([], pa.int64()), "odd": pa.array([], pa.binary())})
 
 
 def read_odd(batches: Iterable[pa.RecordBatch], texts: Sequence[str], numbers: Sequence[str]) -> pa.Table:
@@ -26,7 +25,12 @@ def read_odd(batches: Iterable[pa.RecordBatch], texts: Sequence[str], numbers: S
     `json`: it is JSON. `size`: fields it has; `present`: fields it has of those asked for. Then each of these: null if
     it is not there, no text (of `texts`), or no whole number of 64 bits (of `numbers`).
     """
-    return pa.concat_tables([_read(batch, texts, numbers) for batch in (_NONE, *batches)])
+    return pa.concat_tables([_read(batch, texts, numbers) for batch in (_nothing(), *batches)])
+
+
+def _nothing() -> pa.RecordBatch:
+    """Gives an empty table its columns. (Made when it is needed: the first array that Arrow makes imports pandas.)"""
+    return pa.record_batch({"pos": pa.array([], pa.int64()), "odd": pa.array([], pa.binary())})
 
 
 def _read(batch: pa.RecordBatch, texts: Sequence[str], numbers: Sequence[str]) -> pa.Table:
