@@ -140,7 +140,8 @@ def test_a_killed_broker_comes_back_on_the_same_ports_with_every_acknowledged_re
 
 def test_a_paused_broker_answers_nobody_until_it_is_resumed(kafka_own: KafkaBroker) -> None:
     kafka_own.pause()
-    assert psutil.Process(kafka_own.pid).status() == psutil.STATUS_STOPPED
+    # The signal is sent; a process that runs on the other core takes it when it next enters the kernel.
+    wait_for("it to stop", lambda: psutil.Process(kafka_own.pid).status() == psutil.STATUS_STOPPED)
     with pytest.raises(KafkaException):
         kafka_own.admin().list_topics(timeout=1)
     kafka_own.resume()
