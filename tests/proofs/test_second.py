@@ -28,6 +28,7 @@ from oncebench.reports.summary import summary
 from oncebench.scenario import Cell
 from oncebench.second import count, shown
 from oncebench.second.files import LEDGER, Files, committed, drained, placed, read_files
+from tests.proofs.test_audit_injection import EXAMPLES, Injection, inject, injections
 from tests.unit.audit_world import (
     Sent,
     Shown,
@@ -41,7 +42,6 @@ from tests.unit.audit_world import (
     observed_table,
     quarantine_table,
 )
-from tests.unit.test_audit_injection import EXAMPLES, Injection, inject, injections
 from tests.unit.test_model import BAD, GOOD, KEY, mutations
 
 WORLD = make_world(4, 2, unfinished=1)
@@ -85,7 +85,7 @@ def agreed(record: Record) -> dict[str, int]:
     return {name: number for name, number in second.items() if number}
 
 
-@settings(max_examples=EXAMPLES // 30, deadline=None)
+@settings(max_examples=EXAMPLES // 15, deadline=None)
 @given(injections())
 def test_both_count_whatever_was_injected(injection: Injection) -> None:
     record, wanted, _ = inject(injection)
@@ -93,7 +93,7 @@ def test_both_count_whatever_was_injected(injection: Injection) -> None:
     assert {code: number for code, number in found.items() if code in wanted} == dict(+wanted)
 
 
-@settings(max_examples=EXAMPLES // 30, deadline=None)
+@settings(max_examples=EXAMPLES // 15, deadline=None)
 @given(sessions=st.integers(1, 4), partitions=st.integers(1, 3), changes=mutations(), shuffle=st.randoms())
 def test_both_owe_the_same_rows_for_any_input(
     sessions: int, partitions: int, changes: list[tuple[str, int, int]], shuffle: Any
