@@ -63,7 +63,7 @@ class Supervisor:
         self._failures = 0
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
-        self._zombie: Zombie | None = None
+        self._zombies: list[Zombie] = []
         self.restarts = 0
 
     @property
@@ -98,7 +98,7 @@ class Supervisor:
     @property
     def has_zombie(self) -> bool:
         """Whether an older driver is still there, stopped or continued."""
-        return self._zombie is not None
+        return bool(self._zombies)
 
     def begin_random_kills(self) -> None:
         """Random kills happen from now on: not before the load, for they would only lengthen the start-up."""
@@ -122,14 +122,15 @@ class Supervisor:
             if hit["action"] == "stop":
                 self._continue_at = now + hit["seconds"]
             elif hit["action"] == "zombie":
-                self._zombie = Zombie(self._child, hit["batch"], self.note)
+                self._zombies.append(Zombie(self._child, hit["batch"], self.note))
                 self._again()
         if self._continue_at is not None and now >= self._continue_at:
             self._continue_at = None
             self._child.thaw()
             self.note("pipeline-continued")
-        if self._zombie is not None and self._zombie.watch(self._batches()):
-            self._zombie = None
+        if self._zombies:
+            done = self._batches()
+            self._zombies = [zombie for zombie in self._zombies if not zombie.watch(done)]
         if not self._child.alive:
             self._bring_back()
         elif self._kills_begun and self._kills_left and self._continue_at is None and not self._killed():
@@ -138,7 +139,7 @@ class Supervisor:
     def stop(self) -> None:
         """Ends the pipeline between two batches; kills it if it does not end in time. A death that came first, or that
         a failpoint brought while it was ending, is noted as that."""
-        self._kill_zombie()
+        self._kill_zombies()
         if self._child is None:
             return
         if not self._child.alive:
@@ -161,10 +162,9 @@ class Supervisor:
             self.note("random-kill", t_us=killed_us, landed=self._landed())
             self._again()
 
-    def _kill_zombie(self) -> None:
-        if self._zombie is not None:
-            self._zombie.kill()
-            self._zombie = None
+    def _kill_zombies(self) -> None:
+        while self._zombies:
+            self._zombies.pop().kill()
 
     def _batches(self) -> list[dict[str, Any]]:
         """The batches that the life which was started last has done."""
@@ -232,7 +232,7 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._kill_zombie()
+        self._kill_zombies()
         if self._child is not None:
             self._child.kill_session()
         sweep(self._folder)

@@ -194,6 +194,19 @@ def test_the_end_of_a_zombie_and_its_words_are_noted_and_its_successor_goes_on(w
     assert (world.supervisor.has_zombie, world.lives[1].alive, world.supervisor.restarts) == (False, True, 1)
 
 
+def test_a_zombies_successor_may_become_one_too_and_each_is_continued_and_ended(world: World) -> None:
+    left(world)
+    world.hit("zombie")
+    time.sleep(0.001)
+    world.supervisor.watch()
+    assert world.events().count("zombie-left") == 2
+    world.commits(6)
+    world.supervisor.watch()
+    assert [life.thawed for life in world.lives] == [1, 1, 0]
+    world.supervisor.stop()
+    assert [life.alive for life in world.lives[:2]] == [False, False]
+
+
 @pytest.mark.parametrize(("batch", "said"), [(5, "zombie-never-continued"), (6, "zombie-outlived")])
 def test_a_zombie_that_does_not_end_is_ended_with_the_run_and_told(world: World, batch: int, said: str) -> None:
     zombie = left(world)
