@@ -18,6 +18,7 @@ from oncebench.reports.report import FILE, make_report, write_report
 from oncebench.run.cell import SINK_FOLDER, Ran, Show, run_cell
 from oncebench.run.lab import Lab
 from oncebench.scenario import Cell, expected_codes
+from oncebench.services.beside import SERVICES
 from oncebench.watch.resources import Use
 from pipeline.sinks.registry import SINKS
 
@@ -31,9 +32,10 @@ def measure(
     """Runs a cell in an open work dir and returns its report, which is also in `folder/report.json`."""
     ran = run_cell(cell, lab, folder, show or (lambda _seen: None), interrupted or threading.Event())
     kafka = {"bootstrap_servers": lab.kafka.bootstrap_servers, "own": lab.own_broker is not None}
+    used = [name for name in SINKS[cell.sink].services if name in lab.theirs]
+    theirs = {SERVICES[name].variable: lab.theirs[name] for name in used}
     facts = {"run": ran.run, "topics": ran.topics.as_json(), "kafka": kafka, "java": lab.java.version,
-             "theirs": {name: lab.theirs[name] for name in SINKS[cell.sink].services if name in lab.theirs},
-             "interrupted": ran.interrupted}  # fmt: skip
+             "theirs": theirs, "interrupted": ran.interrupted}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in ran.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))
     return _report(Record.load(folder), cell, ran, facts)

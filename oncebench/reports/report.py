@@ -116,7 +116,7 @@ def _price(uses: Mapping[str, Use], events: int | None) -> float | None:
 def _again(cell: Cell, facts: Mapping[str, Any]) -> str:
     """The command that runs the cell again, with where the servers are that the suite did not start."""
     kafka = facts.get("kafka") or {}
-    theirs = [f"ONCEBENCH_{name.upper()}={shlex.quote(where)}" for name, where in (facts.get("theirs") or {}).items()]
+    theirs = [f"{variable}={shlex.quote(where)}" for variable, where in (facts.get("theirs") or {}).items()]
     servers = [] if kafka.get("own", True) else ["--bootstrap-servers", shlex.quote(str(kafka["bootstrap_servers"]))]
     return " ".join([*theirs, cell.reproduce(), *servers])
 

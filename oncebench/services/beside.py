@@ -7,21 +7,17 @@ What can go wrong: see each service.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from oncebench.services import postgres, pravega
 from oncebench.services.maven import bundles
-from oncebench.services.postgres import postgres
-from oncebench.services.pravega import pravega
+from oncebench.services.service import Service
 from pipeline.sinks.registry import SINKS
 
-# Name of a service, as a sink's kind asks for it -> opens it with its files below a folder.
-# Each gives, of a server of the user's own, where that is (without secrets), and None of one of ours.
-SERVICES: Mapping[str, Callable[[Path], AbstractContextManager[str | None]]] = {
-    "postgres": postgres,
-    "pravega": pravega,
-}
+# By the name with which a sink's kind asks for it.
+SERVICES: Mapping[str, Service] = {"postgres": postgres.SERVICE, "pravega": pravega.SERVICE}
 
 
 def needed_bundles() -> tuple[str, ...]:
@@ -34,5 +30,5 @@ def needed_bundles() -> tuple[str, ...]:
 def open_services(names: set[str], folder: Path) -> Iterator[dict[str, str]]:
     """Opens the services that are named, in the order of their names; gives those that are the user's own."""
     with ExitStack() as stack:
-        opened = {name: stack.enter_context(SERVICES[name](folder)) for name in sorted(names)}
+        opened = {name: stack.enter_context(SERVICES[name].open(folder)) for name in sorted(names)}
         yield {name: where for name, where in opened.items() if where is not None}

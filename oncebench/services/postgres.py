@@ -28,6 +28,7 @@ from oncebench.services.broker_process import tail
 from oncebench.services.ports import LOOPBACK, free_ports
 from oncebench.services.postgres_home import Home, home
 from oncebench.services.process import Child
+from oncebench.services.service import Service
 from pipeline.errors import RefusedStart
 from pipeline.sinks.postgres_server import VARIABLE, connect, redacted, told, without_secrets
 
@@ -173,22 +174,6 @@ def start_postgres(folder: Path) -> Iterator[PostgresServer]:
         yield server
 
 
-@contextmanager
-def postgres(folder: Path) -> Iterator[str | None]:
-    """The service: the user's own server if ONCEBENCH_POSTGRES names one (yields where), else one of ours."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        check_reachable(named)
-        yield without_secrets(named)
-        return
-    with start_postgres(folder) as server:
-        os.environ[VARIABLE] = server.dsn
-        try:
-            yield None
-        finally:
-            del os.environ[VARIABLE]
-
-
 def check_reachable(dsn: str) -> None:
     """Raises `MissingEnvironment` if no PostgreSQL lets us in there."""
     try:
@@ -201,3 +186,6 @@ def check_reachable(dsn: str) -> None:
             "seen from this machine, and is the password in PGPASSWORD, PGPASSFILE or "
             f"{VARIABLE}? Without --postgres and {VARIABLE} the suite starts a server of its own"
         ) from error
+
+
+SERVICE = Service(VARIABLE, check_reachable, without_secrets, start_postgres, lambda server: str(server.dsn))

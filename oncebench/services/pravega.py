@@ -29,6 +29,7 @@ from oncebench.services.java import Java, find_java
 from oncebench.services.maven import jars
 from oncebench.services.ports import LOOPBACK, free_ports
 from oncebench.services.process import Child
+from oncebench.services.service import Service
 from pipeline.sinks.pravega import VARIABLE
 from pipeline.sinks.pravega_controller import Controller, ControllerAway, Stream
 
@@ -164,22 +165,6 @@ def start_pravega(folder: Path, java: Java | None = None) -> Iterator[PravegaSer
         yield server
 
 
-@contextmanager
-def pravega(folder: Path) -> Iterator[str | None]:
-    """The service: the user's own server if ONCEBENCH_PRAVEGA names its controller (yields where), else ours."""
-    named = os.environ.get(VARIABLE)
-    if named:
-        check_reachable(named)
-        yield named
-        return
-    with start_pravega(folder) as server:
-        os.environ[VARIABLE] = server.address
-        try:
-            yield None
-        finally:
-            del os.environ[VARIABLE]
-
-
 def check_reachable(address: str) -> None:
     """Raises `MissingEnvironment` if no controller answers there."""
     controller = Controller(address)
@@ -192,3 +177,6 @@ def check_reachable(address: str) -> None:
         ) from error
     finally:
         controller.close()
+
+
+SERVICE = Service(VARIABLE, check_reachable, str, start_pravega, lambda server: str(server.address))

@@ -20,7 +20,7 @@ from psycopg import sql
 from oncebench.errors import MissingEnvironment
 from oncebench.run.workdir import open_work_dir
 from oncebench.services import postgres_home
-from oncebench.services.postgres import PostgresServer, postgres, start_postgres
+from oncebench.services.postgres import SERVICE, PostgresServer, start_postgres
 from pipeline.digest import digest
 from pipeline.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay, RefusedStart
 from pipeline.sinks import postgres_tasks
@@ -126,7 +126,7 @@ def test_the_service_names_its_server_while_it_is_open_and_leaves_nothing(
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
     before = {process.pid for process in psutil.process_iter()}
-    with open_work_dir(tmp_path / "work") as work, postgres(work.path):
+    with open_work_dir(tmp_path / "work") as work, SERVICE.open(work.path):
         with psycopg.connect(os.environ[VARIABLE]) as connection:
             names = ["fsync", "listen_addresses", "unix_socket_directories", "track_commit_timestamp"]
             found = [connection.execute("SELECT current_setting(%s)", (name,)).fetchone() for name in names]
@@ -154,7 +154,7 @@ def test_a_place_that_the_servers_user_cannot_get_to_is_replaced_by_a_temporary_
 
 def test_the_users_own_server_is_used_and_left_alone(server: PostgresServer, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv(VARIABLE, server.dsn)
-    with postgres(tmp_path):
+    with SERVICE.open(tmp_path):
         assert os.environ[VARIABLE] == server.dsn
     assert server.alive
     assert os.environ[VARIABLE] == server.dsn
@@ -167,7 +167,7 @@ def test_a_server_that_cannot_be_used_is_told_without_its_password(
     wrong = server.dsn.replace("postgres:", "postgres:hunter2", 1)
     for dsn in (wrong, "postgresql://joe:hunter2@127.0.0.1:1/rows", "hunter2"):
         monkeypatch.setenv(VARIABLE, dsn)
-        with pytest.raises(MissingEnvironment) as refused, postgres(tmp_path):
+        with pytest.raises(MissingEnvironment) as refused, SERVICE.open(tmp_path):
             pass
         assert "hunter2" not in str(refused.value)
         assert "--postgres" in str(refused.value) or "unset it" in str(refused.value)

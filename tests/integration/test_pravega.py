@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.errors import MissingEnvironment
-from oncebench.services.pravega import PravegaServer, pravega, start_pravega
+from oncebench.services.pravega import SERVICE, PravegaServer, start_pravega
 from pipeline.errors import RefusedStart
 from pipeline.sinks.contract import Place
 from pipeline.sinks.pravega import VARIABLE, PravegaSink
@@ -127,9 +127,9 @@ def test_the_service_uses_a_named_server_and_refuses_one_that_does_not_answer(
     server: PravegaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, server.address)
-    with pravega(tmp_path):
+    with SERVICE.open(tmp_path):
         assert os.environ[VARIABLE] == server.address
     assert server.alive
     monkeypatch.setenv(VARIABLE, "127.0.0.1:1")
     with pytest.raises(MissingEnvironment, match=r"127\.0\.0\.1:1 cannot be used"):
-        pravega(tmp_path).__enter__()
+        SERVICE.open(tmp_path).__enter__()

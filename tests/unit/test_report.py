@@ -17,7 +17,7 @@ KAFKA = {"bootstrap_servers": "b1:9092,b2:9092"}
         ({}, "", ""),
         ({"kafka": {**KAFKA, "own": True}}, "", ""),
         ({"kafka": {**KAFKA, "own": False}}, "", " --bootstrap-servers b1:9092,b2:9092"),
-        ({"theirs": {"postgres": "host=db1 dbname=it"}}, "ONCEBENCH_POSTGRES='host=db1 dbname=it' ", ""),
+        ({"theirs": {"ONCEBENCH_POSTGRES": "host=db1 dbname=it"}}, "ONCEBENCH_POSTGRES='host=db1 dbname=it' ", ""),
     ],
 )
 def test_the_command_that_runs_it_again_names_the_servers_that_were_not_ours(
