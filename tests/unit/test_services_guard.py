@@ -151,6 +151,32 @@ def test_a_fork_that_holds_the_pipe_open_does_not_keep_the_children_alive(suite:
         os.kill(fork, signal.SIGKILL)
 
 
+# The guardian, whose parent has gone by the time that it asks, with a pipe that a fork of the parent holds open.
+ORPHAN = """
+import os
+from oncebench.services import guard
+
+answers = iter([os.getppid()])
+guard.os.getppid = lambda: next(answers, 1)
+guard.main()
+"""
+
+
+def test_what_a_suite_said_in_its_last_moment_is_heard_although_it_is_dead_by_then() -> None:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as child:
+        told, tell = os.pipe()
+        try:
+            os.write(tell, f"watch {child.pid} {start_time(child.pid)}\n".encode())
+            subprocess.run(
+                [sys.executable, "-c", ORPHAN], stdin=told, stdout=subprocess.DEVNULL, cwd=ROOT, timeout=20, check=True
+            )
+            assert child.wait(10) == -signal.SIGKILL
+        finally:
+            child.kill()
+            os.close(told)
+            os.close(tell)
+
+
 def test_sessions_that_are_done_or_belong_to_another_process_are_left_alone() -> None:
     with (
         subprocess.Popen(["sleep", "600"], start_new_session=True) as done,
