@@ -182,7 +182,8 @@ def parse_shape(spec: str, rate: Rate, events: int) -> Shape:
 def sessions_for(spec: str, rate: Rate, duration_s: float) -> int:
     """How many sessions (at least 1) fill `duration_s` at this rate and shape.
 
-    Raises ConfigError where the rate, the shape or the duration has no meaning.
+    Raises ConfigError where the rate, the shape or the duration has no meaning, and OverflowError where there is no
+    such number of sessions.
     """
     rate = parse_rate(rate)
     kind, numbers = _read(spec)
@@ -194,7 +195,8 @@ def sessions_for(spec: str, rate: Rate, duration_s: float) -> int:
         events = (numbers[0] + rate) / 2 * duration_s
     else:
         shape = Burst(rate, *numbers) if kind == "burst" else Constant(rate)
-        events = float(shape.cumulative(np.array([duration_s]))[0])
+        with np.errstate(over="ignore"):  # `round` refuses what has become infinite
+            events = float(shape.cumulative(np.array([duration_s]))[0])
     return max(1, round(events / EVENTS_PER_SESSION))
 
 

@@ -101,9 +101,11 @@ def test_the_real_command_prints_no_traceback_and_leaves_nothing(tmp_path: Path)
 
 
 def test_an_unreachable_broker_is_told_within_seconds(tmp_path: Path) -> None:
-    code, _, err = said(*GOOD, "--bootstrap-servers", "127.0.0.1:1", cwd=tmp_path)
-    assert code == 5
-    assert "no Kafka can be reached at 127.0.0.1:1" in err
+    for delivery in ("exactly-once", "at-most-once"):  # this one prepares nothing, so the default of --on-lost is idle
+        cell = ("--sink", "kafka", "--delivery", delivery)
+        code, _, err = said("run", *cell, "--bootstrap-servers", "127.0.0.1:1", cwd=tmp_path)
+        assert code == 5
+        assert "no Kafka can be reached at 127.0.0.1:1" in err
 
 
 def test_no_java_is_told_with_what_to_set(tmp_path: Path) -> None:

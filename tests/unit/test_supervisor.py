@@ -26,9 +26,11 @@ class Pretended:
     alive: bool = True
     returncode: int | None = None
     thawed: int = 0
+    session_killed: bool = False
     at_stop: Any = field(default=lambda: None)
 
     def kill_session(self) -> None:
+        self.session_killed = True
         self.returncode = -9 if self.returncode is None else self.returncode
         self.alive = False
 
@@ -192,6 +194,7 @@ def test_the_end_of_a_zombie_and_its_words_are_noted_and_its_successor_goes_on(w
         "t_us": 0, "event": "zombie-ended", "exit_code": 3, "why": "stopped: another driver"
     }  # fmt: skip
     assert (world.supervisor.has_zombie, world.lives[1].alive, world.supervisor.restarts) == (False, True, 1)
+    assert zombie.session_killed  # its JVM and its workers may outlive it
 
 
 def test_a_zombies_successor_may_become_one_too_and_each_is_continued_and_ended(world: World) -> None:
