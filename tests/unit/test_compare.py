@@ -1,4 +1,4 @@
-"""`oncebench compare`: what it keeps and shows when a cell goes wrong, and that its cells can show what they are for."""
+"""`oncebench compare`: what it keeps and shows when a cell goes wrong; that its cells can show what they are for."""
 
 from __future__ import annotations
 
