@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from oncebench.errors import USAGE, UserError
+from oncebench.nemesis.acts import complaint, why_not
 from pipeline.config import AS_SHIPPED, TUNED
 from pipeline.delivery import DROP, PROTOCOLS, REWRITE, choose, exactly_once_two_phase, protocol_of
 from pipeline.failpoints import POINTS, parse_fault
@@ -163,9 +164,27 @@ def checked_fault(text: str) -> str:
         UserError: it is none (exit code 2).
     """
     try:
-        return str(parse_fault(text))
+        fault = parse_fault(text)
     except ValueError as error:
         raise UserError(str(error), exit_code=USAGE) from error
+    if (wrong := complaint(fault)) is not None:
+        raise UserError(wrong, exit_code=USAGE)
+    return str(fault)
+
+
+def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) -> None:
+    """Looks whether the faults of each cell can be done to it.
+
+    Args:
+        ours: the servers that the suite will have started; None: all that are needed.
+
+    Raises:
+        UserError: one of them can't be, and why (exit code 2).
+    """
+    for cell in cells:
+        for text in cell.faults:
+            if (reason := why_not(parse_fault(text), SINKS[cell.sink], ours)) is not None:
+                raise UserError(f"fault {text}: {reason}", exit_code=USAGE)
 
 
 def installed() -> tuple[str, ...]:

@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -118,7 +118,9 @@ class _Run:
         self.kind = SINKS[cell.sink]
         self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.topics = self._make_topics()
-        self.supervisor = Supervisor(self._pipeline_config(), lab.environment(), cell.random_kills, cell.seed)
+        self.supervisor = Supervisor(
+            self._pipeline_config(), lab.environment(), cell.random_kills, cell.seed, lab.servers
+        )
         self.children: dict[str, Child] = {}
         self.sampler = Sampler(self._sessions, _component)
         self.load_lines = Tail(folder / "load.jsonl")
@@ -204,7 +206,7 @@ class _Run:
 
     def _patience_s(self) -> float:
         faults = len(self.cell.faults) + self.cell.random_kills
-        stopped_s = sum(parse_fault(fault).seconds for fault in self.cell.faults)
+        stopped_s = sum(parse_fault(fault).seconds or 0.0 for fault in self.cell.faults)
         return DRAIN_LIMIT_S + PER_FAULT_S * faults + stopped_s + 2 * self._load_s()
 
     def _make_topics(self) -> Topics:
@@ -301,7 +303,7 @@ class _Run:
                 return False
             if self.supervisor.child is not None:
                 self.supervisor.watch()
-            if self.lab.own_broker is not None and not self.lab.own_broker.alive:
+            if self.lab.own_broker is not None and not self.lab.own_broker.alive and not self.supervisor.acting:
                 raise UserError(f"the Kafka broker died while {phase}; see {self.lab.own_broker.log}")
             self._look()
             time.sleep(LOOK_S)
@@ -333,7 +335,7 @@ class _Run:
 
     def _drained(self, ends: dict[str, int]) -> bool:
         behind = any(self.position.get(partition, 0) < end for partition, end in ends.items())
-        more = self.supervisor.random_kills_left or self.supervisor.has_zombie
+        more = self.supervisor.random_kills_left or self.supervisor.acting
         return not behind and self.supervisor.running() and not more
 
     def _final_reads(self) -> None:
@@ -352,8 +354,9 @@ class _Run:
         owners = {child.pid: name for name, child in self.children.items() if child.alive}
         if self.supervisor.child is not None and self.supervisor.child.alive:
             owners[self.supervisor.child.pid] = "pipeline"
-        if self.lab.own_broker is not None and self.lab.own_broker.alive:
-            owners[self.lab.own_broker.pid] = "broker"
+        with suppress(UserError):  # a nemesis may kill it between two looks
+            if self.lab.own_broker is not None and self.lab.own_broker.alive:
+                owners[self.lab.own_broker.pid] = "broker"
         return owners
 
     def _end(self, name: str) -> None:

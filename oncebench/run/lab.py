@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.errors import MissingEnvironment
+from oncebench.nemesis.servers import KAFKA
 from oncebench.run.spark_prepared import prepare_spark
 from oncebench.services.beside import open_services
 from oncebench.services.external import external
@@ -31,13 +32,17 @@ QUICK_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "
 
 @dataclass(frozen=True)
 class Lab:
-    """Everything a cell needs beside its own work dir. `theirs`: services of the user's own, and where they are."""
+    """Everything a cell needs beside its own work dir.
+
+    `theirs`: services of the user's own, and where they are. `servers`: those that were started here, by name.
+    """
 
     kafka: Kafka
     java: Java
     class_path: tuple[Path, ...]
     jvm_options: tuple[str, ...] = ()
     theirs: Mapping[str, str] = field(default_factory=dict)
+    servers: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def own_broker(self) -> KafkaBroker | None:
@@ -87,9 +92,13 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collecti
     for bundle in {bundle for kind in kinds for bundle in kind.jars}:
         jars(bundle)
     with ExitStack() as stack:
-        services = stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
+        opened = stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
         kafka = theirs or stack.enter_context(start_kafka(folder, java, settings=QUICK_ABORTS))
-        lab = Lab(kafka, java, **spark, theirs=services)
+        servers = {name: each.ours for name, each in opened.items() if each.ours is not None}
+        if theirs is None:
+            servers[KAFKA] = kafka
+        named = {name: each.theirs for name, each in opened.items() if each.theirs is not None}
+        lab = Lab(kafka, java, **spark, theirs=named, servers=servers)
         yield lab
         if lab.own_broker is not None:
             lab.own_broker.stop()  # in good order, so that what is kept can be read again

@@ -49,7 +49,7 @@ class Names:
     @property
     def prefix(self) -> str:
         """Every transactional id of this sink_id starts with it."""
-        return f"{self.sink_id}.txn."
+        return transactional_ids(self.sink_id)
 
     @property
     def generation_group(self) -> str:
@@ -68,6 +68,11 @@ class Names:
     def fresh_id(self) -> str:
         """A transactional id for a new producer of this worker process."""
         return f"{self.own_prefix}{os.getpid()}.{uuid.uuid4().hex[:12]}"
+
+
+def transactional_ids(sink_id: str) -> str:
+    """What every transactional id of a sink_id starts with."""
+    return f"{sink_id}.txn."
 
 
 def _records(rows: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:

@@ -155,9 +155,9 @@ def test_a_place_that_the_servers_user_cannot_get_to_is_replaced_by_a_temporary_
 def test_the_users_own_server_is_used_and_left_alone(server: PostgresServer, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv(VARIABLE, server.dsn)
     password = str(psycopg.conninfo.conninfo_to_dict(server.dsn)["password"])
-    with SERVICE.open(tmp_path) as shown:
-        assert shown
-        assert password not in shown
+    with SERVICE.open(tmp_path) as opened:
+        assert opened.theirs
+        assert password not in opened.theirs
         assert os.environ[VARIABLE] == server.dsn
     assert server.alive
     assert os.environ[VARIABLE] == server.dsn

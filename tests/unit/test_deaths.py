@@ -27,7 +27,12 @@ def test_a_life_that_a_failpoint_killed_died_of_it_whatever_the_timeline_calls_i
     timeline = [line("pipeline-started", pid=1), line("pipeline-failed", exit_code=-9, why="a line of the log")]
     assert deaths(timeline, [{"action": "kill", "life": 1}]) == Deaths(asked=1, by_failpoint=1)
     assert deaths(timeline, [{"action": "kill", "life": 2}]).asked == 0
-    assert deaths(timeline, [{"action": "stop", "life": 1}]).asked == 0
+
+
+def test_a_life_that_did_not_survive_what_a_nemesis_did_died_of_it_too() -> None:
+    timeline = [line("pipeline-started", pid=1), line("pipeline-failed", exit_code=1, why="stopped: no broker")]
+    assert deaths(timeline, [{"action": "kill-broker", "life": 1}]) == Deaths(asked=1)
+    assert deaths(timeline, [{"action": "kill-broker", "life": 2}]).asked == 0
 
 
 def test_a_death_that_nobody_asked_for_is_told_with_its_cause_and_its_time() -> None:
