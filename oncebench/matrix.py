@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
-from oncebench.nemesis.acts import NEMESES, why_not
+from oncebench.nemesis.acts import why_not
 from oncebench.scenario import Cell, all_supports, checked_fault
 from pipeline.failpoints import FIRST_BATCH, POINTS, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
@@ -98,9 +98,7 @@ def chain(row: Row, family: str) -> tuple[str, ...]:
     faults: list[str] = []
     for text in CHAINS[family]:
         fault = parse_fault(text.removesuffix(REPLAY))
-        kind = SINKS[row.sink]
-        held = row.support.delivery == EXACTLY_ONCE or not NEMESES[fault.action].in_transactions
-        if why_not(fault, kind) is None and held:
+        if why_not(fault, SINKS[row.sink], row.support) is None:
             again = text.endswith(REPLAY) or not faults
             faults.append(checked_fault(f"{fault}" if again else f"{fault}@after=2"))
     return tuple(faults)

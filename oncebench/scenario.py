@@ -182,8 +182,10 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
         UserError: one of them can't be, and why (exit code 2).
     """
     for cell in cells:
+        kind = SINKS[cell.sink]
+        support = choose(kind, cell.delivery, cell.variant)
         for text in cell.faults:
-            if (reason := why_not(parse_fault(text), SINKS[cell.sink], ours)) is not None:
+            if (reason := why_not(parse_fault(text), kind, support, ours)) is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=USAGE)
 
 

@@ -19,6 +19,7 @@ from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.scenario import Cell, require_sinks
 from oncebench.services.beside import ours
+from pipeline.delivery import choose
 from pipeline.failpoints import parse_fault
 from pipeline.sinks.registry import SINKS
 
@@ -116,11 +117,13 @@ def _tables(found: list[fault_matrix.Cell]) -> Iterable[tuple[str, str]]:
 def _possible(all_cells: list[Cell], bootstrap_servers: str | None) -> list[Cell]:
     """Those that break no server of the user's own."""
     started = ours(bootstrap_servers)
-    return [
-        cell
-        for cell in all_cells
-        if all(why_not(parse_fault(fault), SINKS[cell.sink], started) is None for fault in cell.faults)
-    ]
+
+    def can_be_done(cell: Cell) -> bool:
+        kind = SINKS[cell.sink]
+        support = choose(kind, cell.delivery, cell.variant)
+        return all(why_not(parse_fault(fault), kind, support, started) is None for fault in cell.faults)
+
+    return list(filter(can_be_done, all_cells))
 
 
 def _title(row: Row) -> str:

@@ -14,8 +14,9 @@ from oncebench.nemesis import lives, servers
 from oncebench.nemesis.checkpoint import BACK, COMMITS, OFFSETS, act, cut, emptied, gone, lost, rolled_back
 from oncebench.nemesis.servers import KAFKA, POSTGRES
 from oncebench.nemesis.stage import Act
+from pipeline.delivery import as_shipped, exactly_once_two_phase, protocol_of
 from pipeline.failpoints import KILL, POINTS, Fault
-from pipeline.sinks.contract import Kind
+from pipeline.sinks.contract import EXACTLY_ONCE, Kind, Support
 
 # Points that a task passes, inside a Python worker (of a sink that writes by tasks).
 OF_A_TASK = frozenset({"mid-write", "before-prepare", "after-prepare"})
@@ -34,6 +35,7 @@ class Nemesis:
         timed: whether it takes seconds.
         breaks: the server that it breaks, which must be one of ours.
         points: where it makes sense.
+        in_workers: whether it needs workers that write.
         in_transactions: whether it needs open Kafka transactions.
     """
 
@@ -43,6 +45,7 @@ class Nemesis:
     timed: bool = False
     breaks: str | None = None
     points: frozenset[str] = frozenset(POINTS)
+    in_workers: bool = False
     in_transactions: bool = False
 
 
@@ -55,7 +58,7 @@ NEMESES: Mapping[str, Nemesis] = {
         Nemesis("zombie", "taken for dead and succeeded; continued later", lives.zombie),
         Nemesis("outage", "killed, and started again so many seconds later", lives.outage, timed=True),
         Nemesis("crash-loop", f"killed, and {lives.LOOP} times more while it starts", lives.crash_loop),
-        Nemesis("kill-worker", "SIGKILL for one Python worker", lives.kill_worker, points=OF_A_TASK),
+        Nemesis("kill-worker", "SIGKILL for one Python worker", lives.kill_worker, points=OF_A_TASK, in_workers=True),
         Nemesis("repartition", "killed, started with one partition more", lives.repartition, points=OF_A_BATCH),
         Nemesis("kill-broker", "SIGKILL for the Kafka broker, and a start", servers.kill_broker, breaks=KAFKA),
         Nemesis("stop-broker", "the broker stands still for so many seconds", servers.stop_broker, True, KAFKA),
@@ -77,8 +80,8 @@ NEMESES: Mapping[str, Nemesis] = {
 }
 
 
-def why_not(fault: Fault, kind: Kind, ours: frozenset[str] | None = None) -> str | None:
-    """Why a fault cannot be done to a run of this sink; None: it can.
+def why_not(fault: Fault, kind: Kind, support: Support, ours: frozenset[str] | None = None) -> str | None:
+    """Why a fault cannot be done to a run of this sink under this guarantee; None: it can.
 
     Args:
         ours: the servers that the suite starts for the run; None: all that it needs.
@@ -87,8 +90,14 @@ def why_not(fault: Fault, kind: Kind, ours: frozenset[str] | None = None) -> str
     needed = {KAFKA, *kind.services}
     if fault.point not in nemesis.points:
         return f"{fault.action} acts at: {', '.join(point for point in POINTS if point in nemesis.points)}"
-    if nemesis.in_transactions and kind.transactional_ids is None:
-        return f"sink {kind.name} holds no Kafka transactions"
+    protocol = protocol_of(kind, support)
+    if nemesis.in_workers and (kind.whole or protocol is as_shipped):
+        return f"no worker passes {fault.point} there: {kind.name} {support.variant} writes from the driver"
+    if nemesis.in_transactions:
+        if kind.transactional_ids is None or support.delivery != EXACTLY_ONCE:
+            return f"{kind.name} {support.delivery} {support.variant} holds no Kafka transactions"
+        if fault.point not in (POINTS if protocol is exactly_once_two_phase else OF_A_TASK):
+            return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
     if nemesis.breaks is None:
         return None
     if nemesis.breaks not in needed:

@@ -360,6 +360,7 @@ KINDS = (
         lacks=LACKS,
         ordered=False,
         swept=True,
+        whole=True,
         provide=_provide,
         open=_open,
         read=_read,

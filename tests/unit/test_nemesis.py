@@ -135,25 +135,33 @@ def test_a_nemesis_that_nobody_knows_is_refused_with_those_that_are() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fault", "sink", "ours", "says"),
+    ("fault", "sink", "variant", "ours", "says"),
     [
-        ("after-commit:kill", "kafka", None, None),
-        ("after-commit:kill-broker", "files-jsonl", None, None),
-        ("after-commit:kill-broker", "kafka", frozenset(), "the kafka of this run is not ours to break"),
-        ("after-commit:kill-postgres", "kafka", None, "a run of sink kafka has no postgres"),
-        ("after-commit:kill-postgres", "postgres", frozenset({"kafka"}), "is not ours to break"),
-        ("after-commit:kill-postgres", "postgres", None, None),
-        ("after-prepare:hijack", "files-jsonl", None, "sink files-jsonl holds no Kafka transactions"),
-        ("after-commit:kill-worker", "kafka", None, "kill-worker acts at: mid-write, before-prepare, after-prepare"),
-        ("after-commit-log:repartition", "kafka", None, "repartition acts at: batch-start"),
+        ("after-commit:kill", "kafka", "two-phase", None, None),
+        ("after-commit:kill-broker", "files-jsonl", "two-phase", None, None),
+        ("after-commit:kill-broker", "kafka", "two-phase", frozenset(), "the kafka of this run is not ours to break"),
+        ("after-commit:kill-postgres", "kafka", "two-phase", None, "a run of sink kafka has no postgres"),
+        ("after-commit:kill-postgres", "postgres", "upsert", frozenset({"kafka"}), "is not ours to break"),
+        ("after-commit:kill-postgres", "postgres", "upsert", None, None),
+        ("after-prepare:hijack", "files-jsonl", "two-phase", None, "holds no Kafka transactions"),
+        ("after-prepare:hijack", "kafka", "native", None, "holds no Kafka transactions"),
+        ("after-prepare:hijack", "kafka", "idempotent", None, None),
+        ("after-decision:hijack", "kafka", "idempotent", None, "no transaction open at after-decision"),
+        ("after-decision:hijack", "kafka", "two-phase", None, None),
+        ("mid-write:kill-worker", "kafka", "two-phase", None, None),
+        ("mid-write:kill-worker", "kafka", "native", None, "no worker passes mid-write there"),
+        ("mid-write:kill-worker", "delta", "idempotent", None, "no worker passes mid-write there"),
+        ("after-commit:kill-worker", "kafka", "two-phase", None, "kill-worker acts at: mid-write, before-prepare"),
+        ("after-commit-log:repartition", "kafka", "two-phase", None, "repartition acts at: batch-start"),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_reason(
-    fault: str, sink: str, ours: frozenset[str] | None, says: str | None
+    fault: str, sink: str, variant: str, ours: frozenset[str] | None, says: str | None
 ) -> None:
-    reason = why_not(parse_fault(fault), SINKS[sink], ours)
+    support = next(support for support in SINKS[sink].supports if support.variant == variant)
+    reason = why_not(parse_fault(fault), SINKS[sink], support, ours)
     assert (reason is None) == (says is None)
-    cell = Cell(sink, "exactly-once", "two-phase", faults=(fault,))
+    cell = Cell(sink, support.delivery, variant, faults=(fault,))
     if says is None:
         require_possible([cell], ours)
     else:
