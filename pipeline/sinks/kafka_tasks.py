@@ -12,10 +12,11 @@ import json
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +32,11 @@ COMMON = {"partitioner": "murmur2_random"}
 FLUSH_LIMIT_S = 120.0
 # init_transactions, send_offsets and commit on a healthy broker take milliseconds; a restart of the broker, seconds.
 TRANSACTION_LIMIT_S = 60.0
+# librdkafka 2.14 waits for ever in send_offsets when the group's coordinator has gone away meanwhile, whatever limit it
+# is given (its issues 5456, 5511). Milliseconds otherwise; a broker that starts again after a kill needs some 6 s.
+MARK_LIMIT_S = 20.0
 
+T = TypeVar("T")
 # One per worker process; processes are reused from batch to batch.
 _appenders: dict[str, Producer] = {}
 _transactional: dict[str, _Transactional] = {}
@@ -191,6 +196,20 @@ class _Transactional:
         return not self._doubtful
 
 
+def aside(call: Callable[[], T]) -> Future[T]:
+    """Starts a call in a thread that keeps no process alive: a call into a C library may never return."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future
+
+
 def _committed(client: Mapping[str, Any], group: str, topic: str) -> TopicPartition | None:
     consumer = _consumer(client, group)
     try:
@@ -298,7 +317,15 @@ class TransactionalWriter:
     def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
         marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=json.dumps(note))
         group = _metadata(self.client, self.names.marker_group(task.partition))
-        producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S)
+        marking = aside(lambda: producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S))
+        try:
+            marking.result(MARK_LIMIT_S)
+        except TimeoutError:
+            raise DeliveryFailed(
+                f"batch {task.batch}, partition {task.partition}: Kafka's client has not got its marker into the "
+                f"transaction within {MARK_LIMIT_S:g} s (was the broker restarted?). A restart of the pipeline aborts "
+                "the transaction and writes the batch again."
+            ) from None
 
     def _undo_empty(self, transactional: _Transactional) -> None:
         """Ends a transaction that got no row: there is nothing to decide about, and its marker must not stay."""
