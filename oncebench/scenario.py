@@ -22,6 +22,9 @@ RECOVERY_CHOICES = (REWRITE, DROP)
 CHECKPOINT_CHOICES = (TUNED, AS_SHIPPED)
 
 
+_FEW = 3  # faults that still fit into one line of a terminal
+
+
 @dataclass(frozen=True)
 class Cell:
     """One run.
@@ -69,6 +72,13 @@ class Cell:
         """For people: `kafka exactly-once two-phase, after-commit:kill`."""
         what = ", ".join((*self.faults, *([f"{self.random_kills} random kills"] if self.random_kills else [])))
         return f"{self.sink} {self.delivery} {self.variant}, {what or 'healthy'}"
+
+    @property
+    def brief(self) -> str:
+        """The title, with many faults only counted: for lines that come again and again."""
+        if len(self.faults) <= _FEW:
+            return self.title
+        return f"{replace(self, faults=()).title.removesuffix(', healthy')}, {len(self.faults)} faults"
 
     def reproduce(self) -> str:
         """The command that runs this cell again; options at their defaults are left out."""

@@ -125,7 +125,7 @@ def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) 
     """Runs a cell with a lab of its own in a work dir."""
     with open_work_dir(place) as work, gently() as interrupted:
         require_free(work.path, BASE_BYTES + cell.sessions * 100 * BYTES_PER_EVENT)
-        with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.title) as show:
+        with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.brief) as show:
             report = measure(cell, lab, work.path, show, interrupted)
         if not keep:
             for name in BULKY:

@@ -38,7 +38,7 @@ def run_series(
                     break
                 with (
                     open_work_dir(work.path / "cells" / f"{number:03d}") as folder,
-                    view(f"{number}/{len(cells)} {cell.title}") as show,
+                    view(f"{number}/{len(cells)} {cell.brief}") as show,
                 ):
                     try:
                         report = measure(cell, lab, folder.path, show, interrupted)

@@ -208,6 +208,12 @@ def test_a_profile_has_a_load_of_its_own() -> None:
     assert all("--rate 300 --sessions 180" in line for line in shown)
 
 
+def test_a_chain_of_faults_is_only_counted_in_a_line_of_progress() -> None:
+    few, many = (Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill",) * n) for n in (2, 9))
+    assert few.brief == few.title
+    assert many.brief == "kafka exactly-once two-phase, 9 faults"
+
+
 def test_defaults_stay_out_of_the_command_that_reproduces() -> None:
     assert Cell("kafka", "exactly-once", "two-phase").reproduce() == (
         "oncebench run --sink kafka --delivery exactly-once --variant two-phase --sessions 200"
