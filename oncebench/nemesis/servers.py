@@ -60,14 +60,14 @@ def kill_session(stage: Stage, _seconds: float) -> Generator[None]:
 
 def hijack(stage: Stage, _seconds: float) -> Generator[None]:
     """A stranger takes the transactional ids of the open transactions: they are aborted, their producers fenced."""
-    servers = {"bootstrap.servers": stage.servers[KAFKA].bootstrap_servers}
+    where = stage.servers[KAFKA].bootstrap_servers
     prefix = SINKS[stage.config.sink].transactional_ids
     assert prefix is not None, "asked of sinks alone that hold Kafka transactions"
-    with Coordinator(servers) as coordinator:
+    with Coordinator({"bootstrap_servers": where}) as coordinator:
         names = [each.transactional_id for each in coordinator.listed(prefix(stage.config.sink_id))]
     for name in names:
         try:
-            Producer({**servers, "transactional.id": name}).init_transactions(HIJACK_LIMIT_S)
+            Producer({"bootstrap.servers": where, "transactional.id": name}).init_transactions(HIJACK_LIMIT_S)
         except KafkaException as error:
             stage.note("hijack-failed", transactional_id=name, why=error.args[0].str())
         else:
