@@ -59,7 +59,7 @@ class FaultsSeen:
 def _words(line: Mapping[str, Any]) -> str:
     if line.get("event") == "pipeline-failed":
         code = line["exit_code"] or 0
-        return f"died unasked ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+        return f"died ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
     if line.get("event") == "random-kill":
         landed = line["landed"]
         return "random kill" if landed is None else f"random kill past {landed['point']} in batch {landed['batch']}"
