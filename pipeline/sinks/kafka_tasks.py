@@ -33,8 +33,8 @@ FLUSH_LIMIT_S = 120.0
 # init_transactions, send_offsets and commit on a healthy broker take milliseconds; a restart of the broker, seconds.
 TRANSACTION_LIMIT_S = 60.0
 # librdkafka 2.14 waits for ever in send_offsets when the group's coordinator has gone away meanwhile, whatever limit it
-# is given (its issues 5456, 5511). Milliseconds otherwise; a broker that starts again after a kill needs some 6 s.
-MARK_LIMIT_S = 20.0
+# is given (its issues 5456, 5511). Milliseconds otherwise; twice what a broker needs to start again after a kill.
+MARK_LIMIT_S = 10.0
 
 T = TypeVar("T")
 # One per worker process; processes are reused from batch to batch.
