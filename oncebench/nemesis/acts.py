@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from oncebench.nemesis import lives, servers
+from oncebench.nemesis import link, lives, servers
 from oncebench.nemesis.checkpoint import BACK, COMMITS, OFFSETS, act, cut, emptied, gone, lost, rolled_back
 from oncebench.nemesis.servers import KAFKA, POSTGRES
 from oncebench.nemesis.stage import Act
@@ -35,6 +35,7 @@ class Nemesis:
         breaks: the server that it breaks, which must be one of ours.
         points: where it makes sense.
         in_transactions: whether it needs open Kafka transactions.
+        on_link: whether it acts on the link to that server: the pipeline of such a run reaches it through a proxy.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Nemesis:
     breaks: str | None = None
     points: frozenset[str] = frozenset(POINTS)
     in_transactions: bool = False
+    on_link: bool = False
 
 
 NEMESES: Mapping[str, Nemesis] = {
@@ -60,8 +62,33 @@ NEMESES: Mapping[str, Nemesis] = {
         Nemesis("kill-broker", "SIGKILL for the Kafka broker, and a start", servers.kill_broker, breaks=KAFKA),
         Nemesis("stop-broker", "the broker stands still for so many seconds", servers.stop_broker, True, KAFKA),
         Nemesis("hijack", "a stranger takes our transactional ids", servers.hijack, breaks=KAFKA, in_transactions=True),
+        Nemesis(
+            "late-commit",
+            "the next EndTxn comes so many seconds late, and its connection is lost",
+            link.late_commit,
+            timed=True,
+            breaks=KAFKA,
+            in_transactions=True,
+            on_link=True,
+        ),
+        Nemesis(
+            "lose-answer",
+            "the answer to the next EndTxn (or Produce) is lost",
+            link.lose_answer,
+            breaks=KAFKA,
+            in_transactions=True,
+            on_link=True,
+        ),
+        Nemesis("cut-link", "no way to Kafka for so many seconds", link.cut_link, True, KAFKA, on_link=True),
         Nemesis("kill-postgres", "SIGKILL for PostgreSQL, and a start", servers.kill_postgres, breaks=POSTGRES),
         Nemesis("kill-session", "SIGKILL for one session of PostgreSQL", servers.kill_session, breaks=POSTGRES),
+        Nemesis(
+            "lose-postgres-answer",
+            "the answer to the next COMMIT of PostgreSQL is lost",
+            link.lose_postgres_answer,
+            breaks=POSTGRES,
+            on_link=True,
+        ),
         *(
             Nemesis(f"{word}-{log}", f"killed; the newest entry of Spark's {log} {state}", act(partial(damage, log)))
             for log in (OFFSETS, COMMITS)
