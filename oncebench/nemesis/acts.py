@@ -10,10 +10,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from oncebench.nemesis import link, lives, servers
+from oncebench.nemesis import disk, link, lives, servers
 from oncebench.nemesis.checkpoint import BACK, COMMITS, OFFSETS, act, cut, emptied, gone, lost, rolled_back
 from oncebench.nemesis.servers import KAFKA, POSTGRES
 from oncebench.nemesis.stage import Act
+from oncebench.services.small_disk import cannot_mount
 from pipeline.failpoints import KILL, POINTS, Fault
 from pipeline.sinks.contract import Kind
 
@@ -36,6 +37,7 @@ class Nemesis:
         points: where it makes sense.
         in_transactions: whether it needs open Kafka transactions.
         on_link: whether it acts on the link to that server: the pipeline of such a run reaches it through a proxy.
+        fills: the folder of a run that it fills, which is on a small disk in such a run.
     """
 
     name: str
@@ -46,6 +48,7 @@ class Nemesis:
     points: frozenset[str] = frozenset(POINTS)
     in_transactions: bool = False
     on_link: bool = False
+    fills: str | None = None
 
 
 NEMESES: Mapping[str, Nemesis] = {
@@ -90,6 +93,19 @@ NEMESES: Mapping[str, Nemesis] = {
             on_link=True,
         ),
         *(
+            Nemesis(
+                name,
+                f"the disk of the {told} is full until the pipeline dies, so many seconds at most",
+                partial(disk.full, folder=folder),
+                timed=True,
+                fills=folder,
+            )
+            for name, told, folder in (
+                ("fill-checkpoint", "checkpoint", disk.CHECKPOINT),
+                ("fill-output", "output", disk.OUTPUT),
+            )
+        ),
+        *(
             Nemesis(f"{word}-{log}", f"killed; the newest entry of Spark's {log} {state}", act(partial(damage, log)))
             for log in (OFFSETS, COMMITS)
             for word, state, damage in (
@@ -116,6 +132,10 @@ def why_not(fault: Fault, kind: Kind, ours: frozenset[str] | None = None) -> str
         return f"{fault.action} acts at: {', '.join(point for point in POINTS if point in nemesis.points)}"
     if nemesis.in_transactions and kind.transactional_ids is None:
         return f"sink {kind.name} holds no Kafka transactions"
+    if nemesis.fills == disk.OUTPUT and not kind.in_folder:
+        return f"a run of sink {kind.name} has no output folder"
+    if nemesis.fills is not None:
+        return cannot_mount()
     if nemesis.breaks is None:
         return None
     if nemesis.breaks not in needed:

@@ -361,6 +361,7 @@ KINDS = (
         ordered=False,
         swept=True,
         provide=_provide,
+        in_folder=True,
         open=_open,
         read=_read,
         jars=("spark-delta",),
