@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 
-from oncebench.nemesis.stage import Stage, pausing, waiting
+from oncebench.nemesis.stage import Stage, waiting
 from oncebench.services.small_disk import fill
 
 # Folders of a run: Spark's checkpoint with our journal, and what a sink that lives in files has written.
@@ -23,8 +23,7 @@ def full(stage: Stage, seconds: float, *, folder: str) -> Generator[None]:
         stage.note("disk-full", folder=folder)
         try:
             stage.go_on()
-            pause = pausing(seconds)
-            yield from waiting(lambda: not stage.alive() or next(pause, "over") == "over")
+            yield from waiting(lambda: not stage.alive(), seconds)
         finally:
             ballast.unlink()
             stage.note("disk-has-room", folder=folder)

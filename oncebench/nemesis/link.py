@@ -7,7 +7,7 @@ for does not come within COME_LIMIT_S, and then the fault has tested nothing (`n
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 
 from oncebench.nemesis.servers import KAFKA, POSTGRES
 from oncebench.nemesis.stage import Stage, pausing, waiting
@@ -65,19 +65,14 @@ def _caught(stage: Stage, server: str, catch: Catch, told: str) -> Generator[Non
     proxy.catch(catch)
     try:
         stage.go_on()
-        yield from _for_so_long(COME_LIMIT_S, lambda: catch.request is not None)
+        yield from waiting(lambda: catch.request is not None, COME_LIMIT_S)
         if catch.request is None:
             stage.idle("the pipeline sent no such request")
             return
         stage.note(told)
-        yield from _for_so_long(ANSWER_LIMIT_S + (catch.held_s or 0.0), lambda: catch.over)
+        yield from waiting(lambda: catch.over, ANSWER_LIMIT_S + (catch.held_s or 0.0))
     finally:
         proxy.forget(catch)
-
-
-def _for_so_long(limit_s: float, condition: Callable[[], bool]) -> Generator[None]:
-    pause = pausing(limit_s)
-    yield from waiting(lambda: condition() or next(pause, "over") == "over")
 
 
 def _proxy(stage: Stage, server: str) -> Proxy:

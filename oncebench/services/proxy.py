@@ -86,7 +86,8 @@ class Proxy:
     def forget(self, catch: Catch) -> None:
         """Undoes `catch`: what has not been caught passes, what is being held back is lost."""
         catch.forgotten = True
-        self._catch = None
+        if self._catch is catch:
+            self._catch = None
 
     def cut(self) -> None:
         """Closes every connection and refuses new ones; what is being held back is lost."""

@@ -186,6 +186,18 @@ def test_a_catch_that_is_forgotten_lets_the_request_pass(proxy: Proxy) -> None:
     assert catch.request is None
 
 
+def test_to_forget_one_catch_leaves_the_next_one_in_place(proxy: Proxy) -> None:
+    first, second = Catch(end_txn), Catch(end_txn)
+    proxy.catch(first)
+    with connected(proxy) as client:
+        assert ask(client, kafka_request(END_TXN, 1)) == b""
+    proxy.catch(second)
+    proxy.forget(first)
+    with connected(proxy) as client:
+        assert ask(client, kafka_request(END_TXN, 2)) == b""
+    assert (first.request, second.request) == (kafka_request(END_TXN, 1), kafka_request(END_TXN, 2))
+
+
 def test_its_port_is_its_own_until_it_is_closed_and_its_thread_ends_with_each_opening(server: Server) -> None:
     made = Proxy(KafkaFraming())
     for _ in range(2):
