@@ -57,6 +57,20 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-decision:kill-postgres",
         "mid-commit:kill-postgres",
     ),
+    "link": (
+        "after-prepare:cut-link:3",
+        "after-prepare:late-commit:5",
+        "before-decision:lose-answer",
+        "after-decision:late-commit:5",
+        "mid-commit:cut-link:3",
+        "after-prepare:lose-postgres-answer",
+        "before-decision:lose-postgres-answer",
+    ),
+    "disk": (
+        "after-prepare:fill-checkpoint:20",
+        "mid-write:fill-output:20",
+        "after-decision:fill-output:20",
+    ),
     "checkpoint": (
         "after-commit:cut-offsets",
         "after-commit:empty-offsets",

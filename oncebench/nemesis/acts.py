@@ -10,18 +10,22 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 
-from oncebench.nemesis import lives, servers
+from oncebench.nemesis import disk, link, lives, servers
 from oncebench.nemesis.checkpoint import BACK, COMMITS, OFFSETS, act, cut, emptied, gone, lost, rolled_back
 from oncebench.nemesis.servers import KAFKA, POSTGRES
 from oncebench.nemesis.stage import Act
+from oncebench.services.small_disk import cannot_mount
 from pipeline.delivery import as_shipped, exactly_once_two_phase, protocol_of
 from pipeline.failpoints import KILL, POINTS, Fault
-from pipeline.sinks.contract import EXACTLY_ONCE, Kind, Support
+from pipeline.sinks.contract import AT_MOST_ONCE, EXACTLY_ONCE, Kind, Support
 
 # Points that a task passes, inside a Python worker (of a sink that writes by tasks).
 OF_A_TASK = frozenset({"mid-write", "before-prepare", "after-prepare"})
 # Points at which a batch is open: a start with another number of partitions would split it otherwise.
 OF_A_BATCH = frozenset(POINTS) - {"after-commit-log"}
+# Of a sink that writes to Kafka: a transaction that is open at the point; one that is ended then or later; rows that
+# Kafka answers to.
+OPEN, ENDED, SENT = "open", "ended", "sent"
 
 
 @dataclass(frozen=True)
@@ -36,7 +40,9 @@ class Nemesis:
         breaks: the server that it breaks, which must be one of ours.
         points: where it makes sense.
         in_workers: whether it needs workers that write.
-        in_transactions: whether it needs open Kafka transactions.
+        in_kafka: what it needs of a sink that writes to Kafka: OPEN, ENDED or SENT.
+        on_link: whether it acts on the link to that server: the pipeline of such a run reaches it through a proxy.
+        fills: the folder of a run that it fills, which is on a small disk in such a run.
     """
 
     name: str
@@ -46,7 +52,9 @@ class Nemesis:
     breaks: str | None = None
     points: frozenset[str] = frozenset(POINTS)
     in_workers: bool = False
-    in_transactions: bool = False
+    in_kafka: str | None = None
+    on_link: bool = False
+    fills: str | None = None
 
 
 NEMESES: Mapping[str, Nemesis] = {
@@ -62,9 +70,47 @@ NEMESES: Mapping[str, Nemesis] = {
         Nemesis("repartition", "killed, started with one partition more", lives.repartition, points=OF_A_BATCH),
         Nemesis("kill-broker", "SIGKILL for the Kafka broker, and a start", servers.kill_broker, breaks=KAFKA),
         Nemesis("stop-broker", "the broker stands still for so many seconds", servers.stop_broker, True, KAFKA),
-        Nemesis("hijack", "a stranger takes our transactional ids", servers.hijack, breaks=KAFKA, in_transactions=True),
+        Nemesis("hijack", "a stranger takes our transactional ids", servers.hijack, breaks=KAFKA, in_kafka=OPEN),
+        Nemesis(
+            "late-commit",
+            "the next EndTxn comes so many seconds late, and its connection is lost",
+            link.late_commit,
+            timed=True,
+            breaks=KAFKA,
+            in_kafka=ENDED,
+            on_link=True,
+        ),
+        Nemesis(
+            "lose-answer",
+            "the answer to the next EndTxn (or Produce) is lost",
+            link.lose_answer,
+            breaks=KAFKA,
+            in_kafka=SENT,
+            on_link=True,
+        ),
+        Nemesis("cut-link", "no way to Kafka for so many seconds", link.cut_link, True, KAFKA, on_link=True),
         Nemesis("kill-postgres", "SIGKILL for PostgreSQL, and a start", servers.kill_postgres, breaks=POSTGRES),
         Nemesis("kill-session", "SIGKILL for one session of PostgreSQL", servers.kill_session, breaks=POSTGRES),
+        Nemesis(
+            "lose-postgres-answer",
+            "the answer to the next COMMIT of PostgreSQL is lost",
+            link.lose_postgres_answer,
+            breaks=POSTGRES,
+            on_link=True,
+        ),
+        *(
+            Nemesis(
+                name,
+                f"the disk of the {told} is full until the pipeline dies, so many seconds at most",
+                partial(disk.full, folder=folder),
+                timed=True,
+                fills=folder,
+            )
+            for name, told, folder in (
+                ("fill-checkpoint", "checkpoint", disk.CHECKPOINT),
+                ("fill-output", "output", disk.OUTPUT),
+            )
+        ),
         *(
             Nemesis(f"{word}-{log}", f"killed; the newest entry of Spark's {log} {state}", act(partial(damage, log)))
             for log in (OFFSETS, COMMITS)
@@ -93,11 +139,16 @@ def why_not(fault: Fault, kind: Kind, support: Support, ours: frozenset[str] | N
     protocol = protocol_of(kind, support)
     if nemesis.in_workers and (kind.whole or protocol is as_shipped):
         return f"no worker passes {fault.point} there: {kind.name} {support.variant} writes from the driver"
-    if nemesis.in_transactions:
-        if kind.transactional_ids is None or support.delivery != EXACTLY_ONCE:
-            return f"{kind.name} {support.delivery} {support.variant} holds no Kafka transactions"
-        if fault.point not in (POINTS if protocol is exactly_once_two_phase else OF_A_TASK):
-            return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
+    if nemesis.in_kafka == SENT and (kind.transactional_ids is None or support.delivery == AT_MOST_ONCE):
+        return f"{kind.name} {support.delivery} {support.variant} waits for no answer of Kafka's to its rows"
+    if nemesis.in_kafka in (OPEN, ENDED) and (kind.transactional_ids is None or support.delivery != EXACTLY_ONCE):
+        return f"{kind.name} {support.delivery} {support.variant} holds no Kafka transactions"
+    if nemesis.in_kafka == OPEN and fault.point not in (POINTS if protocol is exactly_once_two_phase else OF_A_TASK):
+        return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
+    if nemesis.fills == disk.OUTPUT and not kind.in_folder:
+        return f"a run of sink {kind.name} has no output folder"
+    if nemesis.fills is not None:
+        return cannot_mount()
     if nemesis.breaks is None:
         return None
     if nemesis.breaks not in needed:

@@ -8,6 +8,7 @@ waits longer is cut short by the end of the run.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -115,13 +116,13 @@ class Stage:
 Act = Callable[[Stage, float], Generator[None]]
 
 
-def waiting(condition: Callable[[], bool]) -> Generator[None]:
-    """Yields until the condition holds; the end of the run ends it, so it needs no limit of its own."""
-    while not condition():
+def waiting(condition: Callable[[], bool], limit_s: float = math.inf) -> Generator[None]:
+    """Yields until the condition holds, for so long at most; the end of the run ends it, so it needs no limit."""
+    end = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < end:
         yield
 
 
 def pausing(seconds: float) -> Generator[None]:
     """Yields until so many seconds have gone by."""
-    end = time.monotonic() + seconds
-    yield from waiting(lambda: time.monotonic() >= end)
+    yield from waiting(lambda: False, seconds)

@@ -24,8 +24,11 @@ from typing import Any
 from loadgen.config import LoadConfig
 from loadgen.producer import run_load
 from oncebench.errors import INTERRUPTED, UserError
+from oncebench.nemesis.disk import CHECKPOINT, OUTPUT
+from oncebench.run.disks import open_disks
 from oncebench.run.faults_seen import FaultsSeen
 from oncebench.run.lab import Lab
+from oncebench.run.links import Links, open_links
 from oncebench.run.supervisor import Supervisor
 from oncebench.run.tail import Tail
 from oncebench.run.workdir import full_disk_told
@@ -47,8 +50,7 @@ START_LIMIT_S = 120.0
 # From the end of the load until everything is committed: a backlog, and a restart for each fault.
 DRAIN_LIMIT_S = 60.0
 PER_FAULT_S = 60.0
-# What a sink that lives in files has written.
-SINK_FOLDER = "sink"
+SINK_FOLDER = OUTPUT
 # After Ctrl-C: long enough for the batch in hand, short enough for whoever pressed it.
 INTERRUPTED_DRAIN_S = 8.0
 CHILD_STOP_S = 15.0
@@ -107,19 +109,25 @@ def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: thread
         show: called about every LOOK_S with what there is to see.
         interrupted: set by the first Ctrl-C.
     """
-    with full_disk_told(folder):
-        return _Run(cell, lab, folder, show, interrupted).run()
+    with full_disk_told(folder), open_disks(cell, folder), open_links(cell, lab) as links:
+        return _Run(cell, lab, links, folder, show, interrupted).run()
 
 
 class _Run:
-    def __init__(self, cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event) -> None:
-        self.cell, self.lab, self.folder = cell, lab, folder
+    def __init__(
+        self, cell: Cell, lab: Lab, links: Links, folder: Path, show: Show, interrupted: threading.Event
+    ) -> None:
+        self.cell, self.lab, self.links, self.folder = cell, lab, links, folder
         self.show, self.interrupted = show, interrupted
         self.kind = SINKS[cell.sink]
         self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.topics = self._make_topics()
         self.supervisor = Supervisor(
-            self._pipeline_config(), lab.environment(), cell.random_kills, cell.seed, lab.servers
+            self._pipeline_config(),
+            {**lab.environment(), **links.environment},
+            cell.random_kills,
+            cell.seed,
+            {**lab.servers, **links.proxies},
         )
         self.children: dict[str, Child] = {}
         self.sampler = Sampler(self._sessions, _component)
@@ -212,7 +220,7 @@ class _Run:
     def _make_topics(self) -> Topics:
         kafka, partitions = self.lab.kafka, self.cell.partitions
         own = self.folder / SINK_FOLDER
-        own.mkdir()
+        own.mkdir(exist_ok=True)
         place = Place(
             name=self.id,
             folder=own,
@@ -229,7 +237,7 @@ class _Run:
     def _pipeline_config(self) -> PipelineConfig:
         cell = self.cell
         return PipelineConfig(
-            bootstrap_servers=self.lab.kafka.bootstrap_servers,
+            bootstrap_servers=self.links.bootstrap_servers,
             input_topic=self.topics.input,
             output=self.topics.target,
             quarantine_topic=self.topics.quarantine,
@@ -237,7 +245,7 @@ class _Run:
             delivery=cell.delivery,
             variant=cell.variant,
             sink_id=self.id,
-            checkpoint=self.folder / "checkpoint",
+            checkpoint=self.folder / CHECKPOINT,
             record=self.folder,
             partitions=cell.partitions,
             trigger_ms=cell.trigger_ms,

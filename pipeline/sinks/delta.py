@@ -362,6 +362,7 @@ KINDS = (
         swept=True,
         whole=True,
         provide=_provide,
+        in_folder=True,
         open=_open,
         read=_read,
         jars=("spark-delta",),

@@ -9,6 +9,7 @@ epoch for all its life.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 import uuid
@@ -35,6 +36,8 @@ TRANSACTION_LIMIT_S = 60.0
 # librdkafka 2.14 waits for ever in send_offsets when the group's coordinator has gone away meanwhile, whatever limit it
 # is given (its issues 5456, 5511). Milliseconds otherwise; twice what a broker needs to start again after a kill.
 MARK_LIMIT_S = 10.0
+
+_log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 # One per worker process; processes are reused from batch to batch.
@@ -164,8 +167,11 @@ class _Transactional:
     def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int) -> None:
         self.name = names.fresh_id()
         self.open_batch: int | None = None
-        self._doubtful = False
-        settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms, "error_cb": self.noted}
+        self.sound = True
+        self._failures = 0
+        settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
+        # The one place where librdkafka tells of every connection that it loses; some ten lines for each, else none.
+        settings |= {"debug": "broker", "logger": self}
         self.producer = Producer({**client, **COMMON, **settings})
         self.producer.init_transactions(TRANSACTION_LIMIT_S)
         with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
@@ -178,22 +184,35 @@ class _Transactional:
                 f"{names.generation} and stops."
             )
 
-    def noted(self, _error: KafkaError) -> None:
-        """librdkafka tells of lost connections and time-outs here, and asks again by itself."""
-        self._doubtful = True
+    def log(self, level: int, form: str, facility: str, *more: str) -> None:
+        """librdkafka's log, as `logging.Logger` would be called. A lost connection is a FAIL; it asks again by itself.
 
-    def commit(self) -> bool:
-        """Commits, and says whether this producer may go on to another transaction.
-
-        After a lost connection it may not: the first EndTxn could still be on its way, and would end the next
-        transaction (the flaw that KIP-890 mends for clients that speak TV2).
+        Its callback for errors hears of connections that could not be made, and of no lost one.
         """
-        self.producer.poll(0)
-        self._doubtful = False
-        self.producer.commit_transaction(TRANSACTION_LIMIT_S)
+        self._failures += facility == "FAIL"
+        if level > logging.DEBUG:
+            _log.log(level, form, facility, *more)
+
+    def commit(self) -> None:
+        """Commits the open transaction; if the driver has done so, that is a repetition to the broker."""
+        self._end(self.producer.commit_transaction)
+
+    def abort(self) -> None:
+        """Aborts the open transaction."""
+        self._end(self.producer.abort_transaction)
+
+    def _end(self, ask: Callable[[float], None]) -> None:
+        """Sends EndTxn. If a connection is lost meanwhile, this producer is `sound` no more and must not go on.
+
+        The first EndTxn could still be on its way, and would end the next transaction (the flaw that KIP-890 mends for
+        clients that speak TV2).
+        """
+        self.producer.poll(0)  # serves `log`
+        before = self._failures
+        ask(TRANSACTION_LIMIT_S)
         self.open_batch = None
-        self.producer.poll(0)  # serves `noted`
-        return not self._doubtful
+        self.producer.poll(0)
+        self.sound = self.sound and self._failures == before
 
 
 def aside(call: Callable[[], T]) -> Future[T]:
@@ -297,8 +316,7 @@ class TransactionalWriter:
         task.passing("after-prepare")
         if self.commits:
             started = time.perf_counter()
-            if not transactional.commit():
-                _transactional.clear()
+            transactional.commit()
             timings["commit"] = (time.perf_counter() - started) * 1000
             return {}, timings
         prepared = {
@@ -329,12 +347,11 @@ class TransactionalWriter:
 
     def _undo_empty(self, transactional: _Transactional) -> None:
         """Ends a transaction that got no row: there is nothing to decide about, and its marker must not stay."""
-        transactional.producer.abort_transaction(TRANSACTION_LIMIT_S)
-        transactional.open_batch = None
+        transactional.abort()
 
     def _begun(self, batch: int) -> _Transactional:
         transactional = _transactional.pop(self.names.own_prefix, None)
-        if transactional is not None and not (self._reusable(transactional) and self._ended(transactional)):
+        if transactional is not None and not self._ready(transactional):
             transactional = None
         if transactional is None:
             transactional = _Transactional(self.client, self.names, self.timeout_ms)
@@ -343,16 +360,20 @@ class TransactionalWriter:
         transactional.open_batch = batch
         return transactional
 
-    def _ended(self, transactional: _Transactional) -> bool:
-        """The driver has committed it; for the producer it is still open. Under TV1 a second EndTxn with the same
-        outcome is answered NONE and lets it begin the next one."""
-        return transactional.open_batch is None or transactional.commit()
+    def _ready(self, transactional: _Transactional) -> bool:
+        """Whether it may be used again: not if it was retired, if its last transaction was not committed by the driver,
+        or if a request of it may still be on its way.
 
-    def _reusable(self, transactional: _Transactional) -> bool:
-        """False for a producer whose last transaction was not committed by the driver, or that was retired."""
+        What the driver has committed is still open for the producer. Under TV1 a second EndTxn with the same outcome is
+        answered NONE and lets it begin the next one.
+        """
         if transactional.name in self.retired:
             return False
-        return transactional.open_batch is None or self.ended.get(transactional.name) == transactional.open_batch
+        if transactional.open_batch is not None:
+            if self.ended.get(transactional.name) != transactional.open_batch:
+                return False
+            transactional.commit()
+        return transactional.sound
 
 
 @dataclass(frozen=True)
