@@ -9,7 +9,13 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import keep_option, postgres_option, work_dir_option
+from oncebench.commands.options import (
+    MAX_SEED,
+    keep_option,
+    postgres_option,
+    refuse_idle_postgres,
+    work_dir_option,
+)
 from oncebench.commands.series import run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.matrix import CHAINS, Row, cells, rows, seeds_for
@@ -33,8 +39,8 @@ RATE = 300.0
 @click.option(
     "--family", "families", multiple=True, type=click.Choice(list(CHAINS)), help="Which faults [default: all]."
 )
-@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Runs of each exactly-once chain.")
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="The first of the seeds.")
+@click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of an exactly-once chain.")
+@click.option("--seed", type=click.IntRange(0, MAX_SEED - 1000), default=1, show_default=True, help="The first.")
 @click.option(
     "--resume",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -71,9 +77,12 @@ def faults(
     )
     if not todo:
         raise UserError("no row of the matrix has all that; see `oncebench list`", exit_code=USAGE)
+    refuse_idle_postgres(row.sink for row in chosen)
+    if resume is not None and resume.suffix != ".jsonl":
+        raise UserError(f"--resume {resume}: give the file of reports (.jsonl) of an earlier try", exit_code=USAGE)
     results = Results(PUBLISHED if publish else LOCAL, f"faults-{stamp()}") if resume is None else Results.of(resume)
     reports: list[dict[str, Any]] = list(read_reports(resume)) if resume else []
-    done = [report["config"] for report in reports if not report["interrupted"]]
+    done = [report.get("config") for report in reports if not report.get("interrupted")]
     left = [cell for cell in todo if cell.as_json() not in done]
     click.echo(f"{len(todo)} runs, {len(todo) - len(left)} of them done; reports {results.runs}", err=True)
     trouble: list[str] = []
@@ -95,7 +104,7 @@ def faults(
         click.echo(f"not run to its end: {line}", err=True)
     if len(reports) - before + len(trouble) < len(left):
         sys.exit(INTERRUPTED)
-    words = {cell.word for cell in found}
+    words = {cell.word for cell in found} or {"vacuous"}
     sys.exit(BROKEN if "broken" in words else ERROR if trouble or words & {"unknown", "vacuous"} else KEPT)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
@@ -18,15 +19,23 @@ from oncebench.nemesis.stage import Act, Stage, waiting
 
 OFFSETS, COMMITS = "offsets", "commits"
 BACK = 2  # batches that the older copy does not know
+# A batch takes a second or two, a restart in between ten; longer than both, on a busy machine too.
+MORE_BATCHES_S = 60.0
 
 
 def damaged(stage: Stage, _seconds: float, *, damage: Callable[[Path], None]) -> Generator[None]:
     """Kills, does the damage, starts."""
+    spoilt = _named(stage, "damaged")
+    shutil.copytree(stage.checkpoint, spoilt)
+    try:
+        damage(spoilt)
+    except NothingThereError as nothing:
+        shutil.rmtree(spoilt)
+        stage.idle(str(nothing))
+        stage.go_on()
+        return
     with stage.holding():
         stage.kill()
-        spoilt = _named(stage, "damaged")
-        shutil.copytree(stage.checkpoint, spoilt)
-        damage(spoilt)
         yield from _started_on(stage, spoilt)
 
 
@@ -35,7 +44,13 @@ def rolled_back(stage: Stage, _seconds: float) -> Generator[None]:
     copy = _named(stage, "older")
     shutil.copytree(stage.checkpoint, copy)
     stage.go_on()
-    yield from waiting(lambda: any(line["batch"] >= stage.batch + BACK for line in stage.lives.batches()))
+    moved = partial(_has_gone_on, stage)
+    end = time.monotonic() + MORE_BATCHES_S
+    yield from waiting(lambda: moved() or time.monotonic() > end)
+    if not moved():
+        shutil.rmtree(copy)
+        stage.idle(f"no {BACK} more batches came within {MORE_BATCHES_S:g} s: make the load longer")
+        return
     with stage.holding():
         stage.kill()
         yield from _started_on(stage, copy)
@@ -57,6 +72,10 @@ def _started_on(stage: Stage, other: Path) -> Generator[None]:
     shutil.rmtree(stage.checkpoint)
     aside.rename(stage.checkpoint)
     stage.lives.succeed()
+
+
+def _has_gone_on(stage: Stage) -> bool:
+    return any(line["batch"] >= stage.batch + BACK for line in stage.lives.batches())
 
 
 def _named(stage: Stage, word: str) -> Path:
@@ -85,9 +104,16 @@ def gone(checkpoint: Path) -> None:
     checkpoint.mkdir()
 
 
+class NothingThereError(Exception):
+    """There is nothing that could be damaged."""
+
+
 def newest(log: Path) -> Path:
-    """The entry of the newest batch in one of Spark's logs."""
-    return max((path for path in log.iterdir() if path.name.isdigit()), key=lambda path: int(path.name))
+    """The entry of the newest batch in one of Spark's logs. Raises `NothingThereError`."""
+    entries = [path for path in log.iterdir() if path.name.isdigit()] if log.exists() else []
+    if not entries:
+        raise NothingThereError(f"Spark's {log.name} has no entry yet")
+    return max(entries, key=lambda path: int(path.name))
 
 
 def act(damage: Callable[[Path], None]) -> Act:

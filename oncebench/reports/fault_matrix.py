@@ -107,6 +107,10 @@ def _of_run(report: Report) -> Iterable[Cell]:
     cell = report["cell"]
     row = cell["sink"], cell["delivery"], cell["variant"]
     words = shlex.split(report["reproduce"])
+    missing = len(cell["faults"]) - len(report["faults"])
+    if missing > 0:
+        yield Cell(row, "?", VACUOUS, f"the report tells nothing of {missing} faults that were asked for", 0, 0,
+                   report["seed"], report["reproduce"])  # fmt: skip
     for faults in paired(report["faults"], lambda fault: "@" not in fault["fault"]):
         word, told = min((_judged(report, fault) for fault in faults), key=lambda judged: ORDER.index(judged[0]))
         texts = [str(fault["fault"]).split("@", maxsplit=1)[0] for fault in faults]
@@ -134,7 +138,8 @@ def _judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
 
 def _codes(report: Report, fault: Mapping[str, Any]) -> set[str]:
     """The forbidden anomalies that a fault of a broken run answers for."""
-    forbidden = set(report["broken_by"])
+    # Older reports do not tell the forbidden ones apart.
+    forbidden = set(report["broken_by"] if "broken_by" in report else report["anomalies"])
     own = {code for code, name in CHARGED.items() if code in forbidden and fault[name]}
     charged = {code for code, name in CHARGED.items() if any(each[name] for each in report["faults"])}
     return own | (forbidden - charged)

@@ -51,10 +51,12 @@ class Results:
         return found
 
     def add(self, report: Mapping[str, Any]) -> None:
-        """Appends one report."""
+        """Appends one report, as a line of its own also after a half-written one."""
         self.runs.parent.mkdir(parents=True, exist_ok=True)
-        with self.runs.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(report, separators=(",", ":")) + "\n")
+        with self.runs.open("a+b") as file:
+            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                file.write(b"\n")
+            file.write(json.dumps(report, separators=(",", ":")).encode() + b"\n")
 
     def write_text(self, suffix: str, text: str) -> Path:
         """Writes one table as it is; returns its path."""

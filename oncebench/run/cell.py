@@ -320,6 +320,7 @@ class _Run:
     def _note_interruption(self) -> None:
         if not self.interruption_noted:
             self.interruption_noted = True
+            self.supervisor.end_acts()  # a server that is down or stopped would hold up all that is still to be read
             self.supervisor.note("interrupted", phase=self.phase)
 
     def _say(self, phase: str) -> None:

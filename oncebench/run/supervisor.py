@@ -29,6 +29,7 @@ from oncebench.services import process
 from oncebench.services.process import Child
 from pipeline.config import PipelineConfig, write_config
 from pipeline.sockets import sweep
+from pipeline.temporary import sweep_temporary
 
 # Unasked deaths in a row, without a new batch in between, after which a restart will not help.
 MAX_FAILURES = 4
@@ -145,7 +146,7 @@ class Supervisor:
     def stop(self) -> None:
         """Ends the pipeline between two batches; kills it if it does not end in time. A death that came first, or that
         a failpoint brought while it was ending, is noted as that."""
-        self._end_acts()
+        self.end_acts()
         if self._child is None:
             return
         if not self._child.alive:
@@ -168,7 +169,8 @@ class Supervisor:
             self.note("random-kill", t_us=killed_us, landed=self._landed())
             self.succeed()
 
-    def _end_acts(self) -> None:
+    def end_acts(self) -> None:
+        """Ends what nemeses are at; what they broke is mended."""
         while self._acting:
             _, act = self._acting.pop()
             act.close()
@@ -242,10 +244,11 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._end_acts()
+        self.end_acts()
         if self._child is not None:
             self._child.kill_session()
         sweep(self._folder)
+        sweep_temporary(self._folder)
         self._timeline.close()
 
 

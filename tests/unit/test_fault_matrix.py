@@ -166,6 +166,25 @@ def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(
     assert len(list(tmp_path.glob("results/local/tables/*"))) == 2
 
 
+def test_a_report_that_tells_of_fewer_faults_than_were_asked_for_is_not_taken_for_whole() -> None:
+    cut = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"))
+    del cut["faults"][1]
+    assert words(cut) == {"?": "vacuous", "mid-write:kill": "kept"}
+
+
+def test_reports_are_added_to_a_file_of_reports_alone_and_each_on_a_line_of_its_own(tmp_path: Path) -> None:
+    alone = tmp_path / "report.json"
+    alone.write_text("{}")
+    refused = CliRunner().invoke(cli, ["faults", "--sink", "sqlite", "--resume", str(alone)]).exception
+    assert isinstance(refused, UserError)
+    assert refused.exit_code == 2
+    half = tmp_path / "runs" / "reports.jsonl"
+    half.parent.mkdir()
+    half.write_text('{"a": 1}')
+    Results.of(half).add({"b": 2})
+    assert [json.loads(line) for line in half.read_text().splitlines()] == [{"a": 1}, {"b": 2}]
+
+
 def test_a_choice_that_leaves_nothing_is_refused() -> None:
     refused = CliRunner().invoke(cli, ["faults", "--only", "no such row"]).exception
     assert isinstance(refused, UserError)

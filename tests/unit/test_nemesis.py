@@ -215,6 +215,23 @@ def test_a_damage_that_is_not_refused_stays_and_the_run_goes_on_with_it(world: W
     assert world.all[-1].alive
 
 
+def test_where_there_is_nothing_to_damage_the_pipeline_goes_on_and_that_is_told(world: World) -> None:
+    for path in (world.folder / "checkpoint" / "commits").iterdir():
+        path.unlink()
+    run(checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=lambda folder: checkpoint.lost("commits", folder)))
+    assert world.events == ["nemesis-idle", "pipeline-continued"]
+    assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
+def test_a_roll_back_for_which_too_few_batches_come_is_idle_and_holds_up_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "MORE_BATCHES_S", 0.0)
+    run(checkpoint.rolled_back(world.stage("roll-back"), 0.0))
+    assert world.events == ["pipeline-continued", "nemesis-idle"]
+    assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
 def test_a_checkpoint_is_rolled_back_to_the_moment_of_the_fault(world: World) -> None:
     act = checkpoint.rolled_back(world.stage("roll-back"), 0.0)
     old = entries(world.folder / "checkpoint")

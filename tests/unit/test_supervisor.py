@@ -219,6 +219,12 @@ def test_a_zombie_that_does_not_end_is_ended_with_the_run_and_told(world: World,
     assert (zombie.alive, said in world.events()) == (False, True)
 
 
+def test_nothing_of_a_killed_life_is_left_in_the_record(world: World) -> None:
+    (world.folder / "tmp-999999999").mkdir()
+    world.supervisor.__exit__(None, None, None)
+    assert not list(world.folder.glob("tmp-*"))
+
+
 def kill_at_random(world: World) -> dict[str, Any]:
     world.runs()
     world.supervisor.begin_random_kills()
