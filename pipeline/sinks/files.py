@@ -302,7 +302,8 @@ class FileSink(Sink):
     def _try_out(self) -> None:
         """Writes, forces to the disk and renames a hidden file: what every batch will do."""
         name = self._names.temporary(0, 0)
-        hidden, beside = self._names.pending / name, self._names.folder / f".{name}"
+        # Always the same name: what a death leaves of it is taken away by the next start.
+        hidden, beside = self._names.pending / name, self._names.folder / f".{self._names.sink_id}.tried"
         try:
             with hidden.open("xb") as file:
                 file.write(b"\n")

@@ -183,6 +183,17 @@ def test_a_start_deletes_what_no_decision_names_and_nothing_else(tmp_path: Path)
     assert undecided["file"] not in kept
 
 
+def test_what_a_start_tried_the_folder_with_is_gone_after_the_next_one_even_if_the_first_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed:  # between the rename and the end
+        killed.setattr(Path, "unlink", lambda *_args, **_named: None)
+        sink(tmp_path, generation=1)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] != []
+    sink(tmp_path, generation=2)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
 def test_a_driver_that_wakes_up_late_shows_nothing_of_what_was_aborted(tmp_path: Path) -> None:
     zombie = sink(tmp_path, generation=1)
     entry = prepared(zombie)
