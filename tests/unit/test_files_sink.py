@@ -280,6 +280,30 @@ def test_a_parquet_file_without_its_end_is_given_as_a_row_that_nobody_owes(tmp_p
     assert shown(tmp_path, PARQUET) == [{"session_key": "", "unreadable": "torn.parquet"}]
 
 
+def test_a_parquet_file_whose_end_is_there_and_whose_beginning_is_not_is_given_as_a_row_that_nobody_owes(
+    tmp_path: Path,
+) -> None:
+    """A power cut may leave that: the last block of the file has reached the disk, the first has not."""
+    path = tmp_path / "torn.parquet"
+    with path.open("xb") as file:
+        PARQUET.write(file, next(batches(rows())), iter(()))
+    whole = path.read_bytes()
+    path.write_bytes(bytes(len(whole) // 2) + whole[len(whole) // 2 :])
+    assert shown(tmp_path, PARQUET) == [{"session_key": "", "unreadable": "torn.parquet"}]
+
+
+def test_a_parquet_file_that_the_disk_does_not_give_is_no_torn_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "unread.parquet").touch()
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        shown(tmp_path, PARQUET)
+
+
 def test_in_a_folder_of_sparks_own_sink_only_what_its_log_names_counts(tmp_path: Path) -> None:
     log = tmp_path / "_spark_metadata"
     log.mkdir()
