@@ -27,6 +27,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from pipeline.durable import fsync_folder, make_folder
 from pipeline.errors import AnotherDriver, RefusedStart
 
 # Spark keeps the logs of 100 batches (spark.sql.streaming.minBatchesToRetain); a journal that forgets earlier than
@@ -167,11 +168,7 @@ def put_exclusively(folder: Path, name: str, entry: dict[str, Any]) -> bool:
             return False
     finally:
         temporary.unlink(missing_ok=True)
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    fsync_folder(folder)
     return True
 
 
@@ -210,7 +207,7 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
             f"{checkpoint} has batches but no journal: it was not made by this pipeline, or its journal was removed. "
             "Take a new checkpoint folder and a new --sink-id, or restore the journal folder."
         )
-    folder.mkdir(parents=True, exist_ok=True)
+    make_folder(folder)  # an entry is as durable as the folder that it stands in
     for leftover in folder.glob(".*.json.*"):
         leftover.unlink(missing_ok=True)
     if not put_exclusively(folder, "identity.json", asdict(identity)):

@@ -37,6 +37,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pipeline.durable import fsync_folder, make_folder
 from pipeline.errors import CommitUncertain, DeliveryFailed, RefusedStart
 from pipeline.sinks.contract import (
     AT_LEAST_ONCE,
@@ -171,7 +172,7 @@ class FileWriter:
         if self.shown_as:
             path.replace(self.names.folder / self.shown_as(self.names, path.name))
         if self.durable:
-            _fsync_folder(self.names.folder if self.shown_as else self.names.pending)
+            fsync_folder(self.names.folder if self.shown_as else self.names.pending)
         return (time.perf_counter() - started) * 1000
 
 
@@ -204,13 +205,12 @@ class FileSink(Sink):
         self._names = names = replace(self._names, generation=generation)
         self._check(support)
         try:
-            names.pending.mkdir(parents=True, exist_ok=True)
+            make_folder(names.pending)
             self._try_out()
             kept = {str(prepared["file"]) for prepared in keep}
             for name in names_in(names.pending) - kept:
                 if names.is_older(name):
                     (names.pending / name).unlink(missing_ok=True)
-            _fsync_folder(names.folder.parent)
         except OSError as error:
             raise RefusedStart(f"{_told(names.folder, error)}. Nothing was written.") from error
         for batch, partition in filter(None, map(names.batch_and_partition, names_in(names.folder))):
@@ -241,7 +241,7 @@ class FileSink(Sink):
         """
         try:
             lost = {partition for partition, entry in prepared.items() if not self._show(str(entry["file"]))}
-            _fsync_folder(self._names.folder)
+            fsync_folder(self._names.folder)
         except OSError as error:
             raise CommitUncertain(
                 f"batch {batch}: {_told(self._names.folder, error)}. The batch is decided: start again after that, and "
@@ -302,7 +302,8 @@ class FileSink(Sink):
     def _try_out(self) -> None:
         """Writes, forces to the disk and renames a hidden file: what every batch will do."""
         name = self._names.temporary(0, 0)
-        hidden, beside = self._names.pending / name, self._names.folder / f".{name}"
+        # Always the same name: what a death leaves of it is taken away by the next start.
+        hidden, beside = self._names.pending / name, self._names.folder / f".{self._names.sink_id}.tried"
         try:
             with hidden.open("xb") as file:
                 file.write(b"\n")
@@ -312,14 +313,6 @@ class FileSink(Sink):
         finally:
             hidden.unlink(missing_ok=True)
             beside.unlink(missing_ok=True)
-
-
-def _fsync_folder(folder: Path) -> None:
-    handle = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
 
 
 def _told(path: Path, error: OSError) -> str:

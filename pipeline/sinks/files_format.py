@@ -78,7 +78,9 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
         with pq.ParquetFile(path) as file:
             known = [name for name in file.schema_arrow.names if name in ROW]
             rows: list[dict[str, Any]] = file.read(known, use_threads=False).to_pylist()
-    except pa.ArrowInvalid:
+    except (pa.ArrowInvalid, OSError) as error:
+        if isinstance(error, OSError) and error.errno is not None:  # the disk's words; pyarrow's own have no number
+            raise
         return [_unreadable(path.name.encode())]
     return [row if "session_key" in row else _unreadable(path.name.encode()) for row in rows]
 

@@ -183,6 +183,17 @@ def test_a_start_deletes_what_no_decision_names_and_nothing_else(tmp_path: Path)
     assert undecided["file"] not in kept
 
 
+def test_what_a_start_tried_the_folder_with_is_gone_after_the_next_one_even_if_the_first_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed:  # between the rename and the end
+        killed.setattr(Path, "unlink", lambda *_args, **_named: None)
+        sink(tmp_path, generation=1)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] != []
+    sink(tmp_path, generation=2)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
 def test_a_driver_that_wakes_up_late_shows_nothing_of_what_was_aborted(tmp_path: Path) -> None:
     zombie = sink(tmp_path, generation=1)
     entry = prepared(zombie)
@@ -267,6 +278,30 @@ def test_half_a_line_is_given_as_a_row_that_nobody_owes_and_not_passed_over(tmp_
 def test_a_parquet_file_without_its_end_is_given_as_a_row_that_nobody_owes(tmp_path: Path) -> None:
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and no more")
     assert shown(tmp_path, PARQUET) == [{"session_key": "", "unreadable": "torn.parquet"}]
+
+
+def test_a_parquet_file_whose_end_is_there_and_whose_beginning_is_not_is_given_as_a_row_that_nobody_owes(
+    tmp_path: Path,
+) -> None:
+    """A power cut may leave that: the last block of the file has reached the disk, the first has not."""
+    path = tmp_path / "torn.parquet"
+    with path.open("xb") as file:
+        PARQUET.write(file, next(batches(rows())), iter(()))
+    whole = path.read_bytes()
+    path.write_bytes(bytes(len(whole) // 2) + whole[len(whole) // 2 :])
+    assert shown(tmp_path, PARQUET) == [{"session_key": "", "unreadable": "torn.parquet"}]
+
+
+def test_a_parquet_file_that_the_disk_does_not_give_is_no_torn_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    (tmp_path / "unread.parquet").touch()
+    monkeypatch.setattr("pyarrow.parquet.ParquetFile", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        shown(tmp_path, PARQUET)
 
 
 def test_in_a_folder_of_sparks_own_sink_only_what_its_log_names_counts(tmp_path: Path) -> None:
