@@ -213,6 +213,13 @@ def test_both_judge_the_load_and_the_quarantine_alike() -> None:
     assert (found["SRC"], found["QUAR"], found["events.quarantined_for_another_reason"]) == (3, 6, 1)
 
 
+def test_both_take_a_session_that_never_ended_for_no_fault_if_it_is_unfinished() -> None:
+    told = {"value": b"{}", "reason": "never-ended", "source_partition": None, "source_offset": None}
+    keys = [key_of(3).encode(), key_of(0).encode(), b"\xff", None]
+    held = quarantine_table([*(told | {"key": key} for key in keys), told | {"key": keys[0], "source_offset": 5}])
+    assert agreed(make_record(WORLD, quarantine=Stream(held, complete=True)))["QUAR"] == 4
+
+
 def test_both_see_where_two_reads_disagree() -> None:
     placed_rows = lay_out(WORLD.rows)
     seen = [(p, o, replace(row, value=b"other") if at == 9 else row) for at, (p, o, row) in enumerate(placed_rows)]
