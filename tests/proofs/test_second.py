@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncebench.judge import verdict
 from oncebench.judge.agreement import Agreement, compare, counts_of
 from oncebench.judge.audit import audit
 from oncebench.record import FINAL, INPUT, MARKER, OBSERVED, QUARANTINE, Record
@@ -310,17 +309,6 @@ def test_a_second_auditor_that_can_not_count_makes_the_verdict_unknown(tmp_path:
     report = make_report(record, CELL, {}, {"run": "r"})
     assert (report["verdict"], report["auditors"]["compared"]) == ("unknown", 0)
     assert report["reasons"][-1].startswith("the second auditor could not count: ")
-
-
-@pytest.mark.parametrize("counts", [{"LOSS": 1}, {}])
-def test_a_disagreement_comes_before_any_anomaly(counts: dict[str, int]) -> None:
-    facts = verdict.Facts("exactly-once", untrusted=compare({"DUP": 3}, {"DUP": 2}).reasons)
-    found = verdict.decide(counts, facts)
-    assert (found.word, found.codes) == ("unknown", {})
-
-
-def test_a_count_that_only_one_auditor_has_is_compared_with_0() -> None:
-    assert compare({"a": 0, "b": 1}, {"c": 2}) == Agreement(3, {"b": (1, 0), "c": (0, 2)})
 
 
 @pytest.mark.parametrize("name", ["input.arrow", "final.arrow", "observed.arrow"])
