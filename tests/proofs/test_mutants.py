@@ -21,6 +21,8 @@ from tests.proofs.test_second import files_of
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "why_believe_it.md"
+DEMONSTRATORS = {f"{kind.name}/{each.variant}": each.shows for kind in SINKS.values() for each in kind.supports}
+VARIANTS = {variant.name: variant.shows or "allowed" for group in GROUPS.values() for variant in group}
 each = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 
 
@@ -57,27 +59,46 @@ def test_there_is_a_mutant_for_every_row_of_the_plan_and_every_code_that_accuses
     assert found == CATALOGUE.keys() - {"PEND"}  # it accuses nobody: the run was not watched to its end
 
 
-def test_what_is_said_to_show_it_elsewhere_is_there_and_expects_the_same() -> None:
-    demonstrators = {f"{kind.name}/{each.variant}" for kind in SINKS.values() for each in kind.supports if each.shows}
-    variants = {variant.name for group in GROUPS.values() for variant in group}
+def test_every_defence_has_an_off_switch() -> None:
+    defences = {mutant.defence for mutant in MUTANTS}
+    assert defences >= {
+        "marker",
+        "fencing",
+        "journal",
+        "ledger in the same transaction",
+        "txnVersion of its own checkpoint",
+    }
+    assert "hidden until renamed" in defences
+
+
+def test_what_is_said_to_show_it_elsewhere_is_there() -> None:
     for kind, name in (where.split(": ", 1) for mutant in MUTANTS for where in mutant.elsewhere):
         if kind == "test":
             path, test = name.split("::")
             assert f"def {test}(" in (ROOT / path).read_text(), name
         else:
-            assert name in {"demonstrator": demonstrators, "model": variants}[kind], name
+            assert name in {"demonstrator": DEMONSTRATORS, "model": VARIANTS}[kind], name
 
 
-def test_the_page_has_a_row_for_each_mutant() -> None:
-    rows = re.findall(r"^\| (M\d\d)\*? \| .*$", PAGE.read_text(), re.MULTILINE)
-    assert rows == [mutant.name for mutant in MUTANTS]
-    assert not [row(mutant) for mutant in MUTANTS if row(mutant) not in PAGE.read_text().splitlines()]
+def test_the_page_has_a_row_for_each_mutant_and_for_each_defence() -> None:
+    page = PAGE.read_text()
+    assert re.findall(r"^\| (M\d\d)\*? \| .*$", page, re.MULTILINE) == [mutant.name for mutant in MUTANTS]
+    lines = page.splitlines()
+    assert not [row(mutant) for mutant in MUTANTS if row(mutant) not in lines]
+    assert not [mutant.defence for mutant in MUTANTS if f"| {mutant.defence} |" not in page]
 
 
 def row(mutant: Mutant) -> str:
     """A mutant as the page shows it."""
-    told = [where.replace("test: ", "").split("::")[-1] for where in mutant.elsewhere]
-    elsewhere = "; ".join(told) if told else "not shown" if mutant.live else ""
+    elsewhere = "; ".join(map(told, mutant.elsewhere)) or ("not shown" if mutant.live else "-")
     name, codes = mutant.name + "*" * mutant.live, mutant.codes.replace(" ", ", ")
     otherwise = mutant.otherwise.replace(" ", ", ") or "nothing"
     return f"| {name} | {mutant.wrong} | {mutant.where} | {codes} | {otherwise} | {elsewhere} |"
+
+
+def told(elsewhere: str) -> str:
+    """Where else it is shown, and with which code."""
+    kind, name = elsewhere.split(": ", 1)
+    if kind == "test":
+        return "`" + name.rsplit("/", 1)[-1].split("::")[0] + "`"
+    return f"`{name}` {DEMONSTRATORS[name]}" if kind == "demonstrator" else f"model: {name}, {VARIANTS[name]}"
