@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup compare test unit lint format clean
+.PHONY: setup compare test unit proofs mutation lint format clean
 
 setup: $(STAMP)
 	@$(RUN)/oncebench doctor --fetch
@@ -27,6 +27,17 @@ test: setup
 unit: $(STAMP)
 	@$(RUN)/python -m pytest -n 2 tests/unit
 
+# What docs/why_believe_it.md shows: ten thousand runs with faults drawn at random, and every mutant.
+proofs: $(STAMP)
+	@ONCEBENCH_EXAMPLES=10000 $(RUN)/python -m pytest --timeout 7200 --durations 12 tests/proofs/test_audit_injection.py
+	@ONCEBENCH_EXAMPLES=10000 $(RUN)/python -m pytest --timeout 7200 tests/proofs/test_second.py tests/proofs/test_mutants.py
+
+# The auditor's code, changed in one place at a time: an hour or two. Few examples: what a change breaks, few show.
+mutation: $(STAMP)
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutation]'
+	@ONCEBENCH_EXAMPLES=3 $(RUN)/mutmut run
+	@$(RUN)/mutmut results
+
 lint: $(STAMP)
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
@@ -37,4 +48,4 @@ format: $(STAMP)
 	@$(RUN)/ruff format .
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis mutants

@@ -199,6 +199,11 @@ def test_a_value_that_names_no_row_is_CORR_and_its_row_is_lost(value: bytes | No
     assert findings.counts() == {"CORR": 1, "LOSS": 1, "TORN": 1}
 
 
+def test_where_no_value_can_be_read_every_row_is_lost() -> None:
+    rows = [replace(row, value=b"{") for row in WORLD.rows]
+    assert audit(make_record(WORLD, rows)).counts() == {"CORR": 120, "LOSS": 120}
+
+
 @pytest.mark.parametrize("key", [None, b"", b"other", key_of(3).encode()])
 def test_a_row_under_another_key_is_CORR(key: bytes | None) -> None:
     findings = audit(make_record(WORLD, with_row(50, replace(WORLD.rows[50], key=key))))

@@ -98,6 +98,13 @@ def test_events_that_nobody_attempted_are_foreign_and_no_fault() -> None:
     assert findings.events["in_topic"] == 404
 
 
+def test_a_strangers_event_is_not_taken_for_a_planned_one_of_the_same_time() -> None:
+    for session, seq in ((0, 0), (0, 1), (3, 99)):
+        stranger = Sent(0, 1000, b"mine", event("mine", seq, 1, scheduled_us(session, seq)))
+        findings = audit(run([*WORLD.sent, stranger]))
+        assert (findings.counts(), findings.events["foreign"]) == ({}, 1)
+
+
 def test_an_event_planned_but_never_attempted_is_foreign_if_it_is_there() -> None:
     ledger = ledger_of(WORLD)
     sent_us, acked_us = ledger.sent_us.copy(), ledger.acked_us.copy()

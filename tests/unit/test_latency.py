@@ -35,8 +35,8 @@ def test_every_percentile_is_the_smallest_value_that_enough_values_do_not_exceed
 
 
 def test_negative_values_are_kept_and_counted() -> None:
-    found = Distribution.of(np.array([-3.0, -1.0, 5.0]))
-    assert (found.min, found.p50, found.negative) == (-3.0, -1.0, 2)
+    found = Distribution.of(np.array([-3.0, -1.0, 0.0, 0.5, 5.0]))
+    assert (found.min, found.p50, found.negative) == (-3.0, 0.0, 2)
 
 
 def row(ended_at: object) -> bytes:

@@ -11,7 +11,7 @@ from oncebench.judge.audit import audit
 from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS, Verdict, judge
 from oncebench.record.streams import Lines
 from pipeline.sinks.registry import SINKS
-from tests.unit.test_verdict import ALO, AMO, EO, WORLD, Asked, hit, make_record, word
+from tests.unit.test_verdict import ALO, AMO, EO, WORLD, Asked, hit, interrupted, make_record, word
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,17 @@ def test_leftovers_are_judged_by_what_the_sink_says_of_its_housekeeping() -> Non
     assert word(record, Asked(EO, sink=swept))[0] == KEPT
     assert word(record, Asked(EO, sink="kafka")) == (BROKEN, "ORPH: 1")
     assert word(record, Asked(ALO, sink="kafka")) == (KEPT, "")
+
+
+def test_an_interruption_before_the_load_began_is_told_by_what_was_not_sent() -> None:
+    verdict, reasons = interrupted(("interrupted", 1.0), sent=0)
+    assert (verdict, reasons.split(" | ")[0]) == (UNKNOWN, "only 0.0% of the planned events were sent, less than 95%")
+
+
+def test_a_long_load_that_was_interrupted_is_told_in_seconds() -> None:
+    _, reasons = interrupted(("load-started", -50.0), ("interrupted", 100_000.0), ("drained", 100_001.0))
+    assert reasons.startswith("interrupted after 100000.0 s of the load, ")
+    _, reasons = interrupted(("load-started", 40.0), ("interrupted", 30.0), ("drained", 100_001.0))
+    assert reasons.startswith("interrupted after 0.0 s of the load, ")
+    _, reasons = interrupted(("load-started", 0.0), ("load-done", 1.0), ("interrupted", 100_001.0))
+    assert reasons.startswith("interrupted 100000.0 s after the load, ")
