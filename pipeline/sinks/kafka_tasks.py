@@ -170,6 +170,9 @@ class _Transactional:
         self.sound = True
         self._failures = 0
         settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
+        # By default (`rebootstrap`) a client that has lost all brokers forgets them, but not that one of those was a
+        # group's coordinator: it waits for it, beyond any limit, when it sends the next marker.
+        settings |= {"metadata.recovery.strategy": "none"}
         # The one place where librdkafka tells of every connection that it loses; some ten lines for each, else none.
         settings |= {"debug": "broker", "logger": self}
         self.producer = Producer({**client, **COMMON, **settings})

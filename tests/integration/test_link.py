@@ -22,6 +22,10 @@ pytestmark = pytest.mark.integration
 ADD_OFFSETS_TO_TXN = 25
 # Long enough for the client to ask again on another connection and to begin its next transaction.
 HELD_S = 3.0
+# A client is back within a second or two of a mended link; this is for a busy machine.
+GOES_ON_S = 40.0
+# Each driver is younger than the last.
+GENERATIONS = {"two-phase": 1, "idempotent": 2}
 # librdkafka keeps quiet about the third loss of a connection for the same reason within half a minute.
 LOSSES = 4
 # A key that belongs to another of two partitions than "first": the broker begins a transaction for it without a word.
@@ -69,12 +73,41 @@ def nothing() -> Iterator[pa.RecordBatch]:
     return iter(())
 
 
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_a_worker_goes_on_once_its_link_is_mended(linked: Linked, variant: str) -> None:
+    driver = linked.driver(variant, GENERATIONS[variant])
+    before = linked.visible()
+
+    def deliver(batch: int, task: Task, of: str) -> None:
+        if variant == "idempotent":
+            driver.marked().write(task, rows(of))
+        else:
+            driver.commit(batch, {0: dict(driver.prepare().write(task, rows(of))[0])})
+
+    def cut_and_mended() -> None:
+        linked.proxy.cut()
+        linked.proxy.mend()
+
+    def all_three() -> None:
+        deliver(1, Task(1), f"{variant} one")
+        cut_and_mended()
+        deliver(2, Pausing(2, cut_and_mended), f"{variant} two")
+        deliver(3, Task(3), f"{variant} three")
+
+    working = threading.Thread(target=all_three, daemon=True)  # librdkafka may hang for minutes, beyond its own limit
+    working.start()
+    working.join(GOES_ON_S)
+    assert not working.is_alive()
+    wait_for_rows(linked, {**before, **{f"{variant} {number}": 20 for number in ("one", "two", "three")}})
+
+
 def test_an_abort_of_an_empty_partition_that_comes_late_does_not_end_the_workers_next_transaction(
     linked: Linked,
 ) -> None:
-    driver = linked.driver("two-phase", 1)
+    driver = linked.driver("two-phase", 3)
     late = Catch(lambda request: is_kafka(END_TXN, request), held_s=HELD_S)
     linked.proxy.catch(late)
+    before = linked.visible()
     driver.prepare().write(Task(7), nothing())
     assert late.request is not None
 
@@ -85,14 +118,14 @@ def test_an_abort_of_an_empty_partition_that_comes_late_does_not_end_the_workers
 
     prepared = dict(driver.prepare().write(Task(8), in_two())[0])
     assert driver.commit(8, {0: prepared}) == set()
-    wait_for_rows(linked, {"first": 20, ELSEWHERE: 20})
+    wait_for_rows(linked, {**before, "first": 20, ELSEWHERE: 20})
     assert late.answer is not None
 
 
 def test_a_commit_that_comes_late_does_not_end_the_workers_next_transaction_on_a_link_that_keeps_breaking(
     linked: Linked,
 ) -> None:
-    driver = linked.driver("idempotent", 2)
+    driver = linked.driver("idempotent", 4)
     before = linked.visible()
     late = Catch(lambda request: is_kafka(END_TXN, request), held_s=HELD_S)
     losses = [Catch(lambda request: is_kafka(ADD_OFFSETS_TO_TXN, request)) for _ in range(LOSSES)]
