@@ -19,6 +19,7 @@ from oncebench.commands.audit import audit
 from oncebench.commands.batches import batches
 from oncebench.commands.compare import compare
 from oncebench.commands.doctor import doctor
+from oncebench.commands.faults import faults
 from oncebench.commands.list import list_cells
 from oncebench.commands.load import load
 from oncebench.commands.run import run
@@ -51,7 +52,7 @@ def cli() -> None:
     """
 
 
-for command in (run, compare, batches, load, audit, table, list_cells, doctor):
+for command in (run, compare, faults, batches, load, audit, table, list_cells, doctor):
     cli.add_command(command)
 
 

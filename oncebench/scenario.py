@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from oncebench.errors import USAGE, UserError
+from oncebench.nemesis.acts import complaint, why_not
 from pipeline.config import AS_SHIPPED, TUNED
 from pipeline.delivery import DROP, PROTOCOLS, REWRITE, choose, exactly_once_two_phase, protocol_of
 from pipeline.failpoints import POINTS, parse_fault
@@ -19,6 +20,9 @@ from pipeline.sinks.registry import SINKS
 
 RECOVERY_CHOICES = (REWRITE, DROP)
 CHECKPOINT_CHOICES = (TUNED, AS_SHIPPED)
+
+
+_FEW = 3  # faults that still fit into one line of a terminal
 
 
 @dataclass(frozen=True)
@@ -68,6 +72,13 @@ class Cell:
         """For people: `kafka exactly-once two-phase, after-commit:kill`."""
         what = ", ".join((*self.faults, *([f"{self.random_kills} random kills"] if self.random_kills else [])))
         return f"{self.sink} {self.delivery} {self.variant}, {what or 'healthy'}"
+
+    @property
+    def brief(self) -> str:
+        """The title, with many faults only counted: for lines that come again and again."""
+        if len(self.faults) <= _FEW:
+            return self.title
+        return f"{replace(self, faults=()).title.removesuffix(', healthy')}, {len(self.faults)} faults"
 
     def reproduce(self) -> str:
         """The command that runs this cell again; options at their defaults are left out."""
@@ -163,9 +174,29 @@ def checked_fault(text: str) -> str:
         UserError: it is none (exit code 2).
     """
     try:
-        return str(parse_fault(text))
+        fault = parse_fault(text)
     except ValueError as error:
         raise UserError(str(error), exit_code=USAGE) from error
+    if (wrong := complaint(fault)) is not None:
+        raise UserError(wrong, exit_code=USAGE)
+    return str(fault)
+
+
+def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) -> None:
+    """Looks whether the faults of each cell can be done to it.
+
+    Args:
+        ours: the servers that the suite will have started; None: all that are needed.
+
+    Raises:
+        UserError: one of them can't be, and why (exit code 2).
+    """
+    for cell in cells:
+        kind = SINKS[cell.sink]
+        support = choose(kind, cell.delivery, cell.variant)
+        for text in cell.faults:
+            if (reason := why_not(parse_fault(text), kind, support, ours)) is not None:
+                raise UserError(f"fault {text}: {reason}", exit_code=USAGE)
 
 
 def installed() -> tuple[str, ...]:

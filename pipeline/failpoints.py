@@ -5,10 +5,10 @@ acts, whether the driver or a worker process passes the point. A second fault is
 in the next life of a killed pipeline, and when a stopped one goes on. So `--fault after-prepare --fault after-prepare`
 dies in a batch and again in its replay, and no other task of a dying process can use up the second fault.
 
-`kill` is SIGKILL for every process of the pipeline's session (driver, JVM, workers); `stop:S` is SIGSTOP for them,
-and the supervisor continues them after S seconds; `zombie` is SIGSTOP as well, but the supervisor starts a successor
-and continues the stopped driver when that one has done the batch: later faults are for the successor. The form follows
-FreeBSD's fail(9) and fail-rs: named points in the code, actions from outside.
+`kill` is SIGKILL for every process of the pipeline's session (driver, JVM, workers). Any other action is SIGSTOP for
+all of them: what is done then, and whether they are continued, is the business of a nemesis outside, who reads the hit.
+After a `zombie` the stopped driver has a successor: later faults are for that one. The form follows FreeBSD's fail(9)
+and fail-rs: named points in the code, actions from outside.
 """
 
 from __future__ import annotations
@@ -36,8 +36,10 @@ POINTS = (
 )
 # Batches 0 to 2 pay for start-up (JIT, first RocksDB files), and a recovery is told by the latencies before it.
 FIRST_BATCH = 6
+KILL, ZOMBIE = "kill", "zombie"
+FORM = "POINT[:NEMESIS[:SECONDS]][@batch=N|@after=N]"
 _SPEC = re.compile(
-    r"(?P<point>[a-z-]+)(?::(?P<action>kill|stop|zombie)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
+    r"(?P<point>[a-z-]+)(?::(?P<action>[a-z-]+)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
 )
 
 
@@ -51,33 +53,31 @@ class Fault:
     """
 
     point: str
-    action: str = "kill"
-    seconds: float = 0.0
+    action: str = KILL
+    seconds: float | None = None
     batch: int | None = None
     after: int | None = None
 
     def __str__(self) -> str:
-        action = f"stop:{_plain(self.seconds)}" if self.action == "stop" else self.action
+        action = self.action if self.seconds is None else f"{self.action}:{_plain(self.seconds)}"
         when = f"@batch={self.batch}" if self.batch is not None else f"@after={self.after}" if self.after else ""
         return f"{self.point}:{action}{when}"
 
 
 def parse_fault(text: str) -> Fault:
-    """Reads `POINT[:kill|stop:SECONDS|zombie][@batch=N|@after=N]`.
+    """Reads `POINT[:NEMESIS[:SECONDS]][@batch=N|@after=N]`. Who that nemesis is, is not looked at.
 
     Raises:
         ValueError: with what was wrong and what would do.
     """
     match = _SPEC.fullmatch(text)
     if match is None:
-        raise ValueError(f"fault {text!r} is not of the form POINT[:kill|stop:SECONDS|zombie][@batch=N|@after=N]")
+        raise ValueError(f"fault {text!r} is not of the form {FORM}")
     if match["point"] not in POINTS:
         raise ValueError(f"unknown failpoint {match['point']!r}; the failpoints are: {', '.join(POINTS)}")
-    action = match["action"] or "kill"
-    if (action == "stop") != (match["seconds"] is not None):
-        raise ValueError(f"fault {text!r}: stop needs its seconds (stop:5), kill and zombie take none")
+    seconds = None if match["seconds"] is None else float(match["seconds"])
     batch, after = (None if match[name] is None else int(match[name]) for name in ("batch", "after"))
-    return Fault(match["point"], action, float(match["seconds"] or 0), batch, after)
+    return Fault(match["point"], match["action"] or KILL, seconds, batch, after)
 
 
 @dataclass(frozen=True)
@@ -116,15 +116,14 @@ class Failpoints:
         if not _take(self.hits.with_name(f"{self.hits.name}.{armed}")):
             return  # another task of this batch came first
         hit = {"fault": str(fault), "point": point, "batch": batch, "partition": partition, "rows": rows}
-        act = {"action": fault.action, "seconds": fault.seconds, "t_us": _now_us(), "pid": os.getpid()}
+        act = {"action": fault.action, "seconds": fault.seconds or 0.0, "t_us": _now_us(), "pid": os.getpid()}
         act["life"] = os.getsid(0)
         _append(self.hits, hit | act, durable=True)
         _signal_session(signal.SIGSTOP)
-        if fault.action in ("stop", "zombie"):
-            _take(self._stopped(armed))  # all others are; whoever sees this has been continued
-        else:
+        if fault.action == KILL:
             _signal_session(signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
+        _take(self._stopped(armed))  # all others are; whoever sees this has been continued
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def _stopped(self, number: int) -> Path:
@@ -133,7 +132,7 @@ class Failpoints:
 
 def _is_zombie(hits: list[bytes]) -> bool:
     """Whether this process has been taken for dead and succeeded."""
-    return any(hit["action"] == "zombie" and hit["life"] == os.getsid(0) for hit in map(json.loads, hits))
+    return any(hit["action"] == ZOMBIE and hit["life"] == os.getsid(0) for hit in map(json.loads, hits))
 
 
 def _fits(fault: Fault, batch: int, rows: int | None, hit_last: int | None) -> bool:

@@ -32,7 +32,7 @@ from pipeline.quarantine import Quarantine
 from pipeline.sessions import OUTPUT_SCHEMA, Sessions
 from pipeline.sinks.contract import Sink, Support
 from pipeline.sinks.registry import SINKS
-from pipeline.spark import session, stop
+from pipeline.spark import refuse_retries, session, stop
 
 # Partitions of a batch may be read at different speed; events this much older than the newest are still in time for
 # the session timer (which counts from the later of event and watermark).
@@ -68,6 +68,7 @@ class Job:
             PipelineError: see `pipeline.errors`.
         """
         config = self.config
+        refuse_retries(config.master)
         kind = SINKS[config.sink]
         support = choose(kind, config.delivery, config.variant)
         sink = kind.open(config)

@@ -10,6 +10,7 @@ file, so that the fence against a second driver is our journal. Neither is of us
 from __future__ import annotations
 
 import os
+import re
 import shlex
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from pipeline.config import TUNED, PipelineConfig
+from pipeline.errors import RefusedStart
 
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
 _TUNED = {
@@ -65,6 +67,15 @@ def settings(config: PipelineConfig) -> Mapping[str, str]:
         base["spark.python.unix.domain.socket.enabled"] = "true"
         base["spark.python.unix.domain.socket.dir"] = config.sockets
     return base | (_TUNED if config.checkpoint_writing == TUNED else {})
+
+
+def refuse_retries(master: str) -> None:
+    """Raises RefusedStart for a local master that tries failed tasks again: what the first try has prepared would stay,
+    or be written twice. (Spark heeds `spark.task.maxFailures` on all other masters.)"""
+    tries = re.fullmatch(r"local\[[^,]+,\s*(\d+)\s*\]", master)
+    if tries is not None and int(tries[1]) > 1:
+        once = master.split(",", maxsplit=1)[0] + "]"
+        raise RefusedStart(f"master {master} tries a failed task again, and no guarantee here covers that: take {once}")
 
 
 def session(config: PipelineConfig, more: Mapping[str, str] | None = None) -> SparkSession:

@@ -26,9 +26,7 @@ def own_temporary(config: PipelineConfig) -> Iterator[PipelineConfig]:
 
     Yields the configuration that tells the JVM.
     """
-    for left in config.record.glob(f"{_PREFIX}*"):
-        if not _alive(left.name.removeprefix(_PREFIX)):
-            shutil.rmtree(left, ignore_errors=True)
+    sweep_temporary(config.record)
     folder = config.record.absolute() / f"{_PREFIX}{os.getpid()}"
     folder.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = os.environ["SPARK_LOCAL_DIRS"] = str(folder)
@@ -37,6 +35,13 @@ def own_temporary(config: PipelineConfig) -> Iterator[PipelineConfig]:
         yield replace(config, jvm_options=(*config.jvm_options, f"-Djava.io.tmpdir={folder}"))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def sweep_temporary(record: Path) -> None:
+    """Removes what dead pipelines of this record have left."""
+    for left in record.glob(f"{_PREFIX}*"):
+        if not _alive(left.name.removeprefix(_PREFIX)):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def _alive(pid: str) -> bool:

@@ -20,15 +20,11 @@ from oncebench.commands.options import (
     refuse_idle_postgres,
     work_dir_option,
 )
-from oncebench.commands.run import BASE_BYTES, BYTES_PER_EVENT
+from oncebench.commands.series import run_series
 from oncebench.errors import INTERRUPTED, USAGE, UserError
-from oncebench.measure import BULKY, exit_code, measure
+from oncebench.measure import exit_code
 from oncebench.reports import paired, tables
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
-from oncebench.run.interrupt import gently
-from oncebench.run.lab import open_lab
-from oncebench.run.live import view
-from oncebench.run.workdir import delete_below, open_work_dir, require_free
 from oncebench.scenario import PROFILES, Cell
 
 
@@ -92,7 +88,8 @@ def compare(
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
     reports: list[dict[str, Any]] = []
     try:
-        _run_all(rounds, results, reports, bootstrap_servers, work_dir or default_work_dir("compare"), keep)
+        place = work_dir or default_work_dir("compare")
+        reports.extend(run_series(rounds, results, bootstrap_servers, place, keep))
     finally:  # what was measured is shown, whatever came of a later cell or of cleaning up
         if reports:
             _show(reports, results, repeat)
@@ -109,7 +106,7 @@ def _show(reports: list[dict[str, Any]], results: Results, repeat: int) -> None:
     if repeat > 1:
         click.echo("\n" + "\n".join(paired.lines(reports)))
     click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
-    _say_how_to_replay(reports)
+    say_how_to_replay(reports)
 
 
 def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
@@ -119,37 +116,7 @@ def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
     return chosen
 
 
-def _run_all(
-    cells: list[Cell],
-    results: Results,
-    reports: list[dict[str, Any]],
-    bootstrap_servers: str | None,
-    place: Path,
-    keep: bool,
-) -> None:
-    with open_work_dir(place) as work, gently() as interrupted:
-        require_free(work.path, BASE_BYTES + sum(cell.sessions for cell in cells) * 100 * BYTES_PER_EVENT)
-        with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
-            for number, cell in enumerate(cells, 1):
-                if interrupted.is_set():
-                    break
-                with (
-                    open_work_dir(work.path / "cells" / f"{number:03d}") as folder,
-                    view(f"{number}/{len(cells)} {cell.title}") as show,
-                ):
-                    report = measure(cell, lab, folder.path, show, interrupted)
-                    if not keep:
-                        for name in BULKY:
-                            delete_below(folder.path, folder.path / name)
-                results.add(report)
-                if not report["interrupted"]:
-                    reports.append(report)
-        if not keep:
-            for name in BULKY:
-                delete_below(work.path, work.path / name)
-
-
-def _say_how_to_replay(reports: list[dict[str, Any]]) -> None:
+def say_how_to_replay(reports: list[dict[str, Any]]) -> None:
     click.echo("\nEach row can be replayed:", err=True)
     for report in reports:
         click.echo(f"  {report['reproduce']}", err=True)

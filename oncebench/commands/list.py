@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import click
 
+from oncebench.nemesis.acts import NEMESES
 from oncebench.scenario import PROFILES, lacking, order_of, ordered, require_sinks
-from pipeline.failpoints import POINTS
+from pipeline.failpoints import FORM, POINTS
 from pipeline.sinks.contract import Kind, Support
 from pipeline.sinks.registry import SINKS
 
@@ -35,7 +36,9 @@ def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
         click.echo("\nbroken on purpose, to show what the details are for (run by --profile broken):")
         _print(broken, widths)
     click.echo("\nfailpoints, in the order of a batch: " + ", ".join(POINTS))
-    click.echo("a fault is POINT[:kill|stop:SECONDS|zombie][@batch=N|@after=N]; see docs/faults.md")
+    click.echo(f"a fault is {FORM}; see docs/faults.md. The nemeses:")
+    for nemesis in NEMESES.values():
+        click.echo(f"  {nemesis.name + (':SECONDS' if nemesis.timed else ''):20} {nemesis.told}")
     click.echo("profiles of `oncebench compare`: " + ", ".join(PROFILES))
 
 

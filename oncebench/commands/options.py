@@ -18,8 +18,10 @@ from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from oncebench.errors import USAGE, UserError
 from oncebench.scenario import CHECKPOINT_CHOICES, RECOVERY_CHOICES, Cell, prepares
+from pipeline.errors import RefusedStart
 from pipeline.sinks.postgres_server import VARIABLE, secrets
 from pipeline.sinks.registry import SINKS
+from pipeline.spark import refuse_retries
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
@@ -184,6 +186,10 @@ def base_cell(rate: str, duration: float | None, sessions: int | None, shape: st
     master = others.get("master", "local[2]")
     if not _MASTER.fullmatch(master):
         raise UserError(f"--master {master!r} is no Spark master; local[2] or spark://host:7077, say", exit_code=USAGE)
+    try:
+        refuse_retries(master)
+    except RefusedStart as refused:
+        raise UserError(str(refused), exit_code=USAGE) from None
     return replace(Cell("", "", ""), rate=events_per_s, sessions=wanted, shape=shape, **others)
 
 

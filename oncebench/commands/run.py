@@ -29,7 +29,9 @@ from oncebench.run.interrupt import gently
 from oncebench.run.lab import open_lab
 from oncebench.run.live import view
 from oncebench.run.workdir import delete_below, open_work_dir, require_free
-from oncebench.scenario import Cell, checked_fault, support_of
+from oncebench.scenario import Cell, checked_fault, require_possible, support_of
+from oncebench.services.beside import ours
+from pipeline.failpoints import FORM
 
 # A run's own files: topic data twice (broker and record), state and logs; measured at about 300 bytes an event.
 BYTES_PER_EVENT = 1000
@@ -46,8 +48,8 @@ BASE_BYTES = 200_000_000
     "--fault",
     "faults",
     multiple=True,
-    metavar="POINT[:kill|stop:SECONDS|zombie][@batch=N|@after=N]",
-    help="May be given several times; each acts once, in this order. The points: `oncebench list`, docs/faults.md.",
+    metavar=FORM,
+    help="May be given several times; each acts once, in this order. Points and nemeses: `oncebench list`.",
 )
 @click.option(
     "--random-kills",
@@ -86,6 +88,7 @@ def run(
         faults=tuple(map(checked_fault, faults)),
     )
     refuse_idle_on_lost([cell])
+    require_possible([cell], ours(bootstrap_servers))
     place = work_dir or default_work_dir("run")
     report = run_one(cell, place, bootstrap_servers, keep)
     Results(LOCAL, f"run-{stamp()}").add(report)
@@ -122,7 +125,7 @@ def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) 
     """Runs a cell with a lab of its own in a work dir."""
     with open_work_dir(place) as work, gently() as interrupted:
         require_free(work.path, BASE_BYTES + cell.sessions * 100 * BYTES_PER_EVENT)
-        with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.title) as show:
+        with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.brief) as show:
             report = measure(cell, lab, work.path, show, interrupted)
         if not keep:
             for name in BULKY:

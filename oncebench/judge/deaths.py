@@ -1,8 +1,9 @@
 """How often the pipeline died, and whether anybody had asked for it: a pure function of timeline and hits.
 
-Promise: each death that the supervisor noted is counted once. It was asked for if it was a random kill, or if a
-failpoint killed that very life (a hit names its life by the session of processes, which is the pid that was started).
-Every other death is unasked, with what is known of its cause; such a run has measured something else as well.
+Promise: each death that the supervisor noted is counted once. It was asked for if it was a random kill, or if that
+very life had met a fault (a hit names its life by the session of processes, which is the pid that was started): one
+that a failpoint killed, or one that did not survive what a nemesis did. Every other death is unasked, with what is
+known of its cause; such a run has measured something else as well.
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
+
+from pipeline.failpoints import KILL
 
 KILLED, RANDOM, FAILED = "pipeline-killed", "random-kill", "pipeline-failed"
 
@@ -30,7 +33,7 @@ class Unasked:
 
 @dataclass(frozen=True)
 class Deaths:
-    """All deaths of a run: how many were asked for, how many of all came to a life that a failpoint killed."""
+    """All deaths of a run: how many were asked for, how many of them were kills, by a failpoint or a nemesis."""
 
     asked: int = 0
     by_failpoint: int = 0
@@ -49,7 +52,8 @@ def deaths(timeline: Sequence[Mapping[str, Any]], hits: Sequence[Mapping[str, An
         timeline: the supervisor's lines.
         hits: the failpoints' lines.
     """
-    killed = {hit.get("life") for hit in hits if hit["action"] == "kill"} - {None}
+    met = {hit.get("life") for hit in hits} - {None}
+    killed = {hit.get("life") for hit in hits if hit["action"] == KILL} - {None}
     asked, by_failpoint, unasked = 0, 0, []
     start: Mapping[str, Any] = {}
     for line in timeline:
@@ -58,9 +62,8 @@ def deaths(timeline: Sequence[Mapping[str, Any]], hits: Sequence[Mapping[str, An
             start = line
         if event not in (KILLED, RANDOM, FAILED):
             continue
-        hit = event == KILLED or start.get("pid") in killed
-        by_failpoint += hit
-        if hit or event == RANDOM:
+        by_failpoint += event == KILLED or start.get("pid") in killed
+        if event in (KILLED, RANDOM) or start.get("pid") in met:
             asked += 1
         else:
             unasked.append(_unasked(line, start))

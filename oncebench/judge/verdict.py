@@ -225,6 +225,11 @@ def _untested(findings: Findings, record: Record, cell: Asked) -> tuple[str, ...
     killed = sum(line.get("event") == "random-kill" for line in record.timeline.items)
     if killed < cell.random_kills:
         reasons.append(f"{killed} of {cell.random_kills} random kills happened")
+    reasons += [
+        f"the fault {line['fault']} found nothing to act on: {line['why']}"
+        for line in record.timeline.items
+        if line.get("event") == "nemesis-idle"
+    ]
     again = {line.get("batch") for line in record.progress.items if line.get("kind") == "batch"}
     reasons += [
         f"batch {hit['batch']} was not run again after the kill at {hit['point']}"

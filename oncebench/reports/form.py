@@ -31,7 +31,16 @@ _Recovery = TypedDict(
     {"detect": _Figure, "restart": _Figure, "first_visible": _Figure, "caught_up": _Figure, "longest_gap": _Figure},
 )
 _Fault = TypedDict(
-    "_Fault", {"point": str | None, "batch": int | None, "hit": bool, "fault": str, "lost": Count, "duplicated": Count}
+    "_Fault",
+    {
+        "point": str | None,
+        "batch": int | None,
+        "hit": bool,
+        "fault": str,
+        "lost": Count,
+        "duplicated": Count,
+        "noted": NotRequired[list[str]],
+    },
 )
 _Differ = TypedDict("_Differ", {"first": int, "second": int})
 _Auditors = TypedDict("_Auditors", {"agree": bool, "compared": Count, "differ": dict[str, _Differ], "trouble": str})
@@ -44,6 +53,7 @@ class Report(TypedDict):
     run: str
     cell: _Cell
     verdict: Annotated[str, one_of((KEPT, BROKEN, UNKNOWN, VACUOUS))]
+    broken_by: NotRequired[list[Annotated[str, one_of(CATALOGUE)]]]  # older reports: the codes are in the reasons
     reasons: list[str]
     auditors: NotRequired[_Auditors]  # older reports were made by one
     anomalies: dict[Annotated[str, one_of(CATALOGUE)], Count]

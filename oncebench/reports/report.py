@@ -39,6 +39,8 @@ from oncebench.watch.resources import Use
 SCHEMA = 1
 FILE = "report.json"
 EVENTS_PER_ROW = 5
+# What nemeses note of how the pipeline took their deed; it stands with the fault in a report.
+NOTED = ("refused", "unrefused", "nemesis-idle", "zombie-ended", "zombie-outlived", "zombie-never-continued")
 # What the machine pays for a guarantee: the pipeline and the cluster that it writes to, not what watches them.
 PRICED = ("spark_jvm", "python_driver", "python_workers", "broker")
 _PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pandas", "duckdb")
@@ -75,6 +77,7 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         "cell": {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant, "faults": list(cell.faults),
                  "random_kills": cell.random_kills},
         "verdict": verdict.word,
+        "broken_by": sorted(verdict.codes),
         "reasons": list(verdict.reasons),
         "auditors": agreement.to_json(),
         "anomalies": findings.counts(),
@@ -195,8 +198,13 @@ def _faults(record: Record) -> list[dict[str, Any]]:
         if line["event"] == "random-kill":
             landed = line["landed"] or {"point": None, "batch": None}
             done.append((line["t_us"], {**landed, "hit": True, "fault": "random:kill"}))
+    done.sort(key=lambda each: int(each[0]))
+    noted = [line for line in record.timeline.items if line["event"] in NOTED]
+    for number, (t_us, fault) in enumerate(done):
+        end_us = done[number + 1][0] if number + 1 < len(done) else float("inf")
+        fault["noted"] = [f"{line['event']}: {line.get('why', '')}" for line in noted if t_us <= line["t_us"] < end_us]
     missed = [{"point": text.split(":")[0], "batch": None, "hit": False, "fault": text} for text in asked]
-    return [fault for _, fault in sorted(done, key=lambda each: int(each[0]))] + missed
+    return [fault for _, fault in done] + missed
 
 
 def _cpu_model() -> str | None:

@@ -42,16 +42,29 @@ class Results:
         self.tables = folder / "tables"
         self._name = name
 
+    @classmethod
+    def of(cls, runs: Path) -> Results:
+        """Those that a file of reports belongs to: what is added goes into it, tables where they were."""
+        home = runs.parent.parent if runs.parent.name == "runs" else runs.parent
+        found = cls(home, runs.stem)
+        found.runs = runs
+        return found
+
     def add(self, report: Mapping[str, Any]) -> None:
-        """Appends one report."""
+        """Appends one report, as a line of its own also after a half-written one."""
         self.runs.parent.mkdir(parents=True, exist_ok=True)
-        with self.runs.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(report, separators=(",", ":")) + "\n")
+        with self.runs.open("a+b") as file:
+            if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
+                file.write(b"\n")
+            file.write(json.dumps(report, separators=(",", ":")).encode() + b"\n")
+
+    def write_text(self, suffix: str, text: str) -> Path:
+        """Writes one table as it is; returns its path."""
+        self.tables.mkdir(parents=True, exist_ok=True)
+        written = self.tables / f"{self._name}{suffix}"
+        written.write_text(text, "utf-8")
+        return written
 
     def write_tables(self, reports: Sequence[Mapping[str, Any]]) -> tuple[Path, Path]:
         """Writes the Markdown and CSV tables of the reports; returns their paths."""
-        self.tables.mkdir(parents=True, exist_ok=True)
-        markdown, comma = self.tables / f"{self._name}.md", self.tables / f"{self._name}.csv"
-        markdown.write_text(tables.markdown(reports), "utf-8")
-        comma.write_text(tables.as_csv(reports), "utf-8")
-        return markdown, comma
+        return self.write_text(".md", tables.markdown(reports)), self.write_text(".csv", tables.as_csv(reports))

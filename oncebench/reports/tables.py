@@ -93,6 +93,11 @@ def fault_markdown(reports: Sequence[Report]) -> str:
             found.setdefault(_key(report)[:3], {}).setdefault(point, []).append(fault)
     table = [("sink", "guarantee", "variant", *points)]
     table += [(*key, *(_done(found[key].get(point, [])) for point in points)) for key in sorted(found, key=_place)]
+    return aligned(table)
+
+
+def aligned(table: Sequence[Sequence[str]]) -> str:
+    """Rows of text, the first of them headings, as a Markdown table that is readable as text too."""
     widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
     lines = [
         "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in table

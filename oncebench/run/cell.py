@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, closing, suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,8 +24,11 @@ from typing import Any
 from loadgen.config import LoadConfig
 from loadgen.producer import run_load
 from oncebench.errors import INTERRUPTED, UserError
+from oncebench.nemesis.disk import CHECKPOINT, OUTPUT
+from oncebench.run.disks import open_disks
 from oncebench.run.faults_seen import FaultsSeen
 from oncebench.run.lab import Lab
+from oncebench.run.links import Links, open_links
 from oncebench.run.supervisor import Supervisor
 from oncebench.run.tail import Tail
 from oncebench.run.workdir import full_disk_told
@@ -47,8 +50,7 @@ START_LIMIT_S = 120.0
 # From the end of the load until everything is committed: a backlog, and a restart for each fault.
 DRAIN_LIMIT_S = 60.0
 PER_FAULT_S = 60.0
-# What a sink that lives in files has written.
-SINK_FOLDER = "sink"
+SINK_FOLDER = OUTPUT
 # After Ctrl-C: long enough for the batch in hand, short enough for whoever pressed it.
 INTERRUPTED_DRAIN_S = 8.0
 CHILD_STOP_S = 15.0
@@ -107,18 +109,26 @@ def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: thread
         show: called about every LOOK_S with what there is to see.
         interrupted: set by the first Ctrl-C.
     """
-    with full_disk_told(folder):
-        return _Run(cell, lab, folder, show, interrupted).run()
+    with full_disk_told(folder), open_disks(cell, folder), open_links(cell, lab) as links:
+        return _Run(cell, lab, links, folder, show, interrupted).run()
 
 
 class _Run:
-    def __init__(self, cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event) -> None:
-        self.cell, self.lab, self.folder = cell, lab, folder
+    def __init__(
+        self, cell: Cell, lab: Lab, links: Links, folder: Path, show: Show, interrupted: threading.Event
+    ) -> None:
+        self.cell, self.lab, self.links, self.folder = cell, lab, links, folder
         self.show, self.interrupted = show, interrupted
         self.kind = SINKS[cell.sink]
         self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.topics = self._make_topics()
-        self.supervisor = Supervisor(self._pipeline_config(), lab.environment(), cell.random_kills, cell.seed)
+        self.supervisor = Supervisor(
+            self._pipeline_config(),
+            {**lab.environment(), **links.environment},
+            cell.random_kills,
+            cell.seed,
+            {**lab.servers, **links.proxies},
+        )
         self.children: dict[str, Child] = {}
         self.sampler = Sampler(self._sessions, _component)
         self.load_lines = Tail(folder / "load.jsonl")
@@ -204,13 +214,13 @@ class _Run:
 
     def _patience_s(self) -> float:
         faults = len(self.cell.faults) + self.cell.random_kills
-        stopped_s = sum(parse_fault(fault).seconds for fault in self.cell.faults)
+        stopped_s = sum(parse_fault(fault).seconds or 0.0 for fault in self.cell.faults)
         return DRAIN_LIMIT_S + PER_FAULT_S * faults + stopped_s + 2 * self._load_s()
 
     def _make_topics(self) -> Topics:
         kafka, partitions = self.lab.kafka, self.cell.partitions
         own = self.folder / SINK_FOLDER
-        own.mkdir()
+        own.mkdir(exist_ok=True)
         place = Place(
             name=self.id,
             folder=own,
@@ -227,7 +237,7 @@ class _Run:
     def _pipeline_config(self) -> PipelineConfig:
         cell = self.cell
         return PipelineConfig(
-            bootstrap_servers=self.lab.kafka.bootstrap_servers,
+            bootstrap_servers=self.links.bootstrap_servers,
             input_topic=self.topics.input,
             output=self.topics.target,
             quarantine_topic=self.topics.quarantine,
@@ -235,7 +245,7 @@ class _Run:
             delivery=cell.delivery,
             variant=cell.variant,
             sink_id=self.id,
-            checkpoint=self.folder / "checkpoint",
+            checkpoint=self.folder / CHECKPOINT,
             record=self.folder,
             partitions=cell.partitions,
             trigger_ms=cell.trigger_ms,
@@ -301,7 +311,7 @@ class _Run:
                 return False
             if self.supervisor.child is not None:
                 self.supervisor.watch()
-            if self.lab.own_broker is not None and not self.lab.own_broker.alive:
+            if self.lab.own_broker is not None and not self.lab.own_broker.alive and not self.supervisor.acting:
                 raise UserError(f"the Kafka broker died while {phase}; see {self.lab.own_broker.log}")
             self._look()
             time.sleep(LOOK_S)
@@ -310,6 +320,7 @@ class _Run:
     def _note_interruption(self) -> None:
         if not self.interruption_noted:
             self.interruption_noted = True
+            self.supervisor.end_acts()  # a server that is down or stopped would hold up all that is still to be read
             self.supervisor.note("interrupted", phase=self.phase)
 
     def _say(self, phase: str) -> None:
@@ -333,7 +344,7 @@ class _Run:
 
     def _drained(self, ends: dict[str, int]) -> bool:
         behind = any(self.position.get(partition, 0) < end for partition, end in ends.items())
-        more = self.supervisor.random_kills_left or self.supervisor.has_zombie
+        more = self.supervisor.random_kills_left or self.supervisor.acting
         return not behind and self.supervisor.running() and not more
 
     def _final_reads(self) -> None:
@@ -352,8 +363,9 @@ class _Run:
         owners = {child.pid: name for name, child in self.children.items() if child.alive}
         if self.supervisor.child is not None and self.supervisor.child.alive:
             owners[self.supervisor.child.pid] = "pipeline"
-        if self.lab.own_broker is not None and self.lab.own_broker.alive:
-            owners[self.lab.own_broker.pid] = "broker"
+        with suppress(UserError):  # a nemesis may kill it between two looks
+            if self.lab.own_broker is not None and self.lab.own_broker.alive:
+                owners[self.lab.own_broker.pid] = "broker"
         return owners
 
     def _end(self, name: str) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.run.tail import Tail
+from pipeline.failpoints import KILL
 
-_DEATHS = ("pipeline-killed", "random-kill", "pipeline-failed")
+_DEATHS = ("pipeline-killed", "random-kill", "pipeline-failed", "zombie-left")
 
 
 class FaultsSeen:
@@ -32,7 +33,7 @@ class FaultsSeen:
                 self._running_us = max(self._running_us, line["t_us"])
         for hit in self._hits.fresh():
             self._happened(hit)
-            if hit["action"] != "stop":
+            if hit["action"] == KILL:
                 self._down_us = max(self._down_us, hit["t_us"])
             else:
                 self._stopped_us = max(self._stopped_us, hit["t_us"])
@@ -58,7 +59,7 @@ class FaultsSeen:
 def _words(line: Mapping[str, Any]) -> str:
     if line.get("event") == "pipeline-failed":
         code = line["exit_code"] or 0
-        return f"died unasked ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+        return f"died ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
     if line.get("event") == "random-kill":
         landed = line["landed"]
         return "random kill" if landed is None else f"random kill past {landed['point']} in batch {landed['batch']}"

@@ -8,18 +8,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from oncebench.errors import MissingEnvironment
+from oncebench.nemesis.servers import KAFKA
 from oncebench.run.spark_prepared import prepare_spark
 from oncebench.services.beside import open_services
 from oncebench.services.external import external
+from oncebench.services.framing import KafkaFraming
 from oncebench.services.java import Java, find_java
 from oncebench.services.kafka import KafkaBroker, start_kafka
 from oncebench.services.maven import jars
+from oncebench.services.proxy import Proxy
 from oncebench.services.topics import Kafka
 from pipeline.sinks.contract import Kind
 from pipeline.sinks.registry import SINKS
@@ -28,16 +31,25 @@ from pipeline.sinks.registry import SINKS
 # It changes when an abort is seen, not whether it happens.
 QUICK_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
 
+# The broker's second listener: it tells clients the port of a proxy, which is opened for the runs that need it.
+LINK = "LINK"
+
 
 @dataclass(frozen=True)
 class Lab:
-    """Everything a cell needs beside its own work dir. `theirs`: services of the user's own, and where they are."""
+    """Everything a cell needs beside its own work dir.
+
+    `theirs`: services of the user's own, and where they are. `servers`: those that were started here, by name.
+    `link`: the proxy before our Kafka, not open yet, and the port that it is to pass connections on to.
+    """
 
     kafka: Kafka
     java: Java
     class_path: tuple[Path, ...]
     jvm_options: tuple[str, ...] = ()
     theirs: Mapping[str, str] = field(default_factory=dict)
+    servers: Mapping[str, Any] = field(default_factory=dict)
+    link: tuple[Proxy, int] | None = None
 
     @property
     def own_broker(self) -> KafkaBroker | None:
@@ -87,9 +99,16 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collecti
     for bundle in {bundle for kind in kinds for bundle in kind.jars}:
         jars(bundle)
     with ExitStack() as stack:
-        services = stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
-        kafka = theirs or stack.enter_context(start_kafka(folder, java, settings=QUICK_ABORTS))
-        lab = Lab(kafka, java, **spark, theirs=services)
+        opened = stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
+        servers = {name: each.ours for name, each in opened.items() if each.ours is not None}
+        named = {name: each.theirs for name, each in opened.items() if each.theirs is not None}
+        link = None
+        if theirs is None:
+            proxy = stack.enter_context(closing(Proxy(KafkaFraming())))
+            started = start_kafka(folder, java, extra_listeners={LINK: proxy.port}, settings=QUICK_ABORTS)
+            kafka = servers[KAFKA] = stack.enter_context(started)
+            link = (proxy, kafka.ports[LINK])
+        lab = Lab(theirs or servers[KAFKA], java, **spark, theirs=named, servers=servers, link=link)
         yield lab
         if lab.own_broker is not None:
             lab.own_broker.stop()  # in good order, so that what is kept can be read again

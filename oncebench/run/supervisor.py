@@ -1,12 +1,13 @@
-"""Starts the pipeline, brings it back after every death, and is the nemesis of random kills.
+"""Starts the pipeline, brings it back after every death, kills it at random, and lets each nemesis act.
 
-Promise: every start, death and restart is a line of timeline.jsonl; a pipeline that a failpoint has stopped is
-continued when its time is over; nothing of it is left when the supervisor is closed. What can go wrong: the pipeline
-refuses to start (`UserError` with its own words), or dies again and again (`UserError` after MAX_FAILURES in a row).
+Promise: every start, death and restart is a line of timeline.jsonl; when a failpoint has stopped the pipeline, the
+nemesis that it names acts (`oncebench.nemesis`) and is undone in all circumstances; nothing of the pipeline is left
+when the supervisor is closed. What can go wrong: the pipeline refuses to start (`UserError` with its own words), or
+dies again and again (`UserError` after MAX_FAILURES in a row).
 
-timeline.jsonl: {"t_us", "event", ...} with the events pipeline-started, pipeline-killed (by a failpoint),
+timeline.jsonl: {"t_us", "event", ...} with the events pipeline-started, pipeline-killed (by a failpoint or a nemesis),
 random-kill (with `landed`: the failpoint that this life passed last, None if it passed none), pipeline-failed (died
-unasked, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; of zombies see `oncebench.run.zombie`.
+by itself, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; and what the nemeses note.
 """
 
 from __future__ import annotations
@@ -14,18 +15,21 @@ from __future__ import annotations
 import random
 import sys
 import time
+from collections.abc import Generator, Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from oncebench.errors import ERROR, UserError
+from oncebench.nemesis.acts import NEMESES
+from oncebench.nemesis.stage import Stage
 from oncebench.record.streams import LineWriter, read_lines
-from oncebench.run.zombie import Zombie
 from oncebench.services import process
 from oncebench.services.process import Child
 from pipeline.config import PipelineConfig, write_config
 from pipeline.sockets import sweep
+from pipeline.temporary import sweep_temporary
 
 # Unasked deaths in a row, without a new batch in between, after which a restart will not help.
 MAX_FAILURES = 4
@@ -35,6 +39,7 @@ STOP_LIMIT_S = 30.0
 # half of the kills land in a replay, the others in all steps of the batches after it, and the run makes progress.
 RANDOM_KILL_MEAN_S = 8.0
 REFUSED = 2  # exit code of `python -m pipeline`
+_DONE = object()  # of an act that has come to its end
 
 
 class Supervisor:
@@ -44,18 +49,27 @@ class Supervisor:
         config: of the pipeline; `config.record` is the run folder.
         environment: of the process.
         random_kills: how many SIGKILLs at random times.
-        seed: of those times.
+        seed: of those times, and of what a nemesis draws.
+        servers: those that the suite started, by name: what a nemesis may break.
     """
 
-    def __init__(self, config: PipelineConfig, environment: dict[str, str], random_kills: int, seed: int) -> None:
+    def __init__(
+        self,
+        config: PipelineConfig,
+        environment: dict[str, str],
+        random_kills: int,
+        seed: int,
+        servers: Mapping[str, Any] | None = None,
+    ) -> None:
         self._config = replace(config, trace=config.trace or random_kills > 0)
         self._folder = config.record
         self._environment = environment
+        self._seed = seed
+        self._servers = servers or {}
         self._random = random.Random(seed)
         self._kills_left = random_kills
         self._kill_at: float | None = None
         self._kills_begun = False
-        self._continue_at: float | None = None
         self._hits_seen = 0
         self._hits_before = 0  # this life of the pipeline
         self._log_before = 0
@@ -63,7 +77,7 @@ class Supervisor:
         self._failures = 0
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
-        self._zombies: list[Zombie] = []
+        self._acting: list[tuple[Stage, Generator[None]]] = []
         self.restarts = 0
 
     @property
@@ -75,16 +89,15 @@ class Supervisor:
         """Appends a line to the timeline."""
         self._timeline.append({"t_us": _now_us(), "event": event, **fields})
 
-    def start(self) -> None:
-        """Starts the pipeline process."""
+    def start(self, config: PipelineConfig | None = None) -> None:
+        """Starts the pipeline process, with another configuration if one is given."""
         path = self._folder / "pipeline.json"
-        write_config(self._config, path)
+        write_config(config or self._config, path)
         command = [sys.executable, "-m", "pipeline", str(path)]
         home = Path(__file__).resolve().parents[2]
         log = self._folder / "logs" / "pipeline.log"
         self._hits_before = self._hits_seen = len(self._hits())
         self._log_before = log.stat().st_size if log.exists() else 0
-        self._continue_at = None
         self._started_us = _now_us()
         self._child = process.start("the pipeline", command, log, env=self._environment, cwd=home)
         self._running_before = self._times_running()
@@ -96,9 +109,9 @@ class Supervisor:
         return self._kills_left
 
     @property
-    def has_zombie(self) -> bool:
-        """Whether an older driver is still there, stopped or continued."""
-        return bool(self._zombies)
+    def acting(self) -> bool:
+        """Whether a nemesis is at work: a server may be down, or an older driver still be there."""
+        return bool(self._acting)
 
     def begin_random_kills(self) -> None:
         """Random kills happen from now on: not before the load, for they would only lengthen the start-up."""
@@ -109,7 +122,7 @@ class Supervisor:
         return self._times_running() > self._running_before
 
     def watch(self) -> None:
-        """To be called often: continues what was stopped, kills at random, brings back what died.
+        """To be called often: lets each nemesis act, kills at random, brings back what died.
 
         Raises:
             UserError: see the module.
@@ -119,27 +132,21 @@ class Supervisor:
         now = time.monotonic()
         fresh, self._hits_seen = hits[self._hits_seen :], len(hits)
         for hit in fresh:
-            if hit["action"] == "stop":
-                self._continue_at = now + hit["seconds"]
-            elif hit["action"] == "zombie":
-                self._zombies.append(Zombie(self._child, hit["batch"], self.note))
-                self._again()
-        if self._continue_at is not None and now >= self._continue_at:
-            self._continue_at = None
-            self._child.thaw()
-            self.note("pipeline-continued")
-        if self._zombies:
-            done = self._batches()
-            self._zombies = [zombie for zombie in self._zombies if not zombie.watch(done)]
+            if (act := NEMESES[hit["action"]].act) is not None:
+                stage = Stage(self, self._child, hit, self._config, self._servers, self._seed)
+                self._acting.append((stage, act(stage, hit["seconds"])))
+        self._acting = [(stage, act) for stage, act in self._acting if next(act, _DONE) is not _DONE]
+        if any(stage.held for stage, _ in self._acting):
+            return
         if not self._child.alive:
             self._bring_back()
-        elif self._kills_begun and self._kills_left and self._continue_at is None and not self._killed():
+        elif self._kills_begun and self._kills_left and not self._acting and not self._killed():
             self._kill_at_random(now)
 
     def stop(self) -> None:
         """Ends the pipeline between two batches; kills it if it does not end in time. A death that came first, or that
         a failpoint brought while it was ending, is noted as that."""
-        self._kill_zombies()
+        self.end_acts()
         if self._child is None:
             return
         if not self._child.alive:
@@ -160,16 +167,19 @@ class Supervisor:
             killed_us = _now_us()
             self._child.kill_session()
             self.note("random-kill", t_us=killed_us, landed=self._landed())
-            self._again()
+            self.succeed()
 
-    def _kill_zombies(self) -> None:
-        while self._zombies:
-            self._zombies.pop().kill()
+    def end_acts(self) -> None:
+        """Ends what nemeses are at; what they broke is mended."""
+        while self._acting:
+            _, act = self._acting.pop()
+            act.close()
 
-    def _batches(self) -> list[dict[str, Any]]:
-        """The batches that the life which was started last has done."""
+    def batches(self) -> list[dict[str, Any]]:
+        """Progress lines of the batches that the life which was started last has committed."""
         lines = read_lines(self._folder / "progress.jsonl").items
-        return [line for line in lines if line["kind"] == "batch" and line["t_us"] > self._started_us]
+        done = [line for line in lines if line["kind"] == "batch" and not line.get("recovered")]
+        return [line for line in done if line["t_us"] > self._started_us]
 
     def _landed(self) -> dict[str, Any] | None:
         trace = read_lines(self._folder / "trace.jsonl").items
@@ -188,7 +198,7 @@ class Supervisor:
         if self._killed():
             self.note("pipeline-killed")
             return None
-        code, why = self._child.returncode, self._last_words()
+        code, why = self._child.returncode, self.last_words()
         self.note("pipeline-failed", exit_code=code, why=why)
         return code, why
 
@@ -197,7 +207,7 @@ class Supervisor:
         unasked = self._note_death()
         if unasked is None:
             self._failures = 0
-            return self._again()
+            return self.succeed()
         code, why = unasked
         if code == REFUSED:
             raise UserError(f"the pipeline {why}", exit_code=ERROR)
@@ -206,13 +216,15 @@ class Supervisor:
             raise UserError(
                 f"the pipeline died {self._failures} times in a row: {why}; see {self._child.log}", exit_code=ERROR
             )
-        return self._again()
+        return self.succeed()
 
-    def _again(self) -> None:
+    def succeed(self, config: PipelineConfig | None = None) -> None:
+        """Starts another life."""
         self.restarts += 1
-        self.start()
+        self.start(config)
 
-    def _last_words(self) -> str:
+    def last_words(self) -> str:
+        """What the life that was started last has said, or the last line of its log."""
         assert self._child is not None, "start() comes first"
         own = self._child.log.read_bytes()[self._log_before :]
         lines = own.decode("utf-8", errors="replace").splitlines()
@@ -232,10 +244,11 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._kill_zombies()
+        self.end_acts()
         if self._child is not None:
             self._child.kill_session()
         sweep(self._folder)
+        sweep_temporary(self._folder)
         self._timeline.close()
 
 

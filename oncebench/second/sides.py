@@ -34,7 +34,10 @@ QUARANTINE = """
 CREATE TEMP TABLE held AS
 SELECT key, value, reason,
     CASE WHEN source_partition BETWEEN 0 AND 524287 AND source_offset BETWEEN 0 AND 17592186044415
-        THEN source_partition * 17592186044416 + source_offset END AS pos
+        THEN source_partition * 17592186044416 + source_offset END AS pos,
+    -- What an unfinished session held when its timer fired: it comes without a place, and is no fault.
+    (reason = 'never-ended' AND source_partition IS NULL AND source_offset IS NULL
+        AND key IN (SELECT key FROM keys JOIN sessions USING (session) WHERE arrived < 100)) IS TRUE AS never_ended
 FROM quarantine;
 
 CREATE TEMP TABLE originals AS
@@ -67,7 +70,7 @@ COUNTS = {
     "QUAR": """
         SELECT (SELECT count(*) FROM (SELECT pos FROM invalid ANTI JOIN held USING (pos)))
             + (SELECT count(DISTINCT pos) FROM held ANTI JOIN invalid USING (pos))
-            + (SELECT count(*) FROM held WHERE pos IS NULL)
+            + (SELECT count(*) FROM held WHERE pos IS NULL AND NOT never_ended)
             + (SELECT count(DISTINCT pos) FROM held JOIN originals o USING (pos)
                WHERE key IS DISTINCT FROM o.record.key OR value IS DISTINCT FROM o.record.value)""",
     "INCO": "SELECT count(*) FROM inconsistent",

@@ -7,13 +7,14 @@ What can go wrong: see each service.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from oncebench.services import postgres, pravega
 from oncebench.services.maven import bundles
-from oncebench.services.service import Service
+from oncebench.services.service import Opened, Service
 from pipeline.sinks.registry import SINKS
 
 # By the name with which a sink's kind asks for it.
@@ -27,8 +28,13 @@ def needed_bundles() -> tuple[str, ...]:
 
 
 @contextmanager
-def open_services(names: set[str], folder: Path) -> Iterator[dict[str, str]]:
-    """Opens the services that are named, in the order of their names; gives those that are the user's own."""
+def open_services(names: set[str], folder: Path) -> Iterator[dict[str, Opened]]:
+    """Opens the services that are named, in the order of their names."""
     with ExitStack() as stack:
-        opened = {name: stack.enter_context(SERVICES[name].open(folder)) for name in sorted(names)}
-        yield {name: where for name, where in opened.items() if where is not None}
+        yield {name: stack.enter_context(SERVICES[name].open(folder)) for name in sorted(names)}
+
+
+def ours(bootstrap_servers: str | None) -> frozenset[str]:
+    """The servers, Kafka among them, that the suite would start now, for whoever needs them."""
+    kafka = set() if bootstrap_servers else {"kafka"}
+    return frozenset(kafka | {name for name, service in SERVICES.items() if not os.environ.get(service.variable)})

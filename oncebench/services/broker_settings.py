@@ -73,6 +73,8 @@ class BrokerSettings:
             "advertised.listeners": _listeners(told),
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in self.ports),
             "log.dirs": str(self.data),
+            # three threads by default: what is for a proxy stands idle in most runs, and serves one pipeline in others
+            **{f"listener.name.{name.lower()}.num.network.threads": "1" for name in self.advertised},
             **self.extra,
         }
         return "".join(f"{key}={value}\n" for key, value in values.items())

@@ -16,6 +16,14 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Opened:
+    """A server that is there: `theirs`, where the user's own is, as far as that may be seen, or `ours`, the server."""
+
+    theirs: str | None = None
+    ours: Any = None
+
+
+@dataclass(frozen=True)
 class Service:
     """How to come by one.
 
@@ -34,16 +42,16 @@ class Service:
     where: Callable[[Any], str]
 
     @contextmanager
-    def open(self, folder: Path) -> Iterator[str | None]:
-        """Yields where the user's own is, as far as that may be seen; None: it is one of ours."""
+    def open(self, folder: Path) -> Iterator[Opened]:
+        """The user's own if there is one, else one of ours with its files below `folder`."""
         named = os.environ.get(self.variable)
         if named:
             self.check(named)
-            yield self.shown(named)
+            yield Opened(theirs=self.shown(named))
             return
         with self.start(folder) as server:
             os.environ[self.variable] = self.where(server)
             try:
-                yield None
+                yield Opened(ours=server)
             finally:
                 del os.environ[self.variable]

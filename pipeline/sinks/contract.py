@@ -82,6 +82,9 @@ class Kind:
         jars: lock files of jars that Spark needs for it (`oncebench/services/locks`).
         spark: settings that Spark needs for it.
         protocols: by (guarantee, variant), of what is broken on purpose; all others are in `pipeline.delivery`.
+        whole: whether its atomic step is the batch, written from the driver (`BatchWriter`) and not by workers.
+        in_folder: whether its rows are files below the folder of their place.
+        transactional_ids: prefix of the Kafka transactional ids of a sink_id, if it holds Kafka transactions.
         missing: what of an extra is not installed here, and how to install it; empty where all is there. Such a kind is
             listed, and its stored reports can be read, but it is not run unless it is named, and then refused.
     """
@@ -98,6 +101,9 @@ class Kind:
     spark: Mapping[str, str] = field(default_factory=dict)
     protocols: Mapping[tuple[str, str], Callable[..., None]] = field(default_factory=dict)
     swept: bool = False
+    whole: bool = False
+    in_folder: bool = False
+    transactional_ids: Callable[[str], str] | None = None
     missing: str = ""
 
 

@@ -345,6 +345,7 @@ KINDS = tuple(
         lacks=LACKS,
         ordered=True,
         provide=_provide,
+        in_folder=True,
         open=partial(_open, form),
         read=partial(_read, form),
     )

@@ -32,7 +32,7 @@ from pipeline.errors import CommitUncertain, RefusedStart
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
 from pipeline.sinks.kafka_offsets import Offsets
 from pipeline.sinks.kafka_reader import KafkaReader
-from pipeline.sinks.kafka_tasks import Appender, Names, TransactionalWriter, Warm
+from pipeline.sinks.kafka_tasks import Appender, Names, TransactionalWriter, Warm, transactional_ids
 from pipeline.wire import Coordinator, Outcome, Transaction
 
 if TYPE_CHECKING:
@@ -288,6 +288,7 @@ KINDS = (
         provide=_provide,
         open=partial(open_as, KafkaSink),
         read=_read,
+        transactional_ids=transactional_ids,
     ),
 )
 

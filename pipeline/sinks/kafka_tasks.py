@@ -9,13 +9,15 @@ epoch for all its life.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import time
 import uuid
-from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -31,7 +33,13 @@ COMMON = {"partitioner": "murmur2_random"}
 FLUSH_LIMIT_S = 120.0
 # init_transactions, send_offsets and commit on a healthy broker take milliseconds; a restart of the broker, seconds.
 TRANSACTION_LIMIT_S = 60.0
+# librdkafka 2.14 waits for ever in send_offsets when the group's coordinator has gone away meanwhile, whatever limit it
+# is given (its issues 5456, 5511). Milliseconds otherwise; twice what a broker needs to start again after a kill.
+MARK_LIMIT_S = 10.0
 
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 # One per worker process; processes are reused from batch to batch.
 _appenders: dict[str, Producer] = {}
 _transactional: dict[str, _Transactional] = {}
@@ -49,7 +57,7 @@ class Names:
     @property
     def prefix(self) -> str:
         """Every transactional id of this sink_id starts with it."""
-        return f"{self.sink_id}.txn."
+        return transactional_ids(self.sink_id)
 
     @property
     def generation_group(self) -> str:
@@ -68,6 +76,11 @@ class Names:
     def fresh_id(self) -> str:
         """A transactional id for a new producer of this worker process."""
         return f"{self.own_prefix}{os.getpid()}.{uuid.uuid4().hex[:12]}"
+
+
+def transactional_ids(sink_id: str) -> str:
+    """What every transactional id of a sink_id starts with."""
+    return f"{sink_id}.txn."
 
 
 def _records(rows: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
@@ -154,8 +167,11 @@ class _Transactional:
     def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int) -> None:
         self.name = names.fresh_id()
         self.open_batch: int | None = None
-        self._doubtful = False
-        settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms, "error_cb": self.noted}
+        self.sound = True
+        self._failures = 0
+        settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
+        # The one place where librdkafka tells of every connection that it loses; some ten lines for each, else none.
+        settings |= {"debug": "broker", "logger": self}
         self.producer = Producer({**client, **COMMON, **settings})
         self.producer.init_transactions(TRANSACTION_LIMIT_S)
         with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
@@ -168,22 +184,49 @@ class _Transactional:
                 f"{names.generation} and stops."
             )
 
-    def noted(self, _error: KafkaError) -> None:
-        """librdkafka tells of lost connections and time-outs here, and asks again by itself."""
-        self._doubtful = True
+    def log(self, level: int, form: str, facility: str, *more: str) -> None:
+        """librdkafka's log, as `logging.Logger` would be called. A lost connection is a FAIL; it asks again by itself.
 
-    def commit(self) -> bool:
-        """Commits, and says whether this producer may go on to another transaction.
-
-        After a lost connection it may not: the first EndTxn could still be on its way, and would end the next
-        transaction (the flaw that KIP-890 mends for clients that speak TV2).
+        Its callback for errors hears of connections that could not be made, and of no lost one.
         """
-        self.producer.poll(0)
-        self._doubtful = False
-        self.producer.commit_transaction(TRANSACTION_LIMIT_S)
+        self._failures += facility == "FAIL"
+        if level > logging.DEBUG:
+            _log.log(level, form, facility, *more)
+
+    def commit(self) -> None:
+        """Commits the open transaction; if the driver has done so, that is a repetition to the broker."""
+        self._end(self.producer.commit_transaction)
+
+    def abort(self) -> None:
+        """Aborts the open transaction."""
+        self._end(self.producer.abort_transaction)
+
+    def _end(self, ask: Callable[[float], None]) -> None:
+        """Sends EndTxn. If a connection is lost meanwhile, this producer is `sound` no more and must not go on.
+
+        The first EndTxn could still be on its way, and would end the next transaction (the flaw that KIP-890 mends for
+        clients that speak TV2).
+        """
+        self.producer.poll(0)  # serves `log`
+        before = self._failures
+        ask(TRANSACTION_LIMIT_S)
         self.open_batch = None
-        self.producer.poll(0)  # serves `noted`
-        return not self._doubtful
+        self.producer.poll(0)
+        self.sound = self.sound and self._failures == before
+
+
+def aside(call: Callable[[], T]) -> Future[T]:
+    """Starts a call in a thread that keeps no process alive: a call into a C library may never return."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future
 
 
 def _committed(client: Mapping[str, Any], group: str, topic: str) -> TopicPartition | None:
@@ -273,8 +316,7 @@ class TransactionalWriter:
         task.passing("after-prepare")
         if self.commits:
             started = time.perf_counter()
-            if not transactional.commit():
-                _transactional.clear()
+            transactional.commit()
             timings["commit"] = (time.perf_counter() - started) * 1000
             return {}, timings
         prepared = {
@@ -293,16 +335,23 @@ class TransactionalWriter:
     def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
         marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=json.dumps(note))
         group = _metadata(self.client, self.names.marker_group(task.partition))
-        producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S)
+        marking = aside(lambda: producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S))
+        try:
+            marking.result(MARK_LIMIT_S)
+        except TimeoutError:
+            raise DeliveryFailed(
+                f"batch {task.batch}, partition {task.partition}: Kafka's client has not got its marker into the "
+                f"transaction within {MARK_LIMIT_S:g} s (was the broker restarted?). A restart of the pipeline aborts "
+                "the transaction and writes the batch again."
+            ) from None
 
     def _undo_empty(self, transactional: _Transactional) -> None:
         """Ends a transaction that got no row: there is nothing to decide about, and its marker must not stay."""
-        transactional.producer.abort_transaction(TRANSACTION_LIMIT_S)
-        transactional.open_batch = None
+        transactional.abort()
 
     def _begun(self, batch: int) -> _Transactional:
         transactional = _transactional.pop(self.names.own_prefix, None)
-        if transactional is not None and not (self._reusable(transactional) and self._ended(transactional)):
+        if transactional is not None and not self._ready(transactional):
             transactional = None
         if transactional is None:
             transactional = _Transactional(self.client, self.names, self.timeout_ms)
@@ -311,16 +360,20 @@ class TransactionalWriter:
         transactional.open_batch = batch
         return transactional
 
-    def _ended(self, transactional: _Transactional) -> bool:
-        """The driver has committed it; for the producer it is still open. Under TV1 a second EndTxn with the same
-        outcome is answered NONE and lets it begin the next one."""
-        return transactional.open_batch is None or transactional.commit()
+    def _ready(self, transactional: _Transactional) -> bool:
+        """Whether it may be used again: not if it was retired, if its last transaction was not committed by the driver,
+        or if a request of it may still be on its way.
 
-    def _reusable(self, transactional: _Transactional) -> bool:
-        """False for a producer whose last transaction was not committed by the driver, or that was retired."""
+        What the driver has committed is still open for the producer. Under TV1 a second EndTxn with the same outcome is
+        answered NONE and lets it begin the next one.
+        """
         if transactional.name in self.retired:
             return False
-        return transactional.open_batch is None or self.ended.get(transactional.name) == transactional.open_batch
+        if transactional.open_batch is not None:
+            if self.ended.get(transactional.name) != transactional.open_batch:
+                return False
+            transactional.commit()
+        return transactional.sound
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ VARIABLE = "ONCEBENCH_POSTGRES"
 # What libpq takes that is secret; `passfile` is only the name of a file.
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 HIDDEN = "***"
+# libpq does not print passwords; this is for what may repeat one by chance. What is shorter stands in any sentence.
+SHORTEST_SECRET = 4
+_URIS = ("postgresql://", "postgres://")
 CONNECT_LIMIT_S = 5  # for one address: a server that is there answers in milliseconds, far away and loaded in a second
 # Rows are locked by a batch that is being written; a lock that is held for longer belongs to a transaction whose owner
 # is paused, and waiting would not end.
@@ -96,9 +99,16 @@ def parts(text: str) -> Mapping[str, str]:
         ValueError: it is none; the message does not repeat it, for it may hold a password.
     """
     try:
-        return {name: str(value) for name, value in conninfo.conninfo_to_dict(text).items()}
+        found = {name: str(value) for name, value in conninfo.conninfo_to_dict(text).items()}
     except psycopg.ProgrammingError:
-        pass
+        found = {}
+    if found and text.startswith(_URIS):
+        # libpq ends a password at the first `/` or `@`, and takes the rest of it for a host: that would be shown.
+        authority, _, path = text.split("://", 1)[1].split("?", maxsplit=1)[0].partition("/")
+        if "@" in path or authority.count("@") > 1:
+            raise ValueError("not a DSN: in a URI's password write / as %2F and @ as %40")
+    if found:
+        return found
     raise ValueError("not a DSN that libpq understands; postgresql://user@host:5432/database, say")
 
 
@@ -128,7 +138,7 @@ def told(error: psycopg.Error, text: str | None = None) -> str:
         hidden = secrets(text if text is not None else os.environ.get(VARIABLE, ""))
     except ValueError:
         hidden = []
-    for secret in filter(None, hidden):
+    for secret in (each for each in hidden if len(each) >= SHORTEST_SECRET):
         said = said.replace(secret, HIDDEN)
     return said
 
@@ -142,14 +152,16 @@ def connect(application: str, text: str | None = None) -> psycopg.Connection:
     """
     text = dsn() if text is None else text
     try:
-        given = parts(text)
+        limit_s = parts(text).get("connect_timeout", str(CONNECT_LIMIT_S))
     except ValueError as error:
         raise RefusedStart(f"{VARIABLE} holds {error}") from None
+    if not limit_s.isdecimal():
+        raise RefusedStart(f"{VARIABLE} holds connect_timeout={limit_s}: it must be a whole number of seconds")
     connection = psycopg.connect(
         text,
         autocommit=True,
         application_name=application,
-        connect_timeout=int(given.get("connect_timeout", CONNECT_LIMIT_S)),
+        connect_timeout=int(limit_s),
         tcp_user_timeout=SILENCE_LIMIT_MS,
         client_encoding="UTF8",
     )

@@ -119,6 +119,12 @@ def check_table(connection: psycopg.Connection, table: str) -> None:
     ).fetchall()
     found = {name: Column(name, kind, needed) for name, kind, needed in rows}
     wrong = wrong_with(found) if found else "there is none in this database and search_path"
+    kept = connection.execute(
+        "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p') AND relpersistence = 'p'",
+        (sql.Identifier(table).as_string(connection),),
+    ).fetchone()
+    if wrong is None and kept is None:
+        wrong = "it is a view, or UNLOGGED or temporary, and so not kept when the server is killed"
     if wrong is not None:
         raise RefusedStart(
             f"table {table!r} cannot take the output: {wrong}. Make it with: {definition(table).as_string(connection)}"

@@ -82,12 +82,20 @@ class Appender:
         connection = self._begin()
         timings["begin"] = (time.perf_counter() - started) * 1000
         statement = sql.SQL("COPY {} ({}) FROM STDIN").format(self._target(connection), _COLUMNS)
-        with connection.cursor() as cursor, cursor.copy(statement) as copy:
-            copy.write(tables.copy_text(first))
-            for batch in rest:
-                copy.write(tables.copy_text(batch))
-            task.passing("before-prepare")
-            started = time.perf_counter()
+        with connection.cursor() as cursor:
+            with cursor.copy(statement) as copy:
+                copy.write(tables.copy_text(first))
+                for batch in rest:
+                    copy.write(tables.copy_text(batch))
+                task.passing("before-prepare")
+                started = time.perf_counter()
+            taken = cursor.rowcount
+        if taken != task.counted()[0]:
+            raise DeliveryFailed(
+                f"batch {task.batch}, partition {task.partition}: the table took {taken} of "
+                f"{task.counted()[0]} rows. Something there keeps rows out, a trigger or a rule: remove it. Nothing of "
+                "this partition was committed."
+            )
         timings["copy"] = (time.perf_counter() - started) * 1000
         prepared = self._end(connection, task)
         timings["prepare"] = (time.perf_counter() - started) * 1000

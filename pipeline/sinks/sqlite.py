@@ -185,6 +185,7 @@ KINDS = (
         },
         ordered=True,
         provide=_provide,
+        in_folder=True,
         open=_open,
         read=_read,
     ),

@@ -155,9 +155,9 @@ def test_a_place_that_the_servers_user_cannot_get_to_is_replaced_by_a_temporary_
 def test_the_users_own_server_is_used_and_left_alone(server: PostgresServer, tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv(VARIABLE, server.dsn)
     password = str(psycopg.conninfo.conninfo_to_dict(server.dsn)["password"])
-    with SERVICE.open(tmp_path) as shown:
-        assert shown
-        assert password not in shown
+    with SERVICE.open(tmp_path) as opened:
+        assert opened.theirs
+        assert password not in opened.theirs
         assert os.environ[VARIABLE] == server.dsn
     assert server.alive
     assert os.environ[VARIABLE] == server.dsn
@@ -342,3 +342,29 @@ def test_a_start_that_cannot_keep_the_guarantee_is_refused_with_what_to_do(outpu
         connection.execute(sql.SQL("DROP TABLE {}").format(table))
         with pytest.raises(RefusedStart, match=r"there is none in this database"):
             output.sink()
+
+
+def test_a_table_that_keeps_rows_out_fails_the_task_and_shows_none_of_them(output: Output) -> None:
+    sink = output.sink()
+    with psycopg.connect(os.environ[VARIABLE], autocommit=True) as connection:
+        connection.execute("CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END'")
+        table = sql.Identifier(output.target["output"])
+        connection.execute(
+            sql.SQL("CREATE TRIGGER t BEFORE INSERT ON {} FOR EACH ROW EXECUTE FUNCTION nothing()").format(table)
+        )
+    with pytest.raises(DeliveryFailed, match="the table took 0 of 2 rows"):
+        write(sink.prepare(), 0, 0, batch("k"))
+    assert output.visible() == {}
+    assert output.reader().leftovers() == []
+
+
+@pytest.mark.parametrize(
+    "other", ["ALTER TABLE {} SET UNLOGGED", "ALTER TABLE {0} RENAME TO x; CREATE VIEW {0} AS TABLE x"]
+)
+def test_a_table_that_a_killed_server_would_not_keep_is_refused(output: Output, other: str) -> None:
+    output.sink()
+    with psycopg.connect(os.environ[VARIABLE], autocommit=True) as connection:
+        connection.execute("DROP TABLE IF EXISTS x")
+        connection.execute(sql.SQL(other).format(sql.Identifier(output.target["output"])))
+    with pytest.raises(RefusedStart, match="not kept when the server is killed"):
+        output.sink()

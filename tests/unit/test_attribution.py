@@ -1,5 +1,6 @@
 """Each fault is charged with what its own batch lost and doubled."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -7,14 +8,19 @@ import numpy as np
 import pytest
 
 from oncebench.judge import attribution
+from oncebench.judge.audit import multiplicity
+from oncebench.judge.model import expected_output
+from oncebench.record.streams import Lines, Stream
 from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, settled, sink_costs
+from tests.unit.audit_world import lay_out, make_record, make_world, observed_table
 
 EXPECTED: Any = SimpleNamespace(
     session_keys=["a", "b", "c"], last_partition=np.array([0, 0, 1]), last_offset=np.array([99, 250, 40])
 )
 PROGRESS = [
     {"kind": "batch", "batch": 0, "start_offsets": {}, "end_offsets": {"0": 100, "1": 0}},
-    {"kind": "batch", "batch": 0, "start_offsets": {}, "end_offsets": {"0": 100, "1": 0}, "recovered": True},
+    # What a restart finds committed says where the batch ended, and not where it began.
+    {"kind": "batch", "batch": 7, "start_offsets": {}, "end_offsets": {"0": 100, "1": 0}, "recovered": True},
     {"kind": "batch", "batch": 1, "start_offsets": {"0": 100, "1": 0}, "end_offsets": {"0": 300, "1": 40}},
     {"kind": "sink", "batch": 1},
 ]
@@ -24,19 +30,53 @@ def test_a_session_belongs_to_the_batch_that_read_its_last_event() -> None:
     assert attribution.batch_of_session(EXPECTED, PROGRESS).tolist() == [0, 1, -1]
 
 
+def test_a_batch_holds_its_first_event_and_not_the_one_behind_its_last() -> None:
+    expected: Any = SimpleNamespace(
+        session_keys=["a", "b", "c", "d"], last_partition=np.zeros(4, int), last_offset=np.array([0, 1, 2, 3])
+    )
+    lines = [{"kind": "batch", "batch": 4, "start_offsets": {}, "end_offsets": {"0": 1}}]
+    lines += [{"kind": "batch", "batch": 5, "start_offsets": {"0": 1}, "end_offsets": {"0": 3}}]
+    found = attribution.batch_of_session(expected, lines)
+    assert (found.tolist(), found.dtype) == ([4, 5, 5, -1], np.int64)
+
+
+def test_one_row_lost_and_one_doubled_are_counted_from_the_record_itself() -> None:
+    world = make_world(4, 2)  # all that owe rows are in one batch
+    rows = [row for at, row in enumerate(world.rows) if at != 3]
+    for shown, counts in ((rows, (1, 0)), ([*world.rows, world.rows[70]], (0, 1)), ([*rows, rows[70]], (1, 1))):
+        record = make_record(world, shown)
+        (line,) = record.progress.items
+        record = replace(record, progress=Lines(({**line, "batch": 6, "start_offsets": {}},)))
+        assert attribution.by_batch(record, expected_output(record.input.table)) == {6: counts}
+    assert attribution.by_batch(make_record(world, progress=Lines(())), expected_output(record.input.table)) == {}
+
+
+def test_what_stands_above_the_end_of_a_log_is_no_row_of_any_batch() -> None:
+    world = make_world(2, 1)
+    record = make_record(world, world.rows[:-1])
+    placed = lay_out(world.rows)
+    observed = Stream(observed_table(placed, [1] * len(placed)), complete=True)
+    found = multiplicity(replace(record, observed=observed), expected_output(record.input.table))
+    assert found.shape == (2, 20)
+    assert (found[1, 19], int(found.sum())) == (0, 39)
+
+
 def test_losses_and_copies_are_counted_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = np.ones((3, 20), dtype=np.int64)
     seen[0, :3] = 0
     seen[1, 5] = 4
-    monkeypatch.setattr(attribution, "multiplicity", lambda _record, _expected: seen)
+    given: list[Any] = []
+    monkeypatch.setattr(attribution, "multiplicity", lambda *these: given.append(these) or seen)
     record: Any = SimpleNamespace(progress=SimpleNamespace(items=PROGRESS))
     assert attribution.by_batch(record, EXPECTED) == {0: (3, 0), 1: (0, 3)}
+    assert given == [(record, EXPECTED)]
 
 
 def test_nothing_is_charged_twice_and_a_fault_that_was_not_hit_is_charged_nothing() -> None:
     faults = [{"batch": 4, "hit": True}, {"batch": 4, "hit": True}, {"batch": None, "hit": False}]
+    faults += [{"batch": 9, "hit": False}]
     charged = attribution.charged(faults, {4: (0, 20), 9: (1, 1)})
-    assert [(fault["lost"], fault["duplicated"]) for fault in charged] == [(0, 20), (0, 0), (0, 0)]
+    assert [(fault["lost"], fault["duplicated"]) for fault in charged] == [(0, 20), (0, 0), (0, 0), (0, 0)]
 
 
 def line(batch: int, trigger: int, t_us: int) -> dict[str, Any]:

@@ -165,7 +165,6 @@ def test_a_changed_payload_is_CORR_and_nothing_else(field: str) -> None:
         {"ended_at": []},
         {"more": "\ud800"},
     ],
-    ids=str,
 )
 def test_a_field_of_the_wrong_type_is_CORR_and_the_row_is_still_there(change: dict[str, object]) -> None:
     findings = audit(make_record(WORLD, with_row(50, WORLD.rows[50].changed(**change))))

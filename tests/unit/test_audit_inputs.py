@@ -191,6 +191,23 @@ def test_a_quarantined_record_from_nowhere_is_QUAR(place: tuple[int | None, int 
     assert findings.anomalies["QUAR"].split["unasked"] == 1
 
 
+def test_a_session_that_never_ended_is_told_in_quarantine_without_a_place_and_no_fault() -> None:
+    world = make_world(4, 2, unfinished=1)
+    told = {"key": key_of(3).encode(), "value": b"{}", "reason": "never-ended"}
+    told |= {"source_partition": None, "source_offset": None}
+    strange = [
+        {"reason": "not-json"},
+        {"key": key_of(2).encode()},
+        {"key": b"\xff"},
+        {"key": None},
+        {"source_offset": 5},
+    ]
+    for change, faults in [({}, 0)] + [(change, 1) for change in strange]:
+        entries = quarantine_table([told, told | change])
+        found = audit(make_record(world, quarantine=Stream(entries, complete=True)))
+        assert found.anomalies["QUAR"].split["unasked"] == found.anomalies["QUAR"].count == faults, change
+
+
 @pytest.mark.parametrize("change", [{"value": b"{ "}, {"value": None}, {"key": None}])
 def test_a_quarantined_record_with_other_bytes_is_QUAR(change: dict[str, Any]) -> None:
     findings = audit(quarantined([*GOOD, {**GOOD[0], **change}]))

@@ -56,6 +56,7 @@ def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int,
         ((*GOOD, "--duration", "3", "--sessions", "3"), "not both"),
         ((*GOOD, "--sessions", "0"), "at least 1 is needed"),
         ((*GOOD, "--master", "moon"), "is no Spark master"),
+        ((*GOOD, "--master", "local[2,4]"), "master local[2,4] tries a failed task again"),
         ((*GOOD, "--partitions", "0"), "is not in the range"),
         ((*GOOD, "--json", "no/such/folder/report.json"), "there is no folder no/such/folder; make it first"),
         ((*GOOD, "--json", "/"), "it is a folder"),
@@ -206,6 +207,12 @@ def test_a_folder_that_is_no_runs_says_what_it_is(tmp_path: Path) -> None:
 def test_a_profile_has_a_load_of_its_own() -> None:
     shown = CliRunner().invoke(cli, ["list", "--profile", "failpoints"]).output.splitlines()
     assert all("--rate 300 --sessions 180" in line for line in shown)
+
+
+def test_a_chain_of_faults_is_only_counted_in_a_line_of_progress() -> None:
+    few, many = (Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill",) * n) for n in (2, 9))
+    assert few.brief == few.title
+    assert many.brief == "kafka exactly-once two-phase, 9 faults"
 
 
 def test_defaults_stay_out_of_the_command_that_reproduces() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +23,12 @@ CELLS = ("compare", "--only", "exactly-once")
 def test_what_was_measured_is_shown_although_a_later_cell_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail_in_the_second(_cells: Any, _results: Any, reports: list[dict[str, Any]], *_: Any) -> None:
-        reports.append(report(reproduce="oncebench run --sink kafka"))
+    def fail_in_the_second(*_: Any) -> Iterator[dict[str, Any]]:
+        yield report(reproduce="oncebench run --sink kafka")
         raise UserError("the disk is full")
 
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compare, "_run_all", fail_in_the_second)
+    monkeypatch.setattr(compare, "run_series", fail_in_the_second)
     done = CliRunner().invoke(cli, CELLS)
     assert isinstance(done.exception, UserError)
     assert str(done.exception) == "the disk is full"
@@ -41,7 +42,7 @@ def test_a_comparison_that_was_cut_short_does_not_end_as_if_it_were_whole(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(compare, "_run_all", lambda _c, _r, reports, *_: reports.append(report(reproduce="again")))
+    monkeypatch.setattr(compare, "run_series", lambda *_: iter([report(reproduce="again")]))
     assert CliRunner().invoke(cli, CELLS).exit_code == 130
 
 

@@ -61,7 +61,7 @@ def test_a_random_kill_is_shown_with_the_step_that_came_last(run: Run) -> None:
 
 
 def test_a_death_that_nobody_asked_for_is_shown(run: Run) -> None:
-    assert run.event("pipeline-failed", exit_code=-11) == "died unasked (signal 11), restarting"
+    assert run.event("pipeline-failed", exit_code=-11) == "died (signal 11), restarting"
 
 
 def test_a_stopped_pipeline_is_shown_as_stopped_until_it_goes_on(run: Run) -> None:

@@ -21,7 +21,11 @@ class Starting(_Run):
         self.folder, self.phase, self.interruption_noted = folder, "starting", False
         self.children: dict[str, Any] = {}
         self.cell: Any = SimpleNamespace(sessions=1, rate=100)
-        self.supervisor: Any = SimpleNamespace(child=None, note=lambda event, **_fields: self.noted.append(event))
+        self.supervisor: Any = SimpleNamespace(
+            child=None,
+            note=lambda event, **_fields: self.noted.append(event),
+            end_acts=lambda: self.noted.append("acts ended"),
+        )
         self.lab: Any = SimpleNamespace(own_broker=None)
         self.interrupted = threading.Event()
         self.interrupted.set()
@@ -50,8 +54,8 @@ def test_a_generator_that_was_interrupted_before_it_sent_anything_is_not_blamed(
         Starting(tmp_path)._load()
 
 
-def test_an_interruption_is_noted_once(tmp_path: Path) -> None:
+def test_an_interruption_is_noted_once_and_ends_what_nemeses_are_at(tmp_path: Path) -> None:
     run = Starting(tmp_path)
     assert not run._until("loading", lambda: False, 1)
     assert not run._until("draining", lambda: False, 1)
-    assert run.noted == ["interrupted"]
+    assert run.noted == ["acts ended", "interrupted"]

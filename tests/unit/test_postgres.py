@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from oncebench.cli import cli
 from oncebench.errors import USAGE, UserError
 from pipeline.errors import RefusedStart
-from pipeline.sinks.postgres_server import GID_BYTES, VARIABLE, Names, parts, redacted, told, without_secrets
+from pipeline.sinks.postgres_server import GID_BYTES, VARIABLE, Names, connect, parts, redacted, told, without_secrets
 from pipeline.sinks.postgres_tables import COLUMNS, FILLED_IN, Column, copy_text, read_back, stored, wrong_with
 
 NAMES = Names("ob-1.a_b", 3, "ob-1.a_b")
@@ -59,8 +59,25 @@ def test_no_password_is_ever_shown(dsn: str) -> None:
     assert told(psycopg.OperationalError("no login\nwith hunter2"), dsn) == "no login with ***"
 
 
+def test_a_secret_that_stands_in_any_word_is_not_looked_for_there() -> None:
+    assert told(psycopg.OperationalError("permission denied"), "host=db.example password=p") == "permission denied"
+
+
+def test_a_time_limit_that_is_none_is_refused_before_anybody_is_asked() -> None:
+    for wrong in ("abc", "3.5"):
+        with pytest.raises(RefusedStart, match="must be a whole number of seconds"):
+            connect("test", f"host=127.0.0.1 port=1 connect_timeout={wrong}")
+
+
 def test_what_is_no_dsn_is_refused_without_being_repeated() -> None:
-    for text in ("hunter2", "postgresql://joe:hunter2@db.example/rows?no-such-option=1"):
+    whole = "postgresql://joe:{}@db.example:5432/rows"
+    for text in (
+        "hunter2",
+        "postgresql://joe:hunter2@db.example/rows?no-such-option=1",
+        whole.format("hunter2/more"),
+        whole.format("1/hunter2"),
+        whole.format("1@hunter2"),
+    ):
         with pytest.raises(ValueError, match="not a DSN") as refused:
             parts(text)
         assert (

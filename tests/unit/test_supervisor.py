@@ -177,7 +177,7 @@ def test_a_zombie_is_continued_when_its_successor_has_done_the_batch(world: Worl
     for batch, thawed in ((5, 0), (6, 1), (7, 1)):
         world.commits(batch)
         world.supervisor.watch()
-        assert (zombie.thawed, world.supervisor.has_zombie) == (thawed, True)
+        assert (zombie.thawed, world.supervisor.acting) == (thawed, True)
     assert world.lives[1].thawed == 0
 
 
@@ -193,7 +193,7 @@ def test_the_end_of_a_zombie_and_its_words_are_noted_and_its_successor_goes_on(w
     assert world.told()[-1] | {"t_us": 0} == {
         "t_us": 0, "event": "zombie-ended", "exit_code": 3, "why": "stopped: another driver"
     }  # fmt: skip
-    assert (world.supervisor.has_zombie, world.lives[1].alive, world.supervisor.restarts) == (False, True, 1)
+    assert (world.supervisor.acting, world.lives[1].alive, world.supervisor.restarts) == (False, True, 1)
     assert zombie.session_killed  # its JVM and its workers may outlive it
 
 
@@ -217,6 +217,12 @@ def test_a_zombie_that_does_not_end_is_ended_with_the_run_and_told(world: World,
     world.supervisor.watch()
     world.supervisor.stop()
     assert (zombie.alive, said in world.events()) == (False, True)
+
+
+def test_nothing_of_a_killed_life_is_left_in_the_record(world: World) -> None:
+    (world.folder / "tmp-999999999").mkdir()
+    world.supervisor.__exit__(None, None, None)
+    assert not list(world.folder.glob("tmp-*"))
 
 
 def kill_at_random(world: World) -> dict[str, Any]:

@@ -1,0 +1,139 @@
+"""`oncebench faults`: the fault matrix, one verdict for each fault and each way to keep each guarantee."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oncebench.commands.options import (
+    MAX_SEED,
+    keep_option,
+    postgres_option,
+    refuse_idle_postgres,
+    work_dir_option,
+)
+from oncebench.commands.series import run_series
+from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
+from oncebench.matrix import CHAINS, Row, cells, rows, seeds_for
+from oncebench.nemesis.acts import why_not
+from oncebench.reports import fault_matrix
+from oncebench.reports.report import read_reports
+from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.scenario import Cell, require_sinks
+from oncebench.services.beside import ours
+from pipeline.delivery import choose
+from pipeline.failpoints import parse_fault
+from pipeline.sinks.registry import SINKS
+
+# Batches are limited by events, so the rate only says how long the load lasts; slow enough that batches stay in step.
+RATE = 300.0
+
+
+@click.command(short_help="The fault matrix: each fault on each guarantee, with a verdict for each.")
+@click.option("--sink", "sinks", multiple=True, help="Whose rows; may be given several times [default: every sink].")
+@click.option("--only", metavar="TEXT", help="Of these, the rows that have every word of TEXT: `exactly-once`, say.")
+@click.option(
+    "--family", "families", multiple=True, type=click.Choice(list(CHAINS)), help="Which faults [default: all]."
+)
+@click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of an exactly-once chain.")
+@click.option("--seed", type=click.IntRange(0, MAX_SEED - 1000), default=1, show_default=True, help="The first.")
+@click.option(
+    "--resume",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="REPORTS",
+    help="A file of reports of an earlier try: what is in it is not run again, what is run is added.",
+)
+@click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka, which no fault will break.")
+@click.option("--publish", is_flag=True, help="Write to results/ (what the repository publishes), not results/local/.")
+@postgres_option
+@work_dir_option
+@keep_option
+def faults(
+    sinks: tuple[str, ...],
+    only: str | None,
+    families: tuple[str, ...],
+    seeds: int,
+    seed: int,
+    resume: Path | None,
+    bootstrap_servers: str | None,
+    publish: bool,
+    work_dir: Path | None,
+    keep: bool,
+) -> None:
+    """Run every fault that can be done to every sink, guarantee and variant, and judge each.
+
+    Faults are chained: one run meets those of a family one after the other, each in a batch of its own. Exactly-once
+    is run with several seeds, the others once. Prints one table for each family, writes reports, tables and JUnit XML.
+    """
+    require_sinks(sinks)
+    chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
+    todo = _possible(
+        cells(chosen, families or tuple(CHAINS), Cell("", "", "", rate=RATE, seed=seed), seeds_for(seeds)),
+        bootstrap_servers,
+    )
+    if not todo:
+        raise UserError("no row of the matrix has all that; see `oncebench list`", exit_code=USAGE)
+    refuse_idle_postgres(row.sink for row in chosen)
+    if resume is not None and resume.suffix != ".jsonl":
+        raise UserError(f"--resume {resume}: give the file of reports (.jsonl) of an earlier try", exit_code=USAGE)
+    results = Results(PUBLISHED if publish else LOCAL, f"faults-{stamp()}") if resume is None else Results.of(resume)
+    reports: list[dict[str, Any]] = list(read_reports(resume)) if resume else []
+    done = [report.get("config") for report in reports if not report.get("interrupted")]
+    left = [cell for cell in todo if cell.as_json() not in done]
+    click.echo(f"{len(todo)} runs, {len(todo) - len(left)} of them done; reports {results.runs}", err=True)
+    trouble: list[str] = []
+
+    def tell(cell: Cell, error: UserError) -> None:
+        trouble.append(f"{cell.title}: {error}\n  {cell.reproduce()}")
+        click.echo(f"not run to its end: {trouble[-1]}", err=True)
+
+    before = len(reports)
+    try:
+        if left:
+            place = work_dir or default_work_dir("faults")
+            reports.extend(run_series(left, results, bootstrap_servers, place, keep, tell))
+    finally:
+        found = fault_matrix.cells_of(reports)
+        if found:
+            _show(reports, found, results)
+    for line in trouble:
+        click.echo(f"not run to its end: {line}", err=True)
+    if len(reports) - before + len(trouble) < len(left):
+        sys.exit(INTERRUPTED)
+    words = {cell.word for cell in found} or {"vacuous"}
+    sys.exit(BROKEN if "broken" in words else ERROR if trouble or words & {"unknown", "vacuous"} else KEPT)
+
+
+def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results: Results) -> None:
+    text = "\n".join(f"{family}:\n\n{table}" for family, table in _tables(found) if table)
+    click.echo(text)
+    click.echo(fault_matrix.counted(reports, found))
+    for cell in found:
+        if cell.word not in ("kept", "limit"):
+            click.echo(f"{' '.join(cell.row)} {cell.fault}: {cell.shown} {cell.told}\n  {cell.reproduce}", err=True)
+    written = results.write_text(".md", text), results.write_text(".xml", fault_matrix.junit(found))
+    click.echo("\nreports {}\ntables  {}  {}".format(results.runs, *written), err=True)
+
+
+def _tables(found: list[fault_matrix.Cell]) -> Iterable[tuple[str, str]]:
+    return ((family, fault_matrix.markdown(found, family)) for family in CHAINS)
+
+
+def _possible(all_cells: list[Cell], bootstrap_servers: str | None) -> list[Cell]:
+    """Those that break no server of the user's own."""
+    started = ours(bootstrap_servers)
+
+    def can_be_done(cell: Cell) -> bool:
+        kind = SINKS[cell.sink]
+        support = choose(kind, cell.delivery, cell.variant)
+        return all(why_not(parse_fault(fault), kind, support, started) is None for fault in cell.faults)
+
+    return list(filter(can_be_done, all_cells))
+
+
+def _title(row: Row) -> str:
+    return f"{row.sink} {row.support.delivery} {row.support.variant}"

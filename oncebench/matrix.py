@@ -1,0 +1,166 @@
+"""The fault matrix as data: chains of faults, and the cells that run them.
+
+Promise: every sink, guarantee and variant meets every fault that can be done to it; a chain is one run, in which each
+fault has a batch of its own, so that one start of the pipeline serves several cells of the matrix and each fault can
+still be charged with what its batch lost and doubled. What a cell may show is not here but in the verdict's `RULES`;
+what goes beyond them and is known stands in `LIMITS`, with its reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TypeVar
+
+from oncebench.nemesis.acts import why_not
+from oncebench.scenario import Cell, all_supports, checked_fault
+from pipeline.failpoints import FIRST_BATCH, POINTS, parse_fault
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
+from pipeline.sinks.registry import SINKS
+
+# By family, in the order of a batch; each but the first waits for the second batch with rows after the one before it.
+# In pairs the second fault comes in the replay.
+CHAINS: Mapping[str, Sequence[str]] = {
+    "kills": POINTS,
+    "pairs": (
+        "mid-write", "after-prepare@replay",
+        "after-prepare", "before-decision@replay",
+        "before-decision", "after-decision@replay",
+        "after-decision", "after-commit@replay",
+        "after-commit", "batch-start@replay",
+    ),
+    "lives": (
+        "after-prepare:stop:5",
+        "after-decision:end",
+        "before-decision:outage:8",
+        "after-prepare:zombie",
+        "mid-write:kill-worker",
+        "mid-commit:zombie",
+        "after-prepare:kill-worker",
+        "after-decision:repartition",
+        "mid-commit:crash-loop",
+    ),
+    "broker": (
+        "mid-write:kill-broker",
+        "after-prepare:hijack",
+        "after-prepare:kill-broker",
+        "before-prepare:stop-broker:5",
+        "after-decision:hijack",
+        "after-decision:kill-broker",
+        "mid-commit:stop-broker:5",
+    ),
+    "postgres": (
+        "mid-write:kill-session",
+        "before-prepare:kill-postgres",
+        "after-prepare:kill-postgres",
+        "after-decision:kill-session",
+        "after-decision:kill-postgres",
+        "mid-commit:kill-postgres",
+    ),
+    "link": (
+        "after-prepare:cut-link:3",
+        "after-prepare:late-commit:5",
+        "before-decision:lose-answer",
+        "after-decision:late-commit:5",
+        "mid-commit:cut-link:3",
+        "after-prepare:lose-postgres-answer",
+        "before-decision:lose-postgres-answer",
+    ),
+    "disk": (
+        "after-prepare:fill-checkpoint:20",
+        "mid-write:fill-output:20",
+        "after-decision:fill-output:20",
+    ),
+    "checkpoint": (
+        "after-commit:cut-offsets",
+        "after-commit:empty-offsets",
+        "after-commit:lose-offsets",
+        "after-commit-log:cut-commits",
+        "after-commit-log:empty-commits",
+        "after-commit-log:lose-commits",
+        "after-commit:roll-back",
+        "after-commit:lose-checkpoint",
+    ),
+}  # fmt: skip
+REPLAY = "@replay"
+F = TypeVar("F")
+# Batches of a chain: those before the first fault, and for each fault its own, its replay and two quiet ones.
+BATCHES_PER_FAULT = 4
+SESSIONS_PER_BATCH = 3  # so many end in each batch, with rows in both partitions nearly always
+
+# Codes that a cell may show beyond its guarantee, by (nemesis, guarantee), and why.
+LIMITS: Mapping[tuple[str, str], Mapping[str, str]] = {}
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of the matrix."""
+
+    sink: str
+    support: Support
+
+
+def rows(sinks: Sequence[str] = ()) -> list[Row]:
+    """Every row of these sinks (empty: of all that miss nothing here), in the order of lists and tables."""
+    return [
+        Row(sink, support) for sink, support in all_supports() if (sink in sinks if sinks else not SINKS[sink].missing)
+    ]
+
+
+def chain(row: Row, family: str) -> tuple[str, ...]:
+    """The faults of a family that can be done to a row, as one run takes them."""
+    faults: list[str] = []
+    for text in CHAINS[family]:
+        fault = parse_fault(text.removesuffix(REPLAY))
+        if why_not(fault, SINKS[row.sink], row.support) is None:
+            again = text.endswith(REPLAY) or not faults
+            faults.append(checked_fault(f"{fault}" if again else f"{fault}@after=2"))
+    return tuple(faults)
+
+
+def columns(family: str) -> tuple[str, ...]:
+    """What stands above the columns of a family: each fault, or the two of a pair, in words of their own."""
+    return tuple(named(pair) for pair in paired(CHAINS[family], lambda text: text.endswith(REPLAY)))
+
+
+def named(faults: Sequence[str]) -> str:
+    """A fault and those in its replays, without the batches that they wait for."""
+    return ", ".join(str(parse_fault(text.removesuffix(REPLAY).split("@")[0])) for text in faults)
+
+
+def paired(faults: Sequence[F], again: Callable[[F], bool]) -> list[list[F]]:
+    """The faults of a run, those of one batch and its replays together; `again`: whether one comes in a replay."""
+    together: list[list[F]] = []
+    for fault in faults:
+        if together and again(fault):
+            together[-1].append(fault)
+        else:
+            together.append([fault])
+    return together
+
+
+def cells(chosen: Iterable[Row], families: Sequence[str], base: Cell, seeds: Mapping[str, int]) -> list[Cell]:
+    """The runs of the matrix.
+
+    Args:
+        base: rate and whatever else all have in common.
+        seeds: how many runs of each chain a guarantee gets, each with a seed of its own.
+    """
+    made = []
+    for row in chosen:
+        for family in families:
+            faults = chain(row, family)
+            if not faults:
+                continue
+            batches = FIRST_BATCH + BATCHES_PER_FAULT * len(faults)
+            cell = replace(
+                base, sink=row.sink, delivery=row.support.delivery, variant=row.support.variant, faults=faults,
+                sessions=batches * SESSIONS_PER_BATCH, max_events_per_batch=SESSIONS_PER_BATCH * 100,
+            )  # fmt: skip
+            made += [replace(cell, seed=base.seed + number) for number in range(seeds[row.support.delivery])]
+    return made
+
+
+def seeds_for(exactly_once: int) -> dict[str, int]:
+    """Runs of each chain: so many under exactly-once, one under the others."""
+    return {AT_MOST_ONCE: 1, AT_LEAST_ONCE: 1, EXACTLY_ONCE: exactly_once}

@@ -1,0 +1,169 @@
+"""Every nemesis by its name, and where it can act: the one table of what may stand behind the colon of a fault.
+
+Promise: what is not possible is refused before anything is started, with the reason. To add one: an act in one of the
+files beside this, and a line here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import partial
+
+from oncebench.nemesis import disk, link, lives, servers
+from oncebench.nemesis.checkpoint import BACK, COMMITS, OFFSETS, act, cut, emptied, gone, lost, rolled_back
+from oncebench.nemesis.servers import KAFKA, POSTGRES
+from oncebench.nemesis.stage import Act
+from oncebench.services.small_disk import cannot_mount
+from pipeline.delivery import as_shipped, exactly_once_two_phase, protocol_of
+from pipeline.failpoints import KILL, POINTS, Fault
+from pipeline.sinks.contract import AT_MOST_ONCE, EXACTLY_ONCE, Kind, Support
+
+# Points that a task passes, inside a Python worker (of a sink that writes by tasks).
+OF_A_TASK = frozenset({"mid-write", "before-prepare", "after-prepare"})
+# Points at which a batch is open: a start with another number of partitions would split it otherwise.
+OF_A_BATCH = frozenset(POINTS) - {"after-commit-log"}
+# Of a sink that writes to Kafka: a transaction that is open at the point; one that is ended then or later; rows that
+# Kafka answers to.
+OPEN, ENDED, SENT = "open", "ended", "sent"
+
+
+@dataclass(frozen=True)
+class Nemesis:
+    """One thing that can be done at a failpoint.
+
+    Attributes:
+        name: behind the colon of a fault.
+        told: in a few words, for lists.
+        act: what it does; None: the pipeline does it itself.
+        timed: whether it takes seconds.
+        breaks: the server that it breaks, which must be one of ours.
+        points: where it makes sense.
+        in_workers: whether it needs workers that write.
+        in_kafka: what it needs of a sink that writes to Kafka: OPEN, ENDED or SENT.
+        on_link: whether it acts on the link to that server: the pipeline of such a run reaches it through a proxy.
+        fills: the folder of a run that it fills, which is on a small disk in such a run.
+    """
+
+    name: str
+    told: str
+    act: Act | None
+    timed: bool = False
+    breaks: str | None = None
+    points: frozenset[str] = frozenset(POINTS)
+    in_workers: bool = False
+    in_kafka: str | None = None
+    on_link: bool = False
+    fills: str | None = None
+
+
+NEMESES: Mapping[str, Nemesis] = {
+    each.name: each
+    for each in (
+        Nemesis(KILL, "SIGKILL for every process of the pipeline", None),
+        Nemesis("stop", "the pipeline stands still for so many seconds", lives.stop, timed=True),
+        Nemesis("end", "a clean stop (SIGTERM) and a start", lives.end),
+        Nemesis("zombie", "taken for dead and succeeded; continued later", lives.zombie),
+        Nemesis("outage", "killed, and started again so many seconds later", lives.outage, timed=True),
+        Nemesis("crash-loop", f"killed, and {lives.LOOP} times more while it starts", lives.crash_loop),
+        Nemesis("kill-worker", "SIGKILL for one Python worker", lives.kill_worker, points=OF_A_TASK, in_workers=True),
+        Nemesis("repartition", "killed, started with one partition more", lives.repartition, points=OF_A_BATCH),
+        Nemesis("kill-broker", "SIGKILL for the Kafka broker, and a start", servers.kill_broker, breaks=KAFKA),
+        Nemesis("stop-broker", "the broker stands still for so many seconds", servers.stop_broker, True, KAFKA),
+        Nemesis("hijack", "a stranger takes our transactional ids", servers.hijack, breaks=KAFKA, in_kafka=OPEN),
+        Nemesis(
+            "late-commit",
+            "the next EndTxn comes so many seconds late, and its connection is lost",
+            link.late_commit,
+            timed=True,
+            breaks=KAFKA,
+            in_kafka=ENDED,
+            on_link=True,
+        ),
+        Nemesis(
+            "lose-answer",
+            "the answer to the next EndTxn (or Produce) is lost",
+            link.lose_answer,
+            breaks=KAFKA,
+            in_kafka=SENT,
+            on_link=True,
+        ),
+        Nemesis("cut-link", "no way to Kafka for so many seconds", link.cut_link, True, KAFKA, on_link=True),
+        Nemesis("kill-postgres", "SIGKILL for PostgreSQL, and a start", servers.kill_postgres, breaks=POSTGRES),
+        Nemesis("kill-session", "SIGKILL for one session of PostgreSQL", servers.kill_session, breaks=POSTGRES),
+        Nemesis(
+            "lose-postgres-answer",
+            "the answer to the next COMMIT of PostgreSQL is lost",
+            link.lose_postgres_answer,
+            breaks=POSTGRES,
+            on_link=True,
+        ),
+        *(
+            Nemesis(
+                name,
+                f"the disk of the {told} is full until the pipeline dies, so many seconds at most",
+                partial(disk.full, folder=folder),
+                timed=True,
+                fills=folder,
+            )
+            for name, told, folder in (
+                ("fill-checkpoint", "checkpoint", disk.CHECKPOINT),
+                ("fill-output", "output", disk.OUTPUT),
+            )
+        ),
+        *(
+            Nemesis(f"{word}-{log}", f"killed; the newest entry of Spark's {log} {state}", act(partial(damage, log)))
+            for log in (OFFSETS, COMMITS)
+            for word, state, damage in (
+                ("cut", "is half there", cut),
+                ("empty", "is empty", emptied),
+                ("lose", "is gone", lost),
+            )
+        ),
+        Nemesis("roll-back", f"killed {BACK} batches later, and started on the checkpoint of now", rolled_back),
+        Nemesis("lose-checkpoint", "killed; the checkpoint is gone", act(gone)),
+    )
+}
+
+
+def why_not(fault: Fault, kind: Kind, support: Support, ours: frozenset[str] | None = None) -> str | None:
+    """Why a fault cannot be done to a run of this sink under this guarantee; None: it can.
+
+    Args:
+        ours: the servers that the suite starts for the run; None: all that it needs.
+    """
+    nemesis = NEMESES[fault.action]
+    needed = {KAFKA, *kind.services}
+    if fault.point not in nemesis.points:
+        return f"{fault.action} acts at: {', '.join(point for point in POINTS if point in nemesis.points)}"
+    protocol = protocol_of(kind, support)
+    if nemesis.in_workers and (kind.whole or protocol is as_shipped):
+        return f"no worker passes {fault.point} there: {kind.name} {support.variant} writes from the driver"
+    if nemesis.in_kafka == SENT and (kind.transactional_ids is None or support.delivery == AT_MOST_ONCE):
+        return f"{kind.name} {support.delivery} {support.variant} waits for no answer of Kafka's to its rows"
+    if nemesis.in_kafka in (OPEN, ENDED) and (kind.transactional_ids is None or support.delivery != EXACTLY_ONCE):
+        return f"{kind.name} {support.delivery} {support.variant} holds no Kafka transactions"
+    if nemesis.in_kafka == OPEN and fault.point not in (POINTS if protocol is exactly_once_two_phase else OF_A_TASK):
+        return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
+    if nemesis.fills == disk.OUTPUT and not kind.in_folder:
+        return f"a run of sink {kind.name} has no output folder"
+    if nemesis.fills is not None:
+        return cannot_mount()
+    if nemesis.breaks is None:
+        return None
+    if nemesis.breaks not in needed:
+        return f"a run of sink {kind.name} has no {nemesis.breaks}"
+    if ours is not None and nemesis.breaks not in ours:
+        return f"the {nemesis.breaks} of this run is not ours to break"
+    return None
+
+
+def complaint(fault: Fault) -> str | None:
+    """What is wrong with how a fault is said; None: nothing."""
+    nemesis = NEMESES.get(fault.action)
+    if nemesis is None:
+        return f"unknown nemesis {fault.action!r}; they are: {', '.join(NEMESES)}"
+    if nemesis.timed != (fault.seconds is not None):
+        needs = f"needs its seconds ({fault.action}:5)" if nemesis.timed else "takes no seconds"
+        return f"fault {fault}: {fault.action} {needs}"
+    return None

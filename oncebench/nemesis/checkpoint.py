@@ -1,0 +1,121 @@
+"""What is done to the checkpoint between two lives: what a crash of the disk, or a hand, may have left of it.
+
+Promise: the pipeline is killed, its checkpoint is put aside, and another life is started on a damaged one. If that life
+commits a batch, the damage was not seen (`unrefused`), and the run goes on with it; the audit says what it did to the
+rows. If it ends by itself, its words are noted (`refused`), what was put aside is put back, and the pipeline is started
+on that: a damage that is told loudly can be mended.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Generator
+from functools import partial
+from pathlib import Path
+
+from oncebench.nemesis.stage import Act, Stage, waiting
+
+OFFSETS, COMMITS = "offsets", "commits"
+BACK = 2  # batches that the older copy does not know
+# A batch takes a second or two, a restart in between ten; longer than both, on a busy machine too.
+MORE_BATCHES_S = 60.0
+
+
+def damaged(stage: Stage, _seconds: float, *, damage: Callable[[Path], None]) -> Generator[None]:
+    """Kills, does the damage, starts."""
+    spoilt = _named(stage, "damaged")
+    shutil.copytree(stage.checkpoint, spoilt)
+    try:
+        damage(spoilt)
+    except NothingThereError as nothing:
+        shutil.rmtree(spoilt)
+        stage.idle(str(nothing))
+        stage.go_on()
+        return
+    with stage.holding():
+        stage.kill()
+        yield from _started_on(stage, spoilt)
+
+
+def rolled_back(stage: Stage, _seconds: float) -> Generator[None]:
+    """Copies the checkpoint as it stands, lets the pipeline go on for BACK batches, kills it, and starts the copy."""
+    copy = _named(stage, "older")
+    shutil.copytree(stage.checkpoint, copy)
+    stage.go_on()
+    moved = partial(_has_gone_on, stage)
+    end = time.monotonic() + MORE_BATCHES_S
+    yield from waiting(lambda: moved() or time.monotonic() > end)
+    if not moved():
+        shutil.rmtree(copy)
+        stage.idle(f"no {BACK} more batches came within {MORE_BATCHES_S:g} s: make the load longer")
+        return
+    with stage.holding():
+        stage.kill()
+        yield from _started_on(stage, copy)
+
+
+def _started_on(stage: Stage, other: Path) -> Generator[None]:
+    """Starts on another checkpoint in the place of the one that is there, which comes back if that is refused."""
+    aside = _named(stage, "aside")
+    stage.checkpoint.rename(aside)
+    other.rename(stage.checkpoint)
+    stage.note("checkpoint-damaged")
+    stage.lives.succeed()
+    yield from waiting(lambda: bool(stage.lives.batches()) or not stage.alive())
+    if stage.alive():
+        stage.note("unrefused")
+        shutil.rmtree(aside)
+        return
+    stage.note("refused", why=stage.lives.last_words())
+    shutil.rmtree(stage.checkpoint)
+    aside.rename(stage.checkpoint)
+    stage.lives.succeed()
+
+
+def _has_gone_on(stage: Stage) -> bool:
+    return any(line["batch"] >= stage.batch + BACK for line in stage.lives.batches())
+
+
+def _named(stage: Stage, word: str) -> Path:
+    return stage.checkpoint.with_name(f"{stage.checkpoint.name}.{word}")
+
+
+def cut(log: str, checkpoint: Path) -> None:
+    """Half of the newest entry is missing: a write that the disk never finished."""
+    entry = newest(checkpoint / log)
+    os.truncate(entry, entry.stat().st_size // 2)
+
+
+def emptied(log: str, checkpoint: Path) -> None:
+    """The newest entry is there and empty: a rename that came to the disk before its data."""
+    os.truncate(newest(checkpoint / log), 0)
+
+
+def lost(log: str, checkpoint: Path) -> None:
+    """The newest entry is gone."""
+    newest(checkpoint / log).unlink()
+
+
+def gone(checkpoint: Path) -> None:
+    """Nothing is in the folder."""
+    shutil.rmtree(checkpoint)
+    checkpoint.mkdir()
+
+
+class NothingThereError(Exception):
+    """There is nothing that could be damaged."""
+
+
+def newest(log: Path) -> Path:
+    """The entry of the newest batch in one of Spark's logs. Raises `NothingThereError`."""
+    entries = [path for path in log.iterdir() if path.name.isdigit()] if log.exists() else []
+    if not entries:
+        raise NothingThereError(f"Spark's {log.name} has no entry yet")
+    return max(entries, key=lambda path: int(path.name))
+
+
+def act(damage: Callable[[Path], None]) -> Act:
+    """The act that does this damage."""
+    return partial(damaged, damage=damage)

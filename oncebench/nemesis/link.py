@@ -1,0 +1,80 @@
+"""What is done to the link between the pipeline and a server: a request comes late, an answer is lost, nothing passes.
+
+Promise: the server itself is well, and others reach it all the time. The pipeline reaches it through a proxy of the
+suite's in such runs, and passes through it unharmed when an act is over. What can go wrong: the request that is waited
+for does not come within COME_LIMIT_S, and then the fault has tested nothing (`nemesis-idle`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+from oncebench.nemesis.servers import KAFKA, POSTGRES
+from oncebench.nemesis.stage import Stage, pausing, waiting
+from oncebench.services.framing import END_TXN, PRODUCE, end_txn_error, is_commit, is_kafka
+from oncebench.services.proxy import Catch, Proxy
+from pipeline.sinks.contract import EXACTLY_ONCE
+
+# From a failpoint to the next request is a step of a batch, or a batch: seconds on a busy machine.
+COME_LIMIT_S = 30.0
+# A broker that got the request answers at once; this is for one that is being restarted by another fault.
+ANSWER_LIMIT_S = 30.0
+
+
+def link_to(server: str) -> str:
+    """What the proxy before a server is called among the servers of a stage."""
+    return f"link to {server}"
+
+
+def late_commit(stage: Stage, seconds: float) -> Generator[None]:
+    """The next EndTxn comes to the broker so much later; its connection is lost at once."""
+    catch = Catch(lambda request: is_kafka(END_TXN, request), held_s=seconds)
+    yield from _caught(stage, KAFKA, catch, "commit-held")
+    if catch.answer is not None and catch.request is not None:
+        stage.note("commit-arrived", error_code=end_txn_error(catch.answer, catch.request))
+
+
+def lose_answer(stage: Stage, _seconds: float) -> Generator[None]:
+    """The next EndTxn (or Produce, where there are no transactions) reaches the broker; its answer reaches nobody."""
+    api_key = END_TXN if stage.config.delivery == EXACTLY_ONCE else PRODUCE
+    yield from _caught(stage, KAFKA, Catch(lambda request: is_kafka(api_key, request)), "answer-lost")
+
+
+def lose_postgres_answer(stage: Stage, _seconds: float) -> Generator[None]:
+    """The next COMMIT or COMMIT PREPARED reaches PostgreSQL; its answer reaches nobody."""
+    yield from _caught(stage, POSTGRES, Catch(is_commit), "answer-lost")
+
+
+def cut_link(stage: Stage, seconds: float) -> Generator[None]:
+    """No connection between the pipeline and the broker for so long: open ones are closed, new ones refused."""
+    proxy = _proxy(stage, KAFKA)
+    with stage.holding():
+        proxy.cut()
+        stage.note("link-cut")
+        try:
+            stage.go_on()
+            yield from pausing(seconds)
+        finally:
+            proxy.mend()
+            stage.note("link-mended")
+
+
+def _caught(stage: Stage, server: str, catch: Catch, told: str) -> Generator[None]:
+    """Waits until the request has come, and then until nothing more will be heard of it."""
+    proxy = _proxy(stage, server)
+    proxy.catch(catch)
+    try:
+        stage.go_on()
+        yield from waiting(lambda: catch.request is not None, COME_LIMIT_S)
+        if catch.request is None:
+            stage.idle("the pipeline sent no such request")
+            return
+        stage.note(told)
+        yield from waiting(lambda: catch.over, ANSWER_LIMIT_S + (catch.held_s or 0.0))
+    finally:
+        proxy.forget(catch)
+
+
+def _proxy(stage: Stage, server: str) -> Proxy:
+    proxy: Proxy = stage.servers[link_to(server)]
+    return proxy

@@ -1,0 +1,112 @@
+"""What is done to the pipeline itself: stopped, ended, killed in part, kept away, succeeded while it lives.
+
+Promise: whatever an act has stopped or started has ended or goes on when the act is over. The `kill` of a failpoint is
+not here: the pipeline does that by itself, at the very instruction.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Generator
+from dataclasses import replace
+
+from oncebench.nemesis.stage import Stage, pausing, waiting
+
+# Times that a crash loop kills before it lets the pipeline come up.
+LOOP = 5
+# A start takes some 6 s, its first batch some more: kills land before, in and after the start.
+LOOP_MAX_S = 8.0
+
+
+def stop(stage: Stage, seconds: float) -> Generator[None]:
+    """All of it stands still for so long, as in a long garbage collection or on a suspended machine."""
+    yield from pausing(seconds)
+    stage.go_on()
+
+
+def end(stage: Stage, _seconds: float) -> Generator[None]:
+    """A clean stop: SIGTERM, and another start."""
+    with stage.holding():
+        stage.child.send(signal.SIGTERM)
+        stage.child.thaw()
+        yield from waiting(lambda: not stage.child.alive)
+        stage.child.kill_session()
+        stage.note("pipeline-stopped", exit_code=stage.child.returncode)
+        stage.lives.succeed()
+
+
+def outage(stage: Stage, seconds: float) -> Generator[None]:
+    """Killed, and not started again for so long."""
+    with stage.holding():
+        stage.kill()
+        yield from pausing(seconds)
+        stage.lives.succeed()
+
+
+def crash_loop(stage: Stage, _seconds: float) -> Generator[None]:
+    """Killed, and killed again LOOP times while it starts or soon after."""
+    drawn = random.Random(f"{stage.seed} {stage.batch}")
+    with stage.holding():
+        stage.kill()
+        for _ in range(LOOP):
+            stage.lives.succeed()
+            end_us = drawn.uniform(0.0, LOOP_MAX_S)
+            yield from pausing(end_us)
+            stage.kill()
+        stage.lives.succeed()
+
+
+def kill_worker(stage: Stage, _seconds: float) -> Generator[None]:
+    """SIGKILL for the Python worker that passes the point, and for nothing else."""
+    pid = int(stage.hit["pid"])
+    if pid == stage.child.pid or pid not in stage.child.members():
+        stage.idle("the point was not passed by a worker")
+    else:
+        os.kill(pid, signal.SIGKILL)
+        stage.note("worker-killed", pid=pid)
+    stage.go_on()
+    yield
+
+
+def repartition(stage: Stage, _seconds: float) -> Generator[None]:
+    """Killed, and started with one partition more; started as it was if that is refused."""
+    with stage.holding():
+        stage.kill()
+        stage.lives.succeed(replace(stage.config, partitions=stage.config.partitions + 1))
+        yield from waiting(lambda: stage.done() or not stage.alive())
+        if not stage.alive():
+            stage.note("refused", why=stage.lives.last_words())
+        else:
+            stage.kill()
+        stage.lives.succeed(stage.config)
+
+
+def zombie(stage: Stage, _seconds: float) -> Generator[None]:
+    """Taken for dead and succeeded; continued when its successor has done the batch, so that its late step meets a
+    finished one. Its end and its last words are noted."""
+    stage.note("zombie-left", pid=stage.child.pid)
+    continued = ended = False
+    try:
+        stage.lives.succeed()
+        yield from waiting(stage.done)
+        log_before = stage.child.log.stat().st_size
+        stage.child.thaw()
+        continued = True
+        stage.note("zombie-continued")
+        yield from waiting(lambda: not stage.child.alive)
+        stage.child.kill_session()  # its JVM and its workers may outlive it
+        ended = True
+        stage.note("zombie-ended", exit_code=stage.child.returncode, why=_last_words(stage, log_before))
+    finally:
+        if not ended:
+            stage.note("zombie-outlived" if continued else "zombie-never-continued")
+            stage.child.kill_session()
+
+
+def _last_words(stage: Stage, log_before: int) -> str:
+    with stage.child.log.open("rb") as log:  # its successor writes to the same log, but says this only at its end
+        log.seek(log_before)
+        lines = log.read().decode("utf-8", errors="replace").splitlines()
+    return next((line for line in lines if line.startswith(("refused to start", "stopped:"))), "it said nothing")

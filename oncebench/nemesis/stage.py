@@ -1,0 +1,128 @@
+"""What a nemesis finds when it acts: the pipeline that stands still at a failpoint, the servers, and the timeline.
+
+Promise: the pipeline is stopped as a whole (SIGSTOP) when an act begins; what an act does to a server or a folder it
+undoes at its end, also when the run ends before it (an act is a generator: closing it runs its `finally`). While an act
+holds the stage, the supervisor leaves dead what dies. What can go wrong: a run gives a fault some patience; an act that
+waits longer is cut short by the end of the run.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from oncebench.services.process import Child
+from pipeline.config import PipelineConfig
+
+
+class Lives(Protocol):
+    """Of the supervisor: what begins, ends and follows the lives of the pipeline."""
+
+    @property
+    def child(self) -> Child | None:
+        """The life that was started last."""
+
+    def succeed(self, config: PipelineConfig | None = None) -> None:
+        """Starts another life, with another configuration if one is given."""
+
+    def batches(self) -> Sequence[Mapping[str, Any]]:
+        """Progress lines of the batches that the newest life has committed."""
+
+    def running(self) -> bool:
+        """Whether the newest life has its query running."""
+
+    def last_words(self) -> str:
+        """What the newest life said at its end."""
+
+    def note(self, event: str, **fields: Any) -> None:
+        """Appends a line to timeline.jsonl."""
+
+
+@dataclass
+class Stage:
+    """Where an act takes place.
+
+    Attributes:
+        lives: of the pipeline.
+        child: the life that stands still.
+        hit: of the failpoint: its `batch`, `point`, `pid`.
+        config: of the pipeline.
+        servers: those that the suite started, by the name of the service (`kafka` always, if it is ours).
+        seed: of what an act chooses at random.
+        held: whether the supervisor is to leave dead what dies.
+    """
+
+    lives: Lives
+    child: Child
+    hit: Mapping[str, Any]
+    config: PipelineConfig
+    servers: Mapping[str, Any]
+    seed: int = 1
+    held: bool = field(default=False, init=False)
+
+    @property
+    def batch(self) -> int:
+        """The batch in which the pipeline stands."""
+        return int(self.hit["batch"])
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint folder, with our journal in it."""
+        return self.config.checkpoint
+
+    @contextmanager
+    def holding(self) -> Iterator[None]:
+        """What dies stays dead until the end."""
+        self.held = True
+        try:
+            yield
+        finally:
+            self.held = False
+
+    def note(self, event: str, **fields: Any) -> None:
+        """Appends a line to timeline.jsonl."""
+        self.lives.note(event, **fields)
+
+    def idle(self, why: str) -> None:
+        """Says that there was nothing to act on: such a run has not tested this fault."""
+        self.note("nemesis-idle", fault=self.hit["fault"], why=why)
+
+    def go_on(self) -> None:
+        """Continues the pipeline."""
+        self.child.thaw()
+        self.note("pipeline-continued")
+
+    def kill(self) -> None:
+        """SIGKILL for every process of the pipeline's newest life."""
+        child = self.lives.child
+        assert child is not None, "a life has stood still here"
+        child.kill_session()
+        self.note("pipeline-killed")
+
+    def alive(self) -> bool:
+        """Whether the newest life lives."""
+        return self.lives.child is not None and self.lives.child.alive
+
+    def done(self) -> bool:
+        """Whether the newest life has committed the batch in which this one stood still, or a later one."""
+        return any(line["batch"] >= self.batch for line in self.lives.batches())
+
+
+Act = Callable[[Stage, float], Generator[None]]
+
+
+def waiting(condition: Callable[[], bool], limit_s: float = math.inf) -> Generator[None]:
+    """Yields until the condition holds, for so long at most; the end of the run ends it, so it needs no limit."""
+    end = time.monotonic() + limit_s
+    while not condition() and time.monotonic() < end:
+        yield
+
+
+def pausing(seconds: float) -> Generator[None]:
+    """Yields until so many seconds have gone by."""
+    yield from waiting(lambda: False, seconds)

@@ -1,0 +1,174 @@
+"""The fault matrix as tables: for each sink, guarantee and variant, what each fault did to the promise.
+
+Promise: a pure function of reports. A cell of the matrix is one fault in one run: `kept`, `broken (CODES)`, `unknown`,
+or `vacuous` (it was not hit, or found nothing to act on). The worst of its repeats is shown. Rows are charged to the
+fault of their batch; an anomaly that can't be charged to one fault breaks every cell of its run. A row of the matrix
+that never shows what its guarantee allows (at-most-once no loss, at-least-once no duplicate) has tested nothing:
+`vacuous`, the whole of it (a guarantee is only worth telling apart where the weaker one fails).
+
+What can go wrong: two faults in one batch are charged to the first of them (see `oncebench.judge.attribution`).
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from xml.etree import ElementTree
+
+from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
+from oncebench.matrix import LIMITS, named, paired
+from oncebench.matrix import columns as columns_of
+from oncebench.reports.tables import Report, aligned
+from oncebench.scenario import order_of
+from pipeline.failpoints import parse_fault
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE
+
+LIMIT = "limit"
+# From worst to best: what is shown of several runs.
+ORDER = (BROKEN, UNKNOWN, VACUOUS, LIMIT, KEPT)
+# What a fault's own rows can say; every other forbidden anomaly belongs to the whole run.
+CHARGED = {"LOSS": "lost", "DUP": "duplicated"}
+# What a weaker guarantee must show at least once, or its row has tested nothing.
+TIGHT = {AT_MOST_ONCE: "lost", AT_LEAST_ONCE: "duplicated"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One fault in one run. `word` is one of ORDER; `told` says what was seen."""
+
+    row: tuple[str, str, str]
+    fault: str
+    word: str
+    told: str
+    lost: int
+    duplicated: int
+    seed: int
+    reproduce: str
+
+    @property
+    def shown(self) -> str:
+        """As it stands in a table."""
+        return f"{self.word} ({self.told})" if self.word in (BROKEN, LIMIT) and self.told else self.word
+
+
+def cells_of(reports: Iterable[Report]) -> list[Cell]:
+    """Every cell of the matrix that these reports have, in the order of lists and tables."""
+    found = [cell for report in reports for cell in _of_run(report)]
+    shows = {
+        cell.row for cell in found
+        if cell.row[1] not in TIGHT or getattr(cell, TIGHT[cell.row[1]])
+    }  # fmt: skip
+    tight = [cell if cell.row in shows or cell.word != KEPT else _loose(cell) for cell in found]
+    return sorted(tight, key=lambda cell: (cell.row[0], order_of(*cell.row[1:])))
+
+
+def markdown(cells: Sequence[Cell], family: str) -> str:
+    """A Markdown table: rows sink x guarantee x variant, columns the faults of a family that were run."""
+    columns = [fault for fault in columns_of(family) if any(cell.fault == fault for cell in cells)]
+    if not columns:
+        return ""
+    lines = [("sink", "guarantee", "variant", *columns)]
+    for row in dict.fromkeys(cell.row for cell in cells):
+        of_row = {fault: [cell for cell in cells if (cell.row, cell.fault) == (row, fault)] for fault in columns}
+        if any(of_row.values()):
+            lines.append((*row, *(_worst(found) for found in of_row.values())))
+    return aligned(lines)
+
+
+def junit(cells: Sequence[Cell]) -> str:
+    """The same as JUnit XML: a test case for each fault in each run, with the command that runs it again."""
+    failures, skipped = (sum(cell.word in words for cell in cells) for words in ((BROKEN,), (UNKNOWN, VACUOUS)))
+    suite = ElementTree.Element("testsuite", name="oncebench faults", tests=str(len(cells)), failures=str(failures),
+                        skipped=str(skipped))  # fmt: skip
+    for cell in cells:
+        name = f"{cell.fault} seed {cell.seed}"
+        case = ElementTree.SubElement(suite, "testcase", classname=".".join(cell.row), name=name)
+        if cell.word == BROKEN:
+            ElementTree.SubElement(case, "failure", message=cell.told)
+        elif cell.word in (UNKNOWN, VACUOUS):
+            ElementTree.SubElement(case, "skipped", message=f"{cell.word}: {cell.told}")
+        ElementTree.SubElement(case, "system-out").text = cell.reproduce
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def counted(reports: Iterable[Report], cells: Sequence[Cell]) -> str:
+    """One line: how many faults of which kind acted, and what became of the cells."""
+    acted = [parse_fault(fault["fault"]).action for report in reports for fault in report["faults"]
+             if fault["hit"] and fault["point"]]  # fmt: skip
+    kills = acted.count("kill")
+    words = ", ".join(f"{sum(cell.word == word for cell in cells)} {word}" for word in ORDER)
+    return f"{kills} kills and {len(acted) - kills} other faults in {len(cells)} cells: {words}"
+
+
+def _of_run(report: Report) -> Iterable[Cell]:
+    cell = report["cell"]
+    row = cell["sink"], cell["delivery"], cell["variant"]
+    words = shlex.split(report["reproduce"])
+    missing = len(cell["faults"]) - len(report["faults"])
+    if missing > 0:
+        yield Cell(row, "?", VACUOUS, f"the report tells nothing of {missing} faults that were asked for", 0, 0,
+                   report["seed"], report["reproduce"])  # fmt: skip
+    for faults in paired(report["faults"], lambda fault: "@" not in fault["fault"]):
+        word, told = min((_judged(report, fault) for fault in faults), key=lambda judged: ORDER.index(judged[0]))
+        texts = [str(fault["fault"]).split("@", maxsplit=1)[0] for fault in faults]
+        lost, doubled = (sum(fault[name] for fault in faults) for name in CHARGED.values())
+        yield Cell(row, named(texts), word, told, lost, doubled, report["seed"], _alone(words, texts))
+
+
+def _judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
+    if not fault["hit"]:
+        return VACUOUS, "not hit"
+    idle = [line for line in fault.get("noted", ()) if line.startswith("nemesis-idle")]
+    if idle:
+        return VACUOUS, idle[0]
+    if report["verdict"] == UNKNOWN:
+        return UNKNOWN, "; ".join(report["reasons"])
+    if report["verdict"] == BROKEN:
+        codes = _codes(report, fault)
+        if codes:
+            known = LIMITS.get((parse_fault(fault["fault"]).action, report["cell"]["delivery"]), {})
+            return (LIMIT if codes <= known.keys() else BROKEN), " ".join(sorted(codes))
+    if not report["rows"]["visible"]:
+        return VACUOUS, "no row is visible"
+    return KEPT, ""
+
+
+def _codes(report: Report, fault: Mapping[str, Any]) -> set[str]:
+    """The forbidden anomalies that a fault of a broken run answers for."""
+    # Older reports do not tell the forbidden ones apart.
+    forbidden = set(report["broken_by"] if "broken_by" in report else report["anomalies"])
+    own = {code for code, name in CHARGED.items() if code in forbidden and fault[name]}
+    charged = {code for code, name in CHARGED.items() if any(each[name] for each in report["faults"])}
+    return own | (forbidden - charged)
+
+
+def _loose(cell: Cell) -> Cell:
+    what = TIGHT[cell.row[1]]
+    return Cell(cell.row, cell.fault, VACUOUS, f"no fault of this row shows a row {what}", cell.lost, cell.duplicated,
+                cell.seed, cell.reproduce)  # fmt: skip
+
+
+def _worst(cells: Sequence[Cell]) -> str:
+    if not cells:
+        return "-"
+    worst = min(cells, key=lambda cell: ORDER.index(cell.word))
+    lost, doubled = sum(cell.lost for cell in cells), sum(cell.duplicated for cell in cells)
+    seen = ", ".join(f"{number} {word}" for number, word in ((lost, "lost"), (doubled, "doubled")) if number)
+    return f"{worst.shown}{f', {seen}' if seen and worst.word == KEPT else ''}"
+
+
+def _alone(words: Sequence[str], faults: Sequence[str]) -> str:
+    """The command of a run with these faults alone."""
+    kept: list[str] = []
+    skip = False
+    for word in words:
+        if word == "--fault":
+            skip = True
+        elif skip:
+            skip = False
+        else:
+            kept.append(word)
+    return shlex.join([*kept, *(word for fault in faults for word in ("--fault", fault))])

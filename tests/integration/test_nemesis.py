@@ -1,0 +1,61 @@
+"""Nemeses on real servers, under whole audited runs: exactly-once keeps its promise, and what was broken is back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oncebench.measure import measure
+from oncebench.record.streams import read_lines
+from oncebench.run.lab import Lab, open_lab
+from oncebench.run.workdir import open_work_dir
+from oncebench.scenario import Cell
+from pipeline.sinks.contract import EXACTLY_ONCE
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+# Batches are limited so that each fault has one of its own.
+SMALL = Cell("", EXACTLY_ONCE, "", rate=600.0, sessions=90, max_events_per_batch=300, warmup_s=0.0)
+
+
+@pytest.fixture(scope="module")
+def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab whose servers may be broken."""
+    with open_lab(tmp_path_factory.mktemp("fragile"), sinks={"kafka", "postgres"}) as lab:
+        yield lab
+
+
+@pytest.mark.parametrize(
+    ("sink", "variant", "faults", "noted"),
+    [
+        (
+            "kafka",
+            "two-phase",
+            ("after-prepare:kill-worker", "after-decision:hijack@after=2", "mid-commit:kill-broker@after=2",
+             "after-commit:lose-offsets@after=2"),
+            ("worker-killed", "hijacked", "broker-back", "refused"),
+        ),
+        (
+            "postgres",
+            "two-phase",
+            ("mid-write:kill-session", "after-decision:kill-postgres@after=2", "after-prepare:repartition@after=2",
+             "after-decision:end@after=2"),
+            ("session-killed", "postgres-back", "refused", "pipeline-stopped"),
+        ),
+    ],
+    ids=["kafka", "postgres"],
+)  # fmt: skip
+def test_exactly_once_outlives_what_is_done_to_its_servers_its_workers_and_its_checkpoint(
+    fragile: Lab, tmp_path: Path, sink: str, variant: str, faults: tuple[str, ...], noted: tuple[str, ...]
+) -> None:
+    with open_work_dir(tmp_path / "run") as work:
+        report = measure(replace(SMALL, sink=sink, variant=variant, faults=faults), fragile, work.path)
+    assert [fault["hit"] for fault in report["faults"]] == [True] * len(faults)
+    counts = report["rows"]["lost"], report["rows"]["duplicated"]
+    assert (report["verdict"], *counts) == ("kept", 0, 0), (report["reasons"], report["anomalies"])
+    assert report["deaths"]["unasked"] == 0
+    events = {line["event"] for line in read_lines(tmp_path / "run" / "timeline.jsonl").items}
+    assert set(noted) <= events

@@ -1,0 +1,191 @@
+"""The fault matrix: which faults a row meets, and what becomes of each of them in tables and JUnit XML."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from click.testing import CliRunner
+
+from oncebench import matrix
+from oncebench.cli import cli
+from oncebench.commands import faults as command
+from oncebench.errors import UserError
+from oncebench.nemesis.acts import NEMESES
+from oncebench.reports import fault_matrix
+from oncebench.reports.results import Results
+from oncebench.scenario import Cell
+from pipeline.failpoints import POINTS, parse_fault
+from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+
+
+def row(sink: str, variant: str) -> matrix.Row:
+    return next(row for row in matrix.rows([sink]) if row.support.variant == variant)
+
+
+def fault(text: str, lost: int = 0, duplicated: int = 0, hit: bool = True, noted: tuple[str, ...] = ()) -> Any:
+    point = parse_fault(text).point
+    return {"fault": text, "point": point, "batch": 6, "hit": hit, "lost": lost, "duplicated": duplicated,
+            "noted": list(noted)}  # fmt: skip
+
+
+def report(*faults: Any, delivery: str = EXACTLY_ONCE, verdict: str = "kept", codes: tuple[str, ...] = ()) -> Any:
+    texts = [each["fault"] for each in faults]
+    cell = Cell("kafka", delivery, "v", faults=tuple(texts), rate=300.0)
+    return {
+        "cell": {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": texts},
+        "verdict": verdict, "broken_by": list(codes), "reasons": ["because"], "rows": {"visible": 10},
+        "faults": list(faults), "seed": 4, "reproduce": cell.reproduce(), "config": cell.as_json(),
+        "interrupted": False,
+    }  # fmt: skip
+
+
+def words(*reports: Any) -> dict[str, str]:
+    return {cell.fault: cell.shown for cell in fault_matrix.cells_of(reports)}
+
+
+def test_every_nemesis_is_in_the_matrix_and_every_point_is_killed_at() -> None:
+    texts = [text.removesuffix(matrix.REPLAY) for chain in matrix.CHAINS.values() for text in chain]
+    assert {parse_fault(text).action for text in texts} == NEMESES.keys()
+    assert matrix.columns("kills") == tuple(f"{point}:kill" for point in POINTS)
+
+
+def test_a_chain_gives_each_fault_a_batch_of_its_own_and_each_second_of_a_pair_the_replay() -> None:
+    kafka = row("kafka", "two-phase")
+    assert all(text.endswith("@after=2") for text in matrix.chain(kafka, "kills")[1:])
+    pairs = matrix.chain(kafka, "pairs")
+    assert pairs[:3] == ("mid-write:kill", "after-prepare:kill", "after-prepare:kill@after=2")
+    assert matrix.columns("pairs")[0] == "mid-write:kill, after-prepare:kill"
+
+
+def test_a_row_meets_only_what_can_be_done_to_it() -> None:
+    assert matrix.chain(row("kafka", "two-phase"), "postgres") == ()
+    assert not any("hijack" in text for text in matrix.chain(row("kafka", "acknowledged"), "broker"))
+    assert any("hijack" in text for text in matrix.chain(row("kafka", "idempotent"), "broker"))
+    assert matrix.chain(row("postgres", "upsert"), "postgres")
+
+
+def test_the_runs_of_a_row_are_long_enough_and_differ_by_their_seed() -> None:
+    cells = matrix.cells([row("kafka", "two-phase")], ["kills"], Cell("", "", "", seed=5), matrix.seeds_for(3))
+    assert [cell.seed for cell in cells] == [5, 6, 7]
+    for cell in cells:
+        assert cell.max_events_per_batch is not None
+        assert cell.sessions * 100 / cell.max_events_per_batch >= 6 + 4 * len(POINTS)
+
+
+def test_a_fault_answers_for_the_rows_of_its_batch_and_no_other() -> None:
+    broken = report(fault("mid-write:kill"), fault("after-commit:kill@after=2", duplicated=20), verdict="broken",
+                    codes=("DUP",))  # fmt: skip
+    assert words(broken) == {"mid-write:kill": "kept", "after-commit:kill": "broken (DUP)"}
+
+
+def test_an_anomaly_that_no_fault_can_be_charged_with_breaks_every_cell_of_the_run() -> None:
+    broken = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="broken", codes=("CORR",))
+    assert set(words(broken).values()) == {"broken (CORR)"}
+
+
+def test_what_was_not_hit_or_found_nothing_is_vacuous_and_the_others_are_not() -> None:
+    found = words(
+        report(
+            fault("mid-write:kill"),
+            fault("mid-commit:kill@after=2", hit=False),
+            fault("after-prepare:hijack@after=2", noted=("nemesis-idle: no transaction was open",)),
+            verdict="vacuous",
+        )
+    )
+    assert found == {"mid-write:kill": "kept", "mid-commit:kill": "vacuous", "after-prepare:hijack": "vacuous"}
+
+
+def test_a_run_that_cannot_tell_tells_of_none_of_its_faults() -> None:
+    assert words(report(fault("mid-write:kill"), verdict="unknown")) == {"mid-write:kill": "unknown"}
+
+
+@pytest.mark.parametrize(("delivery", "shows"), [(AT_MOST_ONCE, {"lost": 5}), (AT_LEAST_ONCE, {"duplicated": 5})])
+def test_a_weaker_guarantee_that_never_shows_its_weakness_has_tested_nothing(
+    delivery: str, shows: dict[str, int]
+) -> None:
+    quiet = report(fault("mid-write:kill"), delivery=delivery)
+    telling = report(fault("after-commit:kill", **shows), delivery=delivery)
+    assert words(quiet) == {"mid-write:kill": "vacuous"}
+    assert words(quiet, telling) == {"mid-write:kill": "kept", "after-commit:kill": "kept"}
+    assert "kept, 5 " in fault_matrix.markdown(fault_matrix.cells_of([telling]), "kills")
+
+
+def test_the_worst_of_the_repeats_is_shown() -> None:
+    broken = report(fault("mid-write:kill", lost=1), verdict="broken", codes=("LOSS",))
+    table = fault_matrix.markdown(fault_matrix.cells_of([report(fault("mid-write:kill")), broken]), "kills")
+    assert "broken (LOSS)" in table
+    assert "kept" not in table
+
+
+def test_the_command_of_a_cell_has_its_fault_alone_and_all_else_of_the_run() -> None:
+    (first, second) = fault_matrix.cells_of([report(fault("mid-write:kill"), fault("after-commit:kill@after=2"))])
+    assert first.reproduce.endswith("--rate 300 --sessions 200 --fault mid-write:kill")
+    assert second.reproduce.endswith("--rate 300 --sessions 200 --fault after-commit:kill")
+
+
+def test_junit_has_a_case_for_each_cell_and_says_what_failed() -> None:
+    cells = fault_matrix.cells_of(
+        [report(fault("mid-write:kill", lost=1), fault("after-commit:kill@after=2", hit=False), verdict="broken",
+                codes=("LOSS",))]
+    )  # fmt: skip
+    suite = ElementTree.fromstring(fault_matrix.junit(cells))
+    assert {name: suite.get(name) for name in ("tests", "failures", "skipped")} == {
+        "tests": "2", "failures": "1", "skipped": "1"
+    }  # fmt: skip
+    assert [case.get("classname") for case in suite] == ["kafka.exactly-once.v"] * 2
+
+
+def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Cell] = []
+
+    def pretend(cells: list[Cell], results: Results, *_: Any) -> Any:
+        for cell in cells:
+            ran.append(cell)
+            made = report(*(fault(text) for text in cell.faults)) | {"config": cell.as_json()}
+            made["cell"] |= {"variant": cell.variant}
+            results.add(made)
+            yield made
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(command, "run_series", pretend)
+    monkeypatch.setattr(command, "read_reports", lambda path: [json.loads(line) for line in path.open()])
+    words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1"]
+    assert CliRunner().invoke(cli, [*words, "--family", "kills"]).exit_code == 0
+    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
+    assert len(ran) == 1
+    again = CliRunner().invoke(cli, [*words, "--family", "kills", "--family", "pairs", "--resume", str(file)])
+    assert again.exit_code == 0
+    assert [cell.faults[1] for cell in ran] == ["mid-write:kill@after=2", "after-prepare:kill"]
+    assert len(file.read_text().splitlines()) == 2
+    assert len(list(tmp_path.glob("results/local/tables/*"))) == 2
+
+
+def test_a_report_that_tells_of_fewer_faults_than_were_asked_for_is_not_taken_for_whole() -> None:
+    cut = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"))
+    del cut["faults"][1]
+    assert words(cut) == {"?": "vacuous", "mid-write:kill": "kept"}
+
+
+def test_reports_are_added_to_a_file_of_reports_alone_and_each_on_a_line_of_its_own(tmp_path: Path) -> None:
+    alone = tmp_path / "report.json"
+    alone.write_text("{}")
+    refused = CliRunner().invoke(cli, ["faults", "--sink", "sqlite", "--resume", str(alone)]).exception
+    assert isinstance(refused, UserError)
+    assert refused.exit_code == 2
+    half = tmp_path / "runs" / "reports.jsonl"
+    half.parent.mkdir()
+    half.write_text('{"a": 1}')
+    Results.of(half).add({"b": 2})
+    assert [json.loads(line) for line in half.read_text().splitlines()] == [{"a": 1}, {"b": 2}]
+
+
+def test_a_choice_that_leaves_nothing_is_refused() -> None:
+    refused = CliRunner().invoke(cli, ["faults", "--only", "no such row"]).exception
+    assert isinstance(refused, UserError)
+    assert refused.exit_code == 2

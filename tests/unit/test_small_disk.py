@@ -1,0 +1,163 @@
+"""A small disk: seen by the suite alone, filled to the last byte, and gone however the suite ends."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from oncebench.errors import MissingEnvironment, UserError
+from oncebench.nemesis import acts, disk
+from oncebench.run import disks
+from oncebench.run.disks import open_disks
+from oncebench.scenario import Cell, require_possible
+from oncebench.services import small_disk
+from oncebench.services.small_disk import BALLAST, MOST_BYTES, cannot_mount, fill
+from tests.unit.test_nemesis import World, run
+
+ROOT = Path(__file__).parents[2]
+SIZE = 1_048_576
+CELL = Cell("files-jsonl", "exactly-once", "two-phase", faults=("mid-write:fill-output:5",))
+allowed = pytest.mark.skipif(cannot_mount() is not None, reason=str(cannot_mount()))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """Under a small disk of SIZE."""
+    try:
+        with small_disk.small_disk(tmp_path / "sink", SIZE):
+            yield tmp_path / "sink"
+    except MissingEnvironment as error:
+        pytest.skip(str(error))
+
+
+def mounts() -> str:
+    return Path("/proc/self/mounts").read_text()
+
+
+@allowed
+def test_a_full_disk_takes_no_byte_more_until_its_ballast_is_gone(folder: Path) -> None:
+    (folder / "before").write_bytes(b"x" * 10_000)
+    ballast = fill(folder)
+    assert (ballast.name, os.statvfs(folder).f_bavail) == (BALLAST, 0)
+    with pytest.raises(OSError, match="No space left") as caught:
+        (folder / "after").write_bytes(b"x")
+    assert caught.value.errno == errno.ENOSPC
+    ballast.unlink()
+    (folder / "after").write_bytes(b"x" * 10_000)
+
+
+def test_what_is_no_small_disk_is_never_filled(tmp_path: Path) -> None:
+    for place in (tmp_path, Path("/")):
+        with pytest.raises(ValueError, match="is no small disk"):
+            fill(place)
+    assert not any(tmp_path.iterdir())
+
+
+@allowed
+@pytest.mark.parametrize("fails", [False, True])
+def test_afterwards_the_folder_holds_what_was_written_also_when_the_run_fails(tmp_path: Path, fails: bool) -> None:
+    before = mounts()
+    try:
+        with open_disks(CELL, tmp_path):
+            (tmp_path / "sink" / "output").mkdir()
+            (tmp_path / "sink" / "output" / "rows").write_text("rows")
+            assert str(tmp_path) in mounts()
+            assert not (tmp_path / "checkpoint").exists(), "nothing fills it"
+            if fails:
+                raise UserError("it went wrong")
+    except MissingEnvironment as error:
+        pytest.skip(str(error))
+    except UserError:
+        assert fails
+    assert [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))] == [
+        "sink", "sink/output", "sink/output/rows"
+    ]  # fmt: skip
+    assert mounts() == before
+
+
+@allowed
+def test_a_suite_that_is_killed_leaves_no_mount_and_nobody_else_has_seen_it(tmp_path: Path) -> None:
+    code = (
+        "import sys, time; from pathlib import Path; from oncebench.services.small_disk import small_disk\n"
+        f"with small_disk(Path(sys.argv[1]), {SIZE}):\n"
+        "    (Path(sys.argv[1]) / 'row').write_text('row'); print('mounted', flush=True); time.sleep(600)"
+    )
+    place = tmp_path / "sink"
+    with subprocess.Popen([sys.executable, "-c", code, str(place)], stdout=subprocess.PIPE, cwd=ROOT) as suite:
+        assert suite.stdout is not None
+        told = suite.stdout.readline()
+        mine = (any(place.iterdir()), str(place) in mounts())
+        theirs = str(place) in Path(f"/proc/{suite.pid}/mounts").read_text() if told else False
+        suite.send_signal(signal.SIGKILL)
+    if not told:
+        pytest.skip("mounts are forbidden here")
+    assert (mine, theirs) == ((False, False), True)
+    place.rmdir()
+
+
+def test_a_run_that_would_need_too_much_memory_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(MissingEnvironment, match="run fewer events"), small_disk.small_disk(tmp_path, MOST_BYTES + 1):
+        pass
+
+
+def test_where_mounts_are_not_allowed_such_faults_are_refused_and_others_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(acts, "cannot_mount", lambda: "a small disk is mounted by root only (CAP_SYS_ADMIN)")
+    with pytest.raises(UserError, match="fault mid-write:fill-output:5: a small disk is mounted by root only"):
+        require_possible([CELL])
+    require_possible([Cell("files-jsonl", "exactly-once", "two-phase", faults=("mid-write:kill",))])
+
+
+def test_a_mount_that_the_kernel_refuses_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(name: str, *_arguments: object) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(small_disk, "_call", refuse)
+    with pytest.raises(MissingEnvironment, match="Operation not permitted"), open_disks(CELL, tmp_path):
+        pass
+    assert not any(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("dies", [True, False])
+def test_the_disk_has_room_again_when_the_pipeline_has_died_or_time_is_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
+) -> None:
+    def filled(place: Path) -> Path:
+        assert place == tmp_path / "sink"
+        (tmp_path / BALLAST).write_text("full")
+        return tmp_path / BALLAST
+
+    monkeypatch.setattr(disk, "fill", filled)
+    world = World(tmp_path)
+    stage = world.stage("fill-output")
+    act = disk.full(stage, 3600.0 if dies else 0.001, folder=disk.OUTPUT)
+    next(act)
+    assert ((tmp_path / BALLAST).exists(), stage.held, world.all[0].thawed) == (True, True, 1)
+    world.all[0].alive = not dies
+    run(act, looks=10**6)
+    assert ((tmp_path / BALLAST).exists(), stage.held) == (False, False)
+    idle = [] if dies else ["nemesis-idle"]
+    assert world.events == ["disk-full", "pipeline-continued", "disk-has-room", *idle]
+
+
+def test_the_disk_has_room_again_also_when_the_run_ends_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / BALLAST).write_text("full")
+    monkeypatch.setattr(disk, "fill", lambda _place: tmp_path / BALLAST)
+    act = disk.full(World(tmp_path).stage("fill-output"), 3600.0, folder=disk.OUTPUT)
+    next(act)
+    act.close()
+    assert not (tmp_path / BALLAST).exists()
+
+
+def test_a_healthy_run_has_no_disks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(disks, "small_disk", None)
+    with open_disks(Cell("files-jsonl", "exactly-once", "two-phase", faults=("mid-write:kill",)), tmp_path):
+        assert not any(tmp_path.iterdir())
