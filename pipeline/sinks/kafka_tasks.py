@@ -14,15 +14,15 @@ import os
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from pipeline.aside import aside
 from pipeline.errors import AnotherDriver, DeliveryFailed
 from pipeline.sinks.contract import TaskView
 from pipeline.wire import Coordinator
@@ -39,7 +39,6 @@ MARK_LIMIT_S = 10.0
 
 _log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 # One per worker process; processes are reused from batch to batch.
 _appenders: dict[str, Producer] = {}
 _transactional: dict[str, _Transactional] = {}
@@ -216,20 +215,6 @@ class _Transactional:
         self.open_batch = None
         self.producer.poll(0)
         self.sound = self.sound and self._failures == before
-
-
-def aside(call: Callable[[], T]) -> Future[T]:
-    """Starts a call in a thread that keeps no process alive: a call into a C library may never return."""
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    return future
 
 
 def _committed(client: Mapping[str, Any], group: str, topic: str) -> TopicPartition | None:

@@ -8,9 +8,10 @@ from typing import Any, cast
 
 import pytest
 
+from pipeline.aside import aside
 from pipeline.errors import DeliveryFailed
 from pipeline.sinks import kafka_tasks
-from pipeline.sinks.kafka_tasks import Names, TransactionalWriter, aside
+from pipeline.sinks.kafka_tasks import Names, TransactionalWriter
 
 
 @dataclass
