@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from oncebench.services.framing import END_TXN, KafkaFraming, end_txn_error, is_kafka
+from oncebench.services.framing import END_TXN, KafkaFraming, is_kafka
 from oncebench.services.kafka import start_kafka
 from oncebench.services.proxy import Catch, Proxy
 from pipeline.sinks import kafka_tasks
@@ -19,15 +19,12 @@ from pipeline.sinks.kafka import KafkaSink
 from tests.integration.test_kafka_sink import TIMEOUT_MS, Output, Task, rows, support, wait_for, wait_for_rows
 
 pytestmark = pytest.mark.integration
-ADD_OFFSETS_TO_TXN = 25
 # Long enough for the client to ask again on another connection and to begin its next transaction.
 HELD_S = 3.0
 # A client is back within a second or two of a mended link; this is for a busy machine.
 GOES_ON_S = 40.0
 # Each driver is younger than the last.
 GENERATIONS = {"two-phase": 1, "idempotent": 2}
-# librdkafka keeps quiet about the third loss of a connection for the same reason within half a minute.
-LOSSES = 4
 # A key that belongs to another of two partitions than "first": the broker begins a transaction for it without a word.
 ELSEWHERE = "rest"
 
@@ -120,32 +117,3 @@ def test_an_abort_of_an_empty_partition_that_comes_late_does_not_end_the_workers
     assert driver.commit(8, {0: prepared}) == set()
     wait_for_rows(linked, {**before, "first": 20, ELSEWHERE: 20})
     assert late.answer is not None
-
-
-def test_a_commit_that_comes_late_does_not_end_the_workers_next_transaction_on_a_link_that_keeps_breaking(
-    linked: Linked,
-) -> None:
-    driver = linked.driver("idempotent", 4)
-    before = linked.visible()
-    late = Catch(lambda request: is_kafka(END_TXN, request), held_s=HELD_S)
-    losses = [Catch(lambda request: is_kafka(ADD_OFFSETS_TO_TXN, request)) for _ in range(LOSSES)]
-
-    def breaking() -> None:
-        for catch in losses:
-            linked.proxy.catch(catch)
-            wait_for("the connection to be lost", lambda catch=catch: catch.over)
-        linked.proxy.catch(late)
-
-    breaker = threading.Thread(target=breaking)
-    driver.marked().write(Pausing(9, breaker.start), rows("nine"))
-    breaker.join()
-    assert all(catch.request is not None for catch in (*losses, late))
-
-    def late_one_has_come() -> None:
-        wait_for("the late commit", lambda: late.over)
-        wait_for("only what was committed to be visible", lambda: linked.visible() == {**before, "nine": 20})
-
-    driver.marked().write(Pausing(10, late_one_has_come), rows("ten"))
-    assert late.answer is not None and late.request is not None
-    wait_for_rows(linked, {**before, "nine": 20, "ten": 20})
-    assert end_txn_error(late.answer, late.request) == 0, "its own transaction had ended so: nothing was left to do"

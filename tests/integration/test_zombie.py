@@ -16,7 +16,8 @@ from pipeline.sinks.contract import EXACTLY_ONCE
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
-SMALL = Cell("", EXACTLY_ONCE, "", rate=1000.0, sessions=100, warmup_s=0.0)
+# Batches are limited, so that there are enough of them for the fault to find its own, however long each takes.
+SMALL = Cell("", EXACTLY_ONCE, "", rate=1000.0, sessions=100, max_events_per_batch=1000, warmup_s=0.0)
 
 
 @pytest.mark.parametrize(
