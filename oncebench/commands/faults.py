@@ -18,9 +18,9 @@ from oncebench.commands.options import (
 )
 from oncebench.commands.series import run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
-from oncebench.matrix import CHAINS, Row, cells, rows, seeds_for
+from oncebench.matrix import FAMILIES, Row, cells, rows, seeds_for
 from oncebench.nemesis.acts import why_not
-from oncebench.reports import fault_matrix
+from oncebench.reports import fault_matrix, landings
 from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.scenario import Cell, require_sinks
@@ -36,9 +36,7 @@ RATE = 300.0
 @click.command(short_help="The fault matrix: each fault on each guarantee, with a verdict for each.")
 @click.option("--sink", "sinks", multiple=True, help="Whose rows; may be given several times [default: every sink].")
 @click.option("--only", metavar="TEXT", help="Of these, the rows that have every word of TEXT: `exactly-once`, say.")
-@click.option(
-    "--family", "families", multiple=True, type=click.Choice(list(CHAINS)), help="Which faults [default: all]."
-)
+@click.option("--family", "families", multiple=True, type=click.Choice(FAMILIES), help="Which faults [default: all].")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of an exactly-once chain.")
 @click.option("--seed", type=click.IntRange(0, MAX_SEED - 1000), default=1, show_default=True, help="The first.")
 @click.option(
@@ -72,7 +70,7 @@ def faults(
     require_sinks(sinks)
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
     todo = _possible(
-        cells(chosen, families or tuple(CHAINS), Cell("", "", "", rate=RATE, seed=seed), seeds_for(seeds)),
+        cells(chosen, families or FAMILIES, Cell("", "", "", rate=RATE, seed=seed), seeds_for(seeds)),
         bootstrap_servers,
     )
     if not todo:
@@ -109,7 +107,7 @@ def faults(
 
 
 def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results: Results) -> None:
-    text = "\n".join(f"{family}:\n\n{table}" for family, table in _tables(found) if table)
+    text = "\n".join(f"{family}:\n\n{table}" for family, table in _tables(reports, found) if table)
     click.echo(text)
     click.echo(fault_matrix.counted(reports, found))
     for cell in found:
@@ -119,8 +117,9 @@ def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results
     click.echo("\nreports {}\ntables  {}  {}".format(results.runs, *written), err=True)
 
 
-def _tables(found: list[fault_matrix.Cell]) -> Iterable[tuple[str, str]]:
-    return ((family, fault_matrix.markdown(found, family)) for family in CHAINS)
+def _tables(reports: list[dict[str, Any]], found: list[fault_matrix.Cell]) -> Iterable[tuple[str, str]]:
+    yield from ((family, fault_matrix.markdown(found, family)) for family in FAMILIES)
+    yield "where the random kills landed", landings.markdown(reports)
 
 
 def _possible(all_cells: list[Cell], bootstrap_servers: str | None) -> list[Cell]:

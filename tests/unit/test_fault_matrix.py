@@ -15,7 +15,7 @@ from oncebench.cli import cli
 from oncebench.commands import faults as command
 from oncebench.errors import UserError
 from oncebench.nemesis.acts import NEMESES
-from oncebench.reports import fault_matrix
+from oncebench.reports import fault_matrix, landings
 from oncebench.reports.results import Results
 from oncebench.scenario import Cell
 from pipeline.failpoints import POINTS, parse_fault
@@ -36,7 +36,7 @@ def report(*faults: Any, delivery: str = EXACTLY_ONCE, verdict: str = "kept", co
     texts = [each["fault"] for each in faults]
     cell = Cell("kafka", delivery, "v", faults=tuple(texts), rate=300.0)
     return {
-        "cell": {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": texts},
+        "cell": {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": texts, "random_kills": 0},
         "verdict": verdict, "broken_by": list(codes), "reasons": ["because"], "rows": {"visible": 10},
         "faults": list(faults), "seed": 4, "reproduce": cell.reproduce(), "config": cell.as_json(),
         "interrupted": False,
@@ -189,3 +189,43 @@ def test_a_choice_that_leaves_nothing_is_refused() -> None:
     refused = CliRunner().invoke(cli, ["faults", "--only", "no such row"]).exception
     assert isinstance(refused, UserError)
     assert refused.exit_code == 2
+
+
+def killed_at_random(*points: str | None, asked: int | None = None, verdict: str = "kept") -> Any:
+    made = report(verdict=verdict, codes=("DUP",) if verdict == "broken" else ())
+    made["cell"]["random_kills"] = len(points) if asked is None else asked
+    made["rows"] |= {"lost": 0, "duplicated": 20 if verdict == "broken" else 0}
+    for point in points:
+        made["faults"].append({"fault": "random:kill", "point": point, "batch": point and 3, "hit": True, "lost": 0,
+                               "duplicated": 0, "noted": []})  # fmt: skip
+    return made
+
+
+def test_random_kills_are_a_family_with_enough_work_for_all_of_them() -> None:
+    cells = matrix.cells([row("kafka", "two-phase")], [matrix.RANDOM], Cell("", "", ""), matrix.seeds_for(3))
+    assert len(cells) == 3
+    assert sum(cell.random_kills for cell in cells) >= 100
+    assert not any(cell.faults for cell in cells)
+    assert all(cell.sessions >= 10 * cell.random_kills for cell in cells)
+
+
+def test_the_random_kills_of_a_run_are_one_cell_that_answers_for_the_whole_run() -> None:
+    assert words(killed_at_random("mid-write", None)) == {"random": "kept"}
+    assert words(killed_at_random("mid-write", verdict="broken")) == {"random": "broken (DUP)"}
+    assert words(killed_at_random("mid-write", asked=2)) == {"random": "vacuous"}
+    found = fault_matrix.cells_of([killed_at_random("mid-write", None)])
+    assert "kept" in fault_matrix.markdown(found, matrix.RANDOM)
+    assert fault_matrix.counted([killed_at_random("mid-write", None)], found).startswith("2 kills and 0 other faults")
+
+
+def test_landings_count_each_kill_once_under_the_point_passed_last() -> None:
+    reports = [killed_at_random("mid-write", None, "mid-write"), killed_at_random("after-commit")]
+    assert landings.landings(reports) == {"mid-write": 2, "start": 1, "after-commit": 1}
+    assert "75.0%" in landings.markdown(reports)
+    assert landings.markdown([report(fault("mid-write:kill"))]) == ""
+
+
+def test_no_bound_is_given_for_a_row_with_a_run_that_was_not_kept() -> None:
+    reports = [killed_at_random(*["mid-write"] * 10), killed_at_random("after-commit", verdict="broken")]
+    assert "%" not in landings.markdown(reports)
+    assert landings.bound(100) == "3.0%"
