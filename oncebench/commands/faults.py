@@ -85,7 +85,7 @@ def faults(
     click.echo(f"{len(todo)} runs, {len(todo) - len(left)} of them done; reports {results.runs}", err=True)
     trouble: list[str] = []
 
-    def tell(cell: Cell, error: UserError) -> None:
+    def tell(cell: Cell, error: Exception) -> None:
         trouble.append(f"{cell.title}: {error}\n  {cell.reproduce()}")
         click.echo(f"not run to its end: {trouble[-1]}", err=True)
 
