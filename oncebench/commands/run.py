@@ -25,6 +25,7 @@ from oncebench.errors import INTERRUPTED, USAGE, UserError
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.reports.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.reports.summary import summary
+from oncebench.run.disks import prepare_disks
 from oncebench.run.interrupt import gently
 from oncebench.run.lab import open_lab
 from oncebench.run.live import view
@@ -123,6 +124,7 @@ def require_writable(json_path: str | None) -> None:
 
 def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> dict[str, Any]:
     """Runs a cell with a lab of its own in a work dir."""
+    prepare_disks([cell])
     with open_work_dir(place) as work, gently() as interrupted:
         require_free(work.path, BASE_BYTES + cell.sessions * 100 * BYTES_PER_EVENT)
         with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.brief) as show:

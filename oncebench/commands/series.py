@@ -15,6 +15,7 @@ from oncebench.commands.run import BASE_BYTES, BYTES_PER_EVENT
 from oncebench.errors import INTERRUPTED, UserError
 from oncebench.measure import BULKY, measure
 from oncebench.reports.results import Results
+from oncebench.run.disks import prepare_disks
 from oncebench.run.interrupt import gently
 from oncebench.run.lab import open_lab
 from oncebench.run.live import view
@@ -32,6 +33,7 @@ def run_series(
     failed: Callable[[Cell, Exception], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Runs the cells in a work dir and yields each report that was not interrupted; ends early after a Ctrl-C."""
+    prepare_disks(cells)
     with open_work_dir(place) as work, gently() as interrupted:
         require_free(work.path, BASE_BYTES + sum(cell.sessions for cell in cells) * 100 * BYTES_PER_EVENT)
         with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
