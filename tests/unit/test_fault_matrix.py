@@ -16,6 +16,7 @@ from oncebench.commands import faults as command
 from oncebench.errors import UserError
 from oncebench.nemesis.acts import NEMESES
 from oncebench.reports import fault_matrix, landings
+from oncebench.reports.report import whole_lines
 from oncebench.reports.results import Results
 from oncebench.scenario import Cell
 from pipeline.failpoints import POINTS, parse_fault
@@ -183,6 +184,10 @@ def test_reports_are_added_to_a_file_of_reports_alone_and_each_on_a_line_of_its_
     half.write_text('{"a": 1}')
     Results.of(half).add({"b": 2})
     assert [json.loads(line) for line in half.read_text().splitlines()] == [{"a": 1}, {"b": 2}]
+    with half.open("a") as file:
+        file.write('{"a": ')  # cut
+    Results.of(half).add({"c": 3})
+    assert [json.loads(line) for line in half.read_text().splitlines()] == [{"a": 1}, {"b": 2}, {"c": 3}]
 
 
 def test_a_choice_that_leaves_nothing_is_refused() -> None:
@@ -229,3 +234,10 @@ def test_no_bound_is_given_for_a_row_with_a_run_that_was_not_kept() -> None:
     reports = [killed_at_random(*["mid-write"] * 10), killed_at_random("after-commit", verdict="broken")]
     assert "%" not in landings.markdown(reports)
     assert landings.bound(100) == "3.0%"
+
+
+def test_a_line_that_was_cut_while_it_was_written_is_no_report_and_refuses_none() -> None:
+    assert whole_lines('{"a": 1}\n{"b": ') == ['{"a": 1}\n']
+    assert whole_lines('{"a": 1}\n{"b": 2}') == ['{"a": 1}\n', '{"b": 2}']
+    assert whole_lines('{"a": 1}\n{"b": \n') == ['{"a": 1}\n', '{"b": \n']  # not cut but damaged: to be refused
+    assert whole_lines("") == [""]
