@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from oncebench.commands.series import run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.matrix import CHAINS, Row, cells, rows, seeds_for
 from oncebench.nemesis.acts import why_not
-from oncebench.reports import fault_matrix
+from oncebench.reports import fault_matrix, recovery_table
 from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.scenario import Cell, require_sinks
@@ -67,7 +67,8 @@ def faults(
     """Run every fault that can be done to every sink, guarantee and variant, and judge each.
 
     Faults are chained: one run meets those of a family one after the other, each in a batch of its own. Exactly-once
-    is run with several seeds, the others once. Prints one table for each family, writes reports, tables and JUnit XML.
+    is run with several seeds, the others once. Prints two tables for each family, of verdicts and of
+    recovery, and writes reports, tables and JUnit XML.
     """
     require_sinks(sinks)
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
@@ -109,7 +110,7 @@ def faults(
 
 
 def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results: Results) -> None:
-    text = "\n".join(f"{family}:\n\n{table}" for family, table in _tables(found) if table)
+    text = "\n".join(_tables(reports, found))
     click.echo(text)
     click.echo(fault_matrix.counted(reports, found))
     for cell in found:
@@ -119,8 +120,14 @@ def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results
     click.echo("\nreports {}\ntables  {}  {}".format(results.runs, *written), err=True)
 
 
-def _tables(found: list[fault_matrix.Cell]) -> Iterable[tuple[str, str]]:
-    return ((family, fault_matrix.markdown(found, family)) for family in CHAINS)
+def _tables(reports: list[dict[str, Any]], found: list[fault_matrix.Cell]) -> Iterator[str]:
+    for family in CHAINS:
+        if table := fault_matrix.markdown(found, family):
+            yield f"{family}:\n\n{table}"
+        if table := recovery_table.markdown(reports, family):
+            yield f"recovery, {family}: median / maximum\n\n{table}"
+    if table := recovery_table.overall(reports):
+        yield table
 
 
 def _possible(all_cells: list[Cell], bootstrap_servers: str | None) -> list[Cell]:

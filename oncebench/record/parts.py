@@ -114,6 +114,7 @@ class _Recovered(_Line):
 
 class _SinkTimes(_Line):
     batch: Whole
+    rows: Count
     timings_ms: dict[str, float]
 
 

@@ -28,7 +28,14 @@ _Batches = TypedDict("_Batches", {"trigger_ms": _Figure})
 _Checkpoint = TypedDict("_Checkpoint", {"share_of_batch": _Figure})
 _Recovery = TypedDict(
     "_Recovery",
-    {"detect": _Figure, "restart": _Figure, "first_visible": _Figure, "caught_up": _Figure, "longest_gap": _Figure},
+    {
+        "detect": _Figure,
+        "restart": _Figure,
+        "first_visible": _Figure,
+        "caught_up": _Figure,
+        "longest_gap": _Figure,
+        "replayed_rows": NotRequired[Count | None],  # older reports tell of none
+    },
 )
 _Fault = TypedDict(
     "_Fault",
@@ -40,6 +47,9 @@ _Fault = TypedDict(
         "lost": Count,
         "duplicated": Count,
         "noted": NotRequired[list[str]],
+        # Older reports tell of the recovery from a run's first fault only.
+        "t_us": NotRequired[int | None],
+        "recovery": NotRequired[_Recovery | None],
     },
 )
 _Differ = TypedDict("_Differ", {"first": int, "second": int})

@@ -93,6 +93,14 @@ def test_each_fault_says_where_it_hit() -> None:
     ]
 
 
+def test_recovery_is_told_with_the_rows_made_again_and_of_several_faults_the_median_and_the_longest() -> None:
+    marks = report()["recovery"] | {"replayed_rows": 1200}
+    assert lines(report(recovery=marks))["recovery"].endswith("(longest gap 12.0 s, 1,200 rows made again)")
+    several = [{**KILL, "recovery": {"first_visible": ms}} for ms in (3000.0, None, 4000.0, 9000.0)]
+    assert "of 4 faults: first row 4.0 s (median), 9.0 s (longest)" in summary(report(faults=several))
+    assert "of 1 faults" not in summary(report(faults=several[:1]))
+
+
 def test_faults_come_in_order_of_time_and_what_was_not_done_last() -> None:
     kills = [
         {"event": "random-kill", "t_us": t_us, "landed": landed}
