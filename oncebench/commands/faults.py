@@ -12,6 +12,7 @@ import click
 from oncebench.commands.options import (
     MAX_SEED,
     keep_option,
+    open_sessions_option,
     postgres_option,
     refuse_idle_postgres,
     work_dir_option,
@@ -41,6 +42,7 @@ RATE = 300.0
 )
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of an exactly-once chain.")
 @click.option("--seed", type=click.IntRange(0, MAX_SEED - 1000), default=1, show_default=True, help="The first.")
+@open_sessions_option
 @click.option(
     "--resume",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -58,6 +60,7 @@ def faults(
     families: tuple[str, ...],
     seeds: int,
     seed: int,
+    open_sessions: int,
     resume: Path | None,
     bootstrap_servers: str | None,
     publish: bool,
@@ -72,10 +75,8 @@ def faults(
     """
     require_sinks(sinks)
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
-    todo = _possible(
-        cells(chosen, families or tuple(CHAINS), Cell("", "", "", rate=RATE, seed=seed), seeds_for(seeds)),
-        bootstrap_servers,
-    )
+    base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions)
+    todo = _possible(cells(chosen, families or tuple(CHAINS), base, seeds_for(seeds)), bootstrap_servers)
     if not todo:
         raise UserError("no row of the matrix has all that; see `oncebench list`", exit_code=USAGE)
     refuse_idle_postgres(row.sink for row in chosen)
@@ -83,7 +84,8 @@ def faults(
         raise UserError(f"--resume {resume}: give the file of reports (.jsonl) of an earlier try", exit_code=USAGE)
     results = Results(PUBLISHED if publish else LOCAL, f"faults-{stamp()}") if resume is None else Results.of(resume)
     reports: list[dict[str, Any]] = list(read_reports(resume)) if resume else []
-    done = [report.get("config") for report in reports if not report.get("interrupted")]
+    # An option that an older report does not know of stood at its default.
+    done = [Cell("", "", "").as_json() | report["config"] for report in reports if not report.get("interrupted")]
     left = [cell for cell in todo if cell.as_json() not in done]
     click.echo(f"{len(todo)} runs, {len(todo) - len(left)} of them done; reports {results.runs}", err=True)
     trouble: list[str] = []

@@ -16,7 +16,15 @@ from oncebench.record.parts import Delivery, Sink
 
 _Figure = float | None
 _Cell = TypedDict(
-    "_Cell", {"sink": Sink, "delivery": Delivery, "variant": str, "faults": list[str], "random_kills": Count}
+    "_Cell",
+    {
+        "sink": Sink,
+        "delivery": Delivery,
+        "variant": str,
+        "faults": list[str],
+        "random_kills": Count,
+        "open_sessions": NotRequired[Count],  # older reports had none
+    },
 )
 _Sessions = TypedDict("_Sessions", {"acknowledged": Count, "finished": Count})
 _Rows = TypedDict("_Rows", {"expected": Count, "visible": Count, "lost": Count, "duplicated": Count})

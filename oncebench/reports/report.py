@@ -73,7 +73,7 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         "schema": SCHEMA,
         "run": facts["run"],
         "cell": {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant, "faults": list(cell.faults),
-                 "random_kills": cell.random_kills},
+                 "random_kills": cell.random_kills, "open_sessions": cell.open_sessions},
         "verdict": verdict.word,
         "broken_by": sorted(verdict.codes),
         "reasons": list(verdict.reasons),
@@ -181,7 +181,9 @@ def _read_file(file: Path) -> list[dict[str, Any]]:
 def _throughput(seen_us: Any, record: Record, cell: Cell) -> dict[str, float | None]:
     """Events and sessions whose rows became visible, per second, from the start of the load (or, when the load was
     there first, from the start of the query) to the last new row."""
-    running = [line["t_us"] for line in record.progress.items if line["kind"] == "running"]
+    # A life that only took open sessions into the state was there before the load.
+    running = [line["t_us"] for line in record.progress.items
+               if line["kind"] == "running" and line["t_us"] >= record.plan.started_us]  # fmt: skip
     start_us = (running[0] if running else None) if cell.rate == "max" else record.plan.started_us
     if len(seen_us) == 0 or start_us is None or int(np.max(seen_us)) <= start_us:
         return {"events_per_s": None, "sessions_per_s": None}

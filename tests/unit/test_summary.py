@@ -53,6 +53,11 @@ def test_a_kept_run_shows_what_it_cost() -> None:
     assert told["batch"] == "100 ms, of which checkpoint 4.0%, sink prepare 20  commit 12  total 40 ms"
 
 
+def test_open_sessions_stand_in_the_first_line() -> None:
+    cell = report()["cell"] | {"open_sessions": 10_000}
+    assert summary(report(cell=cell)).splitlines()[0] == "kafka  exactly-once  v  healthy, 10,000 open sessions"
+
+
 @pytest.mark.parametrize("verdict", ["broken", "unknown", "vacuous"])
 def test_a_run_that_was_not_kept_shows_its_counts_and_no_speed(verdict: str) -> None:
     told = lines(report(verdict))
