@@ -33,8 +33,9 @@ _RESERVED = {
 class LoadConfig:
     """A load.
 
-    `rate`: events per second, or "max" (flat out). `sessions`: of 100 events each. `shape`: see
-    `loadgen.pacing`. `ledger_dir`: must not hold a ledger yet. `status_path`: JSON lines; only the process
+    `rate`: events per second, or "max" (flat out). `sessions`: how many. `shape`: see
+    `loadgen.pacing`. `events_per_session`: of each session only so many, from its first on; fewer than 100 make
+    sessions that never end. `ledger_dir`: must not hold a ledger yet. `status_path`: JSON lines; only the process
     writes them. `client`: further librdkafka settings (security, linger.ms); they may hold secrets and are
     written nowhere.
 
@@ -48,6 +49,7 @@ class LoadConfig:
     ledger_dir: Path
     shape: str = "constant"
     seed: int = 0
+    events_per_session: int = EVENTS_PER_SESSION
     status_path: Path | None = None
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
 
@@ -57,6 +59,7 @@ class LoadConfig:
         if not isinstance(self.topic, str) or not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
             raise ConfigError(f"topic: {self.topic!r} is no topic name; use letters, digits, '.', '_', '-'")
         _whole_number("sessions", self.sessions, 1, MAX_SESSIONS)
+        _whole_number("events_per_session", self.events_per_session, 1, EVENTS_PER_SESSION)
         _whole_number("seed", self.seed, 0, 2**64 - 1)
         for name in ("ledger_dir", "status_path"):
             value = getattr(self, name)
@@ -76,7 +79,7 @@ class LoadConfig:
     @property
     def events(self) -> int:
         """Planned events."""
-        return self.sessions * EVENTS_PER_SESSION
+        return self.sessions * self.events_per_session
 
     def parsed_shape(self) -> Shape:
         """The shape as an object; raises ConfigError as `parse_shape` does."""

@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 
 from loadgen.errors import LedgerError
-from loadgen.session import session_key, session_keys
+from loadgen.session import EVENTS_PER_SESSION, session_key, session_keys
 
 SCHEMA = 1
 """Version of the layout above; a reader refuses any other."""
@@ -60,6 +60,7 @@ class Plan:
     events: int
     topic: str
     started_us: int
+    events_per_session: int = EVENTS_PER_SESSION
     schema: int = SCHEMA
 
 

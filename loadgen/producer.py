@@ -82,14 +82,23 @@ def plan_load(config: LoadConfig, clock: Callable[[], int]) -> Ledger:
     """The ledger of a load that is about to start: the whole schedule in absolute times, and the plan."""
     ledger = Ledger.create(config.ledger_dir, config.events)
     filled = 0
-    for block in schedule(config.seed, config.sessions, config.parsed_shape()):
+    for block in schedule(config.seed, config.sessions, config.parsed_shape(), config.events_per_session):
         rows = slice(filled, filled + len(block.seq))
         ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows] = block
         filled = rows.stop
     started_us = clock() + LEAD_US + config.events // LEAD_EVENTS_PER_US
     ledger.scheduled_us[:] += started_us
     ledger.write_plan(
-        Plan(config.seed, config.rate, config.shape, config.sessions, config.events, config.topic, started_us)
+        Plan(
+            config.seed,
+            config.rate,
+            config.shape,
+            config.sessions,
+            config.events,
+            config.topic,
+            started_us,
+            config.events_per_session,
+        )
     )
     return ledger
 

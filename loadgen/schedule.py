@@ -8,7 +8,7 @@ count of due events interleaves the sessions.
 the rate is exact at every moment, and the spread of the sessions pays for it: in the first and the last two
 seconds of a load they are shorter (down to less than half: few sessions are open, yet the rate must be met),
 below 100 events/s longer (a session has 100 events), at the edges of bursts either; and a flat-out load has
-no time to be spread over.
+no time to be spread over. Where sessions have fewer events than 100, those that are left take each other's times.
 
 Memory is bounded by one block of sessions and the sessions still open, not by the length of the load.
 """
@@ -43,8 +43,15 @@ class Block(NamedTuple):
     due_us: npt.NDArray[np.int64]
 
 
-def schedule(seed: int, sessions: int, shape: Shape, sessions_per_block: int = SESSIONS_PER_BLOCK) -> Iterator[Block]:
-    """All 100 * `sessions` events in the order of their due times; the same for any `sessions_per_block`."""
+def schedule(
+    seed: int,
+    sessions: int,
+    shape: Shape,
+    events_per_session: int = EVENTS_PER_SESSION,
+    sessions_per_block: int = SESSIONS_PER_BLOCK,
+) -> Iterator[Block]:
+    """The first `events_per_session` events of each session in the order of their due times; the same for any
+    `sessions_per_block`."""
     open_place = np.empty(0, dtype=np.float64)
     open_event = np.empty(0, dtype=np.int64)
     emitted, last_us = 0, 0
@@ -57,6 +64,8 @@ def schedule(seed: int, sessions: int, shape: Shape, sessions_per_block: int = S
         # No later session starts before the slot of session `end`, so what lies before it is final.
         ready = len(place) if end == sessions else int(np.searchsorted(place, float(end * EVENTS_PER_SESSION)))
         open_place, open_event, event = place[ready:].copy(), event[ready:].copy(), event[:ready]
+        event = event[event % EVENTS_PER_SESSION < events_per_session]
+        ready = len(event)
         if ready:
             counts = np.arange(emitted, emitted + ready, dtype=np.float64)
             due_us = np.rint(shape.inverse(counts) * 1e6).astype(np.int64)

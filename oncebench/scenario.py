@@ -35,6 +35,7 @@ class Cell:
         random_kills: SIGKILLs at Poisson times drawn from `seed`, beside `faults`.
         rate: events per second, or "max": the load is in the topic before the pipeline starts.
         sessions: sessions of 100 events.
+        open_sessions: sessions that are in the pipeline's state before the load begins, and never end.
         shape: of the rate over time, see `loadgen.pacing`.
         seed: of the load and of random kills.
         trigger_ms: time between micro-batches; 0: as fast as possible.
@@ -51,6 +52,7 @@ class Cell:
     random_kills: int = 0
     rate: float | str = 2000.0
     sessions: int = 200
+    open_sessions: int = 0
     shape: str = "constant"
     seed: int = 1
     trigger_ms: int = 0
@@ -71,14 +73,19 @@ class Cell:
     def title(self) -> str:
         """For people: `kafka exactly-once two-phase, after-commit:kill`."""
         what = ", ".join((*self.faults, *([f"{self.random_kills} random kills"] if self.random_kills else [])))
-        return f"{self.sink} {self.delivery} {self.variant}, {what or 'healthy'}"
+        return f"{self.sink} {self.delivery} {self.variant}, {what or 'healthy'}{self._state}"
 
     @property
     def brief(self) -> str:
         """The title, with many faults only counted: for lines that come again and again."""
         if len(self.faults) <= _FEW:
             return self.title
-        return f"{replace(self, faults=()).title.removesuffix(', healthy')}, {len(self.faults)} faults"
+        others = replace(self, faults=(), open_sessions=0).title.removesuffix(", healthy")
+        return f"{others}, {len(self.faults)} faults{self._state}"
+
+    @property
+    def _state(self) -> str:
+        return f", {self.open_sessions} open sessions" if self.open_sessions else ""
 
     def reproduce(self) -> str:
         """The command that runs this cell again; options at their defaults are left out."""

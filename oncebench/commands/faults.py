@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import click
 from oncebench.commands.options import (
     MAX_SEED,
     keep_option,
+    open_sessions_option,
     postgres_option,
     refuse_idle_postgres,
     work_dir_option,
@@ -20,7 +21,7 @@ from oncebench.commands.series import run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.matrix import FAMILIES, Row, cells, rows, seeds_for
 from oncebench.nemesis.acts import why_not
-from oncebench.reports import fault_matrix, landings
+from oncebench.reports import fault_matrix, landings, recovery_table
 from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.scenario import Cell, require_sinks
@@ -39,6 +40,7 @@ RATE = 300.0
 @click.option("--family", "families", multiple=True, type=click.Choice(FAMILIES), help="Which faults [default: all].")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of an exactly-once chain.")
 @click.option("--seed", type=click.IntRange(0, MAX_SEED - 1000), default=1, show_default=True, help="The first.")
+@open_sessions_option
 @click.option(
     "--resume",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
@@ -56,6 +58,7 @@ def faults(
     families: tuple[str, ...],
     seeds: int,
     seed: int,
+    open_sessions: int,
     resume: Path | None,
     bootstrap_servers: str | None,
     publish: bool,
@@ -65,14 +68,13 @@ def faults(
     """Run every fault that can be done to every sink, guarantee and variant, and judge each.
 
     Faults are chained: one run meets those of a family one after the other, each in a batch of its own. Exactly-once
-    is run with several seeds, the others once. Prints one table for each family, writes reports, tables and JUnit XML.
+    is run with several seeds, the others once. Prints two tables for each family, of verdicts and of
+    recovery, and writes reports, tables and JUnit XML.
     """
     require_sinks(sinks)
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
-    todo = _possible(
-        cells(chosen, families or FAMILIES, Cell("", "", "", rate=RATE, seed=seed), seeds_for(seeds)),
-        bootstrap_servers,
-    )
+    base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions)
+    todo = _possible(cells(chosen, families or FAMILIES, base, seeds_for(seeds)), bootstrap_servers)
     if not todo:
         raise UserError("no row of the matrix has all that; see `oncebench list`", exit_code=USAGE)
     refuse_idle_postgres(row.sink for row in chosen)
@@ -80,7 +82,8 @@ def faults(
         raise UserError(f"--resume {resume}: give the file of reports (.jsonl) of an earlier try", exit_code=USAGE)
     results = Results(PUBLISHED if publish else LOCAL, f"faults-{stamp()}") if resume is None else Results.of(resume)
     reports: list[dict[str, Any]] = list(read_reports(resume)) if resume else []
-    done = [report.get("config") for report in reports if not report.get("interrupted")]
+    # An option that an older report does not know of stood at its default.
+    done = [Cell("", "", "").as_json() | report["config"] for report in reports if not report.get("interrupted")]
     left = [cell for cell in todo if cell.as_json() not in done]
     click.echo(f"{len(todo)} runs, {len(todo) - len(left)} of them done; reports {results.runs}", err=True)
     trouble: list[str] = []
@@ -107,7 +110,7 @@ def faults(
 
 
 def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results: Results) -> None:
-    text = "\n".join(f"{family}:\n\n{table}" for family, table in _tables(reports, found) if table)
+    text = "\n".join(_tables(reports, found))
     click.echo(text)
     click.echo(fault_matrix.counted(reports, found))
     for cell in found:
@@ -117,9 +120,16 @@ def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results
     click.echo("\nreports {}\ntables  {}  {}".format(results.runs, *written), err=True)
 
 
-def _tables(reports: list[dict[str, Any]], found: list[fault_matrix.Cell]) -> Iterable[tuple[str, str]]:
-    yield from ((family, fault_matrix.markdown(found, family)) for family in FAMILIES)
-    yield "where the random kills landed", landings.markdown(reports)
+def _tables(reports: list[dict[str, Any]], found: list[fault_matrix.Cell]) -> Iterator[str]:
+    for family in FAMILIES:
+        if table := fault_matrix.markdown(found, family):
+            yield f"{family}:\n\n{table}"
+        if table := recovery_table.markdown(reports, family):
+            yield f"recovery, {family}: median / maximum\n\n{table}"
+    if table := landings.markdown(reports):
+        yield f"where the random kills landed:\n\n{table}"
+    if table := recovery_table.overall(reports):
+        yield table
 
 
 def _possible(all_cells: list[Cell], bootstrap_servers: str | None) -> list[Cell]:

@@ -27,6 +27,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
 MAX_SEED = 2**64 - 1  # loadgen's random numbers are made of 64 bits
 MAX_WARMUP_S = 86_400.0
+MAX_OPEN_SESSIONS = 1_000_000  # ten times what was tried; they are in one batch
 MAX_PARTITIONS = 64  # a task each; more than that says nothing on one machine
 
 
@@ -57,6 +58,12 @@ def load_options(rate: str = "2000", duration: str = "20") -> Callable[[F], F]:
     return decorate
 
 
+open_sessions_option = click.option(
+    "--open-sessions", type=click.IntRange(0, MAX_OPEN_SESSIONS), default=0, metavar="N", show_default=True,
+    help="Sessions that are in the pipeline's state before the load begins, and never end.",
+)  # fmt: skip
+
+
 def cell_options(command: F) -> F:
     """What the pipeline is to be like."""
     for option in (
@@ -64,6 +71,7 @@ def cell_options(command: F) -> F:
                      help="Time between micro-batches; 0: as fast as possible."),
         click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=2, show_default=True,
                      help="Of the topics, and tasks per batch."),
+        open_sessions_option,
         click.option("--max-events-per-batch", type=click.IntRange(1), metavar="N", help="Limit of one micro-batch."),
         click.option("--transaction-timeout", "transaction_timeout_ms", type=click.IntRange(1000), default=60_000,
                      metavar="MS", show_default=True, help="How long a prepared transaction may stay open."),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -122,11 +123,16 @@ def require_writable(json_path: str | None) -> None:
         raise UserError(f"--json {path}: {trouble}, or print the report with --json -", exit_code=USAGE)
 
 
+def bytes_needed(cells: Sequence[Cell]) -> int:
+    """How much room the work dir of some runs takes."""
+    return BASE_BYTES + sum(cell.sessions * 100 + cell.open_sessions for cell in cells) * BYTES_PER_EVENT
+
+
 def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> dict[str, Any]:
     """Runs a cell with a lab of its own in a work dir."""
     prepare_disks([cell])
     with open_work_dir(place) as work, gently() as interrupted:
-        require_free(work.path, BASE_BYTES + cell.sessions * 100 * BYTES_PER_EVENT)
+        require_free(work.path, bytes_needed([cell]))
         with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.brief) as show:
             report = measure(cell, lab, work.path, show, interrupted)
         if not keep:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from oncebench.commands.run import BASE_BYTES, BYTES_PER_EVENT
+from oncebench.commands.run import bytes_needed
 from oncebench.errors import INTERRUPTED, UserError
 from oncebench.measure import BULKY, measure
 from oncebench.reports.results import Results
@@ -35,7 +35,7 @@ def run_series(
     """Runs the cells in a work dir and yields each report that was not interrupted; ends early after a Ctrl-C."""
     prepare_disks(cells)
     with open_work_dir(place) as work, gently() as interrupted:
-        require_free(work.path, BASE_BYTES + sum(cell.sessions for cell in cells) * 100 * BYTES_PER_EVENT)
+        require_free(work.path, bytes_needed(cells))
         with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
             for number, cell in enumerate(cells, 1):
                 if interrupted.is_set():

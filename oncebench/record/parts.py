@@ -34,6 +34,7 @@ class Asked(TypedDict, closed=True):
     random_kills: NotRequired[Count]
     rate: NotRequired[_Rate]
     sessions: NotRequired[Count]
+    open_sessions: NotRequired[Count]
     shape: NotRequired[str]
     seed: NotRequired[int]
     trigger_ms: NotRequired[Count]
@@ -114,6 +115,7 @@ class _Recovered(_Line):
 
 class _SinkTimes(_Line):
     batch: Whole
+    rows: Count
     timings_ms: dict[str, float]
 
 

@@ -16,7 +16,15 @@ from oncebench.record.parts import Delivery, Sink
 
 _Figure = float | None
 _Cell = TypedDict(
-    "_Cell", {"sink": Sink, "delivery": Delivery, "variant": str, "faults": list[str], "random_kills": Count}
+    "_Cell",
+    {
+        "sink": Sink,
+        "delivery": Delivery,
+        "variant": str,
+        "faults": list[str],
+        "random_kills": Count,
+        "open_sessions": NotRequired[Count],  # older reports had none
+    },
 )
 _Sessions = TypedDict("_Sessions", {"acknowledged": Count, "finished": Count})
 _Rows = TypedDict("_Rows", {"expected": Count, "visible": Count, "lost": Count, "duplicated": Count})
@@ -28,7 +36,14 @@ _Batches = TypedDict("_Batches", {"trigger_ms": _Figure})
 _Checkpoint = TypedDict("_Checkpoint", {"share_of_batch": _Figure})
 _Recovery = TypedDict(
     "_Recovery",
-    {"detect": _Figure, "restart": _Figure, "first_visible": _Figure, "caught_up": _Figure, "longest_gap": _Figure},
+    {
+        "detect": _Figure,
+        "restart": _Figure,
+        "first_visible": _Figure,
+        "caught_up": _Figure,
+        "longest_gap": _Figure,
+        "replayed_rows": NotRequired[Count | None],  # older reports tell of none
+    },
 )
 _Fault = TypedDict(
     "_Fault",
@@ -40,6 +55,9 @@ _Fault = TypedDict(
         "lost": Count,
         "duplicated": Count,
         "noted": NotRequired[list[str]],
+        # Older reports tell of the recovery from a run's first fault only.
+        "t_us": NotRequired[int | None],
+        "recovery": NotRequired[_Recovery | None],
     },
 )
 _Differ = TypedDict("_Differ", {"first": int, "second": int})

@@ -14,6 +14,7 @@ import platform
 import shlex
 from collections.abc import Mapping
 from importlib.metadata import version
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ from oncebench.record.forms import require
 from oncebench.record.streams import refuse_newer
 from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, sink_costs
 from oncebench.reports.form import Report
-from oncebench.reports.recovery import recovery
+from oncebench.reports.recovery import RANDOM, Watched, of_run, recoveries
 from oncebench.scenario import Cell
 from oncebench.second.count import second_audit
 from oncebench.watch.resources import Use
@@ -62,20 +63,17 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
     verdict = judge(findings, record, cell, agreement.reasons)
     progress = record.progress.items
     seen_us, latency_us = first_sightings(record, expected)
-    done = recovery(
-        record.timeline.items,
-        record.hits.items,
-        [line["t_us"] for line in progress if line["kind"] == "running"],
-        seen_us,
-        latency_us,
-    )
+    faults = _faults(record)
+    acted = [fault for fault in faults if fault["hit"]]
+    watched = Watched.of(record.timeline.items, progress, seen_us, latency_us, record.plan.started_us)
+    marks = recoveries(acted, watched)
     summary = record.load_status.items[-1].get("summary", {}) if record.load_status.items else {}
     events = summary.get("acknowledged")
     return {
         "schema": SCHEMA,
         "run": facts["run"],
         "cell": {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant, "faults": list(cell.faults),
-                 "random_kills": cell.random_kills},
+                 "random_kills": cell.random_kills, "open_sessions": cell.open_sessions},
         "verdict": verdict.word,
         "broken_by": sorted(verdict.codes),
         "reasons": list(verdict.reasons),
@@ -94,9 +92,12 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         "sink_ms": sink_costs(progress),
         "resources": {name: use.as_json() for name, use in sorted(uses.items())},
         "cpu_s_per_million_events": _price(uses, events),
-        "recovery": done.as_json(),
+        "recovery": of_run(acted, marks, watched).as_json(),
         "deaths": deaths(record.timeline.items, record.hits.items).as_json(),
-        "faults": charged(_faults(record), by_batch(record, expected)),
+        "faults": [
+            {**fault, "recovery": None if mark is None else mark.as_json()}
+            for fault, mark in zip_longest(charged(faults, by_batch(record, expected)), marks)
+        ],
         "generator": {"lateness_ms": summary.get("lateness_ms"), "sent_share": summary.get("sent_share"),
                       "events_per_s": summary.get("events_per_s")},
         "topics": facts.get("topics"),
@@ -190,7 +191,9 @@ def _read_file(file: Path) -> list[dict[str, Any]]:
 def _throughput(seen_us: Any, record: Record, cell: Cell) -> dict[str, float | None]:
     """Events and sessions whose rows became visible, per second, from the start of the load (or, when the load was
     there first, from the start of the query) to the last new row."""
-    running = [line["t_us"] for line in record.progress.items if line["kind"] == "running"]
+    # A life that only took open sessions into the state was there before the load.
+    running = [line["t_us"] for line in record.progress.items
+               if line["kind"] == "running" and line["t_us"] >= record.plan.started_us]  # fmt: skip
     start_us = (running[0] if running else None) if cell.rate == "max" else record.plan.started_us
     if len(seen_us) == 0 or start_us is None or int(np.max(seen_us)) <= start_us:
         return {"events_per_s": None, "sessions_per_s": None}
@@ -201,20 +204,23 @@ def _throughput(seen_us: Any, record: Record, cell: Cell) -> dict[str, float | N
 
 def _faults(record: Record) -> list[dict[str, Any]]:
     """What was done to the pipeline, in order of time, and then what was asked for and not done."""
-    done = [(hit["t_us"], {"point": hit["point"], "batch": hit["batch"], "hit": True, "fault": hit["fault"]})
-            for hit in record.hits.items]  # fmt: skip
+    done: list[dict[str, Any]] = [
+        {"point": hit["point"], "batch": hit["batch"], "hit": True, "fault": hit["fault"], "t_us": hit["t_us"]}
+        for hit in record.hits.items
+    ]
     asked = record.cell["cell"]["faults"][len(done) :]
     for line in record.timeline.items:
         if line["event"] == "random-kill":
             landed = line["landed"] or {"point": None, "batch": None}
-            done.append((line["t_us"], {**landed, "hit": True, "fault": "random:kill"}))
-    done.sort(key=lambda each: int(each[0]))
+            done.append({**landed, "hit": True, "fault": RANDOM, "t_us": line["t_us"]})
+    done.sort(key=lambda fault: int(fault["t_us"]))
     noted = [line for line in record.timeline.items if line["event"] in NOTED]
-    for number, (t_us, fault) in enumerate(done):
-        end_us = done[number + 1][0] if number + 1 < len(done) else float("inf")
-        fault["noted"] = [f"{line['event']}: {line.get('why', '')}" for line in noted if t_us <= line["t_us"] < end_us]
-    missed = [{"point": text.split(":")[0], "batch": None, "hit": False, "fault": text} for text in asked]
-    return [fault for _, fault in done] + missed
+    for fault, after in zip_longest(done, done[1:]):
+        end_us = float("inf") if after is None else after["t_us"]
+        told = [line for line in noted if fault["t_us"] <= line["t_us"] < end_us]
+        fault["noted"] = [f"{line['event']}: {line.get('why', '')}" for line in told]
+    missed = [{"point": text.split(":")[0], "batch": None, "hit": False, "fault": text, "t_us": None} for text in asked]
+    return done + missed
 
 
 def _cpu_model() -> str | None:

@@ -6,8 +6,9 @@ tables (its report keeps the figures).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 Report = Mapping[str, Any]
@@ -31,8 +32,9 @@ def summary(report: Report, files: Path | None = None) -> str:
     """
     cell, rows = report["cell"], report["rows"]
     faults = [*cell["faults"], *([f"{cell['random_kills']} random kills"] if cell["random_kills"] else [])]
+    state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
     lines = [
-        f"{cell['sink']}  {cell['delivery']}  {cell['variant']}  {', '.join(faults) or 'healthy'}",
+        f"{cell['sink']}  {cell['delivery']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}",
         f"  verdict     {report['verdict']}: {_MEANING[report['verdict']]}",
     ]
     lines += [f"              {reason}" for reason in report["reasons"]]
@@ -50,7 +52,7 @@ def summary(report: Report, files: Path | None = None) -> str:
     lines += [f"  fault       {fault['fault']}: {_where(fault)}" for fault in report["faults"]]
     lines += [f"  died        1 x unasked ({death['told']}); see logs/pipeline.log" for death in _unasked(report)]
     if kept and report["faults"]:
-        lines += _recovery(report["recovery"])
+        lines += [*_recovery(report["recovery"]), *_of_several(report["faults"])]
     lines.append(f"  reproduce   {report['reproduce']}")
     if files is not None:
         lines.append(f"  files       {files}")
@@ -99,7 +101,19 @@ def _recovery(marks: Mapping[str, Any]) -> list[str]:
     if all(ms is None for ms in marks.values()):
         return []
     told = "  ".join(f"{word} {_seconds(marks[name])}" for name, word in _MARKS.items())
-    return [f"  recovery    {told}  (longest gap {_seconds(marks['longest_gap'])})"]
+    again = marks.get("replayed_rows")  # older reports do not tell
+    rows = "" if again is None else f", {again:,} rows made again"
+    return [f"  recovery    {told}  (longest gap {_seconds(marks['longest_gap'])}{rows})"]
+
+
+def _of_several(faults: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of more than one fault: how long it was to the first new row."""
+    marks = [fault["recovery"] for fault in faults if fault.get("recovery")]  # older reports tell of the first only
+    visible = [each["first_visible"] for each in marks if each["first_visible"] is not None]
+    if len(marks) < 2 or not visible:
+        return []
+    told = f"first row {_seconds(median(visible))} (median), {_seconds(max(visible))} (longest)"
+    return [f"              of {len(marks)} faults: {told}"]
 
 
 def _unasked(report: Report) -> list[Mapping[str, Any]]:

@@ -137,7 +137,8 @@ def _key(report: Report) -> tuple[str, ...]:
         faults = f"{len(cell['faults'])} faults"
     if cell.get("random_kills"):
         faults = ", ".join(filter(None, (faults, f"{cell['random_kills']} random kills")))
-    return cell["sink"], cell["delivery"], cell["variant"], faults or "none"
+    state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
+    return cell["sink"], cell["delivery"], cell["variant"], (faults or "none") + state
 
 
 def _short(fault: str) -> str:
@@ -150,7 +151,7 @@ def _place(key: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def _order(key: tuple[str, ...]) -> tuple[Any, ...]:
-    return *_place(key), key[3] != "none", key[3]
+    return *_place(key), not key[3].startswith("none"), key[3]
 
 
 def _figures(reports: Sequence[Report], plain: bool) -> list[str]:

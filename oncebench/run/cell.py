@@ -16,13 +16,11 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from loadgen.config import LoadConfig
-from loadgen.producer import run_load
 from oncebench.errors import INTERRUPTED, UserError
 from oncebench.nemesis.disk import CHECKPOINT, OUTPUT
 from oncebench.run.disks import open_disks
@@ -30,6 +28,7 @@ from oncebench.run.faults_seen import FaultsSeen
 from oncebench.run.lab import Lab
 from oncebench.run.links import Links, open_links
 from oncebench.run.patience import Patience
+from oncebench.run.priming import PRIMING_BATCHES, open_sessions, prime
 from oncebench.run.supervisor import Supervisor
 from oncebench.run.tail import Tail
 from oncebench.run.workdir import full_disk_told
@@ -57,10 +56,10 @@ INTERRUPTED_DRAIN_S = 8.0
 CHILD_STOP_S = 15.0
 # The broker looks for timed-out transactions every 10 s, and writes their markers.
 ABORT_MARGIN_S = 20.0
-# The first batches pay for JIT and first RocksDB files; after three of them times have settled.
-PRIMING_BATCHES = 3
-PRIMING_SESSIONS = 10
-PRIMING_SEED = 2**63  # their session keys must not meet those of any load
+# Of the batch that takes the open sessions in, an event each: a pipeline that does fewer than these is stuck.
+OPEN_SESSIONS_PER_S = 200.0
+# No session of a run leaves its state before the end of the run: some run for longer than the pipeline's 10 minutes.
+OPEN_TIMEOUT_MS = 86_400_000
 # Records of 1 MB and their headers must fit into the quarantine topic.
 QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024)}
 
@@ -149,6 +148,8 @@ class _Run:
             stack.callback(self._end_children)
             stack.enter_context(self.sampler)
             self._start_observer()
+            if self.cell.open_sessions:
+                self._preload()
             if self.cell.rate == "max":
                 self._load()
                 self.supervisor.start()
@@ -189,29 +190,30 @@ class _Run:
         self._wait("starting", self.supervisor.running)
         for number in range(PRIMING_BATCHES):
             done = partial(self._has_batch_after, self.batch.get("batch", -1))
-            config = LoadConfig(
-                bootstrap_servers=self.lab.kafka.bootstrap_servers,
-                topic=self.topics.input,
-                rate="max",
-                sessions=PRIMING_SESSIONS,
-                ledger_dir=self.folder / "priming" / str(number),
-                seed=PRIMING_SEED + number,
-            )
-            config.ledger_dir.parent.mkdir(exist_ok=True)
-            self.primed += run_load(config).acknowledged
+            self.primed += prime(self.lab.kafka.bootstrap_servers, self.topics.input, self.folder, number)
             self._wait("priming", done)
+
+    def _preload(self) -> None:
+        """Begins the sessions that stay open, and has a life of their own take them into the pipeline's state: in one
+        batch, whatever its limit is to be, and before every fault."""
+        count = self.cell.open_sessions
+        self.primed += open_sessions(self.lab.kafka.bootstrap_servers, self.topics.input, self.folder, count)
+        ends = self._input_ends()
+        self.supervisor.start(replace(self._pipeline_config(), faults=(), max_events_per_batch=None))
+        self._wait("preloading", lambda: not self._behind(ends), START_LIMIT_S + count / OPEN_SESSIONS_PER_S)
+        self.supervisor.stop()
 
     def _has_batch_after(self, batch: int) -> bool:
         newest: int = self.batch.get("batch", -1)
         return newest > batch
 
-    def _wait(self, phase: str, done: Callable[[], bool]) -> None:
-        if self._until(phase, done, Patience(START_LIMIT_S)):
+    def _wait(self, phase: str, done: Callable[[], bool], limit_s: float = START_LIMIT_S) -> None:
+        if self._until(phase, done, Patience(limit_s)):
             return
         if self.interrupted.is_set():
             raise _nothing_to_report("pipeline ran" if "generator" in self.children else "load began")
         log = self.folder / "logs" / "pipeline.log"
-        raise UserError(f"{phase} the pipeline took longer than {START_LIMIT_S:g} s; see {log}")
+        raise UserError(f"{phase} the pipeline took longer than {limit_s:g} s; see {log}")
 
     def _patience(self) -> Patience:
         stopped_s = sum(parse_fault(fault).seconds or 0.0 for fault in self.cell.faults)
@@ -254,6 +256,7 @@ class _Run:
             partitions=cell.partitions,
             trigger_ms=cell.trigger_ms,
             max_events_per_batch=cell.max_events_per_batch,
+            session_timeout_ms=OPEN_TIMEOUT_MS if cell.open_sessions else PipelineConfig.session_timeout_ms,
             transaction_timeout_ms=cell.transaction_timeout_ms,
             on_lost=cell.on_lost,
             checkpoint_writing=cell.checkpoint_writing,
@@ -344,10 +347,12 @@ class _Run:
         with closing(KafkaReader(self.lab.kafka.bootstrap_servers, self.topics.input)) as reader:
             return {str(p): end.lso for p, end in reader.ends().items()}
 
+    def _behind(self, ends: dict[str, int]) -> bool:
+        return any(self.position.get(partition, 0) < end for partition, end in ends.items())
+
     def _drained(self, ends: dict[str, int]) -> bool:
-        behind = any(self.position.get(partition, 0) < end for partition, end in ends.items())
         more = self.supervisor.random_kills_left or self.supervisor.acting
-        return not behind and self.supervisor.running() and not more
+        return not self._behind(ends) and self.supervisor.running() and not more
 
     def _final_reads(self) -> None:
         servers = self.lab.kafka.bootstrap_servers

@@ -149,17 +149,18 @@ class Supervisor:
             self._kill_at_random(now)
 
     def stop(self) -> None:
-        """Ends the pipeline between two batches; kills it if it does not end in time. A death that came first, or that
-        a failpoint brought while it was ending, is noted as that."""
+        """Ends the pipeline between two batches; kills it if it does not end in time. It stays away until the next
+        start. A death that came first, or that a failpoint brought while it was ending, is noted as that."""
         self.end_acts()
         if self._child is None:
             return
         if not self._child.alive:
             self._note_death()
-            return
-        self._child.thaw()
-        self._child.stop_gently(STOP_LIMIT_S)
-        self.note("pipeline-killed" if self._killed() else "pipeline-stopped")
+        else:
+            self._child.thaw()
+            self._child.stop_gently(STOP_LIMIT_S)
+            self.note("pipeline-killed" if self._killed() else "pipeline-stopped")
+        self._child = None
 
     def _kill_at_random(self, now: float) -> None:
         if self._kill_at is None:

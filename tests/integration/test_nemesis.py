@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -59,3 +60,23 @@ def test_exactly_once_outlives_what_is_done_to_its_servers_its_workers_and_its_c
     assert report["deaths"]["unasked"] == 0
     events = {line["event"] for line in read_lines(tmp_path / "run" / "timeline.jsonl").items}
     assert set(noted) <= events
+
+
+def test_sessions_that_stay_open_are_in_the_state_before_the_load_and_after_the_kill(
+    fragile: Lab, tmp_path: Path
+) -> None:
+    cell = replace(SMALL, sink="kafka", variant="two-phase", faults=("after-prepare:kill",), open_sessions=700)
+    with open_work_dir(tmp_path / "run") as work:
+        report = measure(cell, fragile, work.path)
+    assert (report["verdict"], report["auditors"]["agree"]) == ("kept", True), report["reasons"]
+    assert (report["sessions"]["unfinished"], report["rows"]["lost"]) == (700, 0)
+    lines = read_lines(tmp_path / "run" / "progress.jsonl").items
+    batches = [line for line in lines if line["kind"] == "batch" and line["input_rows"]]
+    assert batches[0]["input_rows"] == 700  # more than the limit of a batch
+    held = [line["state"][0]["numRowsTotal"] for line in batches]
+    assert min(held) >= 700
+    loaded_us = json.loads((tmp_path / "run" / "ledger" / "plan.json").read_text())["started_us"]
+    assert batches[0]["t_us"] < loaded_us
+    (fault,) = report["faults"]
+    assert None not in {fault["recovery"][mark] for mark in ("detect", "restart", "first_visible", "replayed_rows")}
+    assert fault["recovery"]["replayed_rows"] > 0

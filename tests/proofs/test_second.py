@@ -36,6 +36,7 @@ from tests.unit.audit_world import (
     input_table,
     key_of,
     lay_out,
+    ledger_of,
     make_record,
     make_world,
     observed_table,
@@ -90,6 +91,15 @@ def test_both_count_whatever_was_injected(injection: Injection) -> None:
     record, wanted, _ = inject(injection)
     found = agreed(record)
     assert {code: number for code, number in found.items() if code in wanted} == dict(+wanted)
+
+
+def test_both_say_that_sessions_which_only_begin_owe_nothing_and_are_no_fault() -> None:
+    world, names = make_world(4, 2), [f"8000000000000003-{number:08d}" for number in range(5)]
+    begun = [Sent(0, 1000 + at, name.encode(), event(name, 0, at, 7)) for at, name in enumerate(names)]
+    record = make_record(replace(world, sent=(*begun, *world.sent)), ledger=ledger_of(world))
+    assert agreed(replace(record, progress=committed_to({0: 1005, 1: 1000}))) == {
+        **agreed(make_record(world)), "sessions.unfinished": 5, "events.foreign": 5, "events.in_topic": 405,
+    }  # fmt: skip
 
 
 @settings(max_examples=EXAMPLES // 15, deadline=None)

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -213,6 +214,8 @@ def test_a_chain_of_faults_is_only_counted_in_a_line_of_progress() -> None:
     few, many = (Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill",) * n) for n in (2, 9))
     assert few.brief == few.title
     assert many.brief == "kafka exactly-once two-phase, 9 faults"
+    assert replace(many, open_sessions=500).brief == "kafka exactly-once two-phase, 9 faults, 500 open sessions"
+    assert replace(few, open_sessions=500).title == f"{few.title}, 500 open sessions"
 
 
 def test_defaults_stay_out_of_the_command_that_reproduces() -> None:

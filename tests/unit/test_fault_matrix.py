@@ -165,6 +165,14 @@ def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(
     assert [cell.faults[1] for cell in ran] == ["mid-write:kill@after=2", "after-prepare:kill"]
     assert len(file.read_text().splitlines()) == 2
     assert len(list(tmp_path.glob("results/local/tables/*"))) == 2
+    older = [json.loads(line) for line in file.read_text().splitlines()]
+    for each in older:
+        del each["config"]["open_sessions"]  # an option that is younger than the report
+    file.write_text("".join(json.dumps(each) + "\n" for each in older))
+    assert CliRunner().invoke(cli, [*words, "--family", "kills", "--resume", str(file)]).exit_code == 0
+    assert len(ran) == 2
+    assert CliRunner().invoke(cli, [*words, "--family", "kills", "--open-sessions", "7"]).exit_code == 0
+    assert ran[-1].open_sessions == 7
 
 
 def test_a_report_that_tells_of_fewer_faults_than_were_asked_for_is_not_taken_for_whole() -> None:

@@ -57,6 +57,8 @@ def test_seed_shape_status_path_and_client_may_be_left_out() -> None:
         ("bootstrap_servers", "", "bootstrap_servers: '' is not host:port"),
         ("bootstrap_servers", None, "bootstrap_servers: None is not host:port"),
         ("shape", "wavy", "shape: 'wavy' is not known; choose from: constant | ramp:FROM_RATE | burst:"),
+        ("events_per_session", 0, "events_per_session: 0 is not a whole number from 1 to 100"),
+        ("events_per_session", 101, "events_per_session: 101 is not a whole number from 1 to 100"),
         ("shape", 3, "shape: 3 is not text"),
         ("ledger_dir", 3, "ledger_dir: 3 is not a path"),
         ("ledger_dir", None, "ledger_dir: None is not a path"),
@@ -76,6 +78,10 @@ def test_a_wrong_field_is_named_with_its_value_and_the_remedy(field: str, value:
     with pytest.raises(ConfigError) as error:
         LoadConfig.from_mapping({**GOOD, field: value})
     assert said in str(error.value)
+
+
+def test_a_load_of_sessions_that_never_end_has_fewer_events() -> None:
+    assert LoadConfig.from_mapping({**GOOD, "events_per_session": 3}).events == 30
 
 
 @pytest.mark.parametrize("field", ["bootstrap_servers", "topic", "rate", "sessions", "ledger_dir"])

@@ -50,6 +50,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
         "events": 300,
         "topic": "input",
         "started_us": 1_000_000,
+        "events_per_session": 100,
         "schema": 1,
     }
 

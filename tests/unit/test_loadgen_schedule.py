@@ -14,7 +14,7 @@ SHAPES = ["constant", "ramp:200", "burst:8000:1:4"]
 
 
 def whole(seed: int, sessions: int, rate: Rate = 2_000, shape: str = "constant", per_block: int = 2_000) -> Block:
-    blocks = list(schedule(seed, sessions, parse_shape(shape, rate, sessions * 100), per_block))
+    blocks = list(schedule(seed, sessions, parse_shape(shape, rate, sessions * 100), 100, per_block))
     return Block(*(np.concatenate(columns) for columns in zip(*blocks, strict=True)))
 
 
@@ -39,6 +39,17 @@ def test_event_k_is_due_exactly_where_the_shape_reaches_k(shape: str) -> None:
     exact_us = parse_shape(shape, 2_000, 20_000).inverse(np.arange(20_000, dtype=np.float64)) * 1e6
     assert np.abs(load.due_us - exact_us).max() <= 1
     assert (np.diff(load.due_us) >= 0).all()
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("per_block", [7, 2_000])
+def test_sessions_that_never_end_have_their_first_events_at_the_same_pace(shape: str, per_block: int) -> None:
+    pace = parse_shape(shape, 2_000, 100 * 200)
+    load = Block(*map(np.concatenate, zip(*schedule(5, 200, pace, 3, per_block), strict=True)))
+    by_session = np.lexsort((load.seq, load.session))
+    assert (load.session[by_session] == np.repeat(np.arange(200), 3)).all()
+    assert (load.seq[by_session] == np.tile(np.arange(3), 200)).all()
+    assert np.abs(load.due_us - pace.inverse(np.arange(600, dtype=np.float64)) * 1e6).max() <= 1
 
 
 def test_sessions_away_from_the_edges_spread_over_one_to_two_seconds() -> None:

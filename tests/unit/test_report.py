@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
 import pytest
 
 from oncebench.reports import report
@@ -32,3 +36,10 @@ def test_without_its_broker_a_run_has_no_price() -> None:
     assert report._price(seen, 1000) is None
     assert report._price({**seen, "broker": Use(cpu_s=1.0)}, 1000) == 3000.0
     assert report._price({**seen, "broker": Use(cpu_s=1.0)}, 0) is None
+
+
+def test_a_load_that_was_there_first_is_timed_from_the_life_that_took_it_up() -> None:
+    running = [{"kind": "running", "t_us": t_us} for t_us in (1_000_000, 20_000_000)]  # the first took open sessions in
+    record: Any = SimpleNamespace(progress=SimpleNamespace(items=running), plan=SimpleNamespace(started_us=10_000_000))
+    cell = Cell("kafka", "exactly-once", "two-phase", rate="max")
+    assert report._throughput(np.array([30_000_000]), record, cell) == {"events_per_s": 0.5, "sessions_per_s": 0.01}

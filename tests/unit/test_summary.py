@@ -53,6 +53,11 @@ def test_a_kept_run_shows_what_it_cost() -> None:
     assert told["batch"] == "100 ms, of which checkpoint 4.0%, sink prepare 20  commit 12  total 40 ms"
 
 
+def test_open_sessions_stand_in_the_first_line() -> None:
+    cell = report()["cell"] | {"open_sessions": 10_000}
+    assert summary(report(cell=cell)).splitlines()[0] == "kafka  exactly-once  v  healthy, 10,000 open sessions"
+
+
 @pytest.mark.parametrize("verdict", ["broken", "unknown", "vacuous"])
 def test_a_run_that_was_not_kept_shows_its_counts_and_no_speed(verdict: str) -> None:
     told = lines(report(verdict))
@@ -91,6 +96,14 @@ def test_each_fault_says_where_it_hit() -> None:
         "  fault       random:kill: landed before the first step of a batch",
         "  fault       after-commit:kill: NOT hit",
     ]
+
+
+def test_recovery_is_told_with_the_rows_made_again_and_of_several_faults_the_median_and_the_longest() -> None:
+    marks = report()["recovery"] | {"replayed_rows": 1200}
+    assert lines(report(recovery=marks))["recovery"].endswith("(longest gap 12.0 s, 1,200 rows made again)")
+    several = [{**KILL, "recovery": {"first_visible": ms}} for ms in (3000.0, None, 4000.0, 9000.0)]
+    assert "of 4 faults: first row 4.0 s (median), 9.0 s (longest)" in summary(report(faults=several))
+    assert "of 1 faults" not in summary(report(faults=several[:1]))
 
 
 def test_faults_come_in_order_of_time_and_what_was_not_done_last() -> None:

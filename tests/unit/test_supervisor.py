@@ -255,3 +255,11 @@ def test_no_random_kill_is_spent_on_a_pipeline_that_is_dead(world: World) -> Non
     world.supervisor.watch()
     assert world.events() == ["pipeline-started", "pipeline-failed", "pipeline-started"]
     assert world.supervisor.random_kills_left == 1
+
+
+def test_a_pipeline_that_was_stopped_stays_away_until_it_is_started(world: World) -> None:
+    world.supervisor.stop()
+    assert world.supervisor.child is None
+    world.supervisor.start()
+    world.supervisor.watch()
+    assert world.events() == ["pipeline-started", "pipeline-stopped", "pipeline-started"]

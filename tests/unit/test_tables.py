@@ -140,3 +140,10 @@ def test_what_was_not_kept_is_not_compared() -> None:
 def test_the_comparison_is_told_in_one_line() -> None:
     (line,) = paired.lines(rounds(8.0, 10.0, 12.0))
     assert line.startswith("exactly-once two-phase beside at-least-once acknowledged, 3 rounds: +10.0 ms a batch")
+
+
+def test_runs_with_open_sessions_are_cells_of_their_own_and_come_beside_those_without() -> None:
+    cell, killed = report()["cell"], {**report()["cell"], "faults": ["mid-write:kill"]}
+    reports = [report(cell=killed), report(cell={**cell, "open_sessions": 10_000}), report()]
+    faults = [row[3] for row in tables.rows(reports)]
+    assert faults == ["none", "none, 10,000 open sessions", "killed mid-write"]
