@@ -147,13 +147,13 @@ def paired(faults: Sequence[F], again: Callable[[F], bool]) -> list[list[F]]:
 
 
 def cells(chosen: Iterable[Row], families: Sequence[str], base: Cell, seeds: Mapping[str, int]) -> list[Cell]:
-    """The runs of the matrix.
+    """The runs of the matrix, seed by seed: one that is cut short has met every fault before any twice.
 
     Args:
         base: rate and whatever else all have in common.
         seeds: how many runs of each chain a guarantee gets, each with a seed of its own.
     """
-    made = []
+    made: list[Cell] = []
     for row in chosen:
         for family in families:
             faults, kills = chain(row, family), RANDOM_KILLS if family == RANDOM else 0
@@ -166,7 +166,7 @@ def cells(chosen: Iterable[Row], families: Sequence[str], base: Cell, seeds: Map
                 max_events_per_batch=SESSIONS_PER_BATCH * 100,
             )  # fmt: skip
             made += [replace(cell, seed=base.seed + number) for number in range(seeds[row.support.delivery])]
-    return made
+    return sorted(made, key=lambda cell: cell.seed)
 
 
 def seeds_for(exactly_once: int) -> dict[str, int]:

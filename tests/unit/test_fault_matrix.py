@@ -249,3 +249,10 @@ def test_a_line_that_was_cut_while_it_was_written_is_no_report_and_refuses_none(
     assert whole_lines('{"a": 1}\n{"b": 2}') == ['{"a": 1}\n', '{"b": 2}']
     assert whole_lines('{"a": 1}\n{"b": \n') == ['{"a": 1}\n', '{"b": \n']  # not cut but damaged: to be refused
     assert whole_lines("") == []
+
+
+def test_a_matrix_that_is_cut_short_has_met_every_fault_before_any_twice() -> None:
+    chosen = [row("kafka", "two-phase"), row("files-jsonl", "two-phase")]
+    cells = matrix.cells(chosen, ["kills", "lives"], Cell("", "", "", seed=5), matrix.seeds_for(2))
+    assert [cell.seed for cell in cells] == [5, 5, 5, 5, 6, 6, 6, 6]
+    assert len({(cell.sink, cell.faults) for cell in cells[:4]}) == 4
