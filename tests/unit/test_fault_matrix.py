@@ -140,9 +140,9 @@ def test_junit_has_a_case_for_each_cell_and_says_what_failed() -> None:
     assert [case.get("classname") for case in suite] == ["kafka.exactly-once.v"] * 2
 
 
-def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
+    """Cells that the command runs, all of which are kept; results go below tmp_path."""
     ran: list[Cell] = []
 
     def pretend(cells: list[Cell], results: Results, *_: Any) -> Any:
@@ -156,6 +156,10 @@ def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "run_series", pretend)
     monkeypatch.setattr(command, "read_reports", lambda path: [json.loads(line) for line in path.open()])
+    return ran
+
+
+def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(tmp_path: Path, ran: list[Cell]) -> None:
     words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1"]
     assert CliRunner().invoke(cli, [*words, "--family", "kills"]).exit_code == 0
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
@@ -173,6 +177,31 @@ def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(
     assert len(ran) == 2
     assert CliRunner().invoke(cli, [*words, "--family", "kills", "--open-sessions", "7"]).exit_code == 0
     assert ran[-1].open_sessions == 7
+
+
+def test_shares_run_every_cell_once_and_are_shown_together(tmp_path: Path, ran: list[Cell]) -> None:
+    words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "3", "--family", "kills"]
+    for share in ("1/2", "2/2"):
+        assert CliRunner().invoke(cli, [*words, "--share", share]).exit_code == 0
+    assert [cell.seed for cell in ran] == [1, 3, 2]
+    files = sorted(tmp_path.glob("results/local/runs/*.jsonl"))
+    assert [len(file.read_text().splitlines()) for file in files] == [2, 1]
+    both = CliRunner().invoke(cli, [*words, *(word for file in files for word in ("--resume", str(file)))])
+    assert (both.exit_code, len(ran)) == (0, 3)
+    assert "27 kills and 0 other faults in 27 cells" in both.stdout
+    for wrong in ("0/2", "3/2", "half", "1"):
+        assert CliRunner().invoke(cli, [*words, "--share", wrong]).exit_code == 2
+
+
+def test_an_interrupted_run_is_run_again_and_not_shown(tmp_path: Path, ran: list[Cell]) -> None:
+    words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1", "--family", "kills"]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
+    cut = json.loads(file.read_text()) | {"interrupted": True, "verdict": "unknown"}
+    file.write_text(json.dumps(cut) + "\n")
+    again = CliRunner().invoke(cli, [*words, "--resume", str(file)])
+    assert (again.exit_code, len(ran)) == (0, 2)
+    assert "9 kills and 0 other faults in 9 cells: 0 broken, 0 unknown" in again.stdout
 
 
 def test_a_report_that_tells_of_fewer_faults_than_were_asked_for_is_not_taken_for_whole() -> None:
