@@ -136,6 +136,14 @@ def test_what_comes_after_the_next_fault_is_none_of_the_first() -> None:
     )
 
 
+def test_a_pipeline_that_is_struck_again_before_it_is_back_has_not_recovered_from_the_first() -> None:
+    faults = [fault(FAULT), fault(12 * S, 6)]
+    run = watched(rows(*BEFORE, 18 * S), events=[(12 * S + 1000, "pipeline-killed")], running=[1 * S, 17 * S])
+    assert recoveries(faults, run) == [
+        Recovery(longest_gap=2000.0), Recovery(1.0, 5000.0, 6000.0, None, longest_gap=6000.0)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("sinks", "replayed"),
     [
