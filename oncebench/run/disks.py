@@ -24,7 +24,7 @@ BYTES_PER_EVENT = 400
 def open_disks(cell: Cell, folder: Path) -> Iterator[None]:
     """The disks that the faults of a cell fill, mounted below the run's folder until the end of the context."""
     filled = {NEMESES[parse_fault(fault).action].fills for fault in cell.faults} - {None}
-    size = BASE_BYTES + BYTES_PER_EVENT * 100 * cell.sessions
+    size = BASE_BYTES + BYTES_PER_EVENT * (100 * cell.sessions + cell.open_sessions)
     with ExitStack() as stack:
         for name in filled:
             stack.enter_context(small_disk(folder / str(name), size))
