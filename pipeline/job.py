@@ -27,7 +27,7 @@ from pipeline.delivery import as_shipped, choose, protocol_of
 from pipeline.errors import AnotherDriver, PipelineError, QueryDied, RefusedStart, StoppedGently
 from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, Journal, open_journal
-from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch
+from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch, open_batch
 from pipeline.quarantine import Quarantine
 from pipeline.sessions import OUTPUT_SCHEMA, Sessions
 from pipeline.sinks.contract import Sink, Support
@@ -103,8 +103,13 @@ class Job:
             )
 
     def _note_start(self, journal: Journal) -> None:
-        versions = {"spark": pyspark.__version__}
-        self._progress.write("started", generation=journal.generation, sink_id=self.config.sink_id, versions=versions)
+        self._progress.write(
+            "started",
+            generation=journal.generation,
+            sink_id=self.config.sink_id,
+            open_batch=open_batch(self.config.checkpoint),
+            versions={"spark": pyspark.__version__},
+        )
         position = committed_position(self.config.checkpoint, self.config.input_topic)
         if position is not None:  # a kill may have come between the commit log and its progress line
             batch, ends = position

@@ -2,12 +2,15 @@
 
 `progress.jsonl` has one object a line:
 
-    {"kind": "started", "t_us", "generation", "sink_id", "versions"}
+    {"kind": "started", "t_us", "generation", "sink_id", "open_batch", "versions"}
     {"kind": "running", "t_us"}
     {"kind": "sink", "t_us", "batch", "rows", "drained", "dropped", "quarantined": {reason: n}, "timings_ms": {...}}
     {"kind": "batch", "t_us", "batch", "start_offsets", "end_offsets", "input_rows", "duration_ms", "state",
      "event_time"}
     {"kind": "stopped", "t_us", "why"}
+
+`open_batch` is the batch that an earlier life has left in Spark's offset log and not in its commit log: this life runs
+it again. None: there is none.
 
 A `batch` line says that Spark's commit log has the batch: `end_offsets` are then the pipeline's committed position.
 The same position is committed to a consumer group for monitoring only; nothing reads it back, and deleting or moving
@@ -116,6 +119,13 @@ def committed_position(checkpoint: Path, topic: str) -> tuple[int, dict[str, int
         return None
     lines = (checkpoint / "offsets" / str(done[-1])).read_text().splitlines()
     return done[-1], offsets_of(lines[-1], topic)
+
+
+def open_batch(checkpoint: Path) -> int | None:
+    """The batch that Spark will run again: in the offset log and beyond the commit log; None if there is none."""
+    newest = newest_batch(checkpoint)
+    done = max(_batches(checkpoint / "commits"), default=-1)
+    return newest if newest is not None and newest > done else None
 
 
 def newest_batch(checkpoint: Path) -> int | None:

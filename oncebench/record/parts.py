@@ -113,6 +113,10 @@ class _Recovered(_Line):
     input_rows: Annotated[int, Field(ge=0, le=0)]
 
 
+class _Started(_Line):
+    open_batch: NotRequired[Whole | None]  # older runs do not tell
+
+
 class _SinkTimes(_Line):
     batch: Whole
     rows: Count
@@ -123,7 +127,7 @@ def _kind_of_progress(line: object) -> str:
     match line:
         case {"kind": "batch", "recovered": again} if again:
             return "(recovered)"
-        case {"kind": "batch" | "sink" as kind}:
+        case {"kind": "batch" | "sink" | "started" as kind}:
             return f"({kind})"
     return "(other)"
 
@@ -132,6 +136,7 @@ Progress = Annotated[
     Annotated[_Batch, Tag("(batch)")]
     | Annotated[_Recovered, Tag("(recovered)")]
     | Annotated[_SinkTimes, Tag("(sink)")]
+    | Annotated[_Started, Tag("(started)")]
     | Annotated[_Line, Tag("(other)")],
     Discriminator(_kind_of_progress),
 ]

@@ -39,8 +39,9 @@ RANDOM = "random:kill"
 class Recovery:
     """Milliseconds after the fault, and rows; None where it did not happen or was not seen.
 
-    `replayed_rows`: rows that batches which had begun before the fault made again after it, whether they were written
-    again or only used up; a replay that was itself killed counts where it was brought to its end.
+    `replayed_rows`: rows that batches which had begun before the fault, or which the life that died of it has left
+    open, made again after the restart, whether they were written again or only used up; a replay that was itself killed
+    counts where it was brought to its end.
     """
 
     detect: float | None = None
@@ -186,11 +187,14 @@ def _caught_up(watched: Watched, limit_us: float | None, visible_us: int | None,
 
 
 def _replayed(progress: Sequence[Line], restarted_us: int | None, end_us: int | None, begun: int) -> int | None:
-    """Rows of the batches up to `begun` that came to their end after the restart; None where nothing tells."""
+    """Rows of the batches up to `begun`, or up to what a life left open, that came to their end after the restart; None
+    where nothing tells."""
     done = [line for line in progress if line["kind"] == "sink"]
     if restarted_us is None or not done:  # Spark's own writer, with no fault asked for, tells of no batch
         return None
-    begun = max([begun, *(line["batch"] for line in done if line["t_us"] < restarted_us)])
+    left = [line["open_batch"] for line in progress if line.get("open_batch") is not None
+            and line["t_us"] < restarted_us]  # fmt: skip
+    begun = max([begun, *left, *(line["batch"] for line in done if line["t_us"] < restarted_us)])
     return sum(
         int(line["rows"])
         for line in done

@@ -30,7 +30,7 @@ def prepare_disks(cells: Iterable[Cell]) -> None:
 @contextmanager
 def open_disks(cell: Cell, folder: Path) -> Iterator[None]:
     """The disks that the faults of a cell fill, mounted below the run's folder until the end of the context."""
-    size = BASE_BYTES + BYTES_PER_EVENT * 100 * cell.sessions
+    size = BASE_BYTES + BYTES_PER_EVENT * (100 * cell.sessions + cell.open_sessions)
     with ExitStack() as stack:
         for name in _filled(cell):
             stack.enter_context(small_disk(folder / name, size))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -136,6 +137,14 @@ def test_what_comes_after_the_next_fault_is_none_of_the_first() -> None:
     )
 
 
+def test_a_pipeline_that_is_struck_again_before_it_is_back_has_not_recovered_from_the_first() -> None:
+    faults = [fault(FAULT), fault(12 * S, 6)]
+    run = watched(rows(*BEFORE, 18 * S), events=[(12 * S + 1000, "pipeline-killed")], running=[1 * S, 17 * S])
+    assert recoveries(faults, run) == [
+        Recovery(longest_gap=2000.0), Recovery(1.0, 5000.0, 6000.0, None, longest_gap=6000.0)
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("sinks", "replayed"),
     [
@@ -147,6 +156,13 @@ def test_what_comes_after_the_next_fault_is_none_of_the_first() -> None:
 )
 def test_rows_are_replayed_by_batches_that_had_begun(sinks: list[tuple[int, int, int]], replayed: int | None) -> None:
     assert first(rows(*BEFORE, 14 * S), sinks=sinks).replayed_rows == replayed
+
+
+def test_a_batch_that_a_life_has_left_open_is_made_again_though_no_fault_hit_it() -> None:
+    run = watched(rows(*BEFORE, 14 * S), sinks=[(11 * S, 6, 40), (15 * S, 7, 80), (16 * S, 8, 160)])
+    assert recoveries([fault()], run)[0].replayed_rows == 0
+    left = {"kind": "started", "t_us": 12 * S, "open_batch": 7}
+    assert recoveries([fault()], replace(run, progress=[*run.progress, left]))[0].replayed_rows == 80
 
 
 def test_a_kill_before_the_first_step_of_a_life_brings_back_the_batch_of_the_fault_before_it() -> None:
