@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import settings
+from hypothesis import Phase, settings
 
 from oncebench.run.lab import QUICK_ABORTS, Lab, spark_of
 from oncebench.services.beside import open_services
@@ -15,6 +15,10 @@ from tests.pipelines import Fixture
 
 # How long one example takes is the machine's affair; pytest-timeout ends what hangs.
 settings.register_profile("patient", deadline=None)
+# For `make mutation`: one failing example kills a mutant, a smaller one tells no more; each run draws the same ones.
+settings.register_profile(
+    "mutation", deadline=None, derandomize=True, database=None, phases=[Phase.explicit, Phase.generate]
+)
 settings.load_profile("patient")
 
 

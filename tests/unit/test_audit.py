@@ -312,15 +312,15 @@ def test_an_incomplete_final_read_is_told() -> None:
 
 
 def test_the_number_of_examples_is_bounded_and_the_count_is_not() -> None:
-    world = make_world(100, 3)
+    world = make_world(10, 3)
     findings = audit(make_record(world, []))
-    assert findings.counts() == {"LOSS": 2000}
+    assert findings.counts() == {"LOSS": 200}
     assert len(findings.anomalies["LOSS"].examples) == EXAMPLES
     doubled = audit(make_record(world, [*world.rows, *world.rows]))
-    assert doubled.counts() == {"DUP": 2000}
+    assert doubled.counts() == {"DUP": 200}
     assert len(doubled.anomalies["DUP"].examples) == EXAMPLES
     flipped = audit(make_record(world, [row.changed(total=-1) for row in world.rows]))
-    assert flipped.counts() == {"CORR": 2000}
+    assert flipped.counts() == {"CORR": 200}
     assert len(flipped.anomalies["CORR"].examples) == EXAMPLES
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -190,6 +191,7 @@ def test_what_stalled_is_shown_as_what_is_pending() -> None:
     assert (stalled.count, stalled.examples, stalled.split) == (pending.count, pending.examples, {})
 
 
+@cache
 def many_faults() -> dict[str, Record]:
     """By code, a record with a few more faults than are shown."""
     rows = list(MANY.rows)
