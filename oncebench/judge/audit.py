@@ -19,9 +19,10 @@ import numpy as np
 from oncebench.judge.anomalies import CATALOGUE, EXAMPLES, Anomaly
 from oncebench.judge.inputs import judge_quarantine, judge_source
 from oncebench.judge.latency import Distribution
+from oncebench.judge.log import Log, judge_exposed
 from oncebench.judge.model import ROWS, Expected, Ints, expected_output
 from oncebench.judge.outputs import Bools, read_outputs
-from oncebench.judge.reads import EVERYWHERE, Reads, bring_together
+from oncebench.judge.reads import EVERYWHERE, Reads, bring_together, position_of
 from oncebench.judge.visible import Rows, expected_row_of, judge_rows
 from oncebench.record import Record, RecordError
 
@@ -50,8 +51,7 @@ class Findings:
     """What the audit found. `anomalies` has every code of the catalogue, also those with count 0.
 
     `complete`: which of the reads input, final, observed, quarantine were whole. `drained`: None if the run
-    does not say. `exposed_records`: output records only an uncommitted reader sees (EXPO, no violation), None
-    if not counted.
+    does not say.
     """
 
     anomalies: Mapping[str, Anomaly]
@@ -62,7 +62,6 @@ class Findings:
     latency: Latency
     complete: Mapping[str, bool]
     drained: bool | None
-    exposed_records: int | None = None
 
     def counts(self) -> dict[str, int]:
         """The codes that occurred, with their counts."""
@@ -96,6 +95,7 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
         ),
         covered,
     )
+    log = Log.of(record.log.table)
     input_rows = _distinct_positions(record)
     source = judge_source(record.ledger, record.plan, expected, input_rows)
     quarantine = judge_quarantine(record.quarantine.table, expected, record.input.table)
@@ -108,6 +108,7 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
         "INCO": reads.inconsistent,
         "ORPH": _leftovers(record.ends.get("leftovers", [])),
         "QUAR": quarantine.faults if drained else Anomaly(),
+        "EXPO": judge_exposed(log, position_of(reads.partition[finals], reads.offset[finals])),
     }
     present = visible.multiplicity > 0
     per_session = present.sum(axis=1)
@@ -148,7 +149,6 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
             "quarantine": record.quarantine.complete,
         },
         drained=drained,
-        exposed_records=_exposed(record.ends.get("output", {}), reads.finals),
     )
 
 
@@ -203,12 +203,6 @@ def _stuck(ends: Mapping[str, Mapping[str, int]]) -> Anomaly:
 
 def _leftovers(found: Sequence[str]) -> Anomaly:
     return Anomaly(len(found), tuple({"what": each} for each in sorted(found)[:EXAMPLES]))
-
-
-def _exposed(ends: Mapping[str, Mapping[str, int]], finals: int) -> int | None:
-    if not ends or any("uncommitted" not in end for end in ends.values()):
-        return None
-    return sum(end["uncommitted"] for end in ends.values()) - finals
 
 
 def _read_ends(record: Record) -> Mapping[int, int]:

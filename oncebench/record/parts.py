@@ -71,7 +71,7 @@ class Facts(TypedDict):
     uses: dict[str, _Use]
 
 
-_End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count], "uncommitted": NotRequired[Count]})
+_End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count]})
 
 
 class Ends(TypedDict):
@@ -80,6 +80,7 @@ class Ends(TypedDict):
     leftovers: list[str]
     final_complete: bool
     output_is_log: NotRequired[bool]
+    log_complete: NotRequired[bool]  # only where the sink's log tells who wrote
 
 
 class _Durations(TypedDict):

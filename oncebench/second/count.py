@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pyarrow as pa
 
-from oncebench.second import shown, sides, source
+from oncebench.second import beneath, shown, sides, source
 from oncebench.second.files import OFFSETS, Files, read_files
 
 MEMORY = "2GB"  # of DuckDB; 1,000,000 rows and the 5,000,000 events behind them take 1.5 in all
@@ -59,7 +59,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
     """Everything that there is to count, in a fresh connection."""
-    for name in ("input", "final", "observed", "quarantine", "ledger"):
+    for name in ("input", "final", "observed", "quarantine", "log", "ledger"):
         con.register(name, getattr(files, name))
     ends, is_log = files.ends.get("output", {}), files.ends.get("output_is_log", True)
     con.register("ends", pa.table({"lso": _ints(end["lso"] for end in ends.values()),
@@ -72,9 +72,9 @@ def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
     con.register("run", pa.table({"prefix": [f"{files.seed:x}-"], "below": _ints([everywhere])}))
     source.derive(con)
     shown.compare(con)
-    for sql in (sides.LEDGER, sides.QUARANTINE, sides.READS):
+    for sql in (sides.LEDGER, sides.QUARANTINE, sides.READS, beneath.LOG):
         con.execute(sql)
-    found = {name: _one(con, sql) for name, sql in {**shown.COUNTS, **sides.COUNTS}.items()}
+    found = {name: _one(con, sql) for name, sql in {**shown.COUNTS, **sides.COUNTS, **beneath.COUNTS}.items()}
     reasons = con.execute("SELECT reason, count(*) FROM invalid GROUP BY reason").fetchall()
     rows = {"lost": "LOSS", "duplicated": "DUP", "pending": "PEND", "corrupt": "CORR", "phantom": "PHAN"}
     return {

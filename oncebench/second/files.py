@@ -30,6 +30,19 @@ _QUARANTINE = pa.schema(
     [*_RECORD, ("reason", pa.string()), ("source_partition", pa.int32()), ("source_offset", pa.int64())]
 )
 
+_LOG = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("records", pa.int32()),
+        ("producer", pa.int64()),
+        ("generation", pa.int64()),
+        ("transactional", pa.bool_()),
+        ("marker", pa.string()),
+    ]
+)
+
 
 @dataclass(frozen=True)
 class Files:
@@ -43,6 +56,7 @@ class Files:
     final: pa.Table
     observed: pa.Table
     quarantine: pa.Table
+    log: pa.Table
     ledger: pa.Table
     final_whole: bool
     seed: int
@@ -61,6 +75,7 @@ def read_files(folder: Path) -> Files:
         final=placed(_stream(folder / "final.arrow", _RECORD)),
         observed=placed(_stream(folder / "observed.arrow", _RECORD)),
         quarantine=_stream(folder / "quarantine.arrow", _QUARANTINE),
+        log=placed(_stream(folder / "log.arrow", _LOG)),
         ledger=pa.table({name: np.load(folder / "ledger" / f"{name}.npy", allow_pickle=False) for name in LEDGER}),
         final_whole=_is_closed(folder / "final.arrow"),
         seed=plan["seed"],

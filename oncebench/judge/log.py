@@ -1,0 +1,97 @@
+"""What the log beneath an output tells: who wrote each stretch of it, and how its transaction ended.
+
+Promise: arithmetic on the positions of stretches and of visible rows, never on totals. A sink whose log tells nothing
+has no stretches, and nothing is counted. What can go wrong: a log that was read in part is judged on what there is; the
+verdict is then `unknown`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncebench.judge.anomalies import EXAMPLES, Anomaly
+from oncebench.judge.model import Ints
+from oncebench.judge.reads import position_of, unpack
+
+COMMITTED, ABORTED, OPEN, PLAIN = "committed", "aborted", "open", "plain"
+_ENDS = {"commit": COMMITTED, "abort": ABORTED}
+
+
+@dataclass(frozen=True)
+class Log:
+    """Stretches with records, in the order of their positions (see `reads.position_of`).
+
+    `fate`: how the transaction of each ended: COMMITTED, ABORTED, OPEN, or PLAIN if it is of none. `generation`: -1
+    where it is not known.
+    """
+
+    first: Ints
+    last: Ints
+    records: Ints
+    producer: Ints
+    generation: Ints
+    fate: tuple[str, ...]
+
+    @staticmethod
+    def of(table: pa.Table) -> Log:
+        """The log as it was recorded."""
+        first = position_of(table["partition"].to_numpy(), table["offset"].to_numpy())
+        order = np.argsort(first, kind="stable")
+        table = table.take(pa.array(order))
+        kept = pc.is_null(table["marker"]).to_numpy()
+        return Log(
+            first=first[order][kept],
+            last=position_of(table["partition"].to_numpy(), table["last_offset"].to_numpy())[kept],
+            records=table["records"].to_numpy().astype(np.int64)[kept],
+            producer=table["producer"].to_numpy()[kept],
+            generation=pc.fill_null(table["generation"], -1).to_numpy()[kept],
+            fate=_fates(table),
+        )
+
+    def holding(self, position: Ints) -> Ints:
+        """The number of the stretch that holds each position; -1 where none does."""
+        at = np.searchsorted(self.first, position, side="right") - 1
+        inside = at >= 0
+        inside[inside] = position[inside] <= self.last[at[inside]]
+        return np.where(inside, at, -1)
+
+    def told(self, at: int) -> dict[str, Any]:
+        """A stretch, for an example."""
+        partition, offset = unpack(int(self.first[at]))
+        generation = int(self.generation[at])
+        return {
+            "rows": [partition, offset, unpack(int(self.last[at]))[1]],
+            "records": int(self.records[at]),
+            "producer": int(self.producer[at]),
+            "generation": None if generation < 0 else generation,
+            "transaction": self.fate[at],
+        }
+
+
+def judge_exposed(log: Log, visible: Ints) -> Anomaly:
+    """EXPO: what an uncommitted reader is shown at the end, and a committed one (at the positions `visible`) is not."""
+    held = log.holding(visible)
+    hidden = log.records - np.bincount(held[held >= 0], minlength=len(log.records))
+    split = dict.fromkeys((COMMITTED, ABORTED, OPEN, PLAIN), 0)
+    for at in np.flatnonzero(hidden).tolist():
+        split[log.fate[at]] += int(hidden[at])
+    examples = tuple(log.told(at) for at in np.flatnonzero(hidden)[:EXAMPLES].tolist())
+    return Anomaly(int(hidden.sum()), examples, split)
+
+
+def _fates(table: pa.Table) -> tuple[str, ...]:
+    """Of each stretch with records: what the next marker of its producer in its partition says."""
+    fates: list[str] = []
+    ends: dict[tuple[int, int], str] = {}
+    columns = (table[name].to_pylist() for name in ("partition", "producer", "transactional", "marker"))
+    for partition, producer, transactional, marker in reversed(list(zip(*columns, strict=True))):
+        if marker is not None:
+            ends[partition, producer] = _ENDS[marker]
+        else:
+            fates.append(ends.get((partition, producer), OPEN) if transactional else PLAIN)
+    return tuple(reversed(fates))
