@@ -19,10 +19,10 @@ import numpy as np
 from oncebench.judge.anomalies import CATALOGUE, EXAMPLES, Anomaly
 from oncebench.judge.inputs import judge_quarantine, judge_source
 from oncebench.judge.latency import Distribution
-from oncebench.judge.log import Log, judge_exposed
+from oncebench.judge.log import Log, judge_exposed, judge_stale
 from oncebench.judge.model import ROWS, Expected, Ints, expected_output
 from oncebench.judge.outputs import Bools, read_outputs
-from oncebench.judge.reads import EVERYWHERE, Reads, bring_together, position_of
+from oncebench.judge.reads import EVERYWHERE, Reads, bring_together
 from oncebench.judge.visible import Rows, expected_row_of, judge_rows
 from oncebench.record import Record, RecordError
 
@@ -82,19 +82,10 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
     reads = bring_together(record.final, record.observed, _read_ends(record))
     outputs = read_outputs(reads.key, reads.value)
     expected_row = expected_row_of(expected, outputs)
-    finals = slice(0, reads.finals)
+    rows = Rows(reads.partition, reads.offset, reads.value, outputs, expected_row)
+    final = rows.head(reads.finals)
     covered = _covered(expected, committed_ends(record.progress.items))
-    visible = judge_rows(
-        expected,
-        Rows(
-            reads.partition[finals],
-            reads.offset[finals],
-            reads.value[finals],
-            outputs.head(reads.finals),
-            expected_row[finals],
-        ),
-        covered,
-    )
+    visible = judge_rows(expected, final, covered)
     log = Log.of(record.log.table)
     input_rows = _distinct_positions(record)
     source = judge_source(record.ledger, record.plan, expected, input_rows)
@@ -108,7 +99,8 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
         "INCO": reads.inconsistent,
         "ORPH": _leftovers(record.ends.get("leftovers", [])),
         "QUAR": quarantine.faults if drained else Anomaly(),
-        "EXPO": judge_exposed(log, position_of(reads.partition[finals], reads.offset[finals])),
+        "EXPO": judge_exposed(log, final.position),
+        "STALE": judge_stale(log, expected, final),
     }
     present = visible.multiplicity > 0
     per_session = present.sum(axis=1)

@@ -15,8 +15,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oncebench.judge.anomalies import EXAMPLES, Anomaly
-from oncebench.judge.model import Ints
+from oncebench.judge.model import Expected, Ints
 from oncebench.judge.reads import position_of, unpack
+from oncebench.judge.visible import Explainer, Rows
 
 COMMITTED, ABORTED, OPEN, PLAIN = "committed", "aborted", "open", "plain"
 _ENDS = {"commit": COMMITTED, "abort": ABORTED}
@@ -82,6 +83,28 @@ def judge_exposed(log: Log, visible: Ints) -> Anomaly:
         split[log.fate[at]] += int(hidden[at])
     examples = tuple(log.told(at) for at in np.flatnonzero(hidden)[:EXAMPLES].tolist())
     return Anomaly(int(hidden.sum()), examples, split)
+
+
+def judge_stale(log: Log, expected: Expected, rows: Rows) -> Anomaly:
+    """STALE: visible rows of an older driver's that stand behind a record of a younger one in the same partition.
+
+    By offsets, where a row was written, and not by markers: a younger driver may commit what an older one has prepared.
+    The younger one's record need not be visible. A row of unknown generation is neither older nor younger.
+    """
+    held = log.holding(rows.position)
+    younger = np.full(len(log.first), -1, dtype=np.int64)  # the youngest stretch before each one, in its partition
+    newest: dict[int, int] = {}
+    for at, (first, generation) in enumerate(zip(log.first.tolist(), log.generation.tolist(), strict=True)):
+        partition, _ = unpack(first)
+        best = younger[at] = newest.get(partition, -1)
+        if generation >= 0 and (best < 0 or generation > log.generation[best]):
+            newest[partition] = at
+    late = (log.generation >= 0) & (younger >= 0)
+    late[late] = log.generation[late] < log.generation[younger[late]]
+    stale = np.flatnonzero((held >= 0) & late[held]) if len(late) else np.flatnonzero(held >= 0)
+    stretches = [log.told(at) | {"after": log.told(int(younger[at]))} for at in held[stale[:EXAMPLES]].tolist()]
+    told = Explainer(expected, rows).positions(stale)
+    return Anomaly(len(stale), tuple({**row, "in": where} for row, where in zip(told, stretches, strict=True)))
 
 
 def _fates(table: pa.Table) -> tuple[str, ...]:

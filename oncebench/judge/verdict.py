@@ -50,6 +50,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "PHAN": _NEVER,
     "INCO": _NEVER,
     "ORPH": {AT_MOST_ONCE: ALLOWED, AT_LEAST_ONCE: ALLOWED, EXACTLY_ONCE: UNLESS_SWEPT},
+    "STALE": {AT_MOST_ONCE: AFTER_FAILURE, AT_LEAST_ONCE: AFTER_FAILURE, EXACTLY_ONCE: FORBIDDEN},
     "EXPO": dict.fromkeys(GUARANTEES, ALLOWED),  # it shows that an abort really had something to hide
     "QUAR": _NEVER,
     "STALL": _NEVER,

@@ -227,4 +227,6 @@ MUTANTS = (
              "demonstrator: broken-kafka/no-fencing", "model: idempotent, workers look for no younger generation",
          ),
          defence="fencing"),
+    _history("M39", "a driver that was succeeded writes on, behind its successor's rows", "STALE",
+             histories.written_late, live=True, elsewhere=("demonstrator: broken-kafka/no-fencing",)),
 )  # fmt: skip

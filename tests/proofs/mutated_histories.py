@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from oncebench.record import Record
-from tests.unit.audit_world import Shown, World, key_of, make_record, make_world
+from tests.unit.audit_world import Shown, World, key_of, lay_out, log_of, make_record, make_world, stretch
 
 WORLD: World = make_world(6, 2)
 
@@ -52,6 +52,16 @@ def acknowledged_and_not_there() -> Record:
     sent_us = np.where(missing, sound.ledger.scheduled_us, sound.ledger.sent_us)
     ledger = replace(sound.ledger, sent_us=sent_us, acked_us=np.where(missing, sent_us + 1, sound.ledger.acked_us))
     return replace(sound, ledger=ledger)
+
+
+def written_late() -> Record:
+    """A driver that was succeeded wakes up and writes the last session, behind what its successor wrote before it."""
+    sound = make_record(WORLD)
+    places = [offset for partition, offset, _ in lay_out(WORLD.rows) if partition == 1]
+    told = [stretch(1, offset, offset, producer=1 + (at < 40), generation=1 + (at < 40))
+            for at, offset in enumerate(places)]  # fmt: skip
+    ends = [stretch(1, places[-1] + more, places[-1] + more, producer=more, marker="commit") for more in (1, 2)]
+    return replace(sound, log=log_of(*told, *ends))
 
 
 def sound() -> Record:

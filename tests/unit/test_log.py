@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from oncebench.judge.agreement import compare, counts_of
@@ -79,6 +81,57 @@ def test_the_order_of_stretches_in_the_file_does_not_matter() -> None:
     record = sound(stretch(0, 200, 201, producer=2), stretch(0, 202, 202, producer=2, marker="abort"))
     turned = replace(record.log, table=record.log.table.take(list(reversed(range(record.log.table.num_rows)))))
     assert judged(replace(record, log=turned)).anomalies["EXPO"] == judged(record).anomalies["EXPO"]
+
+
+def by_generations(*generations: int | None, hidden: tuple[int, ...] = ()) -> Record:
+    """60 visible rows, written by drivers of these generations in turn; those of `hidden` were aborted."""
+    share = len(PLACES) // len(generations)
+    told, rows = [], []
+    for turn, generation in enumerate(generations):
+        here = {"producer": turn, "generation": generation}
+        places = PLACES[turn * share : (turn + 1) * share]
+        told += [stretch(0, offset, offset, **here) for offset in places]
+        told.append(stretch(0, 200 + turn, 200 + turn, marker="abort" if turn in hidden else "commit", **here))
+        rows += [] if turn in hidden else places
+    record = make_record(WORLD)
+    kept = record.final.table.filter(pc.is_in(record.final.table["offset"], pa.array(rows)))
+    return replace(record, log=log_of(*told), final=replace(record.final, table=kept))
+
+
+def test_a_younger_driver_that_goes_on_where_an_older_one_stopped_is_not_STALE() -> None:
+    assert judged(by_generations(1, 2, 3)).counts() == {}
+    assert judged(by_generations(1, 1, 2)).counts() == {}
+
+
+def test_a_visible_row_of_an_older_driver_behind_a_younger_ones_is_STALE_and_told_with_its_input() -> None:
+    findings = judged(by_generations(1, 2, 1))
+    assert findings.counts() == {"STALE": 20}
+    example = findings.anomalies["STALE"].examples[0]
+    assert example["row"] == [0, PLACES[40]]
+    assert example["id"].endswith("-00000002:0")
+    assert len(example["input"]) == 5
+    assert example["in"]["generation"] == 1
+    assert example["in"]["after"]["generation"] == 2
+
+
+def test_a_younger_driver_that_was_aborted_makes_an_older_one_STALE_all_the_same() -> None:
+    assert judged(by_generations(1, 2, 1, hidden=(1,))).anomalies["STALE"].count == 20
+
+
+def test_what_an_older_driver_wrote_late_and_nobody_is_shown_is_not_STALE() -> None:
+    assert judged(by_generations(1, 2, 1, hidden=(2,))).anomalies["STALE"].count == 0
+
+
+def test_a_writer_of_unknown_generation_is_neither_older_nor_younger() -> None:
+    assert judged(by_generations(1, None, 1)).anomalies["STALE"].count == 0
+    assert judged(by_generations(2, None, 1)).anomalies["STALE"].count == 20
+
+
+def test_partitions_are_apart_in_what_is_STALE() -> None:
+    world = make_world(4, 2)
+    told = [stretch(p, o, o, producer=9 - p, generation=9 - p) for p, o, _ in lay_out(world.rows)]
+    record = replace(make_record(world), log=log_of(*told))
+    assert judged(record).anomalies["STALE"].count == 0
 
 
 def test_a_run_without_a_log_counts_nothing_of_it() -> None:
