@@ -23,6 +23,7 @@ from oncebench.judge.log import Log, judge_exposed, judge_stale
 from oncebench.judge.model import ROWS, Expected, Ints, expected_output
 from oncebench.judge.outputs import Bools, read_outputs
 from oncebench.judge.reads import EVERYWHERE, Reads, bring_together
+from oncebench.judge.stuck import judge_stuck
 from oncebench.judge.visible import Rows, expected_row_of, judge_rows
 from oncebench.record import Record, RecordError
 
@@ -94,7 +95,7 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
     anomalies = {
         **visible.anomalies,
         **_stall(visible.anomalies["PEND"], drained),
-        "STALL-LSO": _stuck(record.ends.get("output", {})),
+        "STALL-LSO": judge_stuck(record.ends.get("output", {}), record.ends.get("open_transactions", [])),
         "SRC": source.faults,
         "INCO": reads.inconsistent,
         "ORPH": _leftovers(record.ends.get("leftovers", [])),
@@ -182,15 +183,6 @@ def _stall(pending: Anomaly, drained: bool | None) -> dict[str, Anomaly]:
     if drained is not False:
         return {"PEND": pending, "STALL": Anomaly()}
     return {"PEND": Anomaly(), "STALL": Anomaly(max(1, pending.count), pending.examples)}
-
-
-def _stuck(ends: Mapping[str, Mapping[str, int]]) -> Anomaly:
-    stuck = [
-        {"partition": int(partition), "lso": end["lso"], "hw": end["hw"]}
-        for partition, end in sorted(ends.items(), key=lambda item: int(item[0]))
-        if end["lso"] < end["hw"]
-    ]
-    return Anomaly(len(stuck), tuple(stuck[:EXAMPLES]))
 
 
 def _leftovers(found: Sequence[str]) -> Anomaly:

@@ -74,6 +74,18 @@ class Facts(TypedDict):
 _End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count]})
 
 
+class _Open(TypedDict):
+    partition: Count
+    offset: Count
+    producer: Whole
+    transactional_id: str | None
+    state: str | None
+    here: bool
+    started_ms: int
+    timeout_ms: Count
+    asked_ms: Whole
+
+
 class Ends(TypedDict):
     output: dict[_Partition, _End]
     input: dict[_Partition, _End]
@@ -81,6 +93,7 @@ class Ends(TypedDict):
     final_complete: bool
     output_is_log: NotRequired[bool]
     log_complete: NotRequired[bool]  # only where the sink's log tells who wrote
+    open_transactions: NotRequired[list[_Open]]  # as above
 
 
 class _Durations(TypedDict):

@@ -43,6 +43,14 @@ _LOG = pa.schema(
     ]
 )
 
+OPEN = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("partition", "started_ms", "timeout_ms", "asked_ms")),
+        ("state", pa.string()),
+        ("here", pa.bool_()),
+    ]
+)
+
 
 @dataclass(frozen=True)
 class Files:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from oncebench.record import FINAL, LOG, QUARANTINE
 from oncebench.record.streams import StreamWriter
 from pipeline.errors import ReadError
 from pipeline.sinks.contract import Kind
-from pipeline.sinks.reading import End, Headers, LogReader, Reader, ReadReport, Rows
+from pipeline.sinks.reading import End, Headers, LogReader, OpenTransaction, Reader, ReadReport, Rows
 
 SETTLE_S = 90.0  # the default transaction time-out (60 s), the broker's clean-up interval (10 s), and some margin
 IDLE_S = 30.0  # a broker on loopback that says nothing for so long is down
@@ -26,9 +26,10 @@ IDLE_S = 30.0  # a broker on loopback that says nothing for so long is down
 
 @dataclass(frozen=True)
 class LogReport:
-    """How the read of a log went: `complete`, or `note` says why not."""
+    """How the read of a log went: `complete`, or `note` says why not. `open`: what holds up its last stable offsets."""
 
     complete: bool
+    open: Sequence[OpenTransaction] = ()
     note: str = ""
 
 
@@ -64,13 +65,13 @@ def save_quarantine(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, i
 
 def save_log(log: LogReader, path: Path, ends: Mapping[int, End], *, idle_s: float = IDLE_S) -> LogReport:
     """Write log.arrow: the stretches of the output's log up to `ends`."""
-    note = ""
+    stuck = [partition for partition, end in ends.items() if end.lso < end.hw]
     try:
         with StreamWriter(path, LOG) as writer:
             log.read(ends, lambda found: writer.append(vars(found)), idle_s=idle_s)
+        return LogReport(True, tuple(log.open_transactions(stuck, idle_s=idle_s)) if stuck else ())
     except ReadError as error:
-        note = str(error)
-    return LogReport(not note, note)
+        return LogReport(False, note=str(error))
 
 
 def ends_json(output: Output, source: ReadReport) -> dict[str, Any]:
@@ -83,7 +84,7 @@ def ends_json(output: Output, source: ReadReport) -> dict[str, Any]:
         "input": source.ends_json(),
         "waited_s": read.waited_s + source.waited_s,
         "final_complete": read.complete,
-        **({} if log is None else {"log_complete": log.complete}),
+        **({} if log is None else {"log_complete": log.complete, "open_transactions": list(map(asdict, log.open))}),
         "notes": [report.note for report in (read, source, log) if report is not None and report.note],
     }
 

@@ -12,18 +12,20 @@ forgotten (`transactional.id.expiration.ms`, 7 days) has none any more; a broker
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, TransactionalIdNotFoundError
 from kafka.protocol.consumer import FetchRequest
 from kafka.record.memory_records import MemoryRecords
 from kafka.structs import TopicPartition
 
 from pipeline.errors import ReadError
 from pipeline.sinks.kafka_tasks import generation_of
-from pipeline.sinks.reading import ABORT, COMMIT, End, Stretches
+from pipeline.sinks.reading import ABORT, COMMIT, End, OpenTransaction, Stretches
 from pipeline.wire import REQUEST_TIMEOUT_MS
 
 # The last version that names topics by their names; from 4 on a batch is given as it stands in the log (KIP-98).
@@ -62,6 +64,45 @@ class KafkaLog:
             while offset < end.hw:
                 stretches, offset = self._next(partition, offset, end.hw, generations, idle_s)
                 take(stretches)
+
+    def open_transactions(self, partitions: Sequence[int], *, idle_s: float) -> list[OpenTransaction]:
+        """See `LogReader.open_transactions`. The partitions are asked before the coordinators and after: what ends in
+        between is not told, for it would look like one that its coordinator has forgotten."""
+        where = f"the transactions open in partitions {list(partitions)}"
+        before = self._asked(lambda: self._open_in(partitions), where, idle_s)
+        found = [self._asked(partial(self._coordinated, *place), where, idle_s) for place in sorted(before)]
+        after = self._asked(lambda: self._open_in(partitions), where, idle_s)
+        return [each for each in found if (each.partition, each.offset, each.producer) in after]
+
+    def _open_in(self, partitions: Sequence[int]) -> set[tuple[int, int, int]]:
+        """(partition, first offset, producer id) of each open transaction, by the partitions' leaders."""
+        answer = self._admin.describe_producers([TopicPartition(self.topic, number) for number in partitions])
+        return {
+            (place.partition, producer.current_transaction_start_offset, producer.producer_id)
+            for place, state in answer.items()
+            for producer in state.active_producers
+            if producer.current_transaction_start_offset >= 0
+        }
+
+    def _coordinated(self, partition: int, offset: int, producer: int) -> OpenTransaction:
+        now_ms = time.time_ns() // 1_000_000
+        unknown = OpenTransaction(partition, offset, producer, None, None, False, -1, 0, now_ms)
+        listed = self._admin.list_transactions(producer_id_filters=[producer])
+        names = [seen.transactional_id for listing in listed.values() for seen in listing]
+        if not names:
+            return unknown
+        try:
+            told = self._admin.describe_transactions(names[:1])[names[0]]
+        except TransactionalIdNotFoundError:
+            return unknown
+        return replace(
+            unknown,
+            transactional_id=names[0],
+            state=str(told.state.value),
+            here=TopicPartition(self.topic, partition) in told.topic_partitions,
+            started_ms=told.transaction_start_time_ms,
+            timeout_ms=told.transaction_timeout_ms,
+        )
 
     def close(self) -> None:
         """Closes the connections."""

@@ -92,11 +92,35 @@ class Stretches:
     marker: list[str | None] = field(default_factory=list)
 
 
+@dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction that is open in a partition, and what its coordinator says of it.
+
+    `offset`: of its first record there. `transactional_id`, `state`: None if no coordinator knows the producer.
+    `here`: whether the coordinator has the partition in the transaction. Times in epoch ms; `started_ms` is -1 where
+    the coordinator has none running; `asked_ms`: when it was asked.
+    """
+
+    partition: int
+    offset: int
+    producer: int
+    transactional_id: str | None
+    state: str | None
+    here: bool
+    started_ms: int
+    timeout_ms: int
+    asked_ms: int
+
+
 class LogReader(Protocol):
     """Reads the log beneath a sink, past what any reader is shown."""
 
     def read(self, ends: Mapping[int, End], take: Callable[[Stretches], Any], *, idle_s: float) -> None:
         """Give every stretch of [low, hw) to `take`, in order. Raises `ReadError` if nothing came for `idle_s`."""
+        ...
+
+    def open_transactions(self, partitions: Sequence[int], *, idle_s: float) -> list[OpenTransaction]:
+        """What is open in these partitions. Raises `ReadError` if nobody said so for `idle_s`."""
         ...
 
     def close(self) -> None:

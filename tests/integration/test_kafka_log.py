@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
 
+from oncebench.judge.stuck import is_hanging
 from oncebench.record import LOG
 from oncebench.record.streams import read_stream
 from oncebench.services.kafka import KafkaBroker
@@ -66,3 +68,23 @@ def test_a_log_that_cannot_be_read_is_told_and_its_file_is_not_closed(kafka: Kaf
     assert "partition 0 from 2 could not be had within 0.5 s" in report.note
     stream = read_stream(tmp_path / "log.arrow", LOG)
     assert (stream.complete, stream.table["last_offset"].to_pylist()) == (False, [1])
+
+
+def test_a_transaction_that_is_open_is_told_with_what_its_coordinator_knows_of_it(
+    kafka: KafkaBroker, tmp_path: Path
+) -> None:
+    topic = kafka.fresh_topic("log", partitions=2)
+    produce(plain(kafka), topic, 0, range(2))
+    with transaction(kafka, f"{topic}.txn.g1.1.a") as producer:
+        produce(producer, topic, 0, range(3))
+        with closing(KafkaLog(kafka.bootstrap_servers, topic, topic)) as log:
+            report = save_log(log, tmp_path / "log.arrow", {0: End(0, 2, 5), 1: End(0, 0, 0)})
+    assert report.complete, report.note
+    assert len(report.open) == 1
+    told = report.open[0]
+    assert (told.partition, told.offset, told.transactional_id) == (0, 2, f"{topic}.txn.g1.1.a")
+    assert (told.state, told.here, told.timeout_ms) == ("Ongoing", True, 60_000)
+    assert 0 <= told.asked_ms - told.started_ms < 60_000
+    assert not is_hanging(asdict(told))
+    with closing(KafkaLog(kafka.bootstrap_servers, topic, topic)) as log:
+        assert log.open_transactions([0, 1], idle_s=5.0) == []
