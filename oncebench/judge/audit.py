@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from oncebench.judge.anomalies import CATALOGUE, EXAMPLES, Anomaly
+from oncebench.judge.batches import judge_lost_commits
 from oncebench.judge.inputs import judge_quarantine, judge_source
 from oncebench.judge.latency import Distribution
 from oncebench.judge.log import Log, judge_exposed, judge_stale
@@ -24,7 +25,7 @@ from oncebench.judge.model import ROWS, Expected, Ints, expected_output
 from oncebench.judge.outputs import Bools, read_outputs
 from oncebench.judge.reads import EVERYWHERE, Reads, bring_together
 from oncebench.judge.stuck import judge_stuck
-from oncebench.judge.visible import Rows, expected_row_of, judge_rows
+from oncebench.judge.visible import Explainer, Rows, expected_row_of, judge_rows
 from oncebench.record import Record, RecordError
 
 DRAINED = "drained"  # timeline event: everything the load sent was processed and committed
@@ -100,6 +101,7 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
         "INCO": reads.inconsistent,
         "ORPH": _leftovers(record.ends.get("leftovers", [])),
         "QUAR": quarantine.faults if drained else Anomaly(),
+        "LOSTC": judge_lost_commits(expected, visible, record.progress.items, Explainer(expected, final)),
         "EXPO": judge_exposed(log, final.position),
         "STALE": judge_stale(log, expected, final),
     }

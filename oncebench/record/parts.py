@@ -129,6 +129,8 @@ class _Recovered(_Line):
 class _SinkTimes(_Line):
     batch: Whole
     timings_ms: dict[str, float]
+    drained: NotRequired[bool]
+    dropped: NotRequired[list[Whole]]
 
 
 def _kind_of_progress(line: object) -> str:

@@ -59,7 +59,7 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
     """Everything that there is to count, in a fresh connection."""
-    for name in ("input", "final", "observed", "quarantine", "log", "ledger"):
+    for name in ("input", "final", "observed", "quarantine", "log", "ledger", "spans"):
         con.register(name, getattr(files, name))
     ends, is_log = files.ends.get("output", {}), files.ends.get("output_is_log", True)
     columns = {"partition": map(int, ends), **{name: [end[name] for end in ends.values()] for name in ("lso", "hw")}}

@@ -42,7 +42,8 @@ _LOG = pa.schema(
         ("marker", pa.string()),
     ]
 )
-
+_SPANS = pa.schema([*((name, pa.int64()) for name in ("batch", "partition", "start", "below")),
+                    ("reported", pa.bool_())])  # fmt: skip
 OPEN = pa.schema(
     [
         *((name, pa.int64()) for name in ("partition", "started_ms", "timeout_ms", "asked_ms")),
@@ -57,6 +58,7 @@ class Files:
     """What stands in a run folder.
 
     `final_whole`: the final read was closed. `committed`: per input partition the end of what Spark has committed.
+    `spans`: what of each input partition each batch has read, and whether a life reported that it has delivered it.
     `drained`: None if the run does not say.
     """
 
@@ -71,6 +73,7 @@ class Files:
     planned: int
     ends: Mapping[str, Any]
     committed: Mapping[int, int]
+    spans: pa.Table
     drained: bool | None
 
 
@@ -78,6 +81,7 @@ def read_files(folder: Path) -> Files:
     """The files of `folder`."""
     plan = json.loads((folder / "ledger" / "plan.json").read_bytes())
     ends = folder / "ends.json"
+    progress = _lines(folder / "progress.jsonl", "kind")
     return Files(
         input=placed(_stream(folder / "input.arrow", _RECORD)),
         final=placed(_stream(folder / "final.arrow", _RECORD)),
@@ -89,7 +93,8 @@ def read_files(folder: Path) -> Files:
         seed=plan["seed"],
         planned=plan["sessions"],
         ends=json.loads(ends.read_bytes()) if ends.exists() else {},
-        committed=committed(_lines(folder / "progress.jsonl", "kind")),
+        committed=committed(progress),
+        spans=spans(progress),
         drained=drained(_lines(folder / "timeline.jsonl", "event")),
     )
 
@@ -110,6 +115,27 @@ def committed(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
         for partition, end in line["end_offsets"].items() if line["kind"] == "batch" else ():
             ends[int(partition)] = max(end, ends.get(int(partition), 0))
     return ends
+
+
+def spans(progress: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """(batch, partition, start, below, reported), of batches that follow upon one that is known.
+
+    A number of which two ends are told, after a checkpoint was lost or rolled back, is not known."""
+    told: dict[int, list[Mapping[str, int]]] = {-1: [{}]}
+    reported = set()
+    for line in progress:
+        if line["kind"] == "batch":
+            told.setdefault(line["batch"], []).append(line["end_offsets"])
+        if line["kind"] == "sink" and not line.get("drained", True) and not line.get("dropped"):
+            reported.add(line["batch"])
+    read = {batch: ends[0] for batch, ends in told.items() if all(end == ends[0] for end in ends)}
+    rows = [
+        {"batch": batch, "partition": int(partition), "start": read[batch - 1].get(partition, 0), "below": below,
+         "reported": batch in reported}
+        for batch, ends in read.items() if batch - 1 in read
+        for partition, below in ends.items()
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, _SPANS)
 
 
 def drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:

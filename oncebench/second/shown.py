@@ -92,6 +92,11 @@ COUNTS = {
             SELECT session, first_pos < lag(first_pos) OVER (PARTITION BY session, partition ORDER BY j) AS back
             FROM seen SEMI JOIN owed USING (session, j)
         ) WHERE back""",
+    "LOSTC": """
+        SELECT count(DISTINCT batch) FROM visible v JOIN sessions s USING (session)
+            JOIN spans p ON p.partition = s.last_pos // 17592186044416
+                AND s.last_pos % 17592186044416 >= p.start AND s.last_pos % 17592186044416 < p.below
+        WHERE p.reported AND v.covered AND v.rows < 20""",
     "rows.expected": "SELECT count(*) FROM owed",
     "rows.visible": "SELECT count(*) FROM shown",
     "rows.visible_distinct": "SELECT sum(rows) FROM visible",
