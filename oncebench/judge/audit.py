@@ -20,7 +20,7 @@ from oncebench.judge.anomalies import CATALOGUE, EXAMPLES, Anomaly
 from oncebench.judge.batches import judge_lost_commits
 from oncebench.judge.inputs import judge_quarantine, judge_source
 from oncebench.judge.latency import Distribution
-from oncebench.judge.log import Log, judge_exposed, judge_stale
+from oncebench.judge.log import Log, judge_aborted, judge_exposed, judge_stale
 from oncebench.judge.model import ROWS, Expected, Ints, expected_output
 from oncebench.judge.outputs import Bools, read_outputs
 from oncebench.judge.reads import EVERYWHERE, Reads, bring_together
@@ -102,6 +102,7 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
         "ORPH": _leftovers(record.ends.get("leftovers", [])),
         "QUAR": quarantine.faults if drained else Anomaly(),
         "LOSTC": judge_lost_commits(expected, visible, record.progress.items, Explainer(expected, final)),
+        "G1a": judge_aborted(log, expected, rows, reads.finals if record.log.complete else 0),
         "EXPO": judge_exposed(log, final.position),
         "STALE": judge_stale(log, expected, final),
     }

@@ -107,6 +107,26 @@ def judge_stale(log: Log, expected: Expected, rows: Rows) -> Anomaly:
     return Anomaly(len(stale), tuple({**row, "in": where} for row, where in zip(told, stretches, strict=True)))
 
 
+def judge_aborted(log: Log, expected: Expected, rows: Rows, ended: int) -> Anomaly:
+    """G1a: positions that a committed reader was shown, of a transaction that the log does not say was committed.
+
+    Kafka's clients leave out what was aborted by a list that the broker sends; this goes by the markers in the log
+    alone. `rows`: of the final read, then those that only the observer saw. Of the first `ended` the log must say how
+    their transactions ended: all of the final read, 0 if the log was not read to its end; others may end later.
+    """
+    held = log.holding(rows.position)
+    aborted, still_open = (np.array([fate == word for fate in log.fate], dtype=bool) for word in (ABORTED, OPEN))
+    inside = np.flatnonzero(held >= 0)
+    shown = inside[aborted[held[inside]] | (still_open[held[inside]] & (inside < ended))]
+    split = dict.fromkeys((ABORTED, OPEN), 0)
+    for at in held[shown].tolist():
+        split[log.fate[at]] += 1
+    told = Explainer(expected, rows).positions(shown)
+    stretches = [log.told(at) for at in held[shown[:EXAMPLES]].tolist()]
+    examples = tuple({**row, "in": where} for row, where in zip(told, stretches, strict=True))
+    return Anomaly(len(shown), examples, split)
+
+
 def _fates(table: pa.Table) -> tuple[str, ...]:
     """Of each stretch with records: what the next marker of its producer in its partition says."""
     fates: list[str] = []

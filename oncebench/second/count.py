@@ -70,7 +70,8 @@ def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
     read_to = {int(partition): end["lso"] for partition, end in ends.items()} if files.final_whole and is_log else {}
     con.register("read_to", _by_partition(read_to))
     everywhere = OFFSETS if files.final_whole and not is_log else 0
-    con.register("run", pa.table({"prefix": [f"{files.seed:x}-"], "below": _ints([everywhere])}))
+    run = {"prefix": [f"{files.seed:x}-"], "below": _ints([everywhere]), "log_whole": [files.log_whole]}
+    con.register("run", pa.table(run))
     source.derive(con)
     shown.compare(con)
     for sql in (sides.LEDGER, sides.QUARANTINE, sides.READS, sides.STUCK, beneath.LOG):

@@ -57,7 +57,8 @@ OPEN = pa.schema(
 class Files:
     """What stands in a run folder.
 
-    `final_whole`: the final read was closed. `committed`: per input partition the end of what Spark has committed.
+    `final_whole`, `log_whole`: the file was closed.
+    `committed`: per input partition the end of what Spark has committed.
     `spans`: what of each input partition each batch has read, and whether a life reported that it has delivered it.
     `drained`: None if the run does not say.
     """
@@ -69,6 +70,7 @@ class Files:
     log: pa.Table
     ledger: pa.Table
     final_whole: bool
+    log_whole: bool
     seed: int
     planned: int
     ends: Mapping[str, Any]
@@ -90,6 +92,7 @@ def read_files(folder: Path) -> Files:
         log=placed(_stream(folder / "log.arrow", _LOG)),
         ledger=pa.table({name: np.load(folder / "ledger" / f"{name}.npy", allow_pickle=False) for name in LEDGER}),
         final_whole=_is_closed(folder / "final.arrow"),
+        log_whole=_is_closed(folder / "log.arrow"),
         seed=plan["seed"],
         planned=plan["sessions"],
         ends=json.loads(ends.read_bytes()) if ends.exists() else {},

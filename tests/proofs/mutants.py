@@ -230,4 +230,5 @@ MUTANTS = (
          defence="fencing"),
     _history("M39", "a driver that was succeeded writes on, behind its successor's rows", "STALE",
              histories.written_late, live=True, elsewhere=("demonstrator: broken-kafka/no-fencing",)),
+    _history("M40", "a committed reader is shown what was aborted", "G1a", histories.shown_although_aborted),
 )  # fmt: skip

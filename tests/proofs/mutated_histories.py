@@ -64,6 +64,15 @@ def written_late() -> Record:
     return replace(sound, log=log_of(*told, *ends))
 
 
+def shown_although_aborted() -> Record:
+    """The log says that the transaction with the last rows was aborted, and a committed reader is shown them."""
+    places = [offset for partition, offset, _ in lay_out(WORLD.rows) if partition == 1]
+    told = [stretch(1, offset, offset, producer=1 + (at >= 40)) for at, offset in enumerate(places)]
+    ends = [stretch(1, places[-1] + 1, places[-1] + 1, producer=1, marker="commit"),
+            stretch(1, places[-1] + 2, places[-1] + 2, producer=2, marker="abort")]  # fmt: skip
+    return replace(make_record(WORLD), log=log_of(*told, *ends))
+
+
 def sound() -> Record:
     """Nothing befell the run."""
     return make_record(WORLD)

@@ -15,7 +15,7 @@ from oncebench.record import Record
 from oncebench.second import count
 from pipeline.sinks.kafka_tasks import Names, generation_of
 from tests.proofs.test_second import files_of
-from tests.unit.audit_world import lay_out, log_of, make_record, make_world, stretch
+from tests.unit.audit_world import STARTED_US, lay_out, log_of, make_record, make_world, observed_table, stretch
 
 WORLD = make_world(3, 1)  # 60 rows in one partition
 PLACES = [offset for _, offset, _ in lay_out(WORLD.rows)]
@@ -73,7 +73,7 @@ def test_a_marker_ends_only_what_its_own_producer_wrote_before_it_in_that_partit
 def test_records_are_told_apart_by_their_positions_and_not_by_totals() -> None:
     rows = [stretch(0, offset, offset) for offset in PLACES[1:]]  # a visible row that the log does not hold
     hidden = stretch(0, 200, 200, transactional=False)  # and one the other way round
-    record = replace(make_record(WORLD), log=log_of(*rows, hidden))
+    record = replace(make_record(WORLD), log=log_of(*rows, stretch(0, END, END, marker="commit"), hidden))
     assert judged(record).counts() == {"EXPO": 1}
 
 
@@ -132,6 +132,42 @@ def test_partitions_are_apart_in_what_is_STALE() -> None:
     told = [stretch(p, o, o, producer=9 - p, generation=9 - p) for p, o, _ in lay_out(world.rows)]
     record = replace(make_record(world), log=log_of(*told))
     assert judged(record).anomalies["STALE"].count == 0
+
+
+def test_rows_that_a_committed_reader_was_shown_of_an_aborted_or_open_transaction_are_G1a() -> None:
+    told = [
+        *(stretch(0, offset, offset, producer=1 + (at >= 20) + (at >= 40)) for at, offset in enumerate(PLACES)),
+        stretch(0, END, END, producer=1, marker="commit"),
+        stretch(0, END + 1, END + 1, producer=2, marker="abort"),
+        stretch(0, END + 2, END + 2, producer=2, marker="commit"),  # of its next transaction, in which it wrote nothing
+    ]
+    findings = judged(replace(make_record(WORLD), log=log_of(*told)))
+    assert findings.counts() == {"G1a": 40}
+    assert findings.anomalies["G1a"].split == {"aborted": 20, "open": 20}
+    example = findings.anomalies["G1a"].examples[0]
+    assert (example["row"], example["id"]) == ([0, PLACES[20]], "b-00000001:0")
+    assert (len(example["input"]), example["in"]["transaction"]) == (5, "aborted")
+
+
+def test_what_only_the_observer_was_shown_is_G1a_as_well() -> None:
+    record = sound(stretch(0, 200, 206, producer=2), stretch(0, 207, 207, producer=2, marker="abort"))
+    seen = observed_table([(0, 203, WORLD.rows[0])], [STARTED_US])
+    findings = judged(replace(record, observed=replace(record.observed, table=seen)))
+    assert (findings.anomalies["G1a"].count, findings.anomalies["EXPO"].count) == (1, 7)
+
+
+def test_what_may_still_have_ended_is_not_G1a() -> None:
+    told = log_of(*(stretch(0, offset, offset) for offset in PLACES))
+    assert judged(replace(make_record(WORLD), log=told)).anomalies["G1a"].count == 60
+    assert judged(replace(make_record(WORLD), log=replace(told, complete=False))).anomalies["G1a"].count == 0
+    later = sound(stretch(0, 200, 206, producer=2))
+    seen = observed_table([(0, 203, WORLD.rows[0])], [STARTED_US])
+    assert judged(replace(later, observed=replace(later.observed, table=seen))).anomalies["G1a"].count == 0
+
+
+def test_what_was_written_outside_of_transactions_is_never_G1a() -> None:
+    told = [stretch(0, offset, offset, producer=-1, transactional=False) for offset in PLACES]
+    assert judged(replace(make_record(WORLD), log=log_of(*told))).counts() == {}
 
 
 def test_a_run_without_a_log_counts_nothing_of_it() -> None:
