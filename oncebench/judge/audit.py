@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from oncebench.judge.anomalies import CATALOGUE, EXAMPLES, Anomaly
-from oncebench.judge.batches import judge_lost_commits
+from oncebench.judge.batches import judge_lost_commits, judge_torn
 from oncebench.judge.inputs import judge_quarantine, judge_source
 from oncebench.judge.latency import Distribution
 from oncebench.judge.log import Log, judge_aborted, judge_exposed, judge_stale
@@ -102,6 +102,11 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
         "ORPH": _leftovers(record.ends.get("leftovers", [])),
         "QUAR": quarantine.faults if drained else Anomaly(),
         "LOSTC": judge_lost_commits(expected, visible, record.progress.items, Explainer(expected, final)),
+        "TORNB": (
+            judge_torn(expected, final, reads.seen_us[: reads.finals], record.progress.items)
+            if record.ends.get("batches_at_once")
+            else Anomaly()
+        ),
         "G1a": judge_aborted(log, expected, rows, reads.finals if record.log.complete else 0),
         "EXPO": judge_exposed(log, final.position),
         "STALE": judge_stale(log, expected, final),

@@ -1,4 +1,4 @@
-"""What the audit says batch by batch: LOSTC, a batch that was reported committed and is not there.
+"""What the audit says batch by batch: one that was reported committed and is not there, or was shown in parts.
 
 Promise: a row belongs to the batch that read the last event of its session, for in that batch the session's rows come
 out. What a batch has read is from the end of the batch before it to its own end, by the pipeline's `batch` lines; a
@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 
 from oncebench.judge.anomalies import EXAMPLES, Anomaly
-from oncebench.judge.model import Expected
+from oncebench.judge.model import ROWS, Expected, Ints
 from oncebench.judge.outputs import Bools
-from oncebench.judge.visible import Explainer, Visible
+from oncebench.judge.visible import Explainer, Rows, Visible
 
 
 @dataclass(frozen=True)
@@ -73,6 +73,29 @@ def judge_lost_commits(expected: Expected, visible: Visible, progress: Sequence[
         if rows.any():
             first = np.flatnonzero(rows)[:1]
             found.append({"batch": batch.number, "lost": int(rows.sum()), "first": explain.expected_rows(first)[0]})
+    return Anomaly(len(found), tuple(found[:EXAMPLES]))
+
+
+def judge_torn(expected: Expected, rows: Rows, seen_us: Ints, progress: Sequence[Mapping[str, Any]]) -> Anomaly:
+    """TORNB: batches of which the observer was shown some rows and at a later look others.
+
+    Only for sinks that show a batch in one step. Of each row counts when one of its copies was first seen, so that a
+    replay which writes the whole batch again tears nothing. `rows`: of the final read, seen at `seen_us` (0: never).
+    """
+    known = np.flatnonzero((rows.expected_row >= 0) & (seen_us > 0))
+    never = np.iinfo(np.int64).max
+    first = np.full(len(expected.session_keys) * ROWS, never)
+    np.minimum.at(first, rows.expected_row[known], seen_us[known])
+    explain = Explainer(expected, rows)
+    found: list[dict[str, Any]] = []
+    for batch in batches(progress):
+        here = np.flatnonzero(np.repeat(batch.sessions(expected), ROWS) & (first < never))
+        looks, at = np.unique(first[here], return_index=True)
+        if len(looks) > 1:
+            told = explain.expected_rows(here[at[[0, -1]]])
+            span_ms = int(looks[-1] - looks[0]) / 1000
+            found.append({"batch": batch.number, "looks": len(looks), "span_ms": span_ms, "first": told[0],
+                          "last": told[1]})  # fmt: skip
     return Anomaly(len(found), tuple(found[:EXAMPLES]))
 
 

@@ -92,6 +92,7 @@ class Ends(TypedDict):
     leftovers: list[str]
     final_complete: bool
     output_is_log: NotRequired[bool]
+    batches_at_once: NotRequired[bool]  # whether the sink shows a batch in one step
     log_complete: NotRequired[bool]  # only where the sink's log tells who wrote
     open_transactions: NotRequired[list[_Open]]  # as above
 

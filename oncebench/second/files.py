@@ -26,6 +26,7 @@ LEDGER = ("session", "seq", "scheduled_us", "sent_us", "acked_us", "partition", 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # how a closed Arrow stream ends
 
 _RECORD = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+_OBSERVED = pa.schema([*_RECORD, ("seen_us", pa.int64())])
 _QUARANTINE = pa.schema(
     [*_RECORD, ("reason", pa.string()), ("source_partition", pa.int32()), ("source_offset", pa.int64())]
 )
@@ -87,7 +88,7 @@ def read_files(folder: Path) -> Files:
     return Files(
         input=placed(_stream(folder / "input.arrow", _RECORD)),
         final=placed(_stream(folder / "final.arrow", _RECORD)),
-        observed=placed(_stream(folder / "observed.arrow", _RECORD)),
+        observed=placed(_stream(folder / "observed.arrow", _OBSERVED)),
         quarantine=_stream(folder / "quarantine.arrow", _QUARANTINE),
         log=placed(_stream(folder / "log.arrow", _LOG)),
         ledger=pa.table({name: np.load(folder / "ledger" / f"{name}.npy", allow_pickle=False) for name in LEDGER}),

@@ -35,11 +35,15 @@ class LogReport:
 
 @dataclass(frozen=True)
 class Output:
-    """What was read of an output: its rows, what it holds of work that no commit will show, its log if there is one."""
+    """What was read of an output: its rows, what it holds of work that no commit will show, its log if there is one.
+
+    `at_once`: whether the sink shows a batch in one step.
+    """
 
     read: ReadReport
     leftovers: Sequence[str] = ()
     log: LogReport | None = None
+    at_once: bool = False
 
 
 def save_topic(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
@@ -53,9 +57,9 @@ def save_output(kind: Kind, target: Mapping[str, Any], folder: Path, *, settle_s
         read = save_topic(reader, folder / "final.arrow", settle_s=settle_s)
         leftovers = tuple(reader.leftovers())
     if kind.log is None:
-        return Output(read, leftovers)
+        return Output(read, leftovers, at_once=kind.whole)
     with closing(kind.log(target)) as log:
-        return Output(read, leftovers, save_log(log, folder / "log.arrow", read.ends))
+        return Output(read, leftovers, save_log(log, folder / "log.arrow", read.ends), kind.whole)
 
 
 def save_quarantine(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
@@ -80,6 +84,7 @@ def ends_json(output: Output, source: ReadReport) -> dict[str, Any]:
     return {
         "output": read.ends_json(),
         "output_is_log": read.log,
+        "batches_at_once": output.at_once,
         "leftovers": list(output.leftovers),
         "input": source.ends_json(),
         "waited_s": read.waited_s + source.waited_s,

@@ -231,4 +231,5 @@ MUTANTS = (
     _history("M39", "a driver that was succeeded writes on, behind its successor's rows", "STALE",
              histories.written_late, live=True, elsewhere=("demonstrator: broken-kafka/no-fencing",)),
     _history("M40", "a committed reader is shown what was aborted", "G1a", histories.shown_although_aborted),
+    _history("M41", "a batch of a sink that shows it in one step is seen in parts", "TORNB", histories.shown_in_parts),
 )  # fmt: skip

@@ -7,7 +7,18 @@ from dataclasses import replace
 import numpy as np
 
 from oncebench.record import Record
-from tests.unit.audit_world import Shown, World, key_of, lay_out, log_of, make_record, make_world, stretch
+from tests.unit.audit_world import (
+    STARTED_US,
+    Shown,
+    World,
+    key_of,
+    lay_out,
+    log_of,
+    make_record,
+    make_world,
+    observed_table,
+    stretch,
+)
 
 WORLD: World = make_world(6, 2)
 
@@ -71,6 +82,14 @@ def shown_although_aborted() -> Record:
     ends = [stretch(1, places[-1] + 1, places[-1] + 1, producer=1, marker="commit"),
             stretch(1, places[-1] + 2, places[-1] + 2, producer=2, marker="abort")]  # fmt: skip
     return replace(make_record(WORLD), log=log_of(*told, *ends))
+
+
+def shown_in_parts() -> Record:
+    """A sink that shows a batch in one step shows half of it first."""
+    sound = make_record(WORLD)
+    placed = lay_out(WORLD.rows)
+    seen = observed_table(placed, [STARTED_US + 1000 * (1 + (at >= 60)) for at in range(len(placed))])
+    return replace(sound, observed=replace(sound.observed, table=seen), ends={**sound.ends, "batches_at_once": True})
 
 
 def sound() -> Record:
