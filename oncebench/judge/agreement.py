@@ -56,6 +56,7 @@ def counts_of(findings: Findings) -> dict[str, int]:
         "sessions": findings.sessions,
         "events": findings.events,
         "invalid": findings.invalid,
+        "STALL-LSO": findings.anomalies["STALL-LSO"].split,
     }
     return {code: anomaly.count for code, anomaly in findings.anomalies.items()} | {
         f"{part}.{word}": int(number) for part, words in parts.items() for word, number in words.items()

@@ -44,6 +44,11 @@ CATALOGUE = {
             "positions",
         ),
         Code("ORPH", "what the sink still holds of work that no commit will ever show, at the end", "leftovers"),
+        Code("TORNB", "batches that the observer was shown in parts, of a sink that shows them in one step", "batches"),
+        Code("LOSTC", "batches that were reported committed, and of whose rows some are LOSS", "batches"),
+        Code("G1a", "positions shown to a committed reader, whose transaction the log says was aborted", "positions"),
+        Code("STALE", "visible rows of an older driver's behind a record of a younger one, in one partition", "rows"),
+        Code("EXPO", "records of the output's log that are not visible at the end: a metric, no violation", "records"),
         Code("QUAR", "invalid events missing in quarantine, or quarantined records that are none", "events"),
     )
 }

@@ -17,12 +17,15 @@ from typing import Any
 import numpy as np
 
 from oncebench.judge.anomalies import CATALOGUE, EXAMPLES, Anomaly
+from oncebench.judge.batches import judge_lost_commits, judge_torn
 from oncebench.judge.inputs import judge_quarantine, judge_source
 from oncebench.judge.latency import Distribution
+from oncebench.judge.log import Log, judge_aborted, judge_exposed, judge_stale
 from oncebench.judge.model import ROWS, Expected, Ints, expected_output
 from oncebench.judge.outputs import Bools, read_outputs
 from oncebench.judge.reads import EVERYWHERE, Reads, bring_together
-from oncebench.judge.visible import Rows, expected_row_of, judge_rows
+from oncebench.judge.stuck import judge_stuck
+from oncebench.judge.visible import Explainer, Rows, expected_row_of, judge_rows
 from oncebench.record import Record, RecordError
 
 DRAINED = "drained"  # timeline event: everything the load sent was processed and committed
@@ -50,8 +53,7 @@ class Findings:
     """What the audit found. `anomalies` has every code of the catalogue, also those with count 0.
 
     `complete`: which of the reads input, final, observed, quarantine were whole. `drained`: None if the run
-    does not say. `exposed_records`: output records only an uncommitted reader sees (EXPO, no violation), None
-    if not counted.
+    does not say.
     """
 
     anomalies: Mapping[str, Anomaly]
@@ -62,7 +64,6 @@ class Findings:
     latency: Latency
     complete: Mapping[str, bool]
     drained: bool | None
-    exposed_records: int | None = None
 
     def counts(self) -> dict[str, int]:
         """The codes that occurred, with their counts."""
@@ -83,19 +84,11 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
     reads = bring_together(record.final, record.observed, _read_ends(record))
     outputs = read_outputs(reads.key, reads.value)
     expected_row = expected_row_of(expected, outputs)
-    finals = slice(0, reads.finals)
+    rows = Rows(reads.partition, reads.offset, reads.value, outputs, expected_row)
+    final = rows.head(reads.finals)
     covered = _covered(expected, committed_ends(record.progress.items))
-    visible = judge_rows(
-        expected,
-        Rows(
-            reads.partition[finals],
-            reads.offset[finals],
-            reads.value[finals],
-            outputs.head(reads.finals),
-            expected_row[finals],
-        ),
-        covered,
-    )
+    visible = judge_rows(expected, final, covered)
+    log = Log.of(record.log.table)
     input_rows = _distinct_positions(record)
     source = judge_source(record.ledger, record.plan, expected, input_rows)
     quarantine = judge_quarantine(record.quarantine.table, expected, record.input.table)
@@ -103,11 +96,20 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
     anomalies = {
         **visible.anomalies,
         **_stall(visible.anomalies["PEND"], drained),
-        "STALL-LSO": _stuck(record.ends.get("output", {})),
+        "STALL-LSO": judge_stuck(record.ends.get("output", {}), record.ends.get("open_transactions", [])),
         "SRC": source.faults,
         "INCO": reads.inconsistent,
         "ORPH": _leftovers(record.ends.get("leftovers", [])),
         "QUAR": quarantine.faults if drained else Anomaly(),
+        "LOSTC": judge_lost_commits(expected, visible, record.progress.items, Explainer(expected, final)),
+        "TORNB": (
+            judge_torn(expected, final, reads.seen_us[: reads.finals], record.progress.items)
+            if record.ends.get("batches_at_once")
+            else Anomaly()
+        ),
+        "G1a": judge_aborted(log, expected, rows, reads.finals if record.log.complete else 0),
+        "EXPO": judge_exposed(log, final.position),
+        "STALE": judge_stale(log, expected, final),
     }
     present = visible.multiplicity > 0
     per_session = present.sum(axis=1)
@@ -148,7 +150,6 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
             "quarantine": record.quarantine.complete,
         },
         drained=drained,
-        exposed_records=_exposed(record.ends.get("output", {}), reads.finals),
     )
 
 
@@ -192,23 +193,8 @@ def _stall(pending: Anomaly, drained: bool | None) -> dict[str, Anomaly]:
     return {"PEND": Anomaly(), "STALL": Anomaly(max(1, pending.count), pending.examples)}
 
 
-def _stuck(ends: Mapping[str, Mapping[str, int]]) -> Anomaly:
-    stuck = [
-        {"partition": int(partition), "lso": end["lso"], "hw": end["hw"]}
-        for partition, end in sorted(ends.items(), key=lambda item: int(item[0]))
-        if end["lso"] < end["hw"]
-    ]
-    return Anomaly(len(stuck), tuple(stuck[:EXAMPLES]))
-
-
 def _leftovers(found: Sequence[str]) -> Anomaly:
     return Anomaly(len(found), tuple({"what": each} for each in sorted(found)[:EXAMPLES]))
-
-
-def _exposed(ends: Mapping[str, Mapping[str, int]], finals: int) -> int | None:
-    if not ends or any("uncommitted" not in end for end in ends.values()):
-        return None
-    return sum(end["uncommitted"] for end in ends.values()) - finals
 
 
 def _read_ends(record: Record) -> Mapping[int, int]:

@@ -50,6 +50,11 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "PHAN": _NEVER,
     "INCO": _NEVER,
     "ORPH": {AT_MOST_ONCE: ALLOWED, AT_LEAST_ONCE: ALLOWED, EXACTLY_ONCE: UNLESS_SWEPT},
+    "TORNB": _NEVER,
+    "LOSTC": {AT_MOST_ONCE: AFTER_FAILURE, AT_LEAST_ONCE: FORBIDDEN, EXACTLY_ONCE: FORBIDDEN},
+    "G1a": _NEVER,
+    "STALE": {AT_MOST_ONCE: AFTER_FAILURE, AT_LEAST_ONCE: AFTER_FAILURE, EXACTLY_ONCE: FORBIDDEN},
+    "EXPO": dict.fromkeys(GUARANTEES, ALLOWED),  # it shows that an abort really had something to hide
     "QUAR": _NEVER,
     "STALL": _NEVER,
     "STALL-LSO": _NEVER,
@@ -176,6 +181,8 @@ def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
     kills = sum(hit["action"] == "kill" for hit in record.hits.items)
     if died < kills:
         reasons.append(f"contradiction: failpoints noted {kills} kills, and the pipeline died of {died}")
+    if record.ends.get("log_complete") is False:
+        reasons.append("the output's log was not read to its end: who wrote what is not known")
     if not any(line.get("kind") == "batch" for line in record.progress.items):
         reasons.append("nothing shows that Spark committed a batch: progress.jsonl has no batch line")
     return (*reasons, *_unobserved(findings, record))

@@ -18,6 +18,7 @@ import pyarrow as pa
 from oncebench.judge.anomalies import EXAMPLES, Anomaly
 from oncebench.judge.model import EVENTS_PER_ROW, ROWS, Expected, Ints
 from oncebench.judge.outputs import Bools, Outputs
+from oncebench.judge.reads import position_of
 
 TEXT_BYTES = 200  # of a corrupt value shown in an example
 
@@ -41,6 +42,22 @@ class Rows:
     outputs: Outputs
     expected_row: Ints
 
+    @property
+    def position(self) -> Ints:
+        """Partition and offset of each row, packed."""
+        return position_of(self.partition, self.offset)
+
+    def head(self, rows: int) -> Rows:
+        """The first `rows` of them."""
+        first = slice(0, rows)
+        return Rows(
+            self.partition[first],
+            self.offset[first],
+            self.values[first],
+            self.outputs.head(rows),
+            self.expected_row[first],
+        )
+
 
 def expected_row_of(expected: Expected, outputs: Outputs) -> Ints:
     """For each output record, its place (session * 20 + j) among the expected rows, or -1 if it is none."""
@@ -56,7 +73,7 @@ def judge_rows(expected: Expected, rows: Rows, covered: Bools) -> Visible:
     sessions = len(expected.session_keys)
     named = rows.expected_row[rows.expected_row >= 0]
     multiplicity = np.bincount(named, minlength=sessions * ROWS).reshape(sessions, ROWS)
-    explain = _Explainer(expected, rows)
+    explain = Explainer(expected, rows)
     missing = multiplicity == 0
     visible = ROWS - missing.sum(axis=1)
     lost = missing & covered[:, None]
@@ -82,7 +99,7 @@ def judge_rows(expected: Expected, rows: Rows, covered: Bools) -> Visible:
     )
 
 
-class _Explainer:
+class Explainer:
     """Makes examples: at most EXAMPLES of them, with the input offsets of the events behind each row."""
 
     def __init__(self, expected: Expected, rows: Rows) -> None:
@@ -145,12 +162,22 @@ class _Explainer:
             for number, (name, j) in zip(ids[:EXAMPLES].tolist(), names, strict=True)
         )
 
+    def positions(self, found: Ints) -> list[dict[str, Any]]:
+        """Examples for visible rows, each with its id if it names one, and the input behind it."""
+        chosen = found[:EXAMPLES].tolist()
+        places = self.rows.expected_row[chosen]
+        behind = iter(self.expected_rows(places[places >= 0]))
+        return [
+            {"row": self.position(at), **(next(behind) if place >= 0 else {})}
+            for at, place in zip(chosen, places.tolist(), strict=True)
+        ]
+
     def position(self, at: int) -> list[int]:
         """[partition, offset] of a visible row."""
         return [int(self.rows.partition[at]), int(self.rows.offset[at])]
 
 
-def _repeated(rows: Rows, explain: _Explainer) -> dict[str, Anomaly]:
+def _repeated(rows: Rows, explain: Explainer) -> dict[str, Anomaly]:
     """DUP and DIV, over all ids, expected or not."""
     ids = rows.outputs.id
     named = ids >= 0
@@ -189,7 +216,7 @@ def _payloads(rows: Rows, chosen: Ints) -> Ints:
     return payloads
 
 
-def _phantoms(expected: Expected, rows: Rows, explain: _Explainer) -> Anomaly:
+def _phantoms(expected: Expected, rows: Rows, explain: Explainer) -> Anomaly:
     outputs = rows.outputs
     strange = (outputs.id >= 0) & (rows.expected_row < 0)
     ids, first = np.unique(outputs.id[strange], return_index=True)
@@ -208,7 +235,7 @@ def _phantoms(expected: Expected, rows: Rows, explain: _Explainer) -> Anomaly:
     return Anomaly(len(ids), explain.ids(ids), split)
 
 
-def _corrupt(expected: Expected, rows: Rows, explain: _Explainer) -> Anomaly:
+def _corrupt(expected: Expected, rows: Rows, explain: Explainer) -> Anomaly:
     outputs, place = rows.outputs, rows.expected_row
     sound = np.zeros(len(place), dtype=bool)
     known = np.flatnonzero(place >= 0)
@@ -229,7 +256,7 @@ def _corrupt(expected: Expected, rows: Rows, explain: _Explainer) -> Anomaly:
 
 
 def _corrupt_examples(
-    expected: Expected, rows: Rows, explain: _Explainer, chosen: list[tuple[str, int]]
+    expected: Expected, rows: Rows, explain: Explainer, chosen: list[tuple[str, int]]
 ) -> tuple[dict[str, Any], ...]:
     places = np.array([rows.expected_row[at] for _, at in chosen], dtype=np.int64)
     behind = {example["id"]: example["input"] for example in explain.expected_rows(places[places >= 0])}

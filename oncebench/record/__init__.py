@@ -23,7 +23,19 @@ from oncebench.record import parts
 from oncebench.record.forms import OBJECT, require
 from oncebench.record.streams import Lines, RecordError, Stream, read_lines, read_stream, refuse_newer
 
-__all__ = ["FACTS", "FINAL", "INPUT", "MARKER", "OBSERVED", "QUARANTINE", "Ledger", "Plan", "Record", "RecordError"]
+__all__ = [
+    "FACTS",
+    "FINAL",
+    "INPUT",
+    "LOG",
+    "MARKER",
+    "OBSERVED",
+    "QUARANTINE",
+    "Ledger",
+    "Plan",
+    "Record",
+    "RecordError",
+]
 
 MARKER = "oncebench-work.json"
 FACTS = "facts.json"  # what a run knew beside its record; not there if it ended by an error
@@ -42,6 +54,17 @@ QUARANTINE = pa.schema(
         ("reason", pa.string()),
         ("source_partition", pa.int32()),
         ("source_offset", pa.int64()),
+    ]
+)
+LOG = pa.schema(
+    [
+        *_POSITION,
+        ("last_offset", pa.int64()),
+        ("records", pa.int32()),
+        ("producer", pa.int64()),
+        ("generation", pa.int64()),
+        ("transactional", pa.bool_()),
+        ("marker", pa.string()),
     ]
 )
 
@@ -94,6 +117,7 @@ class Ledger:
 class Record:
     """One run, as recorded. Streams may be incomplete; see `Stream.complete`.
 
+    `log`: the stretches of the output's log (`reading.Stretches`); missing where the sink's log tells nothing.
     `cell`, `ends`, `facts` and the lines have the forms in `parts`; `ends` and `facts` are empty if the run ended
     before they were written.
     """
@@ -107,6 +131,7 @@ class Record:
     observed: Stream
     quarantine: Stream
     ends: Mapping[str, Any]
+    log: Stream = field(default_factory=lambda: Stream(LOG.empty_table(), complete=False))
     facts: Mapping[str, Any] = field(default_factory=dict)
     progress: Lines = field(default_factory=lambda: Lines(()))
     hits: Lines = field(default_factory=lambda: Lines(()))
@@ -131,6 +156,7 @@ class Record:
             final=read_stream(path / "final.arrow", FINAL),
             observed=read_stream(path / "observed.arrow", OBSERVED),
             quarantine=read_stream(path / "quarantine.arrow", QUARANTINE),
+            log=read_stream(path / "log.arrow", LOG),
             ends=_read_object(path / "ends.json", parts.Ends) if (path / "ends.json").exists() else {},
             facts=_read_object(path / FACTS, parts.Facts) if (path / FACTS).exists() else {},
             progress=read_lines(path / "progress.jsonl", parts.Progress),

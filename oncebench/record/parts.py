@@ -72,7 +72,19 @@ class Facts(TypedDict):
     uses: dict[str, _Use]
 
 
-_End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count], "uncommitted": NotRequired[Count]})
+_End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count]})
+
+
+class _Open(TypedDict):
+    partition: Count
+    offset: Count
+    producer: Whole
+    transactional_id: str | None
+    state: str | None
+    here: bool
+    started_ms: int
+    timeout_ms: Count
+    asked_ms: Whole
 
 
 class Ends(TypedDict):
@@ -81,6 +93,9 @@ class Ends(TypedDict):
     leftovers: list[str]
     final_complete: bool
     output_is_log: NotRequired[bool]
+    batches_at_once: NotRequired[bool]  # whether the sink shows a batch in one step
+    log_complete: NotRequired[bool]  # only where the sink's log tells who wrote
+    open_transactions: NotRequired[list[_Open]]  # as above
 
 
 class _Durations(TypedDict):
@@ -121,6 +136,8 @@ class _SinkTimes(_Line):
     batch: Whole
     rows: Count
     timings_ms: dict[str, float]
+    drained: NotRequired[bool]
+    dropped: NotRequired[list[Whole]]
 
 
 def _kind_of_progress(line: object) -> str:

@@ -36,7 +36,7 @@ from oncebench.scenario import Cell
 from oncebench.services import process
 from oncebench.services.process import Child
 from oncebench.watch.resources import Sampler, Use
-from oncebench.watch.save import ends_json, save_quarantine, save_topic
+from oncebench.watch.save import ends_json, save_output, save_quarantine, save_topic
 from pipeline.config import PipelineConfig
 from pipeline.failpoints import parse_fault
 from pipeline.sinks.contract import Place
@@ -357,14 +357,12 @@ class _Run:
     def _final_reads(self) -> None:
         servers = self.lab.kafka.bootstrap_servers
         settle_s = self.cell.transaction_timeout_ms / 1000 + ABORT_MARGIN_S
-        with closing(self.kind.read(self.topics.target)) as reader:
-            output = save_topic(reader, self.folder / "final.arrow", settle_s=settle_s)
-            leftovers = reader.leftovers()
+        output = save_output(self.kind, self.topics.target, self.folder, settle_s=settle_s)
         with closing(KafkaReader(servers, self.topics.input)) as reader:
             source = save_topic(reader, self.folder / "input.arrow", settle_s=settle_s)
         with closing(KafkaReader(servers, self.topics.quarantine)) as reader:
             save_quarantine(reader, self.folder / "quarantine.arrow", settle_s=settle_s)
-        (self.folder / "ends.json").write_text(json.dumps(ends_json(output, source, leftovers=leftovers), indent=1))
+        (self.folder / "ends.json").write_text(json.dumps(ends_json(output, source), indent=1))
 
     def _sessions(self) -> dict[int, str]:
         owners = {child.pid: name for name, child in self.children.items() if child.alive}

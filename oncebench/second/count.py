@@ -17,8 +17,8 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pyarrow as pa
 
-from oncebench.second import shown, sides, source
-from oncebench.second.files import OFFSETS, Files, read_files
+from oncebench.second import beneath, shown, sides, source
+from oncebench.second.files import OFFSETS, OPEN, Files, read_files
 
 MEMORY = "2GB"  # of DuckDB; 1,000,000 rows and the 5,000,000 events behind them take 1.5 in all
 
@@ -59,22 +59,25 @@ def connection() -> Iterator[duckdb.DuckDBPyConnection]:
 
 def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
     """Everything that there is to count, in a fresh connection."""
-    for name in ("input", "final", "observed", "quarantine", "ledger"):
+    for name in ("input", "final", "observed", "quarantine", "log", "ledger", "spans"):
         con.register(name, getattr(files, name))
     ends, is_log = files.ends.get("output", {}), files.ends.get("output_is_log", True)
-    con.register("ends", pa.table({"lso": _ints(end["lso"] for end in ends.values()),
-                                   "hw": _ints(end["hw"] for end in ends.values())}))  # fmt: skip
+    columns = {"partition": map(int, ends), **{name: [end[name] for end in ends.values()] for name in ("lso", "hw")}}
+    con.register("ends", pa.table({name: _ints(numbers) for name, numbers in columns.items()}))
+    con.register("open_transactions", pa.Table.from_pylist(files.ends.get("open_transactions", []), OPEN))
     con.register("committed", _by_partition(files.committed))
     # Below these offsets a complete final read shows whatever there is; of a sink that is no log it shows all.
     read_to = {int(partition): end["lso"] for partition, end in ends.items()} if files.final_whole and is_log else {}
     con.register("read_to", _by_partition(read_to))
     everywhere = OFFSETS if files.final_whole and not is_log else 0
-    con.register("run", pa.table({"prefix": [f"{files.seed:x}-"], "below": _ints([everywhere])}))
+    run = {"prefix": [f"{files.seed:x}-"], "below": _ints([everywhere]), "log_whole": [files.log_whole]}
+    run["at_once"] = [bool(files.ends.get("batches_at_once"))]
+    con.register("run", pa.table(run))
     source.derive(con)
     shown.compare(con)
-    for sql in (sides.LEDGER, sides.QUARANTINE, sides.READS):
+    for sql in (sides.LEDGER, sides.QUARANTINE, sides.READS, sides.STUCK, beneath.LOG):
         con.execute(sql)
-    found = {name: _one(con, sql) for name, sql in {**shown.COUNTS, **sides.COUNTS}.items()}
+    found = {name: _one(con, sql) for name, sql in {**shown.COUNTS, **sides.COUNTS, **beneath.COUNTS}.items()}
     reasons = con.execute("SELECT reason, count(*) FROM invalid GROUP BY reason").fetchall()
     rows = {"lost": "LOSS", "duplicated": "DUP", "pending": "PEND", "corrupt": "CORR", "phantom": "PHAN"}
     return {

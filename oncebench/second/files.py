@@ -26,8 +26,31 @@ LEDGER = ("session", "seq", "scheduled_us", "sent_us", "acked_us", "partition", 
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # how a closed Arrow stream ends
 
 _RECORD = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+_OBSERVED = pa.schema([*_RECORD, ("seen_us", pa.int64())])
 _QUARANTINE = pa.schema(
     [*_RECORD, ("reason", pa.string()), ("source_partition", pa.int32()), ("source_offset", pa.int64())]
+)
+
+_LOG = pa.schema(
+    [
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("last_offset", pa.int64()),
+        ("records", pa.int32()),
+        ("producer", pa.int64()),
+        ("generation", pa.int64()),
+        ("transactional", pa.bool_()),
+        ("marker", pa.string()),
+    ]
+)
+_SPANS = pa.schema([*((name, pa.int64()) for name in ("batch", "partition", "start", "below")),
+                    ("reported", pa.bool_())])  # fmt: skip
+OPEN = pa.schema(
+    [
+        *((name, pa.int64()) for name in ("partition", "started_ms", "timeout_ms", "asked_ms")),
+        ("state", pa.string()),
+        ("here", pa.bool_()),
+    ]
 )
 
 
@@ -35,7 +58,9 @@ _QUARANTINE = pa.schema(
 class Files:
     """What stands in a run folder.
 
-    `final_whole`: the final read was closed. `committed`: per input partition the end of what Spark has committed.
+    `final_whole`, `log_whole`: the file was closed.
+    `committed`: per input partition the end of what Spark has committed.
+    `spans`: what of each input partition each batch has read, and whether a life reported that it has delivered it.
     `drained`: None if the run does not say.
     """
 
@@ -43,12 +68,15 @@ class Files:
     final: pa.Table
     observed: pa.Table
     quarantine: pa.Table
+    log: pa.Table
     ledger: pa.Table
     final_whole: bool
+    log_whole: bool
     seed: int
     planned: int
     ends: Mapping[str, Any]
     committed: Mapping[int, int]
+    spans: pa.Table
     drained: bool | None
 
 
@@ -56,17 +84,21 @@ def read_files(folder: Path) -> Files:
     """The files of `folder`."""
     plan = json.loads((folder / "ledger" / "plan.json").read_bytes())
     ends = folder / "ends.json"
+    progress = _lines(folder / "progress.jsonl", "kind")
     return Files(
         input=placed(_stream(folder / "input.arrow", _RECORD)),
         final=placed(_stream(folder / "final.arrow", _RECORD)),
-        observed=placed(_stream(folder / "observed.arrow", _RECORD)),
+        observed=placed(_stream(folder / "observed.arrow", _OBSERVED)),
         quarantine=_stream(folder / "quarantine.arrow", _QUARANTINE),
+        log=placed(_stream(folder / "log.arrow", _LOG)),
         ledger=pa.table({name: np.load(folder / "ledger" / f"{name}.npy", allow_pickle=False) for name in LEDGER}),
         final_whole=_is_closed(folder / "final.arrow"),
+        log_whole=_is_closed(folder / "log.arrow"),
         seed=plan["seed"],
         planned=plan["sessions"],
         ends=json.loads(ends.read_bytes()) if ends.exists() else {},
-        committed=committed(_lines(folder / "progress.jsonl", "kind")),
+        committed=committed(progress),
+        spans=spans(progress),
         drained=drained(_lines(folder / "timeline.jsonl", "event")),
     )
 
@@ -87,6 +119,27 @@ def committed(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
         for partition, end in line["end_offsets"].items() if line["kind"] == "batch" else ():
             ends[int(partition)] = max(end, ends.get(int(partition), 0))
     return ends
+
+
+def spans(progress: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """(batch, partition, start, below, reported), of batches that follow upon one that is known.
+
+    A number of which two ends are told, after a checkpoint was lost or rolled back, is not known."""
+    told: dict[int, list[Mapping[str, int]]] = {-1: [{}]}
+    reported = set()
+    for line in progress:
+        if line["kind"] == "batch":
+            told.setdefault(line["batch"], []).append(line["end_offsets"])
+        if line["kind"] == "sink" and not line.get("drained", True) and not line.get("dropped"):
+            reported.add(line["batch"])
+    read = {batch: ends[0] for batch, ends in told.items() if all(end == ends[0] for end in ends)}
+    rows = [
+        {"batch": batch, "partition": int(partition), "start": read[batch - 1].get(partition, 0), "below": below,
+         "reported": batch in reported}
+        for batch, ends in read.items() if batch - 1 in read
+        for partition, below in ends.items()
+    ]  # fmt: skip
+    return pa.Table.from_pylist(rows, _SPANS)
 
 
 def drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:

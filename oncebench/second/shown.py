@@ -92,6 +92,21 @@ COUNTS = {
             SELECT session, first_pos < lag(first_pos) OVER (PARTITION BY session, partition ORDER BY j) AS back
             FROM seen SEMI JOIN owed USING (session, j)
         ) WHERE back""",
+    # Of a sink that shows a batch in one step: batches whose rows were not all first seen at the same look.
+    "TORNB": """
+        SELECT count(*) FROM (
+            SELECT batch FROM (
+                SELECT session, j, min(seen_us) AS seen_us FROM shown JOIN observed USING (pos)
+                    SEMI JOIN owed USING (session, j) WHERE seen_us > 0 GROUP BY session, j
+            ) JOIN sessions s USING (session) JOIN spans p ON p.partition = s.last_pos // 17592186044416
+                AND s.last_pos % 17592186044416 >= p.start AND s.last_pos % 17592186044416 < p.below
+            WHERE (SELECT at_once FROM run) GROUP BY batch HAVING count(DISTINCT seen_us) > 1
+        )""",
+    "LOSTC": """
+        SELECT count(DISTINCT batch) FROM visible v JOIN sessions s USING (session)
+            JOIN spans p ON p.partition = s.last_pos // 17592186044416
+                AND s.last_pos % 17592186044416 >= p.start AND s.last_pos % 17592186044416 < p.below
+        WHERE p.reported AND v.covered AND v.rows < 20""",
     "rows.expected": "SELECT count(*) FROM owed",
     "rows.visible": "SELECT count(*) FROM shown",
     "rows.visible_distinct": "SELECT sum(rows) FROM visible",

@@ -63,6 +63,16 @@ SELECT o.pos FROM observed o LEFT JOIN read_to r ON r.partition = o.partition AN
 WHERE o."offset" < coalesce(r.below, (SELECT below FROM run));
 """
 
+# KIP-664: a transaction hangs if its coordinator runs none in that partition, or has not ended it 10 s after its time.
+STUCK = """
+CREATE TEMP TABLE stuck AS
+SELECT e.partition, bool_or(
+    state IS NULL OR state NOT IN ('Ongoing', 'PrepareCommit', 'PrepareAbort', 'PrepareEpochFence') OR NOT here
+    OR started_ms + timeout_ms + 10000 < asked_ms
+) FILTER (o.partition IS NOT NULL) AS hanging
+FROM ends e LEFT JOIN open_transactions o ON o.partition = e.partition WHERE lso < hw GROUP BY e.partition;
+"""
+
 COUNTS = {
     "SRC": """
         SELECT count(*) FROM sent
@@ -75,6 +85,9 @@ COUNTS = {
                WHERE key IS DISTINCT FROM o.record.key OR value IS DISTINCT FROM o.record.value)""",
     "INCO": "SELECT count(*) FROM inconsistent",
     "STALL-LSO": "SELECT count(*) FROM ends WHERE lso < hw",
+    "STALL-LSO.hanging": "SELECT count(*) FROM stuck WHERE hanging",
+    "STALL-LSO.delayed": "SELECT count(*) FROM stuck WHERE NOT hanging",
+    "STALL-LSO.untold": "SELECT count(*) FROM stuck WHERE hanging IS NULL",
     "sessions.acknowledged": """
         SELECT count(*) FROM (SELECT session FROM ledger GROUP BY session HAVING bool_and(acked_us > 0))""",
     "events.in_topic": "SELECT count(*) FROM told",

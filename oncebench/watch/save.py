@@ -6,19 +6,44 @@ for a topic that was empty. What can go wrong: see `ReadReport.note`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from oncebench.record import FINAL, QUARANTINE
+from oncebench.record import FINAL, LOG, QUARANTINE
 from oncebench.record.streams import StreamWriter
-from pipeline.sinks.reading import Headers, Reader, ReadReport, Rows
+from pipeline.errors import ReadError
+from pipeline.sinks.contract import Kind
+from pipeline.sinks.reading import End, Headers, LogReader, OpenTransaction, Reader, ReadReport, Rows
 
 SETTLE_S = 90.0  # the default transaction time-out (60 s), the broker's clean-up interval (10 s), and some margin
 IDLE_S = 30.0  # a broker on loopback that says nothing for so long is down
+
+
+@dataclass(frozen=True)
+class LogReport:
+    """How the read of a log went: `complete`, or `note` says why not. `open`: what holds up its last stable offsets."""
+
+    complete: bool
+    open: Sequence[OpenTransaction] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What was read of an output: its rows, what it holds of work that no commit will show, its log if there is one.
+
+    `at_once`: whether the sink shows a batch in one step.
+    """
+
+    read: ReadReport
+    leftovers: Sequence[str] = ()
+    log: LogReport | None = None
+    at_once: bool = False
 
 
 def save_topic(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
@@ -26,40 +51,46 @@ def save_topic(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s
     return _save(reader, path, FINAL, _record, settle_s, idle_s)
 
 
+def save_output(kind: Kind, target: Mapping[str, Any], folder: Path, *, settle_s: float = SETTLE_S) -> Output:
+    """Write final.arrow, and log.arrow where the sink's log tells who wrote; `folder`: of the run."""
+    with closing(kind.read(target)) as reader:
+        read = save_topic(reader, folder / "final.arrow", settle_s=settle_s)
+        leftovers = tuple(reader.leftovers())
+    if kind.log is None:
+        return Output(read, leftovers, at_once=kind.whole)
+    with closing(kind.log(target)) as log:
+        return Output(read, leftovers, save_log(log, folder / "log.arrow", read.ends), kind.whole)
+
+
 def save_quarantine(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
     """Write quarantine.arrow: every record of [0, end) with what its headers say; null where they say nothing."""
     return _save(reader, path, QUARANTINE, _quarantined, settle_s, idle_s)
 
 
-def count_rows(reader: Reader, *, settle_s: float = 0.0, idle_s: float = IDLE_S) -> dict[int, int]:
-    """Rows per partition that `reader` shows; with an uncommitted reader, what aborted work has left behind."""
-    counts: Counter[int] = Counter()
-    ends = reader.read_to_end(lambda rows: counts.update(rows.partition), settle_s=settle_s, idle_s=idle_s).ends
-    return {number: counts[number] for number in ends}
+def save_log(log: LogReader, path: Path, ends: Mapping[int, End], *, idle_s: float = IDLE_S) -> LogReport:
+    """Write log.arrow: the stretches of the output's log up to `ends`."""
+    stuck = [partition for partition, end in ends.items() if end.lso < end.hw]
+    try:
+        with StreamWriter(path, LOG) as writer:
+            log.read(ends, lambda found: writer.append(vars(found)), idle_s=idle_s)
+        return LogReport(True, tuple(log.open_transactions(stuck, idle_s=idle_s)) if stuck else ())
+    except ReadError as error:
+        return LogReport(False, note=str(error))
 
 
-def ends_json(
-    output: ReadReport,
-    source: ReadReport,
-    uncommitted: Mapping[int, int] | None = None,
-    leftovers: Sequence[str] = (),
-) -> dict[str, Any]:
-    """What ends.json says about the reads of the output and input topics.
-
-    `leftovers`: what the output still holds of work that no commit will show.
-    `uncommitted`: rows per output partition by an uncommitted reader; from it the audit tells what was exposed.
-    """
-    ends = output.ends_json()
-    for number, count in (uncommitted or {}).items():
-        ends[str(number)]["uncommitted"] = count
+def ends_json(output: Output, source: ReadReport) -> dict[str, Any]:
+    """What ends.json says about the reads of the output and the input topic."""
+    read, log = output.read, output.log
     return {
-        "output": ends,
-        "output_is_log": output.log,
-        "leftovers": list(leftovers),
+        "output": read.ends_json(),
+        "output_is_log": read.log,
+        "batches_at_once": output.at_once,
+        "leftovers": list(output.leftovers),
         "input": source.ends_json(),
-        "waited_s": output.waited_s + source.waited_s,
-        "final_complete": output.complete,
-        "notes": [report.note for report in (output, source) if report.note],
+        "waited_s": read.waited_s + source.waited_s,
+        "final_complete": read.complete,
+        **({} if log is None else {"log_complete": log.complete, "open_transactions": list(map(asdict, log.open))}),
+        "notes": [report.note for report in (read, source, log) if report is not None and report.note],
     }
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from pipeline.config import PipelineConfig
-    from pipeline.sinks.reading import Reader
+    from pipeline.sinks.reading import LogReader, Reader
 
 AT_MOST_ONCE = "at-most-once"
 AT_LEAST_ONCE = "at-least-once"
@@ -86,6 +86,7 @@ class Kind:
         alone: whether a task that has begun to write keeps every other writer out until it ends.
         in_folder: whether its rows are files below the folder of their place.
         transactional_ids: prefix of the Kafka transactional ids of a sink_id, if it holds Kafka transactions.
+        log: a reader of the log beneath a target, where that tells who wrote each record and how transactions ended.
         missing: what of an extra is not installed here, and how to install it; empty where all is there. Such a kind is
             listed, and its stored reports can be read, but it is not run unless it is named, and then refused.
     """
@@ -106,6 +107,7 @@ class Kind:
     alone: bool = False
     in_folder: bool = False
     transactional_ids: Callable[[str], str] | None = None
+    log: Callable[[Mapping[str, Any]], LogReader] | None = None
     missing: str = ""
 
 

@@ -78,7 +78,7 @@ COLUMNS = {
     "session_key": "string", "j": "integer", "events": "integer", "total": "long", "checksum": "long",
     "ended_at": "long",
 }  # fmt: skip
-# Rows of one look become Python objects: a reader that comes late takes them in pieces.
+# Rows of one look become Python objects: a reader that comes late takes them in pieces, each of whole versions.
 FILES_A_LOOK = 50
 
 
@@ -299,15 +299,14 @@ class _Following:
         self._folder = folder
         self._table: DeltaTable | None = None
         self._seen: set[str] = set()
-        self._waiting: list[tuple[str, int]] = []
+        self._waiting: list[list[tuple[str, int]]] = []  # files that are to be shown at once
         self._version = -1
 
     def fresh(self) -> Rows:
         """Rows of files that a version names and that were not given before."""
         try:
             self._look()
-            files, self._waiting = self._waiting[:FILES_A_LOOK], self._waiting[FILES_A_LOOK:]
-            read = [(name, ms, pq.read_table(self._folder / name, columns=list(COLUMNS))) for name, ms in files]
+            read = [(name, ms, pq.read_table(self._folder / name, columns=list(COLUMNS))) for name, ms in self._taken()]
         except OSError as error:
             raise ReadError(
                 f"the Delta table {self._folder}: {error}. Was it compacted or vacuumed meanwhile?"
@@ -334,8 +333,28 @@ class _Following:
         adds = pa.table(self._table.get_add_actions()).select(["path", "modification_time"]).to_pylist()
         fresh = [(add["path"], add["modification_time"]) for add in adds if add["path"] not in self._seen]
         self._seen.update(name for name, _ in fresh)
-        self._waiting += sorted(fresh, key=lambda file: file[1])
+        self._waiting += self._in_versions(sorted(fresh, key=lambda file: file[1]))
         self._version = self._table.version()
+
+    def _taken(self) -> list[tuple[str, int]]:
+        """FILES_A_LOOK of the files that wait, or one version if that has more."""
+        taken: list[tuple[str, int]] = []
+        while self._waiting and (not taken or len(taken) + len(self._waiting[0]) <= FILES_A_LOOK):
+            taken += self._waiting.pop(0)
+        return taken
+
+    def _in_versions(self, files: list[tuple[str, int]]) -> list[list[tuple[str, int]]]:
+        """The files by the version that added them; all in one where they are few, for no look tears a version then."""
+        if len(files) <= FILES_A_LOOK:
+            return [files] if files else []
+        log = self._folder / "_delta_log"
+        version = {
+            unquote(add["add"]["path"]): _version(path) for path in commits(log) for add in _actions(path, "add")
+        }
+        found: dict[int, list[tuple[str, int]]] = {}
+        for file in files:
+            found.setdefault(version.get(file[0], -1), []).append(file)
+        return [found[number] for number in sorted(found)]
 
     def leftovers(self) -> list[str]:
         """Data files with rows that no version names: of writers that died before their commit."""

@@ -30,6 +30,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.errors import CommitUncertain, RefusedStart
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
+from pipeline.sinks.kafka_log import KafkaLog
 from pipeline.sinks.kafka_offsets import Offsets
 from pipeline.sinks.kafka_reader import KafkaReader
 from pipeline.sinks.kafka_tasks import Appender, Names, TransactionalWriter, Warm, transactional_ids
@@ -279,6 +280,10 @@ def _read(target: Mapping[str, Any]) -> KafkaReader:
     return KafkaReader(servers, target["output"], client=client, sink_id=target["sink_id"])
 
 
+def _log_of(target: Mapping[str, Any]) -> KafkaLog:
+    return KafkaLog(target["kafka"]["bootstrap.servers"], target["output"], target["sink_id"])
+
+
 KINDS = (
     Kind(
         name="kafka",
@@ -289,6 +294,7 @@ KINDS = (
         open=partial(open_as, KafkaSink),
         read=_read,
         transactional_ids=transactional_ids,
+        log=_log_of,
     ),
 )
 

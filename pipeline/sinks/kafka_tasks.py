@@ -82,6 +82,13 @@ def transactional_ids(sink_id: str) -> str:
     return f"{sink_id}.txn."
 
 
+def generation_of(sink_id: str, transactional_id: str) -> int | None:
+    """The generation of the driver whose worker has this transactional id; None if it is not of the sink_id."""
+    prefix = f"{transactional_ids(sink_id)}g"
+    number = transactional_id.removeprefix(prefix).split(".", 1)[0]
+    return int(number) if transactional_id.startswith(prefix) and number.isdecimal() else None
+
+
 def _records(rows: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
     """(key, value) of each row: compact JSON with the six fields of a row, made column by column."""
     keys = rows.column("session_key")

@@ -26,6 +26,8 @@ OFFSET_BITS = 44
 LOOK_S = 0.01
 # A look that takes long (a big folder, a big table) may use this share of a core at most.
 LOOK_SHARE = 0.1
+# How a transaction ended, by the marker in the log.
+COMMIT, ABORT = "commit", "abort"
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,61 @@ class ReadReport:
     def ends_json(self) -> dict[str, dict[str, int]]:
         """The ends as the run folder keeps them."""
         return {str(p): {"low": end.low, "lso": end.lso, "hw": end.hw} for p, end in sorted(self.ends.items())}
+
+
+@dataclass(frozen=True)
+class Stretches:
+    """Columns of equal length: stretches of a log as it is kept, whoever may be shown them.
+
+    Each begins at `offset`, ends with `last_offset` and holds that many `records`. `producer`: -1 if the log does not
+    name one. `generation`: of the driver it wrote for, None if that is not known. `marker`: COMMIT or ABORT where a
+    transaction of the producer ends, and None where there are records.
+    """
+
+    partition: list[int] = field(default_factory=list)
+    offset: list[int] = field(default_factory=list)
+    last_offset: list[int] = field(default_factory=list)
+    records: list[int] = field(default_factory=list)
+    producer: list[int] = field(default_factory=list)
+    generation: list[int | None] = field(default_factory=list)
+    transactional: list[bool] = field(default_factory=list)
+    marker: list[str | None] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class OpenTransaction:
+    """A transaction that is open in a partition, and what its coordinator says of it.
+
+    `offset`: of its first record there. `transactional_id`, `state`: None if no coordinator knows the producer.
+    `here`: whether the coordinator has the partition in the transaction. Times in epoch ms; `started_ms` is -1 where
+    the coordinator has none running; `asked_ms`: when it was asked.
+    """
+
+    partition: int
+    offset: int
+    producer: int
+    transactional_id: str | None
+    state: str | None
+    here: bool
+    started_ms: int
+    timeout_ms: int
+    asked_ms: int
+
+
+class LogReader(Protocol):
+    """Reads the log beneath a sink, past what any reader is shown."""
+
+    def read(self, ends: Mapping[int, End], take: Callable[[Stretches], Any], *, idle_s: float) -> None:
+        """Give every stretch of [low, hw) to `take`, in order. Raises `ReadError` if nothing came for `idle_s`."""
+        ...
+
+    def open_transactions(self, partitions: Sequence[int], *, idle_s: float) -> list[OpenTransaction]:
+        """What is open in these partitions. Raises `ReadError` if nobody said so for `idle_s`."""
+        ...
+
+    def close(self) -> None:
+        """Give back connections."""
+        ...
 
 
 class Reader(Protocol):

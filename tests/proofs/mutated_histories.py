@@ -7,7 +7,18 @@ from dataclasses import replace
 import numpy as np
 
 from oncebench.record import Record
-from tests.unit.audit_world import Shown, World, key_of, make_record, make_world
+from tests.unit.audit_world import (
+    STARTED_US,
+    Shown,
+    World,
+    key_of,
+    lay_out,
+    log_of,
+    make_record,
+    make_world,
+    observed_table,
+    stretch,
+)
 
 WORLD: World = make_world(6, 2)
 
@@ -52,6 +63,33 @@ def acknowledged_and_not_there() -> Record:
     sent_us = np.where(missing, sound.ledger.scheduled_us, sound.ledger.sent_us)
     ledger = replace(sound.ledger, sent_us=sent_us, acked_us=np.where(missing, sent_us + 1, sound.ledger.acked_us))
     return replace(sound, ledger=ledger)
+
+
+def written_late() -> Record:
+    """A driver that was succeeded wakes up and writes the last session, behind what its successor wrote before it."""
+    sound = make_record(WORLD)
+    places = [offset for partition, offset, _ in lay_out(WORLD.rows) if partition == 1]
+    told = [stretch(1, offset, offset, producer=1 + (at < 40), generation=1 + (at < 40))
+            for at, offset in enumerate(places)]  # fmt: skip
+    ends = [stretch(1, places[-1] + more, places[-1] + more, producer=more, marker="commit") for more in (1, 2)]
+    return replace(sound, log=log_of(*told, *ends))
+
+
+def shown_although_aborted() -> Record:
+    """The log says that the transaction with the last rows was aborted, and a committed reader is shown them."""
+    places = [offset for partition, offset, _ in lay_out(WORLD.rows) if partition == 1]
+    told = [stretch(1, offset, offset, producer=1 + (at >= 40)) for at, offset in enumerate(places)]
+    ends = [stretch(1, places[-1] + 1, places[-1] + 1, producer=1, marker="commit"),
+            stretch(1, places[-1] + 2, places[-1] + 2, producer=2, marker="abort")]  # fmt: skip
+    return replace(make_record(WORLD), log=log_of(*told, *ends))
+
+
+def shown_in_parts() -> Record:
+    """A sink that shows a batch in one step shows half of it first."""
+    sound = make_record(WORLD)
+    placed = lay_out(WORLD.rows)
+    seen = observed_table(placed, [STARTED_US + 1000 * (1 + (at >= 60)) for at in range(len(placed))])
+    return replace(sound, observed=replace(sound.observed, table=seen), ends={**sound.ends, "batches_at_once": True})
 
 
 def sound() -> Record:

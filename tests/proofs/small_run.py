@@ -21,7 +21,7 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from oncebench.record import FINAL, OBSERVED, Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.streams import Lines, Stream, read_lines
 from pipeline.config import PipelineConfig
 from pipeline.delivery import Protocol, choose, protocol_of
 from pipeline.errors import PipelineError
@@ -133,6 +133,7 @@ class Run:
         self.target = self.kind.provide(Place("small", folder, PARTITIONS, {}, str))
         self.observer = (parts.watched_by or self.kind.read)(self.target)
         self.seen: list[Rows] = []
+        self.told: list[dict[str, Any]] = []  # batch lines: they outlive a checkpoint that is lost
         self.forced: set[int] = set()  # inodes of what was forced to the disk
 
     def passing(self, point: str, batch: int, _rows: int | None = None, partition: int | None = None) -> None:
@@ -146,6 +147,11 @@ class Run:
                     raise Died(f"at {point} of batch {batch}")
                 harm.does(self)
                 break
+
+    def batch_line(self, number: int) -> dict[str, Any]:
+        """What progress says of a batch in the commit log."""
+        ends = {str(partition): offset for partition, offset in self.checkpoint.offsets[number].items()}
+        return {"kind": "batch", "batch": number, "end_offsets": ends}
 
     def look(self) -> None:
         """The observer looks at the sink."""
@@ -182,6 +188,7 @@ class Run:
                 (offsets / str(number)).touch()
                 deliver(cast(Any, spark.rows(number)), spark.name(number))
                 spark.commit(number)
+                self.told.append(self.batch_line(number))
                 self.passing("after-commit-log", number)
         except (Died, SparkDied, PipelineError):
             return False
@@ -222,10 +229,9 @@ class Run:
             leftovers = reader.leftovers()
         ends = {"output": report.ends_json(), "output_is_log": report.log, "leftovers": leftovers}
         log = self.checkpoint
-        batches = [
-            {"kind": "batch", "batch": number, "end_offsets": {str(p): o for p, o in log.offsets[number].items()}}
-            for number in sorted(log.commits)
-        ]
+        batches = [*self.told, *(line for line in map(self.batch_line, sorted(log.commits)) if line not in self.told)]
+        lines = read_lines(self.folder / "record" / "progress.jsonl").items
+        reported = [line for line in lines if line["kind"] == "sink"]
         return make_record(
             self.world,
             input=input_of(self.arrivals),
@@ -233,7 +239,7 @@ class Run:
             observed=Stream(table(self.seen, OBSERVED, "append_ms"), complete=True),
             quarantine=Stream(quarantine_table(self.quarantine.held), complete=True),
             ends={**ends, "final_complete": report.complete},
-            progress=Lines(tuple(batches)),
+            progress=Lines((*batches, *reported)),
             timeline=Lines(({"t_us": 1, "event": end},)),
         )
 

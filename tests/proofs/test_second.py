@@ -26,7 +26,7 @@ from oncebench.reports.report import make_report
 from oncebench.reports.summary import summary
 from oncebench.scenario import Cell
 from oncebench.second import count, shown
-from oncebench.second.files import LEDGER, Files, committed, drained, placed, read_files
+from oncebench.second.files import LEDGER, Files, committed, drained, placed, read_files, spans
 from tests.proofs.test_audit_injection import EXAMPLES, Injection, inject, injections
 from tests.unit.audit_world import (
     Sent,
@@ -66,12 +66,15 @@ def files_of(record: Record) -> Files:
         final=placed(record.final.table),
         observed=placed(record.observed.table),
         quarantine=record.quarantine.table,
+        log=placed(record.log.table),
         ledger=pa.table({name: getattr(record.ledger, name) for name in LEDGER}),
         final_whole=record.final.complete,
+        log_whole=record.log.complete,
         seed=record.plan.seed,
         planned=record.plan.sessions,
         ends=record.ends,
         committed=committed(record.progress.items),
+        spans=spans(record.progress.items),
         drained=drained(record.timeline.items),
     )
 
@@ -294,8 +297,8 @@ def report_of(folder: Path) -> dict[str, Any]:
 
 def test_a_report_says_that_two_auditors_agree_and_the_summary_tells_it(tmp_path: Path) -> None:
     report = report_of(written(make_record(WORLD), tmp_path / "run"))
-    assert report["auditors"] == {"agree": True, "compared": 34, "differ": {}, "trouble": ""}
-    assert "auditors    two, which agree on all 34 counts" in summary(report)
+    assert report["auditors"] == {"agree": True, "compared": 42, "differ": {}, "trouble": ""}
+    assert "auditors    two, which agree on all 42 counts" in summary(report)
     del report["auditors"]  # as in a report that was made before there were two
     require(report, Report, tmp_path)
     assert "auditors" not in summary(report)

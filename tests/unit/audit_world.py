@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from oncebench.record import FINAL, INPUT, OBSERVED, QUARANTINE, Ledger, Plan, Record
+from oncebench.record import FINAL, INPUT, LOG, OBSERVED, QUARANTINE, Ledger, Plan, Record
 from oncebench.record.streams import Lines, Stream
 
 SEED = 11
@@ -170,6 +170,18 @@ def input_table(sent: Sequence[Sent]) -> pa.Table:
 def quarantine_table(entries: Sequence[dict[str, Any]]) -> pa.Table:
     rows = [{"partition": 0, "offset": at, "timestamp_ms": 0, **entry} for at, entry in enumerate(entries)]
     return pa.Table.from_pylist(rows, QUARANTINE)
+
+
+def stretch(partition: int, offset: int, last_offset: int, **more: Any) -> dict[str, Any]:
+    """A stretch of the output's log, full of records: of producer 1 in a transaction, unless `more` says otherwise."""
+    told = {"producer": 1, "generation": 1, "transactional": True, "marker": None, **more}
+    return {"partition": partition, "offset": offset, "last_offset": last_offset, "records": last_offset - offset + 1,
+            **told}  # fmt: skip
+
+
+def log_of(*stretches: dict[str, Any]) -> Stream:
+    """The output's log, read to its end."""
+    return Stream(pa.Table.from_pylist(list(stretches), LOG), complete=True)
 
 
 def ledger_of(world: World) -> Ledger:

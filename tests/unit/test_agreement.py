@@ -44,7 +44,8 @@ def test_every_number_of_the_first_auditor_has_a_name() -> None:
     findings = audit(make_record(make_world(3, 2, unfinished=1)))
     counts = counts_of(findings)
     assert counts.items() >= {"LOSS": 0, "rows.expected": 40, "sessions.unfinished": 1, "events.in_topic": 299}.items()
-    parts = (findings.rows, findings.sessions, findings.events, findings.invalid)
+    stuck = findings.anomalies["STALL-LSO"].split
+    parts = (findings.rows, findings.sessions, findings.events, findings.invalid, stuck)
     assert len(counts) == len(findings.anomalies) + sum(map(len, parts))
 
 

@@ -289,17 +289,8 @@ def test_a_stuck_last_stable_offset_is_STALL_LSO_per_partition() -> None:
     ends = {"output": {"0": {"lso": 60, "hw": 61}, "1": {"lso": 200, "hw": 200}}, "final_complete": True}
     findings = audit(make_record(WORLD, ends=ends))
     assert findings.counts() == {"STALL-LSO": 1}
-    assert findings.anomalies["STALL-LSO"].examples == ({"partition": 0, "lso": 60, "hw": 61},)
-
-
-def test_what_only_an_uncommitted_reader_sees_is_a_metric_and_no_anomaly() -> None:
-    ends = {
-        "output": {"0": {"lso": 200, "hw": 200, "uncommitted": 70}, "1": {"lso": 200, "hw": 200, "uncommitted": 60}},
-        "final_complete": True,
-    }
-    findings = audit(make_record(WORLD, ends=ends))
-    assert (findings.counts(), findings.exposed_records) == ({}, 10)
-    assert audit(make_record(WORLD)).exposed_records is None
+    example = {"partition": 0, "lso": 60, "hw": 61, "kind": "untold", "open": []}
+    assert findings.anomalies["STALL-LSO"].examples == (example,)
 
 
 def test_an_incomplete_final_read_is_told() -> None:

@@ -14,8 +14,9 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pipeline import digest
 from pipeline.errors import ReadError, RefusedStart
 from pipeline.journal import Identity, checkpoint_id, open_journal
+from pipeline.sinks import delta
 from pipeline.sinks.contract import WHOLE, Support
-from pipeline.sinks.delta import DeltaSink, _Following, counted, difference, files_of, transactions
+from pipeline.sinks.delta import DeltaSink, _Following, commits, counted, difference, files_of, transactions
 
 IDEMPOTENT = Support("exactly-once", "idempotent", "")
 SCHEMA = pa.schema(
@@ -169,3 +170,19 @@ def test_a_reader_of_a_table_that_cannot_be_understood_says_so(tmp_path: Path) -
     entry.write_bytes(entry.read_bytes().replace(b'"minReaderVersion":1', b'"minReaderVersion":99'))
     with pytest.raises(ReadError, match=r"Delta table .* cannot be read: "):
         _Following(tmp_path / "table").fresh()
+
+
+def test_a_reader_that_comes_late_is_shown_each_version_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta, "FILES_A_LOOK", 2)
+    table = tmp_path / "table"
+    append(table, rows("a"))
+    (commit,) = commits(table / "_delta_log")
+    (add,) = (json.loads(line)["add"] for line in commit.read_text().splitlines() if "add" in json.loads(line))
+    for name in ("p1", "p2", "p3"):
+        pq.write_table(rows(name), table / f"{name}.parquet")
+    adds = [{"add": {**add, "path": f"{name}.parquet"}} for name in ("p1", "p2", "p3")]
+    commit.with_name(f"{1:020}.json").write_text("\n".join(map(json.dumps, adds)))
+    append(table, rows("b"))
+    reader = _Following(table)
+    looks = [{json.loads(value or b"")["session_key"] for value in reader.fresh().value} for _ in range(4)]
+    assert looks == [{"a"}, {"p1", "p2", "p3"}, {"b"}, set()]

@@ -1,0 +1,35 @@
+"""The log beneath the output, in SQL: who wrote each stretch of it, and how its transaction ended.
+
+Promise: the counts EXPO, STALE and G1a, by the offsets of each stretch and not by totals.
+"""
+
+from __future__ import annotations
+
+LOG = """
+CREATE TEMP TABLE stretches AS
+SELECT pos AS first_pos, pos + last_offset - "offset" AS last_pos, records, generation,
+    max(generation) OVER (
+        PARTITION BY partition ORDER BY pos ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS newest,
+    -- No marker of the producer's behind it: its transaction is open.
+    CASE WHEN transactional THEN coalesce((
+        SELECT arg_min(m.marker, m.pos) FROM log m
+        WHERE m.marker IS NOT NULL AND m.partition = log.partition AND m.producer = log.producer AND m.pos > log.pos
+    ), 'open') END AS fate
+FROM log WHERE marker IS NULL;
+"""
+
+COUNTS = {
+    "EXPO": """
+        SELECT (SELECT coalesce(sum(records), 0) FROM stretches)
+            - (SELECT count(*) FROM shown JOIN stretches ON pos BETWEEN first_pos AND last_pos)""",
+    # What is open in a log that was not read to its end may have ended; so may what only the observer saw.
+    "G1a": """
+        SELECT (SELECT count(*) FROM (SELECT pos FROM final UNION SELECT pos FROM observed) JOIN stretches
+                ON pos BETWEEN first_pos AND last_pos WHERE fate = 'abort')
+            + (SELECT count(*) FROM shown JOIN stretches ON pos BETWEEN first_pos AND last_pos
+                WHERE fate = 'open' AND (SELECT log_whole FROM run))""",
+    "STALE": """
+        SELECT count(*) FROM shown JOIN stretches ON pos BETWEEN first_pos AND last_pos
+        WHERE generation < newest""",
+}
