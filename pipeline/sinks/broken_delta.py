@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pipeline.delivery import undecided
 from pipeline.sinks.contract import EXACTLY_ONCE, Support
 from pipeline.sinks.delta import KINDS as _SOUND
-from pipeline.sinks.delta import Append, DeltaSink, commits, rows_only
+from pipeline.sinks.delta import Append, DeltaSink, rows_only
+from pipeline.sinks.delta_log import commits
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

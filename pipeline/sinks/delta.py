@@ -34,27 +34,19 @@ the same entry and the same skip. Records that were set aside are left out of it
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from functools import reduce
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
-from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipeline import digest
-from pipeline.errors import PipelineError, ReadError, RefusedStart
+from pipeline.errors import RefusedStart
 from pipeline.journal import checkpoint_id
 from pipeline.sinks.contract import (
     AT_LEAST_ONCE,
@@ -68,18 +60,12 @@ from pipeline.sinks.contract import (
     Support,
     TaskView,
 )
-from pipeline.sinks.reading import Rows, Snapshots, place_in_file, rows_of
+from pipeline.sinks.delta_log import COLUMNS, counted, difference, files_of, readable, transactions
+from pipeline.sinks.delta_reader import Following
+from pipeline.sinks.reading import Snapshots
 
 if TYPE_CHECKING:
     from pipeline.config import PipelineConfig
-
-# A row's columns in Delta's words.
-COLUMNS = {
-    "session_key": "string", "j": "integer", "events": "integer", "total": "long", "checksum": "long",
-    "ended_at": "long",
-}  # fmt: skip
-# Rows of one look become Python objects: a reader that comes late takes them in pieces, each of whole versions.
-FILES_A_LOOK = 50
 
 
 @dataclass(frozen=True)
@@ -140,7 +126,7 @@ class DeltaSink(Sink):
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: columns compared, entries of other checkpoints refused, the marker read."""
         del generation, keep  # Delta's own check of the entries fences
-        with _told(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
+        with readable(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
             wrong = difference(self._table)
         if wrong is not None:
             raise RefusedStart(
@@ -153,7 +139,7 @@ class DeltaSink(Sink):
             return
         self._app_id = f"{self._sink_id}/{checkpoint_id(self._checkpoint)}"
         log = self._table / "_delta_log"
-        with _told(RefusedStart, self._table, "Nothing was written. Mend the table's log, or take another folder."):
+        with readable(RefusedStart, self._table, "Nothing was written. Mend the table's log, or take another folder."):
             entries = transactions(log)
         self._refuse_other_checkpoints(entries)
         if self._app_id in entries:
@@ -210,165 +196,9 @@ class DeltaSink(Sink):
             ) from gone
 
 
-def difference(table: Path) -> str | None:
-    """What tells the columns of a table from those of our rows, for people; None if nothing or no table."""
-    if not DeltaTable.is_deltatable(str(table)):
-        return None
-    found = DeltaTable(str(table))
-    types = {column["name"]: column["type"] for column in json.loads(found.schema().to_json())["fields"]}
-    for name, kind in COLUMNS.items():
-        if types.get(name) != kind:
-            return f"column {name!r} is {types.get(name, 'missing')!r} and must be {kind!r}"
-    for name in types:
-        if name not in COLUMNS:
-            return f"column {name!r} is not one of our rows'"
-    for name in found.metadata().partition_columns:
-        return f"it is partitioned by column {name!r}, and must not be partitioned"
-    return None
-
-
-def transactions(log: Path) -> dict[str, int]:
-    """The newest txnVersion of every txnAppId in a table's log: its newest checkpoint, then the commits after it."""
-    checkpoints = sorted(log.glob("*.checkpoint*.parquet"))
-    newest = _version(checkpoints[-1]) if checkpoints else -1
-    found: dict[str, int] = {}
-    for path in checkpoints:
-        if _version(path) == newest:
-            entries = pq.read_table(path, columns=["txn"])["txn"].drop_null().to_pylist()
-            found |= {entry["appId"]: entry["version"] for entry in entries}
-    for path in commits(log):
-        if _version(path) > newest:
-            found |= {action["txn"]["appId"]: action["txn"]["version"] for action in _actions(path, "txn")}
-    return found
-
-
-def commits(log: Path) -> list[Path]:
-    """The commits of a table's log that were not cleaned up, oldest first."""
-    return sorted(path for path in log.glob("*.json") if path.stem.isdigit())
-
-
-def files_of(log: Path, app_id: str, batch: int) -> list[str]:
-    """Names of the data files that the commit with the entry (app_id, batch) added.
-
-    Raises:
-        LookupError: the log holds no such commit any more.
-    """
-    for path in reversed(commits(log)):
-        entry = {"appId": app_id, "version": batch}
-        if any(entry.items() <= action["txn"].items() for action in _actions(path, "txn")):
-            return [unquote(action["add"]["path"]) for action in _actions(path, "add")]
-    raise LookupError(f"no commit of batch {batch} in {log}")
-
-
-def counted(files: Sequence[Path]) -> tuple[int, int]:
-    """(rows, digest) of the rows in data files."""
-    batches = [batch for file in files for batch in pq.ParquetFile(file).read().to_batches()]
-    return sum(batch.num_rows for batch in batches), reduce(digest.add, map(digest.digest, batches), 0)
-
-
-def _version(path: Path) -> int:
-    return int(path.name.split(".", 1)[0])
-
-
-def _actions(commit: Path, kind: str) -> Iterator[dict[str, Any]]:
-    for line in commit.read_bytes().splitlines():
-        action = json.loads(line)
-        if kind in action:
-            yield action
-
-
 def rows_only(rows: DataFrame) -> DataFrame:
     """The columns of rows, without what was set aside."""
     return rows.where("reason is null").select(*COLUMNS)
-
-
-@contextmanager
-def _told(kind: type[PipelineError], table: Path, advice: str) -> Iterator[None]:
-    """What delta-rs or a damaged log says, as an error of ours. (delta-rs: newer protocols, missing versions.)"""
-    try:
-        yield
-    except (DeltaError, ValueError, pa.ArrowException) as error:
-        words = str(error).splitlines() or [type(error).__name__]  # what follows its first line is a stack
-        raise kind(f"the Delta table {table} cannot be read: {words[0]}. {advice}") from error
-
-
-class _Following:
-    """The data files of a table as they are named by one version after the other, by an implementation not Spark's."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._table: DeltaTable | None = None
-        self._seen: set[str] = set()
-        self._waiting: list[list[tuple[str, int]]] = []  # files that are to be shown at once
-        self._version = -1
-
-    def fresh(self) -> Rows:
-        """Rows of files that a version names and that were not given before."""
-        try:
-            self._look()
-            read = [(name, ms, pq.read_table(self._folder / name, columns=list(COLUMNS))) for name, ms in self._taken()]
-        except OSError as error:
-            raise ReadError(
-                f"the Delta table {self._folder}: {error}. Was it compacted or vacuumed meanwhile?"
-            ) from error
-        places = [place_in_file(name, line) for name, _, rows in read for line in range(rows.num_rows)]
-        times = [ms for _, ms, rows in read for _ in range(rows.num_rows)]
-        return rows_of(places, times, [row for _, _, rows in read for row in rows.to_pylist()])
-
-    def _look(self) -> None:
-        with _told(ReadError, self._folder, "Read it again; if that fails too, its log is damaged."):
-            self._look_at_table()
-
-    def _look_at_table(self) -> None:
-        if self._table is None:
-            if not DeltaTable.is_deltatable(str(self._folder)):
-                return
-            if (wrong := difference(self._folder)) is not None:
-                raise ReadError(f"the Delta table {self._folder} was made for other rows: {wrong}")
-            self._table = DeltaTable(str(self._folder))
-        else:
-            self._table.update_incremental()
-        if self._table.version() == self._version:
-            return
-        adds = pa.table(self._table.get_add_actions()).select(["path", "modification_time"]).to_pylist()
-        fresh = [(add["path"], add["modification_time"]) for add in adds if add["path"] not in self._seen]
-        self._seen.update(name for name, _ in fresh)
-        self._waiting += self._in_versions(sorted(fresh, key=lambda file: file[1]))
-        self._version = self._table.version()
-
-    def _taken(self) -> list[tuple[str, int]]:
-        """FILES_A_LOOK of the files that wait, or one version if that has more."""
-        taken: list[tuple[str, int]] = []
-        while self._waiting and (not taken or len(taken) + len(self._waiting[0]) <= FILES_A_LOOK):
-            taken += self._waiting.pop(0)
-        return taken
-
-    def _in_versions(self, files: list[tuple[str, int]]) -> list[list[tuple[str, int]]]:
-        """The files by the version that added them; all in one where they are few, for no look tears a version then."""
-        if len(files) <= FILES_A_LOOK:
-            return [files] if files else []
-        log = self._folder / "_delta_log"
-        version = {
-            unquote(add["add"]["path"]): _version(path) for path in commits(log) for add in _actions(path, "add")
-        }
-        found: dict[int, list[tuple[str, int]]] = {}
-        for file in files:
-            found.setdefault(version.get(file[0], -1), []).append(file)
-        return [found[number] for number in sorted(found)]
-
-    def leftovers(self) -> list[str]:
-        """Data files with rows that no version names: of writers that died before their commit."""
-        self._look()
-        named = {unquote(add["add"]["path"]) for path in commits(self._folder / "_delta_log")
-                 for add in _actions(path, "add")}  # fmt: skip
-        found = (path for path in self._folder.glob("*.parquet") if path.name not in named | self._seen)
-        return sorted(path.name for path in found if _has_rows(path))
-
-
-def _has_rows(path: Path) -> bool:
-    with suppress(pa.ArrowInvalid):  # torn: its writer died
-        return bool(pq.read_metadata(path).num_rows)
-    return True
 
 
 def _existing(path: Path) -> Path:
@@ -385,7 +215,7 @@ def _open(config: PipelineConfig) -> DeltaSink:
 
 
 def _read(target: Mapping[str, Any]) -> Snapshots:
-    table = _Following(Path(target["output"]))
+    table = Following(Path(target["output"]))
     return Snapshots(table.fresh, table.leftovers)
 
 

@@ -14,9 +14,11 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from pipeline import digest
 from pipeline.errors import ReadError, RefusedStart
 from pipeline.journal import Identity, checkpoint_id, open_journal
-from pipeline.sinks import delta
+from pipeline.sinks import delta_reader
 from pipeline.sinks.contract import WHOLE, Support
-from pipeline.sinks.delta import DeltaSink, _Following, commits, counted, difference, files_of, transactions
+from pipeline.sinks.delta import DeltaSink
+from pipeline.sinks.delta_log import commits, counted, difference, files_of, transactions
+from pipeline.sinks.delta_reader import Following
 
 IDEMPOTENT = Support("exactly-once", "idempotent", "")
 SCHEMA = pa.schema(
@@ -121,7 +123,7 @@ def test_a_table_made_for_other_rows_is_refused_by_column(tmp_path: Path, conten
     with pytest.raises(RefusedStart, match=named):
         sink(tmp_path).start(Support("at-least-once", "acknowledged", ""), 1, ())
     with pytest.raises(ReadError, match=named):
-        _Following(tmp_path / "table").fresh()
+        Following(tmp_path / "table").fresh()
 
 
 def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
@@ -138,7 +140,7 @@ def test_rows_and_digest_do_not_depend_on_how_rows_are_spread_over_files(tmp_pat
 
 def test_a_reader_shows_each_committed_row_once_and_nothing_of_an_uncommitted_file(tmp_path: Path) -> None:
     table = tmp_path / "table"
-    reader = _Following(table)
+    reader = Following(table)
     assert len(reader.fresh()) == 0  # no table yet
     append(table, rows("a"))
     pq.write_table(rows("z"), table / "part-of-a-dead-writer.parquet")
@@ -169,11 +171,11 @@ def test_a_reader_of_a_table_that_cannot_be_understood_says_so(tmp_path: Path) -
     entry = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
     entry.write_bytes(entry.read_bytes().replace(b'"minReaderVersion":1', b'"minReaderVersion":99'))
     with pytest.raises(ReadError, match=r"Delta table .* cannot be read: "):
-        _Following(tmp_path / "table").fresh()
+        Following(tmp_path / "table").fresh()
 
 
 def test_a_reader_that_comes_late_is_shown_each_version_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta, "FILES_A_LOOK", 2)
+    monkeypatch.setattr(delta_reader, "FILES_A_LOOK", 2)
     table = tmp_path / "table"
     append(table, rows("a"))
     (commit,) = commits(table / "_delta_log")
@@ -183,6 +185,6 @@ def test_a_reader_that_comes_late_is_shown_each_version_whole(tmp_path: Path, mo
     adds = [{"add": {**add, "path": f"{name}.parquet"}} for name in ("p1", "p2", "p3")]
     commit.with_name(f"{1:020}.json").write_text("\n".join(map(json.dumps, adds)))
     append(table, rows("b"))
-    reader = _Following(table)
+    reader = Following(table)
     looks = [{json.loads(value or b"")["session_key"] for value in reader.fresh().value} for _ in range(4)]
     assert looks == [{"a"}, {"p1", "p2", "p3"}, {"b"}, set()]

@@ -243,16 +243,6 @@ def test_a_session_of_which_nothing_was_seen_is_not_torn_and_one_seen_in_part_sp
     assert (latency.torn_span.n, latency.torn_span.min, latency.torn_span.max) == (2, 0.0, 1.0)
 
 
-def test_what_an_uncommitted_reader_sees_is_told_only_if_it_was_counted_everywhere() -> None:
-    counted = {"lso": 200, "hw": 200, "uncommitted": 50}
-    for ends, exposed in (
-        ({"0": counted, "1": {"lso": 200, "hw": 200}}, None),
-        ({"0": counted, "1": counted}, 20),
-        ({}, None),
-    ):
-        assert audit(make_record(WORLD, ends={"output": ends, "final_complete": True})).exposed_records == exposed
-
-
 # Order
 
 
