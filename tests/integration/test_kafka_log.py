@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from contextlib import closing
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
+from confluent_kafka import Producer
 
+from oncebench.judge.audit import audit
 from oncebench.judge.stuck import is_hanging
-from oncebench.record import LOG
+from oncebench.record import FINAL, LOG
 from oncebench.record.streams import read_stream
 from oncebench.services.kafka import KafkaBroker
-from oncebench.watch.save import save_log
+from oncebench.watch.save import save_log, save_topic
 from pipeline.sinks import kafka_log
 from pipeline.sinks.kafka_log import KafkaLog
+from pipeline.sinks.kafka_reader import KafkaReader
 from pipeline.sinks.reading import End
-from tests.integration.test_observer_reader import plain, produce, transaction
+from tests.integration.test_observer_reader import PATIENCE_S, plain, produce, transaction
+from tests.unit.audit_world import make_record, make_world
 
 pytestmark = pytest.mark.integration
 
@@ -88,3 +92,35 @@ def test_a_transaction_that_is_open_is_told_with_what_its_coordinator_knows_of_i
     assert not is_hanging(asdict(told))
     with closing(KafkaLog(kafka.bootstrap_servers, topic, topic)) as log:
         assert log.open_transactions([0, 1], idle_s=5.0) == []
+
+
+def test_a_writer_that_goes_on_behind_its_successor_is_found_in_a_real_log(kafka: KafkaBroker, tmp_path: Path) -> None:
+    world = make_world(2, 1)
+    topic = kafka.fresh_topic("log", partitions=1)
+
+    def write(producer: Producer, first: int, end: int) -> None:
+        for row in world.rows[first:end]:
+            producer.produce(topic, row.value, key=row.key, partition=0)
+        assert producer.flush(PATIENCE_S) == 0
+
+    with transaction(kafka, f"{topic}.txn.g1.1.a") as older:
+        write(older, 0, 10)
+        with transaction(kafka, f"{topic}.txn.g2.2.b") as younger:
+            write(younger, 10, 30)
+        with transaction(kafka, f"{topic}.txn.g2.2.c", abort=True) as aborted:
+            write(aborted, 30, 33)
+        write(older, 30, 40)
+    with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
+        report = save_topic(reader, tmp_path / "final.arrow")
+    with closing(KafkaLog(kafka.bootstrap_servers, topic, topic)) as log:
+        assert save_log(log, tmp_path / "log.arrow", report.ends).complete
+    record = replace(
+        make_record(world),
+        final=read_stream(tmp_path / "final.arrow", FINAL),
+        log=read_stream(tmp_path / "log.arrow", LOG),
+        ends={"output": report.ends_json(), "final_complete": True},
+    )
+    findings = audit(record)
+    assert findings.counts() == {"STALE": 10, "EXPO": 3}
+    assert findings.anomalies["EXPO"].split["aborted"] == 3
+    assert findings.anomalies["STALE"].examples[0]["id"] == "b-00000001:10"
