@@ -3,7 +3,8 @@
 Promise: whatever a protocol does with a batch, its rows are consumed exactly once in this life, because Spark commits
 the state of a batch only for tasks that have used up their input (SPARK-52008; the skip traps of state checkpoint
 v2). Rows are counted and digested on the way. Records that were set aside go to quarantine in every case, also when
-the rows are drained.
+the rows are drained. Only the first attempt at a task writes: where Spark has lost one, or finds it slow, and begins
+another, that one ends the batch, and a new driver replays it as a whole, by the marks.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pyspark import Accumulator, AccumulatorParam, SparkContext, TaskContext
 from pyspark.sql import DataFrame
 
 from pipeline import digest
-from pipeline.errors import AnotherDriver, NondeterministicReplay
+from pipeline.errors import AnotherDriver, NondeterministicReplay, TaskTriedAgain
 from pipeline.failpoints import Failpoints
 from pipeline.quarantine import Quarantine
 from pipeline.sinks.contract import WHOLE, BatchWriter, Writer, Written
@@ -82,8 +83,7 @@ class _Run:
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         started = time.perf_counter()
-        context = TaskContext.get()
-        partition = 0 if context is None else context.partitionId()
+        partition = _first_try(self.batch)
         task = _Task(self.batch, partition, self.failpoints, self.quarantine)
         rows = task.take(batches)
         prepared: dict[str, Any] = {}
@@ -108,13 +108,33 @@ class _Counting:
     results: Any
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        partition = 0 if context is None else context.partitionId()
+        partition = _first_try(self.batch)
         task = _Task(self.batch, partition, self.failpoints, self.quarantine)
         yield from task.take(batches)
         aside = self.quarantine.flush()
         task.passing("before-prepare")
         self.results.add([Written(partition, task.rows, task.digest, {}, aside).__dict__])
+
+
+def _first_try(batch: int) -> int:
+    """The partition of the task that runs here.
+
+    Raises:
+        TaskTriedAgain: it was begun before. `spark.task.maxFailures` does not keep Spark from that: a task whose
+            executor went for another reason than the task (decommissioned, say) has not failed in Spark's eyes, and a
+            copy of a slow one is no failure either.
+    """
+    context = TaskContext.get()
+    if context is None:
+        return 0
+    partition, attempt = context.partitionId(), context.attemptNumber()
+    if attempt > 0:
+        raise TaskTriedAgain(
+            f"batch {batch}, partition {partition}: Spark has begun this task again (attempt {attempt + 1}), and the "
+            "one before may have written. This one has written nothing; a restart of the pipeline replays the batch. "
+            "If it happens again, look after the executors, and leave speculation off."
+        )
+    return partition
 
 
 class _Lists(AccumulatorParam[list[dict[str, Any]]]):
@@ -266,8 +286,7 @@ class _Passing:
     failpoints: Failpoints
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        context = TaskContext.get()
-        partition, rows = 0 if context is None else context.partitionId(), 0
+        partition, rows = _first_try(self.batch), 0
         for batch in batches:
             half = (batch.num_rows + 1) // 2
             yield batch.slice(0, half)

@@ -26,6 +26,10 @@ class DeliveryFailed(PipelineError):
     """The sink did not acknowledge every row of a batch; Spark will run the batch again after a restart."""
 
 
+class TaskTriedAgain(PipelineError):
+    """Spark has tried a task again, whose first attempt may have written; a restart replays the whole batch."""
+
+
 class CommitUncertain(PipelineError):
     """The sink could not be asked whether a decided batch is committed; a restart finishes it."""
 

@@ -13,6 +13,7 @@ import os
 import re
 import shlex
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from pipeline.config import TUNED, PipelineConfig
 from pipeline.errors import RefusedStart
+from pipeline.local_cluster import is_local_cluster, make_home
 
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
 _TUNED = {
@@ -52,6 +54,9 @@ def settings(config: PipelineConfig) -> Mapping[str, str]:
         # A task that failed may have written: the whole batch is replayed, by a new driver that looks at the marks.
         "spark.task.maxFailures": "1",
         "spark.speculation": "false",
+        # The same where output of the stage before is gone, with its executor: no failure of a task in Spark's eyes.
+        "spark.stage.maxConsecutiveAttempts": "1",
+        "spark.stage.ignoreDecommissionFetchFailure": "false",
         "spark.sql.shuffle.partitions": str(config.partitions),
         "spark.sql.streaming.stateStore.providerClass": f"{_PACKAGE}.state.RocksDBStateStoreProvider",
         "spark.python.daemon.module": "pipeline.workers",
@@ -60,9 +65,18 @@ def settings(config: PipelineConfig) -> Mapping[str, str]:
         # A trigger without new data would only move the watermark, at the price of a whole batch.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # Another program on this machine must not be able to talk to the driver. Spark makes the secret itself on
-        # local masters; for a cluster it is the operator's to set (spark-defaults.conf).
+        # local masters, for executors beside the driver we do; for a cluster it is the operator's to set
+        # (spark-defaults.conf).
         "spark.authenticate": str(config.master.startswith("local")).lower(),
     }
+    if is_local_cluster(config.master):
+        base |= {
+            "spark.executor.extraJavaOptions": java,
+            "spark.executor.extraClassPath": os.pathsep.join(config.driver_jars),
+            # Pages of Spark's own master, on loopback: another program there must not end the pipeline by a click.
+            "spark.ui.killEnabled": "false",
+            "spark.master.ui.decommission.allow.mode": "DENY",
+        }
     if config.sockets is not None:
         base["spark.python.unix.domain.socket.enabled"] = "true"
         base["spark.python.unix.domain.socket.dir"] = config.sockets
@@ -84,6 +98,8 @@ def session(config: PipelineConfig, more: Mapping[str, str] | None = None) -> Sp
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     home = str(Path(__file__).resolve().parents[1])
     os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, (home, os.environ.get("PYTHONPATH"))))
+    if is_local_cluster(config.master):
+        make_home(Path(tempfile.mkdtemp(prefix="spark-")))
     builder = SparkSession.builder.master(config.master)
     for name, value in {**settings(config), **(more or {})}.items():
         builder = builder.config(name, value)

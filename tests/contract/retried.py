@@ -1,0 +1,132 @@
+"""`python -m tests.contract.retried FOLDER`: takes executors away under a task, first of Spark's alone, then of ours.
+
+A process of its own, for a process has one Spark, and this one has executors beside its driver. Every attempt appends a
+line to a file when it writes, and stays until it is killed if it is the first of partition 1. What came of both is
+printed as JSON: {"bare": [attempts that wrote], "ours": [..], "said": class of our pipeline's last words}.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+
+from pipeline.batch import Batch
+from pipeline.config import AS_SHIPPED, PipelineConfig
+from pipeline.errors import PipelineError
+from pipeline.failpoints import Failpoints
+from pipeline.job import in_plain_words
+from pipeline.journal import Identity, open_journal
+from pipeline.quarantine import Quarantine
+from pipeline.sessions import OUTPUT_SCHEMA
+from pipeline.spark import session, stop
+from tests.contract.lives import PARTITIONS, ROW
+
+LIMIT_S = 240.0  # an executor starts in some seconds on idle cores
+
+
+@dataclass(frozen=True)
+class Slow:
+    """Writes its attempt's number into a file; the first attempt at partition 1 then waits for its death."""
+
+    file: Path
+
+    def write(self, _task: Any, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        context = TaskContext.get()
+        assert context is not None, "it runs in a worker"
+        for _ in rows:
+            pass
+        if context.partitionId() == 1:
+            with self.file.open("a") as file:
+                file.write(f"{context.attemptNumber()}\n")
+            if context.attemptNumber() == 0:
+                time.sleep(LIMIT_S)
+        return {}, {}
+
+
+@dataclass(frozen=True)
+class Bare:
+    """The same without anything of ours around it."""
+
+    writer: Slow
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        self.writer.write(None, batches)
+        yield pa.RecordBatch.from_pydict({"done": [1]})
+
+
+def main(folder: Path) -> None:
+    config = PipelineConfig(
+        "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", "two-phase", "id",
+        folder / "checkpoint", folder, partitions=PARTITIONS, checkpoint_writing=AS_SHIPPED,
+        master="local-cluster[2,1,1024]",
+    )  # fmt: skip
+    spark = session(config)
+    try:
+        found = {"bare": _bare(spark, folder / "bare"), **_ours(spark, config, folder / "ours")}
+    finally:
+        stop(spark)
+    print(json.dumps(found))
+
+
+def _bare(spark: SparkSession, file: Path) -> list[int]:
+    rows = _rows(spark)
+    _robbed(spark, file, rows.mapInArrow(Bare(Slow(file)).__call__, "done long").collect)
+    return _attempts(file)
+
+
+def _ours(spark: SparkSession, config: PipelineConfig, file: Path) -> dict[str, Any]:
+    identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+    journal = open_journal(config.checkpoint, identity)
+    rows = _rows(spark)
+    batch = Batch(rows, 0, Failpoints((), Path("/dev/null"), None), Quarantine("bad", "in", {}))
+    said: PipelineError | None = None
+    try:
+        _robbed(spark, file, lambda: batch.run(Slow(file)))
+    except Exception as failure:
+        said = in_plain_words(failure, journal)
+    return {"ours": _attempts(file), "said": type(said).__name__}
+
+
+def _rows(spark: SparkSession) -> DataFrame:
+    """Some rows in each partition."""
+    numbers = spark.range(0, 20 * PARTITIONS, 1, PARTITIONS)
+    made = {"session_key": "concat('session-', id)", **dict.fromkeys(ROW[1:], "id")}
+    columns = (field.split() for field in OUTPUT_SCHEMA.split(", "))
+    return numbers.selectExpr(*(f"cast({made.get(name, 'null')} as {kind}) as {name}" for name, kind in columns))
+
+
+def _robbed(spark: SparkSession, file: Path, job: Callable[[], Any]) -> None:
+    """Runs a job, and has its executor taken away as soon as the task stands in its first attempt."""
+    thread = threading.Thread(target=_rob, args=(spark, file), daemon=True)
+    thread.start()
+    job()
+    thread.join()
+
+
+def _rob(spark: SparkSession, file: Path) -> None:
+    end = time.monotonic() + LIMIT_S
+    while not file.exists() and time.monotonic() < end:
+        time.sleep(0.05)
+    context = spark._jsc.sc()
+    # All of them: which has the task is Spark's affair. They are replaced, and it is no failure: as a cluster's manager
+    # would take them for somebody else.
+    replaced, failed, at_once = True, False, True
+    context.schedulerBackend().killExecutors(context.getExecutorIds(), not replaced, failed, at_once)
+
+
+def _attempts(file: Path) -> list[int]:
+    return [int(line) for line in file.read_text().split()]
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))

@@ -1,0 +1,31 @@
+"""A task whose executor is taken away: Spark begins it again and counts no failure, and ours never writes twice."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from oncebench.run.lab import environment
+from oncebench.services.java import find_java
+
+pytestmark = [pytest.mark.contract, pytest.mark.spark]
+
+ROOT = Path(__file__).parents[2]
+LIMIT_S = 540.0
+
+
+def test_a_task_that_spark_begins_again_does_not_write_a_second_time(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tests.contract.retried", str(tmp_path)]
+    own = {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path)}
+    ran = subprocess.run(
+        command, cwd=ROOT, env={**environment(find_java()), **own}, capture_output=True, text=True, timeout=LIMIT_S,
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr[-4000:]
+    found = json.loads(ran.stdout.splitlines()[-1])
+    assert found["bare"] == [0, 1], "Spark itself begins it again, though spark.task.maxFailures is 1"
+    assert (found["ours"], found["said"]) == ([0], "TaskTriedAgain")
