@@ -83,10 +83,15 @@ CHAINS: Mapping[str, Sequence[str]] = {
     ),
 }  # fmt: skip
 REPLAY = "@replay"
+# Beside the chains: SIGKILLs at times that are drawn at random. Three seeds of them make 100 kills of a row.
+RANDOM = "random"
+RANDOM_KILLS = 34
+FAMILIES = (*CHAINS, RANDOM)
 F = TypeVar("F")
 # Batches of a chain: those before the first fault, and for each fault its own, its replay and two quiet ones.
 BATCHES_PER_FAULT = 4
 SESSIONS_PER_BATCH = 3  # so many end in each batch, with rows in both partitions nearly always
+BATCHES_PER_KILL = 14  # more than a life has time for, on average: batches of half a second, so none finds no work
 
 # Codes that a cell may show beyond its guarantee, by (nemesis, guarantee), and why.
 LIMITS: Mapping[tuple[str, str], Mapping[str, str]] = {}
@@ -110,7 +115,7 @@ def rows(sinks: Sequence[str] = ()) -> list[Row]:
 def chain(row: Row, family: str) -> tuple[str, ...]:
     """The faults of a family that can be done to a row, as one run takes them."""
     faults: list[str] = []
-    for text in CHAINS[family]:
+    for text in CHAINS.get(family, ()):
         fault = parse_fault(text.removesuffix(REPLAY))
         if why_not(fault, SINKS[row.sink], row.support) is None:
             again = text.endswith(REPLAY) or not faults
@@ -120,6 +125,8 @@ def chain(row: Row, family: str) -> tuple[str, ...]:
 
 def columns(family: str) -> tuple[str, ...]:
     """What stands above the columns of a family: each fault, or the two of a pair, in words of their own."""
+    if family == RANDOM:
+        return (RANDOM,)
     return tuple(named(pair) for pair in paired(CHAINS[family], lambda text: text.endswith(REPLAY)))
 
 
@@ -140,25 +147,26 @@ def paired(faults: Sequence[F], again: Callable[[F], bool]) -> list[list[F]]:
 
 
 def cells(chosen: Iterable[Row], families: Sequence[str], base: Cell, seeds: Mapping[str, int]) -> list[Cell]:
-    """The runs of the matrix.
+    """The runs of the matrix, seed by seed: one that is cut short has met every fault before any twice.
 
     Args:
         base: rate and whatever else all have in common.
         seeds: how many runs of each chain a guarantee gets, each with a seed of its own.
     """
-    made = []
+    made: list[Cell] = []
     for row in chosen:
         for family in families:
-            faults = chain(row, family)
-            if not faults:
+            faults, kills = chain(row, family), RANDOM_KILLS if family == RANDOM else 0
+            if not faults and not kills:
                 continue
-            batches = FIRST_BATCH + BATCHES_PER_FAULT * len(faults)
+            batches = FIRST_BATCH + BATCHES_PER_FAULT * len(faults) + BATCHES_PER_KILL * kills
             cell = replace(
                 base, sink=row.sink, delivery=row.support.delivery, variant=row.support.variant, faults=faults,
-                sessions=batches * SESSIONS_PER_BATCH, max_events_per_batch=SESSIONS_PER_BATCH * 100,
+                random_kills=kills, sessions=batches * SESSIONS_PER_BATCH,
+                max_events_per_batch=SESSIONS_PER_BATCH * 100,
             )  # fmt: skip
             made += [replace(cell, seed=base.seed + number) for number in range(seeds[row.support.delivery])]
-    return made
+    return sorted(made, key=lambda cell: cell.seed)
 
 
 def seeds_for(exactly_once: int) -> dict[str, int]:

@@ -19,9 +19,9 @@ from oncebench.commands.options import (
 )
 from oncebench.commands.series import run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
-from oncebench.matrix import CHAINS, Row, cells, rows, seeds_for
+from oncebench.matrix import FAMILIES, Row, cells, rows, seeds_for
 from oncebench.nemesis.acts import why_not
-from oncebench.reports import fault_matrix, recovery_table
+from oncebench.reports import fault_matrix, landings, recovery_table
 from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.scenario import Cell, require_sinks
@@ -34,20 +34,40 @@ from pipeline.sinks.registry import SINKS
 RATE = 300.0
 
 
+class _Share(click.ParamType[tuple[int, int]]):
+    """`K/N`: the K-th of N equal shares."""
+
+    name = "share"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, int]:
+        share, _, shares = str(value).partition("/")
+        if not (share.isdecimal() and shares.isdecimal() and 1 <= int(share) <= int(shares)):
+            self.fail(f"{value!r} is no share: say 1/2 for the first half", param, ctx)
+        return int(share), int(shares)
+
+
 @click.command(short_help="The fault matrix: each fault on each guarantee, with a verdict for each.")
 @click.option("--sink", "sinks", multiple=True, help="Whose rows; may be given several times [default: every sink].")
 @click.option("--only", metavar="TEXT", help="Of these, the rows that have every word of TEXT: `exactly-once`, say.")
-@click.option(
-    "--family", "families", multiple=True, type=click.Choice(list(CHAINS)), help="Which faults [default: all]."
-)
+@click.option("--family", "families", multiple=True, type=click.Choice(FAMILIES), help="Which faults [default: all].")
 @click.option("--seeds", type=click.IntRange(1, 1000), default=3, show_default=True, help="Of an exactly-once chain.")
 @click.option("--seed", type=click.IntRange(0, MAX_SEED - 1000), default=1, show_default=True, help="The first.")
 @open_sessions_option
 @click.option(
     "--resume",
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
     metavar="REPORTS",
-    help="A file of reports of an earlier try: what is in it is not run again, what is run is added.",
+    help="A file of reports of an earlier try: what is in it is not run again, what is run is added (with several "
+    "files: to the first).",
+)
+@click.option(
+    "--share",
+    type=_Share(),
+    default="1/1",
+    metavar="K/N",
+    help="Only the K-th of N equal shares of what is left to run: several at once where there are the cores, then all "
+    "files together with --resume.",
 )
 @click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka, which no fault will break.")
 @click.option("--publish", is_flag=True, help="Write to results/ (what the repository publishes), not results/local/.")
@@ -61,7 +81,8 @@ def faults(
     seeds: int,
     seed: int,
     open_sessions: int,
-    resume: Path | None,
+    resume: tuple[Path, ...],
+    share: tuple[int, int],
     bootstrap_servers: str | None,
     publish: bool,
     work_dir: Path | None,
@@ -76,21 +97,23 @@ def faults(
     require_sinks(sinks)
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
     base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions)
-    todo = _possible(cells(chosen, families or tuple(CHAINS), base, seeds_for(seeds)), bootstrap_servers)
+    todo = _possible(cells(chosen, families or FAMILIES, base, seeds_for(seeds)), bootstrap_servers)
     if not todo:
         raise UserError("no row of the matrix has all that; see `oncebench list`", exit_code=USAGE)
     refuse_idle_postgres(row.sink for row in chosen)
-    if resume is not None and resume.suffix != ".jsonl":
-        raise UserError(f"--resume {resume}: give the file of reports (.jsonl) of an earlier try", exit_code=USAGE)
-    results = Results(PUBLISHED if publish else LOCAL, f"faults-{stamp()}") if resume is None else Results.of(resume)
-    reports: list[dict[str, Any]] = list(read_reports(resume)) if resume else []
+    for file in resume:
+        if file.suffix != ".jsonl":
+            raise UserError(f"--resume {file}: give the file of reports (.jsonl) of an earlier try", exit_code=USAGE)
+    name = f"faults-{stamp()}" if share[1] == 1 else f"faults-{stamp()}-{share[0]}"
+    results = Results.of(resume[0]) if resume else Results(PUBLISHED if publish else LOCAL, name)
+    reports = [report for file in resume for report in read_reports(file) if not report.get("interrupted")]
     # An option that an older report does not know of stood at its default.
-    done = [Cell("", "", "").as_json() | report["config"] for report in reports if not report.get("interrupted")]
-    left = [cell for cell in todo if cell.as_json() not in done]
-    click.echo(f"{len(todo)} runs, {len(todo) - len(left)} of them done; reports {results.runs}", err=True)
+    done = [Cell("", "", "").as_json() | report["config"] for report in reports]
+    left = [cell for cell in todo if cell.as_json() not in done][share[0] - 1 :: share[1]]
+    click.echo(f"{len(todo)} runs, of which {len(left)} are left here; reports {results.runs}", err=True)
     trouble: list[str] = []
 
-    def tell(cell: Cell, error: UserError) -> None:
+    def tell(cell: Cell, error: Exception) -> None:
         trouble.append(f"{cell.title}: {error}\n  {cell.reproduce()}")
         click.echo(f"not run to its end: {trouble[-1]}", err=True)
 
@@ -123,11 +146,13 @@ def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results
 
 
 def _tables(reports: list[dict[str, Any]], found: list[fault_matrix.Cell]) -> Iterator[str]:
-    for family in CHAINS:
+    for family in FAMILIES:
         if table := fault_matrix.markdown(found, family):
             yield f"{family}:\n\n{table}"
         if table := recovery_table.markdown(reports, family):
             yield f"recovery, {family}: median / maximum\n\n{table}"
+    if table := landings.markdown(reports):
+        yield f"where the random kills landed:\n\n{table}"
     if table := recovery_table.overall(reports):
         yield table
 

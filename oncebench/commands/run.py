@@ -26,6 +26,7 @@ from oncebench.errors import INTERRUPTED, USAGE, UserError
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.reports.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.reports.summary import summary
+from oncebench.run.disks import prepare_disks
 from oncebench.run.interrupt import gently
 from oncebench.run.lab import open_lab
 from oncebench.run.live import view
@@ -129,6 +130,7 @@ def bytes_needed(cells: Sequence[Cell]) -> int:
 
 def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> dict[str, Any]:
     """Runs a cell with a lab of its own in a work dir."""
+    prepare_disks([cell])
     with open_work_dir(place) as work, gently() as interrupted:
         require_free(work.path, bytes_needed([cell]))
         with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.brief) as show:

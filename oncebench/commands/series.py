@@ -1,7 +1,8 @@
 """Cells one after the other in one lab: what `compare` and `faults` do between choosing and showing.
 
 Promise: every report is stored as soon as it is made; what a cell has left is deleted unless it is to be kept. What can
-go wrong: a cell can't be run (`UserError`); then the series ends, or, if `failed` is given, tells it and goes on.
+go wrong: a cell can't be run, or not be read (`UserError`, `PipelineError`); then the series ends, or, if `failed` is
+given, tells it and goes on.
 """
 
 from __future__ import annotations
@@ -14,11 +15,13 @@ from oncebench.commands.run import bytes_needed
 from oncebench.errors import INTERRUPTED, UserError
 from oncebench.measure import BULKY, measure
 from oncebench.reports.results import Results
+from oncebench.run.disks import prepare_disks
 from oncebench.run.interrupt import gently
 from oncebench.run.lab import open_lab
 from oncebench.run.live import view
 from oncebench.run.workdir import delete_below, open_work_dir, require_free
 from oncebench.scenario import Cell
+from pipeline.errors import PipelineError
 
 
 def run_series(
@@ -27,9 +30,10 @@ def run_series(
     bootstrap_servers: str | None,
     place: Path,
     keep: bool,
-    failed: Callable[[Cell, UserError], None] | None = None,
+    failed: Callable[[Cell, Exception], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Runs the cells in a work dir and yields each report that was not interrupted; ends early after a Ctrl-C."""
+    prepare_disks(cells)
     with open_work_dir(place) as work, gently() as interrupted:
         require_free(work.path, bytes_needed(cells))
         with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
@@ -42,8 +46,8 @@ def run_series(
                 ):
                     try:
                         report = measure(cell, lab, folder.path, show, interrupted)
-                    except UserError as error:
-                        if failed is None or error.exit_code == INTERRUPTED:
+                    except (UserError, PipelineError) as error:
+                        if failed is None or getattr(error, "exit_code", None) == INTERRUPTED:
                             raise
                         failed(cell, error)
                         continue

@@ -43,6 +43,7 @@ class Nemesis:
         in_kafka: what it needs of a sink that writes to Kafka: OPEN, ENDED or SENT.
         on_link: whether it acts on the link to that server: the pipeline of such a run reaches it through a proxy.
         fills: the folder of a run that it fills, which is on a small disk in such a run.
+        succeeded: whether a successor works while the pipeline stands still.
     """
 
     name: str
@@ -55,6 +56,7 @@ class Nemesis:
     in_kafka: str | None = None
     on_link: bool = False
     fills: str | None = None
+    succeeded: bool = False
 
 
 NEMESES: Mapping[str, Nemesis] = {
@@ -63,7 +65,7 @@ NEMESES: Mapping[str, Nemesis] = {
         Nemesis(KILL, "SIGKILL for every process of the pipeline", None),
         Nemesis("stop", "the pipeline stands still for so many seconds", lives.stop, timed=True),
         Nemesis("end", "a clean stop (SIGTERM) and a start", lives.end),
-        Nemesis("zombie", "taken for dead and succeeded; continued later", lives.zombie),
+        Nemesis("zombie", "taken for dead and succeeded; continued later", lives.zombie, succeeded=True),
         Nemesis("outage", "killed, and started again so many seconds later", lives.outage, timed=True),
         Nemesis("crash-loop", f"killed, and {lives.LOOP} times more while it starts", lives.crash_loop),
         Nemesis("kill-worker", "SIGKILL for one Python worker", lives.kill_worker, points=OF_A_TASK, in_workers=True),
@@ -137,6 +139,8 @@ def why_not(fault: Fault, kind: Kind, support: Support, ours: frozenset[str] | N
     if fault.point not in nemesis.points:
         return f"{fault.action} acts at: {', '.join(point for point in POINTS if point in nemesis.points)}"
     protocol = protocol_of(kind, support)
+    if nemesis.succeeded and kind.alone and fault.point in OF_A_TASK:
+        return f"a stopped task of sink {kind.name} holds the lock of its database: no successor could write"
     if nemesis.in_workers and (kind.whole or protocol is as_shipped):
         return f"no worker passes {fault.point} there: {kind.name} {support.variant} writes from the driver"
     if nemesis.in_kafka == SENT and (kind.transactional_ids is None or support.delivery == AT_MOST_ONCE):

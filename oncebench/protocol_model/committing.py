@@ -77,18 +77,25 @@ def _end(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
             continue
         told = f"sends EndTxn for partition {ending.prepared.partition}"
         if world.unanswered:
-            doubted = driver._replace(ending=_with(driver, at, ending._replace(doubtful=True)))
             late = tuple(sorted((*world.late, ending.prepared.id)))
             lost = world._replace(late=late, unanswered=world.unanswered - 1)
-            yield _to(lost, driver, doubted, f"{told}, no answer", world)
+            if setting.defences.hears:
+                doubted = driver._replace(ending=_with(driver, at, ending._replace(doubtful=True)))
+                yield _to(lost, driver, doubted, f"{told}, no answer", world)
+            else:
+                yield _answered(lost, driver, at, broker.DONE, f"{told}, no answer, taken for", world)
         if ending.doubtful:
             yield dies(world, driver, f"partition {ending.prepared.partition}'s commit is uncertain")
         answer, after = broker.end(world, ending.prepared.id, setting)
         if answer == broker.BUSY:
             continue
-        answered = _with(driver, at, ending._replace(answer=answer))
-        point = "mid-commit" if any(not each.answer for each in answered) else "ended"
-        yield _to(after, driver, driver._replace(at=point, ending=answered), f"{told}: {answer}; {point}", world)
+        yield _answered(after, driver, at, answer, f"{told}:", world)
+
+
+def _answered(world: World, driver: Driver, at: int, answer: str, told: str, was: World) -> Move:
+    answered = _with(driver, at, driver.ending[at]._replace(answer=answer))
+    point = "mid-commit" if any(not each.answer for each in answered) else "ended"
+    return _to(world, driver, driver._replace(at=point, ending=answered), f"{told} {answer}; {point}", was)
 
 
 def _settle(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:

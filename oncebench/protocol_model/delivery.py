@@ -54,7 +54,10 @@ def _plan(world: World, driver: Driver, batch: int, again: bool) -> Move:
 def _start(world: World, driver: Driver, setting: Setting) -> Move:
     if succeeded(world, driver, setting):
         return dies(world, driver, "another was started")
-    return _to(world, driver, "batch-start")
+    told, after = _to(world, driver, "batch-start")
+    if not setting.defences.logs_last:
+        return f"{told}, and commits/{driver.batch} is written", after._replace(commits=driver.batch + 1)
+    return told, after
 
 
 def _protocol(world: World, driver: Driver, setting: Setting) -> Move:
@@ -66,7 +69,8 @@ def _protocol(world: World, driver: Driver, setting: Setting) -> Move:
         return _to(world, driver, "before-decision")
     only = EVERY
     if setting.protocol == IDEMPOTENT:
-        only = frozenset(partition for partition in EVERY if driver.marks[partition] != driver.batch)
+        known = driver.batch if setting.defences.numbers else None
+        only = frozenset(partition for partition in EVERY if driver.marks[partition] != known)
     if setting.protocol == AT_MOST_ONCE and world.claims[driver.batch]:
         only = frozenset()
     return _run(world, driver, only)
@@ -133,13 +137,17 @@ def _write_claimed(world: World, driver: Driver, _setting: Setting) -> Move:
     return _run(world, driver, EVERY)
 
 
-def _commit_log(world: World, driver: Driver, _setting: Setting) -> Move:
-    if world.commits > driver.batch:
+def _commit_log(world: World, driver: Driver, setting: Setting) -> Move:
+    if world.commits > driver.batch and setting.defences.logs_last:
         return dies(world, driver, f"commits/{driver.batch} is another driver's")
     nothing_read = (-1,) * PARTITIONS  # what was read at the start was about the first batch only
     after = driver._replace(at="after-commit-log", attempt=0, prepared=(), ending=())
     after = after._replace(done=(), keep_batch=-1, marks=nothing_read)
-    told = f"{name(driver)} writes commits/{driver.batch}: after-commit-log"
+    if not setting.defences.logs_last:
+        return f"{name(driver)}, batch {driver.batch}: {after.at}", world._replace(
+            drivers=replaced(world, driver, after)
+        )
+    told = f"{name(driver)} writes commits/{driver.batch}: {after.at}"
     return told, world._replace(commits=driver.batch + 1, drivers=replaced(world, driver, after))
 
 

@@ -21,7 +21,7 @@ IN_TRANSACTION = frozenset({"begun", "mid-write", "before-prepare", "after-prepa
 def doomed(world: World, driver: Driver, setting: Setting) -> bool:
     """Whether it can only end."""
     if driver.at == "after-commit":
-        return world.commits > driver.batch
+        return world.commits > driver.batch and setting.defences.logs_last
     if driver.at == "after-commit-log":
         last = driver.batch + 1 == setting.bounds.batches
         return last or world.offsets > driver.batch + 1

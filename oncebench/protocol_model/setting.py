@@ -31,6 +31,9 @@ class Defences:
         rewrites: partitions whose decided transaction is lost are written again (off: on_lost=drop).
         retires: an id with an EndTxn in doubt is fenced and never used again.
         claim_first: at-most-once claims before it writes (off: after).
+        logs_last: Spark's commit log has a batch once the sink has it (off: as soon as the batch begins).
+        numbers: a batch that is run again has the number it had (off: another, of which no marker tells).
+        hears: an EndTxn without an answer is asked for again (off: taken for made).
     """
 
     marker: bool = True
@@ -47,6 +50,9 @@ class Defences:
     rewrites: bool = True
     retires: bool = True
     claim_first: bool = True
+    logs_last: bool = True
+    numbers: bool = True
+    hears: bool = True
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ def _one(name: str, protocol: str, bounds: Bounds, shows: str | None = None, **l
 
 KILLED, SUCCEEDED = Bounds(2, kills=1, zombies=0), Bounds(2, kills=0, zombies=1)
 DOUBTED = Bounds(2, kills=1, zombies=0, unanswered=1)
+UNANSWERED = Bounds(1, kills=0, zombies=0, unanswered=1)
 OUTAGE = Bounds(2, kills=1, zombies=0, timeouts=1)
 FULL = Bounds(3, kills=2, zombies=1)
 
@@ -59,8 +60,12 @@ SOUND = (
 BROKEN = (
     _one("at-most-once, claimed after the write", AT_MOST_ONCE, KILLED, DUP, claim_first=False),
     _one("idempotent, no marker", IDEMPOTENT, KILLED, DUP, marker=False),
+    _one("idempotent, a batch that is run again has another number", IDEMPOTENT, KILLED, DUP, numbers=False),
+    _one("idempotent, Spark's commit log comes first", IDEMPOTENT, KILLED, LOSS, logs_last=False),
     _one("idempotent, no fencing", IDEMPOTENT, Bounds(1, 0, 1), DUP, fencing=False),
     _one("idempotent, workers look for no younger generation", IDEMPOTENT, Bounds(1, 0, 1), DUP, worker_check=False),
+    _one("two-phase, Spark's commit log comes first", TWO_PHASE, KILLED, LOSS, logs_last=False),
+    _one("two-phase, a commit without an answer is taken for made", TWO_PHASE, UNANSWERED, LOSS, hears=False),
     _one("two-phase, no journal", TWO_PHASE, KILLED, DUP, decision=False),
     _one("two-phase, no marker", TWO_PHASE, DOUBTED, DUP, marker=False),
     _one(

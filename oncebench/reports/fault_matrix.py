@@ -18,11 +18,11 @@ from typing import Any
 from xml.etree import ElementTree
 
 from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
-from oncebench.matrix import LIMITS, named, paired
+from oncebench.matrix import LIMITS, RANDOM, named, paired
 from oncebench.matrix import columns as columns_of
 from oncebench.reports.tables import Report, aligned
 from oncebench.scenario import order_of
-from pipeline.failpoints import parse_fault
+from pipeline.failpoints import KILL, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE
 
 LIMIT = "limit"
@@ -96,9 +96,10 @@ def junit(cells: Sequence[Cell]) -> str:
 
 def counted(reports: Iterable[Report], cells: Sequence[Cell]) -> str:
     """One line: how many faults of which kind acted, and what became of the cells."""
-    acted = [parse_fault(fault["fault"]).action for report in reports for fault in report["faults"]
-             if fault["hit"] and fault["point"]]  # fmt: skip
-    kills = acted.count("kill")
+    acted = [KILL if _by_chance(fault) else parse_fault(fault["fault"]).action
+             for report in reports for fault in report["faults"]
+             if fault["hit"] and (fault["point"] or _by_chance(fault))]  # fmt: skip
+    kills = acted.count(KILL)
     words = ", ".join(f"{sum(cell.word == word for cell in cells)} {word}" for word in ORDER)
     return f"{kills} kills and {len(acted) - kills} other faults in {len(cells)} cells: {words}"
 
@@ -107,15 +108,35 @@ def _of_run(report: Report) -> Iterable[Cell]:
     cell = report["cell"]
     row = cell["sink"], cell["delivery"], cell["variant"]
     words = shlex.split(report["reproduce"])
-    missing = len(cell["faults"]) - len(report["faults"])
+    missing = len(cell["faults"]) - sum(not _by_chance(fault) for fault in report["faults"])
     if missing > 0:
         yield Cell(row, "?", VACUOUS, f"the report tells nothing of {missing} faults that were asked for", 0, 0,
                    report["seed"], report["reproduce"])  # fmt: skip
-    for faults in paired(report["faults"], lambda fault: "@" not in fault["fault"]):
+    if cell["random_kills"]:
+        yield _of_random_kills(report, row, cell["random_kills"])
+    for faults in paired(
+        [fault for fault in report["faults"] if not _by_chance(fault)], lambda fault: "@" not in fault["fault"]
+    ):
         word, told = min((_judged(report, fault) for fault in faults), key=lambda judged: ORDER.index(judged[0]))
         texts = [str(fault["fault"]).split("@", maxsplit=1)[0] for fault in faults]
         lost, doubled = (sum(fault[name] for fault in faults) for name in CHARGED.values())
         yield Cell(row, named(texts), word, told, lost, doubled, report["seed"], _alone(words, texts))
+
+
+def _by_chance(fault: Mapping[str, Any]) -> bool:
+    return bool(fault["fault"] == f"{RANDOM}:{KILL}")
+
+
+def _of_random_kills(report: Report, row: tuple[str, str, str], asked: int) -> Cell:
+    """All random kills of a run as one cell, which answers for whatever was found in the run."""
+    kills = [fault for fault in report["faults"] if _by_chance(fault)]
+    word, told = report["verdict"], "; ".join(report["reasons"])
+    if len(kills) < asked:
+        word, told = VACUOUS, f"{len(kills)} of {asked} kills happened"
+    elif word == BROKEN:
+        told = " ".join(sorted(report["broken_by"]))
+    return Cell(row, RANDOM, word, told, report["rows"]["lost"], report["rows"]["duplicated"], report["seed"],
+                report["reproduce"])  # fmt: skip
 
 
 def _judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:

@@ -14,6 +14,7 @@ from statistics import median
 import numpy as np
 
 from oncebench.judge.verdict import KEPT
+from oncebench.matrix import RANDOM as RANDOM_FAMILY
 from oncebench.matrix import columns as columns_of
 from oncebench.matrix import named, paired
 from oncebench.reports.recovery import RANDOM, Recovery, together
@@ -103,8 +104,8 @@ def _in_replay(fault: Report) -> bool:
 
 def _names(faults: Sequence[Report]) -> tuple[str, str]:
     texts = [fault["fault"].split("@", maxsplit=1)[0] for fault in faults]
-    if RANDOM in texts:  # of no family
-        return RANDOM, "random kill"
+    if RANDOM in texts:
+        return RANDOM_FAMILY, "random kill"
     return named(texts), ", ".join(text.partition(":")[2] for text in texts)
 
 

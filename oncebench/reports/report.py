@@ -163,10 +163,20 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
     return reports
 
 
+def whole_lines(text: str) -> list[str]:
+    """The lines of a file that is appended to, without a last one that was cut while it was written."""
+    *lines, last = text.splitlines(keepends=True) or [""]
+    try:
+        json.loads(last)
+    except ValueError:
+        return lines if not last.endswith("\n") else [*lines, last]
+    return [*lines, last]
+
+
 def _read_file(file: Path) -> list[dict[str, Any]]:
     try:
         text = file.read_text("utf-8")
-        texts = text.splitlines() if file.suffix == ".jsonl" else [text]
+        texts = whole_lines(text) if file.suffix == ".jsonl" else [text]
         found = [json.loads(line) for line in texts if line.strip()]
     except (OSError, ValueError) as error:
         raise UserError(f"{file} is no report ({error}); take it from a sound copy, or run the cell again") from error

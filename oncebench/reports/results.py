@@ -11,7 +11,7 @@ import os
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from oncebench.reports import tables
 
@@ -51,11 +51,11 @@ class Results:
         return found
 
     def add(self, report: Mapping[str, Any]) -> None:
-        """Appends one report, as a line of its own also after a half-written one."""
+        """Appends one report as a line of its own, in place of one that was cut while it was written."""
         self.runs.parent.mkdir(parents=True, exist_ok=True)
         with self.runs.open("a+b") as file:
             if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
-                file.write(b"\n")
+                _end_line(file)
             file.write(json.dumps(report, separators=(",", ":")).encode() + b"\n")
 
     def write_text(self, suffix: str, text: str) -> Path:
@@ -68,3 +68,15 @@ class Results:
     def write_tables(self, reports: Sequence[Mapping[str, Any]]) -> tuple[Path, Path]:
         """Writes the Markdown and CSV tables of the reports; returns their paths."""
         return self.write_text(".md", tables.markdown(reports)), self.write_text(".csv", tables.as_csv(reports))
+
+
+def _end_line(file: BinaryIO) -> None:
+    """Ends the last line of a file; one that is no JSON was cut, and is taken away."""
+    file.seek(0)
+    start = file.read().rfind(b"\n") + 1
+    file.seek(start)
+    try:
+        json.loads(file.read())
+        file.write(b"\n")
+    except ValueError:
+        file.truncate(start)

@@ -5,13 +5,13 @@ Promise: after the run the folder holds what it would hold anyway. What can go w
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from oncebench.nemesis.acts import NEMESES
 from oncebench.scenario import Cell
-from oncebench.services.small_disk import small_disk
+from oncebench.services.small_disk import own_namespace, small_disk
 from pipeline.failpoints import parse_fault
 
 # A checkpoint took 1.1 MB of 4 kB pages after 30 batches, an output folder less than half of its events' bytes: what
@@ -20,12 +20,23 @@ BASE_BYTES = 64_000_000
 BYTES_PER_EVENT = 400
 
 
+def prepare_disks(cells: Iterable[Cell]) -> None:
+    """To be called before these cells are run and before there are threads: they must all see the same disks."""
+    if any(_filled(cell) for cell in cells):
+        with suppress(OSError):  # told where a disk is to be mounted
+            own_namespace()
+
+
 @contextmanager
 def open_disks(cell: Cell, folder: Path) -> Iterator[None]:
     """The disks that the faults of a cell fill, mounted below the run's folder until the end of the context."""
-    filled = {NEMESES[parse_fault(fault).action].fills for fault in cell.faults} - {None}
     size = BASE_BYTES + BYTES_PER_EVENT * (100 * cell.sessions + cell.open_sessions)
     with ExitStack() as stack:
-        for name in filled:
-            stack.enter_context(small_disk(folder / str(name), size))
+        for name in _filled(cell):
+            stack.enter_context(small_disk(folder / name, size))
         yield
+
+
+def _filled(cell: Cell) -> set[str]:
+    """The folders of a run that its faults fill."""
+    return {name for fault in cell.faults if (name := NEMESES[parse_fault(fault).action].fills) is not None}

@@ -109,6 +109,11 @@ class Supervisor:
         return self._kills_left
 
     @property
+    def hits(self) -> int:
+        """Faults that have been met so far."""
+        return self._hits_seen
+
+    @property
     def acting(self) -> bool:
         """Whether a nemesis is at work: a server may be down, or an older driver still be there."""
         return bool(self._acting)

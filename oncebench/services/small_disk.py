@@ -3,7 +3,9 @@
 Promise: it is mounted in a mount namespace of this suite's own: only the suite sees it, and what it starts from then
 on; when the last of them has ended, even by SIGKILL, the kernel takes it away, and an empty folder is left. When its
 context ends, the folder holds on the disk beneath what was written to it. What can go wrong: mounting needs root and is
-forbidden in most containers (`cannot_mount` says why; `MissingEnvironment` where it is found out later).
+forbidden in most containers (`cannot_mount` says why; `MissingEnvironment` where it is found out later). A namespace
+belongs to a thread: one that was there before `own_namespace` (a library's pool, say) does not see the disk, but the
+folder beneath.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 from oncebench.errors import MissingEnvironment
@@ -37,6 +40,15 @@ def cannot_mount() -> str | None:
     return None if capabilities >> _SYS_ADMIN & 1 else "a small disk is mounted by root only (CAP_SYS_ADMIN)"
 
 
+@cache
+def own_namespace() -> None:
+    """Takes this thread, and all that it starts from then on, into a mount namespace of their own; once in a process,
+    and better before there are other threads (see the module). Raises OSError where the kernel does not allow it."""
+    # The fork of a mount namespace begins as shared as the one it comes from.
+    _call("unshare", ctypes.c_int(_FRESH_NAMESPACE))
+    _mount(None, Path("/"), None, _PRIVATE, None)
+
+
 @contextmanager
 def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
     """Mounts a disk of this size at `folder`, which must not be there yet.
@@ -51,9 +63,7 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
         )
     folder.mkdir(mode=0o700)
     try:
-        # The fork of a mount namespace begins as shared as the one it comes from.
-        _call("unshare", ctypes.c_int(_FRESH_NAMESPACE))
-        _mount(None, Path("/"), None, _PRIVATE, None)
+        own_namespace()
         _mount("oncebench", folder, "tmpfs", _PLAIN, f"size={size_bytes},mode=0700")
     except OSError as error:
         folder.rmdir()

@@ -83,6 +83,7 @@ class Kind:
         spark: settings that Spark needs for it.
         protocols: by (guarantee, variant), of what is broken on purpose; all others are in `pipeline.delivery`.
         whole: whether its atomic step is the batch, written from the driver (`BatchWriter`) and not by workers.
+        alone: whether a task that has begun to write keeps every other writer out until it ends.
         in_folder: whether its rows are files below the folder of their place.
         transactional_ids: prefix of the Kafka transactional ids of a sink_id, if it holds Kafka transactions.
         missing: what of an extra is not installed here, and how to install it; empty where all is there. Such a kind is
@@ -102,6 +103,7 @@ class Kind:
     protocols: Mapping[tuple[str, str], Callable[..., None]] = field(default_factory=dict)
     swept: bool = False
     whole: bool = False
+    alone: bool = False
     in_folder: bool = False
     transactional_ids: Callable[[str], str] | None = None
     missing: str = ""

@@ -38,7 +38,7 @@ import json
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import reduce
 from itertools import count
@@ -49,11 +49,12 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline import digest
-from pipeline.errors import ReadError, RefusedStart
+from pipeline.errors import PipelineError, ReadError, RefusedStart
 from pipeline.journal import checkpoint_id
 from pipeline.sinks.contract import (
     AT_LEAST_ONCE,
@@ -139,7 +140,9 @@ class DeltaSink(Sink):
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: columns compared, entries of other checkpoints refused, the marker read."""
         del generation, keep  # Delta's own check of the entries fences
-        if (wrong := difference(self._table)) is not None:
+        with _told(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
+            wrong = difference(self._table)
+        if wrong is not None:
             raise RefusedStart(
                 f"the Delta table {self._table} was made for other rows: {wrong}. Nothing was written. Take another "
                 "folder, or move this table away."
@@ -150,7 +153,8 @@ class DeltaSink(Sink):
             return
         self._app_id = f"{self._sink_id}/{checkpoint_id(self._checkpoint)}"
         log = self._table / "_delta_log"
-        entries = transactions(log)
+        with _told(RefusedStart, self._table, "Nothing was written. Mend the table's log, or take another folder."):
+            entries = transactions(log)
         self._refuse_other_checkpoints(entries)
         if self._app_id in entries:
             self._marks = {WHOLE: self._mark(log, entries[self._app_id])}
@@ -278,6 +282,16 @@ def rows_only(rows: DataFrame) -> DataFrame:
     return rows.where("reason is null").select(*COLUMNS)
 
 
+@contextmanager
+def _told(kind: type[PipelineError], table: Path, advice: str) -> Iterator[None]:
+    """What delta-rs or a damaged log says, as an error of ours. (delta-rs: newer protocols, missing versions.)"""
+    try:
+        yield
+    except (DeltaError, ValueError, pa.ArrowException) as error:
+        words = str(error).splitlines() or [type(error).__name__]  # what follows its first line is a stack
+        raise kind(f"the Delta table {table} cannot be read: {words[0]}. {advice}") from error
+
+
 class _Following:
     """The data files of a table as they are named by one version after the other, by an implementation not Spark's."""
 
@@ -303,6 +317,10 @@ class _Following:
         return rows_of(places, times, [row for _, _, rows in read for row in rows.to_pylist()])
 
     def _look(self) -> None:
+        with _told(ReadError, self._folder, "Read it again; if that fails too, its log is damaged."):
+            self._look_at_table()
+
+    def _look_at_table(self) -> None:
         if self._table is None:
             if not DeltaTable.is_deltatable(str(self._folder)):
                 return

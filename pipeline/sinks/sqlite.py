@@ -186,6 +186,7 @@ KINDS = (
         ordered=True,
         provide=_provide,
         in_folder=True,
+        alone=True,
         open=_open,
         read=_read,
     ),

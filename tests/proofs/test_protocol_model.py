@@ -16,7 +16,7 @@ from oncebench.protocol_model.setting import (
     Bounds,
     Setting,
 )
-from oncebench.protocol_model.variants import BROKEN, HARSHER, Variant
+from oncebench.protocol_model.variants import BROKEN, HARSHER, UNANSWERED, Variant
 from oncebench.protocol_model.world import World
 from pipeline.failpoints import POINTS
 
@@ -27,7 +27,7 @@ SMALL = {
     TWO_PHASE: Bounds(2, kills=1, zombies=0),
 }
 # Quick ones; the command runs them all.
-QUICK = {Bounds(2, 1, 0), Bounds(2, 1, 0, timeouts=1), Bounds(1, 0, 1), Bounds(2, 0, 0, resent=1)}
+QUICK = {Bounds(2, 1, 0), Bounds(2, 1, 0, timeouts=1), Bounds(1, 0, 1), Bounds(2, 0, 0, resent=1), UNANSWERED}
 
 
 def quick(setting: Setting) -> bool:

@@ -153,3 +153,19 @@ def test_a_reader_shows_each_committed_row_once_and_nothing_of_an_uncommitted_fi
     assert len(set(places)) == 6
     assert list(json.loads(first.value[0] or b"")) == SCHEMA.names
     assert reader.leftovers() == ["part-of-a-dead-writer.parquet", "part-torn.parquet"]
+
+
+def test_a_start_on_a_table_that_cannot_be_understood_is_refused_in_words(tmp_path: Path) -> None:
+    append(tmp_path / "table", rows("a"))
+    entry = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
+    entry.write_bytes(entry.read_bytes()[:40])  # a torn log
+    with pytest.raises(RefusedStart, match=r"Delta table .* cannot be read: .*Nothing was written"):
+        sink(tmp_path).start(IDEMPOTENT, 1, ())
+
+
+def test_a_reader_of_a_table_that_cannot_be_understood_says_so(tmp_path: Path) -> None:
+    append(tmp_path / "table", rows("a"))
+    entry = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
+    entry.write_bytes(entry.read_bytes().replace(b'"minReaderVersion":1', b'"minReaderVersion":99'))
+    with pytest.raises(ReadError, match=r"Delta table .* cannot be read: "):
+        _Following(tmp_path / "table").fresh()

@@ -15,7 +15,8 @@ from oncebench.cli import cli
 from oncebench.commands import faults as command
 from oncebench.errors import UserError
 from oncebench.nemesis.acts import NEMESES
-from oncebench.reports import fault_matrix
+from oncebench.reports import fault_matrix, landings
+from oncebench.reports.report import whole_lines
 from oncebench.reports.results import Results
 from oncebench.scenario import Cell
 from pipeline.failpoints import POINTS, parse_fault
@@ -36,7 +37,7 @@ def report(*faults: Any, delivery: str = EXACTLY_ONCE, verdict: str = "kept", co
     texts = [each["fault"] for each in faults]
     cell = Cell("kafka", delivery, "v", faults=tuple(texts), rate=300.0)
     return {
-        "cell": {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": texts},
+        "cell": {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": texts, "random_kills": 0},
         "verdict": verdict, "broken_by": list(codes), "reasons": ["because"], "rows": {"visible": 10},
         "faults": list(faults), "seed": 4, "reproduce": cell.reproduce(), "config": cell.as_json(),
         "interrupted": False,
@@ -139,9 +140,9 @@ def test_junit_has_a_case_for_each_cell_and_says_what_failed() -> None:
     assert [case.get("classname") for case in suite] == ["kafka.exactly-once.v"] * 2
 
 
-def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
+    """Cells that the command runs, all of which are kept; results go below tmp_path."""
     ran: list[Cell] = []
 
     def pretend(cells: list[Cell], results: Results, *_: Any) -> Any:
@@ -155,6 +156,10 @@ def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "run_series", pretend)
     monkeypatch.setattr(command, "read_reports", lambda path: [json.loads(line) for line in path.open()])
+    return ran
+
+
+def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(tmp_path: Path, ran: list[Cell]) -> None:
     words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1"]
     assert CliRunner().invoke(cli, [*words, "--family", "kills"]).exit_code == 0
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
@@ -174,6 +179,31 @@ def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(
     assert ran[-1].open_sessions == 7
 
 
+def test_shares_run_every_cell_once_and_are_shown_together(tmp_path: Path, ran: list[Cell]) -> None:
+    words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "3", "--family", "kills"]
+    for share in ("1/2", "2/2"):
+        assert CliRunner().invoke(cli, [*words, "--share", share]).exit_code == 0
+    assert [cell.seed for cell in ran] == [1, 3, 2]
+    files = sorted(tmp_path.glob("results/local/runs/*.jsonl"))
+    assert [len(file.read_text().splitlines()) for file in files] == [2, 1]
+    both = CliRunner().invoke(cli, [*words, *(word for file in files for word in ("--resume", str(file)))])
+    assert (both.exit_code, len(ran)) == (0, 3)
+    assert "27 kills and 0 other faults in 27 cells" in both.stdout
+    for wrong in ("0/2", "3/2", "half", "1"):
+        assert CliRunner().invoke(cli, [*words, "--share", wrong]).exit_code == 2
+
+
+def test_an_interrupted_run_is_run_again_and_not_shown(tmp_path: Path, ran: list[Cell]) -> None:
+    words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1", "--family", "kills"]
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
+    cut = json.loads(file.read_text()) | {"interrupted": True, "verdict": "unknown"}
+    file.write_text(json.dumps(cut) + "\n")
+    again = CliRunner().invoke(cli, [*words, "--resume", str(file)])
+    assert (again.exit_code, len(ran)) == (0, 2)
+    assert "9 kills and 0 other faults in 9 cells: 0 broken, 0 unknown" in again.stdout
+
+
 def test_a_report_that_tells_of_fewer_faults_than_were_asked_for_is_not_taken_for_whole() -> None:
     cut = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"))
     del cut["faults"][1]
@@ -191,9 +221,67 @@ def test_reports_are_added_to_a_file_of_reports_alone_and_each_on_a_line_of_its_
     half.write_text('{"a": 1}')
     Results.of(half).add({"b": 2})
     assert [json.loads(line) for line in half.read_text().splitlines()] == [{"a": 1}, {"b": 2}]
+    with half.open("a") as file:
+        file.write('{"a": ')  # cut
+    Results.of(half).add({"c": 3})
+    assert [json.loads(line) for line in half.read_text().splitlines()] == [{"a": 1}, {"b": 2}, {"c": 3}]
 
 
 def test_a_choice_that_leaves_nothing_is_refused() -> None:
     refused = CliRunner().invoke(cli, ["faults", "--only", "no such row"]).exception
     assert isinstance(refused, UserError)
     assert refused.exit_code == 2
+
+
+def killed_at_random(*points: str | None, asked: int | None = None, verdict: str = "kept") -> Any:
+    made = report(verdict=verdict, codes=("DUP",) if verdict == "broken" else ())
+    made["cell"]["random_kills"] = len(points) if asked is None else asked
+    made["rows"] |= {"lost": 0, "duplicated": 20 if verdict == "broken" else 0}
+    for point in points:
+        made["faults"].append({"fault": "random:kill", "point": point, "batch": point and 3, "hit": True, "lost": 0,
+                               "duplicated": 0, "noted": []})  # fmt: skip
+    return made
+
+
+def test_random_kills_are_a_family_with_enough_work_for_all_of_them() -> None:
+    cells = matrix.cells([row("kafka", "two-phase")], [matrix.RANDOM], Cell("", "", ""), matrix.seeds_for(3))
+    assert len(cells) == 3
+    assert sum(cell.random_kills for cell in cells) >= 100
+    assert not any(cell.faults for cell in cells)
+    assert all(cell.sessions >= 10 * cell.random_kills for cell in cells)
+
+
+def test_the_random_kills_of_a_run_are_one_cell_that_answers_for_the_whole_run() -> None:
+    assert words(killed_at_random("mid-write", None)) == {"random": "kept"}
+    assert words(killed_at_random("mid-write", verdict="broken")) == {"random": "broken (DUP)"}
+    assert words(killed_at_random("mid-write", asked=2)) == {"random": "vacuous"}
+    found = fault_matrix.cells_of([killed_at_random("mid-write", None)])
+    assert "kept" in fault_matrix.markdown(found, matrix.RANDOM)
+    assert fault_matrix.counted([killed_at_random("mid-write", None)], found).startswith("2 kills and 0 other faults")
+
+
+def test_landings_count_each_kill_once_under_the_point_passed_last() -> None:
+    reports = [killed_at_random("mid-write", None, "mid-write"), killed_at_random("after-commit")]
+    assert landings.landings(reports) == {"mid-write": 2, "start": 1, "after-commit": 1}
+    assert "75.0%" in landings.markdown(reports)
+    assert landings.markdown([report(fault("mid-write:kill"))]) == ""
+
+
+def test_no_bound_is_given_for_a_row_with_a_run_that_was_not_kept() -> None:
+    reports = [killed_at_random(*["mid-write"] * 10), killed_at_random("after-commit", verdict="broken")]
+    assert "%" not in landings.markdown(reports)
+    assert landings.bound(100) == "3.0%"
+
+
+def test_a_line_that_was_cut_while_it_was_written_is_no_report_and_refuses_none() -> None:
+    assert whole_lines('{"a": 1}\n{"b": ') == ['{"a": 1}\n']
+    assert whole_lines('{"a": 1}\n{"b": 2}') == ['{"a": 1}\n', '{"b": 2}']
+    assert whole_lines('{"a": 1}\n{"b": \n') == ['{"a": 1}\n', '{"b": \n']  # not cut but damaged: to be refused
+    assert whole_lines("") == []
+
+
+def test_a_matrix_that_is_cut_short_has_met_every_fault_before_any_twice() -> None:
+    chosen = [row("kafka", "two-phase"), row("files-jsonl", "two-phase")]
+    cells = matrix.cells(chosen, ["kills", "lives"], Cell("", "", "", seed=5), matrix.seeds_for(2))
+    assert [cell.seed for cell in cells] == [5, 5, 5, 5, 6, 6, 6, 6]
+    assert len({(cell.sink, cell.faults) for cell in cells[:4]}) == 4

@@ -11,6 +11,7 @@ import pytest
 
 from oncebench.errors import INTERRUPTED, UserError
 from oncebench.run.cell import _Run
+from oncebench.run.patience import Patience
 
 
 class Starting(_Run):
@@ -56,6 +57,6 @@ def test_a_generator_that_was_interrupted_before_it_sent_anything_is_not_blamed(
 
 def test_an_interruption_is_noted_once_and_ends_what_nemeses_are_at(tmp_path: Path) -> None:
     run = Starting(tmp_path)
-    assert not run._until("loading", lambda: False, 1)
-    assert not run._until("draining", lambda: False, 1)
+    assert not run._until("loading", lambda: False, Patience(1))
+    assert not run._until("draining", lambda: False, Patience(1))
     assert run.noted == ["acts ended", "interrupted"]

@@ -290,3 +290,10 @@ def test_a_stopped_broker_is_continued_also_when_the_run_ends_before(world: Worl
     assert (server.said, world.all[0].thawed, stage.held) == (["pause"], 1, True)
     acting.close()
     assert (server.said, stage.held) == (["pause", "resume"], False)
+
+
+@pytest.mark.parametrize(("point", "possible"), [("after-prepare", False), ("mid-commit", True)])
+def test_a_task_that_holds_the_lock_of_a_whole_database_is_never_made_a_zombie(point: str, possible: bool) -> None:
+    why = why_not(parse_fault(f"{point}:zombie"), SINKS["sqlite"], SINKS["sqlite"].supports[0])
+    assert (why is None) == possible
+    assert possible or "holds the lock" in str(why)

@@ -161,3 +161,23 @@ def test_a_healthy_run_has_no_disks_of_its_own(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(disks, "small_disk", None)
     with open_disks(Cell("files-jsonl", "exactly-once", "two-phase", faults=("mid-write:kill",)), tmp_path):
         assert not any(tmp_path.iterdir())
+
+
+@allowed
+def test_a_thread_that_is_older_than_the_disk_sees_it_too_if_the_namespace_is_older_still(tmp_path: Path) -> None:
+    code = (
+        "import sys; from concurrent.futures import ThreadPoolExecutor; from pathlib import Path\n"
+        "from oncebench.run.disks import open_disks, prepare_disks; from oncebench.scenario import Cell\n"
+        "cell = Cell('files-jsonl', 'exactly-once', 'two-phase', faults=('mid-write:fill-output:5',))\n"
+        "place = Path(sys.argv[1]); sink = place / 'sink'\n"
+        "prepare_disks([cell])\n"
+        "with ThreadPoolExecutor(1) as older:\n"
+        "    older.submit(list).result()\n"
+        "    with open_disks(cell, place):\n"
+        "        (sink / 'row').write_text('row'); print(older.submit(lambda: [*sink.iterdir()]).result())\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path)]
+    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    if "no small disk can be mounted" in told.stderr:
+        pytest.skip("mounts are forbidden here")
+    assert "sink/row" in told.stdout, told.stderr
