@@ -46,10 +46,11 @@ def test_a_fault_and_the_one_in_its_replay_are_one_outage() -> None:
     assert line[3:] == ["kill, kill", "1", "0.1 / 0.1", "6.0 / 6.0", "9.0 / 9.0", "20 / 20"]
 
 
-def test_random_kills_are_outages_of_their_own_and_of_no_family() -> None:
+def test_random_kills_are_outages_of_their_own_and_a_family_of_their_own() -> None:
     killed = report(*(fault("random:kill", t_us, 3000.0) for t_us in (0, 30 * S)))
     assert recovery_table.markdown([killed], "kills") == ""
-    assert [outage.nemesis for outage in recovery_table.outages_of([killed])] == ["random kill"] * 2
+    (_, _, line) = cells(recovery_table.markdown([killed], "random"))
+    assert line[3:] == ["random kill", "2", "0.1 / 0.1", "1.0 / 1.0", "3.0 / 3.0", "20 / 20"]
 
 
 def test_quantiles_are_over_all_faults_and_say_of_how_many() -> None:
