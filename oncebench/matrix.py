@@ -18,6 +18,9 @@ from pipeline.failpoints import FIRST_BATCH, POINTS, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from pipeline.sinks.registry import SINKS
 
+# An outage that is longer than Kafka keeps what was prepared; the broker looks for such transactions every 10 s. It
+# concerns whoever holds transactions from the tasks to the decision, as whom a stranger could take them.
+TIMEOUT, TIMEOUT_MS, LIKE_TIMEOUT = "timeout", 10_000, "after-decision:hijack"
 # By family, in the order of a batch; each but the first waits for the second batch with rows after the one before it.
 # In pairs the second fault comes in the replay.
 CHAINS: Mapping[str, Sequence[str]] = {
@@ -65,6 +68,10 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "mid-commit:cut-link:3",
         "after-prepare:lose-postgres-answer",
         "before-decision:lose-postgres-answer",
+    ),
+    TIMEOUT: (
+        "after-prepare:outage:25",
+        "after-decision:outage:25",
     ),
     "disk": (
         "after-prepare:fill-checkpoint:20",
@@ -115,6 +122,8 @@ def rows(sinks: Sequence[str] = ()) -> list[Row]:
 def chain(row: Row, family: str) -> tuple[str, ...]:
     """The faults of a family that can be done to a row, as one run takes them."""
     faults: list[str] = []
+    if family == TIMEOUT and why_not(parse_fault(LIKE_TIMEOUT), SINKS[row.sink], row.support) is not None:
+        return ()
     for text in CHAINS.get(family, ()):
         fault = parse_fault(text.removesuffix(REPLAY))
         if why_not(fault, SINKS[row.sink], row.support) is None:
@@ -164,6 +173,7 @@ def cells(chosen: Iterable[Row], families: Sequence[str], base: Cell, seeds: Map
                 base, sink=row.sink, delivery=row.support.delivery, variant=row.support.variant, faults=faults,
                 random_kills=kills, sessions=batches * SESSIONS_PER_BATCH,
                 max_events_per_batch=SESSIONS_PER_BATCH * 100,
+                transaction_timeout_ms=TIMEOUT_MS if family == TIMEOUT else base.transaction_timeout_ms,
             )  # fmt: skip
             made += [replace(cell, seed=base.seed + number) for number in range(seeds[row.support.delivery])]
     return sorted(made, key=lambda cell: cell.seed)

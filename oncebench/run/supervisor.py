@@ -93,7 +93,8 @@ class Supervisor:
         """Starts the pipeline process, with another configuration if one is given."""
         path = self._folder / "pipeline.json"
         write_config(config or self._config, path)
-        command = [sys.executable, "-m", "pipeline", str(path)]
+        # A C library that crashes while it is imported then says in the log where.
+        command = [sys.executable, "-X", "faulthandler", "-m", "pipeline", str(path)]
         home = Path(__file__).resolve().parents[2]
         log = self._folder / "logs" / "pipeline.log"
         self._hits_before = self._hits_seen = len(self._hits())

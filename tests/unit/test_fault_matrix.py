@@ -285,3 +285,10 @@ def test_a_matrix_that_is_cut_short_has_met_every_fault_before_any_twice() -> No
     cells = matrix.cells(chosen, ["kills", "lives"], Cell("", "", "", seed=5), matrix.seeds_for(2))
     assert [cell.seed for cell in cells] == [5, 5, 5, 5, 6, 6, 6, 6]
     assert len({(cell.sink, cell.faults) for cell in cells[:4]}) == 4
+
+
+def test_an_outage_beyond_the_transaction_timeout_is_for_rows_whose_transactions_wait_for_the_decision() -> None:
+    rows = [row("kafka", "two-phase"), row("kafka", "idempotent"), row("postgres", "two-phase")]
+    (cell,) = matrix.cells(rows, [matrix.TIMEOUT], Cell("", "", ""), matrix.seeds_for(1))
+    assert (cell.sink, cell.variant) == ("kafka", "two-phase")
+    assert all((parse_fault(text).seconds or 0) * 1000 > 2 * cell.transaction_timeout_ms for text in cell.faults)
