@@ -25,10 +25,12 @@ from loadgen.config import LoadConfig
 from loadgen.producer import run_load
 from oncebench.errors import INTERRUPTED, UserError
 from oncebench.nemesis.disk import CHECKPOINT, OUTPUT
+from oncebench.run.brokers import open_broker
 from oncebench.run.disks import open_disks
 from oncebench.run.faults_seen import FaultsSeen
 from oncebench.run.lab import Lab
 from oncebench.run.links import Links, open_links
+from oncebench.run.place import placed
 from oncebench.run.supervisor import Supervisor
 from oncebench.run.tail import Tail
 from oncebench.run.workdir import full_disk_told
@@ -95,6 +97,7 @@ class Ran:
 
     run: str
     topics: Topics
+    kafka: dict[str, Any]
     uses: dict[str, Use]
     interrupted: bool
 
@@ -109,8 +112,12 @@ def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: thread
         show: called about every LOOK_S with what there is to see.
         interrupted: set by the first Ctrl-C.
     """
-    with full_disk_told(folder), open_disks(cell, folder), open_links(cell, lab) as links:
-        return _Run(cell, lab, links, folder, show, interrupted).run()
+    with ExitStack() as stack:
+        stack.enter_context(full_disk_told(folder))
+        stack.enter_context(open_disks(cell, folder))
+        own = stack.enter_context(open_broker(cell, lab, folder))
+        links = stack.enter_context(open_links(cell, own))
+        return _Run(cell, own, links, folder, show, interrupted).run()
 
 
 class _Run:
@@ -167,7 +174,7 @@ class _Run:
             self._say("reading")
             self._final_reads()
             self._end("observer")
-        return Ran(self.id, self.topics, self.sampler.uses(), self.interrupted.is_set())
+        return Ran(self.id, self.topics, self._kafka(), self.sampler.uses(), self.interrupted.is_set())
 
     def _load(self) -> None:
         self._start_load()
@@ -253,16 +260,16 @@ class _Run:
             transaction_timeout_ms=cell.transaction_timeout_ms,
             on_lost=cell.on_lost,
             checkpoint_writing=cell.checkpoint_writing,
-            master=cell.master,
             faults=tuple(parse_fault(fault) for fault in cell.faults),
-            **self.lab.spark([self.kind]),
+            **placed(cell, self.lab.spark([self.kind])),
         )
 
     def _described(self) -> dict[str, Any]:
-        kafka = {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}
-        return {
-            "schema": 1, "run": self.id, "cell": self.cell.as_json(), "topics": self.topics.as_json(), "kafka": kafka
-        }  # fmt: skip
+        return {"schema": 1, "run": self.id, "cell": self.cell.as_json(), "topics": self.topics.as_json(),
+                "kafka": self._kafka()}  # fmt: skip
+
+    def _kafka(self) -> dict[str, Any]:
+        return {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}
 
     def _start_observer(self) -> None:
         self._start_child("observer", "oncebench.watch.observer", {
