@@ -43,6 +43,13 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-decision:repartition",
         "mid-commit:crash-loop",
     ),
+    "executor": (
+        "mid-write:kill-executor",
+        "after-prepare:kill-executor",
+        "before-decision:kill-executor",
+        "after-decision:kill-executor",
+        "after-commit:kill-executor",
+    ),
     "broker": (
         "mid-write:kill-broker",
         "after-prepare:hijack",
@@ -77,6 +84,8 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-prepare:fill-checkpoint:20",
         "mid-write:fill-output:20",
         "after-decision:fill-output:20",
+        "mid-write:fill-broker:20",
+        "after-decision:fill-broker:20",
     ),
     "checkpoint": (
         "after-commit:cut-offsets",

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.errors import BROKEN, ERROR, KEPT
+from oncebench.nemesis.disk import BROKER, CHECKPOINT
 from oncebench.record import FACTS, Record
 from oncebench.reports.report import FILE, make_report, write_report
 from oncebench.run.cell import SINK_FOLDER, Ran, Show, run_cell
@@ -23,7 +24,7 @@ from oncebench.watch.resources import Use
 from pipeline.sinks.registry import SINKS
 
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.
-BULKY = ("kafka", "postgres", "pravega", "checkpoint", SINK_FOLDER)
+BULKY = ("kafka", "postgres", "pravega", CHECKPOINT, SINK_FOLDER, BROKER)
 
 
 def measure(
@@ -31,10 +32,9 @@ def measure(
 ) -> dict[str, Any]:
     """Runs a cell in an open work dir and returns its report, which is also in `folder/report.json`."""
     ran = run_cell(cell, lab, folder, show or (lambda _seen: None), interrupted or threading.Event())
-    kafka = {"bootstrap_servers": lab.kafka.bootstrap_servers, "own": lab.own_broker is not None}
     used = [name for name in SINKS[cell.sink].services if name in lab.theirs]
     theirs = {SERVICES[name].variable: lab.theirs[name] for name in used}
-    facts = {"run": ran.run, "topics": ran.topics.as_json(), "kafka": kafka, "java": lab.java.version,
+    facts = {"run": ran.run, "topics": ran.topics.as_json(), "kafka": ran.kafka, "java": lab.java.version,
              "theirs": theirs, "interrupted": ran.interrupted}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in ran.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))

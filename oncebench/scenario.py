@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
 from oncebench.errors import USAGE, UserError
-from oncebench.nemesis.acts import complaint, why_not
+from oncebench.nemesis.acts import complaint, unplaced, why_not
 from pipeline.config import AS_SHIPPED, TUNED
 from pipeline.delivery import DROP, PROTOCOLS, REWRITE, choose, exactly_once_two_phase, protocol_of
 from pipeline.failpoints import POINTS, parse_fault
@@ -202,7 +202,8 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
         kind = SINKS[cell.sink]
         support = choose(kind, cell.delivery, cell.variant)
         for text in cell.faults:
-            if (reason := why_not(parse_fault(text), kind, support, ours)) is not None:
+            reason = why_not(parse_fault(text), kind, support, ours) or unplaced(parse_fault(text), cell.master)
+            if reason is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=USAGE)
 
 

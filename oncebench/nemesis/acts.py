@@ -44,6 +44,7 @@ class Nemesis:
         on_link: whether it acts on the link to that server: the pipeline of such a run reaches it through a proxy.
         fills: the folder of a run that it fills, which is on a small disk in such a run.
         succeeded: whether a successor works while the pipeline stands still.
+        on_executors: whether it needs executors beside the driver, which the pipeline has in such a run.
     """
 
     name: str
@@ -57,6 +58,7 @@ class Nemesis:
     on_link: bool = False
     fills: str | None = None
     succeeded: bool = False
+    on_executors: bool = False
 
 
 NEMESES: Mapping[str, Nemesis] = {
@@ -69,6 +71,7 @@ NEMESES: Mapping[str, Nemesis] = {
         Nemesis("outage", "killed, and started again so many seconds later", lives.outage, timed=True),
         Nemesis("crash-loop", f"killed, and {lives.LOOP} times more while it starts", lives.crash_loop),
         Nemesis("kill-worker", "SIGKILL for one Python worker", lives.kill_worker, points=OF_A_TASK, in_workers=True),
+        Nemesis("kill-executor", "SIGKILL for the JVM of one executor", lives.kill_executor, on_executors=True),
         Nemesis("repartition", "killed, started with one partition more", lives.repartition, points=OF_A_BATCH),
         Nemesis("kill-broker", "SIGKILL for the Kafka broker, and a start", servers.kill_broker, breaks=KAFKA),
         Nemesis("stop-broker", "the broker stands still for so many seconds", servers.stop_broker, True, KAFKA),
@@ -113,6 +116,14 @@ NEMESES: Mapping[str, Nemesis] = {
                 ("fill-output", "output", disk.OUTPUT),
             )
         ),
+        Nemesis(
+            "fill-broker",
+            "the disk of the broker is full until it halts, so many seconds at most; then it is started again",
+            disk.full_broker,
+            timed=True,
+            breaks=KAFKA,
+            fills=disk.BROKER,
+        ),
         *(
             Nemesis(f"{word}-{log}", f"killed; the newest entry of Spark's {log} {state}", act(partial(damage, log)))
             for log in (OFFSETS, COMMITS)
@@ -151,14 +162,21 @@ def why_not(fault: Fault, kind: Kind, support: Support, ours: frozenset[str] | N
         return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
     if nemesis.fills == disk.OUTPUT and not kind.in_folder:
         return f"a run of sink {kind.name} has no output folder"
-    if nemesis.fills is not None:
-        return cannot_mount()
+    if nemesis.fills is not None and (cannot := cannot_mount()) is not None:
+        return cannot
     if nemesis.breaks is None:
         return None
     if nemesis.breaks not in needed:
         return f"a run of sink {kind.name} has no {nemesis.breaks}"
     if ours is not None and nemesis.breaks not in ours:
         return f"the {nemesis.breaks} of this run is not ours to break"
+    return None
+
+
+def unplaced(fault: Fault, master: str) -> str | None:
+    """Why a fault cannot be done to a run on this Spark master; None: it can."""
+    if NEMESES[fault.action].on_executors and not master.startswith("local"):
+        return f"the executors of {master} are not ours to kill: leave --master out, and the run has two of its own"
     return None
 
 

@@ -1,19 +1,22 @@
 """What is done to a disk: it is full from one step of a batch on, and has room again after a while.
 
 Promise: what is filled is a small disk of the run's own under that one folder (`oncebench.services.small_disk`), and it
-has room again when the act is over. The pipeline is not started while it is full. What can go wrong: nothing is
-written, or nothing that the pipeline misses, within the seconds; then the fault has tested nothing (`nemesis-idle`).
+has room again when the act is over. Neither pipeline nor broker is started while its disk is full. What can go wrong:
+nothing is written, or nothing that they miss, within the seconds; then the fault has tested nothing (`nemesis-idle`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Generator
+from pathlib import Path
 
+from oncebench.nemesis.servers import KAFKA
 from oncebench.nemesis.stage import Stage, waiting
 from oncebench.services.small_disk import fill
 
-# Folders of a run: Spark's checkpoint with our journal, and what a sink that lives in files has written.
-CHECKPOINT, OUTPUT = "checkpoint", "sink"
+# Folders of a run: Spark's checkpoint with our journal, what a sink that lives in files has written, and the topics of
+# a broker that the run has to itself.
+CHECKPOINT, OUTPUT, BROKER = "checkpoint", "sink", str(Path("broker", "kafka"))
 
 
 def full(stage: Stage, seconds: float, *, folder: str) -> Generator[None]:
@@ -29,3 +32,24 @@ def full(stage: Stage, seconds: float, *, folder: str) -> Generator[None]:
             stage.note("disk-has-room", folder=folder)
         if stage.alive():
             stage.idle("the pipeline lived on")
+
+
+def full_broker(stage: Stage, seconds: float) -> Generator[None]:
+    """No byte is free under the broker's topics until it has halted of it, for so many seconds at most; then there is
+    room, and it is started again."""
+    broker = stage.servers[KAFKA]
+    with stage.holding():
+        ballast = fill(stage.config.record / BROKER)
+        stage.note("disk-full", folder=BROKER)
+        try:
+            stage.go_on()
+            yield from waiting(lambda: not broker.alive, seconds)
+            if broker.alive:
+                stage.idle("the broker lived on")
+            else:
+                stage.note("broker-halted")
+        finally:
+            ballast.unlink()
+            stage.note("disk-has-room", folder=BROKER)
+            broker.restart()
+            stage.note("broker-back")

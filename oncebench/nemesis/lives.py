@@ -9,11 +9,16 @@ from __future__ import annotations
 import os
 import random
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
+from contextlib import suppress
 from dataclasses import replace
+
+import psutil
 
 from oncebench.nemesis.stage import Stage, pausing, waiting
 
+# The class that an executor's JVM runs.
+EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 # Times that a crash loop kills before it lets the pipeline come up.
 LOOP = 5
 # A start takes some 6 s, its first batch some more: kills land before, in and after the start.
@@ -70,6 +75,20 @@ def kill_worker(stage: Stage, _seconds: float) -> Generator[None]:
     yield
 
 
+def kill_executor(stage: Stage, _seconds: float) -> Generator[None]:
+    """SIGKILL for the JVM of one executor: of the one whose worker passes the point, or, where the driver does, of the
+    first. Its Python workers find out by themselves."""
+    found = _executors(stage.child.members())
+    own = [executor for executor in found if any(each.pid == stage.hit["pid"] for each in _below(executor))]
+    if not found:
+        stage.idle("the pipeline has no executors of its own")
+    for executor in (own or found)[:1]:
+        executor.kill()
+        stage.note("executor-killed", pid=executor.pid)
+    stage.go_on()
+    yield
+
+
 def repartition(stage: Stage, _seconds: float) -> Generator[None]:
     """Killed, and started with one partition more; started as it was if that is refused."""
     with stage.holding():
@@ -103,6 +122,24 @@ def zombie(stage: Stage, _seconds: float) -> Generator[None]:
         if not ended:
             stage.note("zombie-outlived" if continued else "zombie-never-continued")
             stage.child.kill_session()
+
+
+def _executors(pids: Iterable[int]) -> list[psutil.Process]:
+    """Those of these processes that are executors, in the order of their pids."""
+    found = []
+    for pid in sorted(pids):
+        with suppress(psutil.Error):  # it may have ended since
+            process = psutil.Process(pid)
+            if EXECUTOR in process.cmdline():
+                found.append(process)
+    return found
+
+
+def _below(process: psutil.Process) -> list[psutil.Process]:
+    found: list[psutil.Process] = []
+    with suppress(psutil.Error):
+        found += process.children(recursive=True)
+    return found
 
 
 def _last_words(stage: Stage, log_before: int) -> str:

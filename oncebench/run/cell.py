@@ -21,13 +21,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import UserError
 from oncebench.nemesis.disk import CHECKPOINT, OUTPUT
+from oncebench.run.brokers import open_broker
 from oncebench.run.disks import open_disks
 from oncebench.run.faults_seen import FaultsSeen
+from oncebench.run.interrupt import nothing_to_report
 from oncebench.run.lab import Lab
 from oncebench.run.links import Links, open_links
 from oncebench.run.patience import Patience
+from oncebench.run.place import placed
 from oncebench.run.priming import PRIMING_BATCHES, open_sessions, prime
 from oncebench.run.supervisor import Supervisor
 from oncebench.run.tail import Tail
@@ -95,6 +98,7 @@ class Ran:
 
     run: str
     topics: Topics
+    kafka: dict[str, Any]
     uses: dict[str, Use]
     interrupted: bool
 
@@ -109,8 +113,12 @@ def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: thread
         show: called about every LOOK_S with what there is to see.
         interrupted: set by the first Ctrl-C.
     """
-    with full_disk_told(folder), open_disks(cell, folder), open_links(cell, lab) as links:
-        return _Run(cell, lab, links, folder, show, interrupted).run()
+    with ExitStack() as stack:
+        stack.enter_context(full_disk_told(folder))
+        stack.enter_context(open_disks(cell, folder))
+        own = stack.enter_context(open_broker(cell, lab, folder))
+        links = stack.enter_context(open_links(cell, own))
+        return _Run(cell, own, links, folder, show, interrupted).run()
 
 
 class _Run:
@@ -169,7 +177,7 @@ class _Run:
             self._say("reading")
             self._final_reads()
             self._end("observer")
-        return Ran(self.id, self.topics, self.sampler.uses(), self.interrupted.is_set())
+        return Ran(self.id, self.topics, self._kafka(), self.sampler.uses(), self.interrupted.is_set())
 
     def _load(self) -> None:
         self._start_load()
@@ -181,7 +189,7 @@ class _Run:
             raise UserError(f"the load did not end within {START_LIMIT_S + self._load_s():.0f} s; see {generator.log}")
         if not (self.folder / "ledger" / "plan.json").exists():
             if self.interrupted.is_set():
-                raise _nothing_to_report("load began")
+                raise nothing_to_report("load began")
             raise UserError(f"the generator sent nothing: {_last_line(generator.log)}; see {generator.log}")
 
     def _start_pipeline(self) -> None:
@@ -211,7 +219,7 @@ class _Run:
         if self._until(phase, done, Patience(limit_s)):
             return
         if self.interrupted.is_set():
-            raise _nothing_to_report("pipeline ran" if "generator" in self.children else "load began")
+            raise nothing_to_report("pipeline ran" if "generator" in self.children else "load began")
         log = self.folder / "logs" / "pipeline.log"
         raise UserError(f"{phase} the pipeline took longer than {limit_s:g} s; see {log}")
 
@@ -260,16 +268,16 @@ class _Run:
             transaction_timeout_ms=cell.transaction_timeout_ms,
             on_lost=cell.on_lost,
             checkpoint_writing=cell.checkpoint_writing,
-            master=cell.master,
             faults=tuple(parse_fault(fault) for fault in cell.faults),
-            **self.lab.spark([self.kind]),
+            **placed(cell, self.lab.spark([self.kind])),
         )
 
     def _described(self) -> dict[str, Any]:
-        kafka = {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}
-        return {
-            "schema": 1, "run": self.id, "cell": self.cell.as_json(), "topics": self.topics.as_json(), "kafka": kafka
-        }  # fmt: skip
+        return {"schema": 1, "run": self.id, "cell": self.cell.as_json(), "topics": self.topics.as_json(),
+                "kafka": self._kafka()}  # fmt: skip
+
+    def _kafka(self) -> dict[str, Any]:
+        return {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}
 
     def _start_observer(self) -> None:
         self._start_child("observer", "oncebench.watch.observer", {
@@ -374,8 +382,7 @@ class _Run:
         return owners
 
     def _end(self, name: str) -> None:
-        child = self.children[name]
-        child.stop_gently(CHILD_STOP_S)
+        self.children[name].stop_gently(CHILD_STOP_S)
 
     def _end_children(self) -> None:
         for child in self.children.values():
@@ -389,10 +396,5 @@ def _component(owner: str, name: str, leader: bool) -> str:
     return "spark_jvm" if name == "java" else "python_driver" if leader else "python_workers"
 
 
-def _nothing_to_report(before: str) -> UserError:
-    return UserError(f"interrupted before the {before}: there is nothing to report", exit_code=INTERRUPTED)
-
-
 def _last_line(log: Path) -> str:
-    lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
-    return lines[-1] if lines else "it left no word"
+    return next(filter(str.strip, reversed(log.read_text("utf-8", errors="replace").splitlines())), "it left no word")

@@ -14,8 +14,8 @@ from oncebench.scenario import Cell
 from oncebench.services.small_disk import own_namespace, small_disk
 from pipeline.failpoints import parse_fault
 
-# A checkpoint took 1.1 MB of 4 kB pages after 30 batches, an output folder less than half of its events' bytes: what
-# fits many times, and is as much memory while it is full.
+# A checkpoint took 1.1 MB of 4 kB pages after 30 batches, an output folder less than half of its events' bytes, a new
+# broker 72 kB: what fits many times, and is as much memory while it is full.
 BASE_BYTES = 64_000_000
 BYTES_PER_EVENT = 400
 
@@ -33,7 +33,9 @@ def open_disks(cell: Cell, folder: Path) -> Iterator[None]:
     size = BASE_BYTES + BYTES_PER_EVENT * (100 * cell.sessions + cell.open_sessions)
     with ExitStack() as stack:
         for name in _filled(cell):
-            stack.enter_context(small_disk(folder / name, size))
+            place = folder / name
+            place.parent.mkdir(mode=0o700, exist_ok=True)
+            stack.enter_context(small_disk(place, size))
         yield
 
 

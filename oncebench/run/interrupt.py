@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from oncebench.errors import INTERRUPTED, UserError
+
 
 @contextmanager
 def gently() -> Iterator[threading.Event]:
@@ -27,3 +29,8 @@ def gently() -> Iterator[threading.Event]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def nothing_to_report(before: str) -> UserError:
+    """What a person is told who interrupted a run before what a report tells of."""
+    return UserError(f"interrupted before the {before}: there is nothing to report", exit_code=INTERRUPTED)

@@ -83,6 +83,18 @@ def spark_of(java: Java) -> dict[str, Any]:
 
 
 @contextmanager
+def own_kafka(folder: Path, java: Java) -> Iterator[tuple[KafkaBroker, tuple[Proxy, int]]]:
+    """A broker of ours with its data and log below `folder`, and the `link` of a lab that has it."""
+    with ExitStack() as stack:
+        proxy = stack.enter_context(closing(Proxy(KafkaFraming())))
+        kafka = stack.enter_context(
+            start_kafka(folder, java, extra_listeners={LINK: proxy.port}, settings=QUICK_ABORTS)
+        )
+        yield kafka, (proxy, kafka.ports[LINK])
+        kafka.stop()  # in good order, so that what is kept can be read again
+
+
+@contextmanager
 def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collection[str] = ()) -> Iterator[Lab]:
     """A lab with its broker's data and log below `folder`, or on the Kafka at `bootstrap_servers`.
 
@@ -104,11 +116,5 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collecti
         named = {name: each.theirs for name, each in opened.items() if each.theirs is not None}
         link = None
         if theirs is None:
-            proxy = stack.enter_context(closing(Proxy(KafkaFraming())))
-            started = start_kafka(folder, java, extra_listeners={LINK: proxy.port}, settings=QUICK_ABORTS)
-            kafka = servers[KAFKA] = stack.enter_context(started)
-            link = (proxy, kafka.ports[LINK])
-        lab = Lab(theirs or servers[KAFKA], java, **spark, theirs=named, servers=servers, link=link)
-        yield lab
-        if lab.own_broker is not None:
-            lab.own_broker.stop()  # in good order, so that what is kept can be read again
+            servers[KAFKA], link = stack.enter_context(own_kafka(folder, java))
+        yield Lab(theirs or servers[KAFKA], java, **spark, theirs=named, servers=servers, link=link)

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +17,7 @@ from oncebench.errors import UserError
 from oncebench.nemesis import checkpoint, lives, servers
 from oncebench.nemesis.acts import NEMESES, complaint, why_not
 from oncebench.nemesis.stage import Stage
+from oncebench.run.place import EXECUTORS, placed
 from oncebench.scenario import Cell, checked_fault, require_possible
 from oncebench.services.process import Child
 from pipeline.config import PipelineConfig
@@ -29,6 +34,7 @@ class Life:
     alive: bool = True
     thawed: int = 0
     returncode: int | None = None
+    others: tuple[int, ...] = ()
 
     def kill_session(self) -> None:
         self.alive = False
@@ -40,7 +46,7 @@ class Life:
         self.alive = False
 
     def members(self) -> tuple[int, ...]:
-        return ()
+        return self.others
 
 
 @dataclass
@@ -161,6 +167,8 @@ def test_a_nemesis_that_nobody_knows_is_refused_with_those_that_are() -> None:
         ("after-commit:late-commit:3", "delta", "idempotent", None, "holds no Kafka transactions"),
         ("after-commit:lose-postgres-answer", "kafka", "two-phase", None, "a run of sink kafka has no postgres"),
         ("mid-write:fill-output:5", "kafka", "two-phase", None, "a run of sink kafka has no output folder"),
+        ("mid-write:fill-broker:5", "delta", "idempotent", frozenset(), "the kafka of this run is not ours to break"),
+        ("after-commit:kill-executor", "delta", "native", None, None),
     ],
 )
 def test_what_cannot_be_done_is_refused_with_the_reason(
@@ -269,6 +277,57 @@ def test_a_clean_stop_is_followed_by_a_start(world: World) -> None:
 def test_a_worker_that_is_none_of_the_pipelines_is_not_killed(world: World) -> None:
     run(lives.kill_worker(world.stage("kill-worker"), 0.0))
     assert world.events == ["nemesis-idle", "pipeline-continued"]
+
+
+@pytest.fixture
+def executors() -> Iterator[list[tuple[subprocess.Popen[str], int]]]:
+    """Two processes that look like executors, and the pid of the worker below each, in the order of their pids."""
+    code = "import subprocess as s, sys; p = s.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
+    command = [sys.executable, "-c", code, lives.EXECUTOR]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    found = [(each, int(each.stdout.readline())) for each in started if each.stdout is not None]
+    yield sorted(found, key=lambda each: each[0].pid)
+    for each, worker in found:
+        os.kill(worker, signal.SIGKILL)
+        each.kill()
+        each.communicate()
+
+
+@pytest.mark.parametrize("passed_by", ["the driver", "the second's worker"])
+def test_the_executor_whose_worker_passes_the_point_is_killed_or_else_the_first_and_no_other(
+    world: World, executors: list[tuple[subprocess.Popen[str], int]], passed_by: str
+) -> None:
+    (first, _), (second, worker) = executors
+    stage = world.stage("kill-executor")
+    stage.hit = {**stage.hit, "pid": os.getpid() if passed_by == "the driver" else worker}
+    world.all[0].others = (second.pid, os.getpid(), first.pid, worker)
+    run(lives.kill_executor(stage, 0.0))
+    killed, spared = (first, second) if passed_by == "the driver" else (second, first)
+    assert (killed.wait(10), spared.poll()) == (-signal.SIGKILL, None)
+    assert (world.events, world.all[0].thawed) == (["executor-killed", "pipeline-continued"], 1)
+
+
+def test_where_no_executor_is_beside_the_driver_that_is_told_and_the_pipeline_goes_on(world: World) -> None:
+    run(lives.kill_executor(world.stage("kill-executor"), 0.0))
+    assert (world.events, world.all[0].thawed) == (["nemesis-idle", "pipeline-continued"], 1)
+
+
+def test_a_run_has_executors_of_its_own_where_a_fault_kills_one_and_nowhere_else() -> None:
+    spark = {"jars": ("a.jar",), "driver_jars": ("b.jar",), "jvm_options": ("-XX:SharedArchiveFile=classes.jsa",)}
+    plain = Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill",), master="local[3]")
+    assert placed(plain, spark) == {**spark, "master": "local[3]"}
+    killing = replace(plain, faults=("mid-write:kill", "mid-write:kill-executor@after=2"))
+    assert placed(killing, spark) == {**spark, "master": EXECUTORS, "jvm_options": ()}
+    asked_for = replace(killing, master="local-cluster[3,2,2048]")
+    assert placed(asked_for, spark)["master"] == "local-cluster[3,2,2048]"
+
+
+def test_the_executors_of_somebody_elses_cluster_are_not_killed() -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill-executor",), master="spark://host:7077")
+    with pytest.raises(UserError, match="the executors of spark://host:7077 are not ours to kill") as refused:
+        require_possible([cell])
+    assert refused.value.exit_code == 2
+    require_possible([replace(cell, faults=("mid-write:kill",)), replace(cell, master="local[2]")])
 
 
 @pytest.mark.parametrize("act", [servers.kill_broker, servers.kill_postgres])

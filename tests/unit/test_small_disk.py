@@ -8,17 +8,22 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
 
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.nemesis import acts, disk
-from oncebench.run import disks
+from oncebench.run import brokers, disks
 from oncebench.run.disks import open_disks
+from oncebench.run.lab import Lab
 from oncebench.scenario import Cell, require_possible
 from oncebench.services import small_disk
+from oncebench.services.java import Java
 from oncebench.services.small_disk import BALLAST, MOST_BYTES, cannot_mount, fill
+from oncebench.services.topics import Kafka
 from tests.unit.test_nemesis import World, run
 
 ROOT = Path(__file__).parents[2]
@@ -155,6 +160,57 @@ def test_the_disk_has_room_again_also_when_the_run_ends_before(tmp_path: Path, m
     next(act)
     act.close()
     assert not (tmp_path / BALLAST).exists()
+
+
+@dataclass
+class Broker:
+    """One that can halt, and can be started again."""
+
+    alive: bool = True
+    starts: int = 0
+
+    def restart(self) -> None:
+        self.alive, self.starts = True, self.starts + 1
+
+
+@pytest.mark.parametrize("ends", ["halts", "lives on", "cut short"])
+def test_a_broker_whose_disk_was_full_has_room_and_serves_again_however_the_act_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
+) -> None:
+    def filled(place: Path) -> Path:
+        assert place == tmp_path / "broker" / "kafka"
+        (tmp_path / BALLAST).write_text("full")
+        return tmp_path / BALLAST
+
+    monkeypatch.setattr(disk, "fill", filled)
+    world, broker = World(tmp_path), Broker()
+    stage = world.stage("fill-broker", broker)
+    act = disk.full_broker(stage, 0.001 if ends == "lives on" else 3600.0)
+    next(act)
+    assert ((tmp_path / BALLAST).exists(), stage.held, world.all[0].thawed, broker.starts) == (True, True, 1, 0)
+    broker.alive = ends != "halts"
+    act.close() if ends == "cut short" else run(act, looks=10**6)
+    assert ((tmp_path / BALLAST).exists(), stage.held, broker.alive, broker.starts) == (False, False, True, 1)
+    told = {"halts": ["broker-halted"], "lives on": ["nemesis-idle"], "cut short": []}[ends]
+    assert world.events == ["disk-full", "pipeline-continued", *told, "disk-has-room", "broker-back"]
+
+
+def test_a_run_whose_broker_is_filled_has_one_to_itself_and_any_other_has_the_labs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    java = Java(tmp_path, tmp_path / "java", "17.0.1")
+    lab = Lab(Kafka("localhost:1"), java, (), servers={"kafka": "lab's", "postgres": "lab's"})
+
+    @contextmanager
+    def own_kafka(folder: Path, found: Java) -> Iterator[tuple[str, str]]:
+        assert (folder, found) == (tmp_path / "broker", java)
+        yield "own", "link"
+
+    monkeypatch.setattr(brokers, "own_kafka", own_kafka)
+    with brokers.open_broker(CELL, lab, tmp_path) as found:
+        assert found is lab
+    with brokers.open_broker(replace(CELL, faults=("mid-write:fill-broker:5",)), lab, tmp_path) as found:
+        assert (found.kafka, found.servers, found.link) == ("own", {"kafka": "own", "postgres": "lab's"}, "link")
 
 
 def test_a_healthy_run_has_no_disks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
