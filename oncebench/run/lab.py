@@ -15,6 +15,7 @@ from typing import Any
 
 from oncebench.errors import MissingEnvironment
 from oncebench.nemesis.servers import KAFKA
+from oncebench.run.spark_home import spark_home
 from oncebench.run.spark_prepared import prepare_spark
 from oncebench.services.beside import open_services
 from oncebench.services.external import external
@@ -73,7 +74,9 @@ class Lab:
 def environment(java: Java) -> dict[str, str]:
     """Environment of a process that starts Spark: this Java, and no Spark of somebody else's."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
-    return {**inherited, "JAVA_HOME": str(java.home), "SPARK_LOCAL_IP": "127.0.0.1"}
+    home = spark_home()
+    own = {} if home is None else {"SPARK_HOME": str(home)}
+    return {**inherited, **own, "JAVA_HOME": str(java.home), "SPARK_LOCAL_IP": "127.0.0.1"}
 
 
 def spark_of(java: Java) -> dict[str, Any]:

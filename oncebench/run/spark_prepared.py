@@ -44,7 +44,12 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
     home = Path(pyspark.__file__).parent
     jars = [*class_path, *sorted((home / "jars").glob("spark-core_*.jar"))]
     # What the JVM itself compares.
-    state = [java.version, str(java.home), *(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars)]
+    state = [
+        java.version,
+        str(java.home),
+        environment.get("SPARK_HOME", ""),
+        *(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars),
+    ]
     folder = cache_dir() / "spark" / hashlib.sha256("\n".join(state).encode()).hexdigest()[:16]
     if ":" in str(folder):
         return ()  # the JVM would take it for two archives
