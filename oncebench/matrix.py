@@ -110,7 +110,11 @@ SESSIONS_PER_BATCH = 3  # so many end in each batch, with rows in both partition
 BATCHES_PER_KILL = 14  # more than a life has time for, on average: batches of half a second, so none finds no work
 
 # Codes that a cell may show beyond its guarantee, by (nemesis, guarantee), and why.
-LIMITS: Mapping[tuple[str, str], Mapping[str, str]] = {}
+_CLAIMS_GONE = "the claims stand in the checkpoint: with an older one, or none, what was claimed is written once more"
+LIMITS: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("roll-back", AT_MOST_ONCE): {"DUP": _CLAIMS_GONE},
+    ("lose-checkpoint", AT_MOST_ONCE): {"DUP": _CLAIMS_GONE},
+}
 
 
 @dataclass(frozen=True)

@@ -68,7 +68,9 @@ class Output:
 
     def deliver(self, number: int, parts: Sequence[Sequence[Made]], die_at: str | None = None) -> bool:
         """Runs a batch in a driver of its own, which may die in it; says whether it lived."""
-        return self.deliver_frame(number, frame(self.spark, parts), die_at)
+        rows = frame(self.spark, parts)
+        assert rows.rdd.getNumPartitions() == len(parts)
+        return self.deliver_frame(number, rows, die_at)
 
     def deliver_frame(self, number: int, rows: DataFrame, die_at: str | None = None) -> bool:
         config = self.config
@@ -151,6 +153,8 @@ def rows_for(key: str, count: int = 20) -> list[Made]:
 
 def frame(spark: SparkSession, parts: Sequence[Sequence[Made]]) -> DataFrame:
     """A batch with exactly these rows in exactly these partitions."""
+    # Spark 4.2 would make one partition of a union of single ones.
+    spark.conf.set("spark.sql.unionOutputPartitioning", "false")
     made, *others = (_partition(spark, part) for part in parts)
     for other in others:
         made = made.union(other)

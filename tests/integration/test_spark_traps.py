@@ -6,13 +6,17 @@ import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
 
-from oncebench.run.lab import environment, spark_of
+from oncebench.measure import measure
+from oncebench.run.lab import Lab, environment, spark_of
+from oncebench.run.workdir import open_work_dir
+from oncebench.scenario import Cell
 from oncebench.services import process
 from oncebench.services.java import find_java
 from oncebench.services.maven import jars
@@ -20,7 +24,7 @@ from pipeline.config import PipelineConfig, write_config
 from pipeline.sinks.contract import EXACTLY_ONCE
 from pipeline.sinks.registry import SINKS
 from tests.pipelines import wait_for
-from tests.skipping import CASES, INPUT, Shipped
+from tests.skipping import CASES, FORMAT, INPUT, Shipped
 
 ROOT = Path(__file__).resolve().parents[2]
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -100,3 +104,18 @@ def test_a_sink_that_skips_a_replayed_batch_stops_the_query_and_one_that_drains_
             ended = told[name]["ended"]
             assert ended is None if end is None else end in (ended or ""), (name, ended)
         assert shown(tmp_path / name / "out") == list(case.rows), name
+
+
+def test_state_checkpoints_of_format_2_keep_exactly_once_through_kills(lab: Lab, tmp_path: Path) -> None:
+    newer = replace(lab, jvm_options=(*lab.jvm_options, f"-D{FORMAT}=2"))
+    faults = ("after-decision", "after-commit", "after-commit-log")
+    cell = Cell("kafka", EXACTLY_ONCE, "two-phase", rate=1000.0, sessions=100, max_events_per_batch=1000, faults=faults)
+    with open_work_dir(tmp_path / "run") as work:
+        report = measure(replace(cell, warmup_s=0.0), newer, work.path)
+        commits = [path.read_text() for path in (work.path / "checkpoint" / "commits").glob("[0-9]*")]
+    assert [fault["hit"] for fault in report["faults"]] == [True] * len(faults)
+    assert (report["verdict"], report["rows"]["lost"], report["rows"]["duplicated"]) == ("kept", 0, 0), report[
+        "reasons"
+    ]
+    assert commits
+    assert all("stateUniqueIds" in commit for commit in commits), "format 2 was not in use"
