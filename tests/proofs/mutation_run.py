@@ -1,10 +1,10 @@
 """`python tests/proofs/mutation_run.py [PATTERN...]`: the tests of the auditor against every mutant of its code.
 
 Promise: mutmut makes the mutants; one counts as killed only if a test fails that its function was seen to run in, or
-if it uses up far more processor time than these tests do; the unchanged code must pass first, and a mutant that raises
-at once must be killed. What was killed stays killed when this is run again (the tests only grow); the others are tried
-again, so a run can be broken off: what it has tried by then is a fair sample. `mutmut run` does the same with a pytest
-of its own for each mutant.
+if it uses up far more processor time than these tests do; the unchanged code must pass first, in such a fork, and a
+mutant that raises at once must be killed. What was killed stays killed when this is run again (the tests only grow);
+the others are tried again, so a run can be broken off: what it has tried by then is a fair sample. `mutmut run` does
+the same with a pytest of its own for each mutant.
 What can go wrong: a result that a test module computed when it was imported is that of the unchanged code.
 """
 
@@ -17,6 +17,7 @@ import random
 import resource
 import sys
 import time
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import chdir, redirect_stdout
 from fnmatch import fnmatch
@@ -43,21 +44,24 @@ class Loop:
     """A pytest plugin in place of the loop over the tests: the loop over the mutants.
 
     Attributes:
-        runs_in: by function, the tests that it runs in: what has killed most lately first, then the shortest.
+        runs_in: by function, the tests that it runs in.
+        kills: how many mutants a test has killed, of each function ("" is all): those that kill most come first.
     """
 
     def __init__(self, files: Sequence[SourceFileMutationData], wanted: Sequence[str]) -> None:
         self.files = files
         self.wanted = wanted
         self.runs_in: dict[str, list[pytest.Item]] = {}
+        self.kills: Counter[tuple[str, str]] = Counter()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Learn which tests run which function, then try every mutant, in an order drawn once for all."""
         learn(session)
         items = {item.nodeid: item for item in session.items}
         for function, names in state().tests_by_mangled_function_name.items():
-            tests = [items[name] for name in sorted(names, key=state().duration_by_test.__getitem__) if name in items]
-            self.runs_in[function] = tests
+            self.runs_in[function] = [items[name] for name in sorted(names) if name in items]
+        if tried(session, "", session.items)[0] != 0:
+            raise pytest.UsageError("in a fork, the tests fail on the code as it is")
         if tried(session, "fail", next(filter(None, self.runs_in.values())))[0] != KILLED:
             raise pytest.UsageError("a mutant that raises at once is not noticed")
         left = [
@@ -78,21 +82,30 @@ class Loop:
         return True
 
     def _outcome(self, session: pytest.Session, mutant: str) -> int:
-        tests = self.runs_in.get(mangled_name_from_mutant_name(mutant), [])
+        function = mangled_name_from_mutant_name(mutant)
+        tests = sorted(self.runs_in.get(function, []), key=lambda test: self._place(function, test.nodeid))
         if not tests:
             return NO_TESTS
         code, passed = tried(session, mutant, tests)
         if code == KILLED and passed < len(tests):
-            tests.insert(0, tests.pop(passed))
+            self.kills.update((each, tests[passed].nodeid) for each in (function, ""))
         return code
+
+    def _place(self, function: str, test: str) -> tuple[int, int, float]:
+        return -self.kills[function, test], -self.kills["", test], state().duration_by_test[test]
 
 
 def learn(session: pytest.Session) -> None:
-    """Which tests run which function, and how long each takes (processor seconds); as mutmut keeps it, if it does."""
+    """Which tests run which function, and how long each takes (processor seconds); as mutmut keeps it, if it does.
+
+    One test of each file is always run, so that what is imported at its first use is there before the forks.
+    """
     set_mutant_under_test("stats")
+    files: set[Path] = set()
     for item in session.items:
-        if item.nodeid in state().duration_by_test:
+        if item.nodeid in state().duration_by_test and item.path in files:
             continue
+        files.add(item.path)
         state()._stats.clear()
         before = time.process_time()
         if not passes(session, item):

@@ -251,6 +251,13 @@ def test_the_first_two_rows_of_all_in_the_wrong_order_are_REORD() -> None:
     assert (found.count, found.examples[0]["j_after_j"], found.examples[0]["row"]) == (1, [0, 1], [0, 0])
 
 
+def test_the_very_first_row_that_is_owed_is_shown_with_what_was_owed_if_it_is_corrupt() -> None:
+    row = WORLD.rows[0]
+    found = audit(make_record(WORLD, [row.changed(total=1), *WORLD.rows[1:]])).anomalies["CORR"]
+    owed = [row.row[name] for name in ("events", "total", "checksum", "ended_at")]
+    assert (found.examples[0]["id"], found.examples[0]["expected"]) == (f"{key_of(0)}:0", owed)
+
+
 def test_a_run_may_say_drained_long_before_its_last_word() -> None:
     record = make_record(WORLD, timeline=Lines(({"event": "stalled"}, {"event": "drained"}, {"event": "other"})))
     assert audit(record).drained is True
