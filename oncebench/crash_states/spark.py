@@ -115,7 +115,7 @@ class Rows:
     @contextmanager
     def _inside_task(self, number: int) -> Iterator[None]:
         context = TaskContext._getOrCreate()
-        context._partitionId = number
+        context._partitionId, context._attemptNumber = number, 0
         self._as_actor(f"task {number}")
         try:
             yield

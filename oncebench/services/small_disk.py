@@ -11,6 +11,7 @@ folder beneath.
 from __future__ import annotations
 
 import ctypes
+import errno
 import os
 import shutil
 from collections.abc import Iterator
@@ -88,9 +89,15 @@ def fill(disk: Path) -> Path:
     ballast = disk / BALLAST
     taken = 0
     with ballast.open("wb") as file:
-        while free := shutil.disk_usage(disk).free:
-            os.posix_fallocate(file.fileno(), taken, free)
-            taken += free
+        most = MOST_BYTES
+        while free := min(shutil.disk_usage(disk).free, most):
+            try:
+                os.posix_fallocate(file.fileno(), taken, free)
+                taken += free
+            except OSError as error:
+                if error.errno != errno.ENOSPC:
+                    raise
+                most = free // 2  # somebody has written meanwhile
     return ballast
 
 

@@ -88,6 +88,9 @@ class _Context:
     def partitionId(self) -> int:
         return self.number
 
+    def attemptNumber(self) -> int:
+        return 0
+
 
 class Spark:
     """Spark in one life of the driver.

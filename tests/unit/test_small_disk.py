@@ -237,3 +237,19 @@ def test_a_thread_that_is_older_than_the_disk_sees_it_too_if_the_namespace_is_ol
     if "no small disk can be mounted" in told.stderr:
         pytest.skip("mounts are forbidden here")
     assert "sink/row" in told.stdout, told.stderr
+
+
+@allowed
+def test_a_disk_to_which_others_write_meanwhile_is_filled_all_the_same(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.posix_fallocate
+
+    def late(number: int, start: int, length: int) -> None:
+        if not (folder / "theirs").exists():
+            (folder / "theirs").write_bytes(b"x" * 10_000)
+        real(number, start, length)
+
+    monkeypatch.setattr(os, "posix_fallocate", late)
+    fill(folder)
+    assert os.statvfs(folder).f_bavail == 0
