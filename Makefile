@@ -22,7 +22,7 @@ compare: setup
 
 test: setup
 	@$(RUN)/python -m pytest -n 2 tests/unit
-	@$(RUN)/python -m pytest -n 3 --dist loadfile tests/proofs tests/contract tests/integration
+	@$(RUN)/python -m pytest -n 3 --dist loadfile --durations 15 tests/proofs tests/contract tests/integration
 
 unit: $(STAMP)
 	@$(RUN)/python -m pytest -n 2 tests/unit

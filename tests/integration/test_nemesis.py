@@ -50,7 +50,7 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         (
             "kafka",
             "two-phase",
-            ("mid-write:kill-executor", "before-decision:kill-executor@after=2"),
+            ("before-decision:kill-executor",),
             ("executor-killed", "pipeline-failed"),
         ),
         ("kafka", "two-phase", ("mid-write:fill-broker:30",), ("broker-halted", "broker-back")),
