@@ -50,7 +50,7 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
         (
             "kafka",
             "two-phase",
-            ("before-decision:kill-executor",),
+            ("mid-write:kill-executor",),
             ("executor-killed", "pipeline-failed"),
         ),
         ("kafka", "two-phase", ("mid-write:fill-broker:30",), ("broker-halted", "broker-back")),
