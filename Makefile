@@ -4,7 +4,7 @@ VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: setup compare test unit proofs mutation lint format clean
+.PHONY: setup compare test test-slow unit proofs mutation lint format clean
 
 setup: $(STAMP)
 	@$(RUN)/oncebench doctor --fetch
@@ -22,7 +22,10 @@ compare: setup
 
 test: setup
 	@$(RUN)/python -m pytest -n 2 tests/unit
-	@$(RUN)/python -m pytest -n 3 --dist loadfile --durations 15 tests/proofs tests/contract tests/integration
+	@$(RUN)/python -m pytest -n 3 --dist loadfile --durations 15 -m 'not slow' tests/proofs tests/contract tests/integration
+
+test-slow: setup
+	@$(RUN)/python -m pytest -v -m slow tests/contract tests/integration
 
 unit: $(STAMP)
 	@$(RUN)/python -m pytest -n 2 tests/unit

@@ -18,6 +18,7 @@ ROOT = Path(__file__).parents[2]
 LIMIT_S = 540.0
 
 
+@pytest.mark.slow
 def test_a_task_that_spark_begins_again_does_not_write_a_second_time(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.contract.retried", str(tmp_path)]
     own = {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path)}

@@ -47,13 +47,14 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
              "after-decision:end@after=2"),
             ("session-killed", "postgres-back", "refused", "pipeline-stopped"),
         ),
-        (
-            "kafka",
-            "two-phase",
-            ("mid-write:kill-executor",),
-            ("executor-killed", "pipeline-failed"),
+        pytest.param(
+            "kafka", "two-phase", ("mid-write:kill-executor",), ("executor-killed", "pipeline-failed"),
+            marks=pytest.mark.slow,
         ),
-        ("kafka", "two-phase", ("mid-write:fill-broker:30",), ("broker-halted", "broker-back")),
+        pytest.param(
+            "kafka", "two-phase", ("mid-write:fill-broker:30",), ("broker-halted", "broker-back"),
+            marks=pytest.mark.slow,
+        ),
     ],
     ids=["kafka", "postgres", "executor", "full broker"],
 )  # fmt: skip

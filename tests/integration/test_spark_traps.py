@@ -106,6 +106,7 @@ def test_a_sink_that_skips_a_replayed_batch_stops_the_query_and_one_that_drains_
         assert shown(tmp_path / name / "out") == list(case.rows), name
 
 
+@pytest.mark.slow
 def test_state_checkpoints_of_format_2_keep_exactly_once_through_kills(lab: Lab, tmp_path: Path) -> None:
     newer = replace(lab, jvm_options=(*lab.jvm_options, f"-D{FORMAT}=2"))
     faults = ("after-decision", "after-commit", "after-commit-log")
