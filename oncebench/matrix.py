@@ -94,9 +94,10 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-commit-log:cut-commits",
         "after-commit-log:empty-commits",
         "after-commit-log:lose-commits",
-        "after-commit:roll-back",
-        "after-commit:lose-checkpoint",
     ),
+    # Each alone: what they do to rows is not confined to the batch in which they act.
+    "old-checkpoint": ("after-commit:roll-back",),
+    "no-checkpoint": ("after-commit:lose-checkpoint",),
 }  # fmt: skip
 REPLAY = "@replay"
 # Beside the chains: SIGKILLs at times that are drawn at random. Three seeds of them make 100 kills of a row.
