@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from oncebench.nemesis.acts import why_not
 from oncebench.scenario import Cell, all_supports, checked_fault
-from pipeline.failpoints import FIRST_BATCH, POINTS, parse_fault
+from pipeline.failpoints import FIRST_BATCH, KILL, POINTS, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from pipeline.sinks.registry import SINKS
 
@@ -102,6 +102,7 @@ CHAINS: Mapping[str, Sequence[str]] = {
 REPLAY = "@replay"
 # Beside the chains: SIGKILLs at times that are drawn at random. Three seeds of them make 100 kills of a row.
 RANDOM = "random"
+RANDOM_KILL = f"{RANDOM}:{KILL}"  # what a report calls each
 RANDOM_KILLS = 34
 FAMILIES = (*CHAINS, RANDOM)
 F = TypeVar("F")

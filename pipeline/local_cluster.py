@@ -13,7 +13,7 @@ import os
 import secrets
 from pathlib import Path
 
-import pyspark
+from pipeline.spark_home import link_spark
 
 PREFIX = "local-cluster"
 _SECRET_BYTES = 32  # as many as Spark draws itself
@@ -26,10 +26,7 @@ def is_local_cluster(master: str) -> bool:
 
 def make_home(folder: Path) -> None:
     """Makes a SPARK_HOME in an empty folder, links into the installed one, and lets this process start Spark there."""
-    installed = Path(pyspark.__file__).parent
-    # Not its `python`: workers then take pyspark from where pip put it, compiled, and not anew from source in a zip.
-    for part in ("bin", "jars"):
-        (folder / part).symlink_to(installed / part)
+    link_spark(folder)
     (folder / "conf").mkdir(mode=0o700)
     # Spark draws a secret by itself on `local[N]` only, and takes it from no environment here (SecurityManager).
     settings = folder / "conf" / "spark-defaults.conf"

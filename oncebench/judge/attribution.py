@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from oncebench.judge.audit import multiplicity
+from oncebench.judge.batches import Batch
 from oncebench.judge.model import Expected
 from oncebench.record import Record
 
@@ -27,10 +28,8 @@ def batch_of_session(expected: Expected, progress: Sequence[Mapping[str, Any]]) 
     for line in progress:
         if line["kind"] != "batch" or line.get("recovered"):
             continue
-        for partition, end in line["end_offsets"].items():
-            start = line["start_offsets"].get(partition, 0)
-            inside = (expected.last_partition == int(partition)) & (expected.last_offset >= start)
-            batches[inside & (expected.last_offset < end)] = line["batch"]
+        batch = Batch.of(line["batch"], line["start_offsets"], line["end_offsets"])
+        batches[batch.sessions(expected)] = batch.number
     return batches
 
 

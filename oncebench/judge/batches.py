@@ -35,6 +35,11 @@ class Batch:
             inside |= (expected.last_partition == partition) & (offset >= start) & (offset < end)
         return inside
 
+    @staticmethod
+    def of(number: int, starts: Mapping[str, int], ends: Mapping[str, int]) -> Batch:
+        """From offsets as a progress line has them."""
+        return Batch(number, *({int(each): int(at) for each, at in offsets.items()} for offsets in (starts, ends)))
+
 
 def batches(progress: Sequence[Mapping[str, Any]]) -> Iterator[Batch]:
     """The batches in Spark's commit log of which it is known what they have read, in the order of their numbers.
@@ -50,7 +55,7 @@ def batches(progress: Sequence[Mapping[str, Any]]) -> Iterator[Batch]:
         del ends[number]
     for number in sorted(ends):
         if number == 0 or number - 1 in ends:
-            yield Batch(number, _by_partition(ends.get(number - 1, {})), _by_partition(ends[number]))
+            yield Batch.of(number, ends.get(number - 1, {}), ends[number])
 
 
 def judge_lost_commits(expected: Expected, visible: Visible, progress: Sequence[Mapping[str, Any]],
@@ -97,7 +102,3 @@ def judge_torn(expected: Expected, rows: Rows, seen_us: Ints, progress: Sequence
             found.append({"batch": batch.number, "looks": len(looks), "span_ms": span_ms, "first": told[0],
                           "last": told[1]})  # fmt: skip
     return Anomaly(len(found), tuple(found[:EXAMPLES]))
-
-
-def _by_partition(offsets: Mapping[str, int]) -> dict[int, int]:
-    return {int(partition): int(offset) for partition, offset in offsets.items()}

@@ -18,7 +18,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
-from oncebench.matrix import LIMITS, RANDOM, named, paired
+from oncebench.matrix import LIMITS, RANDOM, RANDOM_KILL, named, paired
 from oncebench.matrix import columns as columns_of
 from oncebench.reports.tables import Report, aligned
 from oncebench.scenario import order_of
@@ -124,7 +124,7 @@ def _of_run(report: Report) -> Iterable[Cell]:
 
 
 def _by_chance(fault: Mapping[str, Any]) -> bool:
-    return bool(fault["fault"] == f"{RANDOM}:{KILL}")
+    return bool(fault["fault"] == RANDOM_KILL)
 
 
 def _of_random_kills(report: Report, row: tuple[str, str, str], asked: int) -> Cell:

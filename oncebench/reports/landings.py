@@ -13,10 +13,10 @@ from collections import Counter
 from collections.abc import Iterable
 
 from oncebench.judge.verdict import KEPT
-from oncebench.matrix import RANDOM
+from oncebench.matrix import RANDOM_KILL
 from oncebench.reports.tables import Report, aligned
 from oncebench.scenario import order_of
-from pipeline.failpoints import KILL, POINTS
+from pipeline.failpoints import POINTS
 
 START = "start"
 _RULE_OF_THREE = 3.0
@@ -49,7 +49,7 @@ def landings(reports: Iterable[Report]) -> Counter[str]:
     """How many random kills found each failpoint passed last; `start`: none of them."""
     return Counter(
         fault["point"] or START
-        for report in reports for fault in report["faults"] if fault["fault"] == f"{RANDOM}:{KILL}"
+        for report in reports for fault in report["faults"] if fault["fault"] == RANDOM_KILL
     )  # fmt: skip
 
 

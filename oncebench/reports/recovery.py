@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oncebench.matrix import RANDOM_KILL
+
 Ints = npt.NDArray[np.int64]
 Line = Mapping[str, Any]
 US_PER_MS = 1000.0
@@ -32,7 +34,6 @@ CALM_US = round(CALM_S * 1e6)
 CONTINUED = "pipeline-continued"
 # What the supervisor notes when it answers a fault; the last is the clean stop that the nemesis `end` asks for.
 ANSWERS = ("pipeline-killed", "pipeline-failed", CONTINUED, "random-kill", "zombie-left", "pipeline-stopped")
-RANDOM = "random:kill"
 
 
 @dataclass(frozen=True)
@@ -138,8 +139,8 @@ def _recovery(fault: Line, end_us: int | None, begun: int, watched: Watched, lim
     answer = min(answers, key=lambda line: int(line["t_us"]), default=None)
     restarts = [int(line["t_us"]) for line in watched.progress if line["kind"] == "running" and inside(line["t_us"])]
     restarted = min(restarts, default=None)
-    continued = fault["fault"] != RANDOM and answer is not None and answer["event"] == CONTINUED
-    detected = fault_us if fault["fault"] == RANDOM else None if answer is None else int(answer["t_us"])
+    continued = fault["fault"] != RANDOM_KILL and answer is not None and answer["event"] == CONTINUED
+    detected = fault_us if fault["fault"] == RANDOM_KILL else None if answer is None else int(answer["t_us"])
     # Rows that were visible before the fault may be seen a moment after it; new ones come from the next life, or,
     # after a stop, from the process that was continued.
     resumed = detected if continued and restarted is None else restarted

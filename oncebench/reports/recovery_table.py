@@ -14,10 +14,9 @@ from statistics import median
 import numpy as np
 
 from oncebench.judge.verdict import KEPT
-from oncebench.matrix import RANDOM as RANDOM_FAMILY
+from oncebench.matrix import RANDOM, RANDOM_KILL, named, paired
 from oncebench.matrix import columns as columns_of
-from oncebench.matrix import named, paired
-from oncebench.reports.recovery import RANDOM, Recovery, together
+from oncebench.reports.recovery import Recovery, together
 from oncebench.reports.tables import Report, aligned
 from oncebench.scenario import order_of
 
@@ -99,13 +98,13 @@ def outages_of(reports: Iterable[Report]) -> Iterator[_Outage]:
 
 
 def _in_replay(fault: Report) -> bool:
-    return "@" not in fault["fault"] and fault["fault"] != RANDOM
+    return "@" not in fault["fault"] and fault["fault"] != RANDOM_KILL
 
 
 def _names(faults: Sequence[Report]) -> tuple[str, str]:
     texts = [fault["fault"].split("@", maxsplit=1)[0] for fault in faults]
-    if RANDOM in texts:
-        return RANDOM_FAMILY, "random kill"
+    if RANDOM_KILL in texts:
+        return RANDOM, "random kill"
     return named(texts), ", ".join(text.partition(":")[2] for text in texts)
 
 

@@ -27,12 +27,14 @@ from oncebench.judge.audit import audit, first_sightings
 from oncebench.judge.deaths import deaths
 from oncebench.judge.model import expected_output
 from oncebench.judge.verdict import judge
+from oncebench.matrix import RANDOM_KILL
 from oncebench.record import Record
 from oncebench.record.forms import require
 from oncebench.record.streams import refuse_newer
 from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, sink_costs
 from oncebench.reports.form import Report
-from oncebench.reports.recovery import RANDOM, Watched, of_run, recoveries
+from oncebench.reports.recovery import Watched, of_run, recoveries
+from oncebench.reports.results import whole_lines
 from oncebench.scenario import Cell
 from oncebench.second.count import second_audit
 from oncebench.watch.resources import Use
@@ -163,16 +165,6 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
     return reports
 
 
-def whole_lines(text: str) -> list[str]:
-    """The lines of a file that is appended to, without a last one that was cut while it was written."""
-    *lines, last = text.splitlines(keepends=True) or [""]
-    try:
-        json.loads(last)
-    except ValueError:
-        return lines if not last.endswith("\n") else [*lines, last]
-    return [*lines, last]
-
-
 def _read_file(file: Path) -> list[dict[str, Any]]:
     try:
         text = file.read_text("utf-8")
@@ -212,7 +204,7 @@ def _faults(record: Record) -> list[dict[str, Any]]:
     for line in record.timeline.items:
         if line["event"] == "random-kill":
             landed = line["landed"] or {"point": None, "batch": None}
-            done.append({**landed, "hit": True, "fault": RANDOM, "t_us": line["t_us"]})
+            done.append({**landed, "hit": True, "fault": RANDOM_KILL, "t_us": line["t_us"]})
     done.sort(key=lambda fault: int(fault["t_us"]))
     noted = [line for line in record.timeline.items if line["event"] in NOTED]
     for fault, after in zip_longest(done, done[1:]):

@@ -70,13 +70,20 @@ class Results:
         return self.write_text(".md", tables.markdown(reports)), self.write_text(".csv", tables.as_csv(reports))
 
 
-def _end_line(file: BinaryIO) -> None:
-    """Ends the last line of a file; one that is no JSON was cut, and is taken away."""
-    file.seek(0)
-    start = file.read().rfind(b"\n") + 1
-    file.seek(start)
+def whole_lines(text: str) -> list[str]:
+    """The lines of a file that is appended to, without a last one that was cut while it was written."""
+    *lines, last = text.splitlines(keepends=True) or [""]
     try:
-        json.loads(file.read())
-        file.write(b"\n")
+        json.loads(last)
     except ValueError:
-        file.truncate(start)
+        return lines if not last.endswith("\n") else [*lines, last]
+    return [*lines, last]
+
+
+def _end_line(file: BinaryIO) -> None:
+    """Ends the last line of a file, or takes it away if it was cut."""
+    file.seek(0)
+    whole = "".join(whole_lines(file.read().decode("utf-8", "surrogateescape"))).encode("utf-8", "surrogateescape")
+    file.truncate(len(whole))
+    if whole and not whole.endswith(b"\n"):
+        file.write(b"\n")

@@ -16,8 +16,7 @@ from oncebench.commands import faults as command
 from oncebench.errors import UserError
 from oncebench.nemesis.acts import NEMESES
 from oncebench.reports import fault_matrix, landings
-from oncebench.reports.report import whole_lines
-from oncebench.reports.results import Results
+from oncebench.reports.results import Results, whole_lines
 from oncebench.scenario import Cell
 from pipeline.failpoints import POINTS, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE

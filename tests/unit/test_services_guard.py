@@ -65,6 +65,7 @@ class Suite:
         self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
         assert self.popen.stdout is not None
         self.pids = [int(word) for word in self.popen.stdout.readline().split()]
+        assert len(self.pids) >= 4, "the suite has told of its guardian and its children"
 
     def all_gone(self) -> bool:
         return all(map(gone, self.pids))

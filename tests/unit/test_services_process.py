@@ -136,10 +136,12 @@ def test_stopping_gently_reaches_a_frozen_child(tmp_path: Path) -> None:
 
 
 def test_freezing_stops_every_member_and_thawing_lets_them_go_on(tree: Child) -> None:
+    everybody = tree.members()
+    assert len(everybody) > 1
     tree.freeze()
-    wait_for("all to stop", lambda: all(psutil.Process(p).status() == "stopped" for p in tree.members()))
+    wait_for("all to stop", lambda: all(psutil.Process(p).status() == "stopped" for p in everybody))
     tree.thaw()
-    wait_for("all to go on", lambda: all(psutil.Process(p).status() == "sleeping" for p in tree.members()))
+    wait_for("all to go on", lambda: all(psutil.Process(p).status() == "sleeping" for p in everybody))
 
 
 def test_what_a_child_says_is_appended_to_its_log(tmp_path: Path) -> None:
