@@ -87,6 +87,21 @@ def test_an_anomaly_that_no_fault_can_be_charged_with_breaks_every_cell_of_the_r
     assert set(words(broken).values()) == {"broken (CORR)"}
 
 
+def test_what_is_known_of_an_older_checkpoint_is_a_limit_of_at_most_once_alone_and_of_nothing_else() -> None:
+    def told(text: str, delivery: str, code: str = "DUP") -> str:
+        charged = {"DUP": "duplicated", "LOSS": "lost"}[code]
+        (cell,) = fault_matrix.cells_of(
+            [report(fault(text, **{charged: 20}), delivery=delivery, verdict="broken", codes=(code,))]
+        )
+        return cell.shown
+
+    for text in ("after-commit:roll-back", "after-commit:lose-checkpoint"):
+        assert told(text, AT_MOST_ONCE) == "limit (DUP)"
+        assert told(text, EXACTLY_ONCE) == "broken (DUP)"
+        assert told(text, AT_LEAST_ONCE, "LOSS") == "broken (LOSS)"
+    assert told("after-commit:kill", AT_MOST_ONCE) == "broken (DUP)"
+
+
 def test_what_was_not_hit_or_found_nothing_is_vacuous_and_the_others_are_not() -> None:
     found = words(
         report(

@@ -103,6 +103,16 @@ def test_a_kill_that_was_seen_a_look_before_the_death_is_told_as_a_kill(world: W
     assert world.events() == ["pipeline-started", "pipeline-killed", "pipeline-started"]
 
 
+def test_faults_met_so_far_are_counted_over_all_lives(world: World) -> None:
+    for met in (1, 2):
+        world.hit()
+        world.supervisor.watch()
+        assert world.supervisor.hits == met
+        world.lives[-1].dies(-9)
+        world.supervisor.watch()
+        assert world.supervisor.hits == met
+
+
 def test_any_number_of_kills_by_failpoints_is_no_reason_to_give_up(world: World) -> None:
     for _ in range(module.MAX_FAILURES + 1):
         world.hit()

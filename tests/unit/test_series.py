@@ -1,0 +1,59 @@
+"""A series of cells: one that can't be run or read ends alone, an interruption ends all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncebench.commands import series
+from oncebench.errors import INTERRUPTED, UserError
+from oncebench.reports.results import Results
+from oncebench.scenario import Cell
+from pipeline.errors import PipelineError
+
+CELLS = [Cell("kafka", "exactly-once", "two-phase", seed=seed) for seed in (1, 2, 3)]
+
+
+@contextmanager
+def no_lab(*_: Any) -> Iterator[None]:
+    yield
+
+
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Exception, told: list[int] | None) -> list[int]:
+    """The seeds of the cells that gave a report, when the second of three fails; seeds that `failed` was told of."""
+
+    def pretend(cell: Cell, *_: Any) -> dict[str, Any]:
+        if cell.seed == 2:
+            raise second
+        return {"seed": cell.seed, "interrupted": False}
+
+    monkeypatch.setattr(series, "measure", pretend)
+    monkeypatch.setattr(series, "open_lab", no_lab)
+    failed = None if told is None else lambda cell, _error: told.append(cell.seed)
+    results = Results(tmp_path / "results", "name")
+    return [report["seed"] for report in series.run_series(CELLS, results, None, tmp_path / "work", False, failed)]
+
+
+@pytest.mark.parametrize("error", [UserError("no room"), PipelineError("a table that cannot be read")])
+def test_a_cell_that_fails_is_told_and_the_others_are_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    told: list[int] = []
+    assert ran(tmp_path, monkeypatch, error, told) == [1, 3]
+    assert told == [2]
+
+
+def test_a_cell_that_fails_ends_a_series_that_tells_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(UserError, match="no room"):
+        ran(tmp_path, monkeypatch, UserError("no room"), None)
+
+
+def test_an_interruption_ends_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[int] = []
+    with pytest.raises(UserError):
+        ran(tmp_path, monkeypatch, UserError("interrupted", exit_code=INTERRUPTED), told)
+    assert told == []
