@@ -106,10 +106,13 @@ RANDOM_KILL = f"{RANDOM}:{KILL}"  # what a report calls each
 RANDOM_KILLS = 34
 FAMILIES = (*CHAINS, RANDOM)
 F = TypeVar("F")
-# Batches of a chain: those before the first fault, and for each fault its own, its replay and two quiet ones.
-BATCHES_PER_FAULT = 4
+# Of the load, for each fault that has a batch of its own: that one, and a quiet one after it. Some need a third; those
+# come from the ten small batches that prime, of which the first fault waits for six only.
+BATCHES_PER_FAULT = 2
 SESSIONS_PER_BATCH = 3  # so many end in each batch, with rows in both partitions nearly always
-BATCHES_PER_KILL = 14  # more than a life has time for, on average: batches of half a second, so none finds no work
+# A batch a second and no more, so that a life has time for four on average, on a fast machine too, and none finds no
+# work; what is left when the last kill is done only takes time.
+RANDOM_TRIGGER_MS, BATCHES_PER_KILL = 1000, 6
 
 # Codes that a cell may show beyond its guarantee, by (nemesis, guarantee), and why.
 _CLAIMS_GONE = "the claims stand in the checkpoint: with an older one, or none, what was claimed is written once more"
@@ -183,11 +186,13 @@ def cells(chosen: Iterable[Row], families: Sequence[str], base: Cell, seeds: Map
             faults, kills = chain(row, family), RANDOM_KILLS if family == RANDOM else 0
             if not faults and not kills:
                 continue
-            batches = FIRST_BATCH + BATCHES_PER_FAULT * len(faults) + BATCHES_PER_KILL * kills
+            own = len(paired(faults, lambda text: "@" not in text))
+            batches = FIRST_BATCH + BATCHES_PER_FAULT * own + BATCHES_PER_KILL * kills
             cell = replace(
                 base, sink=row.sink, delivery=row.support.delivery, variant=row.support.variant, faults=faults,
                 random_kills=kills, sessions=batches * SESSIONS_PER_BATCH,
                 max_events_per_batch=SESSIONS_PER_BATCH * 100,
+                trigger_ms=RANDOM_TRIGGER_MS if kills else base.trigger_ms,
                 transaction_timeout_ms=TIMEOUT_MS if family == TIMEOUT else base.transaction_timeout_ms,
             )  # fmt: skip
             made += [replace(cell, seed=base.seed + number) for number in range(seeds[row.support.delivery])]

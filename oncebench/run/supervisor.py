@@ -35,9 +35,9 @@ from pipeline.temporary import sweep_temporary
 MAX_FAILURES = 4
 # A healthy driver stops between two batches; longer than the longest batch of a slow machine.
 STOP_LIMIT_S = 30.0
-# Mean time from "running" to a random kill. A restarted pipeline's first batch, the replay, takes some 5 s: so about
+# Mean time from "running" to a random kill. A restarted pipeline's first batch, the replay, takes 3 to 5 s: so about
 # half of the kills land in a replay, the others in all steps of the batches after it, and the run makes progress.
-RANDOM_KILL_MEAN_S = 8.0
+RANDOM_KILL_MEAN_S = 6.0
 REFUSED = 2  # exit code of `python -m pipeline`
 _DONE = object()  # of an act that has come to its end
 

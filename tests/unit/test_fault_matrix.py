@@ -17,8 +17,10 @@ from oncebench.errors import UserError
 from oncebench.nemesis.acts import NEMESES
 from oncebench.reports import fault_matrix, landings
 from oncebench.reports.results import Results, whole_lines
+from oncebench.run.priming import PRIMING_BATCHES, PRIMING_SESSIONS
+from oncebench.run.supervisor import RANDOM_KILL_MEAN_S
 from oncebench.scenario import Cell
-from pipeline.failpoints import POINTS, parse_fault
+from pipeline.failpoints import FIRST_BATCH, POINTS, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
 
@@ -71,9 +73,11 @@ def test_a_row_meets_only_what_can_be_done_to_it() -> None:
 def test_the_runs_of_a_row_are_long_enough_and_differ_by_their_seed() -> None:
     cells = matrix.cells([row("kafka", "two-phase")], ["kills"], Cell("", "", "", seed=5), matrix.seeds_for(3))
     assert [cell.seed for cell in cells] == [5, 6, 7]
+    priming = PRIMING_BATCHES * PRIMING_SESSIONS * 100
     for cell in cells:
         assert cell.max_events_per_batch is not None
-        assert cell.sessions * 100 / cell.max_events_per_batch >= 6 + 4 * len(POINTS)
+        batches = (priming + cell.sessions * 100) / cell.max_events_per_batch
+        assert batches >= FIRST_BATCH + 3 * len(POINTS) + 1  # three for each fault, and the last one's replay
 
 
 def test_a_fault_answers_for_the_rows_of_its_batch_and_no_other() -> None:
@@ -262,7 +266,10 @@ def test_random_kills_are_a_family_with_enough_work_for_all_of_them() -> None:
     assert len(cells) == 3
     assert sum(cell.random_kills for cell in cells) >= 100
     assert not any(cell.faults for cell in cells)
-    assert all(cell.sessions >= 10 * cell.random_kills for cell in cells)
+    for cell in cells:
+        assert cell.max_events_per_batch is not None
+        seconds = cell.sessions * 100 / cell.max_events_per_batch * cell.trigger_ms / 1000
+        assert seconds >= cell.random_kills * RANDOM_KILL_MEAN_S  # at least: a batch may take longer
 
 
 def test_the_random_kills_of_a_run_are_one_cell_that_answers_for_the_whole_run() -> None:
