@@ -23,6 +23,7 @@ from oncebench.services.beside import SERVICES
 from oncebench.watch.resources import Use
 from pipeline.sinks.registry import SINKS
 
+LATENCIES = "latencies.npy"  # every row's times, beside the report
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.
 BULKY = ("kafka", "postgres", "pravega", CHECKPOINT, SINK_FOLDER, BROKER)
 
@@ -35,7 +36,8 @@ def measure(
     used = [name for name in SINKS[cell.sink].services if name in lab.theirs]
     theirs = {SERVICES[name].variable: lab.theirs[name] for name in used}
     facts = {"run": ran.run, "topics": ran.topics.as_json(), "kafka": ran.kafka, "java": lab.java.version,
-             "theirs": theirs, "interrupted": ran.interrupted}  # fmt: skip
+             "theirs": theirs, "interrupted": ran.interrupted,
+             "checkpoint_written": ran.checkpoint_written}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in ran.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))
     return _report(Record.load(folder), cell, ran, facts)
@@ -72,6 +74,6 @@ def _as_expected(report: Mapping[str, Any]) -> str:
 
 
 def _report(record: Record, cell: Cell, ran: Ran, facts: Mapping[str, Any]) -> dict[str, Any]:
-    report = make_report(record, cell, ran.uses, facts)
+    report = make_report(record, cell, ran.uses, facts, record.path / LATENCIES)
     write_report(report, record.path / FILE)
     return report

@@ -36,7 +36,8 @@ STALLED = "stalled"  # timeline event: the supervisor's patience ended before th
 class Latency:
     """Times of the first sighting of each expected row, in ms.
 
-    `visible`: from the scheduled end event; `gap`: from the record's append time (the part a commit adds).
+    `visible`: from the scheduled end event; `gap`: from when the row was written (the part a commit adds), of a sink
+    that tells it.
     `torn_sessions`: sessions a reader saw in part before it saw the rest, or never saw whole; `torn_span`:
     from their first row to their last. `unseen`: visible expected rows that the observer did not see.
     """
@@ -142,7 +143,9 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
             "quarantined_for_another_reason": quarantine.wrong_reason,
         },
         invalid=expected.invalid.counts(),
-        latency=_latency(expected, reads, expected_row, present, record.plan.started_us + round(warmup_s * 1e6)),
+        latency=_latency(
+            expected, reads, expected_row, present, record.plan.started_us + round(warmup_s * 1e6), _stamped(record)
+        ),
         complete={
             "input": record.input.complete,
             "final": record.final.complete and record.ends.get("final_complete") is True,
@@ -215,12 +218,30 @@ def _acknowledged_sessions(record: Record) -> int:
     return int(((planned > 0) & (np.bincount(acknowledged, minlength=len(planned)) == planned)).sum())
 
 
-def first_sightings(record: Record, expected: Expected) -> tuple[Ints, Ints]:
-    """When the observer first saw each expected row (epoch µs), and its latency (µs, may be negative); by row id."""
+@dataclass(frozen=True)
+class Sightings:
+    """Each expected row that the observer saw, once, in the order of row ids; epoch µs.
+
+    `ended_us`: when its session's end event was scheduled. `written_us`: when the row was written, if the sink tells,
+    else None. `seen_us`: when the observer was first shown it.
+    """
+
+    ended_us: Ints
+    written_us: Ints | None
+    seen_us: Ints
+
+    @property
+    def latency_us(self) -> Ints:
+        """From the scheduled end event to the first sighting; may be negative."""
+        return self.seen_us - self.ended_us
+
+
+def first_sightings(record: Record, expected: Expected) -> Sightings:
+    """When each expected row was due, written, and first seen."""
     reads = bring_together(record.final, record.observed, _read_ends(record))
     place, rows = _first_seen(reads, expected_row_of(expected, read_outputs(reads.key, reads.value)))
-    seen_us = reads.seen_us[rows]
-    return seen_us, seen_us - expected.ended_at.reshape(-1)[place]
+    written_us = reads.append_ms[rows] * 1000 if _stamped(record) else None
+    return Sightings(expected.ended_at.reshape(-1)[place], written_us, reads.seen_us[rows])
 
 
 def multiplicity(record: Record, expected: Expected) -> Ints:
@@ -239,7 +260,14 @@ def _first_seen(reads: Reads, expected_row: Ints) -> tuple[Ints, Ints]:
     return place, rows[first]
 
 
-def _latency(expected: Expected, reads: Reads, expected_row: Ints, present: Bools, from_us: int) -> Latency:
+def _stamped(record: Record) -> bool:
+    # Older runs do not say; of those that are none, what was kept was the time of a look.
+    return bool(record.ends.get("stamped", record.ends.get("output_is_log", True)))
+
+
+def _latency(
+    expected: Expected, reads: Reads, expected_row: Ints, present: Bools, from_us: int, stamped: bool
+) -> Latency:
     """First sightings of expected rows; in the latencies, of those scheduled to end at `from_us` or later."""
     place, rows = _first_seen(reads, expected_row)
     seen = np.zeros(present.size, dtype=np.int64)
@@ -254,7 +282,7 @@ def _latency(expected: Expected, reads: Reads, expected_row: Ints, present: Bool
     torn = any_seen & ((low < high) | (sessions == 0).any(axis=1))
     return Latency(
         visible=Distribution.of((seen_us - ended_at)[counted] / 1e3),
-        gap=Distribution.of((seen_us - reads.append_ms[rows] * 1000)[counted] / 1e3),
+        gap=Distribution.of((seen_us - reads.append_ms[rows] * 1000)[counted & stamped] / 1e3),
         torn_sessions=int(torn.sum()),
         torn_span=Distribution.of((high - low)[torn] / 1e3),
         unseen=int((present.reshape(-1) & (seen == 0)).sum()),

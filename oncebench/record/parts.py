@@ -60,7 +60,14 @@ class Plan(TypedDict):
     shape: NotRequired[str]
 
 
-_Use = TypedDict("_Use", {"cpu_s": float, "peak_rss_bytes": Count, "written_bytes": Count}, closed=True)
+_Use = TypedDict(
+    "_Use",
+    {"cpu_s": float, "peak_rss_bytes": Count, "written_bytes": Count, "read_bytes": NotRequired[Count]},
+    closed=True,
+)
+
+
+_Written = TypedDict("_Written", {"bytes": Count, "files": Count})
 
 
 class Facts(TypedDict):
@@ -70,6 +77,7 @@ class Facts(TypedDict):
     java: str | None
     interrupted: bool
     uses: dict[str, _Use]
+    checkpoint_written: NotRequired[_Written]  # not counted in older runs
 
 
 _End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count]})
@@ -94,6 +102,7 @@ class Ends(TypedDict):
     final_complete: bool
     output_is_log: NotRequired[bool]
     batches_at_once: NotRequired[bool]  # whether the sink shows a batch in one step
+    stamped: NotRequired[bool]  # whether the sink's rows tell when they were written
     log_complete: NotRequired[bool]  # only where the sink's log tells who wrote
     open_transactions: NotRequired[list[_Open]]  # as above
 

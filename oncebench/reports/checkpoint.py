@@ -16,6 +16,8 @@ import numpy as np
 
 # The first batches pay for start-up (JIT, first RocksDB files).
 SETTLED_AFTER = 3
+# Of a batch's time, in the order in which they come; see `split`.
+PARTS = ("planning", "rest", "state", "prepare", "decide", "commit", "offset_log", "commit_log", "total")
 
 
 def settled(progress: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -60,6 +62,27 @@ def batch_costs(progress: Sequence[Mapping[str, Any]]) -> dict[str, float | int 
         "planning_ms": _median([line["duration_ms"].get("queryPlanning", 0) for line in batches]),
         "input_rows": _median([line["input_rows"] for line in batches]),
     }
+
+
+def split(progress: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+    """The mean batch in ms, split into parts that add up to `total`: planning (offsets to read, plan), the state's
+    commit, the sink's prepare (of the slowest task), decide and commit, the offset log, the commit log, and the `rest`
+    (reading, shuffling, computing rows; of a sink that takes no times of its own, also its writing)."""
+    batches = settled(progress)
+    sinks = {line["batch"]: line["timings_ms"] for line in progress if line["kind"] == "sink"}
+    parts = [_parts(line["duration_ms"], _state_commit(line), sinks.get(line["batch"], {})) for line in batches]
+    return {name: round(float(np.mean([part[name] for part in parts])), 2) if parts else None for name in PARTS}
+
+
+def _parts(spent: Mapping[str, float], state: float, sink: Mapping[str, float]) -> dict[str, float]:
+    known = {
+        "planning": sum(spent.get(name, 0) for name in ("latestOffset", "getBatch", "queryPlanning")),
+        "state": state,
+        **{step: sink.get(step, 0.0) for step in ("prepare", "decide", "commit")},
+        "offset_log": spent.get("walCommit", 0),
+        "commit_log": spent.get("commitOffsets", 0),
+    }
+    return {**known, "rest": spent["triggerExecution"] - sum(known.values()), "total": spent["triggerExecution"]}
 
 
 def sink_costs(progress: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:

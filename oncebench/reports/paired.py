@@ -1,22 +1,29 @@
 """What one guarantee costs beside another: differences of runs that took turns, pure functions of their reports.
 
-Promise: runs are compared with those of their own round only, so that a machine that gets slower or faster meanwhile
-moves both; the interval is the bootstrap's (percentile, 95 %) over the rounds' differences. With few rounds it is
-wide, and "no difference shown" is the right reading of an interval that crosses zero.
+Promise: runs are compared with those of their own round only (same sink, load and settings, same seed), so that a
+machine that gets slower or faster meanwhile moves both; the interval is the bootstrap's (percentile, 95 %) over the
+rounds' differences. With few rounds it is wide, and "no difference shown" is the right reading of an interval that
+crosses zero. What can go wrong: a run that tells nothing (`metrics.why_no_speed`) is left out, and its round with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from oncebench.reports.metrics import BY_NAME, Metric, figure
+
 # Enough for two digits of a percentile; drawn from a fixed seed so that the same reports give the same text.
 RESAMPLES = 10_000
 BASELINE = ("at-least-once", "acknowledged")
+# Of a run's configuration: what tells the two runs of a pair apart.
+_OWN = ("delivery", "variant", "seed")
 Report = Mapping[str, Any]
+Way = tuple[str, str]
 
 
 @dataclass(frozen=True)
@@ -27,6 +34,28 @@ class Difference:
     low: float
     high: float
     rounds: tuple[float, ...]
+
+    def shows(self, none: float = 0.0) -> bool:
+        """Whether the interval leaves out `none`, the value of no difference."""
+        return not self.low <= none <= self.high
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What the runs of a comparison have in common: the sink, and all of the configuration but the way and the seed."""
+
+    sink: str
+    rest: str
+
+    @staticmethod
+    def of(report: Report) -> Setting:
+        """That of a report; older ones without a configuration are told apart by their sink alone."""
+        config = {name: value for name, value in report.get("config", {}).items() if name not in _OWN}
+        return Setting(report["cell"]["sink"], json.dumps(config, sort_keys=True))
+
+
+# By (seed, how many runs of this way had it before: where reports of several series are together).
+Rounds = Mapping[tuple[int, int], Mapping[Way, Report]]
 
 
 def bootstrap(values: Sequence[float]) -> Difference:
@@ -43,42 +72,51 @@ def bootstrap(values: Sequence[float]) -> Difference:
     return Difference(float(np.median(sample)), float(low), float(high), tuple(values))
 
 
-def rounds_of(reports: Sequence[Report]) -> list[dict[tuple[str, str], Report]]:
-    """Healthy reports by round (a round has its own seed) and (delivery, variant)."""
-    rounds: dict[int, dict[tuple[str, str], Report]] = {}
+def settings(reports: Iterable[Report]) -> dict[Setting, Rounds]:
+    """Healthy runs by setting, round (each has a seed of its own) and (guarantee, variant)."""
+    found: dict[Setting, dict[tuple[int, int], dict[Way, Report]]] = {}
     for report in reports:
         cell = report["cell"]
-        if not cell["faults"] and not cell["random_kills"] and report["verdict"] == "kept":
-            rounds.setdefault(report["seed"], {})[cell["delivery"], cell["variant"]] = report
-    return [rounds[seed] for seed in sorted(rounds)]
+        if not cell["faults"] and not cell["random_kills"]:
+            way, rounds = (cell["delivery"], cell["variant"]), found.setdefault(Setting.of(report), {})
+            before = sum(seed == report["seed"] and way in here for (seed, _), here in rounds.items())
+            rounds.setdefault((report["seed"], before), {})[way] = report
+    return {setting: dict(sorted(rounds.items())) for setting, rounds in found.items()}
 
 
-def extra_ms_per_batch(reports: Sequence[Report], of: tuple[str, str]) -> Difference:
-    """How much longer the median batch of `of` takes than at-least-once's, ms."""
-    return bootstrap([
-        here[of]["batches"]["trigger_ms"] - here[BASELINE]["batches"]["trigger_ms"]
-        for here in rounds_of(reports) if of in here and BASELINE in here
-    ])  # fmt: skip
+def pairs(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Iterator[tuple[float, float]]:
+    """(figure of `of`, figure of `beside`) of each round that has both."""
+    for here in rounds.values():
+        if of in here and beside in here:
+            mine, theirs = figure(here[of], metric), figure(here[beside], metric)
+            if mine is not None and theirs is not None:
+                yield mine, theirs
 
 
-def throughput_ratio(reports: Sequence[Report], of: tuple[str, str]) -> Difference:
-    """Throughput of `of` as a share of at-least-once's."""
-    return bootstrap([
-        here[of]["throughput"]["events_per_s"] / here[BASELINE]["throughput"]["events_per_s"]
-        for here in rounds_of(reports) if of in here and BASELINE in here
-    ])  # fmt: skip
+def difference(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Difference | None:
+    """By how much `of` is above `beside`, in the metric's unit; None if no round has both."""
+    values = [mine - theirs for mine, theirs in pairs(rounds, metric, of, beside)]
+    return bootstrap(values) if values else None
+
+
+def ratio(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Difference | None:
+    """How many times `beside` is `of`; None if no round has both, or one of `beside` is 0."""
+    found = list(pairs(rounds, metric, of, beside))
+    return bootstrap([mine / theirs for mine, theirs in found]) if found and all(b for _, b in found) else None
 
 
 def lines(reports: Sequence[Report]) -> list[str]:
     """A line per guarantee and variant that ran beside at-least-once; empty when nothing can be compared."""
-    rounds = rounds_of(reports)
-    others = sorted({key for here in rounds if BASELINE in here for key in here} - {BASELINE})
     told = []
-    for of in others:
-        extra, ratio = extra_ms_per_batch(reports, of), throughput_ratio(reports, of)
-        told.append(
-            f"{' '.join(of)} beside {' '.join(BASELINE)}, {len(extra.rounds)} rounds: "
-            f"{extra.median:+.1f} ms a batch ({extra.low:+.1f} to {extra.high:+.1f}), "
-            f"throughput x {ratio.median:.3f} ({ratio.low:.3f} to {ratio.high:.3f})"
-        )
+    for setting, rounds in settings(reports).items():
+        for of in sorted({way for here in rounds.values() if BASELINE in here for way in here} - {BASELINE}):
+            extra = difference(rounds, BY_NAME["batch_ms"], of)
+            slower = ratio(rounds, BY_NAME["s_per_million"], of)
+            if extra is None or slower is None:
+                continue
+            told.append(
+                f"{setting.sink}: {' '.join(of)} beside {' '.join(BASELINE)}, {len(extra.rounds)} rounds: "
+                f"{extra.median:+.1f} ms a batch ({extra.low:+.1f} to {extra.high:+.1f}), "
+                f"time per event x {slower.median:.3f} ({slower.low:.3f} to {slower.high:.3f})"
+            )
     return told

@@ -23,40 +23,48 @@ import numpy as np
 from oncebench.errors import UserError
 from oncebench.judge.agreement import Agreement, compare, counts_of
 from oncebench.judge.attribution import by_batch, charged
-from oncebench.judge.audit import audit, first_sightings
+from oncebench.judge.audit import Sightings, audit, first_sightings
 from oncebench.judge.deaths import deaths
+from oncebench.judge.latency import Distribution
 from oncebench.judge.model import expected_output
 from oncebench.judge.verdict import judge
 from oncebench.matrix import RANDOM_KILL
 from oncebench.record import Record
 from oncebench.record.forms import require
 from oncebench.record.streams import refuse_newer
-from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, sink_costs
+from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, sink_costs, split
 from oncebench.reports.form import Report
+from oncebench.reports.price import needed, per_million, price, watching_share
 from oncebench.reports.recovery import Watched, of_run, recoveries
 from oncebench.reports.results import whole_lines
+from oncebench.reports.timeline import steadiness, timeline
 from oncebench.scenario import Cell
 from oncebench.second.count import second_audit
 from oncebench.watch.resources import Use
+from pipeline.sinks.registry import SINKS
 
 SCHEMA = 1
 FILE = "report.json"
 EVENTS_PER_ROW = 5
 # What nemeses note of how the pipeline took their deed; it stands with the fault in a report.
 NOTED = ("refused", "unrefused", "nemesis-idle", "zombie-ended", "zombie-outlived", "zombie-never-continued")
-# What the machine pays for a guarantee: the pipeline and the cluster that it writes to, not what watches them.
-PRICED = ("spark_jvm", "python_driver", "python_workers", "broker")
 _PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pandas", "duckdb")
 
 
-def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapping[str, Any]) -> dict[str, Any]:
+def make_report(
+    record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapping[str, Any], latencies: Path | None = None
+) -> dict[str, Any]:
     """Judges a record and writes down everything that was measured.
 
     Args:
         record: the run folder, loaded.
         cell: what was run.
         uses: what each component used; empty when a stored run is judged again.
-        facts: `run`, `topics`, `kafka`, `theirs`, `java`, and `interrupted` of the run.
+        facts: `run`, `topics`, `kafka`, `theirs`, `java`, and `interrupted` of the run; `checkpoint_written`, if it was
+            counted.
+        latencies: where to keep every single one: an array [rows, 3] of int64, epoch µs, in the order of row ids: when
+            the row's session was scheduled to end, when the row was written (0: the sink does not tell), when it was
+            first seen.
     """
     expected = expected_output(record.input.table)
     findings = audit(record, expected=expected, warmup_s=cell.warmup_s)
@@ -64,13 +72,20 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
     agreement = Agreement(trouble=second.trouble) if second.trouble else compare(counts_of(findings), second.counts)
     verdict = judge(findings, record, cell, agreement.reasons)
     progress = record.progress.items
-    seen_us, latency_us = first_sightings(record, expected)
+    seen = first_sightings(record, expected)
+    if latencies is not None:
+        written_us = np.zeros_like(seen.seen_us) if seen.written_us is None else seen.written_us
+        np.save(latencies, np.column_stack((seen.ended_us, written_us, seen.seen_us)))
+    after_us = record.plan.started_us + round(cell.warmup_s * 1e6)
+    latency_ms = seen.latency_us[seen.ended_us >= after_us] / 1e3
     faults = _faults(record)
     acted = [fault for fault in faults if fault["hit"]]
-    watched = Watched.of(record.timeline.items, progress, seen_us, latency_us, record.plan.started_us)
+    watched = Watched.of(record.timeline.items, progress, seen.seen_us, seen.latency_us, record.plan.started_us)
     marks = recoveries(acted, watched)
     summary = record.load_status.items[-1].get("summary", {}) if record.load_status.items else {}
     events = summary.get("acknowledged")
+    paid = price(uses, events, needed(SINKS[cell.sink].services))
+    shown = timeline(record, seen)
     return {
         "schema": SCHEMA,
         "run": facts["run"],
@@ -85,15 +100,22 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
         "sessions": dict(findings.sessions),
         "rows": dict(findings.rows),
         "events": {**findings.events, "invalid_by_reason": dict(findings.invalid)},
-        "throughput": _throughput(seen_us[seen_us - latency_us >= record.plan.started_us], record, cell),
+        "throughput": _throughput(seen.seen_us[seen.ended_us >= record.plan.started_us], record, cell),
         "latency_ms": findings.latency.visible.to_json(),
         "visibility_gap_ms": findings.latency.gap.to_json(),
+        "append_latency_ms": _append(seen, after_us).to_json(),
+        "latency_curve_ms": Distribution.curve(latency_ms),
         "torn_seen_by_observer": findings.latency.torn_sessions,
-        "batches": batch_costs(progress),
-        "checkpoint": checkpoint_costs(progress, record.path / "checkpoint"),
+        "batches": {**batch_costs(progress), "split_ms": split(progress)},
+        "checkpoint": {**checkpoint_costs(progress, record.path / "checkpoint"),
+                       "per_million_events": per_million(facts.get("checkpoint_written"), events)},
         "sink_ms": sink_costs(progress),
         "resources": {name: use.as_json() for name, use in sorted(uses.items())},
-        "cpu_s_per_million_events": _price(uses, events),
+        "cpu_s_per_million_events": None if paid is None else paid["cpu_s"],
+        "price": paid,
+        "watching_share": watching_share(uses),
+        "timeline": shown,
+        "steadiness": steadiness(shown, cell.rate, cell.warmup_s, _load_s(record)),
         "recovery": of_run(acted, marks, watched).as_json(),
         "deaths": deaths(record.timeline.items, record.hits.items).as_json(),
         "faults": [
@@ -112,11 +134,16 @@ def make_report(record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapp
     }  # fmt: skip
 
 
-def _price(uses: Mapping[str, Use], events: int | None) -> float | None:
-    """Processor seconds per million events; None where the broker is not ours: half a price would look cheap."""
-    if "broker" not in uses or not events:
-        return None
-    return round(sum(use.cpu_s for name, use in uses.items() if name in PRICED) / events * 1e6, 2)
+def _append(seen: Sightings, from_us: int) -> Distribution:
+    """From the scheduled end of a session to when its rows were written, of a sink that tells it."""
+    if seen.written_us is None:
+        return Distribution()
+    return Distribution.of((seen.written_us - seen.ended_us)[seen.ended_us >= from_us] / 1e3)
+
+
+def _load_s(record: Record) -> float:
+    scheduled = record.ledger.scheduled_us
+    return float(scheduled.max() - record.plan.started_us) / 1e6 if len(scheduled) else 0.0
 
 
 def _again(cell: Cell, facts: Mapping[str, Any]) -> str:

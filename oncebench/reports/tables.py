@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from oncebench.reports.metrics import field
 from oncebench.scenario import order_of
 
 Report = Mapping[str, Any]
@@ -30,26 +31,16 @@ class Column:
     speed: bool = True
 
 
-def _at(*path: str, scale: float = 1.0) -> Callable[[Report], float | None]:
-    def find(report: Report) -> float | None:
-        value: Any = report
-        for name in path:
-            value = None if value is None else value.get(name)
-        return None if value is None else float(value) * scale
-
-    return find
-
-
 COLUMNS = (
-    Column("lost", _at("rows", "lost"), "{:,.0f}", speed=False),
-    Column("duplicated", _at("rows", "duplicated"), "{:,.0f}", speed=False),
-    Column("events/s", _at("throughput", "events_per_s"), "{:,.0f}"),
-    Column("p50 ms", _at("latency_ms", "p50"), "{:,.0f}"),
-    Column("p95 ms", _at("latency_ms", "p95"), "{:,.0f}"),
-    Column("p99 ms", _at("latency_ms", "p99"), "{:,.0f}"),
-    Column("checkpoint %", _at("checkpoint", "share_of_batch", scale=100), "{:,.1f}"),
-    Column("CPU s/M events", _at("cpu_s_per_million_events"), "{:,.0f}"),
-    Column("recovery s", _at("recovery", "first_visible", scale=1e-3), "{:,.1f}"),
+    Column("lost", field("rows", "lost"), "{:,.0f}", speed=False),
+    Column("duplicated", field("rows", "duplicated"), "{:,.0f}", speed=False),
+    Column("events/s", field("throughput", "events_per_s"), "{:,.0f}"),
+    Column("p50 ms", field("latency_ms", "p50"), "{:,.0f}"),
+    Column("p95 ms", field("latency_ms", "p95"), "{:,.0f}"),
+    Column("p99 ms", field("latency_ms", "p99"), "{:,.0f}"),
+    Column("checkpoint %", field("checkpoint", "share_of_batch", scale=100), "{:,.1f}"),
+    Column("CPU s/M events", field("cpu_s_per_million_events"), "{:,.0f}"),
+    Column("recovery s", field("recovery", "first_visible", scale=1e-3), "{:,.1f}"),
 )
 HEADINGS = ("sink", "guarantee", "variant", "faults", "verdict", *(column.heading for column in COLUMNS))
 KEY_COLUMNS = 5

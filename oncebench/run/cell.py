@@ -15,7 +15,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from contextlib import ExitStack, closing, suppress
+from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -23,12 +23,14 @@ from typing import Any
 
 from oncebench.errors import UserError
 from oncebench.nemesis.disk import CHECKPOINT, OUTPUT
+from oncebench.nemesis.servers import KAFKA
 from oncebench.run.brokers import open_broker
 from oncebench.run.disks import open_disks
 from oncebench.run.faults_seen import FaultsSeen
 from oncebench.run.interrupt import nothing_to_report
 from oncebench.run.lab import Lab
 from oncebench.run.links import Links, open_links
+from oncebench.run.meters import PIPELINE, Meters
 from oncebench.run.patience import Patience
 from oncebench.run.place import placed
 from oncebench.run.priming import PRIMING_BATCHES, open_sessions, prime
@@ -38,7 +40,7 @@ from oncebench.run.workdir import full_disk_told
 from oncebench.scenario import Cell
 from oncebench.services import process
 from oncebench.services.process import Child
-from oncebench.watch.resources import Sampler, Use
+from oncebench.watch.resources import Use
 from oncebench.watch.save import ends_json, save_output, save_quarantine, save_topic
 from pipeline.config import PipelineConfig
 from pipeline.failpoints import parse_fault
@@ -65,6 +67,8 @@ OPEN_SESSIONS_PER_S = 200.0
 OPEN_TIMEOUT_MS = 86_400_000
 # Records of 1 MB and their headers must fit into the quarantine topic.
 QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024)}
+# A row's time is that at which the broker wrote it, not one that the producer took.
+OUTPUT_CONFIG = {"message.timestamp.type": "LogAppendTime"}
 
 
 @dataclass(frozen=True)
@@ -100,6 +104,7 @@ class Ran:
     topics: Topics
     kafka: dict[str, Any]
     uses: dict[str, Use]
+    checkpoint_written: dict[str, int]
     interrupted: bool
 
 
@@ -138,7 +143,7 @@ class _Run:
             {**lab.servers, **links.proxies},
         )
         self.children: dict[str, Child] = {}
-        self.sampler = Sampler(self._sessions, _component)
+        self.meters = Meters(self._processes, folder / CHECKPOINT)
         self.load_lines = Tail(folder / "load.jsonl")
         self.observer_lines = Tail(folder / "observer.jsonl")
         self.progress_lines = Tail(folder / "progress.jsonl")
@@ -154,7 +159,7 @@ class _Run:
         with ExitStack() as stack:
             stack.enter_context(self.supervisor)
             stack.callback(self._end_children)
-            stack.enter_context(self.sampler)
+            stack.enter_context(self.meters)
             self._start_observer()
             if self.cell.open_sessions:
                 self._preload()
@@ -162,10 +167,10 @@ class _Run:
                 self._load()
                 self.supervisor.start()
                 self._wait("starting", self.supervisor.running)
-                self.sampler.mark()
+                self.meters.mark()
             else:
                 self._start_pipeline()
-                self.sampler.mark()
+                self.meters.mark()
                 self._load()
             ends = self._input_ends()
             drained = self._until("draining", lambda: self._drained(ends), self._patience(), INTERRUPTED_DRAIN_S)
@@ -177,7 +182,8 @@ class _Run:
             self._say("reading")
             self._final_reads()
             self._end("observer")
-        return Ran(self.id, self.topics, self._kafka(), self.sampler.uses(), self.interrupted.is_set())
+            written = self.meters.checkpoint.total()
+        return Ran(self.id, self.topics, self._kafka(), self.meters.uses(), written, self.interrupted.is_set())
 
     def _load(self) -> None:
         self._start_load()
@@ -240,7 +246,7 @@ class _Run:
             folder=own,
             partitions=partitions,
             kafka={"bootstrap.servers": kafka.bootstrap_servers, **kafka.client_settings},
-            make_topic=lambda name: kafka.create_topic(name, partitions),
+            make_topic=lambda name: kafka.create_topic(name, partitions, OUTPUT_CONFIG),
         )
         return Topics(
             kafka.create_topic(f"{self.id}.in", partitions),
@@ -346,6 +352,7 @@ class _Run:
                 self.batch = line
                 for partition, offset in line["end_offsets"].items():
                     self.position[partition] = max(offset, self.position.get(partition, 0))
+        self.meters.checkpoint.look()
         load, observer = self.load_lines.last(), self.observer_lines.last()
         sent = load.get("summary", load).get("acknowledged", 0)
         lag = self.primed + sent - sum(self.position.values()) if self.position else None
@@ -372,14 +379,10 @@ class _Run:
             save_quarantine(reader, self.folder / "quarantine.arrow", settle_s=settle_s)
         (self.folder / "ends.json").write_text(json.dumps(ends_json(output, source), indent=1))
 
-    def _sessions(self) -> dict[int, str]:
-        owners = {child.pid: name for name, child in self.children.items() if child.alive}
-        if self.supervisor.child is not None and self.supervisor.child.alive:
-            owners[self.supervisor.child.pid] = "pipeline"
-        with suppress(UserError):  # a nemesis may kill it between two looks
-            if self.lab.own_broker is not None and self.lab.own_broker.alive:
-                owners[self.lab.own_broker.pid] = "broker"
-        return owners
+    def _processes(self) -> dict[str, Any]:
+        pipeline = {} if self.supervisor.child is None else {PIPELINE: self.supervisor.child}
+        servers = {name: self.lab.servers[name] for name in (KAFKA, *self.kind.services) if name in self.lab.servers}
+        return {**self.children, **pipeline, **servers}
 
     def _end(self, name: str) -> None:
         self.children[name].stop_gently(CHILD_STOP_S)
@@ -387,13 +390,6 @@ class _Run:
     def _end_children(self) -> None:
         for child in self.children.values():
             child.kill_session()
-
-
-def _component(owner: str, name: str, leader: bool) -> str:
-    """Component of a process: the pipeline's tree is told apart into JVM, driver and workers."""
-    if owner != "pipeline":
-        return owner
-    return "spark_jvm" if name == "java" else "python_driver" if leader else "python_workers"
 
 
 def _last_line(log: Path) -> str:

@@ -1,6 +1,7 @@
 """What each component of a run costs the machine, asked of the operating system.
 
-Promise: CPU seconds, peak memory and bytes written per component, summed over its processes, also those that died.
+Promise: CPU seconds, peak memory and bytes that went to and came from the disk (cached reads are none) per component,
+summed over its processes, also those that died.
 CPU and bytes count from the last `mark`, which a run sets when its load begins: start-up is nobody's price per event.
 What can go wrong: a process's use between the last sample and its death is missed (a quarter of a second at most);
 memory is the sum of resident sets, so pages that processes share are counted once for each.
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import psutil
 
@@ -21,16 +22,16 @@ SAMPLE_S = 0.25
 
 @dataclass(frozen=True)
 class Use:
-    """What a component used: CPU seconds (user and system), highest resident memory, bytes handed to the kernel."""
+    """What a component used: CPU seconds (user and system), highest resident memory, bytes written and read."""
 
     cpu_s: float = 0.0
     peak_rss_bytes: int = 0
     written_bytes: int = 0
+    read_bytes: int = 0
 
     def as_json(self) -> dict[str, float | int]:
         """As it stands in a report."""
-        cpu = round(self.cpu_s, 3)
-        return {"cpu_s": cpu, "peak_rss_bytes": self.peak_rss_bytes, "written_bytes": self.written_bytes}
+        return asdict(self) | {"cpu_s": round(self.cpu_s, 3)}
 
 
 @dataclass
@@ -38,13 +39,15 @@ class _Seen:
     component: str
     cpu_s: float
     written: int
+    read: int
 
 
 class Sampler:
     """Samples processes in a thread of its own until it is left.
 
     Args:
-        sessions: asked at each sample for the session ids and the component of each session's processes.
+        sessions: asked at each sample for the session ids and the component of each session's processes. A process that
+            leads a session of its own belongs to its parent's (PostgreSQL's do).
         naming: (component of the session, process name, is the session's leader) -> component of the process.
     """
 
@@ -56,7 +59,7 @@ class Sampler:
         self._sessions = sessions
         self._naming = naming
         self._seen: dict[tuple[int, float], _Seen] = {}
-        self._first: dict[tuple[int, float], tuple[float, int]] = {}
+        self._first: dict[tuple[int, float], _Seen] = {}
         self._peaks: dict[str, int] = {}
         self._sampling = threading.Lock()
         self._stop = threading.Event()
@@ -81,12 +84,13 @@ class Sampler:
         totals: dict[str, Use] = {}
         with self._sampling:
             for identity, seen in self._seen.items():
-                cpu, written = self._first.get(identity, (0.0, 0))
+                before = self._first.get(identity, _Seen(seen.component, 0.0, 0, 0))
                 so_far = totals.get(seen.component, Use(peak_rss_bytes=self._peaks.get(seen.component, 0)))
                 totals[seen.component] = Use(
-                    so_far.cpu_s + seen.cpu_s - cpu,
+                    so_far.cpu_s + seen.cpu_s - before.cpu_s,
                     so_far.peak_rss_bytes,
-                    so_far.written_bytes + seen.written - written,
+                    so_far.written_bytes + seen.written - before.written,
+                    so_far.read_bytes + seen.read - before.read,
                 )
         return totals
 
@@ -104,23 +108,19 @@ class Sampler:
         for process in psutil.process_iter():
             try:
                 with process.oneshot():
-                    owner = sessions.get(_session_of(process.pid))
+                    owner = sessions.get(os.getsid(process.pid)) or sessions.get(process.ppid())
                     if owner is None:
                         continue
                     identity = (process.pid, process.create_time())
                     component = self._naming(owner, process.name(), process.pid in sessions)
                     times, memory = process.cpu_times(), process.memory_info().rss
-                    written = process.io_counters().write_bytes
+                    moved = process.io_counters()
             except (psutil.Error, OSError):
                 continue
-            cpu = times.user + times.system
-            self._seen[identity] = _Seen(component, cpu, written)
+            seen = _Seen(component, times.user + times.system, moved.write_bytes, moved.read_bytes)
+            self._seen[identity] = seen
             if baseline:
-                self._first[identity] = (cpu, written)
+                self._first[identity] = seen
             resident[component] = resident.get(component, 0) + memory
         for component, memory in resident.items():
             self._peaks[component] = max(self._peaks.get(component, 0), memory)
-
-
-def _session_of(pid: int) -> int:
-    return os.getsid(pid)

@@ -37,13 +37,14 @@ class LogReport:
 class Output:
     """What was read of an output: its rows, what it holds of work that no commit will show, its log if there is one.
 
-    `at_once`: whether the sink shows a batch in one step.
+    `at_once`: whether the sink shows a batch in one step. `stamped`: whether its rows tell when they were written.
     """
 
     read: ReadReport
     leftovers: Sequence[str] = ()
     log: LogReport | None = None
     at_once: bool = False
+    stamped: bool = False
 
 
 def save_topic(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
@@ -57,9 +58,9 @@ def save_output(kind: Kind, target: Mapping[str, Any], folder: Path, *, settle_s
         read = save_topic(reader, folder / "final.arrow", settle_s=settle_s)
         leftovers = tuple(reader.leftovers())
     if kind.log is None:
-        return Output(read, leftovers, at_once=kind.whole)
+        return Output(read, leftovers, None, kind.whole, kind.stamped)
     with closing(kind.log(target)) as log:
-        return Output(read, leftovers, save_log(log, folder / "log.arrow", read.ends), kind.whole)
+        return Output(read, leftovers, save_log(log, folder / "log.arrow", read.ends), kind.whole, kind.stamped)
 
 
 def save_quarantine(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
@@ -85,6 +86,7 @@ def ends_json(output: Output, source: ReadReport) -> dict[str, Any]:
         "output": read.ends_json(),
         "output_is_log": read.log,
         "batches_at_once": output.at_once,
+        "stamped": output.stamped,
         "leftovers": list(output.leftovers),
         "input": source.ends_json(),
         "waited_s": read.waited_s + source.waited_s,

@@ -85,6 +85,8 @@ class Kind:
         whole: whether its atomic step is the batch, written from the driver (`BatchWriter`) and not by workers.
         alone: whether a task that has begun to write keeps every other writer out until it ends.
         in_folder: whether its rows are files below the folder of their place.
+        stamped: whether its reader tells when a row was written, which may be before it was committed; of the others it
+            tells when the row was committed or found.
         transactional_ids: prefix of the Kafka transactional ids of a sink_id, if it holds Kafka transactions.
         log: a reader of the log beneath a target, where that tells who wrote each record and how transactions ended.
         missing: what of an extra is not installed here, and how to install it; empty where all is there. Such a kind is
@@ -106,6 +108,7 @@ class Kind:
     whole: bool = False
     alone: bool = False
     in_folder: bool = False
+    stamped: bool = False
     transactional_ids: Callable[[str], str] | None = None
     log: Callable[[Mapping[str, Any]], LogReader] | None = None
     missing: str = ""

@@ -231,6 +231,7 @@ KINDS = (
         provide=_provide,
         in_folder=True,
         open=_open,
+        stamped=True,
         read=_read,
         jars=("spark-delta",),
         spark={

@@ -347,6 +347,7 @@ KINDS = tuple(
         provide=_provide,
         in_folder=True,
         open=partial(_open, form),
+        stamped=True,
         read=partial(_read, form),
     )
     for name, form in (("files-jsonl", JSON_LINES), ("files-parquet", PARQUET))

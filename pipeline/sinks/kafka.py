@@ -292,6 +292,7 @@ KINDS = (
         ordered=True,
         provide=_provide,
         open=partial(open_as, KafkaSink),
+        stamped=True,
         read=_read,
         transactional_ids=transactional_ids,
         log=_log_of,

@@ -11,7 +11,7 @@ from oncebench.judge import attribution
 from oncebench.judge.audit import multiplicity
 from oncebench.judge.model import expected_output
 from oncebench.record.streams import Lines, Stream
-from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, settled, sink_costs
+from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, settled, sink_costs, split
 from tests.unit.audit_world import lay_out, make_record, make_world, observed_table
 
 EXPECTED: Any = SimpleNamespace(
@@ -100,3 +100,17 @@ def test_the_first_three_batches_of_each_life_are_not_counted_as_settled(tmp_pat
     )
     assert (batch_costs(progress)["n"], batch_costs(progress)["trigger_ms"]) == (8, 100)
     assert sink_costs(progress) == {"prepare": None, "decide": 4.0, "commit": None, "total": None}
+
+
+def test_the_parts_of_a_batch_add_up_to_it_and_what_nobody_timed_is_the_rest() -> None:
+    progress: list[dict[str, Any]] = [{"kind": "started", "t_us": 0}]
+    progress += [line(number, 100, number + 1) for number in range(5)]
+    progress[-1]["duration_ms"] |= {"queryPlanning": 5, "latestOffset": 2, "getBatch": 1}
+    took = {"prepare": 8.0, "decide": 4.0, "total": 30.0}
+    progress += [{"kind": "sink", "t_us": 2, "batch": batch, "timings_ms": took} for batch in (3, 4)]
+    parts = split(progress)
+    assert parts == {
+        "planning": 4.0, "rest": 34.0, "state": 20.0, "prepare": 8.0, "decide": 4.0, "commit": 0.0, "offset_log": 10.0,
+        "commit_log": 20.0, "total": 100.0,
+    }  # fmt: skip
+    assert set(split([]).values()) == {None}

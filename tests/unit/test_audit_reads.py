@@ -188,9 +188,19 @@ def test_a_row_seen_before_its_time_has_a_negative_latency() -> None:
 
 def test_first_sightings_are_one_per_expected_row() -> None:
     record = watched([*WORLD.rows, *WORLD.rows])
-    seen, latency = first_sightings(record, expected_output(record.input.table))
-    assert len(seen) == 80
-    assert np.array_equal(np.unique(latency), [LATE_US])
+    sightings = first_sightings(record, expected_output(record.input.table))
+    assert len(sightings.seen_us) == 80
+    assert np.array_equal(np.unique(sightings.latency_us), [LATE_US])
+
+
+def test_when_a_row_was_written_is_told_only_where_the_sink_tells_it() -> None:
+    record = watched(WORLD.rows)
+    told = first_sightings(record, expected_output(record.input.table))
+    assert told.written_us is not None
+    assert judged(record).latency.gap.n == 80
+    silent = replace(record, ends={**record.ends, "stamped": False})
+    assert first_sightings(silent, expected_output(record.input.table)).written_us is None
+    assert judged(silent).latency.gap.n == 0
 
 
 def test_without_an_observer_there_is_no_latency() -> None:

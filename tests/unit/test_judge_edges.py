@@ -228,7 +228,8 @@ def test_first_sightings_come_with_their_times_in_the_order_of_the_rows() -> Non
     times = [STARTED_US + 10**7 + at for at in range(80)]
     record = seen(PLACED, times)
     expected = expected_output(record.input.table)
-    found, latency = first_sightings(record, expected)
+    sightings = first_sightings(record, expected)
+    found, latency = sightings.seen_us, sightings.latency_us
     at = [20 * session + j for session in map([*map(key_of, range(4))].index, expected.session_keys) for j in range(20)]
     assert (found.tolist(), found.dtype) == ([times[row] for row in at], np.dtype(np.int64))
     assert latency.tolist() == [times[row] - scheduled_us(row // 20, 99) for row in at]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncebench.judge.latency import Distribution
+from oncebench.judge.latency import CURVE, Distribution
 from oncebench.watch.observer import Status
 
 
@@ -32,6 +32,14 @@ def test_every_percentile_is_the_smallest_value_that_enough_values_do_not_exceed
     for share, figure in ((0.5, found.p50), (0.95, found.p95), (0.99, found.p99), (0.999, found.p999)):
         enough = [value for value in sorted(values) if sum(each <= value for each in values) >= share * len(values)]
         assert figure == enough[0]
+
+
+def test_a_curve_has_measured_values_from_the_least_to_the_greatest() -> None:
+    curve = Distribution.curve(np.arange(1000, 0, -1).astype(float))
+    assert curve is not None
+    assert dict(zip(CURVE, curve, strict=True))[99.0] == 990.0
+    assert (curve[0], curve[-1]) == (1.0, 1000.0)
+    assert Distribution.curve(np.array([])) is None
 
 
 def test_negative_values_are_kept_and_counted() -> None:

@@ -1,4 +1,4 @@
-"""A report says where its run was made, and prices nothing of which only a part was seen."""
+"""A report says where its run was made, and times a load from when it was taken up."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import pytest
 
 from oncebench.reports import report
 from oncebench.scenario import Cell
-from oncebench.watch.resources import Use
 
 KAFKA = {"bootstrap_servers": "b1:9092,b2:9092"}
 
@@ -29,13 +28,6 @@ def test_the_command_that_runs_it_again_names_the_servers_that_were_not_ours(
 ) -> None:
     cell = Cell("kafka", "exactly-once", "two-phase")
     assert report._again(cell, facts) == f"{before}{cell.reproduce()}{after}"
-
-
-def test_without_its_broker_a_run_has_no_price() -> None:
-    seen = {"spark_jvm": Use(cpu_s=2.0), "observer": Use(cpu_s=9.0)}
-    assert report._price(seen, 1000) is None
-    assert report._price({**seen, "broker": Use(cpu_s=1.0)}, 1000) == 3000.0
-    assert report._price({**seen, "broker": Use(cpu_s=1.0)}, 0) is None
 
 
 def test_a_load_that_was_there_first_is_timed_from_the_life_that_took_it_up() -> None:

@@ -6,9 +6,7 @@ import csv
 import io
 from typing import Any
 
-import pytest
-
-from oncebench.reports import paired, tables
+from oncebench.reports import tables
 
 
 def report(variant: str = "two-phase", verdict: str = "kept", seed: int = 1, **changes: Any) -> dict[str, Any]:
@@ -109,37 +107,6 @@ def test_each_fault_is_shown_with_what_it_did() -> None:
     ]
     shown = tables.fault_markdown([report(faults=faults)]).splitlines()[2]
     assert [cell.strip() for cell in shown.strip("|").split("|")][3:] == ["20 doubled", "nothing", "not hit"]
-
-
-def rounds(*extra_ms: float) -> list[dict[str, Any]]:
-    base = {"sink": "kafka", "delivery": "at-least-once", "variant": "acknowledged", "faults": [], "random_kills": 0}
-    return [
-        made
-        for seed, extra in enumerate(extra_ms)
-        for made in (
-            report(seed=seed, cell=base, batches={"trigger_ms": 100.0 * (seed + 1)}),
-            report(seed=seed, batches={"trigger_ms": 100.0 * (seed + 1) + extra}),
-        )
-    ]
-
-
-def test_runs_are_compared_within_their_round_so_a_slower_machine_moves_both() -> None:
-    extra = paired.extra_ms_per_batch(rounds(8.0, 10.0, 12.0), ("exactly-once", "two-phase"))
-    assert extra.rounds == (8.0, 10.0, 12.0)
-    assert (extra.median, extra.low, extra.high) == (10.0, 8.0, 12.0)
-
-
-def test_what_was_not_kept_is_not_compared() -> None:
-    reports = rounds(8.0, 10.0)
-    reports[1]["verdict"] = "broken"
-    assert paired.extra_ms_per_batch(reports, ("exactly-once", "two-phase")).rounds == (10.0,)
-    with pytest.raises(ValueError, match="no rounds"):
-        paired.extra_ms_per_batch(reports[:2], ("exactly-once", "two-phase"))
-
-
-def test_the_comparison_is_told_in_one_line() -> None:
-    (line,) = paired.lines(rounds(8.0, 10.0, 12.0))
-    assert line.startswith("exactly-once two-phase beside at-least-once acknowledged, 3 rounds: +10.0 ms a batch")
 
 
 def test_runs_with_open_sessions_are_cells_of_their_own_and_come_beside_those_without() -> None:

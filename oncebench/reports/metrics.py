@@ -1,0 +1,121 @@
+"""What is measured of a run, as data: each metric with its unit, its direction, and where it stands in a report.
+
+Promise: tables, comparisons, the published page and asv take their figures from here and from nowhere else. A speed
+figure is given only for a run of which it tells something (`why_no_speed`): a fast wrong answer is no answer, and a
+late generator makes a slow pipeline look fast.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from oncebench.judge.verdict import KEPT
+from oncebench.run.meters import WATCHING
+from oncebench.scenario import expected_codes
+
+Report = Mapping[str, Any]
+
+# What a figure tells of.
+PROMISE, SPEED, LATENCY, CHECKPOINT, PRICE, RECOVERY = (
+    "promise", "speed", "latency", "checkpoint", "price", "recovery"
+)  # fmt: skip
+# A generator that was behind its plan by more than this for one event in a hundred has not kept the rate that the
+# figures are said to be of. Sends come in steps of 10 ms.
+LATE_MS = 100.0
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One metric. Lower is better throughout.
+
+    Attributes:
+        name: in files and on the command line.
+        heading: in tables, with the unit.
+        about: one of the six kinds above.
+        of: the figure in a report; None: not measured there.
+        digits: behind the point.
+    """
+
+    name: str
+    heading: str
+    about: str
+    of: Callable[[Report], float | None]
+    digits: int = 0
+
+    @property
+    def promised(self) -> bool:
+        """Whether anything but 0 is a broken promise."""
+        return self.about == PROMISE
+
+
+def field(*path: str, scale: float = 1.0) -> Callable[[Report], float | None]:
+    """A getter of what stands at a path of a report."""
+
+    def find(report: Report) -> float | None:
+        value: Any = report
+        for name in path:
+            value = None if value is None else value.get(name)
+        return None if value is None else float(value) * scale
+
+    return find
+
+
+def _seconds_per_million(report: Report) -> float | None:
+    per_s = field("throughput", "events_per_s")(report)
+    return 1e6 / per_s if per_s else None
+
+
+def _peak_memory(report: Report) -> float | None:
+    used = [use["peak_rss_bytes"] for name, use in report.get("resources", {}).items() if name not in WATCHING]
+    return sum(used) / 1e6 if used else None
+
+
+def _broken(report: Report) -> float:
+    return float(report["verdict"] == "broken")
+
+
+METRICS = (
+    Metric("broken", "broken promises", PROMISE, _broken),
+    Metric("lost", "lost", PROMISE, field("rows", "lost")),
+    Metric("duplicated", "duplicated", PROMISE, field("rows", "duplicated")),
+    Metric("s_per_million", "s/M events", SPEED, _seconds_per_million),
+    Metric("p50_ms", "p50 ms", LATENCY, field("latency_ms", "p50")),
+    Metric("p99_ms", "p99 ms", LATENCY, field("latency_ms", "p99")),
+    Metric("p999_ms", "p99.9 ms", LATENCY, field("latency_ms", "p999")),
+    Metric("gap_ms", "visibility gap ms", LATENCY, field("visibility_gap_ms", "p50")),
+    Metric("batch_ms", "batch ms", SPEED, field("batches", "trigger_ms")),
+    Metric("sink_ms", "delivery ms", SPEED, field("sink_ms", "total"), 1),
+    Metric("checkpoint_percent", "checkpoint %", CHECKPOINT, field("checkpoint", "share_of_batch", scale=100), 1),
+    Metric("checkpoint_mb", "checkpoint MB/M", CHECKPOINT,
+           field("checkpoint", "per_million_events", "bytes", scale=1e-6), 1),
+    Metric("checkpoint_files", "checkpoint files/M", CHECKPOINT, field("checkpoint", "per_million_events", "files")),
+    Metric("cpu_s", "CPU s/M", PRICE, field("cpu_s_per_million_events")),
+    Metric("written_mb", "written MB/M", PRICE, field("price", "written_bytes", scale=1e-6)),
+    Metric("memory_mb", "peak memory MB", PRICE, _peak_memory),
+    Metric("recovery_s", "recovery s", RECOVERY, field("recovery", "first_visible", scale=1e-3), 1),
+)  # fmt: skip
+BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
+
+
+def figure(report: Report, metric: Metric) -> float | None:
+    """A metric of a report; None where it was not measured, or tells nothing."""
+    if not metric.promised and any(True for _ in why_no_speed(report)):
+        return None
+    return metric.of(report)
+
+
+def why_no_speed(report: Report) -> Iterator[str]:
+    """Reasons why a run's times and prices tell nothing of its cell; none: they do."""
+    expected = expected_codes(report)
+    if report["verdict"] != KEPT and not (expected and report["verdict"] == "broken"):
+        yield f"its verdict is {report['verdict']}"
+    if report.get("interrupted"):
+        yield "it was interrupted"
+    late = (report.get("generator", {}).get("lateness_ms") or {}).get("p99")
+    if late is not None and late > LATE_MS:
+        yield f"the generator was {late:,.0f} ms late for one event in a hundred"
+    unasked = report.get("deaths", {}).get("unasked", 0)
+    if unasked:
+        yield f"the pipeline died {unasked} times unasked"

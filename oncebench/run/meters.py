@@ -1,0 +1,69 @@
+"""What is measured of a run from outside while it goes on: what its components use, and what its checkpoint takes.
+
+Promise: counted from the mark that is set when the load begins; what a component is called is the same everywhere. What
+can go wrong: a server that is the user's own is no process of ours, so its use is not seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from oncebench.errors import UserError
+from oncebench.nemesis.servers import KAFKA
+from oncebench.watch.resources import Sampler, Use
+from oncebench.watch.written import Written
+
+PIPELINE, BROKER = "pipeline", "broker"
+# Components that load and look: not part of what a guarantee costs.
+WATCHING = frozenset({"generator", "observer"})
+
+
+class Meters:
+    """Both meters of one run.
+
+    Args:
+        processes: asked at each sample for what runs now, by name: the pipeline, the servers, generator and observer,
+            each with `pid` and `alive`.
+        checkpoint: the folder, which need not be there yet.
+    """
+
+    def __init__(self, processes: Callable[[], Mapping[str, Any]], checkpoint: Path) -> None:
+        self._processes = processes
+        self._sampler = Sampler(self._sessions, component)
+        self.checkpoint = Written(checkpoint)
+
+    def __enter__(self) -> Meters:
+        self._sampler.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._sampler.__exit__()
+
+    def mark(self) -> None:
+        """Counts from now on."""
+        self._sampler.mark()
+        self.checkpoint.mark()
+
+    def uses(self) -> dict[str, Use]:
+        """What each component has used since the mark."""
+        return self._sampler.uses()
+
+    def _sessions(self) -> dict[int, str]:
+        owners: dict[int, str] = {}
+        for name, process in self._processes().items():
+            with suppress(UserError):  # a nemesis may kill it between two looks
+                if process.alive:
+                    owners[process.pid] = name
+        return owners
+
+
+def component(owner: str, name: str, leader: bool) -> str:
+    """Component of a process called `name`: the pipeline's tree is told apart into JVM, driver and workers."""
+    if owner == KAFKA:
+        return BROKER
+    if owner != PIPELINE:
+        return owner
+    return "spark_jvm" if name == "java" else "python_driver" if leader else "python_workers"

@@ -1,0 +1,127 @@
+"""Runs are compared with those of their round, in every metric, and an interval that crosses no difference says so."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncebench.reports import cost_table, paired
+from oncebench.reports.metrics import BY_NAME, METRICS, figure, why_no_speed
+from tests.unit.test_tables import report
+
+BATCH = BY_NAME["batch_ms"]
+BASE = {"sink": "kafka", "delivery": "at-least-once", "variant": "acknowledged", "faults": [], "random_kills": 0}
+OF = ("exactly-once", "two-phase")
+
+
+def rounds(*extra_ms: float) -> list[dict[str, Any]]:
+    return [
+        made
+        for seed, extra in enumerate(extra_ms)
+        for made in (
+            report(seed=seed, cell=BASE, batches={"trigger_ms": 100.0 * (seed + 1)}),
+            report(seed=seed, batches={"trigger_ms": 100.0 * (seed + 1) + extra}),
+        )
+    ]
+
+
+def only(reports: list[dict[str, Any]]) -> paired.Rounds:
+    (found,) = paired.settings(reports).values()
+    return found
+
+
+def extra(reports: list[dict[str, Any]]) -> paired.Difference:
+    found = paired.difference(only(reports), BATCH, OF)
+    assert found is not None
+    return found
+
+
+def test_runs_are_compared_within_their_round_so_a_slower_machine_moves_both() -> None:
+    found = extra(rounds(8.0, 10.0, 12.0))
+    assert found.rounds == (8.0, 10.0, 12.0)
+    assert (found.median, found.low, found.high) == (10.0, 8.0, 12.0)
+    ratio = paired.ratio(only(rounds(8.0, 10.0, 12.0)), BATCH, OF)
+    assert ratio is not None
+    assert ratio.rounds == (1.08, 1.05, 1.04)
+
+
+def test_an_interval_that_crosses_no_difference_shows_none() -> None:
+    assert extra(rounds(8.0, 10.0, 12.0)).shows()
+    assert not extra(rounds(-8.0, 10.0, 12.0)).shows()
+    assert not paired.bootstrap([0.9, 1.1]).shows(1.0)
+    assert paired.bootstrap([0.8, 0.9]).shows(1.0)
+
+
+def test_what_was_not_kept_is_not_compared() -> None:
+    reports = rounds(8.0, 10.0)
+    reports[1]["verdict"] = "broken"
+    assert extra(reports).rounds == (10.0,)
+    assert paired.difference(only(reports[:2]), BATCH, OF) is None
+    with pytest.raises(ValueError, match="no rounds"):
+        paired.bootstrap([])
+
+
+def test_runs_under_other_settings_are_not_compared() -> None:
+    slow, fast = ({"config": {"delivery": "x", "seed": 1, "trigger_ms": trigger}} for trigger in (0, 1000))
+    reports = [report(cell=BASE, **slow), report(**fast)]
+    assert len(paired.settings(reports)) == 2
+    assert [paired.difference(rounds, BATCH, OF) for rounds in paired.settings(reports).values()] == [None, None]
+    assert len(paired.settings([report(cell=BASE, **slow), report(**slow)])) == 1
+
+
+def test_series_that_had_the_same_seeds_keep_their_rounds() -> None:
+    assert extra([*rounds(8.0), *rounds(10.0)]).rounds == (8.0, 10.0)
+
+
+def test_a_ratio_to_nothing_is_none() -> None:
+    reports = [report(cell=BASE, batches={"trigger_ms": 0.0}), report()]
+    assert paired.ratio(only(reports), BATCH, OF) is None
+
+
+def test_the_comparison_is_told_in_one_line() -> None:
+    (line,) = paired.lines(rounds(8.0, 10.0, 12.0))
+    assert line.startswith(
+        "kafka: exactly-once two-phase beside at-least-once acknowledged, 3 rounds: +10.0 ms a batch"
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"verdict": "unknown"}, "its verdict is unknown"),
+        ({"interrupted": True}, "it was interrupted"),
+        ({"generator": {"lateness_ms": {"p99": 250.0}}}, "250 ms late"),
+        ({"deaths": {"unasked": 2}}, "died 2 times unasked"),
+    ],
+)
+def test_a_run_that_tells_nothing_of_its_cell_has_no_speed_and_says_why(changes: dict[str, Any], why: str) -> None:
+    wrong = report(**changes)
+    assert any(why in reason for reason in why_no_speed(wrong))
+    assert figure(wrong, BATCH) is None
+    assert figure(wrong, BY_NAME["lost"]) == 0.0
+    assert figure(report(generator={"lateness_ms": {"p99": 5.0}}), BATCH) == 100.0
+
+
+def test_what_is_broken_on_purpose_and_shows_it_has_its_speed() -> None:
+    cell = {**BASE, "sink": "broken-kafka", "delivery": "exactly-once", "variant": "no-marker"}
+    assert figure(report(verdict="broken", cell=cell), BATCH) == 100.0
+
+
+def test_every_metric_of_a_report_without_its_field_is_none_and_not_0() -> None:
+    bare = {"verdict": "kept", "cell": BASE, "rows": {}, "throughput": {}, "latency_ms": {}}
+    found = {metric.name: figure(bare, metric) for metric in METRICS}
+    assert found.pop("broken") == 0.0
+    assert set(found.values()) == {None}
+
+
+def test_the_cost_table_has_ratios_with_intervals_beside_the_medians_of_the_baseline() -> None:
+    lines = cost_table.markdown(rounds(8.0, 10.0, 12.0), [BATCH]).splitlines()
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert cells[2] == ["kafka", "at-least-once", "acknowledged", "3", "200"]
+    assert cells[3] == ["kafka", "exactly-once", "two-phase", "3", "1.05x (1.04 to 1.08)"]
+    same = cost_table.markdown(rounds(0.0, 10.0, -12.0), [BATCH])
+    assert "~ 1.00x" in same
+    alone = cost_table.markdown([report()], [BATCH])
+    assert alone.splitlines()[2].endswith("| 1      | 100      |")
+    assert cost_table.markdown([]) == ""

@@ -1,0 +1,89 @@
+"""A run from second to second: what was sent, seen and left to do, and whether the pipeline kept up."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from oncebench.judge.audit import Sightings
+from oncebench.reports.timeline import MAX_STEPS, steadiness, timeline
+
+S = 1_000_000
+START = 1_000 * S
+
+
+def record(acked_s: list[float], positions: list[tuple[float, int]], in_topic: int | None = None) -> Any:
+    acked = np.array([START + round(at * S) for at in acked_s], dtype=np.int64)
+    lines = [{"kind": "batch", "t_us": START + round(at * S), "end_offsets": {"0": read}} for at, read in positions]
+    return SimpleNamespace(
+        plan=SimpleNamespace(started_us=START),
+        ledger=SimpleNamespace(acked_us=np.append(acked, 0)),  # one event of which nothing is known
+        input=SimpleNamespace(table=SimpleNamespace(num_rows=len(acked) if in_topic is None else in_topic)),
+        progress=SimpleNamespace(items=lines),
+    )
+
+
+def seen(*rows: tuple[float, float]) -> Sightings:
+    """Rows by (seconds after the start when seen, latency in ms)."""
+    seen_us = np.array([START + round(at * S) for at, _ in rows], dtype=np.int64)
+    latency = np.array([round(ms * 1000) for _, ms in rows], dtype=np.int64)
+    return Sightings(seen_us - latency, None, seen_us)
+
+
+def test_each_second_has_its_events_rows_and_latencies_and_a_silent_one_has_none() -> None:
+    told = timeline(record([0.1, 0.2, 1.5], []), seen((0.5, 10), (0.6, 30), (2.5, 40)))
+    assert told["step_s"] == 1
+    assert told["sent"] == [2, 1, 0]
+    assert told["visible"] == [2, 0, 1]
+    assert told["p50_ms"] == [10.0, None, 40.0]
+    assert told["p99_ms"] == [30.0, None, 40.0]
+
+
+def test_lag_is_what_is_in_the_topic_and_in_no_finished_batch() -> None:
+    run = record([0.1, 0.2, 1.5], [(-1.0, 7), (1.2, 9), (2.1, 10)], in_topic=10)  # seven were there before
+    assert timeline(run, seen((2.5, 1)))["lag"] == [2, 1, 0]
+
+
+def test_a_batch_that_is_told_again_moves_nothing_back() -> None:
+    run = record([0.1, 0.2], [(0.5, 2), (0.7, 1)])
+    assert timeline(run, seen((0.9, 1)))["lag"] == [0]
+
+
+def test_a_long_run_has_wider_steps_and_no_more_of_them() -> None:
+    told = timeline(record([0.0, 2.5 * MAX_STEPS], []), seen())
+    assert (told["step_s"], len(told["sent"])) == (3, 250)
+    assert sum(told["sent"]) == 2
+
+
+def test_a_run_of_which_nothing_was_seen_has_one_empty_step() -> None:
+    told = timeline(record([], []), seen())
+    assert (told["sent"], told["visible"], told["p50_ms"], told["lag"]) == ([0], [0], [None], [0])
+
+
+def shown(lag: list[int], p50: list[float | None]) -> dict[str, Any]:
+    return {"step_s": 1, "lag": lag, "p50_ms": p50}
+
+
+def test_a_lag_that_grows_is_told_as_a_share_of_the_load_and_rising_latency_as_a_share_of_the_early_one() -> None:
+    falling_behind = shown([100 * at for at in range(12)], [100.0 + 10 * at for at in range(12)])
+    told = steadiness(falling_behind, 1000.0, 0.0, 12.0)
+    assert told == {"lag_slope": 0.1, "latency_rise": pytest.approx(80 / 115, abs=1e-4)}
+    keeping_up = shown([500] * 12, [100.0] * 12)
+    assert steadiness(keeping_up, 1000.0, 0.0, 12.0) == {"lag_slope": 0.0, "latency_rise": 0.0}
+
+
+def test_warm_up_and_what_came_after_the_load_say_nothing_of_steadiness() -> None:
+    told = steadiness(shown([9000] * 3 + [500] * 9 + [0] * 5, [900.0] * 3 + [100.0] * 9 + [5.0] * 5), 1000.0, 3.0, 12.0)
+    assert told == {"lag_slope": 0.0, "latency_rise": 0.0}
+
+
+@pytest.mark.parametrize(
+    ("rate", "steps"), [("max", 12), (1000.0, 5)], ids=["no rate to keep up with", "too short to tell"]
+)
+def test_what_cannot_be_told_is_not_told(rate: float | str, steps: int) -> None:
+    assert steadiness(shown([1] * steps, [1.0] * steps), rate, 0.0, float(steps)) == {
+        "lag_slope": None, "latency_rise": None
+    }  # fmt: skip
