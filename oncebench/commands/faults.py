@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +20,7 @@ from oncebench.commands.series import run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.matrix import FAMILIES, Row, cells, rows, seeds_for
 from oncebench.nemesis.acts import why_not
-from oncebench.reports import fault_matrix, landings, recovery_table
+from oncebench.reports import fault_matrix, fault_text
 from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.scenario import Cell, require_sinks
@@ -135,7 +134,7 @@ def faults(
 
 
 def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results: Results) -> None:
-    text = "\n".join(_tables(reports, found))
+    text = fault_text.markdown(reports, found)
     click.echo(text)
     click.echo(fault_matrix.counted(reports, found))
     for cell in found:
@@ -143,18 +142,6 @@ def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results
             click.echo(f"{' '.join(cell.row)} {cell.fault}: {cell.shown} {cell.told}\n  {cell.reproduce}", err=True)
     written = results.write_text(".md", text), results.write_text(".xml", fault_matrix.junit(found))
     click.echo("\nreports {}\ntables  {}  {}".format(results.runs, *written), err=True)
-
-
-def _tables(reports: list[dict[str, Any]], found: list[fault_matrix.Cell]) -> Iterator[str]:
-    for family in FAMILIES:
-        if table := fault_matrix.markdown(found, family):
-            yield f"{family}:\n\n{table}"
-        if table := recovery_table.markdown(reports, family):
-            yield f"recovery, {family}: median / maximum\n\n{table}"
-    if table := landings.markdown(reports):
-        yield f"where the random kills landed:\n\n{table}"
-    if table := recovery_table.overall(reports):
-        yield table
 
 
 def _possible(all_cells: list[Cell], bootstrap_servers: str | None) -> list[Cell]:

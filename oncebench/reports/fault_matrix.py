@@ -55,13 +55,20 @@ class Cell:
 
 def cells_of(reports: Iterable[Report]) -> list[Cell]:
     """Every cell of the matrix that these reports have, in the order of lists and tables."""
-    found = [cell for report in reports for cell in _of_run(report)]
+    return [cell for _, cell in numbered(reports)]
+
+
+def numbered(reports: Iterable[Report]) -> list[tuple[int, Cell]]:
+    """The same, each cell with the number of its report."""
+    found = [(number, cell) for number, report in enumerate(reports) for cell in _of_run(report)]
     shows = {
-        cell.row for cell in found
+        cell.row for _, cell in found
         if cell.row[1] not in TIGHT or getattr(cell, TIGHT[cell.row[1]])
     }  # fmt: skip
-    tight = [cell if cell.row in shows or cell.word != KEPT else _loose(cell) for cell in found]
-    return sorted(tight, key=lambda cell: (cell.row[0], order_of(*cell.row[1:])))
+    tight = [
+        (number, cell if cell.row in shows or cell.word != KEPT else _loose(cell)) for number, cell in found
+    ]  # fmt: skip
+    return sorted(tight, key=lambda each: (each[1].row[0], order_of(*each[1].row[1:])))
 
 
 def markdown(cells: Sequence[Cell], family: str) -> str:

@@ -19,20 +19,24 @@ from oncebench.scenario import order_of
 from pipeline.failpoints import POINTS
 
 START = "start"
+HEADINGS = ("sink", "guarantee", "variant", "kills", START, *POINTS, "lost", "doubled", "runs", "rate at most")
 _RULE_OF_THREE = 3.0
 
 
 def markdown(reports: Iterable[Report]) -> str:
     """A Markdown table: rows sink x guarantee x variant; kills by the point passed last; verdicts; the bound."""
+    rows = table(reports)
+    return aligned([HEADINGS, *rows]) if rows else ""
+
+
+def table(reports: Iterable[Report]) -> list[tuple[str, ...]]:
+    """The rows of that table, below HEADINGS."""
     rows: dict[tuple[str, str, str], list[Report]] = {}
     for report in reports:
         cell = report["cell"]
         if cell["random_kills"]:
             rows.setdefault((cell["sink"], cell["delivery"], cell["variant"]), []).append(report)
-    if not rows:
-        return ""
-    head = ("sink", "guarantee", "variant", "kills", START, *POINTS, "lost", "doubled", "runs", "rate at most")
-    lines: list[tuple[str, ...]] = [head]
+    lines: list[tuple[str, ...]] = []
     for row in sorted(rows, key=lambda row: (row[0], order_of(*row[1:]))):
         landed = landings(rows[row])
         kills, kept = sum(landed.values()), all(report["verdict"] == KEPT for report in rows[row])
@@ -42,7 +46,7 @@ def markdown(reports: Iterable[Report]) -> str:
             ", ".join(f"{n} {word}" for word, n in Counter(report["verdict"] for report in rows[row]).items()),
             bound(kills) if kept else "-",
         ))  # fmt: skip
-    return aligned(lines)
+    return lines
 
 
 def landings(reports: Iterable[Report]) -> Counter[str]:

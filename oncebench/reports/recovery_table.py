@@ -46,6 +46,8 @@ MARKS = (
 )
 # Those of `overall` beside them, which few faults of a chain have, or which say little of one fault.
 MORE = (_Mark("caught_up", "caught up s"), _Mark("longest_gap", "longest gap s"))
+HEADINGS = ("sink", "guarantee", "variant", "nemesis", "n", *(mark.heading for mark in MARKS))
+OVERALL = ("recovery from all faults", "n", "p50", "p95")
 
 
 @dataclass(frozen=True)
@@ -60,31 +62,40 @@ class _Outage:
 
 def markdown(reports: Iterable[Report], family: str) -> str:
     """A Markdown table of the faults of a family: median / maximum by row and nemesis; empty if none tells."""
+    rows = table(reports, family)
+    return aligned([HEADINGS, *rows]) if rows else ""
+
+
+def table(reports: Iterable[Report], family: str) -> list[tuple[str, ...]]:
+    """The rows of that table, below HEADINGS."""
     columns = columns_of(family)
     outages = [outage for outage in outages_of(reports) if outage.faults in columns]
-    if not outages:
-        return ""
     groups: dict[tuple[Row, str], list[_Outage]] = {}
     for outage in outages:
         groups.setdefault((outage.row, outage.nemesis), []).append(outage)
-    table = [("sink", "guarantee", "variant", "nemesis", "n", *(mark.heading for mark in MARKS))]
-    for row, nemesis in sorted(groups, key=lambda key: (key[0][0], order_of(*key[0][1:]))):
-        of_group = groups[row, nemesis]
-        table.append((*row, nemesis, str(len(of_group)), *(_both(mark, of_group) for mark in MARKS)))
-    return aligned(table)
+    return [
+        (*row, nemesis, str(len(groups[row, nemesis])), *(_both(mark, groups[row, nemesis]) for mark in MARKS))
+        for row, nemesis in sorted(groups, key=lambda key: (key[0][0], order_of(*key[0][1:])))
+    ]
 
 
 def overall(reports: Iterable[Report]) -> str:
     """p50 and p95 of each mark over all faults of these reports, each with the number of faults that have it."""
+    rows = overall_table(reports)
+    return aligned([OVERALL, *rows]) if rows else ""
+
+
+def overall_table(reports: Iterable[Report]) -> list[tuple[str, ...]]:
+    """The rows of that table, below OVERALL."""
     outages = list(outages_of(reports))
     if not outages:
-        return ""
-    table: list[tuple[str, ...]] = [("recovery from all faults", "n", "p50", "p95")]
+        return []
+    rows: list[tuple[str, ...]] = []
     for mark in (*MARKS, *MORE):
         values = mark.of(outages)
         quantiles = (mark.form.format(np.percentile(values, q)) if values else "-" for q in (50, 95))
-        table.append((mark.heading, str(len(values)), *quantiles))
-    return aligned(table)
+        rows.append((mark.heading, str(len(values)), *quantiles))
+    return rows
 
 
 def outages_of(reports: Iterable[Report]) -> Iterator[_Outage]:

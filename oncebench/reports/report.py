@@ -186,20 +186,25 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
         files = [path / FILE]
     reports: list[dict[str, Any]] = []
     for file in files:
-        reports += _read_file(file)
+        reports += [report for _, report in numbered(file)]
     if not reports:
         raise UserError(f"{path} holds no report; `oncebench compare` and `oncebench run --json PATH` write some")
     return reports
 
 
-def _read_file(file: Path) -> list[dict[str, Any]]:
+def numbered(file: Path) -> list[tuple[int, dict[str, Any]]]:
+    """The reports of a file, each with the number of its line, from 1.
+
+    Raises:
+        UserError: it is damaged, or was written by a newer oncebench.
+    """
     try:
         text = file.read_text("utf-8")
         texts = whole_lines(text) if file.suffix == ".jsonl" else [text]
-        found = [json.loads(line) for line in texts if line.strip()]
+        found = [(number, json.loads(line)) for number, line in enumerate(texts, 1) if line.strip()]
     except (OSError, ValueError) as error:
         raise UserError(f"{file} is no report ({error}); take it from a sound copy, or run the cell again") from error
-    for report in found:
+    for _, report in found:
         if not isinstance(report, dict) or "schema" not in report or "verdict" not in report:
             raise UserError(f"{file} is no report of oncebench: it has no schema and verdict")
         refuse_newer(report["schema"], file)

@@ -24,8 +24,9 @@ US = 1_000_000
 
 
 def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
-    """Per step of `step_s` seconds: `sent` (events that Kafka acknowledged), `visible` (rows first seen), `p50_ms` and
-    `p99_ms` of these rows, `lag` (events in the topic that no finished batch has read, at the step's end)."""
+    """From `start_us` on (epoch µs, where faults have theirs), per step of `step_s` seconds: `sent` (events that
+    Kafka acknowledged), `visible` (rows first seen), `p50_ms` and `p99_ms` of these rows, `lag` (events in the topic
+    that no finished batch has read, at the step's end)."""
     start = record.plan.started_us
     acked = record.ledger.acked_us[record.ledger.acked_us > 0]
     ends = [int(times.max()) for times in (acked, sightings.seen_us) if len(times)]
@@ -37,6 +38,7 @@ def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
     at = np.searchsorted(seen_us[order], edges)
     steps = [latency_ms[order[low:high]] for low, high in pairwise(at)]
     return {
+        "start_us": start,
         "step_s": step_s,
         "sent": _counts(acked, edges),
         "visible": _counts(seen_us, edges),

@@ -35,7 +35,7 @@ def seen(*rows: tuple[float, float]) -> Sightings:
 
 def test_each_second_has_its_events_rows_and_latencies_and_a_silent_one_has_none() -> None:
     told = timeline(record([0.1, 0.2, 1.5], []), seen((0.5, 10), (0.6, 30), (2.5, 40)))
-    assert told["step_s"] == 1
+    assert (told["start_us"], told["step_s"]) == (START, 1)
     assert told["sent"] == [2, 1, 0]
     assert told["visible"] == [2, 0, 1]
     assert told["p50_ms"] == [10.0, None, 40.0]
