@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -66,10 +67,15 @@ def bootstrap(values: Sequence[float]) -> Difference:
     """
     if not values:
         raise ValueError("no rounds to compare")
+    return _bootstrap(tuple(values))
+
+
+@cache  # tables, lists and the page ask for the same ones
+def _bootstrap(values: tuple[float, ...]) -> Difference:
     sample = np.array(values)
     draws = np.random.default_rng(0).choice(sample, size=(RESAMPLES, len(sample)))
     low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
-    return Difference(float(np.median(sample)), float(low), float(high), tuple(values))
+    return Difference(float(np.median(sample)), float(low), float(high), values)
 
 
 def settings(reports: Iterable[Report]) -> dict[Setting, Rounds]:

@@ -1,0 +1,114 @@
+"""What the page's figures come from: machines, versions, how many runs of what, and an answer in three sentences.
+
+Promise: counted from the reports, never written by hand; where there is nothing to say, no sentence is there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from oncebench.publish.costs import beside, settings_of, shows, ways_in
+from oncebench.publish.promises import HEALTHY, Matrix, worst
+from oncebench.reports.metrics import BY_NAME
+from oncebench.reports.paired import BASELINE
+from oncebench.reports.tables import Report
+from pipeline.sinks.contract import DELIVERIES
+
+GB = 1e9
+
+
+def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, str]) -> dict[str, Any]:
+    """`on_purpose`: for each row the code that it is there to show."""
+    healthy = [report for report in reports if not report["cell"]["faults"] and not report["cell"]["random_kills"]]
+    rounds = sorted({len(here) for here in _repeats(healthy).values()})
+    return {
+        "answer": [*_promises(matrix, on_purpose), *_prices(reports)],
+        "machines": [f"{machine} ({runs:,} runs)" for machine, runs in Counter(map(_machine, reports)).most_common()],
+        "versions": _versions(reports),
+        "runs": len(reports),
+        "healthy": len(healthy),
+        "repeats": _range(rounds),
+        "faults": sum(fault["hit"] for report in reports for fault in report["faults"]),
+        "verdicts": dict(Counter(report["verdict"] for report in reports)),
+        "seeds": len({report["seed"] for report in reports}),
+    }
+
+
+def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
+    """For each guarantee: in how many cells with a fault it was kept, and what these lost and doubled."""
+    for delivery in reversed(DELIVERIES):
+        cells = [
+            entries for place, entries in matrix.items()
+            if place.way[1] == delivery and place.family != HEALTHY and not on_purpose[place.way]
+        ]  # fmt: skip
+        if not cells:
+            continue
+        words = Counter(worst(entries).cell.word for entries in cells)
+        lost, doubled = (
+            sum(getattr(entry.cell, name) for entries in cells for entry in entries) for name in ("lost", "duplicated")
+        )
+        others = ", ".join(
+            f"{words[word]:,} {word}" for word in ("broken", "unknown", "vacuous", "limit") if words[word]
+        )
+        yield (
+            f"{delivery.capitalize()} was kept in {words['kept']:,} of {len(cells):,} cells with a fault"
+            f"{f' ({others})' if others else ''}; they lost {lost:,} rows and doubled {doubled:,}."
+        )
+
+
+def _prices(reports: Sequence[Report]) -> Iterator[str]:
+    """What exactly-once took beside at-least-once of the same sink, over all sinks, as a range and not as a mean."""
+    for name, what in (("p99_ms", "p99 latency"), ("cpu_s", "CPU seconds per event")):
+        found = [
+            times
+            for _, rounds in settings_of(reports)
+            for way in ways_in(rounds)
+            if way[0] == "exactly-once" and (times := beside(rounds, BY_NAME[name], way)[0]) is not None
+        ]
+        if found:
+            low, high = min(each.median for each in found), max(each.median for each in found)
+            unclear = sum(not shows(each, 1.0) for each in found)
+            yield (
+                f"Exactly-once took {low:.2f} to {high:.2f} times the {what} of {' '.join(BASELINE)} of the same sink "
+                f"(no difference shown in {unclear} of {len(found)})."
+            )
+
+
+def _repeats(healthy: Sequence[Report]) -> Mapping[Any, list[Report]]:
+    found: dict[Any, list[Report]] = {}
+    for report in healthy:
+        cell = report["cell"]
+        found.setdefault((cell["sink"], cell["delivery"], cell["variant"]), []).append(report)
+    return found
+
+
+def _machine(report: Report) -> str:
+    told = report.get("environment", {})
+    memory = told.get("memory_bytes")
+    parts = [
+        told.get("cpu"),
+        f"{told['cores']} cores" if told.get("cores") else None,
+        f"{memory / GB:,.0f} GB" if memory else None,
+        told.get("system"),
+    ]
+    return ", ".join(filter(None, parts)) or "not recorded"
+
+
+def _versions(reports: Sequence[Report]) -> dict[str, str]:
+    """By component, every version that a run had, in their order; older reports name fewer."""
+    found: dict[str, list[str]] = {}
+    for report in reports:
+        told = report.get("environment", {})
+        plain = {name: told.get(name) for name in ("oncebench", "python", "java")}
+        for name, version in {**plain, **told.get("versions", {})}.items():
+            if version and version not in found.setdefault(name, []):
+                found[name].append(version)
+    return {name: ", ".join(versions) for name, versions in found.items() if versions}
+
+
+def _range(counts: Sequence[int]) -> str:
+    if not counts:
+        return "-"
+    return str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"

@@ -1,0 +1,115 @@
+"""What each guarantee costs, as data: medians of healthy runs, and ratios to at-least-once of the same sink.
+
+Promise: the figures are those of `reports.paired`: rounds of runs that took turns, medians with 95 % bootstrap
+intervals. A single round has no interval, and shows no difference. Sinks, and settings of one sink, are never compared
+with one another.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from oncebench.publish.pack import short
+from oncebench.publish.ways import Way
+from oncebench.reports.cost_table import COLUMNS
+from oncebench.reports.metrics import Metric, figure
+from oncebench.reports.paired import BASELINE, Difference, Rounds, Setting, bootstrap, difference, ratio, settings
+from oncebench.reports.tables import Report
+from oncebench.scenario import Cell, order_of
+
+# With one value a bootstrap can only draw that one: its interval has no width and means nothing.
+FEWEST = 2
+_UNSAID = ("sink", "delivery", "variant", "faults", "random_kills", "seed", "rate", "sessions")
+
+
+def settings_of(reports: Sequence[Report]) -> list[tuple[Setting, Rounds]]:
+    """The settings of healthy runs, by sink; runs that were interrupted are left out."""
+    found = settings(report for report in reports if not report.get("interrupted"))
+    return sorted(found.items(), key=lambda each: (each[0].sink, each[0].rest))
+
+
+def ways_in(rounds: Rounds) -> list[tuple[str, str]]:
+    """The guarantees and variants of a setting, in the order of tables."""
+    return sorted({way for here in rounds.values() for way in here}, key=lambda way: order_of(*way))
+
+
+def label(setting: Setting) -> str:
+    """A setting in words: its load, and every option that does not stand at its default."""
+    config = json.loads(setting.rest)
+    if not config:
+        return "settings not recorded"
+    rate = config.get("rate")
+    load = f"{rate:,g} events/s" if isinstance(rate, int | float) else "as fast as it can" if rate == "max" else "?"
+    usual = Cell("", "", "").as_json()
+    other = [
+        f"{name.replace('_', ' ')} {value}" for name, value in config.items()
+        if name not in _UNSAID and value != usual.get(name)
+    ]  # fmt: skip
+    return ", ".join([load, f"{config.get('sessions', '?')} sessions", *other])
+
+
+def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
+    """The metrics, and for each setting each way's runs, medians, ratios and differences, one for each metric."""
+    numbers = {id(report): number for number, report in enumerate(reports)}
+    return {
+        "baseline": list(BASELINE),
+        "metrics": [
+            {"name": each.name, "heading": each.heading, "about": each.about, "digits": each.digits} for each in COLUMNS
+        ],
+        "settings": [
+            {
+                "sink": setting.sink,
+                "label": label(setting),
+                "rows": [_row(setting.sink, way, rounds, ways, numbers) for way in ways_in(rounds)],
+            }
+            for setting, rounds in settings_of(reports)
+        ],
+    }
+
+
+def absolute(rounds: Rounds, metric: Metric, way: tuple[str, str]) -> Difference | None:
+    """Median over the rounds and its interval; None if no run of this way has the figure."""
+    values = [value for here in rounds.values() if way in here and (value := figure(here[way], metric)) is not None]
+    return bootstrap(values) if values else None
+
+
+def beside(rounds: Rounds, metric: Metric, way: tuple[str, str]) -> tuple[Difference | None, Difference | None]:
+    """Ratio and difference to the baseline; None for the baseline itself, and where nothing can be compared."""
+    if way == BASELINE:
+        return None, None
+    return ratio(rounds, metric, way), difference(rounds, metric, way)
+
+
+def shows(found: Difference, none: float) -> bool:
+    """Whether a comparison shows a difference: more than one round, and an interval that leaves out `none`."""
+    return len(found.rounds) >= FEWEST and found.shows(none)
+
+
+def _row(
+    sink: str, way: tuple[str, str], rounds: Rounds, ways: Sequence[Way], numbers: Mapping[int, int]
+) -> dict[str, Any]:
+    compared = [beside(rounds, metric, way) for metric in COLUMNS]
+    return {
+        "way": ways.index((sink, *way)),
+        "runs": [numbers[id(here[way])] for here in rounds.values() if way in here],
+        "absolute": [_interval(absolute(rounds, metric, way)) for metric in COLUMNS],
+        "ratio": [_interval(times, 1.0) for times, _ in compared],
+        "difference": [_interval(more, 0.0) for _, more in compared],
+    }
+
+
+def _interval(found: Difference | None, none: float | None = None) -> list[Any] | None:
+    """Median, low, high (None where one round is all), rounds; then, of a comparison, whether it shows a difference."""
+    if found is None:
+        return None
+    return list(_parts(found, none))
+
+
+def _parts(found: Difference, none: float | None) -> Iterator[Any]:
+    yield short(found.median)
+    yield from (short(found.low), short(found.high)) if len(found.rounds) >= FEWEST else (None, None)
+    yield len(found.rounds)
+    if none is not None:
+        yield int(shows(found, none))

@@ -1,0 +1,57 @@
+// Elements, and nothing else that touches markup: text goes in as text, so that no report can become markup.
+
+const SVG = "http://www.w3.org/2000/svg";
+
+function fill(made, attributes, children) {
+  for (const [name, value] of Object.entries(attributes || {})) {
+    if (typeof value === "function") made.addEventListener(name, value);
+    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+  }
+  for (const child of children.flat(Infinity)) {
+    if (child !== null && child !== undefined) made.append(child instanceof Node ? child : String(child));
+  }
+  return made;
+}
+
+const el = (name, attributes, ...children) => fill(document.createElement(name), attributes, children);
+const draw = (name, attributes, ...children) => fill(document.createElementNS(SVG, name), attributes, children);
+const $ = (id) => document.getElementById(id);
+const put = (id, ...children) => $(id).replaceChildren(...children.flat(Infinity).filter((child) => child));
+
+// Numbers: thousands apart, as many digits as told, "-" for nothing.
+function figure(value, digits = 0) {
+  if (value === null || value === undefined) return "-";
+  return value.toLocaleString("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+}
+const plainly = (value) => (value === null || value === undefined ? "-"
+  : value.toLocaleString("en-GB", { maximumSignificantDigits: 4 }));
+// A ratio; one that is not 1 is never written as if it were.
+function times(value) {
+  if (value === null || value === undefined) return "-";
+  return `${value.toFixed(value !== 1 && Math.abs(value - 1) < 0.005 ? 3 : 2)}×`;
+}
+const many = (count, word) => `${figure(count)} ${word}${count === 1 ? "" : "s"}`;
+
+// A table in a box of its own that scrolls, so that the page never does; `head` and `rows` hold cells or texts.
+function table(caption, head, rows, { sticky = 0, numeric = [], kind = "" } = {}) {
+  const cell = (content, at, name) => {
+    const here = at < sticky;
+    const classes = [here ? `stick stick-${at}` : "", numeric.includes(at) ? "num" : ""].join(" ").trim();
+    const made = content instanceof HTMLTableCellElement ? content
+      : el(here && name === "td" ? "th" : name, {}, content);
+    if (made.tagName === "TH" && !made.scope) made.scope = name === "th" ? "col" : "row";
+    if (classes) made.className = `${made.className} ${classes}`.trim();
+    return made;
+  };
+  return box(caption, el("table", { class: kind },
+    captioned(caption),
+    el("thead", {}, el("tr", {}, head.map((content, at) => cell(content, at, "th")))),
+    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((content, at) => cell(content, at, "td")))))));
+}
+
+function box(label, made) {
+  return el("div", { class: "box", role: "region", "aria-label": label, tabindex: "0" }, made);
+}
+
+const captioned = (text) => el("caption", {}, el("span", {}, text));
+const nothing = (text) => el("p", { class: "nothing" }, text);

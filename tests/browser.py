@@ -1,0 +1,172 @@
+"""A headless Chromium for tests, driven over pipes: no port is opened, and no package is needed beside the browser.
+
+Promise: every request and every complaint of a page is noted from before it is loaded; the browser that was started is
+ended by its own process group, and what it kept is removed with its folder.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import select
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+# A busy machine starts a browser slowly; what takes longer than this has hung.
+PATIENCE_S = 60.0
+
+
+def installed() -> str | None:
+    """Where a Chromium is, if there is one."""
+    return next((found for found in map(shutil.which, NAMES) if found), None)
+
+
+class Page:
+    """One page of a browser. Keys of `media`: prefers-color-scheme, prefers-reduced-motion."""
+
+    def __init__(self, send: int, receive: int) -> None:
+        self._send, self._receive = send, receive
+        self._buffer = b""
+        self._number = 0
+        self._session: str | None = None
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        target = self.call("Target.createTarget", url="about:blank")["targetId"]
+        self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
+        for domain in ("Page", "Runtime", "Log", "Network"):
+            self.call(f"{domain}.enable")
+
+    def call(self, method: str, **parameters: Any) -> dict[str, Any]:
+        """One command of the DevTools protocol, and its answer.
+
+        Raises:
+            RuntimeError: the browser refused it.
+            TimeoutError: it did not answer.
+        """
+        self._number += 1
+        asked: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        if self._session:
+            asked["sessionId"] = self._session
+        os.write(self._send, json.dumps(asked).encode() + b"\0")
+        while True:
+            told = self._next(PATIENCE_S)
+            if told is None:
+                raise TimeoutError(f"{method} was not answered")
+            if told.get("id") == self._number:
+                if "error" in told:
+                    raise RuntimeError(f"{method}: {told['error']}")
+                return dict(told["result"])
+            self._note(told)
+
+    def open(self, url: str, width: int = 1280, height: int = 900, media: Mapping[str, str] | None = None) -> None:
+        """Loads a page anew, in a window of this size, and waits until it is drawn."""
+        phone = width < 600
+        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
+        features = [{"name": name, "value": value} for name, value in (media or {}).items()]
+        self.call("Emulation.setEmulatedMedia", features=features)
+        self.call("Page.navigate", url="about:blank")  # or one that differs after # only would not be loaded anew
+        self.requests.clear()
+        self.complaints.clear()
+        self.call("Page.navigate", url=url)
+        self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
+
+    def run(self, script: str) -> Any:
+        """The value of an expression in the page.
+
+        Raises:
+            AssertionError: it threw.
+        """
+        answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
+        assert "exceptionDetails" not in answer, answer["exceptionDetails"]
+        return answer["result"].get("value")
+
+    def wait(self, script: str) -> None:
+        """Until an expression is true."""
+        until = time.monotonic() + PATIENCE_S
+        while not self.run(script):
+            assert time.monotonic() < until, f"never true: {script}"
+            self.settle(0.05)
+
+    def settle(self, seconds: float = 0.3) -> None:
+        """Takes in what the browser tells meanwhile."""
+        until = time.monotonic() + seconds
+        while (left := until - time.monotonic()) > 0:
+            told = self._next(left)
+            if told is not None:
+                self._note(told)
+
+    def press(self, key: str, shift: bool = False) -> None:
+        """A key, down and up."""
+        codes = {"Tab": 9, "Enter": 13, "Escape": 27, "ArrowRight": 39, "ArrowDown": 40, "End": 35, "Home": 36}
+        of_key = {"key": key, "code": key, "windowsVirtualKeyCode": codes[key], "modifiers": 8 if shift else 0}
+        text = {"text": "\r"} if key == "Enter" else {}
+        self.call("Input.dispatchKeyEvent", type="keyDown", **of_key, **text)
+        self.call("Input.dispatchKeyEvent", type="keyUp", **of_key)
+
+    def picture(self, path: Path, whole: bool = True) -> None:
+        """A PNG of the page, or of its window."""
+        taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **self._clip(whole))
+        path.write_bytes(base64.b64decode(taken["data"]))
+
+    def _clip(self, whole: bool) -> dict[str, Any]:
+        if not whole:
+            return {}
+        size = self.call("Page.getLayoutMetrics")["cssContentSize"]
+        return {"clip": {"x": 0, "y": 0, "width": size["width"], "height": size["height"], "scale": 1}}
+
+    def _next(self, seconds: float) -> dict[str, Any] | None:
+        until = time.monotonic() + seconds
+        while b"\0" not in self._buffer:
+            ready, _, _ = select.select([self._receive], [], [], max(0.0, until - time.monotonic()))
+            if not ready:
+                return None
+            read = os.read(self._receive, 1 << 20)
+            assert read, "the browser is gone"
+            self._buffer += read
+        message, self._buffer = self._buffer.split(b"\0", 1)
+        return dict(json.loads(message))
+
+    def _note(self, told: Mapping[str, Any]) -> None:
+        about = told.get("params", {})
+        if told.get("method") == "Network.requestWillBeSent" and about["request"]["url"] != "about:blank":
+            self.requests.append(about["request"]["url"])
+        elif told.get("method") == "Runtime.exceptionThrown":
+            self.complaints.append(json.dumps(about["exceptionDetails"]))
+        elif told.get("method") == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert"):
+            self.complaints.append(json.dumps(about["args"]))
+        elif told.get("method") == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
+            self.complaints.append(about["entry"]["text"])
+
+
+@contextmanager
+def browser(folder: Path) -> Iterator[Page]:
+    """A browser of one's own, with an empty profile in a folder."""
+    program = installed()
+    assert program, "no Chromium is installed"
+    ours_in, theirs_out = os.pipe()
+    theirs_in, ours_out = os.pipe()
+    # The protocol's pipes are descriptors 3 (read) and 4 (write); a shell puts them there.
+    shell = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
+    words = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
+             "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"]  # fmt: skip
+    process = subprocess.Popen(
+        ["bash", "-c", shell, "bash", *words], pass_fds=(theirs_in, theirs_out), start_new_session=True,
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    os.close(theirs_in)
+    os.close(theirs_out)
+    try:
+        yield Page(ours_out, ours_in)
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait(PATIENCE_S)
+        os.close(ours_in)
+        os.close(ours_out)
