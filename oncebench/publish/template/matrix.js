@@ -35,9 +35,20 @@ function showMatrix() {
       families.map((family) => (opened(family)
         ? faultsOf(family).map((each) => matrixCell(way, family, each, cells.get(`${way} ${each.at}`)))
         : familyCell(way, family, sums.get(`${way} ${family.at}`), cells, faultsOf(family))))))));
-  put("matrix", box("Correctness matrix", made));
+  put("matrix", openers(families), box("Correctness matrix", made));
   $("matrix").querySelector(".box").scrollLeft = left;
   rove(made);
+}
+
+// Opens or closes all families that are shown.
+function openers(families) {
+  const able = families.filter((family) => family.faults.length > 1).map((family) => family.name);
+  const opener = (id, label, change) => el("button", { type: "button", class: "chip", id, click: () => {
+    choose((now) => able.forEach((name) => now.open[change](name)), ["matrix"]);
+    $(id).focus();
+  } }, label);
+  return able.length ? el("div", { class: "chips" }, opener("open-all", "Open all families", "add"),
+    opener("close-all", "Close all", "delete")) : null;
 }
 
 function familyHead(family, open) {

@@ -7,7 +7,6 @@ const KINDS = {
 };
 const METRICS = DATA.costs.metrics.map((metric) => metric.name);
 const FIRST_METRIC = METRICS.includes("p99_ms") ? "p99_ms" : METRICS[0];
-const FIRST_OPEN = ["kills"];
 const state = { sinks: new Set(), guarantees: new Set(), families: new Set(), open: new Set(), metric: "", timeline: -1, find: "" };
 
 // Whatever an address holds that is not on this page is passed over.
@@ -15,7 +14,7 @@ function restore() {
   const told = new URLSearchParams(location.hash.slice(1));
   const listed = (name, known) => new Set((told.get(name) || "").split(",").filter((each) => known.includes(each)));
   for (const [name, known] of Object.entries(KINDS)) state[name] = listed(name, known);
-  state.open = told.has("open") ? listed("open", KINDS.families) : new Set(FIRST_OPEN);
+  state.open = listed("open", KINDS.families);
   state.metric = METRICS.includes(told.get("metric")) ? told.get("metric") : FIRST_METRIC;
   const run = Number(told.get("timeline") || -1);
   state.timeline = DATA.timelines.some((each) => each.run === run) ? run : -1;
@@ -24,8 +23,7 @@ function restore() {
 
 function address() {
   const told = [];
-  for (const name of Object.keys(KINDS)) if (state[name].size) told.push(`${name}=${[...state[name]].map(encodeURIComponent).join(",")}`);
-  if ([...state.open].join() !== FIRST_OPEN.join()) told.push(`open=${[...state.open].map(encodeURIComponent).join(",")}`);
+  for (const name of [...Object.keys(KINDS), "open"]) if (state[name].size) told.push(`${name}=${[...state[name]].map(encodeURIComponent).join(",")}`);
   if (state.metric !== FIRST_METRIC) told.push(`metric=${state.metric}`);
   if (state.timeline >= 0) told.push(`timeline=${state.timeline}`);
   if (state.find) told.push(`find=${encodeURIComponent(state.find)}`);
