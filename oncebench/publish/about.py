@@ -1,4 +1,4 @@
-"""What the page's figures come from: machines, versions, how many runs of what, and an answer in three sentences.
+"""What the page's figures come from: machines, versions, how many runs of what, and the answer in short.
 
 Promise: counted from the reports, never written by hand; where there is nothing to say, no sentence is there.
 """

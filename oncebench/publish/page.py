@@ -12,6 +12,7 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
+STYLES = ("colours.css", "page.css", "tables.css", "plots.css", "elsewhere.css")  # later ones have the last word
 # In the order in which they need one another; all in one function, so that the page has one global, its data.
 SCRIPTS = (
     "elements.js", "figures.js", "state.js", "chips.js", "runs_named.js", "about.js", "matrix.js", "cost.js",
@@ -26,8 +27,8 @@ def page(data: str) -> str:
     Raises:
         ValueError: a script or the style could end its own element.
     """
-    style = _source("page.css")
-    script = '(() => {\n"use strict";\n' + "\n".join(map(_source, SCRIPTS)) + "})();\n"
+    style = "\n" + "\n".join(map(_source, STYLES))
+    script = '\n(() => {\n"use strict";\n' + "\n".join(map(_source, SCRIPTS)) + "})();\n"
     if "</style" in style or "</script" in script:
         raise ValueError("a source of the page holds the end of its own element")
     nonce = _digest(data)

@@ -2,29 +2,59 @@
 
 function showAbout() {
   const told = DATA.about;
-  put("answer", told.answer.map((sentence) => el("li", {}, sentence)));
-  const verdicts = RUNS.verdicts.filter((word) => told.verdicts[word]).map((word) => `${figure(told.verdicts[word])} ${word}`);
+  put(
+    "answer",
+    told.answer.map((sentence) => el("li", {}, sentence)),
+  );
+  const verdicts = RUNS.verdicts
+    .filter((word) => told.verdicts[word])
+    .map((word) => `${figure(told.verdicts[word])} ${word}`);
   const facts = [
     ["Machine", told.machines.join("; ")],
-    ["Versions", Object.entries(told.versions).map(([name, version]) => `${name} ${version}`).join(", ") || "-"],
+    [
+      "Versions",
+      Object.entries(told.versions)
+        .map(([name, version]) => `${name} ${version}`)
+        .join(", ") || "-",
+    ],
     ["Runs", `${figure(told.runs)} in ${many(RUNS.files.length, "file")}: ${verdicts.join(", ")}`],
     ["Repeats", `${told.repeats} healthy runs of each way; ${many(told.seeds, "seed")}`],
     ["Faults", `${figure(told.faults)} acted, in ${figure(told.runs - told.healthy)} runs`],
   ];
-  put("facts", facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))));
+  put(
+    "facts",
+    facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, value))),
+  );
 }
 
 function showParts() {
   const parts = [...document.querySelectorAll("main > section[tabindex]")];
-  const names = { promises: "Promises", cost: "Cost", tradeoff: "Trade-off", latency: "Latency", timeline: "Timeline",
-    recovery: "Recovery", landings: "Landings", runs: "All runs" };
+  const names = {
+    promises: "Promises",
+    cost: "Cost",
+    tradeoff: "Trade-off",
+    latency: "Latency",
+    timeline: "Timeline",
+    recovery: "Recovery",
+    landings: "Landings",
+    runs: "All runs",
+  };
   // The address holds what is chosen, so a way to a part is gone without it.
-  put("parts", parts.map((part) => el("a", {
-    href: `#${part.id}`,
-    click: (event) => {
-      event.preventDefault();
-      part.scrollIntoView();
-      part.focus({ preventScroll: true });
-    },
-  }, names[part.id])));
+  put(
+    "parts",
+    parts.map((part) =>
+      el(
+        "a",
+        {
+          href: `#${part.id}`,
+          click: (event) => {
+            event.preventDefault();
+            part.scrollIntoView();
+            part.focus({ preventScroll: true });
+          },
+        },
+        names[part.id],
+      ),
+    ),
+  );
 }

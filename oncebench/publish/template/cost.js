@@ -5,29 +5,50 @@ const COSTS = DATA.costs;
 function showCosts() {
   const at = METRICS.indexOf(state.metric);
   const metric = COSTS.metrics[at];
-  const settings = COSTS.settings.map((setting) => ({ ...setting, rows: setting.rows.filter((row) => wanted(row.way)) }))
+  const settings = COSTS.settings
+    .map((setting) => ({ ...setting, rows: setting.rows.filter((row) => wanted(row.way)) }))
     .filter((setting) => setting.rows.length);
   if (!settings.length) return put("costs", nothing("No healthy run of what you chose is here."));
   // One scale for all, so that an interval is as wide as it looks; 1 is always on it.
-  const ends = settings.flatMap((setting) => setting.rows.flatMap((row) => (row.ratio[at] || []).slice(0, 3))).filter((each) => each > 0);
+  const ends = settings
+    .flatMap((setting) => setting.rows.flatMap((row) => (row.ratio[at] || []).slice(0, 3)))
+    .filter((each) => each > 0);
   const low = Math.max(0.05, Math.min(0.9, ...ends) * 0.97);
   const high = Math.min(100, Math.max(1.12, ...ends) * 1.03);
-  put("costs", settings.map((setting) => costTable(setting, at, metric, low, high)));
+  put(
+    "costs",
+    settings.map((setting) => costTable(setting, at, metric, low, high)),
+  );
 }
 
 function costTable(setting, at, metric, low, high) {
   const width = 240;
   const x = logarithmic(low, high, 10, width - 10);
   const caption = `${setting.sink}: ${metric.heading}. ${setting.label}`;
-  const axis = el("th", { scope: "col", class: "axis" }, el("span", { class: "away" }, "interval, drawn"), costAxis(x, width, low, high));
-  return table(caption, ["guarantee, variant", "ratio", axis, "95 % interval", "difference", "median", "runs"],
+  const axis = el(
+    "th",
+    { scope: "col", class: "axis" },
+    el("span", { class: "away" }, "interval, drawn"),
+    costAxis(x, width, low, high),
+  );
+  return table(
+    caption,
+    ["guarantee, variant", "ratio", axis, "95 % interval", "difference", "median", "runs"],
     setting.rows.map((row) => {
       const [, delivery, variant] = DATA.ways[row.way];
       const [ratio, told] = ratioOf(row, at);
-      return [el("span", { class: "way" }, el("span", { class: `tag ${delivery}` }, delivery), el("span", {}, variant)), ratio,
-        el("td", { class: "axis" }, interval(row, at, x, width)), told, differenceOf(row.difference[at], metric),
-        absoluteOf(row.absolute[at], metric), toRuns(many(row.runs.length, "run"), wayTitle(row.way), row.runs)];
-    }), { sticky: 1, numeric: [1, 4, 5, 6], kind: "costs" });
+      return [
+        el("span", { class: "way" }, el("span", { class: `tag ${delivery}` }, delivery), el("span", {}, variant)),
+        ratio,
+        el("td", { class: "axis" }, interval(row, at, x, width)),
+        told,
+        differenceOf(row.difference[at], metric),
+        absoluteOf(row.absolute[at], metric),
+        toRuns(many(row.runs.length, "run"), wayTitle(row.way), row.runs),
+      ];
+    }),
+    { sticky: 1, numeric: [1, 4, 5, 6], kind: "costs" },
+  );
 }
 
 const isBaseline = (way) => DATA.ways[way][1] === COSTS.baseline[0] && DATA.ways[way][2] === COSTS.baseline[1];
@@ -42,8 +63,18 @@ function ratioOf(row, at) {
   if (!found) return ["-", "-"];
   const [middle, low, high, rounds, shows] = found;
   if (low === null) return [times(middle), "one round: no interval"];
-  return [times(middle), [`${times(low)} to ${times(high)}`, el("span", { class: shows ? "clear" : "unclear" },
-    shows ? (middle > 1 ? " ▲ more" : " ▼ less") : " ~ no difference shown"), el("span", { class: "size" }, many(rounds, "round"))]];
+  return [
+    times(middle),
+    [
+      `${times(low)} to ${times(high)}`,
+      el(
+        "span",
+        { class: shows ? "clear" : "unclear" },
+        shows ? (middle > 1 ? " ▲ more" : " ▼ less") : " ~ no difference shown",
+      ),
+      el("span", { class: "size" }, many(rounds, "round")),
+    ],
+  ];
 }
 
 function differenceOf(found, metric) {
@@ -64,10 +95,17 @@ function interval(row, at, x, width) {
     told = "what the others are compared with";
   } else if (found) {
     const [middle, low, high, , shows] = found;
-    told = low === null ? `${times(middle)}, one round` : `${times(middle)}, ${times(low)} to ${times(high)}${shows ? "" : ", no difference shown"}`;
+    told =
+      low === null
+        ? `${times(middle)}, one round`
+        : `${times(middle)}, ${times(low)} to ${times(high)}${shows ? "" : ", no difference shown"}`;
     if (low !== null) {
-      parts.push(line(inside(low), height / 2, inside(high), height / 2, `whisker ${delivery}`),
-        ...[low, high].map((end) => line(inside(end), height / 2 - 5, inside(end), height / 2 + 5, `whisker ${delivery}`)));
+      parts.push(
+        line(inside(low), height / 2, inside(high), height / 2, `whisker ${delivery}`),
+        ...[low, high].map((end) =>
+          line(inside(end), height / 2 - 5, inside(end), height / 2 + 5, `whisker ${delivery}`),
+        ),
+      );
     }
     parts.push(mark(delivery, inside(middle), height / 2, !shows));
   }
@@ -79,6 +117,12 @@ function costAxis(x, width, low, high) {
   const ticked = [1, ...all.filter((tick) => tick !== 1)].filter((tick) => tick >= low && tick <= high);
   const placed = [];
   for (const tick of ticked) if (placed.every((other) => Math.abs(x(other) - x(tick)) > 34)) placed.push(tick);
-  return draw("svg", { "aria-hidden": "true", width, height: 18, viewBox: `0 0 ${width} 18` },
-    placed.map((tick) => [words(x(tick), 11, `${tick}×`, "tick", "middle"), line(x(tick), 14, x(tick), 18, "axis-line")]));
+  return draw(
+    "svg",
+    { "aria-hidden": "true", width, height: 18, viewBox: `0 0 ${width} 18` },
+    placed.map((tick) => [
+      words(x(tick), 11, `${tick}×`, "tick", "middle"),
+      line(x(tick), 14, x(tick), 18, "axis-line"),
+    ]),
+  );
 }

@@ -5,7 +5,8 @@ const SVG = "http://www.w3.org/2000/svg";
 function fill(made, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
     if (typeof value === "function") made.addEventListener(name, value);
-    else if (value !== null && value !== undefined && value !== false) made.setAttribute(name, value === true ? "" : value);
+    else if (value !== null && value !== undefined && value !== false)
+      made.setAttribute(name, value === true ? "" : value);
   }
   for (const child of children.flat(Infinity)) {
     if (child !== null && child !== undefined) made.append(child instanceof Node ? child : String(child));
@@ -23,8 +24,8 @@ function figure(value, digits = 0) {
   if (value === null || value === undefined) return "-";
   return value.toLocaleString("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
-const plainly = (value) => (value === null || value === undefined ? "-"
-  : value.toLocaleString("en-GB", { maximumSignificantDigits: 4 }));
+const plainly = (value) =>
+  value === null || value === undefined ? "-" : value.toLocaleString("en-GB", { maximumSignificantDigits: 4 });
 // A ratio; one that is not 1 is never written as if it were.
 function times(value) {
   if (value === null || value === undefined) return "-";
@@ -37,16 +38,40 @@ function table(caption, head, rows, { sticky = 0, numeric = [], kind = "" } = {}
   const cell = (content, at, name) => {
     const here = at < sticky;
     const classes = [here ? `stick stick-${at}` : "", numeric.includes(at) ? "num" : ""].join(" ").trim();
-    const made = content instanceof HTMLTableCellElement ? content
-      : el(here && name === "td" ? "th" : name, {}, content);
+    const made =
+      content instanceof HTMLTableCellElement ? content : el(here && name === "td" ? "th" : name, {}, content);
     if (made.tagName === "TH" && !made.scope) made.scope = name === "th" ? "col" : "row";
     if (classes) made.className = `${made.className} ${classes}`.trim();
     return made;
   };
-  return box(caption, el("table", { class: kind },
-    captioned(caption),
-    el("thead", {}, el("tr", {}, head.map((content, at) => cell(content, at, "th")))),
-    el("tbody", {}, rows.map((row) => el("tr", {}, row.map((content, at) => cell(content, at, "td")))))));
+  return box(
+    caption,
+    el(
+      "table",
+      { class: kind },
+      captioned(caption),
+      el(
+        "thead",
+        {},
+        el(
+          "tr",
+          {},
+          head.map((content, at) => cell(content, at, "th")),
+        ),
+      ),
+      el(
+        "tbody",
+        {},
+        rows.map((row) =>
+          el(
+            "tr",
+            {},
+            row.map((content, at) => cell(content, at, "td")),
+          ),
+        ),
+      ),
+    ),
+  );
 }
 
 function box(label, made) {

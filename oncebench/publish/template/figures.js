@@ -2,8 +2,15 @@
 
 const DATA = window.ONCEBENCH;
 if (!DATA || DATA.form !== 1) {
-  put("main", el("p", { class: "notice" }, DATA ? "data.js was made for another version of this page" : "There is no data.js beside this page",
-    ": make both anew with `oncebench table --publish`."));
+  put(
+    "main",
+    el(
+      "p",
+      { class: "notice" },
+      DATA ? "data.js was made for another version of this page" : "There is no data.js beside this page",
+      ": make both anew with `oncebench table --publish`.",
+    ),
+  );
   return;
 }
 const DELIVERIES = ["at-most-once", "at-least-once", "exactly-once"];
@@ -23,7 +30,8 @@ function ticks(low, high, about = 4) {
   const power = 10 ** Math.floor(Math.log10(raw));
   const step = [1, 2, 2.5, 5, 10].map((each) => each * power).find((each) => each >= raw * 0.999);
   const found = [];
-  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-9; at += step) found.push(Number(at.toPrecision(12)));
+  for (let at = Math.ceil(low / step - 1e-9) * step; at <= high + step * 1e-9; at += step)
+    found.push(Number(at.toPrecision(12)));
   return found;
 }
 
@@ -46,7 +54,8 @@ function mark(delivery, x, y, hollow, size = 5.5) {
 }
 
 const line = (x1, y1, x2, y2, kind) => draw("line", { x1, y1, x2, y2, class: kind });
-const words = (x, y, text, kind = "", anchor = "start") => draw("text", { x, y, class: kind, "text-anchor": anchor }, text);
+const words = (x, y, text, kind = "", anchor = "start") =>
+  draw("text", { x, y, class: kind, "text-anchor": anchor }, text);
 
 // A path through points, with a gap where there is none.
 function path(points, kind) {
@@ -67,27 +76,42 @@ let drawn = 0;
 function plot(title, description, width, height, ...children) {
   drawn += 1;
   const [named, told] = [`plot-${drawn}-t`, `plot-${drawn}-d`];
-  return draw("svg", { role: "img", "aria-labelledby": `${named} ${told}`, viewBox: `0 0 ${width} ${height}`, width, height },
-    draw("title", { id: named }, title), draw("desc", { id: told }, description), ...children);
+  return draw(
+    "svg",
+    { role: "img", "aria-labelledby": `${named} ${told}`, viewBox: `0 0 ${width} ${height}`, width, height },
+    draw("title", { id: named }, title),
+    draw("desc", { id: told }, description),
+    ...children,
+  );
 }
 
 // A plot with its caption, what leads to its runs, and its numbers as a table behind a summary.
 function figured(title, caption, made, head, rows, more = []) {
   const numeric = head.map((_, at) => at).slice(1);
-  return el("figure", {}, el("figcaption", {}, caption), made, more,
-    el("details", { class: "numbers" }, el("summary", {}, "Numbers as a table"), table(title, head, rows, { numeric })));
+  return el(
+    "figure",
+    {},
+    el("figcaption", {}, caption),
+    made,
+    more,
+    el("details", { class: "numbers" }, el("summary", {}, "Numbers as a table"), table(title, head, rows, { numeric })),
+  );
 }
 
 // Keeps labels apart that would overlap: moves them down, and all up again where the last ran out of room.
 function apart(places, least, bottom) {
   const sorted = places.map((y, at) => ({ y, at })).sort((a, b) => a.y - b.y);
-  sorted.forEach((each, at) => { if (at) each.y = Math.max(each.y, sorted[at - 1].y + least); });
+  sorted.forEach((each, at) => {
+    if (at) each.y = Math.max(each.y, sorted[at - 1].y + least);
+  });
   for (let at = sorted.length - 1; at >= 0; at -= 1) {
     const limit = at === sorted.length - 1 ? bottom : sorted[at + 1].y - least;
     sorted[at].y = Math.min(sorted[at].y, limit);
   }
   const found = [];
-  sorted.forEach((each) => { found[each.at] = each.y; });
+  sorted.forEach((each) => {
+    found[each.at] = each.y;
+  });
   return found;
 }
 

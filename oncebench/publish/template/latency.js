@@ -6,9 +6,12 @@ const LARGEST = 99.999;
 const rarity = (percent) => -Math.log10(1 - Math.min(percent, LARGEST) / 100);
 
 function showLatencies() {
-  const settings = COSTS.settings.map((setting, at) => ({
-    ...setting, curves: DATA.curves.settings[at].filter((curve) => wanted(curve.way)),
-  })).filter((setting) => setting.curves.length);
+  const settings = COSTS.settings
+    .map((setting, at) => ({
+      ...setting,
+      curves: DATA.curves.settings[at].filter((curve) => wanted(curve.way)),
+    }))
+    .filter((setting) => setting.curves.length);
   if (!settings.length) return put("latencies", nothing("No healthy run of what you chose has kept its latencies."));
   put("latencies", grid(settings.map(latencyPlot)));
 }
@@ -33,20 +36,69 @@ function latencyPlot(setting) {
   const kinds = strokes(setting.curves);
   const floor = height - edge.bottom;
   const shown = [0, 50, 90, 99, 99.9, 99.99, 100];
-  const parts = [axes(null, y, width, height, edge, "percentile of rows", "latency, ms"),
-    shown.map((percent) => [line(x(rarity(percent)), edge.top, x(rarity(percent)), floor + 4, "rule"),
-      words(x(rarity(percent)), floor + 17, percent === 100 ? "max" : String(percent), "tick", percent === 100 ? "end" : "middle")]),
-    setting.curves.map((curve, at) => path(PERCENT.map((percent, each) => [x(rarity(percent)),
-      curve.ms[each] === null ? null : y(curve.ms[each])]).filter(([, value]) => value !== null), kinds[at]))];
-  const key = el("ul", { class: "key", "aria-label": "Lines" }, setting.curves.map((curve, at) => el("li", {},
-    draw("svg", { width: 34, height: 12, "aria-hidden": "true" }, path([[1, 6], [33, 6]], kinds[at])),
-    " ", toRuns(wayName(curve.way), `the run drawn of ${wayTitle(curve.way)}`, [curve.run]))));
+  const parts = [
+    axes(null, y, width, height, edge, "percentile of rows", "latency, ms"),
+    shown.map((percent) => [
+      line(x(rarity(percent)), edge.top, x(rarity(percent)), floor + 4, "rule"),
+      words(
+        x(rarity(percent)),
+        floor + 17,
+        percent === 100 ? "max" : String(percent),
+        "tick",
+        percent === 100 ? "end" : "middle",
+      ),
+    ]),
+    setting.curves.map((curve, at) =>
+      path(
+        PERCENT.map((percent, each) => [x(rarity(percent)), curve.ms[each] === null ? null : y(curve.ms[each])]).filter(
+          ([, value]) => value !== null,
+        ),
+        kinds[at],
+      ),
+    ),
+  ];
+  const key = el(
+    "ul",
+    { class: "key", "aria-label": "Lines" },
+    setting.curves.map((curve, at) =>
+      el(
+        "li",
+        {},
+        draw(
+          "svg",
+          { width: 34, height: 12, "aria-hidden": "true" },
+          path(
+            [
+              [1, 6],
+              [33, 6],
+            ],
+            kinds[at],
+          ),
+        ),
+        " ",
+        toRuns(wayName(curve.way), `the run drawn of ${wayTitle(curve.way)}`, [curve.run]),
+      ),
+    ),
+  );
   const at = (curve, percent) => curve.ms[PERCENT.indexOf(percent)];
-  const told = setting.curves.map((curve) => `${wayName(curve.way)}: p50 ${plainly(at(curve, 50))} ms, p99 ${plainly(at(curve, 99))} ms, max ${plainly(at(curve, 100))} ms`);
+  const told = setting.curves.map(
+    (curve) =>
+      `${wayName(curve.way)}: p50 ${plainly(at(curve, 50))} ms, p99 ${plainly(at(curve, 99))} ms, ` +
+      `max ${plainly(at(curve, 100))} ms`,
+  );
   const title = `${setting.sink}: distribution of latencies`;
-  return figured(`${title}, ms. ${setting.label}`, [el("strong", {}, setting.sink), ` ${setting.label}`],
+  return figured(
+    `${title}, ms. ${setting.label}`,
+    [el("strong", {}, setting.sink), ` ${setting.label}`],
     plot(title, told.join("; "), width, height, parts),
     ["percentile", ...setting.curves.map((curve) => wayName(curve.way))],
-    [...PERCENT.map((percent, each) => [percent === 100 ? "max" : String(percent), ...setting.curves.map((curve) => plainly(curve.ms[each]))]),
-      ["rows", ...setting.curves.map((curve) => figure(curve.n))]], [key]);
+    [
+      ...PERCENT.map((percent, each) => [
+        percent === 100 ? "max" : String(percent),
+        ...setting.curves.map((curve) => plainly(curve.ms[each])),
+      ]),
+      ["rows", ...setting.curves.map((curve) => figure(curve.n))],
+    ],
+    [key],
+  );
 }

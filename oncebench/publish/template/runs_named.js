@@ -8,15 +8,24 @@ const wayTitle = (way) => `${DATA.ways[way][0]} ${wayName(way)}`;
 // Sink, guarantee and variant in one cell, which stays in sight while a table is scrolled.
 function wayHead(way) {
   const [sink, delivery, variant] = DATA.ways[way];
-  return el("span", { class: "way" }, el("strong", {}, sink), el("span", { class: `tag ${delivery}` }, delivery), el("span", {}, variant));
+  return el(
+    "span",
+    { class: "way" },
+    el("strong", {}, sink),
+    el("span", { class: `tag ${delivery}` }, delivery),
+    el("span", {}, variant),
+  );
 }
 const verdictOf = (run) => RUNS.verdicts[RUNS.verdict[run]];
 
 // `✓ kept`: a symbol, hidden from screen readers, and the word.
 function worded(word, codes = "") {
-  return el("span", { class: `word ${word}` },
+  return el(
+    "span",
+    { class: `word ${word}` },
     el("span", { class: "whole" }, el("span", { class: "symbol", "aria-hidden": "true" }, SYMBOLS[word]), ` ${word}`),
-    codes ? ` ${codes}` : null);
+    codes ? ` ${codes}` : null,
+  );
 }
 
 function counted(lost, doubled) {
@@ -32,27 +41,56 @@ const command = (text) => el("code", { class: "command" }, text);
 
 // A button that leads from a figure to its runs.
 function toRuns(label, title, runs) {
-  return el("button", { type: "button", class: "link", "aria-label": `${label}: ${title}`, click: () => showRuns(title, runs) }, label);
+  return el(
+    "button",
+    { type: "button", class: "link", "aria-label": `${label}: ${title}`, click: () => showRuns(title, runs) },
+    label,
+  );
 }
 
 function showRuns(title, runs, before = []) {
-  openDialog(title, before, table(`Runs of: ${title}`, ["verdict", "seed", "lost", "doubled", "report", "repeat it with"],
-    runs.map((run) => [worded(verdictOf(run), unwrap(RUNS.codes[run])), RUNS.seed[run], figure(RUNS.lost[run]),
-      figure(RUNS.doubled[run]), sourceOf(run), command(unwrap(RUNS.command[run]))]), { numeric: [1, 2, 3] }));
+  openDialog(
+    title,
+    before,
+    table(
+      `Runs of: ${title}`,
+      ["verdict", "seed", "lost", "doubled", "report", "repeat it with"],
+      runs.map((run) => [
+        worded(verdictOf(run), unwrap(RUNS.codes[run])),
+        RUNS.seed[run],
+        figure(RUNS.lost[run]),
+        figure(RUNS.doubled[run]),
+        sourceOf(run),
+        command(unwrap(RUNS.command[run])),
+      ]),
+      { numeric: [1, 2, 3] },
+    ),
+  );
 }
 
 let cameFrom = null;
 function openDialog(title, ...content) {
   cameFrom = document.activeElement;
   const dialog = $("dialog");
-  dialog.replaceChildren(el("div", { class: "dialog-head" }, el("h2", { id: "dialog-h", tabindex: "-1" }, title),
-    el("button", { type: "button", class: "chip", click: () => dialog.close() }, "Close")), ...content.flat(Infinity).filter(Boolean));
+  dialog.replaceChildren(
+    el(
+      "div",
+      { class: "dialog-head" },
+      el("h2", { id: "dialog-h", tabindex: "-1" }, title),
+      el("button", { type: "button", class: "chip", click: () => dialog.close() }, "Close"),
+    ),
+    ...content.flat(Infinity).filter(Boolean),
+  );
   dialog.showModal();
   $("dialog-h").focus();
 }
 
 function listenToDialog() {
   const dialog = $("dialog");
-  dialog.addEventListener("close", () => { if (cameFrom && cameFrom.isConnected) cameFrom.focus(); });
-  dialog.addEventListener("click", (event) => { if (event.target === dialog) dialog.close(); });
+  dialog.addEventListener("close", () => {
+    if (cameFrom && cameFrom.isConnected) cameFrom.focus();
+  });
+  dialog.addEventListener("click", (event) => {
+    if (event.target === dialog) dialog.close();
+  });
 }

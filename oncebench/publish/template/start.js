@@ -1,8 +1,14 @@
 // Draws the page, and again what depends on the choice, the address, or the width.
 
 const PARTS = {
-  matrix: showMatrix, costs: showCosts, tradeoffs: showTradeoffs, latencies: showLatencies, timelines: showTimelines,
-  returns: showReturns, landed: showLanded, runs: showAllRuns,
+  matrix: showMatrix,
+  costs: showCosts,
+  tradeoffs: showTradeoffs,
+  latencies: showLatencies,
+  timelines: showTimelines,
+  returns: showReturns,
+  landed: showLanded,
+  runs: showAllRuns,
 };
 
 function show(parts) {

@@ -7,7 +7,15 @@ const KINDS = {
 };
 const METRICS = DATA.costs.metrics.map((metric) => metric.name);
 const FIRST_METRIC = METRICS.includes("p99_ms") ? "p99_ms" : METRICS[0];
-const state = { sinks: new Set(), guarantees: new Set(), families: new Set(), open: new Set(), metric: "", timeline: -1, find: "" };
+const state = {
+  sinks: new Set(),
+  guarantees: new Set(),
+  families: new Set(),
+  open: new Set(),
+  metric: "",
+  timeline: -1,
+  find: "",
+};
 
 // Whatever an address holds that is not on this page is passed over.
 function restore() {
@@ -23,7 +31,8 @@ function restore() {
 
 function address() {
   const told = [];
-  for (const name of [...Object.keys(KINDS), "open"]) if (state[name].size) told.push(`${name}=${[...state[name]].map(encodeURIComponent).join(",")}`);
+  for (const name of [...Object.keys(KINDS), "open"])
+    if (state[name].size) told.push(`${name}=${[...state[name]].map(encodeURIComponent).join(",")}`);
   if (state.metric !== FIRST_METRIC) told.push(`metric=${state.metric}`);
   if (state.timeline >= 0) told.push(`timeline=${state.timeline}`);
   if (state.find) told.push(`find=${encodeURIComponent(state.find)}`);

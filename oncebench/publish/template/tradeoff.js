@@ -1,10 +1,13 @@
-// Latency against price, a plot for each sink (and setting): what a way takes of both, and whether its promise was kept.
+// Latency against price, a plot for each sink (and setting): what a way takes of both, and if its promise was kept.
 
 function showTradeoffs() {
   const [x, y] = ["p99_ms", "cpu_s"].map((name) => METRICS.indexOf(name));
-  const settings = COSTS.settings.map((setting) => ({
-    ...setting, rows: setting.rows.filter((row) => wanted(row.way) && row.absolute[x] && row.absolute[y]),
-  })).filter((setting) => setting.rows.length);
+  const settings = COSTS.settings
+    .map((setting) => ({
+      ...setting,
+      rows: setting.rows.filter((row) => wanted(row.way) && row.absolute[x] && row.absolute[y]),
+    }))
+    .filter((setting) => setting.rows.length);
   if (!settings.length) return put("tradeoffs", nothing("No healthy run of what you chose has both figures."));
   put("tradeoffs", tradeoffKey(), grid(settings.map((setting) => tradeoff(setting, x, y))));
 }
@@ -12,10 +15,14 @@ function showTradeoffs() {
 const isHollow = (way) => DATA.ways[way][4] === "broken" || DATA.ways[way][3] !== "";
 
 function tradeoffKey() {
-  const drawn = (delivery, hollow) => draw("svg", { width: 16, height: 16, "aria-hidden": "true" }, mark(delivery, 8, 8, hollow));
-  return el("ul", { class: "key", "aria-label": "What the marks mean" },
+  const drawn = (delivery, hollow) =>
+    draw("svg", { width: 16, height: 16, "aria-hidden": "true" }, mark(delivery, 8, 8, hollow));
+  return el(
+    "ul",
+    { class: "key", "aria-label": "What the marks mean" },
     KINDS.guarantees.map((delivery) => el("li", {}, drawn(delivery, false), ` ${delivery}`)),
-    el("li", {}, drawn("exactly-once", true), " hollow: its promise was broken"));
+    el("li", {}, drawn("exactly-once", true), " hollow: its promise was broken"),
+  );
 }
 
 function tradeoff(setting, atX, atY) {
@@ -32,7 +39,11 @@ function tradeoff(setting, atX, atY) {
   const y = linear(...range(atY), height - edge.bottom, edge.top);
   const title = `${setting.sink}: p99 latency against CPU`;
   const points = setting.rows.map((row) => ({ row, x: row.absolute[atX], y: row.absolute[atY] }));
-  const labels = apart(points.map((point) => y(point.y[0])), 13, height - edge.bottom - 4);
+  const labels = apart(
+    points.map((point) => y(point.y[0])),
+    13,
+    height - edge.bottom - 4,
+  );
   const parts = [axes(x, y, width, height, edge, "p99 latency, ms", "CPU s per million events")];
   points.forEach((point, at) => {
     const [px, py, delivery] = [x(point.x[0]), y(point.y[0]), DATA.ways[point.row.way][1]];
@@ -40,28 +51,55 @@ function tradeoff(setting, atX, atY) {
     if (point.y[1] !== null) parts.push(line(px, y(point.y[1]), px, y(point.y[2]), `whisker ${delivery}`));
     const right = px < width * 0.6;
     if (Math.abs(labels[at] - py) > 5) parts.push(line(px, py, px + (right ? 9 : -9), labels[at], "leader"));
-    parts.push(words(px + (right ? 11 : -11), labels[at] + 4, DATA.ways[point.row.way][2], "label", right ? "start" : "end"));
+    parts.push(
+      words(px + (right ? 11 : -11), labels[at] + 4, DATA.ways[point.row.way][2], "label", right ? "start" : "end"),
+    );
   });
-  points.forEach((point) => parts.push(mark(DATA.ways[point.row.way][1], x(point.x[0]), y(point.y[0]), isHollow(point.row.way))));
-  const told = points.map((point) => `${wayName(point.row.way)}: ${figure(point.x[0])} ms, ${figure(point.y[0])} CPU s per million events`);
-  const between = (found, digits = 0) => (found[1] === null ? "-" : `${figure(found[1], digits)} to ${figure(found[2], digits)}`);
-  return figured(`${title}. ${setting.label}`, [el("strong", {}, setting.sink), ` ${setting.label}`],
+  points.forEach((point) =>
+    parts.push(mark(DATA.ways[point.row.way][1], x(point.x[0]), y(point.y[0]), isHollow(point.row.way))),
+  );
+  const told = points.map(
+    (point) => `${wayName(point.row.way)}: ${figure(point.x[0])} ms, ${figure(point.y[0])} CPU s per million events`,
+  );
+  const between = (found, digits = 0) =>
+    found[1] === null ? "-" : `${figure(found[1], digits)} to ${figure(found[2], digits)}`;
+  return figured(
+    `${title}. ${setting.label}`,
+    [el("strong", {}, setting.sink), ` ${setting.label}`],
     plot(title, told.join("; "), width, height, parts),
     ["guarantee, variant", "p99 ms", "95 % interval", "CPU s/M", "95 % interval", "its promise", "runs"],
-    points.map((point) => [wayName(point.row.way), figure(point.x[0]), between(point.x), figure(point.y[0]), between(point.y),
-      worded(isHollow(point.row.way) ? "broken" : "kept"), toRuns(many(point.row.runs.length, "run"), wayTitle(point.row.way), point.row.runs)]));
+    points.map((point) => [
+      wayName(point.row.way),
+      figure(point.x[0]),
+      between(point.x),
+      figure(point.y[0]),
+      between(point.y),
+      worded(isHollow(point.row.way) ? "broken" : "kept"),
+      toRuns(many(point.row.runs.length, "run"), wayTitle(point.row.way), point.row.runs),
+    ]),
+  );
 }
 
 // Both axes with light rules across, ticks in round numbers, and what they are of.
 function axes(x, y, width, height, edge, nameX, nameY) {
   const floor = height - edge.bottom;
   return [
-    ticks(y.low, y.high).map((tick) => [line(edge.left, y(tick), width - edge.right, y(tick), "rule"),
-      words(edge.left - 6, y(tick) + 4, plainly(tick), "tick", "end")]),
-    x ? ticks(x.low, x.high, width / 90).map((tick) => [line(x(tick), floor, x(tick), floor + 4, "axis-line"),
-      words(x(tick), floor + 16, plainly(tick), "tick", "middle")]) : null,
+    ticks(y.low, y.high).map((tick) => [
+      line(edge.left, y(tick), width - edge.right, y(tick), "rule"),
+      words(edge.left - 6, y(tick) + 4, plainly(tick), "tick", "end"),
+    ]),
+    x
+      ? ticks(x.low, x.high, width / 90).map((tick) => [
+          line(x(tick), floor, x(tick), floor + 4, "axis-line"),
+          words(x(tick), floor + 16, plainly(tick), "tick", "middle"),
+        ])
+      : null,
     line(edge.left, floor, width - edge.right, floor, "axis-line"),
     words((edge.left + width - edge.right) / 2, height - 6, nameX, "axis-name", "middle"),
-    draw("text", { class: "axis-name", "text-anchor": "middle", transform: `translate(12 ${(edge.top + floor) / 2}) rotate(-90)` }, nameY),
+    draw(
+      "text",
+      { class: "axis-name", "text-anchor": "middle", transform: `translate(12 ${(edge.top + floor) / 2}) rotate(-90)` },
+      nameY,
+    ),
   ];
 }

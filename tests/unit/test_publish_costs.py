@@ -1,0 +1,92 @@
+"""Published costs: pairs of rounds only, no difference where none is shown, and never one sink beside another."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncebench.publish import costs
+from oncebench.publish.pack import short
+from oncebench.publish.ways import ways_of
+from oncebench.reports.cost_table import COLUMNS
+from oncebench.reports.paired import Setting
+from tests import made_up
+from tests.unit.test_paired import BASE, rounds
+from tests.unit.test_tables import report
+
+BATCH = [metric.name for metric in COLUMNS].index("batch_ms")
+
+
+def told(reports: list[dict[str, Any]]) -> dict[str, Any]:
+    return costs.as_json(reports, list(ways_of(reports)))
+
+
+def rows(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    (setting,) = told(reports)["settings"]
+    return list(setting["rows"])
+
+
+def test_a_ratio_and_a_difference_come_with_interval_rounds_and_whether_they_show_anything() -> None:
+    base, of = rows(rounds(8.0, 10.0, 12.0))
+    assert of["ratio"][BATCH] == [1.05, 1.04, 1.08, 3, 1]
+    assert of["difference"][BATCH] == [10, 8, 12, 3, 1]
+    assert of["absolute"][BATCH] == [210, 108, 312, 3]
+    assert (of["runs"], base["runs"]) == ([1, 3, 5], [0, 2, 4])
+
+
+def test_an_interval_that_crosses_one_shows_no_difference() -> None:
+    _, of = rows(rounds(-8.0, 10.0, 12.0))
+    assert of["ratio"][BATCH][4] == of["difference"][BATCH][4] == 0
+
+
+def test_one_round_has_no_interval_and_shows_nothing() -> None:
+    _, of = rows(rounds(8.0))
+    assert of["ratio"][BATCH] == [1.08, None, None, 1, 0]
+    assert of["absolute"][BATCH] == [108, None, None, 1]
+
+
+def test_the_row_that_others_are_compared_with_is_compared_with_nothing() -> None:
+    base, _ = rows(rounds(8.0, 10.0))
+    assert set(base["ratio"]) == set(base["difference"]) == {None}
+
+
+def test_a_sink_without_that_row_has_medians_and_no_ratio() -> None:
+    (only,) = rows([report(seed=1), report(seed=2)])
+    assert set(only["ratio"]) == {None}
+    assert only["absolute"][BATCH] == [100, 100, 100, 2]
+
+
+def test_sinks_and_settings_are_apart() -> None:
+    slow = {"config": {"rate": 500.0, "sessions": 50}}
+    other = {"cell": {**BASE, "sink": "delta"}}
+    settings = told([*rounds(8.0), report(**slow), report(**other)])["settings"]
+    assert [(each["sink"], len(each["rows"])) for each in settings] == [("delta", 1), ("kafka", 1), ("kafka", 2)]
+
+
+def test_what_tells_nothing_has_no_figure_and_what_was_interrupted_no_row() -> None:
+    (only,) = rows([report(verdict="unknown")])
+    assert set(only["absolute"]) == {None}
+    assert told([report(interrupted=True)])["settings"] == []
+
+
+@pytest.mark.parametrize(
+    ("config", "says"),
+    [
+        ({}, "settings not recorded"),
+        ({"rate": 500.0, "sessions": 50}, "500 events/s, 50 sessions"),
+        ({"rate": "max", "sessions": 50}, "as fast as it can, 50 sessions"),
+        ({"rate": 2000.0, "sessions": 9, "open_sessions": 7}, "2,000 events/s, 9 sessions, open sessions 7"),
+    ],
+)
+def test_a_setting_is_told_by_its_load_and_what_is_not_at_its_default(config: dict[str, Any], says: str) -> None:
+    assert costs.label(Setting.of({"cell": {"sink": "kafka"}, "config": config})) == says
+
+
+def test_a_default_setting_says_no_more_than_its_load() -> None:
+    made = made_up.cell_of("kafka", "exactly-once", "two-phase")
+    assert costs.label(Setting.of(made)) == "2,000 events/s, 200 sessions"
+
+
+def test_figures_have_four_digits_and_no_empty_fraction() -> None:
+    assert [short(value) for value in (None, 1.0, 1234.56, 0.0123456, 2.5)] == [None, 1, 1235, 0.01235, 2.5]
