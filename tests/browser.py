@@ -37,7 +37,7 @@ class Page:
         self._buffer = b""
         self._number = 0
         self._session: str | None = None
-        self.requests: list[str] = []
+        self._asked: dict[str, str] = {}
         self.complaints: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -66,6 +66,11 @@ class Page:
                 return dict(told["result"])
             self._note(told)
 
+    @property
+    def requests(self) -> list[str]:
+        """The addresses that were asked for, without those that the page's policy refused."""
+        return list(self._asked.values())
+
     def open(self, url: str, width: int = 1280, height: int = 900, media: Mapping[str, str] | None = None) -> None:
         """Loads a page anew, in a window of this size, and waits until it is drawn."""
         phone = width < 600
@@ -73,7 +78,7 @@ class Page:
         features = [{"name": name, "value": value} for name, value in (media or {}).items()]
         self.call("Emulation.setEmulatedMedia", features=features)
         self.call("Page.navigate", url="about:blank")  # or one that differs after # only would not be loaded anew
-        self.requests.clear()
+        self._asked.clear()
         self.complaints.clear()
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
@@ -137,7 +142,9 @@ class Page:
     def _note(self, told: Mapping[str, Any]) -> None:
         about = told.get("params", {})
         if told.get("method") == "Network.requestWillBeSent" and about["request"]["url"] != "about:blank":
-            self.requests.append(about["request"]["url"])
+            self._asked[about["requestId"]] = about["request"]["url"]
+        elif told.get("method") == "Network.loadingFailed" and about.get("blockedReason") == "csp":
+            self._asked.pop(about["requestId"], None)  # announced, and then not made
         elif told.get("method") == "Runtime.exceptionThrown":
             self.complaints.append(json.dumps(about["exceptionDetails"]))
         elif told.get("method") == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert"):
