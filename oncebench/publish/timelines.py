@@ -23,7 +23,7 @@ from oncebench.reports.tables import Report
 _ORDER = ("broken", "unknown", "vacuous", "kept")
 # Steps of all timelines together, which at some 25 bytes each are less than half of what the page may weigh; and of
 # one: no fewer than tell a fault of ten seconds in a run of minutes, no more than a plot has room for.
-ALL_STEPS, FEWEST_STEPS, MOST_STEPS = 16_000, 30, 180
+ALL_STEPS, FEWEST_STEPS, MOST_STEPS = 15_000, 30, 180
 MARKS = ("detect", "restart", "first_visible", "caught_up")
 
 

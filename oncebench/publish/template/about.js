@@ -18,7 +18,10 @@ function showAbout() {
         .join(", ") || "-",
     ],
     ["Runs", `${figure(told.runs)} in ${many(RUNS.files.length, "file")}: ${verdicts.join(", ")}`],
-    ["Repeats", `${told.repeats} healthy runs of each way; ${many(told.seeds, "seed")}`],
+    [
+      "Repeats",
+      `${told.repeats} healthy ${told.repeats === "1" ? "run" : "runs"} of each way; ${many(told.seeds, "seed")}`,
+    ],
     ["Faults", `${figure(told.faults)} acted, in ${figure(told.runs - told.healthy)} runs`],
   ];
   put(

@@ -21,8 +21,11 @@ function showCosts() {
   );
 }
 
+// So narrow on a phone that ratio and interval stand there side by side; tables.css and elsewhere.css hold the column.
+const intervalWidth = () => (window.innerWidth <= 640 ? 156 : 240);
+
 function costTable(setting, at, metric, low, high) {
-  const width = 240;
+  const width = intervalWidth();
   const x = logarithmic(low, high, 10, width - 10);
   const caption = `${setting.sink}: ${metric.heading}. ${setting.label}`;
   const axis = el(

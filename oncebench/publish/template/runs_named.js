@@ -68,9 +68,8 @@ function showRuns(title, runs, before = []) {
   );
 }
 
-let cameFrom = null;
+// The browser keeps the focus in a dialog, and gives it back where it was.
 function openDialog(title, ...content) {
-  cameFrom = document.activeElement;
   const dialog = $("dialog");
   dialog.replaceChildren(
     el(
@@ -87,9 +86,6 @@ function openDialog(title, ...content) {
 
 function listenToDialog() {
   const dialog = $("dialog");
-  dialog.addEventListener("close", () => {
-    if (cameFrom && cameFrom.isConnected) cameFrom.focus();
-  });
   dialog.addEventListener("click", (event) => {
     if (event.target === dialog) dialog.close();
   });

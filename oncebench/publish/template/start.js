@@ -33,5 +33,5 @@ let width = window.innerWidth;
 window.addEventListener("resize", () => {
   if (window.innerWidth === width) return;
   width = window.innerWidth;
-  show(["tradeoffs", "latencies", "timelines"]);
+  show(["costs", "tradeoffs", "latencies", "timelines"]);
 });

@@ -5,7 +5,7 @@ const MARK_NAMES = ["seen", "process back", "first row", "caught up"];
 function showTimelines() {
   const able = DATA.timelines.filter((each) => wanted(each.way));
   if (!able.length) return put("timelines", nothing("No faulted run of what you chose has a timeline."));
-  const now = able.find((each) => each.run === state.timeline) || able[0];
+  const now = able.find((each) => each.run === state.timeline) || able.find((each) => each.marked) || able[0];
   const groups = [...new Set(able.map((each) => each.way))];
   const choice = el(
     "select",
