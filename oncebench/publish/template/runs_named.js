@@ -37,7 +37,13 @@ function sourceOf(run) {
   return el("a", { href: `runs/${encodeURIComponent(file)}`, class: "source" }, `${file} line ${RUNS.line[run]}`);
 }
 
-const command = (text) => el("code", { class: "command" }, text);
+// A command breaks between its options only, as long as there is room for one.
+const command = (text) =>
+  el(
+    "code",
+    { class: "command" },
+    text.split(" --").map((part, at) => [at ? " " : null, el("span", { class: "option" }, at ? `--${part}` : part)]),
+  );
 
 // A button that leads from a figure to its runs.
 function toRuns(label, title, runs) {
