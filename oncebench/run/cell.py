@@ -274,6 +274,7 @@ class _Run:
             transaction_timeout_ms=cell.transaction_timeout_ms,
             on_lost=cell.on_lost,
             checkpoint_writing=cell.checkpoint_writing,
+            state_store=cell.state_store,
             faults=tuple(parse_fault(fault) for fault in cell.faults),
             **placed(cell, self.lab.spark([self.kind])),
         )
@@ -301,6 +302,7 @@ class _Run:
             "rate": self.cell.rate,
             "sessions": self.cell.sessions,
             "shape": self.cell.shape,
+            "record_bytes": self.cell.record_bytes,
             "seed": self.cell.seed,
             "ledger_dir": str(self.folder / "ledger"),
             "status_path": str(self.folder / "load.jsonl"),
