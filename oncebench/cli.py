@@ -17,6 +17,7 @@ import click
 
 from oncebench.commands.audit import audit
 from oncebench.commands.batches import batches
+from oncebench.commands.bench import bench
 from oncebench.commands.compare import compare
 from oncebench.commands.doctor import doctor
 from oncebench.commands.faults import faults
@@ -53,7 +54,7 @@ def cli() -> None:
     """
 
 
-for command in (run, compare, sustain, faults, batches, load, audit, table, list_cells, doctor):
+for command in (run, compare, sustain, faults, bench, batches, load, audit, table, list_cells, doctor):
     cli.add_command(command)
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +24,7 @@ from oncebench.errors import INTERRUPTED, USAGE, UserError
 from oncebench.measure import exit_code
 from oncebench.reports import cost_table, paired, tables
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.rounds import in_rounds
 from oncebench.scenario import PROFILES, Cell
 from oncebench.sweeps import SWEEPS
 
@@ -103,16 +103,6 @@ def compare(
     if not reports:
         raise UserError("interrupted before the first cell was done; nothing was written", exit_code=INTERRUPTED)
     sys.exit(INTERRUPTED if len(reports) < len(rounds) else exit_code(reports))
-
-
-def in_rounds(cells: list[Cell], repeat: int) -> list[Cell]:
-    """The runs of so many rounds, each with a seed of its own; faulted cells are in the first only.
-
-    Every other round goes backwards, so that no cell always has the warmer or the busier machine.
-    """
-    healthy = [cell for cell in cells if not cell.faulted]
-    orders = [cells, *(healthy if number % 2 == 0 else healthy[::-1] for number in range(1, repeat))]
-    return [replace(cell, seed=cell.seed + number) for number, order in enumerate(orders) for cell in order]
 
 
 def _show(reports: list[dict[str, Any]], results: Results) -> None:

@@ -8,6 +8,7 @@ given, tells it and goes on.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
@@ -64,11 +65,12 @@ def run_series(
 ) -> Iterator[dict[str, Any]]:
     """Runs the cells in a work dir and yields each report that was not interrupted; ends early after a Ctrl-C."""
     with open_series(cells, results, bootstrap_servers, place, keep) as (run, interrupted):
-        for number, cell in enumerate(cells, 1):
+        began = time.monotonic()
+        for done, cell in enumerate(cells):
             if interrupted.is_set():
                 break
             try:
-                report = run(cell, f"{number}/{len(cells)} {cell.brief}")
+                report = run(cell, f"{done + 1}/{len(cells)}{left(done, len(cells), began)} {cell.brief}")
             except (UserError, PipelineError) as error:
                 if failed is None or getattr(error, "exit_code", None) == INTERRUPTED:
                     raise
@@ -76,6 +78,12 @@ def run_series(
                 continue
             if not report["interrupted"]:
                 yield report
+
+
+def left(done: int, of: int, began: float) -> str:
+    """How long the rest will take if it takes as long as what is done: ` (12 min left)`; empty at first."""
+    minutes = (time.monotonic() - began) / max(1, done) * (of - done) / 60
+    return f" ({minutes:.0f} min left)" if done and minutes >= 1 else ""
 
 
 def _delete(folder: Path) -> None:

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from oncebench.commands.compare import in_rounds
 from oncebench.commands.options import keep_option, postgres_option, refuse_idle_postgres, work_dir_option
 from oncebench.commands.series import Run, open_series
 from oncebench.errors import INTERRUPTED, USAGE, UserError
@@ -19,6 +18,7 @@ from oncebench.reports import cost_table
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.reports.sustained import why_not
 from oncebench.reports.tables import aligned
+from oncebench.rounds import in_rounds
 from oncebench.run.search import Found, search
 from oncebench.scenario import Cell, all_supports, require_sinks
 

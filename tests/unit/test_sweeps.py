@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from oncebench.commands.compare import in_rounds
 from oncebench.reports import cost_table
 from oncebench.reports.metrics import BY_NAME
+from oncebench.rounds import in_rounds
 from oncebench.scenario import PROFILES, Cell
 from oncebench.sweeps import FEWEST_TRIGGERS, SWEEPS
 from tests.unit.test_tables import report
