@@ -102,6 +102,7 @@ class KafkaSink(Sink):
         self._done: set[tuple[int, Transaction]] = set()
         self._ended: dict[str, int] = {}
         self._retired: set[str] = set()
+        self._aborted: set[str] = set()  # by this driver's start: nobody had decided what they held
         self._look_again = 0.0
 
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
@@ -120,8 +121,9 @@ class KafkaSink(Sink):
         open_ = [prepared for prepared in keep if not _has(marks, prepared["partition"], prepared["batch"])]
         self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in keep if prepared not in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
-        left = [txn.transactional_id for txn in self._coordinator.listed(self._names.prefix)]
-        self._fence(name for name in left if name not in named)
+        left = {txn.transactional_id for txn in self._coordinator.listed(self._names.prefix)}
+        self._aborted = left - named
+        self._fence(self._aborted)
         self._marks = self._read_marks(stable=not open_)
 
     def warm(self) -> Warm:
@@ -203,7 +205,8 @@ class KafkaSink(Sink):
     def _end_forgotten(self, fence: Callable[[Iterable[str]], None]) -> None:
         assert self._coordinator is not None, "start() comes first"
         self._look_again = time.monotonic() + LOOK_AGAIN_S
-        end_forgotten(self._coordinator, self._names.prefix, (self._topic, OFFSETS_TOPIC), fence)
+        topics = self._topic, OFFSETS_TOPIC
+        end_forgotten(self._coordinator, self._names.prefix, topics, fence, self._aborted)
 
     def _check_timeout(self) -> None:
         allowed = self._broker_setting("transaction.max.timeout.ms")

@@ -18,7 +18,7 @@ it does not even allow to look (READ on a topic) that topic is left out, with a 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from kafka.errors import KafkaError, TopicAuthorizationFailedError
@@ -45,13 +45,18 @@ class Ended:
 
 
 def end_forgotten(
-    coordinator: Coordinator, prefix: str, topics: Sequence[str], fence: Callable[[Iterable[str]], None]
+    coordinator: Coordinator,
+    prefix: str,
+    topics: Sequence[str],
+    fence: Callable[[Iterable[str]], None],
+    aborted: Collection[str] = (),
 ) -> list[Ended]:
     """Ends what is open in these topics by transactional ids below a prefix and was decided before.
 
     Args:
         topics: all that these transactions write to.
         fence: takes the ids from whoever has them.
+        aborted: ids that the caller has fenced while they held what nobody had decided; it aborted that.
 
     Raises:
         RefusedStart: see the module.
@@ -70,7 +75,7 @@ def end_forgotten(
     hanging = sorted(
         place for place in suspects.intersection(_open_in(coordinator, topics)) if owners[place.producer_id] in idle
     )
-    return [_end(coordinator, idle[owners[place.producer_id]], place) for place in hanging]
+    return [_end(coordinator, idle[owners[place.producer_id]], place, aborted) for place in hanging]
 
 
 def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn]:
@@ -81,7 +86,7 @@ def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn
             _log.warning("may not look for hanging transactions in %s: it takes READ on it", topic)
 
 
-def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn) -> Ended:
+def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, aborted: Collection[str]) -> Ended:
     where = (
         f"transaction {transaction.transactional_id} (producer {place.producer_id}) has been open in {place.topic} "
         f"partition {place.partition} since offset {place.offset}, and readers wait there"
@@ -89,12 +94,12 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn) -> E
     by_hand = (
         f"kafka-transactions.sh abort --topic {place.topic} --partition {place.partition} --start-offset {place.offset}"
     )
-    if transaction.state not in _DECIDED:
+    commit = _DECIDED.get(transaction.state, False if transaction.transactional_id in aborted else None)
+    if commit is None:
         raise RefusedStart(
             f"{where}; its coordinator ({transaction.state}) no longer knows whether it was committed. Find out "
             f"whether its rows are missing elsewhere; if they may go, `{by_hand}` ends it."
         )
-    commit = _DECIDED[transaction.state]
     try:
         coordinator.write_marker(transaction, place, commit)
     except KafkaError as error:
