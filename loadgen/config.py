@@ -9,7 +9,7 @@ from typing import Any
 
 from loadgen.errors import ConfigError
 from loadgen.pacing import Rate, Shape, parse_rate, parse_shape
-from loadgen.session import EVENTS_PER_SESSION
+from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
 
 MAX_SESSIONS = 10**8
 """A session key has eight digits."""
@@ -35,9 +35,9 @@ class LoadConfig:
 
     `rate`: events per second, or "max" (flat out). `sessions`: how many. `shape`: see
     `loadgen.pacing`. `events_per_session`: of each session only so many, from its first on; fewer than 100 make
-    sessions that never end. `ledger_dir`: must not hold a ledger yet. `status_path`: JSON lines; only the process
-    writes them. `client`: further librdkafka settings (security, linger.ms); they may hold secrets and are
-    written nowhere.
+    sessions that never end. `record_bytes`: shorter values are padded to so many bytes. `ledger_dir`: must not
+    hold a ledger yet. `status_path`: JSON lines; only the process writes them. `client`: further librdkafka
+    settings (security, linger.ms); they may hold secrets and are written nowhere.
 
     Raises ConfigError on the first field that is wrong.
     """
@@ -50,6 +50,7 @@ class LoadConfig:
     shape: str = "constant"
     seed: int = 0
     events_per_session: int = EVENTS_PER_SESSION
+    record_bytes: int = 0
     status_path: Path | None = None
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
 
@@ -60,6 +61,7 @@ class LoadConfig:
             raise ConfigError(f"topic: {self.topic!r} is no topic name; use letters, digits, '.', '_', '-'")
         _whole_number("sessions", self.sessions, 1, MAX_SESSIONS)
         _whole_number("events_per_session", self.events_per_session, 1, EVENTS_PER_SESSION)
+        _whole_number("record_bytes", self.record_bytes, 0, MAX_RECORD_BYTES)
         _whole_number("seed", self.seed, 0, 2**64 - 1)
         for name in ("ledger_dir", "status_path"):
             value = getattr(self, name)

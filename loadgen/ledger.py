@@ -61,6 +61,7 @@ class Plan:
     topic: str
     started_us: int
     events_per_session: int = EVENTS_PER_SESSION
+    record_bytes: int = 0
     schema: int = SCHEMA
 
 

@@ -98,6 +98,7 @@ def plan_load(config: LoadConfig, clock: Callable[[], int]) -> Ledger:
             config.topic,
             started_us,
             config.events_per_session,
+            config.record_bytes,
         )
     )
     return ledger
@@ -139,7 +140,10 @@ class _Load:
         for first in range(0, len(ledger), ENCODED):
             rows = slice(first, min(first + ENCODED, len(ledger)))
             due_us = ledger.scheduled_us[rows].tolist()
-            keys, values = encode(self._config.seed, ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows])
+            keys, values = encode(
+                self._config.seed, ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows],
+                self._config.record_bytes,
+            )  # fmt: skip
             done = 0
             while done < len(keys):
                 now_us = clock()

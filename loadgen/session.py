@@ -7,7 +7,9 @@ Pseudorandom Number Generators", OOPSLA 2014) and not by a library's stream: so 
 those before it, and the bytes do not change with a library's version.
 """
 
+from base64 import b64encode
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -20,8 +22,14 @@ LAST_SEQ = EVENTS_PER_SESSION - 1
 VALUES = 1_000_000
 """Values are 0..999,999, so that sums of them overflow nowhere."""
 
-STREAM_START, STREAM_SPREAD, STREAM_POSITION, STREAM_VALUE = range(4)
+STREAM_START, STREAM_SPREAD, STREAM_POSITION, STREAM_VALUE, STREAM_PAD = range(5)
 """One independent stream of random numbers per purpose."""
+
+MAX_RECORD_BYTES = 60_000
+"""The pipeline sets aside what is longer than 65,536 bytes."""
+
+_PAD_FIELD = ',"pad":"'
+_STRIDE = np.uint64(7919)  # odd and large: records beside each other have other filling
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment: 2**64 / golden ratio, odd
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # its finaliser ("variant 13")
@@ -64,17 +72,36 @@ def encode(
     session: npt.NDArray[np.uint32],
     seq: npt.NDArray[np.uint8],
     scheduled_us: npt.NDArray[np.int64],
+    record_bytes: int = 0,
 ) -> tuple[list[str], list[str]]:
     """Record keys and record values of these events, in their order.
 
     A value is what `json.dumps(event, separators=(",", ":"))` would give; keys and digits need no escape, so
     an f-string says the same several times faster. Both are ASCII `str`, whose bytes the client takes as they
-    are.
+    are. A value that is shorter than `record_bytes` gets a field `pad` that makes it as long (give or take the ten
+    bytes that the field itself needs).
     """
     prefix, middle = f"{seed:x}-", _MIDDLE
     keys = [f"{prefix}{index:08d}" for index in session.tolist()]
     columns = zip(keys, seq.tolist(), values(seed, session, seq).tolist(), scheduled_us.tolist(), strict=True)
-    return keys, [f'{{"session_key":"{k}{middle[s]}{v},"scheduled_at":{t}}}' for k, s, v, t in columns]
+    texts = [f'{{"session_key":"{k}{middle[s]}{v},"scheduled_at":{t}}}' for k, s, v, t in columns]
+    if record_bytes:
+        counters = session.astype(np.uint64) * np.uint64(EVENTS_PER_SESSION) + seq
+        starts = counters * _STRIDE % np.uint64(MAX_RECORD_BYTES)
+        texts = [_padded(text, record_bytes, at) for text, at in zip(texts, starts.tolist(), strict=True)]
+    return keys, texts
+
+
+def _padded(text: str, record_bytes: int, start: int) -> str:
+    missing = record_bytes - len(text) - len(_PAD_FIELD) - 1
+    return f'{text[:-1]}{_PAD_FIELD}{_filling()[start : start + missing]}"}}' if missing > 0 else text
+
+
+@cache
+def _filling() -> str:
+    """Twice MAX_RECORD_BYTES of text that no compression makes smaller than three quarters: six random bits a byte."""
+    bits = random_bits(0, STREAM_PAD, np.arange(MAX_RECORD_BYTES * 2 // 8, dtype=np.uint64))
+    return b64encode(bits.tobytes(), altchars=b"-_").decode()[: MAX_RECORD_BYTES * 2]
 
 
 def session_keys(seed: int, indices: Sequence[int] | npt.NDArray[np.integer]) -> npt.NDArray[np.str_]:

@@ -17,12 +17,14 @@ import click
 
 from oncebench.commands.audit import audit
 from oncebench.commands.batches import batches
+from oncebench.commands.bench import bench
 from oncebench.commands.compare import compare
 from oncebench.commands.doctor import doctor
 from oncebench.commands.faults import faults
 from oncebench.commands.list import list_cells
 from oncebench.commands.load import load
 from oncebench.commands.run import run
+from oncebench.commands.sustain import sustain
 from oncebench.commands.table import table
 from oncebench.errors import ERROR, INTERRUPTED, UserError
 from oncebench.run.workdir import disk_errors
@@ -52,7 +54,7 @@ def cli() -> None:
     """
 
 
-for command in (run, compare, faults, batches, load, audit, table, list_cells, doctor):
+for command in (run, compare, sustain, faults, bench, batches, load, audit, table, list_cells, doctor):
     cli.add_command(command)
 
 

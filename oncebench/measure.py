@@ -16,8 +16,9 @@ from oncebench.errors import BROKEN, ERROR, KEPT
 from oncebench.nemesis.disk import BROKER, CHECKPOINT
 from oncebench.record import FACTS, Record
 from oncebench.reports.report import FILE, make_report, write_report
-from oncebench.run.cell import SINK_FOLDER, Ran, Show, run_cell
+from oncebench.run.cell import SINK_FOLDER, Ran, run_cell
 from oncebench.run.lab import Lab
+from oncebench.run.seen import Show
 from oncebench.scenario import Cell, expected_codes
 from oncebench.services.beside import SERVICES
 from oncebench.watch.resources import Use

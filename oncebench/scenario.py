@@ -12,7 +12,7 @@ from typing import Any
 
 from oncebench.errors import USAGE, UserError
 from oncebench.nemesis.acts import complaint, unplaced, why_not
-from pipeline.config import AS_SHIPPED, TUNED
+from pipeline.config import AS_SHIPPED, CHANGELOG, SNAPSHOTS, TUNED
 from pipeline.delivery import DROP, PROTOCOLS, REWRITE, choose, exactly_once_two_phase, protocol_of
 from pipeline.failpoints import POINTS, parse_fault
 from pipeline.sinks.contract import AT_MOST_ONCE, DELIVERIES, EXACTLY_ONCE, Kind, Support
@@ -20,6 +20,7 @@ from pipeline.sinks.registry import SINKS
 
 RECOVERY_CHOICES = (REWRITE, DROP)
 CHECKPOINT_CHOICES = (TUNED, AS_SHIPPED)
+STATE_CHOICES = (CHANGELOG, SNAPSHOTS)
 
 
 _FEW = 3  # faults that still fit into one line of a terminal
@@ -36,12 +37,13 @@ class Cell:
         rate: events per second, or "max": the load is in the topic before the pipeline starts.
         sessions: sessions of 100 events.
         open_sessions: sessions that are in the pipeline's state before the load begins, and never end.
+        record_bytes: events that are shorter are padded to so many bytes; 0: none is (they have some 110).
         shape: of the rate over time, see `loadgen.pacing`.
         seed: of the load and of random kills.
         trigger_ms: time between micro-batches; 0: as fast as possible.
         partitions: of input and output topics, and tasks per batch.
         max_events_per_batch: limit of one batch; None: everything that is there.
-        transaction_timeout_ms, on_lost, checkpoint_writing, master: see `pipeline.config`.
+        transaction_timeout_ms, on_lost, checkpoint_writing, state_store, master: see `pipeline.config`.
         warmup_s: latencies of sessions that ended earlier than this after the load's start are left out.
     """
 
@@ -53,6 +55,7 @@ class Cell:
     rate: float | str = 2000.0
     sessions: int = 200
     open_sessions: int = 0
+    record_bytes: int = 0
     shape: str = "constant"
     seed: int = 1
     trigger_ms: int = 0
@@ -61,6 +64,7 @@ class Cell:
     transaction_timeout_ms: int = 60_000
     on_lost: str = REWRITE
     checkpoint_writing: str = TUNED
+    state_store: str = CHANGELOG
     master: str = "local[2]"
     warmup_s: float = 3.0
 
@@ -323,12 +327,14 @@ class Profile:
     Attributes:
         cells: makes them from a cell without sink and guarantee.
         sinks: those it has if the user names none (empty: every sink that misses nothing here).
+        repeat: rounds over its healthy cells if the user names none; faulted ones are run in the first only.
         rate, duration_s: its load if the user names none. By default: long enough for some 40 batches after the
             start-up ones; ten such cells fit into six minutes.
     """
 
     cells: Callable[[Cell | None], list[Cell]]
     sinks: tuple[str, ...] = ()
+    repeat: int = 1
     rate: float = 2000.0
     duration_s: float = 10.0
 
@@ -359,6 +365,8 @@ PROFILES: Mapping[str, Profile] = {
     "failpoints": Profile(failpoints, FIRST, rate=300.0, duration_s=60.0),
     "double": Profile(double, FIRST),
     "cost": Profile(cost, FIRST),
+    # What is published: five rounds are the fewest of which an interval says something.
+    "full": Profile(standard, repeat=5),
 }
 
 

@@ -17,6 +17,7 @@ from pipeline.failpoints import Fault, parse_fault
 # As fast as possible: the next micro-batch begins when the last one is done.
 TRIGGER_ASAP = 0
 TUNED, AS_SHIPPED = "tuned", "as-shipped"
+CHANGELOG, SNAPSHOTS = "changelog", "snapshots"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class PipelineConfig:
         transaction_timeout_ms: how long a prepared transaction may stay open.
         on_lost: `rewrite` or `drop` (as Flink's sink does) when a decided transaction was aborted by its time-out.
         checkpoint_writing: `tuned` or `as-shipped`, see `pipeline.spark`.
+        state_store: what of RocksDB's state is written in each batch: its changes (`changelog`) or files (`snapshots`).
         master: Spark master.
         jars: of the sink, for driver and workers.
         driver_jars: on the driver's own class path: Spark's Kafka connector, and the tuned local file system.
@@ -65,6 +67,7 @@ class PipelineConfig:
     transaction_timeout_ms: int = 60_000
     on_lost: str = "rewrite"
     checkpoint_writing: str = TUNED
+    state_store: str = CHANGELOG
     master: str = "local[2]"
     jars: tuple[str, ...] = ()
     driver_jars: tuple[str, ...] = ()

@@ -20,7 +20,7 @@ from pathlib import Path
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from pipeline.config import TUNED, PipelineConfig
+from pipeline.config import CHANGELOG, TUNED, PipelineConfig
 from pipeline.errors import RefusedStart
 from pipeline.local_cluster import is_local_cluster, make_home
 
@@ -61,7 +61,9 @@ def settings(config: PipelineConfig) -> Mapping[str, str]:
         "spark.sql.streaming.stateStore.providerClass": f"{_PACKAGE}.state.RocksDBStateStoreProvider",
         "spark.python.daemon.module": "pipeline.workers",
         # The state's changes of a batch are written instead of whole RocksDB snapshots (SPARK-43421).
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": str(
+            config.state_store == CHANGELOG
+        ).lower(),
         # A trigger without new data would only move the watermark, at the price of a whole batch.
         "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # Another program on this machine must not be able to talk to the driver. Spark makes the secret itself on

@@ -21,6 +21,8 @@ from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, TransactionalIdNotFoundError
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
+from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
+from kafka.structs import TopicPartition
 
 # The last version of the old protocol (see the module's docstring).
 END_TXN_VERSION = 4
@@ -31,6 +33,9 @@ REQUEST_TIMEOUT_MS = 10_000
 # Pause between two tries while the coordinator still writes markers; they take single milliseconds.
 RETRY_PAUSE_S = 0.002
 RETRY_PAUSE_MAX_S = 0.1
+
+# In place of a coordinator's epoch: an operator's marker, which the partition's leader checks by the producer alone.
+NO_COORDINATOR = -1
 
 # Kafka's error codes (org.apache.kafka.common.protocol.Errors).
 NONE = 0
@@ -55,6 +60,16 @@ class Transaction:
     producer_id: int
     epoch: int
     state: str = ""
+
+
+@dataclass(frozen=True, order=True)
+class OpenIn:
+    """A transaction that is open in a partition: its producer's, since the record at `offset`."""
+
+    topic: str
+    partition: int
+    offset: int
+    producer_id: int
 
 
 @dataclass(frozen=True)
@@ -99,7 +114,7 @@ class Coordinator:
         doubtful: set[int] = set()
         pause = RETRY_PAUSE_S
         while pending:
-            answers = self._ask({at: _end_txn(txn, commit) for at, txn in pending.items()}, pending)
+            answers = self._ask({at: end_txn_request(txn, commit) for at, txn in pending.items()}, pending)
             for at, code in answers.items():
                 if code is None:
                     doubtful.add(at)
@@ -155,6 +170,49 @@ class Coordinator:
             if seen.transactional_id.startswith(prefix)
         ]
 
+    def open_in(self, topic: str) -> list[OpenIn]:
+        """Every transaction that is open in a topic, by the partitions' leaders (DescribeProducers, KIP-664).
+
+        Raises:
+            KafkaError: it is not there, or may not be looked at.
+        """
+        places = [
+            TopicPartition(topic, partition["partition_index"])
+            for told in self._admin.describe_topics([topic])
+            for partition in told["partitions"]
+        ]
+        answer = self._admin.describe_producers(places)
+        return [
+            OpenIn(place.topic, place.partition, producer.current_transaction_start_offset, producer.producer_id)
+            for place, state in answer.items()
+            for producer in state.active_producers
+            if producer.current_transaction_start_offset >= 0
+        ]
+
+    def write_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
+        """Ends a transaction in one partition, past its coordinator (WriteTxnMarkers, as KIP-664's abort).
+
+        Raises:
+            KafkaError: the broker does not allow it.
+        """
+        self._admin._manager.run(self._mark, transaction, place, commit)
+
+    async def _mark(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
+        asked = WriteTxnMarkersRequest.WritableTxnMarker
+        marker = asked(
+            producer_id=place.producer_id,
+            producer_epoch=transaction.epoch,
+            transaction_result=commit,
+            topics=[asked.WritableTxnMarkerTopic(name=place.topic, partition_indexes=[place.partition])],
+            coordinator_epoch=NO_COORDINATOR,
+        )
+        there = [TopicPartition(place.topic, place.partition)]
+        leader = next(iter(await self._admin._async_get_leader_for_partitions(there)))
+        answer = await self._admin._manager.send(WriteTxnMarkersRequest(markers=[marker]), node_id=leader)
+        codes = {part.error_code for told in answer.markers for topic in told.topics for part in topic.partitions}
+        if codes != {NONE}:
+            raise KafkaError(f"WriteTxnMarkers for {place}: error codes {sorted(codes)}")
+
     def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
         """Sends one request per transaction to its coordinator, all in flight at once; None where no answer came."""
         run: Callable[..., dict[int, int | None]] = self._admin._manager.run
@@ -190,7 +248,8 @@ def _outcome(code: int) -> Outcome:
     return Outcome.UNKNOWN
 
 
-def _end_txn(transaction: Transaction, commit: bool) -> Any:
+def end_txn_request(transaction: Transaction, commit: bool) -> Any:
+    """The request that commits or aborts a transaction in its producer's name."""
     return EndTxnRequest(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,

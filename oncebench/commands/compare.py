@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,11 @@ from oncebench.commands.options import (
 from oncebench.commands.series import run_series
 from oncebench.errors import INTERRUPTED, USAGE, UserError
 from oncebench.measure import exit_code
-from oncebench.reports import paired, tables
+from oncebench.reports import cost_table, paired, tables
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.rounds import in_rounds
 from oncebench.scenario import PROFILES, Cell
+from oncebench.sweeps import SWEEPS
 
 
 @click.command(short_help="Run a profile of cells; one table.")
@@ -42,7 +43,10 @@ from oncebench.scenario import PROFILES, Cell
     help="Of these, the cells whose title has every word of TEXT. A title: `kafka exactly-once two-phase, healthy`, or "
     "with `after-commit:kill` in the place of healthy.",
 )
-@click.option("--repeat", type=click.IntRange(1), default=1, show_default=True, help="Rounds over all cells.")
+@click.option(
+    "--sweep", type=click.Choice(sorted(SWEEPS)), help="Each healthy cell at several values of one thing; no others."
+)
+@click.option("--repeat", type=click.IntRange(1), help="Rounds over all healthy cells [default: 1; full: 5].")
 @load_options(rate="2000; failpoints: 300", duration="10; failpoints: 60")
 @cell_options
 @click.option("--publish", is_flag=True, help="Write to results/ (what the repository publishes), not results/local/.")
@@ -53,7 +57,8 @@ def compare(
     profile: str,
     sinks: tuple[str, ...],
     only: str | None,
-    repeat: int,
+    sweep: str | None,
+    repeat: int | None,
     bootstrap_servers: str | None,
     publish: bool,
     work_dir: Path | None,
@@ -73,6 +78,8 @@ def compare(
                 after the other in one run
     double      exactly-once only: killed in a batch and again in its replay
     cost        at-least-once and exactly-once, healthy, for --repeat
+    full        standard with five rounds of the healthy cells: what is
+                published
     """
     of = PROFILES[profile]
     if words["duration"] is None and words["sessions"] is None:
@@ -80,11 +87,11 @@ def compare(
     if click.get_current_context().get_parameter_source("rate") is ParameterSource.DEFAULT:
         words["rate"] = str(of.rate)
     cells = _chosen(of.chosen(base_cell(**words), sinks), only)
+    if sweep is not None:
+        cells = [each for cell in cells if not cell.faulted for each in SWEEPS[sweep].of(cell)]
     refuse_idle_postgres(cell.sink for cell in cells)
     refuse_idle_on_lost(cells)
-    # Every other round goes backwards, so that no cell always has the warmer or the busier machine.
-    orders = [cells if number % 2 == 0 else cells[::-1] for number in range(repeat)]
-    rounds = [replace(cell, seed=cell.seed + number) for number, order in enumerate(orders) for cell in order]
+    rounds = in_rounds(cells, repeat or of.repeat)
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
     reports: list[dict[str, Any]] = []
     try:
@@ -92,19 +99,21 @@ def compare(
         reports.extend(run_series(rounds, results, bootstrap_servers, place, keep))
     finally:  # what was measured is shown, whatever came of a later cell or of cleaning up
         if reports:
-            _show(reports, results, repeat)
+            _show(reports, results)
     if not reports:
         raise UserError("interrupted before the first cell was done; nothing was written", exit_code=INTERRUPTED)
     sys.exit(INTERRUPTED if len(reports) < len(rounds) else exit_code(reports))
 
 
-def _show(reports: list[dict[str, Any]], results: Results, repeat: int) -> None:
+def _show(reports: list[dict[str, Any]], results: Results) -> None:
     written, comma = results.write_tables(reports)
     click.echo(tables.markdown(reports), nl=False)
     if any(len(report["faults"]) > 1 for report in reports):
         click.echo("\nrows that each fault lost or doubled:\n\n" + tables.fault_markdown(reports), nl=False)
-    if repeat > 1:
-        click.echo("\n" + "\n".join(paired.lines(reports)))
+    if told := paired.lines(reports):
+        click.echo("\n" + "\n".join(told))
+        click.echo("\nas ratios to at-least-once acknowledged of the same sink, 95 % intervals:\n")
+        click.echo(cost_table.markdown(reports), nl=False)
     click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
     say_how_to_replay(reports)
 

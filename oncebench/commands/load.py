@@ -47,7 +47,8 @@ def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_d
     cell = base_cell(**words)
     with open_work_dir(work_dir or default_work_dir("load")) as work, gently() as interrupted:
         config = {"rate": cell.rate, "sessions": cell.sessions, "shape": cell.shape, "seed": cell.seed,
-                  "ledger_dir": str(work.path / "ledger"), "status_path": str(work.path / "load.jsonl")}  # fmt: skip
+                  "record_bytes": cell.record_bytes, "ledger_dir": str(work.path / "ledger"),
+                  "status_path": str(work.path / "load.jsonl")}  # fmt: skip
         if bootstrap_servers is not None:
             reached = external(bootstrap_servers)
             there = topic or reached.fresh_topic(FRESH, cell.partitions)

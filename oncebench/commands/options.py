@@ -16,8 +16,10 @@ from click.core import ParameterSource
 from loadgen.config import MAX_SESSIONS
 from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
+from loadgen.session import MAX_RECORD_BYTES
 from oncebench.errors import USAGE, UserError
-from oncebench.scenario import CHECKPOINT_CHOICES, RECOVERY_CHOICES, Cell, prepares
+from oncebench.scenario import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell, prepares
+from pipeline.config import CHANGELOG
 from pipeline.errors import RefusedStart
 from pipeline.sinks.postgres_server import VARIABLE, secrets
 from pipeline.sinks.registry import SINKS
@@ -48,6 +50,8 @@ def load_options(rate: str = "2000", duration: str = "20") -> Callable[[F], F]:
             click.option("--sessions", type=int, metavar="N", help="Instead of a duration: sessions of 100 events."),
             click.option("--shape", default="constant", show_default=True,
                          help="constant, ramp:FROM_RATE or burst:PEAK_RATE:ON_S:EVERY_S."),
+            click.option("--record-bytes", type=click.IntRange(0, MAX_RECORD_BYTES), default=0, metavar="N",
+                         show_default=True, help="Pad events to so many bytes; 0: as they are, some 110."),
             click.option("--seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True,
                          help="Of the load: with the same seed come the same events."),
             click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours."),
@@ -79,6 +83,8 @@ def cell_options(command: F) -> F:
                      help="What becomes of a decided transaction that timed out; drop is what Flink's sink does."),
         click.option("--checkpoint-writing", type=click.Choice(CHECKPOINT_CHOICES), default="tuned",
                      show_default=True, help="How Spark writes checkpoint files on a local disk."),
+        click.option("--state-store", type=click.Choice(STATE_CHOICES), default=CHANGELOG, show_default=True,
+                     help="What of RocksDB's state is written in each batch: its changes, or its files."),
         click.option("--master", default="local[2]", show_default=True, help="Spark master."),
         click.option("--warmup", "warmup_s", type=click.FloatRange(0, MAX_WARMUP_S), default=3.0, callback=_finite,
                      show_default=True, metavar="S",

@@ -7,7 +7,11 @@ given, tells it and goes on.
 
 from __future__ import annotations
 
+import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +27,33 @@ from oncebench.run.workdir import delete_below, open_work_dir, require_free
 from oncebench.scenario import Cell
 from pipeline.errors import PipelineError
 
+Run = Callable[[Cell, str], dict[str, Any]]
+
+
+@contextmanager
+def open_series(
+    cells: Sequence[Cell], results: Results, bootstrap_servers: str | None, place: Path, keep: bool
+) -> Iterator[tuple[Run, threading.Event]]:
+    """A work dir and a lab for these cells, or others of the same sinks and no larger: what runs one cell under a title
+    and gives its report, which is stored; and what a Ctrl-C sets."""
+    prepare_disks(cells)
+    with open_work_dir(place) as work, gently() as interrupted:
+        require_free(work.path, bytes_needed(cells))
+        with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
+            numbers = count(1)
+
+            def run(cell: Cell, title: str) -> dict[str, Any]:
+                with open_work_dir(work.path / "cells" / f"{next(numbers):03d}") as folder, view(title) as show:
+                    report = measure(cell, lab, folder.path, show, interrupted)
+                    if not keep:
+                        _delete(folder.path)
+                results.add(report)
+                return report
+
+            yield run, interrupted
+        if not keep:
+            _delete(work.path)
+
 
 def run_series(
     cells: Sequence[Cell],
@@ -33,30 +64,28 @@ def run_series(
     failed: Callable[[Cell, Exception], None] | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Runs the cells in a work dir and yields each report that was not interrupted; ends early after a Ctrl-C."""
-    prepare_disks(cells)
-    with open_work_dir(place) as work, gently() as interrupted:
-        require_free(work.path, bytes_needed(cells))
-        with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
-            for number, cell in enumerate(cells, 1):
-                if interrupted.is_set():
-                    break
-                with (
-                    open_work_dir(work.path / "cells" / f"{number:03d}") as folder,
-                    view(f"{number}/{len(cells)} {cell.brief}") as show,
-                ):
-                    try:
-                        report = measure(cell, lab, folder.path, show, interrupted)
-                    except (UserError, PipelineError) as error:
-                        if failed is None or getattr(error, "exit_code", None) == INTERRUPTED:
-                            raise
-                        failed(cell, error)
-                        continue
-                    if not keep:
-                        for name in BULKY:
-                            delete_below(folder.path, folder.path / name)
-                results.add(report)
-                if not report["interrupted"]:
-                    yield report
-        if not keep:
-            for name in BULKY:
-                delete_below(work.path, work.path / name)
+    with open_series(cells, results, bootstrap_servers, place, keep) as (run, interrupted):
+        began = time.monotonic()
+        for done, cell in enumerate(cells):
+            if interrupted.is_set():
+                break
+            try:
+                report = run(cell, f"{done + 1}/{len(cells)}{left(done, len(cells), began)} {cell.brief}")
+            except (UserError, PipelineError) as error:
+                if failed is None or getattr(error, "exit_code", None) == INTERRUPTED:
+                    raise
+                failed(cell, error)
+                continue
+            if not report["interrupted"]:
+                yield report
+
+
+def left(done: int, of: int, began: float) -> str:
+    """How long the rest will take if it takes as long as what is done: ` (12 min left)`; empty at first."""
+    minutes = (time.monotonic() - began) / max(1, done) * (of - done) / 60
+    return f" ({minutes:.0f} min left)" if done and minutes >= 1 else ""
+
+
+def _delete(folder: Path) -> None:
+    for name in BULKY:
+        delete_below(folder, folder / name)

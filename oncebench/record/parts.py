@@ -35,6 +35,7 @@ class Asked(TypedDict, closed=True):
     rate: NotRequired[_Rate]
     sessions: NotRequired[Count]
     open_sessions: NotRequired[Count]
+    record_bytes: NotRequired[Count]
     shape: NotRequired[str]
     seed: NotRequired[int]
     trigger_ms: NotRequired[Count]
@@ -43,6 +44,7 @@ class Asked(TypedDict, closed=True):
     transaction_timeout_ms: NotRequired[Count]
     on_lost: NotRequired[str]
     checkpoint_writing: NotRequired[str]
+    state_store: NotRequired[str]
     master: NotRequired[str]
     warmup_s: NotRequired[float]
 

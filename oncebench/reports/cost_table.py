@@ -7,14 +7,17 @@ shown. There is no overall winner: sinks are not compared with one another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from oncebench.reports.metrics import METRICS, Metric, Report, figure
-from oncebench.reports.paired import BASELINE, Difference, Rounds, Way, ratio, settings
+from oncebench.reports.paired import BASELINE, Difference, Rounds, Setting, Way, ratio, settings
 from oncebench.reports.tables import aligned
 from oncebench.scenario import order_of
 
+# Follows from the rate and from what is swept.
+FOLLOWING = frozenset({"sessions"})
 COLUMNS = tuple(metric for metric in METRICS if not metric.promised and metric.name != "recovery_s")
 
 
@@ -24,15 +27,31 @@ def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> 
     found = settings(reports)
     if not found:
         return ""
-    table: list[tuple[str, ...]] = [("sink", "guarantee", "variant", "rounds", *(metric.heading for metric in columns))]
-    for setting, rounds in sorted(found.items(), key=lambda item: (item[0].sink, item[0].rest)):
-        ways = sorted({way for here in rounds.values() for way in here}, key=lambda way: order_of(*way))
-        table += [
-            (setting.sink, *way, str(sum(way in here for here in rounds.values())),
-             *(_cell(rounds, metric, way) for metric in columns))
-            for way in ways
-        ]  # fmt: skip
+    swept = _differing(found)
+    table: list[tuple[str, ...]] = [
+        ("sink", "guarantee", "variant", *swept, "rounds", *(metric.heading for metric in columns))
+    ]
+    for setting, rounds in sorted(found.items(), key=lambda item: (item[0].sink, *_values(item[0], swept))):
+        for way in sorted({way for here in rounds.values() for way in here}, key=lambda way: order_of(*way)):
+            run = sum(way in here for here in rounds.values())
+            figures = (_cell(rounds, metric, way) for metric in columns)
+            table.append((setting.sink, *way, *map(str, _values(setting, swept)), str(run), *figures))
     return aligned(table)
+
+
+def _differing(found: Iterable[Setting]) -> list[str]:
+    """The fields of their configurations in which settings of one sink differ."""
+    configs: dict[str, list[Mapping[str, Any]]] = {}
+    for setting in found:
+        configs.setdefault(setting.sink, []).append(setting.config)
+    return sorted({
+        name for of_sink in configs.values() for config in of_sink for name in config
+        if any(other.get(name) != config[name] for other in of_sink)
+    } - FOLLOWING)  # fmt: skip
+
+
+def _values(setting: Setting, names: Sequence[str]) -> list[Any]:
+    return [setting.config.get(name, "-") for name in names]
 
 
 def told(found: Difference) -> str:

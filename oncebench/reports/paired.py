@@ -54,6 +54,12 @@ class Setting:
         config = {name: value for name, value in report.get("config", {}).items() if name not in _OWN}
         return Setting(report["cell"]["sink"], json.dumps(config, sort_keys=True))
 
+    @property
+    def config(self) -> dict[str, Any]:
+        """What they have in common, field by field."""
+        found: dict[str, Any] = json.loads(self.rest)
+        return found
+
 
 # By (seed, how many runs of this way had it before: where reports of several series are together).
 Rounds = Mapping[tuple[int, int], Mapping[Way, Report]]

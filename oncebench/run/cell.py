@@ -34,6 +34,7 @@ from oncebench.run.meters import PIPELINE, Meters
 from oncebench.run.patience import Patience
 from oncebench.run.place import placed
 from oncebench.run.priming import PRIMING_BATCHES, open_sessions, prime
+from oncebench.run.seen import Seen, Show
 from oncebench.run.supervisor import Supervisor
 from oncebench.run.tail import Tail
 from oncebench.run.workdir import full_disk_told
@@ -85,18 +86,6 @@ class Topics:
 
 
 @dataclass(frozen=True)
-class Seen:
-    """What the live view shows: the last word of each part."""
-
-    phase: str
-    load: dict[str, Any]
-    observer: dict[str, Any]
-    batch: dict[str, Any]
-    lag: int | None
-    fault: str
-
-
-@dataclass(frozen=True)
 class Ran:
     """What a finished run knows beside its folder."""
 
@@ -106,9 +95,6 @@ class Ran:
     uses: dict[str, Use]
     checkpoint_written: dict[str, int]
     interrupted: bool
-
-
-Show = Callable[[Seen], None]
 
 
 def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event) -> Ran:
@@ -274,6 +260,7 @@ class _Run:
             transaction_timeout_ms=cell.transaction_timeout_ms,
             on_lost=cell.on_lost,
             checkpoint_writing=cell.checkpoint_writing,
+            state_store=cell.state_store,
             faults=tuple(parse_fault(fault) for fault in cell.faults),
             **placed(cell, self.lab.spark([self.kind])),
         )
@@ -301,6 +288,7 @@ class _Run:
             "rate": self.cell.rate,
             "sessions": self.cell.sessions,
             "shape": self.cell.shape,
+            "record_bytes": self.cell.record_bytes,
             "seed": self.cell.seed,
             "ledger_dir": str(self.folder / "ledger"),
             "status_path": str(self.folder / "load.jsonl"),
@@ -356,7 +344,8 @@ class _Run:
         load, observer = self.load_lines.last(), self.observer_lines.last()
         sent = load.get("summary", load).get("acknowledged", 0)
         lag = self.primed + sent - sum(self.position.values()) if self.position else None
-        self.show(Seen(self.phase, load, observer, self.batch, lag, self.faults.told()))
+        load_s = None if self.cell.rate == "max" else self._load_s()
+        self.show(Seen(self.phase, load, observer, self.batch, lag, self.faults.told(), load_s))
 
     def _input_ends(self) -> dict[str, int]:
         with closing(KafkaReader(self.lab.kafka.bootstrap_servers, self.topics.input)) as reader:

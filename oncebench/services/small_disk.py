@@ -18,12 +18,13 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 from oncebench.errors import MissingEnvironment
 
 # The ballast is memory of the machine: a run that needs a larger disk than this is not one for a laptop.
 MOST_BYTES = 512_000_000
-BALLAST = ".ballast"  # readers of an output folder leave out names that begin with a dot
+BALLAST = ".ballast-"  # readers of an output folder leave out names that begin with a dot
 _FRESH_NAMESPACE = 0x0002_0000  # CLONE_NEWNS
 _PRIVATE = (1 << 14) | (1 << 18)  # MS_REC | MS_PRIVATE
 _PLAIN = 2 | 4 | 8  # MS_NOSUID | MS_NODEV | MS_NOEXEC
@@ -79,16 +80,15 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
 
 
 def fill(disk: Path) -> Path:
-    """Takes all that is free on a small disk by one file, and returns it.
+    """Takes all that is free on a small disk by a file of its own, and returns it; on a full disk it is an empty one.
 
     Raises:
         ValueError: there is no small disk: what would be filled is the host's.
     """
     if not os.path.ismount(disk) or shutil.disk_usage(disk).total > MOST_BYTES:
         raise ValueError(f"{disk} is no small disk, and is not filled")
-    ballast = disk / BALLAST
     taken = 0
-    with ballast.open("wb") as file:
+    with NamedTemporaryFile(prefix=BALLAST, dir=disk, delete=False) as file:
         most = MOST_BYTES
         while free := min(shutil.disk_usage(disk).free, most):
             try:
@@ -98,7 +98,7 @@ def fill(disk: Path) -> Path:
                 if error.errno != errno.ENOSPC:
                     raise
                 most = free // 2  # somebody has written meanwhile
-    return ballast
+    return Path(file.name)
 
 
 def _put_beneath(folder: Path) -> None:

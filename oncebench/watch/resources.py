@@ -108,7 +108,10 @@ class Sampler:
         for process in psutil.process_iter():
             try:
                 with process.oneshot():
-                    owner = sessions.get(os.getsid(process.pid)) or sessions.get(process.ppid())
+                    session = os.getsid(process.pid)
+                    owner = sessions.get(session)
+                    if owner is None and session == process.pid:
+                        owner = sessions.get(process.ppid())
                     if owner is None:
                         continue
                     identity = (process.pid, process.create_time())

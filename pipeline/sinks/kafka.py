@@ -18,7 +18,8 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -30,6 +31,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.errors import CommitUncertain, RefusedStart
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
+from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, end_forgotten
 from pipeline.sinks.kafka_log import KafkaLog
 from pipeline.sinks.kafka_offsets import Offsets
 from pipeline.sinks.kafka_reader import KafkaReader
@@ -43,6 +45,9 @@ if TYPE_CHECKING:
 COMMIT_LIMIT_S = 60.0
 # Start-up requests to a broker that was found reachable before.
 ADMIN_LIMIT_S = 20.0
+# How often a pipeline that lives on looks for transactions that Kafka forgot to end: readers wait so long at most, and
+# a look takes a few requests.
+LOOK_AGAIN_S = 30.0
 _log = logging.getLogger(__name__)
 
 
@@ -97,6 +102,8 @@ class KafkaSink(Sink):
         self._done: set[tuple[int, Transaction]] = set()
         self._ended: dict[str, int] = {}
         self._retired: set[str] = set()
+        self._aborted: set[str] = set()  # by this driver's start: nobody had decided what they held
+        self._look_again = 0.0
 
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: generation published, older drivers fenced, markers read."""
@@ -107,14 +114,16 @@ class KafkaSink(Sink):
         self._check_timeout()
         self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
         self._publish_generation(generation)
+        self._end_forgotten(self._fence)
         # A worker uses its id again once a batch is committed: where the marker is there, what the id holds now is of
         # a later, undecided batch. Markers of a decided batch that is not committed yet can't be waited for.
         marks = self._read_marks(stable=False)
         open_ = [prepared for prepared in keep if not _has(marks, prepared["partition"], prepared["batch"])]
         self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in keep if prepared not in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
-        left = [txn.transactional_id for txn in self._coordinator.listed(self._names.prefix)]
-        self._fence(name for name in left if name not in named)
+        left = {txn.transactional_id for txn in self._coordinator.listed(self._names.prefix)}
+        self._aborted = left - named
+        self._fence(self._aborted)
         self._marks = self._read_marks(stable=not open_)
 
     def warm(self) -> Warm:
@@ -133,6 +142,9 @@ class KafkaSink(Sink):
         return self._writer(commits=True)
 
     def _writer(self, commits: bool) -> TransactionalWriter:
+        if time.monotonic() > self._look_again:
+            # No task of ours runs between two batches, and older drivers' are fenced: nobody is to be fenced.
+            self._end_forgotten(lambda _names: None)
         return TransactionalWriter(
             self._client, self._names, self._timeout_ms, commits, dict(self._ended), frozenset(self._retired)
         )
@@ -179,6 +191,7 @@ class KafkaSink(Sink):
             # An EndTxn that went unanswered may still arrive and would end the producer's next transaction (the flaw
             # that KIP-890 mends for clients that speak TV2): these ids are never used again.
             self._retired |= doubtful
+            self._end_forgotten(self._fence)  # before a fence makes their coordinators forget what was decided
             self._fence(doubtful)
         return lost
 
@@ -188,6 +201,12 @@ class KafkaSink(Sink):
     def _fence(self, names: Any) -> None:
         assert self._coordinator is not None, "start() comes first"
         self._coordinator.fence(list(names), self._timeout_ms, ADMIN_LIMIT_S)
+
+    def _end_forgotten(self, fence: Callable[[Iterable[str]], None]) -> None:
+        assert self._coordinator is not None, "start() comes first"
+        self._look_again = time.monotonic() + LOOK_AGAIN_S
+        topics = self._topic, OFFSETS_TOPIC
+        end_forgotten(self._coordinator, self._names.prefix, topics, fence, self._aborted)
 
     def _check_timeout(self) -> None:
         allowed = self._broker_setting("transaction.max.timeout.ms")

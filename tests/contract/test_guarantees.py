@@ -6,18 +6,22 @@ for `test_sinks`; all of them really killed, for `compare --profile standard`.)
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
-from oncebench.measure import judge_again, measure
+from oncebench.measure import LATENCIES, judge_again, measure
 from oncebench.run.lab import Lab
 from oncebench.run.workdir import open_work_dir
 from oncebench.scenario import FIRST, TELLING_FAULT, Cell, all_supports, checked_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
+HAND_CHECK = Path(__file__).parents[2] / "docs" / "hand_check.py"
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
 SMALL = Cell("", "", "", rate=1000.0, sessions=100, warmup_s=0.0)
@@ -44,6 +48,13 @@ def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
     assert [fault["hit"] for fault in report["faults"]] == [True]
     assert (rows["lost"] > 0) == (delivery == AT_MOST_ONCE)
     assert (rows["duplicated"] > 0) == (delivery == AT_LEAST_ONCE)
+    latency = report["latency_ms"]
+    by_hand = subprocess.run([sys.executable, HAND_CHECK, tmp_path / "run"], capture_output=True, text=True, check=True)
+    assert by_hand.stdout == (
+        f"expected {rows['expected']}  lost {rows['lost']}  duplicated {rows['duplicated']}  "
+        f"p99 {latency['p99']:.3f} ms of {latency['n']} rows\n"
+    )
+    assert np.load(tmp_path / "run" / LATENCIES).shape[0] >= latency["n"] > 0
 
 
 @pytest.mark.parametrize(("sink", "delivery", "variant"), EXACT)

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from oncebench.run.cell import Seen
 from oncebench.run.faults_seen import FaultsSeen
 from oncebench.run.live import _Lines
+from oncebench.run.seen import Seen
 
 
 class Run:

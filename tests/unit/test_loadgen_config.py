@@ -58,6 +58,8 @@ def test_seed_shape_status_path_and_client_may_be_left_out() -> None:
         ("bootstrap_servers", None, "bootstrap_servers: None is not host:port"),
         ("shape", "wavy", "shape: 'wavy' is not known; choose from: constant | ramp:FROM_RATE | burst:"),
         ("events_per_session", 0, "events_per_session: 0 is not a whole number from 1 to 100"),
+        ("record_bytes", -1, "record_bytes: -1 is not a whole number from 0 to 60000"),
+        ("record_bytes", 60001, "record_bytes: 60001 is not a whole number from 0 to 60000"),
         ("events_per_session", 101, "events_per_session: 101 is not a whole number from 1 to 100"),
         ("shape", 3, "shape: 3 is not text"),
         ("ledger_dir", 3, "ledger_dir: 3 is not a path"),

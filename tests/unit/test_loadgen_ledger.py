@@ -51,6 +51,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
         "topic": "input",
         "started_us": 1_000_000,
         "events_per_session": 100,
+        "record_bytes": 0,
         "schema": 1,
     }
 

@@ -1,12 +1,15 @@
 """What a session is made of, and its bytes."""
 
 import json
+import zlib
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loadgen.session import encode, event_type, session_key, session_keys, uniform, values
+from loadgen.session import MAX_RECORD_BYTES, encode, event_type, session_key, session_keys, uniform, values
+from pipeline.events import Event, check
 
 EVENTS = st.lists(
     st.tuples(st.integers(0, 10**8 - 1), st.integers(0, 99), st.integers(0, 2**53)), min_size=1, max_size=20
@@ -61,3 +64,27 @@ def test_the_streams_of_random_numbers_are_independent_of_each_other() -> None:
     streams = np.array([uniform(1, stream, counters) for stream in range(4)])
     assert np.abs(np.corrcoef(streams) - np.eye(4)).max() < 0.02
     assert np.abs(streams.mean(axis=1) - 0.5).max() < 0.01
+
+
+@pytest.mark.parametrize("record_bytes", [200, 1_000, MAX_RECORD_BYTES])
+def test_a_padded_value_has_its_length_says_the_same_and_is_always_the_same(record_bytes: int) -> None:
+    columns = np.array([0, 3], np.uint32), np.array([0, 99], np.uint8), np.array([5, 2**50], np.int64)
+    keys, plain = encode(7, *columns)
+    padded_keys, padded = encode(7, *columns, record_bytes)
+    assert padded_keys == keys
+    assert [len(text) for text in padded] == [record_bytes] * 2
+    said = [[{**json.loads(text), "pad": None} for text in texts] for texts in (plain, padded)]
+    assert said[0] == said[1]
+    assert json.loads(padded[0])["pad"] != json.loads(padded[1])["pad"]
+    assert encode(7, *columns, record_bytes)[1] == padded
+    assert all(isinstance(check(key.encode(), text.encode()), Event) for key, text in zip(keys, padded, strict=True))
+
+
+def test_a_value_that_is_long_enough_is_not_padded() -> None:
+    columns = np.array([0], np.uint32), np.array([0], np.uint8), np.array([5], np.int64)
+    assert encode(7, *columns, 50) == encode(7, *columns)
+
+
+def test_padding_can_hardly_be_compressed() -> None:
+    (_, (text,)) = encode(7, np.array([0], np.uint32), np.array([0], np.uint8), np.array([5], np.int64), 10_000)
+    assert len(zlib.compress(text.encode(), 9)) > 7_000

@@ -51,3 +51,21 @@ def test_only_what_was_used_after_the_mark_counts() -> None:
     assert uses["early"].cpu_s < 0.3
     assert 0.25 <= uses["late"].cpu_s < 2.0  # the kernel counts in ticks of 10 ms
     assert uses["early"].peak_rss_bytes > 1_000_000
+
+
+def test_a_process_that_leads_a_session_of_its_own_belongs_to_its_parents_component() -> None:
+    code = (
+        "import subprocess, sys\n"
+        f"child = [sys.executable, '-c', {SPIN.format(cpu_s=0.3)!r}]\n"
+        "subprocess.run(child, start_new_session=True)"
+    )
+    command = [sys.executable, "-c", code]
+    sessions: dict[int, str] = {}
+    with Sampler(lambda: dict(sessions), lambda owner, _name, _leader: owner) as sampler:
+        server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        sessions[server.pid] = "postgres"
+        spun(server)
+        until(lambda: sampler.uses().get("postgres") is not None and sampler.uses()["postgres"].cpu_s >= 0.25)
+        ended(server)

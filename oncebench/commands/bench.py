@@ -1,0 +1,103 @@
+"""`oncebench bench`: asv with the flags that it needs here.
+
+Promise: figures are kept under the commit that they are of: a tree with changes is refused, unless nothing is kept
+(`--dry-run`). What can go wrong: asv is not installed (exit code 5).
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+
+import click
+
+from oncebench.errors import ERROR, USAGE, MissingEnvironment, UserError
+from oncebench.scenario import require_sinks
+
+SETTINGS = "asv.conf.json"
+# asv's machine name is the host's, which says nothing to readers and changes with every container.
+MACHINE = "oncebench"
+
+
+@click.command(short_help="asv: cost and promises over commits.")
+@click.option("--sink", "sinks", multiple=True, help="Only these; may be given several times [default: every sink].")
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of the healthy runs.")
+@click.option("--quick", is_flag=True, help="One round of the Kafka sink (or of --sink).")
+@click.option("--bench", metavar="REGEX", help="Only benchmarks whose name fits, as asv's -b: `micro`, `cells`.")
+@click.option("--commits", metavar="RANGE", help="Of older commits, each in an environment of its own: main~3..main.")
+@click.option("--dry-run", is_flag=True, help="Keep no figures.")
+@click.option("--pages", is_flag=True, help="Then make asv's pages, in .asv/html.")
+def bench(
+    sinks: tuple[str, ...],
+    rounds: int,
+    quick: bool,
+    bench: str | None,
+    commits: str | None,
+    dry_run: bool,
+    pages: bool,
+) -> None:
+    """Run the asv benchmarks of this commit (or of --commits) and keep their figures in results/asv.
+
+    `asv compare` and `asv publish` read them. A full run takes some 45 minutes on two cores.
+    """
+    require_sinks(sinks)
+    if not Path(SETTINGS).exists():
+        raise UserError(f"there is no {SETTINGS} here; run this in a clone of the repository", exit_code=USAGE)
+    if find_spec("asv") is None:
+        raise MissingEnvironment("asv is not installed; `pip install -e '.[bench]'` does it")
+    if not dry_run and _changed():
+        raise UserError(
+            "there are changes that are in no commit, so their figures would be kept under a commit that has not got "
+            "them; commit them, or give --dry-run",
+            exit_code=USAGE,
+        )
+    wanted = sinks or (("kafka",) if quick else ())
+    environment = {
+        **os.environ,
+        "ONCEBENCH_BENCH_SINKS": " ".join(wanted),
+        "ONCEBENCH_BENCH_ROUNDS": str(1 if quick else rounds),
+    }
+    _asv(["machine", "--yes", "--machine", MACHINE], environment)
+    _asv(arguments(bench, commits, dry_run), environment)
+    if pages:
+        _asv(["publish"], environment)
+
+
+def arguments(bench: str | None, commits: str | None, dry_run: bool) -> list[str]:
+    """Those of `asv run`: of this environment and commit, or of others in environments that asv makes."""
+    chosen = ["--bench", bench] if bench else []
+    keep = ["--dry-run"] if dry_run else []
+    if commits is not None:
+        return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *chosen, *keep, commits]
+    # Without the hash asv would keep nothing of an environment that it did not make itself.
+    here = [f"--environment=existing:{sys.executable}", "--set-commit-hash", _commit()]
+    return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *here, *chosen, *keep]
+
+
+def _changed() -> bool:
+    return bool(_git("status", "--porcelain"))
+
+
+def _commit() -> str:
+    return _git("rev-parse", "HEAD")
+
+
+def _git(*words: str) -> str:
+    git = shutil.which("git")
+    if git is None:
+        raise MissingEnvironment("git is not installed, and asv keeps figures by commit")
+    done = subprocess.run([git, *words], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise UserError(f"git {' '.join(words)}: {done.stderr.strip()}; asv needs a clone with its history")
+    return done.stdout.strip()
+
+
+def _asv(words: Sequence[str], environment: dict[str, str]) -> None:
+    code = subprocess.run([sys.executable, "-m", "asv", *words], env=environment, check=False).returncode
+    if code:
+        sys.exit(code if code > 0 else ERROR)

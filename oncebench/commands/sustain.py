@@ -1,0 +1,145 @@
+"""`oncebench sustain`: the highest rate that each guarantee keeps up with, and what they cost at one that all do."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import click
+
+from oncebench.commands.options import keep_option, postgres_option, refuse_idle_postgres, work_dir_option
+from oncebench.commands.series import Run, open_series
+from oncebench.errors import INTERRUPTED, USAGE, UserError
+from oncebench.reports import cost_table
+from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.reports.sustained import why_not
+from oncebench.reports.tables import aligned
+from oncebench.rounds import in_rounds
+from oncebench.run.search import Found, search
+from oncebench.scenario import Cell, all_supports, require_sinks
+
+# Of the slowest guarantee's rate: latencies are compared where none of them is near its limit (Apache Solr Benchmark
+# and OpenMessaging take 70 to 80 %).
+COMPARED_AT = 0.75
+# No rate beyond these is tried: below, a batch has a session or two; above, the generator needs a core of its own.
+LOWEST, HIGHEST = 100.0, 100_000.0
+
+
+@click.command(short_help="The highest rate that each guarantee keeps up with.")
+@click.option("--sink", "sinks", multiple=True, help="Whose guarantees; may be given several times [default: kafka].")
+@click.option("--only", metavar="TEXT", help="Of these, the ones whose title has every word of TEXT.")
+@click.option(
+    "--start",
+    type=click.FloatRange(LOWEST, HIGHEST),
+    default=2000.0,
+    show_default=True,
+    metavar="EV/S",
+    help="The first rate that is tried.",
+)
+@click.option(
+    "--probe",
+    "probe_s",
+    type=click.FloatRange(12.0),
+    default=20.0,
+    show_default=True,
+    metavar="S",
+    help="How long each rate is tried.",
+)
+@click.option(
+    "--precision",
+    type=click.FloatRange(0.01, 1.0),
+    default=0.1,
+    show_default=True,
+    help="How near to the limit is near enough: 0.1 is 10 %.",
+)
+@click.option(
+    "--repeat",
+    type=click.IntRange(0),
+    default=3,
+    show_default=True,
+    help="Rounds at 75 % of the slowest one's rate; 0: none.",
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the first load.")
+@click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours.")
+@click.option("--publish", is_flag=True, help="Write to results/ (what the repository publishes), not results/local/.")
+@postgres_option
+@work_dir_option
+@keep_option
+def sustain(
+    sinks: tuple[str, ...],
+    only: str | None,
+    start: float,
+    probe_s: float,
+    precision: float,
+    repeat: int,
+    seed: int,
+    bootstrap_servers: str | None,
+    publish: bool,
+    work_dir: Path | None,
+    keep: bool,
+) -> None:
+    """Search the highest rate that each guarantee of a sink keeps up with, then compare all at 75 % of the lowest.
+
+    A rate is kept up with if the lag does not grow by 1 % of the load, latency does not rise by a quarter, and every
+    promise is kept. Prints the rates, and what each guarantee costs at the rate that all keep up with.
+    """
+    wanted = sinks or ("kafka",)
+    require_sinks(wanted)
+    cells = [Cell(sink, support.delivery, support.variant, seed=seed) for sink, support in all_supports()
+             if sink in wanted]  # fmt: skip
+    cells = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
+    if not cells:
+        raise UserError(f"nothing has all of {only!r}; see `oncebench list`", exit_code=USAGE)
+    refuse_idle_postgres(cell.sink for cell in cells)
+    results = Results(PUBLISHED if publish else LOCAL, f"sustain-{stamp()}")
+    largest = [_at(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
+    reports: list[dict[str, Any]] = []
+    with open_series(largest, results, bootstrap_servers, work_dir or default_work_dir("sustain"), keep) as (run, cut):
+        found = {}
+        for cell in cells:
+            found[cell] = search(partial(_keeps_up, run, cut, cell, probe_s), start, LOWEST, HIGHEST, precision)
+            click.echo(f"{cell.title}: {_told(found[cell])}", err=True)
+        click.echo(aligned([("sink", "guarantee", "variant", "keeps up with, events/s", "not with"),
+                            *(_row(cell, found[cell]) for cell in cells)]), nl=False)  # fmt: skip
+        slowest = min(each.kept for each in found.values())
+        if repeat and slowest:
+            compared = [_at(cell, round(COMPARED_AT * slowest), probe_s) for cell in cells]
+            reports = _rounds(run, cut, in_rounds(compared, repeat))
+    if reports:
+        click.echo(f"\nat {COMPARED_AT * slowest:,.0f} events/s:\n\n{cost_table.markdown(reports)}", nl=False)
+    click.echo(f"\nreports {results.runs}", err=True)
+
+
+def _at(cell: Cell, rate: float, lasts_s: float) -> Cell:
+    return replace(cell, rate=rate, sessions=max(1, round(rate * lasts_s / 100)))
+
+
+def _keeps_up(run: Run, cut: Any, cell: Cell, probe_s: float, rate: float) -> bool:
+    report = run(_at(cell, round(rate), probe_s), f"{cell.sink} {cell.delivery} {cell.variant} at {rate:,.0f} events/s")
+    if cut.is_set():
+        raise UserError("interrupted; the reports of what was tried are kept", exit_code=INTERRUPTED)
+    reasons = list(why_not(report))
+    click.echo(f"{cell.title}, {rate:,.0f} events/s: {'; '.join(reasons) or 'kept up'}", err=True)
+    return not reasons
+
+
+def _rounds(run: Run, cut: Any, cells: Sequence[Cell]) -> list[dict[str, Any]]:
+    reports = []
+    for number, cell in enumerate(cells, 1):
+        reports.append(run(cell, f"{number}/{len(cells)} {cell.brief}"))
+        if cut.is_set():
+            sys.exit(INTERRUPTED)
+    return reports
+
+
+def _told(found: Found) -> str:
+    return f"keeps up with {found.kept:,.0f} events/s" + (f", not with {found.lost:,.0f}" if found.lost else "")
+
+
+def _row(cell: Cell, found: Found) -> tuple[str, ...]:
+    lost = "-" if found.lost is None else f"{found.lost:,.0f}"
+    return cell.sink, cell.delivery, cell.variant, f"{found.kept:,.0f}", lost

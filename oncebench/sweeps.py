@@ -1,0 +1,49 @@
+"""Sweeps: one field of a cell at several values, everything else as it is. Data.
+
+Promise: a sweep changes one field, and of the load only what that makes necessary: a load lasts as long as it did, or
+as a few triggers. There is no state store in memory: Spark's `transformWithState` takes RocksDB only
+(`UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from oncebench.scenario import CHECKPOINT_CHOICES, STATE_CHOICES, Cell
+
+# Batches with input that a load lasts for at least: those that a run leaves out as its first ones, and as many again.
+FEWEST_TRIGGERS = 6
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """One field of a cell and its values."""
+
+    field: str
+    values: tuple[Any, ...]
+
+    def of(self, cell: Cell) -> Iterator[Cell]:
+        """The cell at each value."""
+        for value in self.values:
+            yield _as_long(cell, replace(cell, **{self.field: value}))
+
+
+SWEEPS: Mapping[str, Sweep] = {
+    "trigger": Sweep("trigger_ms", (0, 100, 500, 1_000, 5_000, 30_000)),
+    "rate": Sweep("rate", (250.0, 500.0, 1_000.0, 2_000.0, 4_000.0)),
+    "record-size": Sweep("record_bytes", (0, 1_000, 10_000)),
+    "open-sessions": Sweep("open_sessions", (1_000, 10_000, 100_000, 1_000_000)),
+    "state-store": Sweep("state_store", STATE_CHOICES),
+    "checkpoint": Sweep("checkpoint_writing", CHECKPOINT_CHOICES),
+    "partitions": Sweep("partitions", (1, 2, 4, 8)),
+}
+
+
+def _as_long(before: Cell, cell: Cell) -> Cell:
+    """The cell with as many sessions as its load needs to last as long as before, and for a few triggers."""
+    if isinstance(before.rate, str) or isinstance(cell.rate, str):
+        return cell
+    lasts_s = max(before.sessions * 100 / before.rate, FEWEST_TRIGGERS * cell.trigger_ms / 1000)
+    return replace(cell, sessions=max(1, round(lasts_s * cell.rate / 100)))

@@ -1,0 +1,111 @@
+"""Transactions that are decided, and of which a partition never heard: they are ended there, as was decided.
+
+Kafka's brokers (4.3.1 and others with KRaft) can lose the end of a transaction. A coordinator that finds no leader of a
+partition, as while a broker that went down registers anew, takes the partition for deleted, and completes the
+transaction without a marker in it (TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue, after
+KRaftMetadataCache.getPartitionLeaderEndpoint). Nobody ends it there any more: committed readers wait at it for ever
+(KIP-664 calls it hanging), and of a batch that was committed a part stays invisible.
+
+Promise: after `end_forgotten` no transaction of a sink_id's is open that its coordinator takes for ended, and what was
+decided holds in every partition. It looks at the partitions before it asks the coordinators, fences the producer, and
+looks again: so what a producer that is still alive has begun meanwhile is never ended by it.
+
+What can go wrong: the coordinator no longer knows what it decided (the producer was fenced by somebody else since), or
+the cluster does not allow markers to be written (it takes ALTER on the cluster): `RefusedStart`, with what to do. Where
+it does not even allow to look (READ on a topic) that topic is left out, with a warning.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from kafka.errors import KafkaError, TopicAuthorizationFailedError
+
+from pipeline.errors import RefusedStart
+from pipeline.wire import Coordinator, OpenIn, Transaction
+
+# The topic with the markers of each batch, which stand in the same transactions as its rows.
+OFFSETS_TOPIC = "__consumer_offsets"
+# States in which the coordinator has nothing left to do, by whether it had committed.
+_DECIDED: Mapping[str, bool] = {"CompleteCommit": True, "CompleteAbort": False}
+# States in which it will still write markers, or has yet to decide: not forgotten.
+_AT_WORK = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A transaction that was ended in one partition, and how."""
+
+    transactional_id: str
+    place: OpenIn
+    commit: bool
+
+
+def end_forgotten(
+    coordinator: Coordinator,
+    prefix: str,
+    topics: Sequence[str],
+    fence: Callable[[Iterable[str]], None],
+    aborted: Collection[str] = (),
+) -> list[Ended]:
+    """Ends what is open in these topics by transactional ids below a prefix and was decided before.
+
+    Args:
+        topics: all that these transactions write to.
+        fence: takes the ids from whoever has them.
+        aborted: ids that the caller has fenced while they held what nobody had decided; it aborted that.
+
+    Raises:
+        RefusedStart: see the module.
+    """
+    owners = {txn.producer_id: txn.transactional_id for txn in coordinator.listed(prefix)}
+    if not owners:
+        return []
+    suspects = {place for place in _open_in(coordinator, topics) if place.producer_id in owners}
+    if not suspects:
+        return []
+    told = coordinator.describe({owners[place.producer_id] for place in suspects})
+    idle = {name: txn for name, txn in told.items() if txn.state not in _AT_WORK}
+    if not idle:
+        return []
+    fence(list(idle))
+    hanging = sorted(
+        place for place in suspects.intersection(_open_in(coordinator, topics)) if owners[place.producer_id] in idle
+    )
+    return [_end(coordinator, idle[owners[place.producer_id]], place, aborted) for place in hanging]
+
+
+def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn]:
+    for topic in topics:
+        try:
+            yield from coordinator.open_in(topic)
+        except TopicAuthorizationFailedError:
+            _log.warning("may not look for hanging transactions in %s: it takes READ on it", topic)
+
+
+def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, aborted: Collection[str]) -> Ended:
+    where = (
+        f"transaction {transaction.transactional_id} (producer {place.producer_id}) has been open in {place.topic} "
+        f"partition {place.partition} since offset {place.offset}, and readers wait there"
+    )
+    by_hand = (
+        f"kafka-transactions.sh abort --topic {place.topic} --partition {place.partition} --start-offset {place.offset}"
+    )
+    commit = _DECIDED.get(transaction.state, False if transaction.transactional_id in aborted else None)
+    if commit is None:
+        raise RefusedStart(
+            f"{where}; its coordinator ({transaction.state}) no longer knows whether it was committed. Find out "
+            f"whether its rows are missing elsewhere; if they may go, `{by_hand}` ends it."
+        )
+    try:
+        coordinator.write_marker(transaction, place, commit)
+    except KafkaError as error:
+        raise RefusedStart(
+            f"{where}. It is {'committed' if commit else 'aborted'}, but no marker could be written: {error}. It takes "
+            "ALTER on the cluster; give it to this pipeline's user for one start."
+        ) from error
+    _log.warning("%s; its %s was lost, and is written now", where, "commit" if commit else "abort")
+    return Ended(transaction.transactional_id, place, commit)

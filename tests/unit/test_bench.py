@@ -1,0 +1,111 @@
+"""asv is given costs of healthy runs and promises of killed ones, by cell and metric, never under a wrong commit."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from oncebench import bench
+from oncebench.cli import cli
+from oncebench.commands import bench as command
+from oncebench.errors import UserError
+from oncebench.scenario import all_supports
+from tests.unit.test_tables import report
+
+KILLED = ["after-commit:kill"]
+
+
+def killed(delivery: str, verdict: str = "kept", lost: int = 0, duplicated: int = 0) -> dict[str, Any]:
+    cell = {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": KILLED, "random_kills": 0}
+    rows = {"lost": lost, "duplicated": duplicated}
+    return report(verdict=verdict, cell=cell, rows=rows, recovery={"first_visible": 12_300.0})
+
+
+def test_healthy_runs_give_costs_round_by_round_and_no_promise() -> None:
+    found = bench.figures_of([report(seed=1), report(seed=2, batches={"trigger_ms": 120.0})])
+    assert found.keys() == {"kafka exactly-once two-phase"}
+    mine = found["kafka exactly-once two-phase"]
+    assert (mine["batch_ms"], mine["p99_ms"], mine["s_per_million"]) == ([100.0, 120.0], [7.0, 7.0], [1000.0, 1000.0])
+    assert not mine.keys() & {"broken", "lost", "duplicated", "recovery_s", "gap_ms"}
+
+
+@pytest.mark.parametrize(
+    ("delivery", "promised"),
+    [("at-most-once", {"duplicated"}), ("at-least-once", {"lost"}), ("exactly-once", {"lost", "duplicated"})],
+)
+def test_a_killed_run_gives_what_its_guarantee_forbids_and_nothing_that_it_allows(
+    delivery: str, promised: set[str]
+) -> None:
+    (mine,) = bench.figures_of([killed(delivery)]).values()
+    assert mine == {"broken": [0.0], "recovery_s": [12.3], **{name: [0.0] for name in promised}}
+
+
+def test_a_sink_that_duplicates_turns_its_promises_red() -> None:
+    (mine,) = bench.figures_of([killed("exactly-once", "broken", duplicated=20)]).values()
+    assert (mine["broken"], mine["duplicated"], mine["lost"]) == ([1.0], [20.0], [0.0])
+    assert "recovery_s" not in mine
+
+
+def test_a_run_that_was_not_kept_gives_no_costs() -> None:
+    assert bench.figures_of([report(verdict="unknown")]) == {"kafka exactly-once two-phase": {}}
+
+
+def test_every_cell_that_can_be_measured_here_is_named_once() -> None:
+    assert len(bench.names()) == len(set(bench.names()))
+    assert set(bench.names(["kafka"])) == {
+        f"kafka {support.delivery} {support.variant}" for sink, support in all_supports() if sink == "kafka"
+    }
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for words in (["init", "-q"], ["config", "user.email", "a@b"], ["config", "user.name", "a"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    (tmp_path / command.SETTINGS).write_text("{}")
+    subprocess.run(["git", "add", "-A"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "commit", "-qm", "first"], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_tree_with_changes_is_refused_unless_nothing_is_kept(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(command, "_asv", lambda words, _environment: ran.append(list(words)))
+    (clone / "change").write_text("x")
+    refused = CliRunner().invoke(cli, ["bench", "--quick"]).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, ran) == (2, [])
+    assert CliRunner().invoke(cli, ["bench", "--quick", "--dry-run"]).exit_code == 0
+    assert "--dry-run" in ran[-1]
+
+
+def test_figures_are_kept_under_this_commit_and_quick_means_one_sink_and_one_round(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(command, "_asv", lambda words, environment: ran.append((list(words), environment)))
+    assert CliRunner().invoke(cli, ["bench", "--quick", "--pages"]).exit_code == 0
+    (_, (words, environment), (pages, _)) = ran
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=clone, capture_output=True, text=True, check=True)
+    assert words[words.index("--set-commit-hash") + 1] == head.stdout.strip()
+    assert f"--environment=existing:{sys.executable}" in words
+    assert (environment["ONCEBENCH_BENCH_SINKS"], environment["ONCEBENCH_BENCH_ROUNDS"]) == ("kafka", "1")
+    assert pages == ["publish"]
+
+
+def test_older_commits_get_environments_of_their_own() -> None:
+    words = command.arguments("micro", "main~3..main", False)
+    assert words[-1] == "main~3..main"
+    assert not any("existing" in word or "hash" in word for word in words)
+
+
+def test_outside_a_clone_it_says_where_it_is_to_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(cli, ["bench"]).exception
+    assert isinstance(refused, UserError)
+    assert "clone" in str(refused)

@@ -1,0 +1,63 @@
+"""The highest rate that is kept up with is found from wherever the search starts; what keeping up means is told."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncebench.reports.sustained import why_not
+from oncebench.run.search import Found, search
+from tests.unit.test_tables import report
+
+LOWEST, HIGHEST = 100.0, 100_000.0
+
+
+@given(st.floats(LOWEST, HIGHEST), st.floats(LOWEST, HIGHEST), st.floats(0.01, 1.0))
+def test_the_limit_lies_between_two_rates_that_were_tried_and_are_near_enough(
+    limit: float, start: float, precision: float
+) -> None:
+    asked: list[float] = []
+
+    def keeps_up(rate: float) -> bool:
+        asked.append(rate)
+        return rate <= limit
+
+    found = search(keeps_up, start, LOWEST, HIGHEST, precision)
+    assert found.kept <= limit
+    assert found.kept in asked
+    if found.lost is None:
+        assert found.kept == HIGHEST
+    else:
+        assert limit < found.lost <= found.kept * (1 + precision)
+        assert found.lost in asked
+    assert len(asked) == len(set(asked))
+    assert all(LOWEST <= rate <= HIGHEST for rate in asked)
+
+
+def test_what_keeps_up_with_nothing_is_told_and_tried_no_lower_than_the_lowest() -> None:
+    assert search(lambda _: False, 1000.0, LOWEST, HIGHEST, 0.1) == Found(0.0, LOWEST)
+
+
+def steady(**changes: float | None) -> dict[str, Any]:
+    return report(steadiness={"lag_slope": 0.001, "latency_rise": 0.05, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"lag_slope": 0.01}, "the lag grew by 1.0% of the load"),
+        ({"latency_rise": 0.25}, "latency rose by 25%"),
+        ({"lag_slope": None}, "it was too short to tell"),
+    ],
+)
+def test_a_pipeline_that_falls_behind_says_by_what(changes: dict[str, Any], why: str) -> None:
+    assert list(why_not(steady(**changes))) == [why]
+
+
+def test_a_pipeline_whose_lag_shrinks_or_stays_keeps_up_and_one_that_breaks_its_promise_does_not() -> None:
+    assert list(why_not(steady())) == []
+    assert list(why_not(steady(lag_slope=-0.2, latency_rise=-0.5))) == []
+    assert list(why_not(steady() | {"verdict": "broken"})) == ["its verdict is broken"]
