@@ -38,7 +38,9 @@ def publish(folder: Path) -> list[Path]:
         "tables/faults.csv": lists.cells(reports),
         "tables/runs.csv": lists.runs(stored),
     }
-    return [_written(folder / name, text) for name, text in made.items()]
+    for name in (name for name, text in made.items() if not text):
+        (folder / name).unlink(missing_ok=True)  # of an earlier time: there is nothing to put in it now
+    return [_written(folder / name, text) for name, text in made.items() if text]
 
 
 def _written(path: Path, text: str) -> Path:

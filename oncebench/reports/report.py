@@ -124,7 +124,7 @@ def make_report(
         ],
         "generator": {"lateness_ms": summary.get("lateness_ms"), "sent_share": summary.get("sent_share"),
                       "events_per_s": summary.get("events_per_s")},
-        "topics": facts.get("topics"),
+        "topics": _from_here(facts.get("topics"), record.path),
         "environment": {**environment(), "java": facts.get("java"), "kafka": facts.get("kafka"),
                         "theirs": facts.get("theirs") or {}},
         "config": cell.as_json(),
@@ -144,6 +144,15 @@ def _append(seen: Sightings, from_us: int) -> Distribution:
 def _load_s(record: Record) -> float:
     scheduled = record.ledger.scheduled_us
     return float(scheduled.max() - record.plan.started_us) / 1e6 if len(scheduled) else 0.0
+
+
+def _from_here(topics: Mapping[str, str] | None, folder: Path) -> dict[str, str] | None:
+    return None if topics is None else {name: _without(folder, where) for name, where in topics.items()}
+
+
+def _without(folder: Path, text: str) -> str:
+    """A text with what lies in the run folder by its place there: where that folder is is nobody's business."""
+    return text.replace(f"{folder.resolve()}/", "")
 
 
 def _again(cell: Cell, facts: Mapping[str, Any]) -> str:
@@ -242,7 +251,7 @@ def _faults(record: Record) -> list[dict[str, Any]]:
     for fault, after in zip_longest(done, done[1:]):
         end_us = float("inf") if after is None else after["t_us"]
         told = [line for line in noted if fault["t_us"] <= line["t_us"] < end_us]
-        fault["noted"] = [f"{line['event']}: {line.get('why', '')}" for line in told]
+        fault["noted"] = [_without(record.path, f"{line['event']}: {line.get('why', '')}") for line in told]
     missed = [{"point": text.split(":")[0], "batch": None, "hit": False, "fault": text, "t_us": None} for text in asked]
     return done + missed
 

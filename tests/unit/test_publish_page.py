@@ -134,6 +134,16 @@ def test_tables_beside_the_page_have_a_line_for_each_run_cell_and_cost() -> None
     assert row["rounds"] == "2"
 
 
+def test_a_table_of_which_there_is_nothing_is_not_left_from_an_earlier_time(tmp_path: Path) -> None:
+    folder = made_up.write(tmp_path, some())
+    write.publish(folder)
+    assert (folder / "tables" / "costs.md").exists()
+    (runs,) = (folder / "runs").glob("cost-*.jsonl")
+    runs.write_text("".join(json.dumps(each) + "\n" for each in some() if each["cell"]["faults"]))
+    write.publish(folder)
+    assert not (folder / "tables" / "costs.md").exists()
+
+
 def test_publishing_writes_the_page_and_all_tables_beside_runs(tmp_path: Path) -> None:
     folder = made_up.write(tmp_path, some())
     before = sorted(folder.rglob("*.jsonl"))

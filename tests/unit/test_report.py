@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -28,6 +29,12 @@ def test_the_command_that_runs_it_again_names_the_servers_that_were_not_ours(
 ) -> None:
     cell = Cell("kafka", "exactly-once", "two-phase")
     assert report._again(cell, facts) == f"{before}{cell.reproduce()}{after}"
+
+
+def test_a_report_does_not_tell_where_its_run_folder_was(tmp_path: Path) -> None:
+    topics = {"input": "ob-1.in", "output": f"{tmp_path.resolve()}/sink/output"}
+    assert report._from_here(topics, tmp_path) == {"input": "ob-1.in", "output": "sink/output"}
+    assert report._from_here(None, tmp_path) is None
 
 
 def test_a_load_that_was_there_first_is_timed_from_the_life_that_took_it_up() -> None:
