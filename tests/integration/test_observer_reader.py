@@ -199,6 +199,7 @@ def test_a_saved_topic_keeps_every_byte_key_null_and_time(kafka: KafkaBroker, tm
         "output": {"0": {"low": 0, "lso": 4, "hw": 4}},
         "output_is_log": True,
         "batches_at_once": False,
+        "stamped": False,
         "leftovers": [],
         "input": {"0": {"low": 0, "lso": 4, "hw": 4}},
         "waited_s": 2 * report.waited_s,
