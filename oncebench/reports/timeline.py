@@ -56,7 +56,7 @@ def steadiness(shown: Mapping[str, Any], rate: float | str, warmup_s: float, loa
     lag = np.array(shown["lag"][first:last], dtype=float)
     p50 = [value for value in shown["p50_ms"][first:last] if value is not None]
     third = len(p50) // 3
-    if isinstance(rate, str) or len(lag) < 6 or third < 2:
+    if isinstance(rate, str) or third < 2:
         return {"lag_slope": None, "latency_rise": None}
     slope = float(np.polyfit(np.arange(len(lag)) * shown["step_s"], lag, 1)[0])
     early, late = float(np.median(p50[:third])), float(np.median(p50[-third:]))

@@ -47,6 +47,10 @@ def test_lag_is_what_is_in_the_topic_and_in_no_finished_batch() -> None:
     assert timeline(run, seen((2.5, 1)))["lag"] == [2, 1, 0]
 
 
+def test_a_batch_that_is_done_at_the_end_of_a_step_is_done_in_it() -> None:
+    assert timeline(record([0.1, 0.9], [(1.0, 2)]), seen((1.5, 1)))["lag"] == [0, 0]
+
+
 def test_a_batch_that_is_told_again_moves_nothing_back() -> None:
     run = record([0.1, 0.2], [(0.5, 2), (0.7, 1)])
     assert timeline(run, seen((0.9, 1)))["lag"] == [0]

@@ -1,0 +1,44 @@
+"""Each process of a run is counted under the component that tables and prices know."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncebench.errors import UserError
+from oncebench.run.meters import Meters, component
+
+
+@pytest.mark.parametrize(
+    ("owner", "name", "leader", "is_called"),
+    [
+        ("kafka", "java", True, "broker"),
+        ("postgres", "postgres", False, "postgres"),
+        ("observer", "python", True, "observer"),
+        ("pipeline", "java", False, "spark_jvm"),
+        ("pipeline", "python", True, "python_driver"),
+        ("pipeline", "python", False, "python_workers"),
+    ],
+)
+def test_a_process_is_called_what_the_price_calls_it(owner: str, name: str, leader: bool, is_called: str) -> None:
+    assert component(owner, name, leader) == is_called
+
+
+class Killed:
+    """A server that a nemesis has killed since it was found alive."""
+
+    alive = True
+
+    @property
+    def pid(self) -> int:
+        raise UserError("it is gone")
+
+
+def test_what_is_not_there_any_more_is_left_out(tmp_path: Path) -> None:
+    there: dict[str, Any] = {
+        "kafka": Killed(), "pipeline": SimpleNamespace(alive=True, pid=7), "generator": SimpleNamespace(alive=False)
+    }  # fmt: skip
+    assert Meters(lambda: there, tmp_path)._sessions() == {7: "pipeline"}
