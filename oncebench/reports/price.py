@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from oncebench.run.meters import BROKER, WATCHING
+from oncebench.run.meters import BROKER, SUITE, WATCHING
 from oncebench.watch.resources import Use
 
 MILLION = 1e6
@@ -50,9 +50,12 @@ def per_million(counts: Mapping[str, int] | None, events: int | None) -> dict[st
 
 
 def watching_share(uses: Mapping[str, Use]) -> float | None:
-    """What looking costs: the observer's processor time as a share of the pipeline's; None if one is missing."""
-    pipeline = sum(use.cpu_s for name, use in uses.items() if name in ("spark_jvm", "python_driver", "python_workers"))
-    return round(uses["observer"].cpu_s / pipeline, 4) if "observer" in uses and pipeline else None
+    """What looking costs: the processor time of observer and suite as a share of the pipeline's; None if one is
+    missing."""
+    pipeline = sum(uses[name].cpu_s for name in ("spark_jvm", "python_driver", "python_workers") if name in uses)
+    if not pipeline or not {"observer", SUITE} <= uses.keys():
+        return None
+    return round((uses["observer"].cpu_s + uses[SUITE].cpu_s) / pipeline, 4)
 
 
 def _per_million(used: float, events: int) -> float:

@@ -163,6 +163,7 @@ class _Run:
             # A run that was asked to stop has not stalled: it only cannot tell.
             end = "drained" if drained else "interrupted" if self.interrupted.is_set() else "stalled"
             self.supervisor.note(end, position=self.position, ends=ends)
+            self.meters.drained()
             self._say("stopping")
             self.supervisor.stop()
             self._say("reading")

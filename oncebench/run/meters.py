@@ -6,6 +6,8 @@ can go wrong: a server that is the user's own is no process of ours, so its use 
 
 from __future__ import annotations
 
+import resource
+import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -18,7 +20,8 @@ from oncebench.watch.written import Written
 
 PIPELINE, BROKER = "pipeline", "broker"
 # Components that load and look: not part of what a guarantee costs.
-WATCHING = frozenset({"generator", "observer"})
+SUITE = "suite"  # this process: it samples, looks after the pipeline and shows the run
+WATCHING = frozenset({"generator", "observer", SUITE})
 
 
 class Meters:
@@ -33,6 +36,7 @@ class Meters:
     def __init__(self, processes: Callable[[], Mapping[str, Any]], checkpoint: Path) -> None:
         self._processes = processes
         self._sampler = Sampler(self._sessions, component)
+        self._own_cpu_s = time.process_time()
         self.checkpoint = Written(checkpoint)
 
     def __enter__(self) -> Meters:
@@ -46,10 +50,18 @@ class Meters:
         """Counts from now on."""
         self._sampler.mark()
         self.checkpoint.mark()
+        self._own_began_s = time.process_time()
+
+    def drained(self) -> None:
+        """What this process does from now on (it reads all that was written) is no watching."""
+        self._own_ended_s = time.process_time()
 
     def uses(self) -> dict[str, Use]:
-        """What each component has used since the mark."""
-        return self._sampler.uses()
+        """What each component has used since the mark; this process only until `drained`, and its memory's peak since
+        it began."""
+        until_s = time.process_time() if self._own_ended_s is None else self._own_ended_s
+        peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # told in KiB
+        return {**self._sampler.uses(), SUITE: Use(until_s - self._own_began_s, peak_rss_bytes)}
 
     def _sessions(self) -> dict[int, str]:
         owners: dict[int, str] = {}

@@ -25,6 +25,7 @@ from oncebench.errors import ERROR, UserError
 from oncebench.nemesis.acts import NEMESES
 from oncebench.nemesis.stage import Stage
 from oncebench.record.streams import LineWriter, read_lines
+from oncebench.run.tail import AllLines
 from oncebench.services import process
 from oncebench.services.process import Child
 from pipeline.config import PipelineConfig, write_config
@@ -70,6 +71,8 @@ class Supervisor:
         self._kills_left = random_kills
         self._kill_at: float | None = None
         self._kills_begun = False
+        self._hit_lines = AllLines(self._folder / "hits.jsonl")
+        self._progress_lines = AllLines(self._folder / "progress.jsonl")
         self._hits_seen = 0
         self._hits_before = 0  # this life of the pipeline
         self._log_before = 0
@@ -184,8 +187,7 @@ class Supervisor:
 
     def batches(self) -> list[dict[str, Any]]:
         """Progress lines of the batches that the life which was started last has committed."""
-        lines = read_lines(self._folder / "progress.jsonl").items
-        done = [line for line in lines if line["kind"] == "batch" and not line.get("recovered")]
+        done = [line for line in self._progress_lines.read() if line["kind"] == "batch" and not line.get("recovered")]
         return [line for line in done if line["t_us"] > self._started_us]
 
     def _landed(self) -> dict[str, Any] | None:
@@ -239,11 +241,10 @@ class Supervisor:
         return (telling or [line for line in lines if line.strip()] or ["it left no log"])[-1]
 
     def _hits(self) -> tuple[dict[str, Any], ...]:
-        return read_lines(self._folder / "hits.jsonl").items
+        return self._hit_lines.read()
 
     def _times_running(self) -> int:
-        lines = read_lines(self._folder / "progress.jsonl").items
-        return sum(line["kind"] == "running" for line in lines)
+        return sum(line["kind"] == "running" for line in self._progress_lines.read())
 
     def __enter__(self) -> Supervisor:
         return self

@@ -93,6 +93,7 @@ class Table:
             table=sql.Identifier(self._names.table),
             seen=sql.Placeholder("seen"),
         )
+        self._asking = connection.cursor()  # kept: to make one costs more than to ask
         return connection
 
     def _fresh(self) -> Rows:
@@ -126,7 +127,7 @@ class Table:
         return rows_of([(0, row[-2]) for row in page], [row[-1] or now_ms for row in page], rows)
 
     def _snapshot(self) -> str:
-        row = self._connection.execute("SELECT pg_current_snapshot()::text").fetchone()
+        row = self._asking.execute("SELECT pg_current_snapshot()::text").fetchone()
         assert row is not None, "a SELECT without FROM gives one row"
         return str(row[0])
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -42,3 +43,21 @@ def test_what_is_not_there_any_more_is_left_out(tmp_path: Path) -> None:
         "kafka": Killed(), "pipeline": SimpleNamespace(alive=True, pid=7), "generator": SimpleNamespace(alive=False)
     }  # fmt: skip
     assert Meters(lambda: there, tmp_path)._sessions() == {7: "pipeline"}
+
+
+def test_what_the_suite_itself_uses_counts_from_the_mark_until_all_is_drained(tmp_path: Path) -> None:
+    meters = Meters(dict, tmp_path)
+    _spin(0.2)
+    meters.mark()
+    _spin(0.1)
+    meters.drained()
+    _spin(0.2)
+    own = meters.uses()["suite"]
+    assert 0.1 <= own.cpu_s < 0.2
+    assert own.peak_rss_bytes > 1_000_000
+
+
+def _spin(cpu_s: float) -> None:
+    end = time.process_time() + cpu_s
+    while time.process_time() < end:
+        pass

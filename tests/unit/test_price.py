@@ -45,7 +45,8 @@ def test_looking_is_told_as_a_share_of_the_pipeline() -> None:
         "spark_jvm": Use(cpu_s=5.0),
         "python_workers": Use(cpu_s=5.0),
         "observer": Use(cpu_s=0.4),
+        "suite": Use(cpu_s=0.2),
         "broker": Use(9.0),
     }
-    assert watching_share(uses) == 0.04
-    assert watching_share({"spark_jvm": Use(cpu_s=5.0)}) is None
+    assert watching_share(uses) == 0.06
+    assert watching_share({"spark_jvm": Use(cpu_s=5.0), "observer": Use(0.4)}) is None
