@@ -96,9 +96,12 @@ def faults(
     require_sinks(sinks)
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
     base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions)
-    todo = _possible(cells(chosen, families or FAMILIES, base, seeds_for(seeds)), bootstrap_servers)
+    wanted = cells(chosen, families or FAMILIES, base, seeds_for(seeds))
+    todo = _possible(wanted, bootstrap_servers)
     if not todo:
-        raise UserError("no row of the matrix has all that; see `oncebench list`", exit_code=USAGE)
+        why = "every fault that it names is done to a server, and servers of yours are not broken"
+        word = why if wanted else "no row of the matrix has all that; see `oncebench list`"
+        raise UserError(word, exit_code=USAGE)
     refuse_idle_postgres(row.sink for row in chosen)
     for file in resume:
         if file.suffix != ".jsonl":

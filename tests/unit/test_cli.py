@@ -84,6 +84,11 @@ def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int,
         (("audit", "no-such-folder"), "no-such-folder does not exist"),
         (("compare", "--only", "no such cell"), "no cell's title"),
         (("compare", "--profile", "slow"), "is not one of"),
+        (("faults", "--sink", "kafka", "--family", "postgres"), "no row of the matrix has all that"),
+        (
+            ("faults", "--sink", "kafka", "--family", "broker", "--bootstrap-servers", "localhost:1"),
+            "servers of yours are not broken",
+        ),
         (("burn",), "No such command"),
     ],
 )
