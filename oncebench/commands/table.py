@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -10,7 +11,7 @@ from oncebench.commands.options import existing
 from oncebench.errors import USAGE, UserError
 from oncebench.publish.stored import take_in
 from oncebench.publish.write import publish
-from oncebench.reports import tables
+from oncebench.reports import repeatability, tables
 from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED
 
@@ -24,11 +25,19 @@ from oncebench.reports.results import LOCAL, PUBLISHED
     is_flag=True,
     help="Write results/index.html and results/tables/ from all reports in results/runs/, of which STORED become some.",
 )
-def table(stored: tuple[Path, ...], as_csv: bool, published: bool) -> None:
+@click.option(
+    "--against",
+    type=click.Path(path_type=Path),
+    metavar="REPORTS",
+    help="Instead: whether another series of the same cells says the same, ratio by ratio, and the noise floor.",
+)
+def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path | None) -> None:
     """Print one table of reports; repeats of a cell are put together.
 
     STORED are files of reports or results folders [default: your newest comparison, else the published one].
     """
+    if against is not None and (published or as_csv):
+        raise UserError("--against prints a comparison: neither --csv nor --publish goes with it", exit_code=USAGE)
     if published and as_csv:
         raise UserError("--csv is of no use with --publish, which writes Markdown and CSV both", exit_code=USAGE)
     if published:
@@ -38,7 +47,19 @@ def table(stored: tuple[Path, ...], as_csv: bool, published: bool) -> None:
         return
     places = stored or _newest()
     reports = [report for place in [existing(place) for place in places] for report in read_reports(place)]
+    if against is not None:
+        click.echo(_compared(reports, read_reports(existing(against))), nl=False)
+        return
     click.echo(tables.as_csv(reports) if as_csv else tables.markdown(reports), nl=False)
+
+
+def _compared(reports: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
+    found = list(repeatability.again(reports, others))
+    if not found:
+        raise UserError("nothing to compare: no healthy cell beside at-least-once is in both", exit_code=USAGE)
+    floor = repeatability.noise_markdown(reports)
+    beside = f"\neach cell beside itself, a round and the one before it, 95 %:\n\n{floor}" if floor else ""
+    return repeatability.again_markdown(found) + beside
 
 
 def _newest() -> tuple[Path, ...]:

@@ -1,0 +1,75 @@
+"""Two series agree where each one's median lies in the other's interval; a cell beside itself shows the noise floor."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from oncebench.cli import cli
+from oncebench.reports.metrics import BY_NAME
+from oncebench.reports.paired import settings
+from oncebench.reports.repeatability import again, again_markdown, beside_itself, noise_markdown
+from tests.unit.test_paired import OF, rounds
+
+BATCH = BY_NAME["batch_ms"]
+
+
+def series(*batches_ms: float) -> list[dict[str, Any]]:
+    """At-least-once takes 100, 200, ... ms a batch, round by round, exactly-once so much more."""
+    return rounds(*batches_ms)
+
+
+@pytest.mark.parametrize(
+    ("second", "agrees"),
+    [
+        ((8.0, 16.0, 24.0), True),  # 1.08 each: in 1.06 to 1.10
+        ((6.0, 18.0, 30.0), True),
+        ((12.0, 26.0, 39.0), False),  # above
+        ((4.0, 8.0, 12.0), False),  # below
+    ],
+)
+def test_series_agree_where_each_median_lies_in_the_others_interval(second: tuple[float, ...], agrees: bool) -> None:
+    first = series(8.0, 12.0, 30.0)  # 1.08, 1.06, 1.10
+    (found,) = again(first, series(*second), [BATCH])
+    (other,) = again(series(*second), first, [BATCH])
+    assert (found.way, found.metric) == (OF, BATCH)
+    assert found.agrees == other.agrees
+    assert found.agrees is agrees
+
+
+def test_what_only_one_series_has_is_not_compared() -> None:
+    elsewhere = [report | {"cell": report["cell"] | {"sink": "postgres"}} for report in series(8.0)]
+    assert list(again(series(8.0), elsewhere, [BATCH])) == []
+    assert again_markdown([]) == ""
+
+
+def test_the_noise_floor_is_a_round_over_the_one_before_it() -> None:
+    (found,) = settings(series(0.0, 0.0, 0.0)).values()  # 100, 200 and 300 ms
+    floor = beside_itself(found, BATCH, OF)
+    assert floor is not None
+    assert floor.rounds == (2.0, 1.5)
+    (single,) = settings(series(0.0)).values()
+    assert beside_itself(single, BATCH, OF) is None
+    assert noise_markdown(series(0.0), [BATCH]) == ""
+
+
+def test_a_comparison_counts_by_metric_and_lists_what_does_not_agree() -> None:
+    found = list(again(series(8.0, 16.0), series(30.0, 60.0), [BATCH]))
+    assert again_markdown(found) == (
+        "| metric   | ratios | agree  |\n"
+        "| -------- | ------ | ------ |\n"
+        "| batch ms | 1      | 0      |\n"
+        "| all      | 1      | 0 (0%) |\n"
+        "\n"
+        "| sink  | guarantee    | variant   | metric   | the one              | the other            |\n"
+        "| ----- | ------------ | --------- | -------- | -------------------- | -------------------- |\n"
+        "| kafka | exactly-once | two-phase | batch ms | 1.08x (1.08 to 1.08) | 1.30x (1.30 to 1.30) |\n"
+    )
+    assert noise_markdown(series(8.0, 16.0), [BATCH]).splitlines()[-1].endswith("| 2.00 to 2.00 |")
+
+
+def test_against_goes_with_nothing_else() -> None:
+    refused = CliRunner().invoke(cli, ["table", "--against", "x", "--csv"])
+    assert "neither --csv nor --publish" in str(refused.exception)
