@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -94,9 +95,15 @@ def faults(
     recovery, and writes reports, tables and JUnit XML.
     """
     require_sinks(sinks)
+    if publish and resume:
+        raise UserError(
+            "--publish names a new file, --resume goes on with one: give one of them (`oncebench table --publish FILE` "
+            "publishes what is there)",
+            exit_code=USAGE,
+        )
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
     base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions)
-    wanted = cells(chosen, families or FAMILIES, base, seeds_for(seeds))
+    wanted = cells(chosen, [*dict.fromkeys(families or FAMILIES)], base, seeds_for(seeds))
     todo = _possible(wanted, bootstrap_servers)
     if not todo:
         why = "every fault that it names is done to a server, and servers of yours are not broken"
@@ -108,7 +115,7 @@ def faults(
             raise UserError(f"--resume {file}: give the file of reports (.jsonl) of an earlier try", exit_code=USAGE)
     name = f"faults-{stamp()}" if share[1] == 1 else f"faults-{stamp()}-{share[0]}"
     results = Results.of(resume[0]) if resume else Results(PUBLISHED if publish else LOCAL, name)
-    reports = [report for file in resume for report in read_reports(file) if not report.get("interrupted")]
+    reports = _done(resume)
     # An option that an older report does not know of stood at its default.
     done = [Cell("", "", "").as_json() | report["config"] for report in reports]
     left = [cell for cell in todo if cell.as_json() not in done][share[0] - 1 :: share[1]]
@@ -134,6 +141,21 @@ def faults(
         sys.exit(INTERRUPTED)
     words = {cell.word for cell in found} or {"vacuous"}
     sys.exit(BROKEN if "broken" in words else ERROR if trouble or words & {"unknown", "vacuous"} else KEPT)
+
+
+def _done(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """The reports of earlier tries, each run once, also where files have it both; without interrupted ones."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in files:
+        for report in read_reports(file):
+            if "config" not in report:
+                raise UserError(
+                    f"--resume {file}: run {report['run']} does not tell its configuration, it is too old; take it out",
+                    exit_code=USAGE,
+                )
+            if not report.get("interrupted"):
+                found[report["run"]] = report
+    return list(found.values())
 
 
 def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results: Results) -> None:

@@ -2,7 +2,8 @@
 
 Promise: a row belongs to the batch that read the last event of its session, because that is the batch in which the
 session's rows come out. Batches and their input ranges are the pipeline's own (`batch` lines); a fault is charged with
-what its batch lost and doubled, and nothing is charged twice. What can go wrong: two faults in one batch (a death in
+what its batch lost and doubled, and nothing is charged twice; what quiet batches lost and doubled is `uncharged`.
+What can go wrong: two faults in one batch (a death in
 its replay) cannot be told apart; the first of them is charged.
 """
 
@@ -53,3 +54,10 @@ def charged(faults: Sequence[Mapping[str, Any]], found: Mapping[int, tuple[int, 
         lost, doubled = left.pop(fault["batch"], (0, 0)) if fault["hit"] else (0, 0)
         told.append({**fault, "lost": lost, "duplicated": doubled})
     return told
+
+
+def uncharged(faults: Sequence[Mapping[str, Any]], found: Mapping[int, tuple[int, int]]) -> dict[str, int]:
+    """`lost` and `duplicated` rows of batches that no fault acted in."""
+    acted = {fault["batch"] for fault in faults if fault["hit"]}
+    left = [rows for batch, rows in found.items() if batch not in acted]
+    return {"lost": sum(lost for lost, _ in left), "duplicated": sum(doubled for _, doubled in left)}

@@ -14,12 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import chain
+from types import MappingProxyType
+from typing import Protocol
 
+from oncebench.judge import untested
 from oncebench.judge.audit import Findings
 from oncebench.judge.deaths import deaths
 from oncebench.record import Record
-from pipeline.failpoints import parse_fault
 from pipeline.sinks.registry import SINKS
 
 KEPT, BROKEN, UNKNOWN, VACUOUS = "kept", "broken", "unknown", "vacuous"
@@ -65,9 +67,6 @@ RULES: Mapping[str, Mapping[str, str]] = {
 # Timeline events that say that the pipeline died.
 DEATHS = frozenset({"pipeline-killed", "pipeline-failed", "random-kill"})
 
-# Once Spark's commit log has a batch, a death does not bring it back.
-NO_REPLAY_AFTER = frozenset({"after-commit-log"})
-
 
 class Asked(Protocol):
     """What the verdict needs to know of a cell; `faults` are specifications `POINT:ACTION...` in their order."""
@@ -86,13 +85,15 @@ class Asked(Protocol):
 class Facts:
     """What a verdict rests on, beside the counts.
 
-    `failed`: a fault was asked for, or acted, or the pipeline died. `untrusted`: why the evidence can't be trusted.
-    `weak`: why the run can't tell. `untested`: why it tested nothing. `notes`: what to know beside the verdict,
-    whatever it is. Sentences for people.
+    `failed`: a fault was asked for, or acted, or the pipeline died. `before`: codes that were seen of batches which
+    were done before anything failed and were not run again, so that no failure explains them. `untrusted`: why the
+    evidence can't be trusted. `weak`: why the run can't tell. `untested`: why it tested nothing. `notes`: what to know
+    beside the verdict, whatever it is. Sentences for people.
     """
 
     delivery: str
     failed: bool = False
+    before: frozenset[str] = frozenset()
     ordered: bool = True
     swept: bool = False
     untrusted: tuple[str, ...] = ()
@@ -119,7 +120,10 @@ def decide(counts: Mapping[str, int], facts: Facts) -> Verdict:
     rules = {code: RULES[code][facts.delivery] for code, count in counts.items() if count}
     conditions = {AFTER_FAILURE: not facts.failed, IF_ORDERED: facts.ordered, UNLESS_SWEPT: not facts.swept}
     forbidden = {FORBIDDEN, *(rule for rule, holds in conditions.items() if holds)}
-    broken = {code: counts[code] for code, rule in rules.items() if rule in forbidden}
+    broken = {
+        code: counts[code] for code, rule in rules.items()
+        if rule in forbidden or (rule == AFTER_FAILURE and code in facts.before)
+    }  # fmt: skip
     if facts.untrusted:
         return Verdict(UNKNOWN, {}, facts.untrusted + facts.notes)
     if broken:
@@ -132,16 +136,34 @@ def decide(counts: Mapping[str, int], facts: Facts) -> Verdict:
     return Verdict(KEPT, {}, facts.notes)
 
 
-def judge(findings: Findings, record: Record, cell: Asked, disagreements: Sequence[str] = ()) -> Verdict:
-    """The verdict on a run. `disagreements`: where a second auditor counted otherwise, in sentences."""
-    return decide(findings.counts(), facts_of(findings, record, cell, disagreements))
+def judge(
+    findings: Findings,
+    record: Record,
+    cell: Asked,
+    disagreements: Sequence[str] = (),
+    rows_of_batches: Mapping[int, tuple[int, int]] | None = None,
+) -> Verdict:
+    """The verdict on a run.
+
+    Args:
+        disagreements: where a second auditor counted otherwise, in sentences.
+        rows_of_batches: (lost, duplicated) rows by batch (`oncebench.judge.attribution.by_batch`).
+    """
+    return decide(findings.counts(), facts_of(findings, record, cell, disagreements, rows_of_batches or {}))
 
 
-def facts_of(findings: Findings, record: Record, cell: Asked, disagreements: Sequence[str] = ()) -> Facts:
+def facts_of(
+    findings: Findings,
+    record: Record,
+    cell: Asked,
+    disagreements: Sequence[str] = (),
+    rows_of_batches: Mapping[int, tuple[int, int]] = MappingProxyType({}),
+) -> Facts:
     """What the record says about how far its evidence goes."""
     return Facts(
         delivery=cell.delivery,
         failed=_failed(record, cell),
+        before=_before(record, rows_of_batches),
         ordered=SINKS[cell.sink].ordered,
         swept=SINKS[cell.sink].swept,
         untrusted=(*_untrusted(findings, record), *disagreements),
@@ -154,6 +176,19 @@ def facts_of(findings: Findings, record: Record, cell: Asked, disagreements: Seq
 def _failed(record: Record, cell: Asked) -> bool:
     died = any(line.get("event") in DEATHS for line in record.timeline.items)
     return bool(cell.faults or cell.random_kills or record.hits.items or died)
+
+
+def _before(record: Record, rows_of_batches: Mapping[int, tuple[int, int]]) -> frozenset[str]:
+    """What batches lost and doubled that were done before anything failed, and were not run again."""
+    if not rows_of_batches:
+        return frozenset()
+    failed_us = [line["t_us"] for line in record.timeline.items if line.get("event") in DEATHS]
+    first_us = min([*failed_us, *(hit["t_us"] for hit in record.hits.items)], default=0)
+    told = [line for line in record.progress.items if line.get("kind") == "batch" and not line.get("recovered")]
+    done = {line["batch"] for line in told if line["t_us"] < first_us}
+    done -= {line["batch"] for line in told if line["t_us"] >= first_us}
+    early = [rows for batch, rows in rows_of_batches.items() if batch in done]
+    return frozenset(code for code, at in (("LOSS", 0), ("DUP", 1)) if any(rows[at] for rows in early))
 
 
 def _untrusted(findings: Findings, record: Record) -> tuple[str, ...]:
@@ -227,41 +262,9 @@ def _untested(findings: Findings, record: Record, cell: Asked) -> tuple[str, ...
         reasons.append("no session was finished")
     elif not findings.rows["visible"]:
         reasons.append(f"no row is visible, of {findings.rows['expected']} that were owed")
-    hits = record.hits.items
-    reasons += _other_faults(hits, cell.faults)
     killed = sum(line.get("event") == "random-kill" for line in record.timeline.items)
     if killed < cell.random_kills:
         reasons.append(f"{killed} of {cell.random_kills} random kills happened")
-    reasons += [
-        f"the fault {line['fault']} found nothing to act on: {line['why']}"
-        for line in record.timeline.items
-        if line.get("event") == "nemesis-idle"
-    ]
-    again = {line.get("batch") for line in record.progress.items if line.get("kind") == "batch"}
-    reasons += [
-        f"batch {hit['batch']} was not run again after the kill at {hit['point']}"
-        for hit in hits
-        if _must_replay(hit) and hit["batch"] not in again
-    ]
-    return tuple(reasons)
-
-
-def _other_faults(hits: Sequence[Mapping[str, Any]], asked: Sequence[str]) -> list[str]:
-    """Where what acted is not what was asked for; faults act in the order in which they were asked for."""
-    reasons = [f"the fault {fault} was not hit" for fault in asked[len(hits) :]]
-    reasons += [f"the fault {hit['fault']} acted and was not asked for" for hit in hits[len(asked) :]]
-    for hit, text in zip(hits, asked, strict=False):
-        fault = parse_fault(text)
-        if (hit["fault"], hit["point"], hit["action"]) != (str(fault), fault.point, fault.action):
-            what = f"{hit['fault']} ({hit['action']} at {hit['point']})"
-            reasons.append(f"the fault {fault} was asked for, {what} acted in its place")
-        elif fault.batch is not None and hit["batch"] != fault.batch:
-            reasons.append(f"the fault {fault} acted in batch {hit['batch']}")
-        elif hit.get("rows") == 0:
-            reasons.append(f"the fault {fault} acted in batch {hit['batch']}, where no row was at stake")
-    return reasons
-
-
-def _must_replay(hit: Mapping[str, Any]) -> bool:
-    """Whether the hit must bring its batch back: no `batch` line can have been written before it, so one shows that."""
-    return hit["action"] != "stop" and hit["point"] not in NO_REPLAY_AFTER
+    of_faults = untested.by_fault(record.hits.items, cell.faults, record.timeline.items, record.progress.items)
+    nowhere = untested.of_no_hit(record.hits.items, record.timeline.items)
+    return (*reasons, *nowhere, *chain.from_iterable(of_faults))

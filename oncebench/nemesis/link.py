@@ -32,6 +32,8 @@ def late_commit(stage: Stage, seconds: float) -> Generator[None]:
     yield from _caught(stage, KAFKA, catch, "commit-held")
     if catch.answer is not None and catch.request is not None:
         stage.note("commit-arrived", error_code=end_txn_error(catch.answer, catch.request))
+    elif catch.request is not None:
+        stage.idle("the broker never answered the request that was held")
 
 
 def lose_answer(stage: Stage, _seconds: float) -> Generator[None]:

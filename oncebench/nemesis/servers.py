@@ -18,6 +18,8 @@ from pipeline.wire import Coordinator
 KAFKA, POSTGRES = "kafka", "postgres"
 # A stranger's first request to a broker that serves: only a starved machine needs more than some ms.
 HIJACK_LIMIT_S = 30.0
+# States of a transaction that has not ended (ListTransactions, KIP-664).
+IN_HAND = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 
 def kill_broker(stage: Stage, _seconds: float) -> Generator[None]:
@@ -59,21 +61,24 @@ def kill_session(stage: Stage, _seconds: float) -> Generator[None]:
 
 
 def hijack(stage: Stage, _seconds: float) -> Generator[None]:
-    """A stranger takes the transactional ids of the open transactions: they are aborted, their producers fenced."""
+    """A stranger takes the transactional ids of the open transactions: what is not prepared to commit is aborted, their
+    producers are fenced."""
     where = stage.servers[KAFKA].bootstrap_servers
     prefix = SINKS[stage.config.sink].transactional_ids
     assert prefix is not None, "asked of sinks alone that hold Kafka transactions"
     with Coordinator({"bootstrap_servers": where}) as coordinator:
-        names = [each.transactional_id for each in coordinator.listed(prefix(stage.config.sink_id))]
-    for name in names:
+        listed = coordinator.listed(prefix(stage.config.sink_id))
+    taken = 0
+    for name in (each.transactional_id for each in listed if each.state in IN_HAND):
         try:
             Producer({"bootstrap.servers": where, "transactional.id": name}).init_transactions(HIJACK_LIMIT_S)
         except KafkaException as error:
             stage.note("hijack-failed", transactional_id=name, why=error.args[0].str())
         else:
             stage.note("hijacked", transactional_id=name)
-    if not names:
-        stage.idle("no transaction was open")
+            taken += 1
+    if not taken:
+        stage.idle("no open transaction could be taken")
     stage.go_on()
     yield
 

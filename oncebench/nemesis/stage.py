@@ -50,7 +50,7 @@ class Stage:
     Attributes:
         lives: of the pipeline.
         child: the life that stands still.
-        hit: of the failpoint: its `batch`, `point`, `pid`.
+        hit: of the failpoint: its `batch`, `point`, `pid`, `fault`, and `t_us`, which is no other's.
         config: of the pipeline.
         servers: those that the suite started, by the name of the service (`kafka` always, if it is ours).
         seed: of what an act chooses at random.
@@ -85,8 +85,8 @@ class Stage:
             self.held = False
 
     def note(self, event: str, **fields: Any) -> None:
-        """Appends a line to timeline.jsonl."""
-        self.lives.note(event, **fields)
+        """Appends a line to timeline.jsonl, which says of which hit it is."""
+        self.lives.note(event, hit_us=self.hit["t_us"], **fields)
 
     def idle(self, why: str) -> None:
         """Says that there was nothing to act on: such a run has not tested this fault."""

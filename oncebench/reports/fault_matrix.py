@@ -2,7 +2,8 @@
 
 Promise: a pure function of reports. A cell of the matrix is one fault in one run: `kept`, `broken (CODES)`, `unknown`,
 or `vacuous` (it was not hit, or found nothing to act on). The worst of its repeats is shown. Rows are charged to the
-fault of their batch; an anomaly that can't be charged to one fault breaks every cell of its run. A row of the matrix
+fault of their batch; an anomaly that can't be charged to one fault, and what a batch lost or doubled in which none
+acted, breaks every cell of its run. A row of the matrix
 that never shows what its guarantee allows (at-most-once no loss, at-least-once no duplicate) has tested nothing:
 `vacuous`, the whole of it (a guarantee is only worth telling apart where the weaker one fails).
 
@@ -147,11 +148,8 @@ def _of_random_kills(report: Report, row: tuple[str, str, str], asked: int) -> C
 
 
 def _judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
-    if not fault["hit"]:
-        return VACUOUS, "not hit"
-    idle = [line for line in fault.get("noted", ()) if line.startswith("nemesis-idle")]
-    if idle:
-        return VACUOUS, idle[0]
+    if untested := _untested(fault):
+        return VACUOUS, untested[0]
     if report["verdict"] == UNKNOWN:
         return UNKNOWN, "; ".join(report["reasons"])
     if report["verdict"] == BROKEN:
@@ -159,9 +157,19 @@ def _judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
         if codes:
             known = LIMITS.get((parse_fault(fault["fault"]).action, report["cell"]["delivery"]), {})
             return (LIMIT if codes <= known.keys() else BROKEN), " ".join(sorted(codes))
+    if report["verdict"] == VACUOUS and not any(_untested(each) for each in report["faults"]):
+        return VACUOUS, "; ".join(report["reasons"])  # of the run as a whole
     if not report["rows"]["visible"]:
         return VACUOUS, "no row is visible"
     return KEPT, ""
+
+
+def _untested(fault: Mapping[str, Any]) -> list[str]:
+    """Why a fault tested nothing; older reports tell only of what found nothing to act on."""
+    if not fault["hit"]:
+        return ["not hit"]
+    own: list[str] = fault.get("untested", [])
+    return own or [line for line in fault.get("noted", ()) if line.startswith("nemesis-idle")]
 
 
 def _codes(report: Report, fault: Mapping[str, Any]) -> set[str]:
@@ -169,7 +177,9 @@ def _codes(report: Report, fault: Mapping[str, Any]) -> set[str]:
     # Older reports do not tell the forbidden ones apart.
     forbidden = set(report["broken_by"] if "broken_by" in report else report["anomalies"])
     own = {code for code, name in CHARGED.items() if code in forbidden and fault[name]}
-    charged = {code for code, name in CHARGED.items() if any(each[name] for each in report["faults"])}
+    quiet = report.get("uncharged", {})  # of batches in which no fault acted: any of them may have done it
+    charged = {code for code, name in CHARGED.items()
+               if any(each[name] for each in report["faults"]) and not quiet.get(name)}  # fmt: skip
     return own | (forbidden - charged)
 
 

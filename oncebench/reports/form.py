@@ -5,14 +5,37 @@ Promise: a table and nothing but a table; what `make_report` makes fits it, and 
 
 from __future__ import annotations
 
-from typing import Annotated, NotRequired
+import shlex
+from typing import Annotated, Any, NotRequired
 
+from pydantic import AfterValidator
 from typing_extensions import TypedDict  # pydantic takes that of `typing` only from Python 3.12
 
 from oncebench.judge.anomalies import CATALOGUE
 from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
+from oncebench.matrix import RANDOM_KILL
+from oncebench.nemesis.acts import NEMESES
 from oncebench.record.forms import Count, one_of
 from oncebench.record.parts import Delivery, Sink
+from pipeline.failpoints import parse_fault
+
+
+def _fault(text: str) -> str:
+    if text != RANDOM_KILL and (action := parse_fault(text).action) not in NEMESES:
+        raise ValueError(f"no nemesis is called {action!r}")
+    return text
+
+
+def _timed(fault: _Fault) -> _Fault:
+    if fault["hit"] and fault.get("t_us", 0) is None:
+        raise ValueError("a fault that was hit has a time t_us")
+    return fault
+
+
+def _command(text: str) -> str:
+    shlex.split(text)  # ValueError: a quotation that does not end
+    return text
+
 
 _Figure = float | None
 _Cell = TypedDict(
@@ -51,10 +74,11 @@ _Fault = TypedDict(
         "point": str | None,
         "batch": int | None,
         "hit": bool,
-        "fault": str,
+        "fault": Annotated[str, AfterValidator(_fault)],
         "lost": Count,
         "duplicated": Count,
         "noted": NotRequired[list[str]],
+        "untested": NotRequired[list[str]],  # older reports: what found nothing to act on is in `noted`
         # Older reports tell of the recovery from a run's first fault only.
         "t_us": NotRequired[int | None],
         "recovery": NotRequired[_Recovery | None],
@@ -84,6 +108,9 @@ class Report(TypedDict):
     sink_ms: dict[str, _Figure]
     cpu_s_per_million_events: _Figure
     recovery: _Recovery
-    faults: list[_Fault]
+    faults: list[Annotated[_Fault, AfterValidator(_timed)]]
+    uncharged: NotRequired[dict[str, Count]]  # older reports tell of none
+    config: NotRequired[dict[str, Any]]
     seed: int
-    reproduce: str
+    interrupted: NotRequired[bool]
+    reproduce: Annotated[str, AfterValidator(_command)]

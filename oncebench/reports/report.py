@@ -22,17 +22,17 @@ import numpy as np
 
 from oncebench.errors import UserError
 from oncebench.judge.agreement import Agreement, compare, counts_of
-from oncebench.judge.attribution import by_batch, charged
+from oncebench.judge.attribution import by_batch, charged, uncharged
 from oncebench.judge.audit import Sightings, audit, first_sightings
 from oncebench.judge.deaths import deaths
 from oncebench.judge.latency import Distribution
 from oncebench.judge.model import expected_output
 from oncebench.judge.verdict import judge
-from oncebench.matrix import RANDOM_KILL
 from oncebench.record import Record
 from oncebench.record.forms import require
 from oncebench.record.streams import refuse_newer
 from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, sink_costs, split
+from oncebench.reports.faults import faults_of, without
 from oncebench.reports.form import Report
 from oncebench.reports.price import needed, per_million, price, watching_share
 from oncebench.reports.recovery import Watched, of_run, recoveries
@@ -46,8 +46,6 @@ from pipeline.sinks.registry import SINKS
 SCHEMA = 1
 FILE = "report.json"
 EVENTS_PER_ROW = 5
-# What nemeses note of how the pipeline took their deed; it stands with the fault in a report.
-NOTED = ("refused", "unrefused", "nemesis-idle", "zombie-ended", "zombie-outlived", "zombie-never-continued")
 _PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pandas", "duckdb")
 
 
@@ -70,7 +68,8 @@ def make_report(
     findings = audit(record, expected=expected, warmup_s=cell.warmup_s)
     second = second_audit(record.path)
     agreement = Agreement(trouble=second.trouble) if second.trouble else compare(counts_of(findings), second.counts)
-    verdict = judge(findings, record, cell, agreement.reasons)
+    of_batches = by_batch(record, expected)
+    verdict = judge(findings, record, cell, agreement.reasons, of_batches)
     progress = record.progress.items
     seen = first_sightings(record, expected)
     if latencies is not None:
@@ -78,7 +77,7 @@ def make_report(
         np.save(latencies, np.column_stack((seen.ended_us, written_us, seen.seen_us)))
     after_us = record.plan.started_us + round(cell.warmup_s * 1e6)
     latency_ms = seen.latency_us[seen.ended_us >= after_us] / 1e3
-    faults = _faults(record)
+    faults = faults_of(record)
     acted = [fault for fault in faults if fault["hit"]]
     watched = Watched.of(record.timeline.items, progress, seen.seen_us, seen.latency_us, record.plan.started_us)
     marks = recoveries(acted, watched)
@@ -120,8 +119,9 @@ def make_report(
         "deaths": deaths(record.timeline.items, record.hits.items).as_json(),
         "faults": [
             {**fault, "recovery": None if mark is None else mark.as_json()}
-            for fault, mark in zip_longest(charged(faults, by_batch(record, expected)), marks)
+            for fault, mark in zip_longest(charged(faults, of_batches), marks)
         ],
+        "uncharged": uncharged(faults, of_batches),
         "generator": {"lateness_ms": summary.get("lateness_ms"), "sent_share": summary.get("sent_share"),
                       "events_per_s": summary.get("events_per_s")},
         "topics": _from_here(facts.get("topics"), record.path),
@@ -147,12 +147,7 @@ def _load_s(record: Record) -> float:
 
 
 def _from_here(topics: Mapping[str, str] | None, folder: Path) -> dict[str, str] | None:
-    return None if topics is None else {name: _without(folder, where) for name, where in topics.items()}
-
-
-def _without(folder: Path, text: str) -> str:
-    """A text with what lies in the run folder by its place there: where that folder is is nobody's business."""
-    return text.replace(f"{folder.resolve()}/", "")
+    return None if topics is None else {name: without(folder, where) for name, where in topics.items()}
 
 
 def _again(cell: Cell, facts: Mapping[str, Any]) -> str:
@@ -211,7 +206,7 @@ def numbered(file: Path) -> list[tuple[int, dict[str, Any]]]:
         text = file.read_text("utf-8")
         texts = whole_lines(text) if file.suffix == ".jsonl" else [text]
         found = [(number, json.loads(line)) for number, line in enumerate(texts, 1) if line.strip()]
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise UserError(f"{file} is no report ({error}); take it from a sound copy, or run the cell again") from error
     for _, report in found:
         if not isinstance(report, dict) or "schema" not in report or "verdict" not in report:
@@ -233,27 +228,6 @@ def _throughput(seen_us: Any, record: Record, cell: Cell) -> dict[str, float | N
     seconds = (int(np.max(seen_us)) - start_us) / 1e6
     per_s = len(seen_us) * EVENTS_PER_ROW / seconds
     return {"events_per_s": round(per_s, 1), "sessions_per_s": round(per_s / 100, 2)}
-
-
-def _faults(record: Record) -> list[dict[str, Any]]:
-    """What was done to the pipeline, in order of time, and then what was asked for and not done."""
-    done: list[dict[str, Any]] = [
-        {"point": hit["point"], "batch": hit["batch"], "hit": True, "fault": hit["fault"], "t_us": hit["t_us"]}
-        for hit in record.hits.items
-    ]
-    asked = record.cell["cell"]["faults"][len(done) :]
-    for line in record.timeline.items:
-        if line["event"] == "random-kill":
-            landed = line["landed"] or {"point": None, "batch": None}
-            done.append({**landed, "hit": True, "fault": RANDOM_KILL, "t_us": line["t_us"]})
-    done.sort(key=lambda fault: int(fault["t_us"]))
-    noted = [line for line in record.timeline.items if line["event"] in NOTED]
-    for fault, after in zip_longest(done, done[1:]):
-        end_us = float("inf") if after is None else after["t_us"]
-        told = [line for line in noted if fault["t_us"] <= line["t_us"] < end_us]
-        fault["noted"] = [_without(record.path, f"{line['event']}: {line.get('why', '')}") for line in told]
-    missed = [{"point": text.split(":")[0], "batch": None, "hit": False, "fault": text, "t_us": None} for text in asked]
-    return done + missed
 
 
 def _cpu_model() -> str | None:

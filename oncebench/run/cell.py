@@ -337,7 +337,9 @@ class _Run:
 
     def _look(self) -> None:
         for line in self.progress_lines.fresh():
-            if line["kind"] == "batch":
+            if line["kind"] == "started":
+                self.position = {}  # a life on an older checkpoint begins further back, and tells where
+            elif line["kind"] == "batch":
                 self.batch = line
                 for partition, offset in line["end_offsets"].items():
                     self.position[partition] = max(offset, self.position.get(partition, 0))

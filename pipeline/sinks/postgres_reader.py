@@ -23,7 +23,7 @@ from psycopg import sql
 from pipeline.errors import ReadError, RefusedStart
 from pipeline.sinks import postgres_tables as tables
 from pipeline.sinks.postgres_server import Names, connect, told
-from pipeline.sinks.reading import Rows, Snapshots, rows_of
+from pipeline.sinks.reading import NotAnsweredError, Rows, Snapshots, rows_of
 
 PAGE = 10_000  # rows held in memory at a time: some 10 MB
 # A server that is away is asked again for so long: a crash and the replay of its log take seconds.
@@ -50,14 +50,19 @@ class Table:
             raise ReadError(f"table {names.table!r} cannot be read: {error}") from error
 
     def fresh(self) -> Rows:
-        """The rows that have become visible since."""
+        """The rows that have become visible since.
+
+        Raises:
+            NotAnsweredError: the server is away, and may come back.
+            ReadError: it has been away for too long, or the table can't be read.
+        """
         try:
             if self._connection.closed:
                 self._connection = self._connect()
             rows = self._fresh()
         except psycopg.OperationalError as error:
             self._wait_for(error)
-            return Rows()
+            raise NotAnsweredError from error
         except psycopg.Error as error:
             raise ReadError(f"table {self._names.table!r} cannot be read on: {told(error)}") from error
         self._away_since = None

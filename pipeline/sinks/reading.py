@@ -155,11 +155,16 @@ class Reader(Protocol):
         ...
 
 
+class NotAnsweredError(Exception):
+    """The sink could not be asked just now: that is not the same as being shown nothing."""
+
+
 class Snapshots:
     """A reader of a sink that is no log: it is asked again and again what is there now.
 
     Args:
-        fresh: gives the rows that became visible since it was called last; quick when there are none.
+        fresh: gives the rows that became visible since it was called last; quick when there are none. Raises
+            `NotAnsweredError` as long as the sink is away and may come back, `ReadError` when that takes too long.
         leftovers: see `Reader.leftovers`.
         close: gives back what `fresh` uses.
     """
@@ -179,7 +184,10 @@ class Snapshots:
         """See `Reader.poll`."""
         deadline = time.monotonic() + timeout_s
         while True:
-            rows = self._look()
+            try:
+                rows = self._look()
+            except NotAnsweredError:
+                rows = Rows()
             if len(rows) or time.monotonic() >= deadline:
                 return rows
             time.sleep(min(max(LOOK_S, self._spent_s / LOOK_SHARE), max(0.0, deadline - time.monotonic())))
@@ -192,7 +200,14 @@ class Snapshots:
         """See `Reader.read_to_end`: everything that is there. Nothing hides what is committed, so nothing is waited
         for."""
         del settle_s, idle_s
-        while len(rows := self._look()):
+        while True:
+            try:
+                rows = self._look()
+            except NotAnsweredError:
+                time.sleep(LOOK_S)
+                continue
+            if not len(rows):
+                break
             take(rows)
         return ReadReport({}, 0.0, complete=True, log=False)
 

@@ -23,6 +23,8 @@ from oncebench.scenario import Cell
 from pipeline.failpoints import FIRST_BATCH, POINTS, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
+KILLS = ("faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1", "--family", "kills")
+
 
 def row(sink: str, variant: str) -> matrix.Row:
     return next(row for row in matrix.rows([sink]) if row.support.variant == variant)
@@ -106,6 +108,46 @@ def test_what_is_known_of_an_older_checkpoint_is_a_limit_of_at_most_once_alone_a
     assert told("after-commit:kill", AT_MOST_ONCE) == "broken (DUP)"
 
 
+def test_an_anomaly_that_is_charged_to_no_fault_breaks_every_cell_also_if_faults_could_be_charged_with_it() -> None:
+    broken = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="broken", codes=("DUP",))
+    assert set(words(broken).values()) == {"broken (DUP)"}
+
+
+def test_what_a_quiet_batch_doubled_breaks_every_cell_beside_the_one_that_is_charged() -> None:
+    faults = (fault("mid-write:kill"), fault("after-commit:kill@after=2", duplicated=20))
+    broken = report(*faults, verdict="broken", codes=("DUP",)) | {"uncharged": {"lost": 0, "duplicated": 20}}
+    assert set(words(broken).values()) == {"broken (DUP)"}
+    broken["uncharged"] = {"lost": 20, "duplicated": 0}  # which was allowed, or would be among the codes
+    assert words(broken)["mid-write:kill"] == "kept"
+
+
+def test_a_limit_covers_no_other_anomaly_beside_it() -> None:
+    both = report(fault("after-commit:roll-back", duplicated=20), delivery=AT_MOST_ONCE, verdict="broken",
+                  codes=("DUP", "CORR"))  # fmt: skip
+    assert words(both) == {"after-commit:roll-back": "broken (CORR DUP)"}
+
+
+def test_where_no_row_is_visible_nothing_is_kept() -> None:
+    assert words(report(fault("mid-write:kill")) | {"rows": {"visible": 0}}) == {"mid-write:kill": "vacuous"}
+
+
+def test_a_fault_that_tested_nothing_is_vacuous_whatever_the_reason_and_the_others_are_not() -> None:
+    one = fault("mid-write:kill") | {"untested": ["batch 6 was not run again after the kill at mid-write"]}
+    found = words(report(one, fault("after-commit:kill@after=2"), verdict="vacuous"))
+    assert found == {"mid-write:kill": "vacuous", "after-commit:kill": "kept"}
+
+
+def test_a_run_that_tested_nothing_as_a_whole_has_no_kept_cell() -> None:
+    found = words(report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="vacuous"))
+    assert set(found.values()) == {"vacuous"}
+
+
+def test_only_faults_that_were_hit_are_counted() -> None:
+    reports = [report(fault("mid-write:kill"), fault("after-commit:kill@after=2", hit=False), verdict="vacuous")]
+    told = fault_matrix.counted(reports, fault_matrix.cells_of(reports))
+    assert told.startswith("1 kills and 0 other faults in 2 cells")
+
+
 def test_what_was_not_hit_or_found_nothing_is_vacuous_and_the_others_are_not() -> None:
     found = words(
         report(
@@ -166,7 +208,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
     def pretend(cells: list[Cell], results: Results, *_: Any) -> Any:
         for cell in cells:
             ran.append(cell)
-            made = report(*(fault(text) for text in cell.faults)) | {"config": cell.as_json()}
+            made = report(*(fault(text) for text in cell.faults)) | {"config": cell.as_json(), "run": f"ob-{len(ran)}"}
             made["cell"] |= {"variant": cell.variant}
             results.add(made)
             yield made
@@ -209,6 +251,42 @@ def test_shares_run_every_cell_once_and_are_shown_together(tmp_path: Path, ran: 
     assert "27 kills and 0 other faults in 27 cells" in both.stdout
     for wrong in ("0/2", "3/2", "half", "1"):
         assert CliRunner().invoke(cli, [*words, "--share", wrong]).exit_code == 2
+
+
+def test_a_run_that_two_files_have_is_counted_once(tmp_path: Path, ran: list[Cell]) -> None:
+    CliRunner().invoke(cli, KILLS)
+    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
+    again = CliRunner().invoke(cli, [*KILLS, "--resume", str(file), "--resume", str(file)])
+    assert "9 kills and 0 other faults in 9 cells" in again.stdout
+
+
+def test_a_family_that_is_named_twice_is_run_once(tmp_path: Path, ran: list[Cell]) -> None:
+    CliRunner().invoke(cli, [*KILLS, "--family", "kills"])
+    assert len(ran) == 1
+
+
+@pytest.mark.parametrize("word", ["unknown", "vacuous"])
+def test_a_matrix_that_can_not_tell_somewhere_ends_with_1(tmp_path: Path, ran: list[Cell], word: str) -> None:
+    CliRunner().invoke(cli, KILLS)
+    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"verdict": word}) + "\n")
+    assert CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exit_code == 1
+
+
+def test_a_report_without_its_configuration_is_not_resumed_and_publishing_is_no_resuming(
+    tmp_path: Path, ran: list[Cell]
+) -> None:
+    CliRunner().invoke(cli, KILLS)
+    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
+    refused = CliRunner().invoke(cli, [*KILLS, "--resume", str(file), "--publish"]).exception
+    assert isinstance(refused, UserError)
+    assert "oncebench table --publish FILE" in str(refused)
+    old = json.loads(file.read_text())
+    del old["config"]
+    file.write_text(json.dumps(old) + "\n")
+    refused = CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exception
+    assert isinstance(refused, UserError)
+    assert "does not tell its configuration" in str(refused)
 
 
 def test_an_interrupted_run_is_run_again_and_not_shown(tmp_path: Path, ran: list[Cell]) -> None:

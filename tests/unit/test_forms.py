@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oncebench.errors import UserError
 from oncebench.judge.latency import Distribution
 from oncebench.record import parts
 from oncebench.record.forms import OBJECT, Count, RecordError, Whole, require
@@ -118,6 +119,30 @@ def test_the_form_of_a_cell_has_every_field_of_a_cell() -> None:
     assert parts.Asked.__annotations__.keys() == {field.name for field in fields(Cell)}
 
 
+FAULT = {
+    "point": "mid-write",
+    "batch": 6,
+    "hit": True,
+    "fault": "mid-write:kill",
+    "lost": 0,
+    "duplicated": 0,
+    "t_us": 5,
+}
+
+
+def test_faults_that_fit_are_read(tmp_path: Path) -> None:
+    missed = FAULT | {"hit": False, "t_us": None}
+    chance = FAULT | {"fault": "random:kill"}
+    (tmp_path / "r.json").write_text(json.dumps(REPORT | {"faults": [FAULT, missed, chance]}))
+    assert len(read_reports(tmp_path / "r.json")[0]["faults"]) == 3
+
+
+def test_a_report_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "r.json").write_text('{"a":' * 100_000)
+    with pytest.raises(UserError, match="is no report"):
+        read_reports(tmp_path / "r.json")
+
+
 def test_a_report_that_fits_is_read(tmp_path: Path) -> None:
     (tmp_path / "r.jsonl").write_text(json.dumps(REPORT) + "\n" + json.dumps(REPORT | {"verdict": "broken"}))
     assert [report["verdict"] for report in read_reports(tmp_path / "r.jsonl")] == ["kept", "broken"]
@@ -131,6 +156,11 @@ def test_a_report_that_fits_is_read(tmp_path: Path) -> None:
         (REPORT | {"verdict": "fine"}, "says verdict = 'fine': Input should be 'kept', 'broken'"),
         (REPORT | {"cell": REPORT["cell"] | {"sink": "paper"}}, "says cell.sink = 'paper': Input should be '"),
         (REPORT | {"schema": True}, "judge it with a newer one"),
+        (REPORT | {"config": []}, "says config = []: Input should be a valid dictionary"),
+        (REPORT | {"reproduce": "oncebench 'run"}, "says reproduce = "),
+        (REPORT | {"faults": [FAULT | {"fault": "nonsense"}]}, "unknown failpoint"),
+        (REPORT | {"faults": [FAULT | {"fault": "mid-write:teleport"}]}, "no nemesis is called 'teleport'"),
+        (REPORT | {"faults": [FAULT | {"t_us": None}]}, "a fault that was hit has a time t_us"),
     ],
 )
 def test_a_report_that_does_not_fit_is_refused(report: Any, says: str, tmp_path: Path) -> None:

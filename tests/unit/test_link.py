@@ -89,6 +89,17 @@ def test_a_request_that_never_comes_makes_the_act_idle(
     assert (world.events, proxy.said) == (["pipeline-continued", "nemesis-idle"], ["catch", "forget"])
 
 
+def test_a_request_that_was_held_and_never_answered_makes_the_act_idle(tmp_path: Path) -> None:
+    class Silent(Link):
+        def catch(self, catch: Catch) -> None:
+            super().catch(catch)
+            catch.answer = None
+
+    world, stage = staged(tmp_path, Silent(request(END_TXN)))
+    run(link.late_commit(stage, 2.0))
+    assert world.events == ["pipeline-continued", "commit-held", "nemesis-idle"]
+
+
 @pytest.mark.parametrize("act", [link.late_commit, link.lose_answer, link.lose_postgres_answer])
 def test_an_act_that_is_cut_short_lets_everything_pass(tmp_path: Path, act: Any) -> None:
     proxy = Link()

@@ -6,12 +6,15 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 
 from oncebench.errors import UserError
 from oncebench.nemesis import checkpoint, lives, servers
@@ -23,6 +26,7 @@ from oncebench.services.process import Child
 from pipeline.config import PipelineConfig
 from pipeline.failpoints import KILL, POINTS, parse_fault
 from pipeline.sinks.registry import SINKS
+from pipeline.wire import Transaction
 
 ROOT = Path(__file__).parents[2]
 
@@ -86,7 +90,7 @@ class World:
             "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", "two-phase", "id",
             self.folder / "checkpoint", self.folder,
         )  # fmt: skip
-        hit = {"fault": fault, "batch": 8, "point": "after-commit", "pid": 77}
+        hit = {"fault": fault, "batch": 8, "point": "after-commit", "pid": 77, "t_us": 5}
         return Stage(self, cast("Child", self.all[0]), hit, config, {"kafka": broken, "postgres": broken})
 
 
@@ -272,6 +276,106 @@ def test_a_crash_loop_kills_every_life_but_the_last(world: World, monkeypatch: p
 def test_a_clean_stop_is_followed_by_a_start(world: World) -> None:
     run(lives.end(world.stage("end"), 0.0))
     assert (world.events, [life.alive for life in world.all]) == (["pipeline-stopped"], [False, True])
+
+
+def test_a_clean_stop_is_asked_for_and_no_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(
+        world.all[0], "send", lambda number: (sent.append(number), setattr(world.all[0], "alive", False))
+    )
+    run(lives.end(world.stage("end"), 0.0))
+    assert sent == [signal.SIGTERM]
+
+
+def test_an_outage_lasts_as_long_as_was_asked_for(world: World) -> None:
+    act = lives.outage(world.stage("outage"), 0.2)
+    next(act)
+    began = time.monotonic()
+    assert world.events == ["pipeline-killed"]
+    run(act, looks=10**7)
+    assert time.monotonic() - began > 0.15
+    assert [life.alive for life in world.all] == [False, True]
+
+
+def test_a_crash_loop_is_of_five() -> None:
+    assert lives.LOOP == 5
+
+
+def test_the_worker_that_passes_the_point_is_killed_and_nothing_else(world: World) -> None:
+    workers = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+    try:
+        stage = world.stage("kill-worker")
+        stage.hit = {**stage.hit, "pid": workers[0].pid}
+        world.all[0].others = tuple(worker.pid for worker in workers)
+        run(lives.kill_worker(stage, 0.0))
+        assert (workers[0].wait(10), workers[1].poll()) == (-signal.SIGKILL, None)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    assert world.events == ["worker-killed", "pipeline-continued"]
+
+
+class Listing:
+    """A coordinator that lists transactions in these states; stands in for `Coordinator`."""
+
+    def __init__(self, *states: str) -> None:
+        self.states = states
+
+    def __enter__(self) -> Listing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def listed(self, prefix: str) -> list[Transaction]:
+        return [Transaction(f"{prefix}{n}", n, -1, state) for n, state in enumerate(self.states)]
+
+
+@pytest.mark.parametrize(
+    ("states", "fails", "events"),
+    [
+        (("CompleteCommit", "Ongoing", "PrepareCommit"), False, ["hijacked", "hijacked"]),
+        (("CompleteCommit", "Empty", "Dead"), False, ["nemesis-idle"]),
+        ((), False, ["nemesis-idle"]),
+        (("Ongoing",), True, ["hijack-failed", "nemesis-idle"]),
+    ],
+)
+def test_a_stranger_takes_the_transactions_that_have_not_ended_and_says_when_it_took_none(
+    world: World, monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...], fails: bool, events: list[str]
+) -> None:
+    taken: list[str] = []
+
+    class Stranger:
+        def __init__(self, settings: dict[str, str]) -> None:
+            self.name = settings["transactional.id"]
+
+        def init_transactions(self, _limit_s: float) -> None:
+            if fails:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            taken.append(self.name)
+
+    monkeypatch.setattr(servers, "Coordinator", lambda _where: Listing(*states))
+    monkeypatch.setattr(servers, "Producer", Stranger)
+    run(servers.hijack(world.stage("hijack", SimpleNamespace(bootstrap_servers="localhost:1")), 0.0))
+    assert world.events == [*events, "pipeline-continued"]
+    assert len(taken) == events.count("hijacked")
+
+
+def test_a_session_of_the_pipelines_is_killed_and_where_there_is_none_that_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = SimpleNamespace(pid=11, killed=[], cmdline=lambda: ["postgres: root postgres 127.0.0.1(4711) idle"])
+    session.kill = lambda: session.killed.append(True)
+    other = SimpleNamespace(pid=12, cmdline=lambda: ["postgres: root postgres 127.0.0.1(4712) idle"])
+    monkeypatch.setattr(servers.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [other, session]))
+    world.all[0].others = (5,)
+    for ports, told in (({4711}, "session-killed"), ({4713}, "nemesis-idle")):
+        monkeypatch.setattr(servers, "_ports", lambda _pid, ports=ports: ports)
+        run(servers.kill_session(world.stage("kill-session", Server()), 0.0))
+        assert world.events == [told, "pipeline-continued"]
+        world.events.clear()
+    assert session.killed == [True]
 
 
 def test_a_worker_that_is_none_of_the_pipelines_is_not_killed(world: World) -> None:

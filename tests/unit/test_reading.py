@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-from pipeline.sinks.reading import LINE_BITS, Rows, Snapshots, place_in_file, rows_of
+from pipeline.sinks.reading import LINE_BITS, NotAnsweredError, Rows, Snapshots, place_in_file, rows_of
 
 
 def some(*offsets: int) -> Rows:
@@ -32,6 +32,32 @@ def test_a_read_takes_everything_and_says_that_the_sink_is_no_log() -> None:
     report = Snapshots(lambda: next(looks)).read_to_end(lambda rows: taken.extend(rows.offset))
     assert taken == [1, 2, 3]
     assert (report.complete, report.log, report.ends) == (True, False, {})
+
+
+def test_a_read_does_not_take_a_sink_that_is_away_for_one_without_rows() -> None:
+    looks = iter([some(1), NotAnsweredError(), some(2), Rows()])
+
+    def fresh() -> Rows:
+        look = next(looks)
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+    taken: list[int] = []
+    Snapshots(fresh).read_to_end(lambda rows: taken.extend(rows.offset))
+    assert taken == [1, 2]
+
+
+def test_a_poll_of_a_sink_that_is_away_gives_nothing_and_goes_on() -> None:
+    looks = iter([NotAnsweredError(), some(1)])
+
+    def fresh() -> Rows:
+        look = next(looks)
+        if isinstance(look, Exception):
+            raise look
+        return look
+
+    assert Snapshots(fresh).poll(5.0).offset == [1]
 
 
 def test_rows_take_the_form_in_which_every_sink_is_judged() -> None:

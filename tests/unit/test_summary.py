@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.reports.report import _faults
+from oncebench.reports.faults import faults_of
 from oncebench.reports.summary import summary
 
 KILL = {"point": "after-commit", "batch": 6, "hit": True, "fault": "after-commit:kill"}
@@ -112,11 +112,13 @@ def test_faults_come_in_order_of_time_and_what_was_not_done_last() -> None:
         for t_us, landed in ((10, {"point": "mid-write", "batch": 3}), (30, None))
     ]
     record: Any = SimpleNamespace(
-        hits=SimpleNamespace(items=[{**KILL, "t_us": 20}]),
+        hits=SimpleNamespace(items=[{**KILL, "t_us": 20, "action": "kill"}]),
         timeline=SimpleNamespace(items=[*kills, {"event": "drained", "t_us": 40}]),
+        progress=SimpleNamespace(items=[]),
+        path=Path("run"),
         cell={"cell": {"faults": ["after-commit:kill", "mid-commit:kill"]}},
     )
-    assert [(fault["fault"], fault["point"], fault["batch"]) for fault in _faults(record)] == [
+    assert [(fault["fault"], fault["point"], fault["batch"]) for fault in faults_of(record)] == [
         ("random:kill", "mid-write", 3),
         ("after-commit:kill", "after-commit", 6),
         ("random:kill", None, None),

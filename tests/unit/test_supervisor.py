@@ -64,7 +64,7 @@ class World:
 
     def hit(self, action: str = "kill", seconds: float = 0.0) -> None:
         life = self.lives[-1].pid
-        self._append("hits.jsonl", {"action": action, "seconds": seconds, "batch": 6, "life": life})
+        self._append("hits.jsonl", {"action": action, "seconds": seconds, "batch": 6, "life": life, "t_us": 5})
 
     def passes(self, point: str, batch: int) -> None:
         self._append("trace.jsonl", {"t_us": time.time_ns() // 1000, "point": point, "batch": batch})
@@ -201,7 +201,7 @@ def test_the_end_of_a_zombie_and_its_words_are_noted_and_its_successor_goes_on(w
     zombie.dies(3)
     world.supervisor.watch()
     assert world.told()[-1] | {"t_us": 0} == {
-        "t_us": 0, "event": "zombie-ended", "exit_code": 3, "why": "stopped: another driver"
+        "t_us": 0, "hit_us": 5, "event": "zombie-ended", "exit_code": 3, "why": "stopped: another driver"
     }  # fmt: skip
     assert (world.supervisor.acting, world.lives[1].alive, world.supervisor.restarts) == (False, True, 1)
     assert zombie.session_killed  # its JVM and its workers may outlive it
@@ -241,6 +241,20 @@ def kill_at_random(world: World) -> dict[str, Any]:
     world.supervisor._kill_at = 0.0
     world.supervisor.watch()
     return world.told()[-2]
+
+
+def test_random_kills_come_at_times_that_are_drawn_anew_and_not_at_once(world: World) -> None:
+    waits = []
+    for _ in range(50):
+        world.runs()
+        world.supervisor.begin_random_kills()
+        world.supervisor._kills_left, world.supervisor._kill_at = 1, None
+        before = time.monotonic()
+        world.supervisor.watch()
+        assert world.supervisor._kill_at is not None
+        waits.append(world.supervisor._kill_at - before)
+    assert len({round(wait, 3) for wait in waits}) > 40
+    assert module.RANDOM_KILL_MEAN_S / 2 < sum(waits) / len(waits) < 2 * module.RANDOM_KILL_MEAN_S
 
 
 def test_a_random_kill_says_which_step_its_own_life_passed_last(world: World) -> None:

@@ -183,6 +183,35 @@ def test_a_healthy_run_that_doubled_a_row_is_broken_under_at_least_once_too() ->
     assert word(killed(record), Asked(ALO, faults=("after-commit:kill",))) == (KEPT, "")
 
 
+@pytest.mark.parametrize(("delivery", "code", "at"), [(AMO, "LOSS", 0), (ALO, "DUP", 1)])
+def test_what_a_batch_lost_or_doubled_that_was_done_before_anything_failed_no_failure_explains(
+    delivery: str, code: str, at: int
+) -> None:
+    rows = WORLD.rows[1:] if code == "LOSS" else [*WORLD.rows, WORLD.rows[0]]
+    told = {"kind": "batch", "end_offsets": {"0": 1000, "1": 1000}}
+    done = [{**told, "batch": 2, "t_us": 1_000}, {**told, "batch": 3, "t_us": 9_000}]
+    asked = Asked(delivery, faults=("after-commit:kill",))
+
+    def judged(batch: int, progress: list[dict[str, Any]]) -> str:
+        record = replace(
+            make_record(WORLD, rows), hits=Lines(({**hit(), "t_us": 5_000},)), progress=Lines(tuple(progress)),
+            timeline=after("pipeline-killed"),
+        )  # fmt: skip
+        found = {batch: (1, 0) if at == 0 else (0, 1)}
+        return judge(audit(record), record, asked, rows_of_batches=found).word
+
+    assert judged(2, done) == BROKEN
+    assert judged(3, done) == KEPT
+    assert judged(2, [*done, {**told, "batch": 2, "t_us": 9_500}]) == KEPT  # run again since: an older checkpoint
+    assert judged(-1, done) == KEPT
+
+
+def test_a_run_whose_log_was_not_read_to_its_end_cannot_tell() -> None:
+    told = "the output's log was not read to its end: who wrote what is not known"
+    record = make_record(WORLD)
+    assert word(replace(record, ends={**record.ends, "log_complete": False})) == (UNKNOWN, told)
+
+
 def test_a_run_of_which_nothing_is_visible_tests_nothing() -> None:
     asked = Asked(AMO, faults=("after-commit:kill",))
     assert word(killed(make_record(WORLD, [])), asked) == (VACUOUS, "no row is visible, of 60 that were owed")

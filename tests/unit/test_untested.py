@@ -1,0 +1,69 @@
+"""What of a run tested nothing is told of the fault that it concerns, and of no other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from oncebench.judge.untested import by_fault, notes_of, of_no_hit
+from oncebench.reports.faults import faults_of
+
+LOSE, LATE = "before-decision:lose-answer", "after-decision:late-commit:5"
+
+
+def hit(fault: str, t_us: int, batch: int) -> dict[str, Any]:
+    point, action = fault.split(":")[:2]
+    return {"fault": fault, "point": point, "action": action, "batch": batch, "t_us": t_us}
+
+
+HITS = [hit(LOSE, 100, 6), hit(LATE, 120, 8)]
+IDLE = {"event": "nemesis-idle", "fault": LOSE, "why": "nobody came", "t_us": 300}
+DONE = [{"kind": "batch", "batch": batch} for batch in (6, 8)]
+TOLD = f"the fault {LOSE} found nothing to act on: nobody came"
+
+
+def test_a_note_belongs_to_the_hit_that_it_names_however_late_it_comes() -> None:
+    later = [*HITS, hit(LOSE, 200, 9)]
+    note = {**IDLE, "hit_us": 100}
+    assert [notes_of(each, later, [note]) for each in later] == [[note], [], []]
+    assert by_fault(HITS, [LOSE, LATE], [note], DONE) == [[TOLD], []]
+    assert of_no_hit(HITS, [note]) == []
+    assert of_no_hit(HITS[1:], [note]) == [TOLD]
+
+
+def test_a_note_of_an_older_run_belongs_to_the_newest_hit_of_its_fault_before_it() -> None:
+    twice = [hit(LOSE, 100, 6), hit(LOSE, 200, 8), hit(LOSE, 400, 9)]
+    assert [bool(notes_of(each, twice, [IDLE])) for each in twice] == [False, True, False]
+
+
+def test_each_reason_stands_with_its_own_fault() -> None:
+    three = [*HITS, hit("after-commit:kill", 500, 9)]
+    reasons = by_fault(three, [LOSE, "mid-write:kill", "after-commit:kill"], [], DONE)
+    assert reasons[0] == []
+    assert "acted in its place" in reasons[1][0]
+    assert reasons[2] == ["batch 9 was not run again after the kill at after-commit"]
+    missed = by_fault(HITS, [LOSE, LATE, "mid-write:kill"], [], DONE)
+    assert missed[2:] == [["the fault mid-write:kill was not hit"]]
+    assert by_fault(HITS, [LOSE], [], DONE)[1] == [f"the fault {LATE} acted and was not asked for"]
+
+
+def test_whatever_ends_a_life_must_bring_its_batch_back_and_a_pause_need_not() -> None:
+    ended = [hit(fault, 100, 9) for fault in ("mid-write:kill", "mid-write:outage:8", "mid-write:stop:3")]
+    assert [bool(by_fault([each], [each["fault"]], [], DONE)[0]) for each in ended] == [True, True, False]
+
+
+def test_a_report_tells_each_fault_with_its_own_notes_and_nothing_of_where_the_run_was(tmp_path: Path) -> None:
+    notes = [
+        {"event": "pipeline-continued", "hit_us": 100, "t_us": 101},
+        {"event": "commit-arrived", "hit_us": 120, "t_us": 180, "error_code": 0},
+        {**IDLE, "hit_us": 100},
+        {"event": "refused", "hit_us": 120, "t_us": 400, "why": f"no {tmp_path}/checkpoint"},
+    ]
+    record: Any = SimpleNamespace(
+        hits=SimpleNamespace(items=HITS), timeline=SimpleNamespace(items=notes),
+        progress=SimpleNamespace(items=DONE), cell={"cell": {"faults": [LOSE, LATE]}}, path=tmp_path,
+    )  # fmt: skip
+    lose, late = faults_of(record)
+    assert (lose["noted"], lose["untested"]) == (["nemesis-idle: nobody came"], [TOLD])
+    assert (late["noted"], late["untested"]) == (["commit-arrived: error_code 0", "refused: no checkpoint"], [])
