@@ -35,6 +35,9 @@ CATALOGUE = {
         Code("TORN", "covered sessions of which some rows, but not all 20, are visible at the end", "sessions"),
         Code("CORR", "unreadable, wrong field or type, wrong key, or payload other than expected", "rows"),
         Code("REORD", "sessions whose first occurrences, in one partition, do not ascend in j", "sessions"),
+        Code(
+            "SCAT", "sessions with rows in several partitions of a log, so that nobody reads them in order", "sessions"
+        ),
         Code("STALL", "what is not visible and not covered after the run's patience ended", "rows"),
         Code("STALL-LSO", "partitions whose last stable offset stayed below their end", "partitions"),
         Code("SRC", "acknowledged events that the input topic holds not at all, elsewhere, or twice", "events"),

@@ -88,7 +88,7 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
     rows = Rows(reads.partition, reads.offset, reads.value, outputs, expected_row)
     final = rows.head(reads.finals)
     covered = _covered(expected, committed_ends(record.progress.items))
-    visible = judge_rows(expected, final, covered)
+    visible = judge_rows(expected, final, covered, is_log=bool(record.ends.get("output_is_log", True)))
     log = Log.of(record.log.table)
     input_rows = _distinct_positions(record)
     source = judge_source(record.ledger, record.plan, expected, input_rows)

@@ -47,6 +47,7 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "TORN": {AT_MOST_ONCE: AFTER_FAILURE, AT_LEAST_ONCE: FORBIDDEN, EXACTLY_ONCE: FORBIDDEN},
     "DUP": {AT_MOST_ONCE: FORBIDDEN, AT_LEAST_ONCE: AFTER_FAILURE, EXACTLY_ONCE: FORBIDDEN},
     "REORD": dict.fromkeys(GUARANTEES, IF_ORDERED),  # only first occurrences count, so a replay may repeat
+    "SCAT": dict.fromkeys(GUARANTEES, IF_ORDERED),
     "CORR": _NEVER,
     "DIV": _NEVER,
     "PHAN": _NEVER,

@@ -1,4 +1,4 @@
-"""What the audit says about the visible rows: LOSS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD.
+"""What the audit says about the visible rows: LOSS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD, SCAT.
 
 Promise: counts are exact by the rules in `anomalies.CATALOGUE`, from ids with their multiplicities, never
 from totals; one loss and one duplicate are two findings. All of it is arithmetic on columns.
@@ -68,8 +68,13 @@ def expected_row_of(expected: Expected, outputs: Outputs) -> Ints:
     return np.where(inside, session * ROWS + outputs.j, -1)
 
 
-def judge_rows(expected: Expected, rows: Rows, covered: Bools) -> Visible:
-    """Judge the visible rows. `covered` [sessions]: the pipeline has committed the session's last event."""
+def judge_rows(expected: Expected, rows: Rows, covered: Bools, *, is_log: bool = True) -> Visible:
+    """Judge the visible rows.
+
+    Args:
+        covered: [sessions] the pipeline has committed the session's last event.
+        is_log: whether partitions are those of a log, and not files or tables.
+    """
     sessions = len(expected.session_keys)
     named = rows.expected_row[rows.expected_row >= 0]
     multiplicity = np.bincount(named, minlength=sessions * ROWS).reshape(sessions, ROWS)
@@ -95,6 +100,7 @@ def judge_rows(expected: Expected, rows: Rows, covered: Bools) -> Visible:
             "PHAN": _phantoms(expected, rows, explain),
             "CORR": _corrupt(expected, rows, explain),
             "REORD": _reordered(expected, rows),
+            "SCAT": _scattered(expected, rows) if is_log else Anomaly(),
         },
     )
 
@@ -290,5 +296,25 @@ def _reordered(expected: Expected, rows: Rows) -> Anomaly:
             "input": [[int(expected.last_partition[session]), int(expected.last_offset[session])]],
         }
         for session, row in zip(sessions[:EXAMPLES].tolist(), back[which[:EXAMPLES]].tolist(), strict=True)
+    )
+    return Anomaly(len(sessions), examples)
+
+
+def _scattered(expected: Expected, rows: Rows) -> Anomaly:
+    """Sessions with rows in several partitions; an example has the first row in each of the first two."""
+    known = np.flatnonzero(rows.expected_row >= 0)
+    pairs, first = np.unique(
+        np.column_stack((rows.expected_row[known] // ROWS, rows.partition[known])), axis=0, return_index=True
+    )  # by session, partition
+    again = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0]) + 1
+    sessions, which = np.unique(pairs[again, 0], return_index=True)
+    at = known[first]
+    examples = tuple(
+        {
+            "session_key": expected.session_keys[session],
+            "rows": [[int(rows.partition[row]), int(rows.offset[row])] for row in (at[second - 1], at[second])],
+            "input": [[int(expected.last_partition[session]), int(expected.last_offset[session])]],
+        }
+        for session, second in zip(sessions[:EXAMPLES].tolist(), again[which[:EXAMPLES]].tolist(), strict=True)
     )
     return Anomaly(len(sessions), examples)

@@ -71,6 +71,7 @@ def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
     con.register("read_to", _by_partition(read_to))
     everywhere = OFFSETS if files.final_whole and not is_log else 0
     run = {"prefix": [f"{files.seed:x}-"], "below": _ints([everywhere]), "log_whole": [files.log_whole]}
+    run["is_log"] = [bool(is_log)]
     run["at_once"] = [bool(files.ends.get("batches_at_once"))]
     con.register("run", pa.table(run))
     source.derive(con)

@@ -92,6 +92,11 @@ COUNTS = {
             SELECT session, first_pos < lag(first_pos) OVER (PARTITION BY session, partition ORDER BY j) AS back
             FROM seen SEMI JOIN owed USING (session, j)
         ) WHERE back""",
+    "SCAT": """
+        SELECT count(*) FROM (
+            SELECT session FROM shown SEMI JOIN owed USING (session, j)
+            WHERE (SELECT is_log FROM run) GROUP BY session HAVING count(DISTINCT pos // 17592186044416) > 1
+        )""",
     # Of a sink that shows a batch in one step: batches whose rows were not all first seen at the same look.
     "TORNB": """
         SELECT count(*) FROM (

@@ -238,4 +238,5 @@ MUTANTS = (
              histories.written_late, live=True, elsewhere=("demonstrator: broken-kafka/no-fencing",)),
     _history("M40", "a committed reader is shown what was aborted", "G1a", histories.shown_although_aborted),
     _history("M41", "a batch of a sink that shows it in one step is seen in parts", "TORNB", histories.shown_in_parts),
+    _history("M42", "rows go to partitions by their number and not by their key", "SCAT", histories.dealt_out),
 )  # fmt: skip

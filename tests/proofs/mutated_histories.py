@@ -49,6 +49,11 @@ def exchanged() -> Record:
     return make_record(WORLD, rows)
 
 
+def dealt_out() -> Record:
+    """The rows of a session in turns in two partitions, each of which has its own in order."""
+    return make_record(WORLD, [replace(row, partition=row.row["j"] % 2) for row in WORLD.rows])
+
+
 def ended_late() -> Record:
     """A commit that was given up arrives amid the next transaction and shows half of it; the replay writes it whole."""
     half = [row for row in WORLD.of(4) if row.row["j"] < 10]

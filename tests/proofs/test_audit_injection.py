@@ -98,6 +98,7 @@ def inject(injection: Injection) -> tuple[Record, Counter[str], Expected]:
                 later.append(replace(row, partition=row.partition + 1))
             elif fate == "diverge":
                 later.append(row.changed(total=row.row["total"] + 1))
+        wanted["SCAT"] += "again-elsewhere" in fates
         wanted["TORN"] += covered and 0 < present < 20
         if whole == "swapped" and fates[4] not in ("lose", "cut") and fates[11] not in ("lose", "cut"):
             at = [index for index, row in enumerate(shown) if is_row(row, (4, 11))]

@@ -135,7 +135,7 @@ def test_a_batch_line_that_tells_no_end_is_refused(line: dict[str, object]) -> N
 def test_a_row_shown_again_is_one_DUP_wherever_it_stands() -> None:
     again = [WORLD.rows[7], replace(WORLD.rows[7], partition=1), WORLD.rows[8]]
     findings = audit(make_record(WORLD, [*WORLD.rows, *again]))
-    assert findings.counts() == {"DUP": 3}
+    assert findings.counts() == {"DUP": 3, "SCAT": 1}
     assert findings.anomalies["DUP"].split == {"same-partition": 2, "other-partition": 1}
     assert {example["id"] for example in findings.anomalies["DUP"].examples} == {f"{key_of(0)}:7", f"{key_of(0)}:8"}
     assert len(findings.anomalies["DUP"].examples[0]["rows"]) == 3

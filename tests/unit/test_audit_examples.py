@@ -213,6 +213,7 @@ def many_faults() -> dict[str, Record]:
         "TORN": make_record(MANY, halves),
         "PEND": make_record(MANY, [], progress=Lines(())),
         "REORD": make_record(MANY, swapped),
+        "SCAT": make_record(MANY, [replace(row, partition=40) if row.row["j"] == 19 else row for row in rows]),
         "PHAN": make_record(MANY, [*rows, *strange]),
         "DIV": make_record(MANY, [*rows, *(row.changed(total=1) for row in rows[::20])]),
         "INCO": make_record(MANY, observed=observed, ends=ends),

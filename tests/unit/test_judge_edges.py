@@ -262,3 +262,16 @@ def test_the_very_first_row_that_is_owed_is_shown_with_what_was_owed_if_it_is_co
 def test_a_run_may_say_drained_long_before_its_last_word() -> None:
     record = make_record(WORLD, timeline=Lines(({"event": "stalled"}, {"event": "drained"}, {"event": "other"})))
     assert audit(record).drained is True
+
+
+def test_a_session_whose_rows_lie_in_two_partitions_of_a_log_is_SCAT_and_of_other_sinks_is_none() -> None:
+    rows = [replace(row, partition=row.partition + 1) if number in (19, 25) else row
+            for number, row in enumerate(WORLD.rows)]  # fmt: skip
+    record = make_record(WORLD, rows)
+    found = audit(record)
+    assert found.counts() == {"SCAT": 2}
+    example = found.anomalies["SCAT"].examples[0]
+    assert example["session_key"] == key_of(0)
+    assert [place[0] for place in example["rows"]] == [0, 1]
+    files = replace(record, ends={**record.ends, "output_is_log": False})
+    assert audit(files).counts() == {}
