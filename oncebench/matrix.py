@@ -68,11 +68,12 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "mid-commit:kill-postgres",
     ),
     "link": (
+        # Before the others: a cut would lose the commit that is still held back when the next fault comes.
         "after-prepare:cut-link:3",
+        "mid-commit:cut-link:3",
         "after-prepare:late-commit:5",
         "before-decision:lose-answer",
         "after-decision:late-commit:5",
-        "mid-commit:cut-link:3",
         "after-prepare:lose-postgres-answer",
         "before-decision:lose-postgres-answer",
     ),

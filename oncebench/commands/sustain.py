@@ -16,7 +16,7 @@ from oncebench.commands.series import Run, open_series
 from oncebench.errors import INTERRUPTED, USAGE, UserError
 from oncebench.reports import cost_table
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
-from oncebench.reports.sustained import why_not
+from oncebench.reports.sustained import TOO_SHORT, why_not
 from oncebench.reports.tables import aligned
 from oncebench.rounds import in_rounds
 from oncebench.run.search import Found, search
@@ -123,6 +123,9 @@ def _keeps_up(run: Run, cut: Any, cell: Cell, probe_s: float, rate: float) -> bo
     if cut.is_set():
         raise UserError("interrupted; the reports of what was tried are kept", exit_code=INTERRUPTED)
     reasons = list(why_not(report))
+    if reasons == [TOO_SHORT]:
+        raise UserError(f"a probe of {probe_s:g} s is too short to tell whether {rate:,.0f} events/s can be kept up: "
+                        "batches take too long for it; give a longer --probe")  # fmt: skip
     click.echo(f"{cell.title}, {rate:,.0f} events/s: {'; '.join(reasons) or 'kept up'}", err=True)
     return not reasons
 

@@ -14,16 +14,16 @@ from oncebench.reports.metrics import Report, why_no_speed
 LAG_SLOPE = 0.01
 # Above what the medians of a steady probe's thirds differ by; a pipeline that falls behind slowly shows it in the lag.
 LATENCY_RISE = 0.25
+TOO_SHORT = "it was too short to tell"
 
 
 def why_not(report: Report) -> Iterator[str]:
     """Reasons why a run's rate is none that can be kept up."""
     yield from why_no_speed(report)
     slope, rise = report["steadiness"]["lag_slope"], report["steadiness"]["latency_rise"]
-    if slope is None or rise is None:
-        yield "it was too short to tell"
-        return
-    if slope >= LAG_SLOPE:
+    if slope is not None and slope >= LAG_SLOPE:
         yield f"the lag grew by {slope:.1%} of the load"
-    if rise >= LATENCY_RISE:
+    elif slope is None or rise is None:
+        yield TOO_SHORT
+    elif rise >= LATENCY_RISE:
         yield f"latency rose by {rise:.0%}"

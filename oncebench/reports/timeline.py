@@ -21,6 +21,8 @@ from oncebench.record import Record
 Ints = npt.NDArray[np.int64]
 MAX_STEPS = 300  # more than a plot has room for
 US = 1_000_000
+# Of a line through lags, or of thirds of latencies.
+FEWEST_STEPS = 6
 
 
 def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
@@ -51,16 +53,17 @@ def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
 def steadiness(shown: Mapping[str, Any], rate: float | str, warmup_s: float, load_s: float) -> dict[str, float | None]:
     """`lag_slope`: how fast the lag grew while the load lasted, as a share of the load; `latency_rise`: by how much the
     median latency of the load's last third was above that of its first, as a share of it. After the warm-up; None
-    where there is too little (fewer than six steps) or no rate."""
+    where there is too little (fewer than FEWEST_STEPS, of latency: with rows in them) or no rate."""
     first, last = ceil(warmup_s / shown["step_s"]), int(load_s // shown["step_s"])
     lag = np.array(shown["lag"][first:last], dtype=float)
     p50 = [value for value in shown["p50_ms"][first:last] if value is not None]
-    third = len(p50) // 3
-    if isinstance(rate, str) or third < 2:
-        return {"lag_slope": None, "latency_rise": None}
-    slope = float(np.polyfit(np.arange(len(lag)) * shown["step_s"], lag, 1)[0])
-    early, late = float(np.median(p50[:third])), float(np.median(p50[-third:]))
-    return {"lag_slope": round(slope / rate, 4), "latency_rise": round((late - early) / early, 4) if early else None}
+    slope = rise = None
+    if not isinstance(rate, str) and len(lag) >= FEWEST_STEPS:
+        slope = round(float(np.polyfit(np.arange(len(lag)) * shown["step_s"], lag, 1)[0]) / rate, 4)
+        third = len(p50) // 3
+        if len(p50) >= FEWEST_STEPS and (early := float(np.median(p50[:third]))):
+            rise = round((float(np.median(p50[-third:])) - early) / early, 4)
+    return {"lag_slope": slope, "latency_rise": rise}
 
 
 def _counts(times_us: Ints, edges: Ints) -> list[int]:

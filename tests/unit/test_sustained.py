@@ -50,7 +50,10 @@ def steady(**changes: float | None) -> dict[str, Any]:
     [
         ({"lag_slope": 0.01}, "the lag grew by 1.0% of the load"),
         ({"latency_rise": 0.25}, "latency rose by 25%"),
+        ({"lag_slope": 0.01, "latency_rise": None}, "the lag grew by 1.0% of the load"),
+        ({"lag_slope": 0.01, "latency_rise": 0.25}, "the lag grew by 1.0% of the load"),
         ({"lag_slope": None}, "it was too short to tell"),
+        ({"latency_rise": None}, "it was too short to tell"),
     ],
 )
 def test_a_pipeline_that_falls_behind_says_by_what(changes: dict[str, Any], why: str) -> None:

@@ -91,3 +91,8 @@ def test_what_cannot_be_told_is_not_told(rate: float | str, steps: int) -> None:
     assert steadiness(shown([1] * steps, [1.0] * steps), rate, 0.0, float(steps)) == {
         "lag_slope": None, "latency_rise": None
     }  # fmt: skip
+
+
+def test_a_pipeline_that_shows_rows_seldom_has_a_slope_and_no_rise() -> None:
+    told = steadiness(shown([100 * at for at in range(12)], [100.0, None, None, None] * 3), 1000.0, 0.0, 12.0)
+    assert told == {"lag_slope": 0.1, "latency_rise": None}
