@@ -51,19 +51,21 @@ def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
 
 
 def steadiness(shown: Mapping[str, Any], rate: float | str, warmup_s: float, load_s: float) -> dict[str, float | None]:
-    """`lag_slope`: how fast the lag grew while the load lasted, as a share of the load; `latency_rise`: by how much the
-    median latency of the load's last third was above that of its first, as a share of it. After the warm-up; None
-    where there is too little (fewer than FEWEST_STEPS, of latency: with rows in them) or no rate."""
+    """`lag_slope`: how fast the lag grew while the load lasted, as a share of the load, and `lag_slope_error`, the
+    standard error of that (a lag goes up and down with every batch); `latency_rise`: by how much the median latency of
+    the load's last third was above that of its first, as a share of it. After the warm-up; None where there is too
+    little (fewer than FEWEST_STEPS, of latency: with rows in them) or no rate."""
     first, last = ceil(warmup_s / shown["step_s"]), int(load_s // shown["step_s"])
     lag = np.array(shown["lag"][first:last], dtype=float)
     p50 = [value for value in shown["p50_ms"][first:last] if value is not None]
-    slope = rise = None
+    slope = error = rise = None
     if not isinstance(rate, str) and len(lag) >= FEWEST_STEPS:
-        slope = round(float(np.polyfit(np.arange(len(lag)) * shown["step_s"], lag, 1)[0]) / rate, 4)
+        line, spread = np.polyfit(np.arange(len(lag)) * shown["step_s"], lag, 1, cov=True)
+        slope, error = round(float(line[0]) / rate, 4), round(float(spread[0, 0]) ** 0.5 / rate, 4)
         third = len(p50) // 3
         if len(p50) >= FEWEST_STEPS and (early := float(np.median(p50[:third]))):
             rise = round((float(np.median(p50[-third:])) - early) / early, 4)
-    return {"lag_slope": slope, "latency_rise": rise}
+    return {"lag_slope": slope, "lag_slope_error": error, "latency_rise": rise}
 
 
 def _counts(times_us: Ints, edges: Ints) -> list[int]:

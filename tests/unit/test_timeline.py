@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from types import SimpleNamespace
 from typing import Any
 
@@ -9,7 +10,9 @@ import numpy as np
 import pytest
 
 from oncebench.judge.audit import Sightings
+from oncebench.reports.sustained import why_not
 from oncebench.reports.timeline import MAX_STEPS, steadiness, timeline
+from tests.unit.test_tables import report
 
 S = 1_000_000
 START = 1_000 * S
@@ -74,14 +77,14 @@ def shown(lag: list[int], p50: list[float | None]) -> dict[str, Any]:
 def test_a_lag_that_grows_is_told_as_a_share_of_the_load_and_rising_latency_as_a_share_of_the_early_one() -> None:
     falling_behind = shown([100 * at for at in range(12)], [100.0 + 10 * at for at in range(12)])
     told = steadiness(falling_behind, 1000.0, 0.0, 12.0)
-    assert told == {"lag_slope": 0.1, "latency_rise": pytest.approx(80 / 115, abs=1e-4)}
+    assert told == {"lag_slope": 0.1, "lag_slope_error": 0.0, "latency_rise": pytest.approx(80 / 115, abs=1e-4)}
     keeping_up = shown([500] * 12, [100.0] * 12)
-    assert steadiness(keeping_up, 1000.0, 0.0, 12.0) == {"lag_slope": 0.0, "latency_rise": 0.0}
+    assert steadiness(keeping_up, 1000.0, 0.0, 12.0) == {"lag_slope": 0.0, "lag_slope_error": 0.0, "latency_rise": 0.0}
 
 
 def test_warm_up_and_what_came_after_the_load_say_nothing_of_steadiness() -> None:
     told = steadiness(shown([9000] * 3 + [500] * 9 + [0] * 5, [900.0] * 3 + [100.0] * 9 + [5.0] * 5), 1000.0, 3.0, 12.0)
-    assert told == {"lag_slope": 0.0, "latency_rise": 0.0}
+    assert told == {"lag_slope": 0.0, "lag_slope_error": 0.0, "latency_rise": 0.0}
 
 
 @pytest.mark.parametrize(
@@ -89,10 +92,36 @@ def test_warm_up_and_what_came_after_the_load_say_nothing_of_steadiness() -> Non
 )
 def test_what_cannot_be_told_is_not_told(rate: float | str, steps: int) -> None:
     assert steadiness(shown([1] * steps, [1.0] * steps), rate, 0.0, float(steps)) == {
-        "lag_slope": None, "latency_rise": None
+        "lag_slope": None, "lag_slope_error": None, "latency_rise": None
     }  # fmt: skip
 
 
 def test_a_pipeline_that_shows_rows_seldom_has_a_slope_and_no_rise() -> None:
     told = steadiness(shown([100 * at for at in range(12)], [100.0, None, None, None] * 3), 1000.0, 0.0, 12.0)
-    assert told == {"lag_slope": 0.1, "latency_rise": None}
+    assert told == {"lag_slope": 0.1, "lag_slope_error": 0.0, "latency_rise": None}
+
+
+@pytest.mark.parametrize(("behind", "least", "most"), [(0.0, 0.0, 0.06), (0.1, 0.95, 1.0)])
+def test_a_lag_that_goes_up_and_down_with_the_batches_is_told_from_one_that_grows(
+    behind: float, least: float, most: float
+) -> None:
+    drawn = random.Random(1)
+    told = [steadiness(shown(batched(drawn, behind), [1.0] * 17), 1000.0, 0.0, 17.0) for _ in range(400)]
+    falling = sum(not keeps_up(seen) for seen in told) / len(told)
+    assert least <= falling <= most
+
+
+def batched(drawn: random.Random, behind: float) -> list[int]:
+    """The lag after each of 17 s at 1,000 events/s: batches of about 0.9 s take what was there when they began."""
+    end_s, taken_s, lag, at = -drawn.uniform(0.0, 0.9), 0.0, [], 1
+    while at <= 17:
+        begin_s, end_s = end_s, end_s + 0.9 * drawn.uniform(0.85, 1.15)
+        while at <= 17 and at < end_s:
+            lag.append(round(1000 * (at - taken_s + behind * at)))
+            at += 1
+        taken_s = begin_s
+    return lag
+
+
+def keeps_up(seen: dict[str, float | None]) -> bool:
+    return not list(why_not(report(steadiness=seen)))
