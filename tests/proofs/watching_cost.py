@@ -3,7 +3,7 @@
 The same cell is run in pairs, once watched as ever, once with neither observer nor samples, the order swapped from pair
 to pair; the pipeline's processor time per million events is compared within each pair. Beside it stands what the
 watchers used themselves. A run without them ends up to a second later, for nobody looks sooner, and idles meanwhile:
-that makes it look dearer, by a few percent. Use a quiet machine: the price of other load is counted to whoever met it.
+that may make it look dearer. Use a quiet machine: the price of other load is counted to whoever met it.
 """
 
 from __future__ import annotations
