@@ -3,8 +3,8 @@
 Three published claims, measured on a broker of our own on loopback: producing with short transactions beside producing
 without, a transaction for each message beside a flush and a commit of offsets, and reading `read_committed` beside
 `read_uncommitted`. The arms take turns, every other round backwards; what is printed are medians over the rounds and,
-as ratios within a round, their 95 % bootstrap intervals. `docs/what_it_costs.md` says what the claims are and what came
-out. What can go wrong: the client is librdkafka on the broker's machine, so both compete for its processor.
+as ratios within a round, their 95 % bootstrap intervals. What can go wrong: the
+client is librdkafka on the broker's machine, so both compete for its processor.
 """
 
 import sys

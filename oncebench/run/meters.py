@@ -36,7 +36,8 @@ class Meters:
     def __init__(self, processes: Callable[[], Mapping[str, Any]], checkpoint: Path) -> None:
         self._processes = processes
         self._sampler = Sampler(self._sessions, component)
-        self._own_cpu_s = time.process_time()
+        self._own_began_s = time.process_time()
+        self._own_ended_s: float | None = None
         self.checkpoint = Written(checkpoint)
 
     def __enter__(self) -> Meters:

@@ -57,6 +57,12 @@ def test_what_the_suite_itself_uses_counts_from_the_mark_until_all_is_drained(tm
     assert own.peak_rss_bytes > 1_000_000
 
 
+def test_what_the_suite_uses_is_told_while_a_run_goes_on_too(tmp_path: Path) -> None:
+    meters = Meters(dict, tmp_path)
+    _spin(0.05)
+    assert 0.05 <= meters.uses()["suite"].cpu_s < 0.2
+
+
 def _spin(cpu_s: float) -> None:
     end = time.process_time() + cpu_s
     while time.process_time() < end:
