@@ -186,8 +186,7 @@ def _before(record: Record, rows_of_batches: Mapping[int, tuple[int, int]]) -> f
     failed_us = [line["t_us"] for line in record.timeline.items if line.get("event") in DEATHS]
     first_us = min([*failed_us, *(hit["t_us"] for hit in record.hits.items)], default=0)
     told = [line for line in record.progress.items if line.get("kind") == "batch" and not line.get("recovered")]
-    done = {line["batch"] for line in told if line["t_us"] < first_us}
-    done -= {line["batch"] for line in told if line["t_us"] >= first_us}
+    done = {line["batch"] for line in told} - {line["batch"] for line in told if line["t_us"] >= first_us}
     early = [rows for batch, rows in rows_of_batches.items() if batch in done]
     return frozenset(code for code, at in (("LOSS", 0), ("DUP", 1)) if any(rows[at] for rows in early))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import duckdb
@@ -16,6 +17,7 @@ from oncebench.judge.verdict import KEPT, Facts, decide
 from oncebench.protocol_model.variants import GROUPS
 from oncebench.second import count
 from pipeline.sinks.registry import SINKS
+from tests.proofs import mutated_histories as histories
 from tests.proofs.mutants import MUTANTS, Mutant
 from tests.proofs.test_second import files_of
 
@@ -103,3 +105,12 @@ def told(elsewhere: str) -> str:
     if kind == "test":
         return "`" + name.rsplit("/", 1)[-1].split("::")[0] + "`"
     return f"`{name}` {DEMONSTRATORS[name]}" if kind == "demonstrator" else f"model: {name}, {VARIANTS[name]}"
+
+
+def test_partitions_of_what_is_no_log_scatter_nothing_for_both_auditors(database: duckdb.DuckDBPyConnection) -> None:
+    scattered = histories.dealt_out()
+    files = replace(scattered, ends={**scattered.ends, "output_is_log": False})
+    with database.cursor() as con:
+        second = count.count(con, files_of(files))
+    assert compare(counts_of(audit(files)), second).reasons == ()
+    assert second["SCAT"] == 0

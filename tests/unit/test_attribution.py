@@ -114,3 +114,9 @@ def test_the_parts_of_a_batch_add_up_to_it_and_what_nobody_timed_is_the_rest() -
         "commit_log": 20.0, "total": 100.0,
     }  # fmt: skip
     assert set(split([]).values()) == {None}
+
+
+def test_what_batches_without_a_fault_lost_and_doubled_is_told_apart() -> None:
+    faults = [{"hit": True, "batch": 6}, {"hit": False, "batch": None}]
+    assert attribution.uncharged(faults, {6: (1, 2), 7: (3, 0), -1: (0, 4)}) == {"lost": 3, "duplicated": 4}
+    assert attribution.uncharged(faults, {6: (1, 2)}) == {"lost": 0, "duplicated": 0}

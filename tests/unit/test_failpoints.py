@@ -8,10 +8,13 @@ import sys
 import textwrap
 import time
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 from pipeline.failpoints import FIRST_BATCH, POINTS, Failpoints, Fault, parse_fault
+from pipeline.job import Job
 
 
 @pytest.mark.parametrize("point", POINTS)
@@ -168,3 +171,23 @@ def test_the_trace_tells_what_was_passed_last(tmp_path: Path) -> None:
 def test_a_fault_says_what_it_is_in_full() -> None:
     assert str(Fault("after-commit")) == "after-commit:kill"
     assert str(Fault("after-commit", "stop", 2.0, 5)) == "after-commit:stop:2@batch=5"
+
+
+def test_behind_sparks_commit_log_is_passed_where_only_a_trace_asks_and_not_where_nobody_does(tmp_path: Path) -> None:
+    class Passed(Exception):
+        pass
+
+    def passing(point: str, batch: int) -> None:
+        raise Passed(point, batch)
+
+    (tmp_path / "commits").mkdir()
+    (tmp_path / "commits" / "3").touch()
+    job: Any = SimpleNamespace(
+        config=SimpleNamespace(faults=(), trace=True, checkpoint=tmp_path), _last_delivered=3,
+        _failpoints=SimpleNamespace(passing=passing),
+    )  # fmt: skip
+    with pytest.raises(Passed) as passed:
+        Job._watch_commit_log(job)
+    assert passed.value.args == ("after-commit-log", 3)
+    job.config.trace = False
+    Job._watch_commit_log(job)

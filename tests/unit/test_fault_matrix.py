@@ -391,3 +391,9 @@ def test_an_outage_beyond_the_transaction_timeout_is_for_rows_whose_transactions
     (cell,) = matrix.cells(rows, [matrix.TIMEOUT], Cell("", "", ""), matrix.seeds_for(1))
     assert (cell.sink, cell.variant) == ("kafka", "two-phase")
     assert all((parse_fault(text).seconds or 0) * 1000 > 2 * cell.transaction_timeout_ms for text in cell.faults)
+
+
+def test_no_cut_follows_a_commit_that_is_held_back_in_the_same_chain() -> None:
+    actions = [parse_fault(text).action for text in matrix.chain(row("kafka", "two-phase"), "link")]
+    assert "cut-link" in actions
+    assert "cut-link" not in actions[actions.index("late-commit") :]

@@ -60,3 +60,20 @@ def test_an_interruption_is_noted_once_and_ends_what_nemeses_are_at(tmp_path: Pa
     assert not run._until("loading", lambda: False, Patience(1))
     assert not run._until("draining", lambda: False, Patience(1))
     assert run.noted == ["acts ended", "interrupted"]
+
+
+def test_a_life_on_an_older_checkpoint_is_not_measured_by_the_position_of_the_one_before() -> None:
+    def batch(end: int) -> dict[str, Any]:
+        return {"kind": "batch", "batch": 1, "end_offsets": {"0": end}}
+
+    lines = iter([[batch(500), batch(400)], [{"kind": "started"}, batch(10)]])
+    quiet = SimpleNamespace(last=dict, look=lambda: None, told=str)
+    run: Any = SimpleNamespace(
+        progress_lines=SimpleNamespace(fresh=lambda: next(lines)), position={}, batch={}, load_lines=quiet,
+        observer_lines=quiet, meters=SimpleNamespace(checkpoint=quiet), faults=quiet, primed=0, phase="draining",
+        cell=SimpleNamespace(rate="max"), show=lambda _seen: None,
+    )  # fmt: skip
+    _Run._look(run)
+    assert run.position == {"0": 500}
+    _Run._look(run)
+    assert run.position == {"0": 10}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
 
 import psycopg
 import pyarrow as pa
@@ -15,8 +17,10 @@ from hypothesis import strategies as st
 from oncebench.cli import cli
 from oncebench.errors import USAGE, UserError
 from pipeline.errors import RefusedStart
+from pipeline.sinks.postgres_reader import Table
 from pipeline.sinks.postgres_server import GID_BYTES, VARIABLE, Names, connect, parts, redacted, told, without_secrets
 from pipeline.sinks.postgres_tables import COLUMNS, FILLED_IN, Column, copy_text, read_back, stored, wrong_with
+from pipeline.sinks.reading import NotAnsweredError
 
 NAMES = Names("ob-1.a_b", 3, "ob-1.a_b")
 GOOD = {name: Column(name, kind, needed=name not in FILLED_IN) for name, kind in COLUMNS.items()}
@@ -156,3 +160,16 @@ def unescaped(text: str) -> str:
     for character in characters:
         made += {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}[next(characters)] if character == "\\" else character
     return made
+
+
+def test_a_server_that_is_away_is_not_taken_for_an_empty_table() -> None:
+    table: Any = Table.__new__(Table)
+    table._connection = SimpleNamespace(closed=False, close=lambda: None)
+    table._names, table._pages, table._away_since = SimpleNamespace(table="t"), None, None
+
+    def away() -> None:
+        raise psycopg.OperationalError("no answer")
+
+    table._fresh = away
+    with pytest.raises(NotAnsweredError):
+        table.fresh()

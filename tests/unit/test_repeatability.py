@@ -27,6 +27,7 @@ def series(*batches_ms: float) -> list[dict[str, Any]]:
         ((8.0, 16.0, 24.0), True),  # 1.08 each: in 1.06 to 1.10
         ((6.0, 18.0, 30.0), True),
         ((12.0, 26.0, 39.0), False),  # above
+        ((6.0, 12.0, 18.0), False),  # 1.06 each: within, but the other is not within it
         ((4.0, 8.0, 12.0), False),  # below
     ],
 )

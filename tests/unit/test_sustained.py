@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oncebench.commands.sustain import _keeps_up
+from oncebench.errors import UserError
 from oncebench.reports.sustained import why_not
 from oncebench.run.search import Found, search
+from oncebench.scenario import Cell
 from tests.unit.test_tables import report
 
 LOWEST, HIGHEST = 100.0, 100_000.0
@@ -64,3 +68,10 @@ def test_a_pipeline_whose_lag_shrinks_or_stays_keeps_up_and_one_that_breaks_its_
     assert list(why_not(steady())) == []
     assert list(why_not(steady(lag_slope=-0.2, latency_rise=-0.5))) == []
     assert list(why_not(steady() | {"verdict": "broken"})) == ["its verdict is broken"]
+
+
+def test_a_probe_that_is_too_short_to_tell_is_no_rate_that_was_not_kept_up_with() -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase")
+    with pytest.raises(UserError, match="give a longer --probe"):
+        _keeps_up(lambda *_: steady(lag_slope=None, latency_rise=None), threading.Event(), cell, 12.0, 300.0)
+    assert not _keeps_up(lambda *_: steady(lag_slope=0.5), threading.Event(), cell, 12.0, 300.0)

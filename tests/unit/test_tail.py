@@ -47,3 +47,12 @@ def test_a_file_that_has_not_grown_is_not_read_again(tmp_path: Path) -> None:
     with patch.object(tail, "read_lines", wraps=tail.read_lines) as reading:
         assert [lines.read() for _ in range(3)] == [({"n": 1},)] * 3
     assert reading.call_count == 1
+
+
+def test_a_tail_opens_no_file_that_has_not_grown(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    _append(path, '{"n":1}\n')
+    lines = Tail(path)
+    lines.fresh()
+    with patch.object(Path, "open", side_effect=AssertionError("opened")):
+        assert lines.fresh() == []
