@@ -115,12 +115,22 @@ SESSIONS_PER_BATCH = 3  # so many end in each batch, with rows in both partition
 # work; what is left when the last kill is done only takes time.
 RANDOM_TRIGGER_MS, BATCHES_PER_KILL = 1000, 6
 
-# Codes that a cell may show beyond its guarantee, by (nemesis, guarantee), and why.
+# Codes that a cell may show beyond its guarantee, by (nemesis, guarantee, variant), and why.
 _CLAIMS_GONE = "the claims stand in the checkpoint: with an older one, or none, what was claimed is written once more"
-LIMITS: Mapping[tuple[str, str], Mapping[str, str]] = {
-    ("roll-back", AT_MOST_ONCE): {"DUP": _CLAIMS_GONE},
-    ("lose-checkpoint", AT_MOST_ONCE): {"DUP": _CLAIMS_GONE},
+_NOT_ON_DISK = (
+    "its COMMIT does not wait for the disk: a PostgreSQL that is killed forgets rows that were read, and gives "
+    "their positions to others"
+)
+_QUERY_GONE = "Delta knows a batch by its query's id, which stood in the checkpoint: a new query writes all once more"
+LIMITS: Mapping[tuple[str, str, str], Mapping[str, str]] = {
+    ("kill-postgres", AT_MOST_ONCE, "claim"): {"INCO": _NOT_ON_DISK},
+    ("kill-session", AT_MOST_ONCE, "claim"): {"INCO": _NOT_ON_DISK},
+    ("roll-back", AT_MOST_ONCE, "claim"): {"DUP": _CLAIMS_GONE},
+    ("lose-checkpoint", AT_MOST_ONCE, "claim"): {"DUP": _CLAIMS_GONE},
+    ("lose-checkpoint", EXACTLY_ONCE, "native"): {"DUP": _QUERY_GONE},
 }
+# Nemeses that have batches written again which were done before they came, so that no fault is charged with those rows.
+REACHING_BACK = frozenset({"roll-back", "lose-checkpoint"})
 
 
 @dataclass(frozen=True)

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.errors import BROKEN, ERROR, KEPT
-from oncebench.nemesis.disk import BROKER, CHECKPOINT
+from oncebench.nemesis.disk import BROKER, CHECKPOINT, OUTPUT
 from oncebench.record import FACTS, Record
 from oncebench.reports.report import FILE, make_report, write_report
-from oncebench.run.cell import SINK_FOLDER, Ran, run_cell
+from oncebench.run.cell import Ran, run_cell
 from oncebench.run.lab import Lab
 from oncebench.run.seen import Show
 from oncebench.scenario import Cell, expected_codes
@@ -26,7 +26,7 @@ from pipeline.sinks.registry import SINKS
 
 LATENCIES = "latencies.npy"  # every row's times, beside the report
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.
-BULKY = ("kafka", "postgres", "pravega", CHECKPOINT, SINK_FOLDER, BROKER)
+BULKY = ("kafka", "postgres", "pravega", CHECKPOINT, OUTPUT, BROKER)
 
 
 def measure(

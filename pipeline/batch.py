@@ -4,7 +4,8 @@ Promise: whatever a protocol does with a batch, its rows are consumed exactly on
 the state of a batch only for tasks that have used up their input (SPARK-52008; the skip traps of state checkpoint
 v2). Rows are counted and digested on the way. Records that were set aside go to quarantine in every case, also when
 the rows are drained. Only the first attempt at a task writes: where Spark has lost one, or finds it slow, and begins
-another, that one ends the batch, and a new driver replays it as a whole, by the marks.
+another, that one ends the batch, and a new driver replays it as a whole, by the marks. A batch has no more tasks than
+the pipeline has partitions: marks are kept for those.
 """
 
 from __future__ import annotations
@@ -23,13 +24,12 @@ from pyspark import Accumulator, AccumulatorParam, SparkContext, TaskContext
 from pyspark.sql import DataFrame
 
 from pipeline import digest
-from pipeline.errors import AnotherDriver, NondeterministicReplay, TaskTriedAgain
+from pipeline.errors import AnotherDriver, NondeterministicReplay, TaskTriedAgain, TooManyTasks
 from pipeline.failpoints import Failpoints
 from pipeline.quarantine import Quarantine
+from pipeline.rows import ROW, TYPES, check_nulls, schema
 from pipeline.sinks.contract import WHOLE, BatchWriter, Writer, Written
 
-ROW_COLUMNS = ("session_key", "j", "events", "total", "checksum", "ended_at")
-_ROW_SCHEMA = "session_key string, j int, events int, total long, checksum long, ended_at long"
 _RESULT_SCHEMA = "result string"
 
 
@@ -54,12 +54,13 @@ class _Task:
         """The rows of the input; what was set aside is copied to quarantine on the way."""
         for batch in batches:
             aside = batch.column("reason")
-            rows = batch.select(ROW_COLUMNS)
+            rows = batch.select(ROW)
             if aside.null_count < len(aside):
                 self.quarantine.copy(batch.filter(pc.is_valid(aside)))
                 rows = rows.filter(pc.is_null(aside))
             if rows.num_rows == 0:
                 continue
+            check_nulls(rows, f"batch {self.batch}, partition {self.partition}")
             self.rows += rows.num_rows
             self.digest = digest.add(self.digest, digest.digest(rows))
             yield from self._in_two(rows) if self.failpoints.faults else (rows,)
@@ -76,6 +77,7 @@ class _Run:
     """What is sent to the workers: called once per partition with its record batches."""
 
     batch: int
+    partitions: int
     writer: Writer | None
     only: frozenset[int] | None
     failpoints: Failpoints
@@ -84,6 +86,14 @@ class _Run:
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         started = time.perf_counter()
         partition = _first_try(self.batch)
+        if self.writer is not None and partition >= self.partitions:
+            raise TooManyTasks(
+                f"batch {self.batch}: Spark runs a task for partition {partition}, and this pipeline has partitions "
+                f"{self.partitions}, for which alone marks are kept. This task has written nothing, others of the "
+                "batch may have. End the query with a shuffle (groupBy, or repartition into as many) and start again "
+                "with a new checkpoint, sink_id and output; or set `partitions` there to the most tasks that a batch "
+                "can have (without a shuffle: the partitions of the input)."
+            )
         task = _Task(self.batch, partition, self.failpoints, self.quarantine)
         rows = task.take(batches)
         prepared: dict[str, Any] = {}
@@ -154,14 +164,16 @@ def _results(context: SparkContext) -> Accumulator[list[dict[str, Any]]]:
 class Batch:
     """A micro-batch in the driver. `timings_ms` collects what each step took.
 
-    `rows_before`: how many rows the batch before this one had (None: not known); until this one has run it stands for
-    the rows at stake, so that a fault without a batch of its own does not fall into a stretch without rows.
+    `partitions`: how many tasks it may have. `rows_before`: how many rows the batch before this one had (None: not
+    known); until this one has run it stands for the rows at stake, so that a fault without a batch of its own does not
+    fall into a stretch without rows.
     """
 
     def __init__(
         self,
         rows: DataFrame,
         number: int,
+        partitions: int,
         failpoints: Failpoints,
         quarantine: Quarantine,
         rows_before: int | None = None,
@@ -172,6 +184,7 @@ class Batch:
         self.results: list[Written] = []
         self.drained = False
         self.dropped: list[int] = []
+        self._partitions = partitions
         self._rows_before = rows_before
         self._failpoints = failpoints
         self._quarantine = quarantine
@@ -234,7 +247,7 @@ class Batch:
         self, writer: Writer | None, only: frozenset[int] | None, expected: Mapping[int, tuple[int, int]]
     ) -> list[Written]:
         task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = _Run(
-            self.id, writer, only, self._failpoints, self._quarantine
+            self.id, self._partitions, writer, only, self._failpoints, self._quarantine
         ).__call__
         with self.timed("run"):
             collected = self.rows.mapInArrow(task, _RESULT_SCHEMA).collect()
@@ -249,7 +262,7 @@ class Batch:
         results.value = []
         counting = _Counting(self.id, self._failpoints, self._quarantine, results).__call__
         with self.timed("run"):
-            self.timings_ms |= writer.write_batch(self.rows.mapInArrow(counting, _ROW_SCHEMA), self.id)
+            self.timings_ms |= writer.write_batch(self.rows.mapInArrow(counting, schema(TYPES)), self.id)
         self.results = sorted((Written(**result) for result in results.value), key=lambda made: made.partition)
         if not self.results:
             raise AnotherDriver(

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from types import UnionType
+from typing import Any, get_args, get_origin, get_type_hints
 
 from pipeline.errors import RefusedStart
 from pipeline.failpoints import Fault, parse_fault
@@ -48,6 +50,8 @@ class PipelineConfig:
         sockets: folder of the sockets between the JVM and its Python workers; None: TCP. `pipeline.sockets` sets it.
         faults: in the order in which they are to act.
         trace: whether passed failpoints are noted (needed to tell where a random kill landed).
+        kafka: librdkafka settings of every client, and of Spark's source as `kafka.NAME`.
+        spark: Spark settings of one's own; they stand above those of `pipeline.spark`.
     """
 
     bootstrap_servers: str
@@ -76,6 +80,7 @@ class PipelineConfig:
     faults: tuple[Fault, ...] = ()
     trace: bool = False
     kafka: dict[str, str] = field(default_factory=dict)
+    spark: dict[str, str] = field(default_factory=dict)
 
     @property
     def kafka_client(self) -> dict[str, Any]:
@@ -98,13 +103,27 @@ def read_config(path: Path) -> PipelineConfig:
         fields = json.loads(path.read_text())
     except (OSError, ValueError) as error:
         raise RefusedStart(f"cannot read the pipeline's configuration {path}: {error}") from error
+    if not isinstance(fields, dict):
+        raise RefusedStart(f"{path} must hold an object, with a field for each setting")
     known = {f.name: f for f in dataclasses.fields(PipelineConfig)}
     unknown = sorted(set(fields) - set(known))
     missing = sorted(name for name, f in known.items() if name not in fields and _required(f))
     if unknown or missing:
         raise RefusedStart(f"{path}: unknown fields {unknown}, missing fields {missing}")
-    if not isinstance(fields["output"], dict):
-        raise RefusedStart(f"{path}: output must be an object, as the sink's kind provides it")
+    for name, value in fields.items():
+        if not _fits(value, _HINTS[name]):
+            raise RefusedStart(f"{path}: {name} is {value!r}, and must be {_in_json(_HINTS[name])}")
+        if name in _ONE_OF and value not in _ONE_OF[name]:
+            raise RefusedStart(f"{path}: {name} is {value!r}, and must be one of: {', '.join(_ONE_OF[name])}")
+        if name in _AT_LEAST and value is not None and value < _AT_LEAST[name]:
+            raise RefusedStart(f"{path}: {name} is {value!r}, and must be {_AT_LEAST[name]} or more")
+    if not re.fullmatch(r"[A-Za-z0-9._-]+", fields["sink_id"]):
+        raise RefusedStart(f"{path}: sink_id is {fields['sink_id']!r}, and must be letters, digits, `.`, `_` and `-`")
+    if not isinstance(fields["output"].get("output"), str):
+        raise RefusedStart(f'{path}: output must hold "output": a topic, a table or a folder, as the sink has it')
+    for name in sorted(fields.get("kafka", {})):
+        if name in _OURS:
+            raise RefusedStart(f"{path}: the guarantees rest on {name} as it is set here: take it out of `kafka`")
     try:
         fields["faults"] = tuple(parse_fault(text) for text in fields.get("faults", ()))
     except ValueError as error:
@@ -121,6 +140,43 @@ def write_config(config: PipelineConfig, path: Path) -> None:
     fields: dict[str, Any] = dataclasses.asdict(config)
     fields["faults"] = [str(fault) for fault in config.faults]
     path.write_text(json.dumps(fields, indent=1, default=str))
+
+
+_HINTS = get_type_hints(PipelineConfig)
+_ONE_OF = {
+    "on_lost": ("rewrite", "drop"), "checkpoint_writing": (TUNED, AS_SHIPPED), "state_store": (CHANGELOG, SNAPSHOTS),
+}  # fmt: skip
+_AT_LEAST = {
+    "partitions": 1, "trigger_ms": TRIGGER_ASAP, "max_events_per_batch": 1, "session_timeout_ms": 1,
+    "transaction_timeout_ms": 1,
+}  # fmt: skip
+# Settings of Kafka's clients on which a guarantee rests, or which have a field of their own.
+_OURS = (
+    "bootstrap.servers", "isolation.level", "acks", "request.required.acks", "retries", "message.send.max.retries",
+    "enable.idempotence", "transactional.id", "transaction.timeout.ms", "partitioner",
+)  # fmt: skip
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value of a JSON file is of a field's type."""
+    if isinstance(hint, UnionType):
+        return any(_fits(value, one) for one in get_args(hint))
+    origin, inner = get_origin(hint) or hint, get_args(hint)
+    if origin is tuple:  # of faults, or of texts
+        return isinstance(value, list) and all(isinstance(each, str) for each in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(inner[1] is Any or isinstance(each, inner[1]) for each in value.values())
+    if origin is Path:
+        return isinstance(value, str)
+    return isinstance(value, origin) and (origin is not int or not isinstance(value, bool))
+
+
+def _in_json(hint: Any) -> str:
+    if isinstance(hint, UnionType):
+        return " or ".join(map(_in_json, get_args(hint)))
+    words = {str: "a text", Path: "a text", int: "a whole number", bool: "true or false", type(None): "null"}
+    lists = {tuple: "a list of texts", dict: "an object" if get_args(hint)[1:] == (Any,) else "an object of texts"}
+    return words.get(hint) or lists[get_origin(hint)]
 
 
 def _required(f: Any) -> bool:

@@ -64,7 +64,7 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
         journal.decide(batch.id, len(decisions), decision(prepared))
     batch.at("after-decision")
     lost = commit(batch, sink, {written.partition: written.prepared for written in prepared if written.prepared})
-    if lost and on_lost == REWRITE:
+    if lost and on_lost != DROP:
         raise TransactionLost(
             f"batch {batch.id}: what partitions {sorted(lost)} had prepared is gone (its transaction took longer than "
             "its time-out between pre-commit and commit, was fenced, or its file was removed). Nothing is lost: start "

@@ -13,6 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from pipeline.rows import STRING, TYPES
+
 # Odd 64-bit constants of splitmix64 (Steele, Lea, Flood 2014), for mixing one column into the next.
 _GAMMA = np.uint64(0x9E3779B97F4A7C15)
 _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
@@ -26,24 +28,30 @@ def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
     return x ^ (x >> np.uint64(31))
 
 
-def _key_hashes(keys: pa.Array) -> npt.NDArray[np.uint64]:
-    encoded = keys.dictionary_encode()
-    raw = [key.encode("utf-8") for key in encoded.dictionary.to_pylist()]
+def _hashes(texts: pa.Array) -> npt.NDArray[np.uint64]:
+    encoded = texts.dictionary_encode()
+    raw = [text.encode("utf-8") for text in encoded.dictionary.to_pylist()]
     # Two CRCs with different starts make 64 bits; the digest guards against accidents, not against forgery.
-    hashes = np.array([zlib.crc32(key) << 32 | zlib.crc32(key, 0x5BD1E995) for key in raw], dtype=np.uint64)
+    hashes = np.array([zlib.crc32(text) << 32 | zlib.crc32(text, 0x5BD1E995) for text in raw], dtype=np.uint64)
     chosen: npt.NDArray[np.uint64] = np.take(hashes, encoded.indices.to_numpy(zero_copy_only=False))
     return chosen
 
 
+def _words(numbers: pa.Array) -> npt.NDArray[np.uint64]:
+    words: npt.NDArray[np.uint64] = numbers.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
+    return words
+
+
 def digest(rows: pa.RecordBatch) -> int:
-    """Digest of a record batch (columns session_key, j, events, total, checksum, ended_at); add them modulo 2**64."""
+    """Digest of a record batch (its columns: `rows.TYPES`); add them modulo 2**64."""
     if rows.num_rows == 0:
         return 0
     with np.errstate(over="ignore"):
-        state = _mix(_key_hashes(rows.column("session_key")) + _GAMMA)
-        for name in ("j", "events", "total", "checksum", "ended_at"):
-            column = rows.column(name).to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
-            state = _mix((state ^ column) + _GAMMA)
+        state = np.zeros(rows.num_rows, dtype=np.uint64)
+        for name, kind in TYPES.items():
+            column = rows.column(name)
+            words = _hashes(column) if kind == STRING else _words(column)
+            state = _mix((state ^ words) + _GAMMA)
         return int(np.add.reduce(state))
 
 

@@ -30,12 +30,24 @@ class TaskTriedAgain(PipelineError):
     """Spark has tried a task again, whose first attempt may have written; a restart replays the whole batch."""
 
 
+class NullInRow(PipelineError):
+    """The query made a row with a null in it, which no sink can keep and no replay can compare."""
+
+
+class TooManyTasks(PipelineError):
+    """A batch has more tasks than the pipeline has partitions, for which alone marks are kept."""
+
+
 class CommitUncertain(PipelineError):
     """The sink could not be asked whether a decided batch is committed; a restart finishes it."""
 
 
 class TransactionLost(PipelineError):
     """A decided transaction was aborted by the broker's time-out; a restart writes those partitions again."""
+
+
+class NoKafka(PipelineError):
+    """Kafka did not answer while the pipeline started; a restart tries again."""
 
 
 class QueryDied(PipelineError):

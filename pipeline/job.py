@@ -1,4 +1,4 @@
-"""The job: Kafka -> sessions -> sink, from start to stop.
+"""The job: Kafka -> query -> sink, from start to stop.
 
 Promise: checks come before anything is read or written; the query ends with an exception that says what to do, or
 gently between two batches. The order of a start is: journal (takes the generation, so that an older driver stops),
@@ -16,6 +16,7 @@ from subprocess import TimeoutExpired
 from typing import Any, cast
 
 import pyspark
+from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -24,22 +25,23 @@ from pipeline import errors
 from pipeline.batch import Batch, warm_up
 from pipeline.config import PipelineConfig
 from pipeline.delivery import as_shipped, choose, protocol_of
-from pipeline.errors import AnotherDriver, PipelineError, QueryDied, RefusedStart, StoppedGently
+from pipeline.errors import AnotherDriver, NoKafka, PipelineError, QueryDied, RefusedStart, StoppedGently
 from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, Journal, open_journal
 from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch, open_batch
 from pipeline.quarantine import Quarantine
-from pipeline.sessions import OUTPUT_SCHEMA, Sessions
+from pipeline.query import query as rows_of
+from pipeline.rows import ASIDE, LONG, TYPES
 from pipeline.sinks.contract import Sink, Support
 from pipeline.sinks.registry import SINKS
-from pipeline.spark import refuse_retries, session, stop
+from pipeline.spark import refuse_own, refuse_retries, session, stop
 
-# Partitions of a batch may be read at different speed; events this much older than the newest are still in time for
-# the session timer (which counts from the later of event and watermark).
-WATERMARK_DELAY = "10 seconds"
 # How often the main thread looks whether the query has ended or should: a stop is answered within a tenth of a second.
 POLL_S = 0.05
 _log = logging.getLogger(__name__)
+_TRACEBACK = "Traceback (most recent call last):"
+_ERROR = re.compile(r"\s*[A-Za-z_][\w.]*(: |$)")
+_SPELT = {LONG: "bigint"}  # as Spark says it of a DataFrame
 # How a task's own error looks when Spark hands it on as text.
 _TASK_ERROR = re.compile(r"^pipeline\.errors\.(\w+): (.+)$", re.MULTILINE)
 
@@ -69,12 +71,21 @@ class Job:
         """
         config = self.config
         refuse_retries(config.master)
-        kind = SINKS[config.sink]
+        refuse_own(config.spark)
+        kind = SINKS.get(config.sink)
+        if kind is None:
+            raise RefusedStart(f"there is no sink {config.sink!r}; there are: {', '.join(sorted(SINKS))}")
         support = choose(kind, config.delivery, config.variant)
-        sink = kind.open(config)
         identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
-        sink.start(support, journal.generation, journal.newest_prepared())
+        try:
+            sink = kind.open(config)
+            sink.start(support, journal.generation, journal.newest_prepared())
+        except KafkaException as error:
+            raise NoKafka(
+                f"Kafka at {config.bootstrap_servers} did not do what a start needs: {error.args[0]}. Is it running, "
+                "and is that its address? No row was read or written; start again."
+            ) from error
         journal.check_still_ours()  # a slow start may have fenced a younger driver: that one goes on, not this
         self._refuse_older_checkpoint(sink)
         monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
@@ -132,7 +143,7 @@ class Job:
     def _follow(self, spark: SparkSession, sink: Sink, support: Support, journal: Journal) -> None:
         config = self.config
         protocol = protocol_of(SINKS[config.sink], support)
-        rows = sessions(spark, config)
+        rows = fitted(rows_of(spark, config))
         if protocol is as_shipped and not config.faults:
             writer = sink.stream_as_shipped(rows)
         else:
@@ -155,7 +166,7 @@ class Job:
 
     def _deliverer(self, protocol: Any, sink: Sink, journal: Journal) -> Any:
         def deliver(rows: DataFrame, number: int) -> None:
-            batch = Batch(rows, number, self._failpoints, self._quarantine, self._rows_before)
+            batch = Batch(rows, number, self.config.partitions, self._failpoints, self._quarantine, self._rows_before)
             try:
                 if self.stopping.is_set():
                     raise StoppedGently("asked to stop")
@@ -227,8 +238,30 @@ def in_plain_words(failure: BaseException, journal: Journal) -> PipelineError:
     )
 
 
+def fitted(rows: DataFrame) -> DataFrame:
+    """The query's rows, with empty columns where it sets nothing aside.
+
+    Raises:
+        RefusedStart: a column of `pipeline.rows` is missing, or of another type.
+    """
+    given = dict(rows.dtypes)
+    for name, kind in TYPES.items():
+        if given.get(name) != (_SPELT.get(kind, kind)):
+            raise RefusedStart(
+                f"the query in pipeline/query.py gives column {name!r} as {given.get(name, 'nothing at all')}, and "
+                f"pipeline/rows.py says {kind}. Cast it there, or name your own columns in rows.py."
+            )
+    aside = {name: kind for name, kind in given.items() if name.lower() in ASIDE}
+    wanted = {name: _SPELT.get(kind, kind) for name, kind in ASIDE.items()}
+    if aside and aside != wanted:
+        raise RefusedStart(
+            f"the query in pipeline/query.py gives {aside} for what it sets aside; it must be all of {wanted}, or none"
+        )
+    return rows if aside else rows.withColumns({name: f.lit(None).cast(kind) for name, kind in wanted.items()})
+
+
 def _first_cause(failure: BaseException) -> str:
-    """Java's innermost exception, or the first line of what Python says."""
+    """Java's innermost exception, or what Python says: of a traceback the last line, which has the error."""
     try:
         cause = getattr(failure, "java_exception", None)
         while cause is not None and cause.getCause() is not None:
@@ -236,31 +269,7 @@ def _first_cause(failure: BaseException) -> str:
         lines = str(failure if cause is None else cause.toString()).splitlines()
     except (Py4JError, OSError):  # the JVM has died, and the words with it
         lines = []
-    return lines[0].rstrip(".") if lines else type(failure).__name__
-
-
-def sessions(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """The streaming rows of the input topic (schema: `pipeline.sessions.OUTPUT_SCHEMA`)."""
-    options = {
-        "kafka.bootstrap.servers": config.bootstrap_servers,
-        "subscribe": config.input_topic,
-        "startingOffsets": "earliest",
-        "kafka.isolation.level": "read_committed",
-        # Lost input is an error, never skipped over.
-        "failOnDataLoss": "true",
-        **{f"kafka.{name}": value for name, value in config.kafka.items()},
-    }
-    if config.max_events_per_batch is not None:
-        options["maxOffsetsPerTrigger"] = str(config.max_events_per_batch)
-    records = spark.readStream.format("kafka").options(**options).load()
-    # Event time for the session timer is the record's, but never later than the batch (current_timestamp is the
-    # batch's, from the offset log: the same in a replay): a record from the future must not expire every session.
-    # The column is dropped again, so that Spark does not silently filter "late" records: none may vanish.
-    seen_at = f.least("timestamp", f.current_timestamp()).alias("event_time")
-    events = (
-        records.select("key", "partition", "offset", "value", seen_at)
-        .withWatermark("event_time", WATERMARK_DELAY)
-        .select("key", "partition", "offset", "value", f.unix_millis("event_time").alias("event_ms"))
-    )
-    operator = Sessions(config.session_timeout_ms)
-    return events.groupBy("key").transformWithState(operator, OUTPUT_SCHEMA, "append", "eventTime")
+    if any(_TRACEBACK in line for line in lines):
+        lines = [line for line in lines if _ERROR.match(line)][-1:]  # its words may go on in further lines
+    told = "".join(lines[:1])
+    return told.strip().rstrip(".") or type(failure).__name__

@@ -31,6 +31,7 @@ from pipeline.events import (
     Event,
     check,
 )
+from pipeline.rows import ASIDE, TYPES, schema
 
 ROWS_PER_SESSION = 20
 EVENTS_PER_ROW = EVENTS_PER_SESSION // ROWS_PER_SESSION
@@ -38,12 +39,9 @@ MISSING = -1  # no event has this value: values are 0..999999
 
 # What the operator gives: either a row (reason is null) or a record that was set aside (reason is not null; then
 # `key`, `value` and where it came from are those of the input record).
-OUTPUT_SCHEMA = (
-    "session_key string, j int, events int, total long, checksum long, ended_at long, "
-    "reason string, source_partition int, source_offset long, key binary, value binary"
-)
+OUTPUT_SCHEMA = schema({**TYPES, **ASIDE})
 STATE_SCHEMA = "finished boolean, last_ms long, arrived int, ended_at long, values array<int>"
-FIELDS = tuple(column.split()[0] for column in OUTPUT_SCHEMA.split(", "))
+FIELDS = (*TYPES, *ASIDE)
 _Output = Row(*FIELDS)
 
 

@@ -32,14 +32,20 @@ _TUNED = {
 # Parallel collection has the least overhead on few cores. The optimising compiler (C2) takes more processor time from a
 # run of minutes than it gives back: after 40 s at 2,000 events/s on two cores a batch took 534 ms without it, 691 with.
 _JVM = ("-XX:+UseParallelGC", "-XX:TieredStopAtLevel=1")
+# What the guarantees rest on: not for a job's own settings.
+_OURS = (
+    "spark.task.maxFailures", "spark.speculation", "spark.stage.maxConsecutiveAttempts",
+    "spark.stage.ignoreDecommissionFetchFailure", "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled",
+    "spark.python.daemon.module", "spark.master", "spark.sql.execution.arrow.useLargeVarTypes",
+)  # fmt: skip
 # Shutdown hooks take some 0.2 s; writing an archive of classes, which only the first start does, 10 s.
 END_LIMIT_S = 60.0
 # Quiet: Spark's defaults print a warning for each state look-up that finds nothing.
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
-def settings(config: PipelineConfig) -> Mapping[str, str]:
-    """Spark's settings for a run."""
+def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -> Mapping[str, str]:
+    """Spark's settings for a run: ours, the sink's, and the job's own over both."""
     java = shlex.join([f"-Dlog4j2.configurationFile=file:{_LOG4J}", *_JVM, *config.jvm_options])
     base = {
         "spark.app.name": f"oncebench {config.sink} {config.delivery} {config.variant}",
@@ -58,6 +64,8 @@ def settings(config: PipelineConfig) -> Mapping[str, str]:
         "spark.stage.maxConsecutiveAttempts": "1",
         "spark.stage.ignoreDecommissionFetchFailure": "false",
         "spark.sql.shuffle.partitions": str(config.partitions),
+        # It would join small partitions of a query without state (SPARK-53941): marks are kept by number of task.
+        "spark.sql.adaptive.enabled": "false",
         "spark.sql.streaming.stateStore.providerClass": f"{_PACKAGE}.state.RocksDBStateStoreProvider",
         "spark.python.daemon.module": "pipeline.workers",
         # The state's changes of a batch are written instead of whole RocksDB snapshots (SPARK-43421).
@@ -82,7 +90,15 @@ def settings(config: PipelineConfig) -> Mapping[str, str]:
     if config.sockets is not None:
         base["spark.python.unix.domain.socket.enabled"] = "true"
         base["spark.python.unix.domain.socket.dir"] = config.sockets
-    return base | (_TUNED if config.checkpoint_writing == TUNED else {})
+    return {**base, **(_TUNED if config.checkpoint_writing == TUNED else {}), **(of_sink or {}), **config.spark}
+
+
+def refuse_own(settings: Mapping[str, str]) -> None:
+    """Raises RefusedStart for a job's own settings that would undo a guarantee: tasks tried again, or another number of
+    them, or another form of their rows."""
+    for name in _OURS:
+        if name in settings:
+            raise RefusedStart(f"the guarantees rest on {name} as it is set here: take it out of `spark`")
 
 
 def refuse_retries(master: str) -> None:
@@ -94,8 +110,8 @@ def refuse_retries(master: str) -> None:
         raise RefusedStart(f"master {master} tries a failed task again, and no guarantee here covers that: take {once}")
 
 
-def session(config: PipelineConfig, more: Mapping[str, str] | None = None) -> SparkSession:
-    """Starts Spark with `settings` and `more`; workers run this interpreter and find this package."""
+def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -> SparkSession:
+    """Starts Spark with `settings`; workers run this interpreter and find this package."""
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     home = str(Path(__file__).resolve().parents[1])
@@ -103,7 +119,7 @@ def session(config: PipelineConfig, more: Mapping[str, str] | None = None) -> Sp
     if is_local_cluster(config.master):
         make_home(Path(tempfile.mkdtemp(prefix="spark-")))
     builder = SparkSession.builder.master(config.master)
-    for name, value in {**settings(config), **(more or {})}.items():
+    for name, value in settings(config, of_sink).items():
         builder = builder.config(name, value)
     return builder.getOrCreate()
 

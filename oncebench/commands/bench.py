@@ -7,6 +7,7 @@ Promise: figures are kept under the commit that they are of: a tree with changes
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -63,20 +64,29 @@ def bench(
         "ONCEBENCH_BENCH_ROUNDS": str(1 if quick else rounds),
     }
     _asv(["machine", "--yes", "--machine", MACHINE], environment)
-    _asv(arguments(bench, commits, dry_run), environment)
+    _asv(arguments(chosen(bench, wanted), commits, dry_run), environment)
     if pages:
         _asv(["publish"], environment)
 
 
+def chosen(bench: str | None, sinks: Sequence[str]) -> str | None:
+    """A pattern for what asv is to run, by name and cell. Of cells that skip themselves it would start a process for
+    each metric, and put nothing in the place of figures that it has kept."""
+    if not sinks:
+        return bench
+    named = "|".join(re.escape(sink) for sink in sinks)
+    return rf"^(?=.*?(?:{bench or ''}))(?:micro\.|cells\..*\('(?:{named}) )"
+
+
 def arguments(bench: str | None, commits: str | None, dry_run: bool) -> list[str]:
     """Those of `asv run`: of this environment and commit, or of others in environments that asv makes."""
-    chosen = ["--bench", bench] if bench else []
+    which = ["--bench", bench] if bench else []
     keep = ["--dry-run"] if dry_run else []
     if commits is not None:
-        return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *chosen, *keep, commits]
+        return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *which, *keep, commits]
     # Without the hash asv would keep nothing of an environment that it did not make itself.
     here = [f"--environment=existing:{sys.executable}", "--set-commit-hash", _commit()]
-    return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *here, *chosen, *keep]
+    return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *here, *which, *keep]
 
 
 def _changed() -> bool:

@@ -9,6 +9,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from oncebench.commands.interrupted import done_of, interruption_told
 from oncebench.commands.options import (
     base_cell,
     cell_options,
@@ -82,9 +83,11 @@ def compare(
                 published
     """
     of = PROFILES[profile]
-    if words["duration"] is None and words["sessions"] is None:
+    named = {name for name in words if _source(name) is not ParameterSource.DEFAULT}
+    if not named & {"duration", "sessions"}:
         words["duration"] = of.duration_s
-    if click.get_current_context().get_parameter_source("rate") is ParameterSource.DEFAULT:
+        words |= {} if "warmup_s" in named else {"warmup_s": of.warmup_s}
+    if "rate" not in named:
         words["rate"] = str(of.rate)
     cells = _chosen(of.chosen(base_cell(**words), sinks), only)
     if sweep is not None:
@@ -96,13 +99,21 @@ def compare(
     reports: list[dict[str, Any]] = []
     try:
         place = work_dir or default_work_dir("compare")
-        reports.extend(run_series(rounds, results, bootstrap_servers, place, keep))
+        with interruption_told():
+            reports.extend(run_series(rounds, results, bootstrap_servers, place, keep))
     finally:  # what was measured is shown, whatever came of a later cell or of cleaning up
         if reports:
             _show(reports, results)
     if not reports:
         raise UserError("interrupted before the first cell was done; nothing was written", exit_code=INTERRUPTED)
-    sys.exit(INTERRUPTED if len(reports) < len(rounds) else exit_code(reports))
+    if len(reports) < len(rounds):
+        click.echo(done_of(len(reports), len(rounds)), err=True)
+        sys.exit(INTERRUPTED)
+    sys.exit(exit_code(reports))
+
+
+def _source(name: str) -> ParameterSource | None:
+    return click.get_current_context().get_parameter_source(name)
 
 
 def _show(reports: list[dict[str, Any]], results: Results) -> None:
@@ -112,10 +123,15 @@ def _show(reports: list[dict[str, Any]], results: Results) -> None:
         click.echo("\nrows that each fault lost or doubled:\n\n" + tables.fault_markdown(reports), nl=False)
     if told := paired.lines(reports):
         click.echo("\n" + "\n".join(told))
-        click.echo("\nas ratios to at-least-once acknowledged of the same sink, 95 % intervals:\n")
+        click.echo(f"\nas ratios to at-least-once acknowledged of the same sink, {_intervals(reports)}:\n")
         click.echo(cost_table.markdown(reports), nl=False)
     click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
     say_how_to_replay(reports)
+
+
+def _intervals(reports: list[dict[str, Any]]) -> str:
+    most = max(len(rounds) for rounds in paired.settings(reports).values())
+    return "95 % intervals" if most >= paired.FEWEST_ROUNDS else "of one round, which has no interval (try --repeat 5)"
 
 
 def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from oncebench.commands.interrupted import Remembering, done_of, interruption_told, to_go_on
 from oncebench.commands.options import (
     MAX_SEED,
     keep_option,
@@ -46,7 +47,7 @@ class _Share(click.ParamType[tuple[int, int]]):
         return int(share), int(shares)
 
 
-@click.command(short_help="The fault matrix: each fault on each guarantee, with a verdict for each.")
+@click.command(cls=Remembering, short_help="The fault matrix: each fault on each guarantee, with a verdict for each.")
 @click.option("--sink", "sinks", multiple=True, help="Whose rows; may be given several times [default: every sink].")
 @click.option("--only", metavar="TEXT", help="Of these, the rows that have every word of TEXT: `exactly-once`, say.")
 @click.option("--family", "families", multiple=True, type=click.Choice(FAMILIES), help="Which faults [default: all].")
@@ -130,7 +131,8 @@ def faults(
     try:
         if left:
             place = work_dir or default_work_dir("faults")
-            reports.extend(run_series(left, results, bootstrap_servers, place, keep, tell))
+            with interruption_told():
+                reports.extend(run_series(left, results, bootstrap_servers, place, keep, tell))
     finally:
         found = fault_matrix.cells_of(reports)
         if found:
@@ -138,9 +140,18 @@ def faults(
     for line in trouble:
         click.echo(f"not run to its end: {line}", err=True)
     if len(reports) - before + len(trouble) < len(left):
+        click.echo(_interrupted(len(reports) - before, len(left), results.runs, share), err=True)
         sys.exit(INTERRUPTED)
     words = {cell.word for cell in found} or {"vacuous"}
     sys.exit(BROKEN if "broken" in words else ERROR if trouble or words & {"unknown", "vacuous"} else KEPT)
+
+
+def _interrupted(done: int, of: int, reports: Path, share: tuple[int, int]) -> str:
+    told = done_of(done, of)
+    if not reports.exists():
+        return f"{told}, and nothing is stored: there is nothing to go on with"
+    others = " (once the other shares have ended, with a --resume for each of their files)" if share[1] > 1 else ""
+    return f"{told}; go on with `{to_go_on(click.get_current_context(), reports)}`{others}"
 
 
 def _done(files: Sequence[Path]) -> list[dict[str, Any]]:

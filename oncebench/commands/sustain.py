@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 import click
 
+from oncebench.commands.interrupted import done_of, interruption_told
 from oncebench.commands.options import keep_option, postgres_option, refuse_idle_postgres, work_dir_option
 from oncebench.commands.series import Run, open_series
 from oncebench.errors import INTERRUPTED, USAGE, UserError
@@ -97,21 +97,26 @@ def sustain(
     refuse_idle_postgres(cell.sink for cell in cells)
     results = Results(PUBLISHED if publish else LOCAL, f"sustain-{stamp()}")
     largest = [_at(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
+    place = work_dir or default_work_dir("sustain")
+    found: dict[Cell, Found] = {}
     reports: list[dict[str, Any]] = []
-    with open_series(largest, results, bootstrap_servers, work_dir or default_work_dir("sustain"), keep) as (run, cut):
-        found = {}
-        for cell in cells:
-            found[cell] = search(partial(_keeps_up, run, cut, cell, probe_s), start, LOWEST, HIGHEST, precision)
-            click.echo(f"{cell.title}: {_told(found[cell])}", err=True)
-        click.echo(aligned([("sink", "guarantee", "variant", "keeps up with, events/s", "not with"),
-                            *(_row(cell, found[cell]) for cell in cells)]), nl=False)  # fmt: skip
-        slowest = min(each.kept for each in found.values())
-        if repeat and slowest:
-            compared = [_at(cell, round(COMPARED_AT * slowest), probe_s) for cell in cells]
-            reports = _rounds(run, cut, in_rounds(compared, repeat))
-    if reports:
-        click.echo(f"\nat {COMPARED_AT * slowest:,.0f} events/s:\n\n{cost_table.markdown(reports)}", nl=False)
-    click.echo(f"\nreports {results.runs}", err=True)
+    try:
+        with open_series(largest, results, bootstrap_servers, place, keep) as (run, cut):
+            for cell in cells:
+                found[cell] = search(partial(_keeps_up, run, cut, cell, probe_s), start, LOWEST, HIGHEST, precision)
+                click.echo(f"{cell.title}: {_told(found[cell])}", err=True)
+            click.echo(_rates(found), nl=False)
+            slowest = min(each.kept for each in found.values())
+            if repeat and slowest:
+                compared = [_at(cell, round(COMPARED_AT * slowest), probe_s) for cell in cells]
+                _rounds(run, cut, in_rounds(compared, repeat), reports)
+    finally:  # what was measured is shown, whatever came later
+        if found and len(found) < len(cells):
+            click.echo(_rates(found), nl=False)
+        if reports:
+            click.echo(f"\nat {COMPARED_AT * slowest:,.0f} events/s:\n\n{cost_table.markdown(reports)}", nl=False)
+        if results.runs.exists():
+            click.echo(f"\nreports {results.runs}", err=True)
 
 
 def _at(cell: Cell, rate: float, lasts_s: float) -> Cell:
@@ -121,7 +126,7 @@ def _at(cell: Cell, rate: float, lasts_s: float) -> Cell:
 def _keeps_up(run: Run, cut: Any, cell: Cell, probe_s: float, rate: float) -> bool:
     report = run(_at(cell, round(rate), probe_s), f"{cell.sink} {cell.delivery} {cell.variant} at {rate:,.0f} events/s")
     if cut.is_set():
-        raise UserError("interrupted; the reports of what was tried are kept", exit_code=INTERRUPTED)
+        raise UserError(f"interrupted while the rate of {cell.title} was searched", exit_code=INTERRUPTED)
     reasons = list(why_not(report))
     if reasons == [TOO_SHORT]:
         raise UserError(f"a probe of {probe_s:g} s is too short to tell whether {rate:,.0f} events/s can be kept up: "
@@ -130,13 +135,21 @@ def _keeps_up(run: Run, cut: Any, cell: Cell, probe_s: float, rate: float) -> bo
     return not reasons
 
 
-def _rounds(run: Run, cut: Any, cells: Sequence[Cell]) -> list[dict[str, Any]]:
-    reports = []
-    for number, cell in enumerate(cells, 1):
-        reports.append(run(cell, f"{number}/{len(cells)} {cell.brief}"))
-        if cut.is_set():
-            sys.exit(INTERRUPTED)
-    return reports
+def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, Any]]) -> None:
+    """Adds the reports as they come, so that they are there after an interruption too."""
+    with interruption_told():
+        for number, cell in enumerate(cells, 1):
+            report = run(cell, f"{number}/{len(cells)} {cell.brief}")
+            reports += [] if report["interrupted"] else [report]
+            if cut.is_set():
+                break
+    if len(reports) < len(cells):
+        raise UserError(done_of(len(reports), len(cells)), exit_code=INTERRUPTED)
+
+
+def _rates(found: Mapping[Cell, Found]) -> str:
+    head = ("sink", "guarantee", "variant", "keeps up with, events/s", "not with")
+    return aligned([head, *(_row(cell, each) for cell, each in found.items())])
 
 
 def _told(found: Found) -> str:

@@ -15,6 +15,11 @@ from oncebench.reports import repeatability, tables
 from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED
 
+_UNDO = (
+    f"these stand in git: `git checkout {PUBLISHED} && git clean -f {PUBLISHED}` brings back the published ones (and "
+    f"deletes what else is new in {PUBLISHED}/, except {LOCAL}/)"
+)
+
 
 @click.command(short_help="Tables from stored reports; with --publish the results page.")
 @click.argument("stored", nargs=-1, type=click.Path(path_type=Path))
@@ -44,6 +49,8 @@ def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path
         for taken in take_in([existing(place) for place in stored], PUBLISHED):
             click.echo(f"taken in: {taken}", err=True)
         click.echo("\n".join(map(str, publish(PUBLISHED))))
+        if Path(".git").exists():
+            click.echo(_UNDO, err=True)
         return
     places = stored or _newest()
     reports = [report for place in [existing(place) for place in places] for report in read_reports(place)]
@@ -56,7 +63,10 @@ def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path
 def _compared(reports: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
     found = list(repeatability.again(reports, others))
     if not found:
-        raise UserError("nothing to compare: no healthy cell beside at-least-once is in both", exit_code=USAGE)
+        raise UserError(
+            "nothing to compare: no healthy cell beside at-least-once is in both, with two rounds or more in each",
+            exit_code=USAGE,
+        )
     floor = repeatability.noise_markdown(reports)
     beside = f"\neach cell beside itself, a round and the one before it, 95 %:\n\n{floor}" if floor else ""
     return repeatability.again_markdown(found) + beside

@@ -19,11 +19,11 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from oncebench.crash_states.calls import DRIVER
-from pipeline.batch import ROW_COLUMNS
+from pipeline.rows import ROW
 
 PARTITIONS = 2
 Put = Callable[[Path, bytes, bool], None]
-Row = tuple[Any, ...]  # in the order of ROW_COLUMNS
+Row = tuple[Any, ...]  # in the order of ROW
 _SCHEMA = pa.schema(
     [("session_key", pa.string()), ("j", pa.int32()), ("events", pa.int32())]
     + [(name, pa.int64()) for name in ("total", "checksum", "ended_at")]
@@ -140,4 +140,4 @@ def _numbers(folder: Path) -> set[int]:
 def row_in(value: bytes) -> Row:
     """A row as a committed reader shows it; what it could not read comes out with fields missing."""
     shown = json.loads(value)
-    return tuple(shown.get(name) for name in ROW_COLUMNS)
+    return tuple(shown.get(name) for name in ROW)

@@ -192,7 +192,7 @@ def _drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:
 def _stall(pending: Anomaly, drained: bool | None) -> dict[str, Anomaly]:
     """After the run's patience ended, what is pending is stalled; at least one, since the run did stall."""
     if drained is not False:
-        return {"PEND": pending, "STALL": Anomaly()}
+        return {"STALL": Anomaly()}
     return {"PEND": Anomaly(), "STALL": Anomaly(max(1, pending.count), pending.examples)}
 
 

@@ -101,7 +101,7 @@ def judge_stale(log: Log, expected: Expected, rows: Rows) -> Anomaly:
             newest[partition] = at
     late = (log.generation >= 0) & (younger >= 0)
     late[late] = log.generation[late] < log.generation[younger[late]]
-    stale = np.flatnonzero((held >= 0) & late[held]) if len(late) else np.flatnonzero(held >= 0)
+    stale = np.flatnonzero(np.r_[late, False][held])  # -1, in no stretch, is not late
     stretches = [log.told(at) | {"after": log.told(int(younger[at]))} for at in held[stale[:EXAMPLES]].tolist()]
     told = Explainer(expected, rows).positions(stale)
     return Anomaly(len(stale), tuple({**row, "in": where} for row, where in zip(told, stretches, strict=True)))

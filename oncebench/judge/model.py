@@ -158,8 +158,8 @@ class _Open:
         self.code = code
         self.values: list[int | None] = [None] * SEQS
         self.arrived = 0
-        self.ended_at = 0
-        self.row = -1
+        self.ended_at: int  # told by its end event
+        self.row: int  # of its newest event
         self.before: tuple[tuple[int, int], ...] = ()
 
 

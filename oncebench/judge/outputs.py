@@ -124,7 +124,7 @@ class _Row:
 
 def _read_one(value: bytes | None) -> _Row:
     try:
-        row: Any = parse_json(value or b"")
+        row: Any = None if value is None else parse_json(value)
     except ValueError:
         return _Row()
     if type(row) is not dict or not _is_text(row.get("session_key")) or not _is_int64(row.get("j")):

@@ -49,7 +49,7 @@ class Rows:
 
     def head(self, rows: int) -> Rows:
         """The first `rows` of them."""
-        first = slice(0, rows)
+        first = slice(rows)
         return Rows(
             self.partition[first],
             self.offset[first],
@@ -64,7 +64,7 @@ def expected_row_of(expected: Expected, outputs: Outputs) -> Ints:
     number = {key: at for at, key in enumerate(expected.session_keys)}
     session_of = np.array([*(number.get(key, -1) for key in outputs.session_keys), -1], dtype=np.int64)
     session = session_of[outputs.session]
-    inside = (session >= 0) & (outputs.id >= 0) & (outputs.j >= 0) & (outputs.j < ROWS)
+    inside = (session >= 0) & (outputs.j >= 0) & (outputs.j < ROWS)
     return np.where(inside, session * ROWS + outputs.j, -1)
 
 

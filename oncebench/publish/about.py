@@ -9,11 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from oncebench.publish.costs import beside, settings_of, shows, ways_in
+from oncebench.publish.costs import beside, settings_of, ways_in
 from oncebench.publish.promises import HEALTHY, Matrix, worst
 from oncebench.reports.metrics import BY_NAME
 from oncebench.reports.paired import BASELINE
 from oncebench.reports.tables import Report
+from oncebench.reports.words import word_of
 from pipeline.sinks.contract import DELIVERIES
 
 GB = 1e9
@@ -31,7 +32,7 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
         "healthy": len(healthy),
         "repeats": _range(rounds),
         "faults": sum(fault["hit"] for report in reports for fault in report["faults"]),
-        "verdicts": dict(Counter(report["verdict"] for report in reports)),
+        "verdicts": dict(Counter(map(word_of, reports))),
         "seeds": len({report["seed"] for report in reports}),
     }
 
@@ -69,7 +70,7 @@ def _prices(reports: Sequence[Report]) -> Iterator[str]:
         ]
         if found:
             low, high = min(each.median for each in found), max(each.median for each in found)
-            unclear = sum(not shows(each, 1.0) for each in found)
+            unclear = sum(not each.shows(1.0) for each in found)
             yield (
                 f"Exactly-once took {low:.2f} to {high:.2f} times the {what} of {' '.join(BASELINE)} of the same sink "
                 f"(no difference shown in {unclear} of {len(found)})."

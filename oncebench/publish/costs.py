@@ -19,8 +19,6 @@ from oncebench.reports.paired import BASELINE, Difference, Rounds, Setting, boot
 from oncebench.reports.tables import Report
 from oncebench.scenario import Cell, order_of
 
-# With one value a bootstrap can only draw that one: its interval has no width and means nothing.
-FEWEST = 2
 _UNSAID = ("sink", "delivery", "variant", "faults", "random_kills", "seed", "rate", "sessions")
 
 
@@ -82,11 +80,6 @@ def beside(rounds: Rounds, metric: Metric, way: tuple[str, str]) -> tuple[Differ
     return ratio(rounds, metric, way), difference(rounds, metric, way)
 
 
-def shows(found: Difference, none: float) -> bool:
-    """Whether a comparison shows a difference: more than one round, and an interval that leaves out `none`."""
-    return len(found.rounds) >= FEWEST and found.shows(none)
-
-
 def _row(
     sink: str, way: tuple[str, str], rounds: Rounds, ways: Sequence[Way], numbers: Mapping[int, int]
 ) -> dict[str, Any]:
@@ -109,7 +102,7 @@ def _interval(found: Difference | None, none: float | None = None) -> list[Any] 
 
 def _parts(found: Difference, none: float | None) -> Iterator[Any]:
     yield short(found.median)
-    yield from (short(found.low), short(found.high)) if len(found.rounds) >= FEWEST else (None, None)
+    yield from (short(found.low), short(found.high)) if found.has_interval else (None, None)
     yield len(found.rounds)
     if none is not None:
-        yield int(shows(found, none))
+        yield int(found.shows(none))

@@ -14,15 +14,14 @@ from oncebench.publish import about, costs, curves, promises, returns, timelines
 from oncebench.publish.pack import Texts, columns, numbers, short
 from oncebench.publish.stored import Stored
 from oncebench.publish.ways import way_of, ways_of
-from oncebench.reports.fault_matrix import ORDER
 from oncebench.reports.metrics import BY_NAME, field, figure
+from oncebench.reports.words import ORDER, word_of
 
 # Raised when the page's scripts could misread older data.
 FORM = 1
 # What the list of all runs shows of each.
 _OF_RUNS = ("p50_ms", "p99_ms", "cpu_s", "recovery_s")
 _PER_S = field("throughput", "events_per_s")
-VERDICTS = ("broken", "unknown", "vacuous", "kept")
 
 
 def data_of(stored: Sequence[Stored]) -> dict[str, Any]:
@@ -70,7 +69,7 @@ def _runs(stored: Sequence[Stored], ways: Sequence[Any], texts: Texts) -> dict[s
         why = [*report["reasons"], *(["it was interrupted"] if report.get("interrupted") else [])]
         rows.append((
             report.get("run", "-"), ways.index(way_of(report)), texts.add(timelines.title(report) or promises.HEALTHY),
-            VERDICTS.index(report["verdict"]), texts.add(" ".join(sorted(codes))), texts.add("; ".join(why)),
+            ORDER.index(word_of(report)), texts.add(" ".join(sorted(codes))), texts.add("; ".join(why)),
             report["seed"], report["rows"]["lost"], report["rows"]["duplicated"],
             short(_PER_S(report)) if told else None,
             *(short(figure(report, BY_NAME[name])) for name in _OF_RUNS),
@@ -78,7 +77,7 @@ def _runs(stored: Sequence[Stored], ways: Sequence[Any], texts: Texts) -> dict[s
         ))  # fmt: skip
     return {
         "files": list(files),
-        "verdicts": list(VERDICTS),
+        "verdicts": list(ORDER),
         "headings": [BY_NAME[name].heading for name in _OF_RUNS],
         "figures": list(_OF_RUNS),
         **columns(names, rows),

@@ -18,12 +18,13 @@ from oncebench.publish.ways import way_of, ways_of
 from oncebench.reports.metrics import METRICS, figure
 from oncebench.reports.paired import Difference
 from oncebench.reports.tables import Report
+from oncebench.reports.words import word_of
 
 _WAY = ("sink", "guarantee", "variant")
 
 
 def runs(stored: Sequence[Stored]) -> str:
-    """A line for each run: where it stands, what it was, its verdict and all its metrics."""
+    """A line for each run: where it stands, what it was, what it came to and all its metrics."""
     head = ("file", "line", "run", *_WAY, "faults", "verdict", "codes", "seed", *(each.name for each in METRICS))
     return _csv(head, (_run(each) for each in stored))
 
@@ -66,12 +67,15 @@ def _costs(reports: Sequence[Report]) -> Iterator[Sequence[Any]]:
 def _run(each: Stored) -> tuple[Any, ...]:
     report = each.report
     codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
-    return (each.file, each.line, report.get("run"), *way_of(report), title(report) or "none", report["verdict"],
+    return (each.file, each.line, report.get("run"), *way_of(report), title(report) or "none", word_of(report),
             " ".join(sorted(codes)), report["seed"], *(figure(report, metric) for metric in METRICS))  # fmt: skip
 
 
 def _parts(found: Difference | None) -> tuple[float | None, ...]:
-    return (None, None, None) if found is None else (found.median, found.low, found.high)
+    """Median, low and high; the last two are nothing where one round is all."""
+    if found is None:
+        return (None, None, None)
+    return (found.median, found.low, found.high) if found.has_interval else (found.median, None, None)
 
 
 def _csv(head: Sequence[str], lines: Iterable[Sequence[Any]]) -> str:

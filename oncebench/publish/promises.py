@@ -16,8 +16,9 @@ from oncebench.matrix import FAMILIES
 from oncebench.matrix import columns as columns_of
 from oncebench.publish.pack import Texts, columns
 from oncebench.publish.ways import Way, way_of
-from oncebench.reports.fault_matrix import LIMIT, ORDER, Cell, numbered
+from oncebench.reports.fault_matrix import Cell, numbered
 from oncebench.reports.tables import Report
+from oncebench.reports.words import LIMIT, ORDER
 
 HEALTHY, OTHER, NO_FAULT = "healthy", "other", "none"
 _HOME = {fault: family for family in FAMILIES for fault in columns_of(family)}

@@ -53,8 +53,8 @@ def _row(arm: str, times: Mapping[str, Mapping[int, float]], rows: int) -> tuple
     p50, p95 = np.percentile(list(times[arm].values()), [50, 95])
     base = next((other for other in sorted(times) if _is(other, sink, AT_LEAST_ONCE) and "native" not in other), None)
     native = next((other for other in sorted(times) if other.startswith(f"{sink}.") and other.endswith(".native")), "")
-    extra = "" if base in (None, arm) else _told(extra_ms(times, arm, str(base)), "{:+.1f}")
-    ratio = "" if native not in times or native == arm else _told(rate_ratio(times, arm, native), "{:.3f}")
+    extra = "" if base in (None, arm) else _told(extra_ms(times, arm, str(base)), "+.1f")
+    ratio = "" if native not in times or native == arm else _told(rate_ratio(times, arm, native), ".3f")
     return sink, delivery, variant, f"{p50:.1f}", f"{p95:.1f}", extra, f"{rows / p50 * 1000:,.0f}", ratio
 
 
@@ -68,4 +68,4 @@ def _is(arm: str, sink: str, delivery: str) -> bool:
 
 
 def _told(found: Difference, form: str) -> str:
-    return f"{form.format(found.median)} ({form.format(found.low)} to {form.format(found.high)})"
+    return f"{found.median:{form}} {found.interval(form)}"

@@ -2,7 +2,8 @@
 
 Promise: pure functions of reports; the row that others are compared with shows its own medians. A ratio is the median
 over rounds of runs that took turns, with its 95 % bootstrap interval; one that crosses 1 is marked `~`: no difference
-shown. There is no overall winner: sinks are not compared with one another.
+shown. One round has no interval, which is said in its place. There is no overall winner: sinks are not compared with
+one another.
 """
 
 from __future__ import annotations
@@ -55,8 +56,10 @@ def _values(setting: Setting, names: Sequence[str]) -> list[Any]:
 
 
 def told(found: Difference) -> str:
-    """A ratio with its interval: `1.12x (1.08 to 1.15)`, with `~` before it where the interval crosses 1."""
-    return f"{'' if found.shows(1.0) else '~ '}{found.median:.2f}x ({found.low:.2f} to {found.high:.2f})"
+    """A ratio with its interval: `1.12x (1.08 to 1.15)`, with `~` before it where the interval crosses 1; without one
+    `1.12x (one round)`."""
+    unclear = found.has_interval and not found.shows(1.0)
+    return f"{'~ ' if unclear else ''}{found.median:.2f}x {found.interval('.2f')}"
 
 
 def _cell(rounds: Rounds, metric: Metric, way: Way) -> str:

@@ -19,18 +19,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
-from oncebench.matrix import LIMITS, RANDOM, RANDOM_KILL, named, paired
+from oncebench.matrix import RANDOM, RANDOM_KILL, named, paired
 from oncebench.matrix import columns as columns_of
 from oncebench.reports.tables import Report, aligned
+from oncebench.reports.words import CHARGED, LIMIT, ORDER, judged
 from oncebench.scenario import order_of
 from pipeline.failpoints import KILL, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE
 
-LIMIT = "limit"
-# From worst to best: what is shown of several runs.
-ORDER = (BROKEN, UNKNOWN, VACUOUS, LIMIT, KEPT)
-# What a fault's own rows can say; every other forbidden anomaly belongs to the whole run.
-CHARGED = {"LOSS": "lost", "DUP": "duplicated"}
 # What a weaker guarantee must show at least once, or its row has tested nothing.
 TIGHT = {AT_MOST_ONCE: "lost", AT_LEAST_ONCE: "duplicated"}
 
@@ -125,7 +121,7 @@ def _of_run(report: Report) -> Iterable[Cell]:
     for faults in paired(
         [fault for fault in report["faults"] if not _by_chance(fault)], lambda fault: "@" not in fault["fault"]
     ):
-        word, told = min((_judged(report, fault) for fault in faults), key=lambda judged: ORDER.index(judged[0]))
+        word, told = min((judged(report, fault) for fault in faults), key=lambda judged: ORDER.index(judged[0]))
         texts = [str(fault["fault"]).split("@", maxsplit=1)[0] for fault in faults]
         lost, doubled = (sum(fault[name] for fault in faults) for name in CHARGED.values())
         yield Cell(row, named(texts), word, told, lost, doubled, report["seed"], _alone(words, texts))
@@ -145,42 +141,6 @@ def _of_random_kills(report: Report, row: tuple[str, str, str], asked: int) -> C
         told = " ".join(sorted(report["broken_by"]))
     return Cell(row, RANDOM, word, told, report["rows"]["lost"], report["rows"]["duplicated"], report["seed"],
                 report["reproduce"])  # fmt: skip
-
-
-def _judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
-    if untested := _untested(fault):
-        return VACUOUS, untested[0]
-    if report["verdict"] == UNKNOWN:
-        return UNKNOWN, "; ".join(report["reasons"])
-    if report["verdict"] == BROKEN:
-        codes = _codes(report, fault)
-        if codes:
-            known = LIMITS.get((parse_fault(fault["fault"]).action, report["cell"]["delivery"]), {})
-            return (LIMIT if codes <= known.keys() else BROKEN), " ".join(sorted(codes))
-    if report["verdict"] == VACUOUS and not any(_untested(each) for each in report["faults"]):
-        return VACUOUS, "; ".join(report["reasons"])  # of the run as a whole
-    if not report["rows"]["visible"]:
-        return VACUOUS, "no row is visible"
-    return KEPT, ""
-
-
-def _untested(fault: Mapping[str, Any]) -> list[str]:
-    """Why a fault tested nothing; older reports tell only of what found nothing to act on."""
-    if not fault["hit"]:
-        return ["not hit"]
-    own: list[str] = fault.get("untested", [])
-    return own or [line for line in fault.get("noted", ()) if line.startswith("nemesis-idle")]
-
-
-def _codes(report: Report, fault: Mapping[str, Any]) -> set[str]:
-    """The forbidden anomalies that a fault of a broken run answers for."""
-    # Older reports do not tell the forbidden ones apart.
-    forbidden = set(report["broken_by"] if "broken_by" in report else report["anomalies"])
-    own = {code for code, name in CHARGED.items() if code in forbidden and fault[name]}
-    quiet = report.get("uncharged", {})  # of batches in which no fault acted: any of them may have done it
-    charged = {code for code, name in CHARGED.items()
-               if any(each[name] for each in report["faults"]) and not quiet.get(name)}  # fmt: skip
-    return own | (forbidden - charged)
 
 
 def _loose(cell: Cell) -> Cell:

@@ -3,7 +3,8 @@
 Promise: runs are compared with those of their own round only (same sink, load and settings, same seed), so that a
 machine that gets slower or faster meanwhile moves both; the interval is the bootstrap's (percentile, 95 %) over the
 rounds' differences. With few rounds it is wide, and "no difference shown" is the right reading of an interval that
-crosses zero. What can go wrong: a run that tells nothing (`metrics.why_no_speed`) is left out, and its round with it.
+crosses zero; one round has no interval, and shows nothing. What can go wrong: a run that tells nothing
+(`metrics.why_no_speed`) is left out, and its round with it.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from oncebench.reports.metrics import BY_NAME, Metric, figure
 
 # Enough for two digits of a percentile; drawn from a fixed seed so that the same reports give the same text.
 RESAMPLES = 10_000
+# With one value a bootstrap can only draw that one: its interval has no width and means nothing.
+FEWEST_ROUNDS = 2
 BASELINE = ("at-least-once", "acknowledged")
 # Of a run's configuration: what tells the two runs of a pair apart.
 _OWN = ("delivery", "variant", "seed")
@@ -36,9 +39,18 @@ class Difference:
     high: float
     rounds: tuple[float, ...]
 
+    @property
+    def has_interval(self) -> bool:
+        """Whether there are rounds enough for `low` and `high` to mean something."""
+        return len(self.rounds) >= FEWEST_ROUNDS
+
     def shows(self, none: float = 0.0) -> bool:
-        """Whether the interval leaves out `none`, the value of no difference."""
-        return not self.low <= none <= self.high
+        """Whether there is an interval, and it leaves out `none`, the value of no difference."""
+        return self.has_interval and not self.low <= none <= self.high
+
+    def interval(self, form: str) -> str:
+        """As it stands in a text, in brackets: `(1.08 to 1.15)`, or `(one round)`."""
+        return f"({self.low:{form}} to {self.high:{form}})" if self.has_interval else "(one round)"
 
 
 @dataclass(frozen=True)
@@ -127,8 +139,12 @@ def lines(reports: Sequence[Report]) -> list[str]:
             if extra is None or slower is None:
                 continue
             told.append(
-                f"{setting.sink}: {' '.join(of)} beside {' '.join(BASELINE)}, {len(extra.rounds)} rounds: "
-                f"{extra.median:+.1f} ms a batch ({extra.low:+.1f} to {extra.high:+.1f}), "
-                f"time per event x {slower.median:.3f} ({slower.low:.3f} to {slower.high:.3f})"
+                f"{setting.sink}: {' '.join(of)} beside {' '.join(BASELINE)}, {_rounds(extra)}: "
+                f"{extra.median:+.1f} ms a batch {extra.interval('+.1f')}, "
+                f"time per event x {slower.median:.3f} {slower.interval('.3f')}"
             )
     return told
+
+
+def _rounds(found: Difference) -> str:
+    return f"{len(found.rounds)} round{'' if len(found.rounds) == 1 else 's'}"

@@ -1,10 +1,10 @@
 """Whether a figure comes again: within a series (the noise floor), and in a second series of the same cells.
 
 Promise: pure functions of reports. The noise floor of a cell is what comparing it with itself shows: each round's
-figure over that of the round before it, with the same bootstrap interval as any other ratio; a difference between
-guarantees that is not wider tells nothing. Two series agree on a ratio to at-least-once if each median lies in the
-other's interval. What can go wrong: with few rounds intervals are wide, and series agree easily; the noise floor says
-how wide.
+figure over that of the round before it, with the same bootstrap interval as any other ratio (so of three rounds at
+least); a difference between guarantees that is not wider tells nothing. Two series agree on a ratio to at-least-once if
+each median lies in the other's interval; of one round there is none, and the ratio is left out. What can go wrong: with
+few rounds intervals are wide, and series agree easily; the noise floor says how wide.
 """
 
 from __future__ import annotations
@@ -16,7 +16,17 @@ from itertools import pairwise
 
 from oncebench.reports.cost_table import COLUMNS, told
 from oncebench.reports.metrics import Metric, Report, figure
-from oncebench.reports.paired import BASELINE, Difference, Rounds, Setting, Way, bootstrap, ratio, settings
+from oncebench.reports.paired import (
+    BASELINE,
+    FEWEST_ROUNDS,
+    Difference,
+    Rounds,
+    Setting,
+    Way,
+    bootstrap,
+    ratio,
+    settings,
+)
 from oncebench.reports.tables import aligned
 from oncebench.scenario import order_of
 
@@ -41,24 +51,27 @@ class Again:
 
 
 def beside_itself(rounds: Rounds, metric: Metric, way: Way) -> Difference | None:
-    """How many times the round before it each round is; None if there are no two rounds with a figure above 0."""
+    """How many times the round before it each round is; None if there are no three rounds with a figure above 0."""
     values = [value for here in rounds.values() if way in here and (value := figure(here[way], metric))]
-    return bootstrap([after / before for before, after in pairwise(values)]) if values[1:] else None
+    steps = [after / before for before, after in pairwise(values)]
+    return bootstrap(steps) if len(steps) >= FEWEST_ROUNDS else None
 
 
 def again(first: Iterable[Report], second: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> Iterator[Again]:
-    """Every ratio that both series have."""
+    """Every ratio that both series have, each with an interval."""
     theirs = settings(second)
     for setting, rounds in settings(first).items():
         for way in _ways(rounds):
             for metric in columns:
-                pair = (ratio(rounds, metric, way), ratio(theirs.get(setting, {}), metric, way))
-                if way != BASELINE and pair[0] is not None and pair[1] is not None:
-                    yield Again(setting, way, metric, pair[0], pair[1])
+                mine, other = ratio(rounds, metric, way), ratio(theirs.get(setting, {}), metric, way)
+                if way == BASELINE or mine is None or other is None:
+                    continue
+                if mine.has_interval and other.has_interval:
+                    yield Again(setting, way, metric, mine, other)
 
 
 def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> str:
-    """The noise floor of every cell as a Markdown table; empty if no cell has two rounds."""
+    """The noise floor of every cell as a Markdown table; empty if no cell has three rounds."""
     table: list[tuple[str, ...]] = []
     for setting, rounds in sorted(settings(reports).items(), key=lambda item: (item[0].sink, item[0].rest)):
         for way in _ways(rounds):

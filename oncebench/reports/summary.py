@@ -20,7 +20,7 @@ _MEANING = {
     "vacuous": "nothing was tested",
 }
 _QUANTILES = ("p50", "p95", "p99", "p999", "max")
-_MARKS = {"detect": "seen", "restart": "running again", "first_visible": "first row", "caught_up": "caught up"}
+_MARKS = {"detect": "seen", "restart": "process back", "first_visible": "first row", "caught_up": "caught up"}
 
 
 def summary(report: Report, files: Path | None = None) -> str:
@@ -103,7 +103,10 @@ def _recovery(marks: Mapping[str, Any]) -> list[str]:
     told = "  ".join(f"{word} {_seconds(marks[name])}" for name, word in _MARKS.items())
     again = marks.get("replayed_rows")  # older reports do not tell
     rows = "" if again is None else f", {again:,} rows made again"
-    return [f"  recovery    {told}  (longest gap {_seconds(marks['longest_gap'])}{rows})"]
+    lines = [f"  recovery    {told}  (longest gap {_seconds(marks['longest_gap'])}{rows})"]
+    if marks["first_visible"] is None:
+        lines.append("              no new row came after the fault: the load was too short (give a longer --duration)")
+    return lines
 
 
 def _of_several(faults: Sequence[Mapping[str, Any]]) -> list[str]:

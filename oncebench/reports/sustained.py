@@ -15,7 +15,9 @@ from oncebench.reports.metrics import Report, why_no_speed
 # sure (in standard errors). Simulated: of pipelines that keep up 2.5 % are taken for ones that don't (27 % without), of
 # those that fall behind by 10 % none is missed.
 LAG_SLOPE, FOR_SURE = 0.01, 2.0
-# Above what the medians of a steady probe's thirds differ by; a pipeline that falls behind slowly shows it in the lag.
+# Above what the medians of a steady probe's thirds differ by: in 25 runs at half of what can be kept up with by 20 % or
+# less but for three, on a machine that others slowed (results/runs/costs-kafka.jsonl). A pipeline that falls behind
+# slowly shows it in the lag.
 LATENCY_RISE = 0.25
 TOO_SHORT = "it was too short to tell"
 

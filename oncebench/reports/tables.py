@@ -15,7 +15,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from oncebench.judge.verdict import BROKEN
 from oncebench.reports.metrics import field
+from oncebench.reports.words import LIMIT, ORDER, word_of
 from oncebench.scenario import order_of
 
 Report = Mapping[str, Any]
@@ -106,13 +108,13 @@ def _done(faults: Sequence[Mapping[str, Any]]) -> str:
 
 
 def verdict_of(reports: Sequence[Report]) -> str:
-    """The worst verdict of a cell's repeats, with its anomaly codes."""
-    for word in ("broken", "unknown", "vacuous"):
-        found = [report for report in reports if report["verdict"] == word]
-        if found:
-            codes = sorted({code for report in found for code in report["anomalies"]})
-            return f"{word} ({' '.join(codes)})" if word == "broken" and codes else word
-    return "kept"
+    """What the worst of a cell's repeats came to, with its anomaly codes."""
+    words = [word_of(report) for report in reports]
+    worst = min(words, key=ORDER.index)
+    codes = sorted({
+        code for report, word in zip(reports, words, strict=True) if word == worst for code in report["anomalies"]
+    })  # fmt: skip
+    return f"{worst} ({' '.join(codes)})" if worst in (BROKEN, LIMIT) and codes else worst
 
 
 def _unasked(reports: Sequence[Report]) -> str:

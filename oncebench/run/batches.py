@@ -57,7 +57,7 @@ class Arm:
 
     def deliver(self, rows: DataFrame, number: int) -> tuple[float, dict[str, float]]:
         """Delivers a batch; returns ms, and the protocol's steps in ms."""
-        batch = Batch(rows, number, self._failpoints, self._quarantine)
+        batch = Batch(rows, number, self._config.partitions, self._failpoints, self._quarantine)
         started = time.perf_counter()
         self._protocol(batch, self._sink, self._journal, self._config.on_lost)
         spent = (time.perf_counter() - started) * 1000

@@ -22,9 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.errors import UserError
-from oncebench.nemesis.disk import CHECKPOINT, OUTPUT
+from oncebench.nemesis.disk import CHECKPOINT
 from oncebench.nemesis.servers import KAFKA
 from oncebench.run.brokers import open_broker
+from oncebench.run.configs import load_config, observer_config, pipeline_config
 from oncebench.run.disks import open_disks
 from oncebench.run.faults_seen import FaultsSeen
 from oncebench.run.interrupt import nothing_to_report
@@ -32,20 +33,18 @@ from oncebench.run.lab import Lab
 from oncebench.run.links import Links, open_links
 from oncebench.run.meters import PIPELINE, Meters
 from oncebench.run.patience import Patience
-from oncebench.run.place import placed
 from oncebench.run.priming import PRIMING_BATCHES, open_sessions, prime
 from oncebench.run.seen import Seen, Show
 from oncebench.run.supervisor import Supervisor
 from oncebench.run.tail import Tail
+from oncebench.run.topics import Topics, make_topics
 from oncebench.run.workdir import full_disk_told
 from oncebench.scenario import Cell
 from oncebench.services import process
 from oncebench.services.process import Child
 from oncebench.watch.resources import Use
 from oncebench.watch.save import ends_json, save_output, save_quarantine, save_topic
-from pipeline.config import PipelineConfig
 from pipeline.failpoints import parse_fault
-from pipeline.sinks.contract import Place
 from pipeline.sinks.kafka_reader import KafkaReader
 from pipeline.sinks.registry import SINKS
 
@@ -56,7 +55,6 @@ START_LIMIT_S = 120.0
 # A run has stalled when so long no batch was committed and no fault came, once the load has ended. A restart with its
 # replay takes 15 s on two idle cores, and was seen to take 100 under other load: slow is not stalled.
 STANDSTILL_S = 180.0
-SINK_FOLDER = OUTPUT
 # After Ctrl-C: long enough for the batch in hand, short enough for whoever pressed it.
 INTERRUPTED_DRAIN_S = 8.0
 CHILD_STOP_S = 15.0
@@ -64,25 +62,6 @@ CHILD_STOP_S = 15.0
 ABORT_MARGIN_S = 20.0
 # Of the batch that takes the open sessions in, an event each: a pipeline that does fewer than these is stuck.
 OPEN_SESSIONS_PER_S = 200.0
-# No session of a run leaves its state before the end of the run: some run for longer than the pipeline's 10 minutes.
-OPEN_TIMEOUT_MS = 86_400_000
-# Records of 1 MB and their headers must fit into the quarantine topic.
-QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024)}
-# A row's time is that at which the broker wrote it, not one that the producer took.
-OUTPUT_CONFIG = {"message.timestamp.type": "LogAppendTime"}
-
-
-@dataclass(frozen=True)
-class Topics:
-    """The topics of one run, fresh, and the target into which it writes (`output`: its name for people)."""
-
-    input: str
-    quarantine: str
-    target: dict[str, Any]
-
-    def as_json(self) -> dict[str, str]:
-        """As it stands in a report."""
-        return {"input": self.input, "output": str(self.target["output"]), "quarantine": self.quarantine}
 
 
 @dataclass(frozen=True)
@@ -116,13 +95,14 @@ class _Run:
     def __init__(
         self, cell: Cell, lab: Lab, links: Links, folder: Path, show: Show, interrupted: threading.Event
     ) -> None:
-        self.cell, self.lab, self.links, self.folder = cell, lab, links, folder
+        self.cell, self.lab, self.folder = cell, lab, folder
         self.show, self.interrupted = show, interrupted
         self.kind = SINKS[cell.sink]
         self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
-        self.topics = self._make_topics()
+        self.topics = make_topics(cell, lab.kafka, self.id, folder)
+        self.config = pipeline_config(cell, lab, links.bootstrap_servers, self.topics, self.id, folder)
         self.supervisor = Supervisor(
-            self._pipeline_config(),
+            self.config,
             {**lab.environment(), **links.environment},
             cell.random_kills,
             cell.seed,
@@ -200,21 +180,32 @@ class _Run:
         count = self.cell.open_sessions
         self.primed += open_sessions(self.lab.kafka.bootstrap_servers, self.topics.input, self.folder, count)
         ends = self._input_ends()
-        self.supervisor.start(replace(self._pipeline_config(), faults=(), max_events_per_batch=None))
-        self._wait("preloading", lambda: not self._behind(ends), START_LIMIT_S + count / OPEN_SESSIONS_PER_S)
+        self.supervisor.start(replace(self.config, faults=(), max_events_per_batch=None))
+        limit_s = START_LIMIT_S + count / OPEN_SESSIONS_PER_S
+        self._wait(
+            "preloading", lambda: not self._behind(ends), limit_s, self._taken_in, " or with fewer --open-sessions"
+        )
         self.supervisor.stop()
+
+    def _taken_in(self) -> tuple[int, bool]:
+        """What shows that preloading gets on; that another life has begun does not."""
+        return sum(self.position.values()), self.supervisor.running() and not self.supervisor.restarts
 
     def _has_batch_after(self, batch: int) -> bool:
         newest: int = self.batch.get("batch", -1)
         return newest > batch
 
-    def _wait(self, phase: str, done: Callable[[], bool], limit_s: float = START_LIMIT_S) -> None:
-        if self._until(phase, done, Patience(limit_s)):
+    def _wait(
+        self, phase: str, done: Callable[[], bool], limit_s: float = START_LIMIT_S,
+        so_far: Callable[[], object] = lambda: None, way_out: str = "",
+    ) -> None:  # fmt: skip
+        if self._until(phase, done, Patience(limit_s, so_far)):
             return
         if self.interrupted.is_set():
             raise nothing_to_report("pipeline ran" if "generator" in self.children else "load began")
         log = self.folder / "logs" / "pipeline.log"
-        raise UserError(f"{phase} the pipeline took longer than {limit_s:g} s; see {log}")
+        raise UserError(f"{phase} the pipeline got no further for {limit_s:g} s. Is the machine busy? Run it again "
+                        f"when it is not{way_out}; what the pipeline said is in {log}")  # fmt: skip
 
     def _patience(self) -> Patience:
         stopped_s = sum(parse_fault(fault).seconds or 0.0 for fault in self.cell.faults)
@@ -222,48 +213,6 @@ class _Run:
         return Patience(
             STANDSTILL_S + stopped_s + 2 * self._load_s(),
             lambda: (sum(self.position.values()), self.supervisor.hits, self.supervisor.random_kills_left),
-        )
-
-    def _make_topics(self) -> Topics:
-        kafka, partitions = self.lab.kafka, self.cell.partitions
-        own = self.folder / SINK_FOLDER
-        own.mkdir(exist_ok=True)
-        place = Place(
-            name=self.id,
-            folder=own,
-            partitions=partitions,
-            kafka={"bootstrap.servers": kafka.bootstrap_servers, **kafka.client_settings},
-            make_topic=lambda name: kafka.create_topic(name, partitions, OUTPUT_CONFIG),
-        )
-        return Topics(
-            kafka.create_topic(f"{self.id}.in", partitions),
-            kafka.create_topic(f"{self.id}.quarantine", partitions, QUARANTINE_CONFIG),
-            self.kind.provide(place),
-        )
-
-    def _pipeline_config(self) -> PipelineConfig:
-        cell = self.cell
-        return PipelineConfig(
-            bootstrap_servers=self.links.bootstrap_servers,
-            input_topic=self.topics.input,
-            output=self.topics.target,
-            quarantine_topic=self.topics.quarantine,
-            sink=cell.sink,
-            delivery=cell.delivery,
-            variant=cell.variant,
-            sink_id=self.id,
-            checkpoint=self.folder / CHECKPOINT,
-            record=self.folder,
-            partitions=cell.partitions,
-            trigger_ms=cell.trigger_ms,
-            max_events_per_batch=cell.max_events_per_batch,
-            session_timeout_ms=OPEN_TIMEOUT_MS if cell.open_sessions else PipelineConfig.session_timeout_ms,
-            transaction_timeout_ms=cell.transaction_timeout_ms,
-            on_lost=cell.on_lost,
-            checkpoint_writing=cell.checkpoint_writing,
-            state_store=cell.state_store,
-            faults=tuple(parse_fault(fault) for fault in cell.faults),
-            **placed(cell, self.lab.spark([self.kind])),
         )
 
     def _described(self) -> dict[str, Any]:
@@ -274,26 +223,12 @@ class _Run:
         return {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}
 
     def _start_observer(self) -> None:
-        self._start_child("observer", "oncebench.watch.observer", {
-            "sink": self.cell.sink,
-            "target": self.topics.target,
-            "observed_path": str(self.folder / "observed.arrow"),
-            "status_path": str(self.folder / "observer.jsonl"),
-        })  # fmt: skip
+        self._start_child("observer", "oncebench.watch.observer", observer_config(self.cell, self.topics, self.folder))
 
     def _start_load(self) -> None:
         self.supervisor.note("load-started")
-        self._start_child("generator", "loadgen", {
-            "bootstrap_servers": self.lab.kafka.bootstrap_servers,
-            "topic": self.topics.input,
-            "rate": self.cell.rate,
-            "sessions": self.cell.sessions,
-            "shape": self.cell.shape,
-            "record_bytes": self.cell.record_bytes,
-            "seed": self.cell.seed,
-            "ledger_dir": str(self.folder / "ledger"),
-            "status_path": str(self.folder / "load.jsonl"),
-        })  # fmt: skip
+        servers = self.lab.kafka.bootstrap_servers
+        self._start_child("generator", "loadgen", load_config(self.cell, servers, self.topics, self.folder))
         self.supervisor.begin_random_kills()
 
     def _start_child(self, name: str, module: str, config: dict[str, Any]) -> None:

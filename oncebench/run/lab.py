@@ -15,6 +15,7 @@ from typing import Any
 
 from oncebench.errors import MissingEnvironment
 from oncebench.nemesis.servers import KAFKA
+from oncebench.run.left import sweep_left
 from oncebench.run.spark_home import spark_home
 from oncebench.run.spark_prepared import prepare_spark
 from oncebench.services.beside import open_services
@@ -108,6 +109,7 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collecti
     for kind in kinds:
         if kind.missing:
             raise MissingEnvironment(f"sink {kind.name} cannot be used here: {kind.missing}")
+    sweep_left()
     java = find_java()
     theirs = None if bootstrap_servers is None else external(bootstrap_servers)
     spark = spark_of(java)

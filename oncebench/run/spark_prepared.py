@@ -8,6 +8,7 @@ alike. It is only a help: without it, or where the JVM refuses it, a pipeline st
 import hashlib
 import logging
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -22,12 +23,13 @@ from oncebench.errors import UserError
 from oncebench.record.streams import read_lines
 from oncebench.run.workdir import disk_errors
 from oncebench.services import process
-from oncebench.services.broker_process import tail
 from oncebench.services.cache import CACHE_VARIABLE, cache_dir, locked
 from oncebench.services.java import Java
 from oncebench.services.kafka import KafkaBroker, start_kafka
+from oncebench.services.process import Child
 from pipeline.config import PipelineConfig, write_config
 from pipeline.sinks.contract import EXACTLY_ONCE
+from pipeline.sockets import sweep
 
 _LOG = logging.getLogger(__name__)
 
@@ -36,7 +38,7 @@ _TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _RETRY_S = 86_400.0  # what can't be made on this machine costs its half minute once a day
 _UNFINISHED = ".preparing-"
-_ARCHIVE, _MADE_FOR = "classes.jsa", "made-for"
+_ARCHIVE, _MADE_FOR, _LOG_FILE = "classes.jsa", "made-for", "pipeline.log"
 
 
 def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[str, str]) -> tuple[str, ...]:
@@ -64,7 +66,10 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
                     made = Path(temporary) / "made"
                     made.mkdir()
                     (made / _MADE_FOR).write_text(made_for, "utf-8")
-                    _train(made / _ARCHIVE, Path(temporary), java, class_path, environment)
+                    why = _train(made / _ARCHIVE, Path(temporary), java, class_path, environment)
+                    if why is not None:
+                        shutil.copy(Path(temporary) / _LOG_FILE, made / _LOG_FILE)
+                        _LOG.warning(_told(why, folder))
                     shutil.rmtree(folder, ignore_errors=True)  # an attempt that failed
                     made.rename(folder)
     archive = folder / _ARCHIVE
@@ -91,7 +96,18 @@ def _sweep(folder: Path, made_for: str) -> None:
             shutil.rmtree(note.parent)
 
 
-def _train(archive: Path, folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]) -> None:
+def _told(why: str, folder: Path) -> str:
+    """What a person is told of a failure, in one line."""
+    return (
+        f"Spark will start more slowly, because no archive of its classes could be made: {why}. It is tried again in "
+        f"{_RETRY_S / 3600:.0f} hours, or at the next run if you delete {folder}; the log is {folder / _LOG_FILE}"
+    )
+
+
+def _train(
+    archive: Path, folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]
+) -> str | None:
+    """Has a pipeline write the archive; returns why it did not."""
     with start_kafka(folder, java) as kafka:
         config = _config(kafka, folder, class_path, f"-XX:ArchiveClassesAtExit={archive}")
         load = LoadConfig(kafka.bootstrap_servers, config.input_topic, "max", sessions=2, ledger_dir=folder / "ledger")
@@ -99,20 +115,33 @@ def _train(archive: Path, folder: Path, java: Java, class_path: Sequence[Path], 
         write_config(config, folder / "pipeline.json")
         command = [sys.executable, "-m", "pipeline", str(folder / "pipeline.json")]
         home = Path(__file__).resolve().parents[2]
-        log = folder / "pipeline.log"
-        with process.start("the pipeline", command, log, cwd=home, env=environment) as child:
-            try:
-                deadline = time.monotonic() + _TIMEOUT_S
-                while child.alive and not _has_batch(folder):
-                    if time.monotonic() > deadline:
-                        raise UserError(f"no batch within {_TIMEOUT_S:g} s:\n{tail(log)}")
-                    time.sleep(_POLL_S)
-                child.stop_gently(_TIMEOUT_S)
-                if child.returncode != 0:
-                    raise UserError(f"the pipeline ended with exit code {child.returncode}:\n{tail(log)}")
-            except UserError as error:
-                archive.unlink(missing_ok=True)  # it may be half written
-                _LOG.warning("Spark will start more slowly, because no archive of its classes could be made: %s", error)
+        try:
+            with process.start("the pipeline", command, folder / _LOG_FILE, cwd=home, env=environment) as child:
+                why = _why_not(child, folder)
+        finally:
+            sweep(folder)  # a killed pipeline leaves its sockets
+    if why is None and not archive.is_file():
+        why = "the JVM wrote none"
+    if why is not None:
+        archive.unlink(missing_ok=True)  # it may be half written
+    return why
+
+
+def _why_not(child: Child, folder: Path) -> str | None:
+    """Waits for a batch and ends the pipeline, which then writes the archive; why it could not, in a few words."""
+    slow = f"within {_TIMEOUT_S:g} s, probably because the machine is busy"
+    deadline = time.monotonic() + _TIMEOUT_S
+    while child.alive and not _has_batch(folder):
+        if time.monotonic() > deadline:
+            return f"no batch was done {slow}"
+        time.sleep(_POLL_S)
+    try:
+        child.stop_gently(_TIMEOUT_S)
+    except UserError as error:
+        return str(error)
+    if child.returncode == -signal.SIGKILL:
+        return f"it was not written {slow}"
+    return None if child.returncode == 0 else f"the pipeline ended with exit code {child.returncode}"
 
 
 def _has_batch(folder: Path) -> bool:

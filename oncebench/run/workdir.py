@@ -40,11 +40,13 @@ _DISK_TROUBLE = {
 
 
 class WorkDir:
-    """A locked work dir; `open_work_dir` makes it. The lock is held until `close` or the end of its context."""
+    """A locked work dir; `open_work_dir` makes it. The lock is held until `close` or the end of its context, which
+    takes the folder away again if an error ends it, the folder was made for it, and nothing was put into it."""
 
-    def __init__(self, path: Path, lock: IO[str]) -> None:
+    def __init__(self, path: Path, lock: IO[str], made: bool = False) -> None:
         self.path = path
         self._lock = lock
+        self._made = made
 
     def close(self) -> None:
         """Release the lock; the files stay."""
@@ -65,7 +67,13 @@ class WorkDir:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.close()
+        try:
+            if kind is not None and self._made and [child.name for child in self.path.iterdir()] == [MARKER]:
+                self.delete()
+        except FileNotFoundError:
+            pass  # somebody has removed it; what went wrong is what is to be told
+        finally:
+            self.close()
 
 
 def open_work_dir(path: Path) -> WorkDir:
@@ -75,6 +83,7 @@ def open_work_dir(path: Path) -> WorkDir:
     in use (naming the pid), and `MissingEnvironment` if it can't be written.
     """
     with disk_errors(path):
+        made = not path.exists()
         path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         path = path.resolve()
         marker = path / MARKER
@@ -93,7 +102,7 @@ def open_work_dir(path: Path) -> WorkDir:
         except BaseException:
             lock.close()
             raise
-    return WorkDir(path, lock)
+    return WorkDir(path, lock, made)
 
 
 def _lock(path: Path, lock: IO[str]) -> None:

@@ -166,7 +166,7 @@ class Writer(Protocol):
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch], /) -> tuple[dict[str, Any], dict[str, float]]:
         """Takes every row; returns (prepared, timings_ms). Raises if a row is not as safe as the guarantee says.
 
-        Rows come as record batches with the columns session_key, j, events, total, checksum, ended_at.
+        Rows come as record batches with the columns of `pipeline.rows`.
         """
 
 
@@ -175,7 +175,7 @@ class BatchWriter(Protocol):
     """Writes a whole batch from the driver, by a writer of Spark's: for sinks whose atomic step is the batch."""
 
     def write_batch(self, rows: DataFrame, batch: int, /) -> dict[str, float]:
-        """Writes all rows (the six columns of a row) in one go, and returns timings_ms."""
+        """Writes all rows (the columns of `pipeline.rows`) in one go, and returns timings_ms."""
 
 
 class Sink:

@@ -23,12 +23,10 @@ from deltalake.exceptions import DeltaError
 
 from pipeline import digest
 from pipeline.errors import PipelineError
+from pipeline.rows import INT, TYPES
 
 # A row's columns in Delta's words.
-COLUMNS = {
-    "session_key": "string", "j": "integer", "events": "integer", "total": "long", "checksum": "long",
-    "ended_at": "long",
-}  # fmt: skip
+COLUMNS = {name: "integer" if kind == INT else kind for name, kind in TYPES.items()}
 
 
 def difference(table: Path) -> str | None:

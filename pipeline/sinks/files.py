@@ -39,6 +39,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.durable import fsync_folder, make_folder
 from pipeline.errors import CommitUncertain, DeliveryFailed, RefusedStart
+from pipeline.rows import ROW
 from pipeline.sinks.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
@@ -50,7 +51,7 @@ from pipeline.sinks.contract import (
     Support,
     TaskView,
 )
-from pipeline.sinks.files_format import JSON_LINES, PARQUET, ROW, Format
+from pipeline.sinks.files_format import JSON_LINES, PARQUET, Format
 from pipeline.sinks.files_reader import PENDING, SPARK_METADATA, names_in, read_folder
 from pipeline.sinks.reading import Snapshots
 

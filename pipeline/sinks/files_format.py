@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-ROW = ("session_key", "j", "events", "total", "checksum", "ended_at")
+from pipeline.rows import KEY, ROW, json_texts
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,7 @@ class Format:
 
 def json_lines(rows: pa.RecordBatch) -> pa.Buffer:
     """The rows as JSON lines, made column by column: no Python object per row."""
-    keys = rows.column("session_key").dictionary_encode()
-    quoted = pa.array([orjson.dumps(key).decode() for key in keys.dictionary.to_pylist()], pa.string())
-    pieces: list[Any] = ['{"session_key":', quoted.take(keys.indices)]
-    for name in ROW[1:]:
-        pieces += [f',"{name}":', rows.column(name).cast(pa.string())]
-    lines = pc.binary_join_element_wise(*pieces, "}\n", "")
+    lines = json_texts(rows, "\n")
     whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
     return pc.binary_join(whole, "")[0].as_buffer()
 
@@ -63,7 +58,7 @@ def _row(line: bytes) -> dict[str, Any]:
         row = orjson.loads(line)
     except ValueError:
         return _unreadable(line)
-    return row if isinstance(row, dict) and "session_key" in row else _unreadable(line)
+    return row if isinstance(row, dict) and KEY in row else _unreadable(line)
 
 
 def _write_parquet(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
@@ -82,11 +77,11 @@ def _read_parquet(path: Path) -> list[dict[str, Any]]:
         if isinstance(error, OSError) and error.errno is not None:  # the disk's words; pyarrow's own have no number
             raise
         return [_unreadable(path.name.encode())]
-    return [row if "session_key" in row else _unreadable(path.name.encode()) for row in rows]
+    return [row if KEY in row else _unreadable(path.name.encode()) for row in rows]
 
 
 def _unreadable(what: bytes) -> dict[str, Any]:
-    return {"session_key": "", "unreadable": what.decode("utf-8", "replace")}
+    return {KEY: "", "unreadable": what.decode("utf-8", "replace")}
 
 
 JSON_LINES = Format("jsonl", "json", _write_json_lines, _read_json_lines)

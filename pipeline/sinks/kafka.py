@@ -30,6 +30,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.errors import CommitUncertain, RefusedStart
+from pipeline.rows import KEY, ROW
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
 from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, end_forgotten
 from pipeline.sinks.kafka_log import KafkaLog
@@ -260,10 +261,10 @@ class KafkaSink(Sink):
 
     def _shipped(self, rows: DataFrame) -> DataFrame:
         """Key, value, topic and headers in one go: rows to the output topic, the rest to quarantine."""
-        row = f.to_json(f.struct("session_key", "j", "events", "total", "checksum", "ended_at")).cast("binary")
+        row = f.to_json(f.struct(*ROW)).cast("binary")
         good = f.col("reason").isNull()
         return rows.select(
-            f.when(good, f.col("session_key").cast("binary")).otherwise(f.col("key")).alias("key"),
+            f.when(good, f.col(KEY).cast("binary")).otherwise(f.col("key")).alias("key"),
             f.when(good, row).otherwise(f.col("value")).alias("value"),
             f.when(good, f.lit(self._topic)).otherwise(f.lit(self._quarantine_topic)).alias("topic"),
             f.when(~good, f.array(_header("reason"), _header("source_partition"), _header("source_offset"))).alias(

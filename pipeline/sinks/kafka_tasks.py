@@ -19,11 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from pipeline.aside import aside
 from pipeline.errors import AnotherDriver, DeliveryFailed
+from pipeline.rows import KEY, json_texts
 from pipeline.sinks.contract import TaskView
 from pipeline.wire import Coordinator
 
@@ -90,15 +90,9 @@ def generation_of(sink_id: str, transactional_id: str) -> int | None:
 
 
 def _records(rows: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
-    """(key, value) of each row: compact JSON with the six fields of a row, made column by column."""
-    keys = rows.column("session_key")
-    distinct = keys.dictionary_encode()
-    quoted = pa.array([json.dumps(key) for key in distinct.dictionary.to_pylist()], pa.string())
-    parts: list[Any] = ['{"session_key":', quoted.take(distinct.indices)]
-    for name in ("j", "events", "total", "checksum", "ended_at"):
-        parts += [f',"{name}":', rows.column(name).cast(pa.string())]
-    values = pc.binary_join_element_wise(*parts, "}", "")
-    return zip(keys.to_pylist(), values.cast(pa.binary()).to_pylist(), strict=True)
+    """(key, value) of each row: its first column, and compact JSON with all of them."""
+    values = json_texts(rows).cast(pa.binary())
+    return zip(rows.column(KEY).to_pylist(), values.to_pylist(), strict=True)
 
 
 class _Reports:

@@ -32,6 +32,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 from pipeline.errors import CommitUncertain, RefusedStart
+from pipeline.rows import ROW, STRINGS
 from pipeline.sinks import postgres_tables as tables
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
 from pipeline.sinks.postgres_reader import prepared as prepared_of
@@ -129,9 +130,10 @@ class PostgresSink(Sink):
         return {p for p in sorted(prepared) if not self._committed(batch, p, str(prepared[p]["gid"]))}
 
     def write_as_shipped(self, rows: DataFrame) -> None:
-        key = f.replace("session_key", f.lit(tables.STAND_IN), f.lit(tables.STAND_IN * 2))
-        key = f.replace(key, f.lit(tables.NUL), f.lit(tables.STAND_IN + "0"))  # see postgres_tables
-        good = rows.where(f.col("reason").isNull()).select(key.alias("session_key"), *tables.ROW[1:])
+        good = rows.where(f.col("reason").isNull()).select(*ROW)
+        for name in STRINGS:  # see postgres_tables
+            text = f.replace(name, f.lit(tables.STAND_IN), f.lit(tables.STAND_IN * 2))
+            good = good.withColumn(name, f.replace(text, f.lit(tables.NUL), f.lit(tables.STAND_IN + "0")))
         good.write.format("jdbc").options(**self._jdbc()).mode("append").save()
 
     def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:

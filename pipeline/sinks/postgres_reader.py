@@ -21,6 +21,7 @@ import psycopg
 from psycopg import sql
 
 from pipeline.errors import ReadError, RefusedStart
+from pipeline.rows import ROW, STRINGS
 from pipeline.sinks import postgres_tables as tables
 from pipeline.sinks.postgres_server import Names, connect, told
 from pipeline.sinks.reading import NotAnsweredError, Rows, Snapshots, rows_of
@@ -93,7 +94,7 @@ class Table:
             "SELECT {columns}, id, {when} FROM {table} WHERE tx >= pg_snapshot_xmin({seen}::pg_snapshot) "
             "AND NOT pg_visible_in_snapshot(tx, {seen}::pg_snapshot)"
         ).format(
-            columns=sql.SQL(", ").join(map(sql.Identifier, tables.ROW)),
+            columns=sql.SQL(", ").join(map(sql.Identifier, ROW)),
             when=sql.SQL(when),
             table=sql.Identifier(self._names.table),
             seen=sql.Placeholder("seen"),
@@ -126,9 +127,9 @@ class Table:
 
     def _rows(self, page: Sequence[tuple[Any, ...]]) -> Rows:
         now_ms = time.time_ns() // 1_000_000
-        rows = [dict(zip(tables.ROW, row, strict=False)) for row in page]
+        rows = [dict(zip(ROW, row, strict=False)) for row in page]
         for row in rows:
-            row["session_key"] = tables.read_back(row["session_key"])
+            row |= {name: tables.read_back(row[name]) for name in STRINGS}
         return rows_of([(0, row[-2]) for row in page], [row[-1] or now_ms for row in page], rows)
 
     def _snapshot(self) -> str:

@@ -20,19 +20,13 @@ import pyarrow.compute as pc
 from psycopg import sql
 
 from pipeline.errors import RefusedStart
+from pipeline.rows import ID, INT, LONG, ROW, STRING, STRINGS, TYPES
 from pipeline.sinks.contract import Mark
 
-ROW = ("session_key", "j", "events", "total", "checksum", "ended_at")
+_TYPES = {STRING: "text", INT: "integer", LONG: "bigint"}
 COLUMNS: Mapping[str, str] = {
-    "id": "bigint",
-    "session_key": "text",
-    "j": "integer",
-    "events": "integer",
-    "total": "bigint",
-    "checksum": "bigint",
-    "ended_at": "bigint",
-    "tx": "xid8",
-}
+    "id": "bigint", **{name: _TYPES[kind] for name, kind in TYPES.items()}, "tx": "xid8",
+}  # fmt: skip
 FILLED_IN = ("id", "tx")  # by the server, when a row is inserted
 # As long as the journal's entries (pipeline.journal): a checkpoint that is rolled back by hand further is refused.
 KEEP_BATCHES = 100
@@ -43,7 +37,12 @@ LEDGER = sql.Identifier("oncebench_ledger")
 EPOCHS = sql.Identifier("oncebench_epochs")
 # An index entry takes at most some 2,700 bytes and a key may be longer, so its SHA-256 is indexed (MD5 collisions can
 # be made on purpose). The way through decode() is there because convert_to() is not immutable.
-ROW_ID = sql.SQL(r"sha256(decode(replace(session_key, E'\\', E'\\\\'), 'escape')), j")
+ROW_ID = sql.SQL(", ").join(
+    sql.SQL(r"sha256(decode(replace({}, E'\\', E'\\\\'), 'escape'))" if name in STRINGS else "{}").format(
+        sql.Identifier(name)
+    )
+    for name in ID
+)
 
 NUL, STAND_IN = "\x00", "\u2400"
 # In this order: the stand-in first, then what stands in, then what COPY's text format would take for its own.
@@ -73,17 +72,20 @@ def read_back(text: str) -> str:
     return _BACK.sub(lambda found: NUL if found[1] == "0" else STAND_IN, text) if STAND_IN in text else text
 
 
-def copy_text(rows: pa.RecordBatch) -> memoryview:
+def copy_text(batch: pa.RecordBatch) -> memoryview:
     """A record batch in COPY's text format, columns as in ROW."""
-    keys = rows.column("session_key")
-    for found, put in _COPY:
-        keys = pc.replace_substring(keys, pattern=found, replacement=put)
-    numbers = [rows.column(name).cast(pa.string()) for name in ROW[1:]]
-    lines = pc.binary_join_element_wise(pc.binary_join_element_wise(keys, *numbers, "\t"), "", "\n")
+    texts = [_copied(batch.column(name)) if name in STRINGS else batch.column(name).cast(pa.string()) for name in ROW]
+    lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*texts, "\t"), "", "\n")
     # The lines stand one behind the other in Arrow's own buffer: nothing is copied or looked at row by row.
     _, offsets, data = lines.buffers()
     ends = memoryview(offsets).cast("i")
     return memoryview(data)[ends[lines.offset] : ends[lines.offset + len(lines)]]
+
+
+def _copied(texts: pa.Array) -> pa.Array:
+    for found, put in _COPY:
+        texts = pc.replace_substring(texts, pattern=found, replacement=put)
+    return texts
 
 
 def wrong_with(found: Mapping[str, Column]) -> str | None:
@@ -103,21 +105,23 @@ def wrong_with(found: Mapping[str, Column]) -> str | None:
 
 def definition(table: str) -> sql.Composed:
     """The statements that make an output table."""
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} " + COLUMNS[name] + " NOT NULL").format(sql.Identifier(name)) for name in ROW
+    )
     return sql.SQL(
-        "CREATE TABLE {table} (id bigserial, session_key text NOT NULL, j integer NOT NULL, events integer NOT NULL, "
-        "total bigint NOT NULL, checksum bigint NOT NULL, ended_at bigint NOT NULL, "
+        "CREATE TABLE {table} (id bigserial, {columns}, "
         "tx xid8 NOT NULL DEFAULT pg_current_xact_id()); CREATE INDEX ON {table} (tx)"
-    ).format(table=sql.Identifier(table))
+    ).format(table=sql.Identifier(table), columns=columns)
 
 
 def check_table(connection: psycopg.Connection, table: str) -> None:
     """Raises RefusedStart if the output table is not there or not of its shape."""
-    rows = connection.execute(
+    described = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '' "
         "FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
         (sql.Identifier(table).as_string(connection),),
     ).fetchall()
-    found = {name: Column(name, kind, needed) for name, kind, needed in rows}
+    found = {name: Column(name, kind, needed) for name, kind, needed in described}
     wrong = wrong_with(found) if found else "there is none in this database and search_path"
     kept = connection.execute(
         "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p') AND relpersistence = 'p'",
@@ -158,7 +162,7 @@ def make_row_ids_unique(connection: psycopg.Connection, table: str) -> None:
         connection.execute(statement)
     except psycopg.errors.UniqueViolation:
         raise RefusedStart(
-            f"table {table!r} holds a row (session_key, j) twice, so that no upsert can work on it: remove the "
+            f"table {table!r} holds a row ({', '.join(ID)}) twice, so that no upsert can work on it: remove the "
             "doubled rows, or write to a fresh table"
         ) from None
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 from psycopg import sql
 
 from pipeline.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay
+from pipeline.rows import ID, ROW
 from pipeline.sinks import postgres_tables as tables
 from pipeline.sinks.contract import Mark, TaskView
 from pipeline.sinks.postgres_server import Names, connect, missing, told
@@ -29,7 +30,7 @@ from pipeline.sinks.postgres_server import Names, connect, missing, told
 SETTLE_LIMIT_S = 60.0
 SETTLE_PAUSE_S = 0.1
 _STAGED = sql.Identifier("pg_temp", "oncebench_staged")
-_COLUMNS = sql.SQL(", ").join(map(sql.Identifier, tables.ROW))
+_COLUMNS = sql.SQL(", ").join(map(sql.Identifier, ROW))
 
 # One per worker process and application_name; processes are reused from batch to batch.
 _connections: dict[str, psycopg.Connection] = {}
@@ -160,7 +161,7 @@ class Upserter(Appender):
 
     def _end(self, connection: psycopg.Connection, task: TaskView) -> dict[str, Any]:
         new = sql.SQL(", ").join(
-            sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in tables.ROW if name != "j"
+            sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in ROW if name not in ID
         )
         connection.execute(
             sql.SQL("INSERT INTO {} ({cols}) SELECT {cols} FROM {} ON CONFLICT ({}) DO UPDATE SET {}").format(

@@ -16,6 +16,8 @@ from typing import Any, Protocol
 
 import orjson
 
+from pipeline.rows import KEY
+
 Headers = Sequence[tuple[str, bytes | None]]
 
 # A row's place in a file as one position: 63 bits, of which a log's offset takes 44 (see `oncebench.judge.reads`).
@@ -230,7 +232,7 @@ def rows_of(places: Sequence[tuple[int, int]], append_ms: Sequence[int], rows: S
         partition=[partition for partition, _ in places],
         offset=[offset for _, offset in places],
         append_ms=list(append_ms),
-        key=[str(row["session_key"]).encode() for row in rows],
+        key=[str(row[KEY]).encode() for row in rows],
         value=[orjson.dumps(row) for row in rows],
         headers=[()] * len(rows),
     )

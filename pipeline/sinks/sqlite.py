@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from pipeline.errors import AnotherDriver, DeliveryFailed, RefusedStart
+from pipeline.rows import ROW, STRING, TYPES
 from pipeline.sinks.contract import EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
 from pipeline.sinks.reading import Rows, Snapshots, rows_of
 
@@ -30,10 +31,10 @@ if TYPE_CHECKING:
 
 # A batch of 100,000 rows is written in about a second; the other tasks of the machine wait their turn for so long.
 BUSY_S = 60.0
-ROW = ("session_key", "j", "events", "total", "checksum", "ended_at")
-_TABLES = """
-CREATE TABLE rows (id INTEGER PRIMARY KEY, session_key TEXT NOT NULL, j INTEGER NOT NULL, events INTEGER NOT NULL,
-                   total INTEGER NOT NULL, checksum INTEGER NOT NULL, ended_at INTEGER NOT NULL);
+_NAMES = ", ".join(f'"{name}"' for name in ROW)
+_COLUMNS = ", ".join(f'"{name}" {"TEXT" if kind == STRING else "INTEGER"} NOT NULL' for name, kind in TYPES.items())
+_TABLES = f"""
+CREATE TABLE rows (id INTEGER PRIMARY KEY, {_COLUMNS});
 CREATE TABLE ledger (sink_id TEXT, part INTEGER, batch INTEGER NOT NULL, rows INTEGER NOT NULL, digest TEXT NOT NULL,
                      PRIMARY KEY (sink_id, part));
 CREATE TABLE drivers (sink_id TEXT PRIMARY KEY, generation INTEGER NOT NULL);
@@ -74,8 +75,8 @@ class MarkedWriter:
         try:
             with closing(_connect(self.path)) as connection, _transaction(connection):
                 self._stop_if_older(connection)
-                columns = ", ".join(ROW)
-                connection.executemany(f"INSERT INTO rows ({columns}) VALUES (?, ?, ?, ?, ?, ?)", made)  # noqa: S608
+                values = ", ".join("?" for _ in ROW)
+                connection.executemany(f"INSERT INTO rows ({_NAMES}) VALUES ({values})", made)  # noqa: S608
                 connection.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", marker)
                 task.passing("after-prepare")
         except sqlite3.Error as error:
@@ -165,7 +166,7 @@ def _read(target: Mapping[str, Any]) -> Snapshots:
     def fresh() -> Rows:
         nonlocal newest
         # There is one writer at a time, so ids are committed in their order.
-        query = f"SELECT id, {', '.join(ROW)} FROM rows WHERE id > ? ORDER BY id"  # noqa: S608
+        query = f"SELECT id, {_NAMES} FROM rows WHERE id > ? ORDER BY id"  # noqa: S608
         found = connection.execute(query, (newest,)).fetchall()
         newest = found[-1][0] if found else newest
         now_ms = time.time_ns() // 1_000_000

@@ -85,7 +85,7 @@ class Output:
         context.setLocalProperty("streaming.sql.batchId", str(number))
         try:
             sink.start(self.support, journal.generation, journal.newest_prepared())
-            batch = Batch(rows, number, failpoints, quarantine)
+            batch = Batch(rows, number, config.partitions, failpoints, quarantine)
             batch.at("batch-start")
             protocol_of(self.kind, self.support)(batch, sink, journal, config.on_lost)
             batch.at("after-commit")

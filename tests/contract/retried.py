@@ -88,7 +88,7 @@ def _ours(spark: SparkSession, config: PipelineConfig, file: Path) -> dict[str, 
     identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
     journal = open_journal(config.checkpoint, identity)
     rows = _rows(spark)
-    batch = Batch(rows, 0, Failpoints((), Path("/dev/null"), None), Quarantine("bad", "in", {}))
+    batch = Batch(rows, 0, config.partitions, Failpoints((), Path("/dev/null"), None), Quarantine("bad", "in", {}))
     said: PipelineError | None = None
     try:
         _robbed(spark, file, lambda: batch.run(Slow(file)))

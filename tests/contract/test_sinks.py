@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from oncebench.run.batches import made_up
 from oncebench.run.lab import Lab
@@ -161,12 +161,19 @@ def test_a_replay_with_other_rows_is_refused_and_writes_nothing(make: Make, case
     assert output.visible() == Counter(flat(batch(0)))
 
 
+@pytest.fixture(scope="module")
+def many(spark: SparkSession) -> tuple[DataFrame, Counter[Made]]:
+    rows = made_up(spark, 100_000, 7, PARTITIONS)
+    return rows, Counter(tuple(row) for row in rows.select(*ROW).collect())
+
+
 @every
-def test_a_hundred_thousand_rows_in_a_batch_arrive_whole(make: Make, case: tuple[str, Support]) -> None:
+def test_a_hundred_thousand_rows_in_a_batch_arrive_whole(
+    make: Make, case: tuple[str, Support], many: tuple[DataFrame, Counter[Made]]
+) -> None:
+    rows, wanted = many
     output = make(*case)
-    rows = made_up(output.spark, 100_000, 7, PARTITIONS)
     assert output.deliver_frame(0, rows)
-    wanted = Counter({tuple(row): 1 for row in rows.select(*ROW).collect()})
     assert output.visible() == wanted
 
 

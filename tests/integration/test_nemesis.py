@@ -16,6 +16,7 @@ from oncebench.run.lab import Lab, open_lab
 from oncebench.run.workdir import open_work_dir
 from oncebench.scenario import Cell, require_possible
 from pipeline.sinks.contract import EXACTLY_ONCE
+from pipeline.sinks.postgres_server import VARIABLE
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -25,11 +26,16 @@ SMALL = Cell("", EXACTLY_ONCE, "", rate=600.0, sessions=90, max_events_per_batch
 
 @pytest.fixture(scope="module")
 def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab whose servers may be broken."""
-    with open_lab(tmp_path_factory.mktemp("fragile"), sinks={"kafka", "postgres"}) as lab:
-        yield lab
+    """A lab whose servers may be broken: all its own, also where another test left a PostgreSQL open for the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(VARIABLE, raising=False)
+        with open_lab(tmp_path_factory.mktemp("fragile"), sinks={"kafka", "postgres"}) as lab:
+            yield lab
 
 
+# Five lives of a pipeline one after the other: two minutes on a machine with nothing else to do, and more than five on
+# one with several such tests.
+@pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("sink", "variant", "faults", "noted"),
     [
@@ -78,6 +84,7 @@ def test_exactly_once_outlives_what_is_done_to_its_servers_its_workers_and_its_c
     assert set(noted) <= events
 
 
+@pytest.mark.slow
 def test_sessions_that_stay_open_are_in_the_state_before_the_load_and_after_the_kill(
     fragile: Lab, tmp_path: Path
 ) -> None:

@@ -42,7 +42,7 @@ def driver(tmp_path: Path) -> Callable[[], dict[str, dict[str, Any]]]:
     config = PipelineConfig(  # of which only Spark's session is made
         bootstrap_servers="",
         input_topic="",
-        output={},
+        output={"output": "unused"},
         quarantine_topic="",
         sink=sink,
         delivery=EXACTLY_ONCE,

@@ -25,7 +25,8 @@ SMALL = Cell("", EXACTLY_ONCE, "", rate=1000.0, sessions=100, max_events_per_bat
     [
         ("kafka", "two-phase", "after-prepare", True),
         ("kafka", "idempotent", "after-prepare", True),
-        ("delta", "idempotent", "before-prepare", True),  # it prepares nothing: this is before its commit
+        # It prepares nothing: this is before its commit.
+        pytest.param("delta", "idempotent", "before-prepare", True, marks=pytest.mark.slow),
         ("broken-kafka", "no-fencing", "after-prepare", False),
     ],
 )

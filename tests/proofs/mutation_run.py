@@ -55,7 +55,13 @@ class Loop:
         self.kills: Counter[tuple[str, str]] = Counter()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Learn which tests run which function, then try every mutant, in an order drawn once for all."""
+        """Learn which tests run which function, then try every mutant, in an order drawn once for all.
+
+        Raises:
+            pytest.UsageError: a test file could not be collected, or a test fails on the code as it is.
+        """
+        if session.testsfailed:
+            raise pytest.UsageError(f"{session.testsfailed} test files could not be collected: see above, or run them")
         learn(session)
         items = {item.nodeid: item for item in session.items}
         for function, names in state().tests_by_mangled_function_name.items():

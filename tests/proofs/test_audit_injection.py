@@ -156,7 +156,7 @@ def test_what_was_injected_is_what_is_counted(injection: Injection) -> None:
     assert counted(record, expected) == +wanted
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@settings(max_examples=max(1, EXAMPLES // 3), deadline=None)
 @given(injections(), st.integers(0, 2**32 - 1))
 def test_the_order_of_rows_in_the_files_changes_nothing(injection: Injection, seed: int) -> None:
     record, _, expected = inject(injection)
@@ -166,7 +166,7 @@ def test_the_order_of_rows_in_the_files_changes_nothing(injection: Injection, se
     assert before == after
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@settings(max_examples=max(1, EXAMPLES // 3), deadline=None)
 @given(injections(), st.randoms())
 def test_permuting_the_output_partitions_changes_no_count(injection: Injection, random: Any) -> None:
     record, wanted, expected = inject(injection)
@@ -180,7 +180,7 @@ def test_permuting_the_output_partitions_changes_no_count(injection: Injection, 
     assert Counter(findings.counts()) == +wanted
 
 
-@settings(max_examples=EXAMPLES // 3, deadline=None)
+@settings(max_examples=max(1, EXAMPLES // 3), deadline=None)
 @given(injections(), st.data())
 def test_one_more_copy_of_any_readable_row_is_one_more_duplicate(injection: Injection, data: st.DataObject) -> None:
     record, wanted, expected = inject(injection)

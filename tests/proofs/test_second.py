@@ -88,7 +88,7 @@ def agreed(record: Record) -> dict[str, int]:
     return {name: number for name, number in second.items() if number}
 
 
-@settings(max_examples=EXAMPLES // 15, deadline=None)
+@settings(max_examples=max(1, EXAMPLES // 15), deadline=None)
 @given(injections())
 def test_both_count_whatever_was_injected(injection: Injection) -> None:
     record, wanted, _ = inject(injection)
@@ -105,7 +105,7 @@ def test_both_say_that_sessions_which_only_begin_owe_nothing_and_are_no_fault() 
     }  # fmt: skip
 
 
-@settings(max_examples=EXAMPLES // 15, deadline=None)
+@settings(max_examples=max(1, EXAMPLES // 15), deadline=None)
 @given(sessions=st.integers(1, 4), partitions=st.integers(1, 3), changes=mutations(), shuffle=st.randoms())
 def test_both_owe_the_same_rows_for_any_input(
     sessions: int, partitions: int, changes: list[tuple[str, int, int]], shuffle: Any

@@ -85,7 +85,7 @@ def main(pairs: int, sinks: tuple[str, ...]) -> None:
                 print(f"{sink} pair {number + 1}: CPU s per million events {watched:.0f} watched, {alone:.0f} alone, "
                       f"x {ratios[-1]:.3f}; watchers {shares[-1]:.1%}", flush=True)  # fmt: skip
             found = bootstrap(ratios)
-            print(f"{sink}: watched x {found.median:.3f} ({found.low:.3f} to {found.high:.3f}); "
+            print(f"{sink}: watched x {found.median:.3f} {found.interval('.3f')}; "
                   f"watchers use {median(shares):.1%} of what the pipeline does", flush=True)  # fmt: skip
 
 

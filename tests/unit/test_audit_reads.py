@@ -197,10 +197,19 @@ def test_when_a_row_was_written_is_told_only_where_the_sink_tells_it() -> None:
     record = watched(WORLD.rows)
     told = first_sightings(record, expected_output(record.input.table))
     assert told.written_us is not None
+    assert told.written_us.tolist() == [STARTED_US + 5_000_000] * 80
     assert judged(record).latency.gap.n == 80
     silent = replace(record, ends={**record.ends, "stamped": False})
     assert first_sightings(silent, expected_output(record.input.table)).written_us is None
     assert judged(silent).latency.gap.n == 0
+
+
+@pytest.mark.parametrize(("is_log", "rows"), [({"output_is_log": False}, 0), ({"output_is_log": True}, 80), ({}, 80)])
+def test_of_an_older_run_only_rows_of_a_log_tell_when_they_were_written(is_log: dict[str, bool], rows: int) -> None:
+    record = watched()
+    record = replace(record, ends={**record.ends, **is_log})
+    told = first_sightings(record, expected_output(record.input.table)).written_us
+    assert (0 if told is None else len(told), judged(record).latency.gap.n) == (rows, rows)
 
 
 def test_without_an_observer_there_is_no_latency() -> None:

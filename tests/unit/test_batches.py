@@ -22,6 +22,10 @@ def test_rounds_that_warmed_up_are_left_out() -> None:
     assert by_arm(lines(ack=[9000, 100, 102])) == {ACKNOWLEDGED: {0: 100.0, 1: 102.0}}
 
 
+def test_one_round_has_no_interval_and_the_table_says_so() -> None:
+    assert "| +10.0 (one round) " in table(lines(ack=[0, 100], exact=[0, 110]), 1000)
+
+
 def test_a_machine_that_gets_slower_moves_both_sides_of_a_difference() -> None:
     times = by_arm(lines(ack=[0, 100, 200, 300], exact=[0, 110, 210, 310]))
     found = extra_ms(times, EXACT, ACKNOWLEDGED)

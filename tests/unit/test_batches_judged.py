@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import pytest
+
 from oncebench.judge.agreement import compare, counts_of
 from oncebench.judge.anomalies import Anomaly
 from oncebench.judge.audit import audit
@@ -12,7 +14,7 @@ from oncebench.record import OBSERVED
 from oncebench.record.streams import Lines, Stream
 from oncebench.second import count
 from tests.proofs.test_second import files_of
-from tests.unit.audit_world import STARTED_US, Shown, lay_out, make_record, make_world, observed_table
+from tests.unit.audit_world import STARTED_US, Shown, key_of, lay_out, make_record, make_world, observed_table
 
 WORLD = make_world(4, 1)  # one partition; the last events of the sessions stand at 396, 397, 398 and 399
 MISSING = [row for at, row in enumerate(WORLD.rows) if at not in (25, 26)]  # of session 1, whose end stands at 397
@@ -93,6 +95,12 @@ def test_a_batch_that_the_observer_was_shown_in_parts_is_TORNB_and_told_with_its
     assert (example["batch"], example["looks"], example["span_ms"]) == (1, 2, 2.0)
     assert (example["first"]["id"], example["last"]["id"]) == ("b-00000002:0", "b-00000003:10")
     assert len(example["first"]["input"]) == 5
+
+
+@pytest.mark.parametrize("apart", [0, 39, 40, 79])
+def test_one_row_at_another_look_than_the_rest_of_its_batch_is_enough_whichever_it_is(apart: int) -> None:
+    (example,) = torn_batches([1 + (at == apart) for at in range(80)]).examples
+    assert (example["batch"], example["last"]["id"]) == (apart // 40, f"{key_of(apart // 20)}:{apart % 20}")
 
 
 def test_batches_shown_whole_one_after_the_other_or_several_at_once_are_not_TORNB() -> None:

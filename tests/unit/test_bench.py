@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -32,6 +33,15 @@ def test_healthy_runs_give_costs_round_by_round_and_no_promise() -> None:
     mine = found["kafka exactly-once two-phase"]
     assert (mine["batch_ms"], mine["p99_ms"], mine["s_per_million"]) == ([100.0, 120.0], [7.0, 7.0], [1000.0, 1000.0])
     assert not mine.keys() & {"broken", "lost", "duplicated", "recovery_s", "gap_ms"}
+
+
+def test_each_step_of_the_sink_is_a_metric_of_its_own_and_none_holds_them_all() -> None:
+    spent = {"prepare": 4.0, "decide": 2.0, "commit": 2.5, "total": 240.0}
+    (mine,) = bench.figures_of([report(sink_ms=spent)]).values()
+    assert {name: mine[name] for name in ("prepare_ms", "decide_ms", "commit_ms")} == {
+        "prepare_ms": [4.0], "decide_ms": [2.0], "commit_ms": [2.5],
+    }  # fmt: skip
+    assert [240.0] not in mine.values()
 
 
 @pytest.mark.parametrize(
@@ -98,6 +108,23 @@ def test_figures_are_kept_under_this_commit_and_quick_means_one_sink_and_one_rou
     assert pages == ["publish"]
 
 
+@pytest.mark.parametrize(
+    ("bench", "sinks", "wanted"),
+    [
+        (None, ["kafka"], ["micro.Load.time_encode", "cells.Cost.track_p99_ms('kafka a b')"]),
+        ("Cost", ["kafka", "delta"], ["cells.Cost.track_p99_ms('kafka a b')", "cells.Cost.track_p99_ms('delta a b')"]),
+        ("^micro", ["kafka"], ["micro.Load.time_encode"]),
+        ("nobody|time_decode$", ["kafka"], []),
+    ],
+)
+def test_of_some_sinks_only_those_are_asked_of_asv(bench: str | None, sinks: list[str], wanted: list[str]) -> None:
+    told = ["micro.Load.time_encode", *(f"cells.Cost.track_p99_ms('{sink} a b')" for sink in ("kafka", "delta"))]
+    pattern = command.chosen(bench, sinks)
+    assert pattern is not None
+    assert [name for name in told if re.search(pattern, name)] == wanted
+    assert command.chosen(bench, []) == bench
+
+
 def test_older_commits_get_environments_of_their_own() -> None:
     words = command.arguments("micro", "main~3..main", False)
     assert words[-1] == "main~3..main"
@@ -109,3 +136,14 @@ def test_outside_a_clone_it_says_where_it_is_to_be_run(tmp_path: Path, monkeypat
     refused = CliRunner().invoke(cli, ["bench"]).exception
     assert isinstance(refused, UserError)
     assert "clone" in str(refused)
+
+
+def test_asv_calls_each_metric_of_a_cell_as_a_method_and_gets_its_samples_or_a_skip() -> None:
+    cells = pytest.importorskip("benchmarks.cells")
+    skip = pytest.importorskip("asv_runner.benchmarks.mark").SkipNotImplemented
+    figures = {"kafka exactly-once two-phase": {"p50_ms": [1.0, 2.0], "broken": [0.0]}}
+    (cell,) = figures
+    assert cells.Cost().track_p50_ms(figures, cell) == {"samples": [1.0, 2.0], "number": 1}
+    assert cells.Promise().track_broken(figures, cell) == {"samples": [0.0], "number": 1}
+    with pytest.raises(skip):
+        cells.Recovery().track_recovery_s(figures, cell)

@@ -17,7 +17,7 @@ from oncebench.cli import cli
 from oncebench.commands.options import base_cell
 from oncebench.errors import UserError
 from oncebench.reports.batches import table as batches_table
-from oncebench.scenario import PROFILES, Cell
+from oncebench.scenario import PROFILES, Cell, require_sinks
 from pipeline.failpoints import POINTS
 from pipeline.sinks.contract import DELIVERIES
 from pipeline.sinks.registry import SINKS
@@ -29,7 +29,7 @@ def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int,
     """Exit code, stdout and stderr of the real command, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", "from oncebench.cli import main; main()", *words],
-        capture_output=True, text=True, timeout=30, check=False, cwd=cwd, env={**os.environ, **environment},
+        capture_output=True, text=True, timeout=120, check=False, cwd=cwd, env={**os.environ, **environment},
     )  # fmt: skip
     return done.returncode, done.stdout, done.stderr
 
@@ -103,7 +103,8 @@ def test_a_mistake_gets_one_line_and_exit_code_2(words: tuple[str, ...], says: s
 def test_the_real_command_prints_no_traceback_and_leaves_nothing(tmp_path: Path) -> None:
     code, out, err = said("run", "--sink", "nowhere", "--delivery", "exactly-once", cwd=tmp_path)
     assert (code, out) == (2, "")
-    assert err == f"oncebench: unknown sink 'nowhere'; the sinks are: {', '.join(SINKS)}\n"
+    assert err.startswith("oncebench: unknown sink 'nowhere'; the sinks are: ")
+    assert err.count("\n") == 1
     assert not list(tmp_path.iterdir())
 
 
@@ -227,3 +228,14 @@ def test_defaults_stay_out_of_the_command_that_reproduces() -> None:
     assert Cell("kafka", "exactly-once", "two-phase").reproduce() == (
         "oncebench run --sink kafka --delivery exactly-once --variant two-phase --sessions 200"
     )
+
+
+def test_an_unknown_sink_is_told_the_sound_ones_first_the_broken_ones_apart_and_the_nearest() -> None:
+    with pytest.raises(UserError) as told:
+        require_sinks(["kafak"])
+    sound, _, broken = str(told.value).partition("; broken on purpose: ")
+    assert sound.startswith("unknown sink 'kafak' (did you mean kafka?); the sinks are: ")
+    assert {"kafka", "postgres", "sqlite"} <= set(sound.partition("are: ")[2].split(", "))
+    assert set(broken.split(", ")) == {name for name in SINKS if name.startswith("broken-")}
+    with pytest.raises(UserError, match=r"^unknown sink 'xyz'; the sinks are: "):
+        require_sinks(["xyz"])

@@ -14,7 +14,8 @@ from oncebench.cli import cli
 from oncebench.commands import compare
 from oncebench.errors import UserError
 from oncebench.reports.results import default_work_dir
-from oncebench.scenario import PAIR_BATCHES, PROFILES
+from oncebench.scenario import PAIR_BATCHES, PROFILES, Cell
+from tests.unit import test_paired
 from tests.unit.test_tables import report
 
 CELLS = ("compare", "--only", "exactly-once")
@@ -43,7 +44,9 @@ def test_a_comparison_that_was_cut_short_does_not_end_as_if_it_were_whole(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(compare, "run_series", lambda *_: iter([report(reproduce="again")]))
-    assert CliRunner().invoke(cli, CELLS).exit_code == 130
+    done = CliRunner().invoke(cli, CELLS)
+    assert done.exit_code == 130
+    assert done.stderr.endswith("interrupted: 1 of 4 runs done\n")
 
 
 def test_commands_started_in_the_same_second_have_work_dirs_of_their_own() -> None:
@@ -56,3 +59,38 @@ def test_each_of_two_kills_finds_a_batch_however_long_batches_take() -> None:
     for cell in killed:
         assert cell.max_events_per_batch is not None
         assert cell.max_events_per_batch * PAIR_BATCHES <= cell.sessions * 100
+
+
+@pytest.mark.parametrize(("rounds", "says"), [((8.0,), "of one round, which has no"), ((8.0, 9.0), "95 % int")])
+def test_a_comparison_of_one_round_promises_no_intervals(
+    rounds: tuple[float, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    made = [one | {"reproduce": "again"} for one in test_paired.rounds(*rounds)]
+    monkeypatch.setattr(compare, "run_series", lambda *_: iter(made))
+    assert (
+        f"\nas ratios to at-least-once acknowledged of the same sink, {says}" in CliRunner().invoke(cli, CELLS).output
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "load"),
+    [
+        ((), (1000.0, 180, 6.0)),
+        (("--warmup", "2"), (1000.0, 180, 2.0)),
+        (("--rate", "500", "--duration", "4"), (500.0, 20, 3.0)),
+    ],
+)
+def test_the_load_and_the_warm_up_are_the_profiles_unless_the_user_names_others(
+    words: tuple[str, ...], load: tuple[float, int, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[Cell] = []
+
+    def noted(cells: list[Cell], *_: Any) -> Iterator[dict[str, Any]]:
+        ran.extend(cells)
+        return iter([report(reproduce="again")])
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compare, "run_series", noted)
+    CliRunner().invoke(cli, ("compare", "--profile", "full", "--sink", "sqlite", *words))
+    assert {(cell.rate, cell.sessions, cell.warmup_s) for cell in ran if not cell.faulted} == {load}

@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from click.testing import CliRunner
 
 from oncebench import matrix
-from oncebench.cli import cli
-from oncebench.commands import faults as command
-from oncebench.errors import UserError
 from oncebench.nemesis.acts import NEMESES
 from oncebench.reports import fault_matrix, landings
-from oncebench.reports.results import Results, whole_lines
+from oncebench.reports.words import word_of
 from oncebench.run.priming import PRIMING_BATCHES, PRIMING_SESSIONS
 from oncebench.run.supervisor import RANDOM_KILL_MEAN_S
 from oncebench.scenario import Cell
@@ -36,11 +30,13 @@ def fault(text: str, lost: int = 0, duplicated: int = 0, hit: bool = True, noted
             "noted": list(noted)}  # fmt: skip
 
 
-def report(*faults: Any, delivery: str = EXACTLY_ONCE, verdict: str = "kept", codes: tuple[str, ...] = ()) -> Any:
+def report(*faults: Any, delivery: str = EXACTLY_ONCE, verdict: str = "kept", codes: tuple[str, ...] = (),
+           variant: str = "v") -> Any:  # fmt: skip
     texts = [each["fault"] for each in faults]
-    cell = Cell("kafka", delivery, "v", faults=tuple(texts), rate=300.0)
+    variant = {AT_MOST_ONCE: "claim"}.get(delivery, variant)
+    cell = Cell("kafka", delivery, variant, faults=tuple(texts), rate=300.0)
     return {
-        "cell": {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": texts, "random_kills": 0},
+        "cell": {"sink": "kafka", "delivery": delivery, "variant": variant, "faults": texts, "random_kills": 0},
         "verdict": verdict, "broken_by": list(codes), "reasons": ["because"], "rows": {"visible": 10},
         "faults": list(faults), "seed": 4, "reproduce": cell.reproduce(), "config": cell.as_json(),
         "interrupted": False,
@@ -108,6 +104,24 @@ def test_what_is_known_of_an_older_checkpoint_is_a_limit_of_at_most_once_alone_a
     assert told("after-commit:kill", AT_MOST_ONCE) == "broken (DUP)"
 
 
+def test_a_lost_checkpoint_is_a_limit_of_exactly_once_only_where_the_sink_knows_a_batch_by_its_query() -> None:
+    lost = fault("after-commit:lose-checkpoint", duplicated=20)
+    for variant, word in (("native", "limit (DUP)"), ("idempotent", "broken (DUP)")):
+        (cell,) = fault_matrix.cells_of([report(lost, verdict="broken", codes=("DUP",), variant=variant)])
+        assert cell.shown == word
+
+
+def test_rows_that_were_read_and_are_gone_with_a_killed_postgresql_are_a_limit_of_at_most_once_alone() -> None:
+    for text in ("after-prepare:kill-postgres", "mid-write:kill-session"):
+        for delivery, word in ((AT_MOST_ONCE, "limit (INCO)"), (AT_LEAST_ONCE, "broken (INCO)")):
+            (cell,) = fault_matrix.cells_of([report(fault(text), delivery=delivery, verdict="broken", codes=("INCO",))])
+            assert cell.shown == word
+    (cell,) = fault_matrix.cells_of(
+        [report(fault("mid-write:kill"), delivery=AT_MOST_ONCE, verdict="broken", codes=("INCO",))]
+    )
+    assert cell.shown == "broken (INCO)"
+
+
 def test_an_anomaly_that_is_charged_to_no_fault_breaks_every_cell_also_if_faults_could_be_charged_with_it() -> None:
     broken = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="broken", codes=("DUP",))
     assert set(words(broken).values()) == {"broken (DUP)"}
@@ -119,6 +133,27 @@ def test_what_a_quiet_batch_doubled_breaks_every_cell_beside_the_one_that_is_cha
     assert set(words(broken).values()) == {"broken (DUP)"}
     broken["uncharged"] = {"lost": 20, "duplicated": 0}  # which was allowed, or would be among the codes
     assert words(broken)["mid-write:kill"] == "kept"
+
+
+def test_rows_that_a_quiet_batch_doubled_are_a_known_limit_only_of_a_fault_that_reaches_back_and_is_alone() -> None:
+    back = fault("after-commit:roll-back")
+    broken = report(back, delivery=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
+    broken["uncharged"] = {"lost": 0, "duplicated": 20}  # of the two batches that were written again
+    assert words(broken) == {"after-commit:roll-back": "limit (DUP)"}
+    broken = report(back, fault("mid-write:kill@after=2"), delivery=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
+    broken["uncharged"] = {"lost": 0, "duplicated": 20}
+    assert words(broken) == {"after-commit:roll-back": "broken (DUP)", "mid-write:kill": "broken (DUP)"}
+
+
+def test_rows_that_a_quiet_batch_doubled_are_no_limit_of_a_fault_that_reaches_back_to_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oncebench.reports.words.LIMITS", {("kill", AT_MOST_ONCE, "claim"): {"DUP": "as known"}})
+    killed = fault("mid-write:kill", duplicated=20)
+    broken = report(killed, delivery=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
+    assert words(broken) == {"mid-write:kill": "limit (DUP)"}
+    broken["uncharged"] = {"lost": 0, "duplicated": 20}
+    assert words(broken) == {"mid-write:kill": "broken (DUP)"}
 
 
 def test_a_limit_covers_no_other_anomaly_beside_it() -> None:
@@ -200,133 +235,10 @@ def test_junit_has_a_case_for_each_cell_and_says_what_failed() -> None:
     assert [case.get("classname") for case in suite] == ["kafka.exactly-once.v"] * 2
 
 
-@pytest.fixture
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
-    """Cells that the command runs, all of which are kept; results go below tmp_path."""
-    ran: list[Cell] = []
-
-    def pretend(cells: list[Cell], results: Results, *_: Any) -> Any:
-        for cell in cells:
-            ran.append(cell)
-            made = report(*(fault(text) for text in cell.faults)) | {"config": cell.as_json(), "run": f"ob-{len(ran)}"}
-            made["cell"] |= {"variant": cell.variant}
-            results.add(made)
-            yield made
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(command, "run_series", pretend)
-    monkeypatch.setattr(command, "read_reports", lambda path: [json.loads(line) for line in path.open()])
-    return ran
-
-
-def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(tmp_path: Path, ran: list[Cell]) -> None:
-    words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1"]
-    assert CliRunner().invoke(cli, [*words, "--family", "kills"]).exit_code == 0
-    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
-    assert len(ran) == 1
-    again = CliRunner().invoke(cli, [*words, "--family", "kills", "--family", "pairs", "--resume", str(file)])
-    assert again.exit_code == 0
-    assert [cell.faults[1] for cell in ran] == ["mid-write:kill@after=2", "after-prepare:kill"]
-    assert len(file.read_text().splitlines()) == 2
-    assert len(list(tmp_path.glob("results/local/tables/*"))) == 2
-    older = [json.loads(line) for line in file.read_text().splitlines()]
-    for each in older:
-        del each["config"]["open_sessions"]  # an option that is younger than the report
-    file.write_text("".join(json.dumps(each) + "\n" for each in older))
-    assert CliRunner().invoke(cli, [*words, "--family", "kills", "--resume", str(file)]).exit_code == 0
-    assert len(ran) == 2
-    assert CliRunner().invoke(cli, [*words, "--family", "kills", "--open-sessions", "7"]).exit_code == 0
-    assert ran[-1].open_sessions == 7
-
-
-def test_shares_run_every_cell_once_and_are_shown_together(tmp_path: Path, ran: list[Cell]) -> None:
-    words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "3", "--family", "kills"]
-    for share in ("1/2", "2/2"):
-        assert CliRunner().invoke(cli, [*words, "--share", share]).exit_code == 0
-    assert [cell.seed for cell in ran] == [1, 3, 2]
-    files = sorted(tmp_path.glob("results/local/runs/*.jsonl"))
-    assert [len(file.read_text().splitlines()) for file in files] == [2, 1]
-    both = CliRunner().invoke(cli, [*words, *(word for file in files for word in ("--resume", str(file)))])
-    assert (both.exit_code, len(ran)) == (0, 3)
-    assert "27 kills and 0 other faults in 27 cells" in both.stdout
-    for wrong in ("0/2", "3/2", "half", "1"):
-        assert CliRunner().invoke(cli, [*words, "--share", wrong]).exit_code == 2
-
-
-def test_a_run_that_two_files_have_is_counted_once(tmp_path: Path, ran: list[Cell]) -> None:
-    CliRunner().invoke(cli, KILLS)
-    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
-    again = CliRunner().invoke(cli, [*KILLS, "--resume", str(file), "--resume", str(file)])
-    assert "9 kills and 0 other faults in 9 cells" in again.stdout
-
-
-def test_a_family_that_is_named_twice_is_run_once(tmp_path: Path, ran: list[Cell]) -> None:
-    CliRunner().invoke(cli, [*KILLS, "--family", "kills"])
-    assert len(ran) == 1
-
-
-@pytest.mark.parametrize("word", ["unknown", "vacuous"])
-def test_a_matrix_that_can_not_tell_somewhere_ends_with_1(tmp_path: Path, ran: list[Cell], word: str) -> None:
-    CliRunner().invoke(cli, KILLS)
-    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
-    file.write_text(json.dumps(json.loads(file.read_text()) | {"verdict": word}) + "\n")
-    assert CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exit_code == 1
-
-
-def test_a_report_without_its_configuration_is_not_resumed_and_publishing_is_no_resuming(
-    tmp_path: Path, ran: list[Cell]
-) -> None:
-    CliRunner().invoke(cli, KILLS)
-    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
-    refused = CliRunner().invoke(cli, [*KILLS, "--resume", str(file), "--publish"]).exception
-    assert isinstance(refused, UserError)
-    assert "oncebench table --publish FILE" in str(refused)
-    old = json.loads(file.read_text())
-    del old["config"]
-    file.write_text(json.dumps(old) + "\n")
-    refused = CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exception
-    assert isinstance(refused, UserError)
-    assert "does not tell its configuration" in str(refused)
-
-
-def test_an_interrupted_run_is_run_again_and_not_shown(tmp_path: Path, ran: list[Cell]) -> None:
-    words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1", "--family", "kills"]
-    assert CliRunner().invoke(cli, words).exit_code == 0
-    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
-    cut = json.loads(file.read_text()) | {"interrupted": True, "verdict": "unknown"}
-    file.write_text(json.dumps(cut) + "\n")
-    again = CliRunner().invoke(cli, [*words, "--resume", str(file)])
-    assert (again.exit_code, len(ran)) == (0, 2)
-    assert "9 kills and 0 other faults in 9 cells: 0 broken, 0 unknown" in again.stdout
-
-
 def test_a_report_that_tells_of_fewer_faults_than_were_asked_for_is_not_taken_for_whole() -> None:
     cut = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"))
     del cut["faults"][1]
     assert words(cut) == {"?": "vacuous", "mid-write:kill": "kept"}
-
-
-def test_reports_are_added_to_a_file_of_reports_alone_and_each_on_a_line_of_its_own(tmp_path: Path) -> None:
-    alone = tmp_path / "report.json"
-    alone.write_text("{}")
-    refused = CliRunner().invoke(cli, ["faults", "--sink", "sqlite", "--resume", str(alone)]).exception
-    assert isinstance(refused, UserError)
-    assert refused.exit_code == 2
-    half = tmp_path / "runs" / "reports.jsonl"
-    half.parent.mkdir()
-    half.write_text('{"a": 1}')
-    Results.of(half).add({"b": 2})
-    assert [json.loads(line) for line in half.read_text().splitlines()] == [{"a": 1}, {"b": 2}]
-    with half.open("a") as file:
-        file.write('{"a": ')  # cut
-    Results.of(half).add({"c": 3})
-    assert [json.loads(line) for line in half.read_text().splitlines()] == [{"a": 1}, {"b": 2}, {"c": 3}]
-
-
-def test_a_choice_that_leaves_nothing_is_refused() -> None:
-    refused = CliRunner().invoke(cli, ["faults", "--only", "no such row"]).exception
-    assert isinstance(refused, UserError)
-    assert refused.exit_code == 2
 
 
 def killed_at_random(*points: str | None, asked: int | None = None, verdict: str = "kept") -> Any:
@@ -353,6 +265,7 @@ def test_random_kills_are_a_family_with_enough_work_for_all_of_them() -> None:
 def test_the_random_kills_of_a_run_are_one_cell_that_answers_for_the_whole_run() -> None:
     assert words(killed_at_random("mid-write", None)) == {"random": "kept"}
     assert words(killed_at_random("mid-write", verdict="broken")) == {"random": "broken (DUP)"}
+    assert word_of(killed_at_random("mid-write", verdict="broken")) == "broken"
     assert words(killed_at_random("mid-write", asked=2)) == {"random": "vacuous"}
     found = fault_matrix.cells_of([killed_at_random("mid-write", None)])
     assert "kept" in fault_matrix.markdown(found, matrix.RANDOM)
@@ -370,13 +283,6 @@ def test_no_bound_is_given_for_a_row_with_a_run_that_was_not_kept() -> None:
     reports = [killed_at_random(*["mid-write"] * 10), killed_at_random("after-commit", verdict="broken")]
     assert "%" not in landings.markdown(reports)
     assert landings.bound(100) == "3.0%"
-
-
-def test_a_line_that_was_cut_while_it_was_written_is_no_report_and_refuses_none() -> None:
-    assert whole_lines('{"a": 1}\n{"b": ') == ['{"a": 1}\n']
-    assert whole_lines('{"a": 1}\n{"b": 2}') == ['{"a": 1}\n', '{"b": 2}']
-    assert whole_lines('{"a": 1}\n{"b": \n') == ['{"a": 1}\n', '{"b": \n']  # not cut but damaged: to be refused
-    assert whole_lines("") == []
 
 
 def test_a_matrix_that_is_cut_short_has_met_every_fault_before_any_twice() -> None:

@@ -45,6 +45,11 @@ def test_imports_go_one_way_and_files_are_small_and_told_of(path: Path) -> None:
     assert f"- `{path.name}`: " in section, f"docs/whats_here.md does not tell of {path.name}"
 
 
+def test_the_tests_files_are_small_too() -> None:
+    lines = {path: path.read_text().count("\n") for path in (ROOT / "tests").rglob("*.py")}
+    assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
+
+
 def test_every_file_that_whats_here_names_exists_and_is_told_of_once() -> None:
     folder, told = "", []
     for line in (ROOT / "docs" / "whats_here.md").read_text().splitlines():

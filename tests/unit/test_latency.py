@@ -42,6 +42,10 @@ def test_a_curve_has_measured_values_from_the_least_to_the_greatest() -> None:
     assert Distribution.curve(np.array([])) is None
 
 
+def test_a_curve_is_told_in_hundredths_of_a_millisecond() -> None:
+    assert Distribution.curve(np.array([1.006])) == [1.01] * len(CURVE)
+
+
 def test_negative_values_are_kept_and_counted() -> None:
     found = Distribution.of(np.array([-3.0, -1.0, 0.0, 0.5, 5.0]))
     assert (found.min, found.p50, found.negative) == (-3.0, 0.0, 2)

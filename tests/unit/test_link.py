@@ -19,7 +19,7 @@ from oncebench.scenario import Cell
 from oncebench.services.framing import END_TXN, PRODUCE, KafkaFraming
 from oncebench.services.proxy import Catch, Proxy
 from oncebench.services.topics import Kafka
-from tests.unit.test_nemesis import World, run
+from tests.unit.nemesis_world import World, run
 
 FENCED = struct.pack("!iixih", 11, 7, 0, 90)
 COMMIT = b"Q" + struct.pack("!I", 11) + b"COMMIT\0"

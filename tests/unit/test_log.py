@@ -10,12 +10,13 @@ import pyarrow.compute as pc
 import pytest
 
 from oncebench.judge.agreement import compare, counts_of
+from oncebench.judge.anomalies import EXAMPLES
 from oncebench.judge.audit import Findings, audit
 from oncebench.record import Record
 from oncebench.second import count
 from pipeline.sinks.kafka_tasks import Names, generation_of
 from tests.proofs.test_second import files_of
-from tests.unit.audit_world import STARTED_US, lay_out, log_of, make_record, make_world, observed_table, stretch
+from tests.unit.audit_world import STARTED_US, key_of, lay_out, log_of, make_record, make_world, observed_table, stretch
 
 WORLD = make_world(3, 1)  # 60 rows in one partition
 PLACES = [offset for _, offset, _ in lay_out(WORLD.rows)]
@@ -57,6 +58,12 @@ def test_what_only_an_uncommitted_reader_is_shown_is_EXPO_by_the_end_of_its_tran
         "transaction": "aborted",
     }
     assert [example["generation"] for example in exposed.examples[1:]] == [None, None]
+
+
+def test_generation_0_is_a_generation() -> None:
+    exposed = judged(sound(stretch(0, 200, 200, producer=2, generation=0))).anomalies["EXPO"]
+    assert exposed.examples[0]["generation"] == 0
+    assert judged(by_generations(1, 0)).counts() == {"STALE": 30}
 
 
 def test_a_marker_ends_only_what_its_own_producer_wrote_before_it_in_that_partition() -> None:
@@ -114,6 +121,10 @@ def test_a_visible_row_of_an_older_driver_behind_a_younger_ones_is_STALE_and_tol
     assert example["in"]["after"]["generation"] == 2
 
 
+def test_rows_are_compared_with_the_youngest_driver_before_them_and_not_with_the_first() -> None:
+    assert judged(by_generations(2, 3, 2, 1)).counts() == {"STALE": 30}
+
+
 def test_a_younger_driver_that_was_aborted_makes_an_older_one_STALE_all_the_same() -> None:
     assert judged(by_generations(1, 2, 1, hidden=(1,))).anomalies["STALE"].count == 20
 
@@ -147,6 +158,12 @@ def test_rows_that_a_committed_reader_was_shown_of_an_aborted_or_open_transactio
     example = findings.anomalies["G1a"].examples[0]
     assert (example["row"], example["id"]) == ([0, PLACES[20]], "b-00000001:0")
     assert (len(example["input"]), example["in"]["transaction"]) == (5, "aborted")
+
+
+def test_each_row_that_is_G1a_is_told_by_its_own_id_from_the_very_first_on() -> None:
+    told = log_of(*(stretch(0, offset, offset) for offset in PLACES))
+    examples = judged(replace(make_record(WORLD), log=told)).anomalies["G1a"].examples
+    assert [example["id"] for example in examples] == [f"{key_of(at // 20)}:{at % 20}" for at in range(EXAMPLES)]
 
 
 def test_what_only_the_observer_was_shown_is_G1a_as_well() -> None:

@@ -162,6 +162,11 @@ def test_a_key_in_two_partitions_is_covered_only_when_both_are() -> None:
     assert expected.earlier == {0: ((0, 39),)}
 
 
+def test_a_key_in_three_partitions_waits_for_its_own_events_in_each_of_them() -> None:
+    expected = agree([Sent(seq // 40, seq, b"k", event("k", seq, 1, 7)) for seq in range(100)])
+    assert (expected.last_partition.tolist(), expected.earlier) == ([2], {0: ((0, 39), (1, 79))})
+
+
 GOOD = {"session_key": KEY, "seq": 5, "type": "entry_event", "value": 3, "scheduled_at": 9}
 BAD: list[tuple[str, bytes | None, bytes | None]] = [
     ("null-key", None, b"{}"),

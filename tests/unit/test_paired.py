@@ -86,6 +86,15 @@ def test_the_comparison_is_told_in_one_line() -> None:
     )
 
 
+def test_one_round_has_no_interval_and_every_text_says_so() -> None:
+    (line,) = paired.lines(rounds(8.0))
+    assert ", 1 round: +8.0 ms a batch (one round), time per event x 1.000 (one round)" in line
+    table = cost_table.markdown(rounds(8.0), [BATCH])
+    assert table.splitlines()[3].endswith("| 1      | 1.08x (one round) |")
+    assert "~" not in table
+    assert not paired.bootstrap([0.5]).shows(1.0)
+
+
 @pytest.mark.parametrize(
     ("changes", "why"),
     [

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.publish import costs
+from oncebench.publish import costs, lists
 from oncebench.publish.pack import short
 from oncebench.publish.ways import ways_of
 from oncebench.reports.cost_table import COLUMNS
@@ -90,3 +90,11 @@ def test_a_default_setting_says_no_more_than_its_load() -> None:
 
 def test_figures_have_four_digits_and_no_empty_fraction() -> None:
     assert [short(value) for value in (None, 1.0, 1234.56, 0.0123456, 2.5)] == [None, 1, 1235, 0.01235, 2.5]
+
+
+def test_the_list_of_costs_has_no_interval_of_one_round() -> None:
+    one = [line.split(",") for line in lists.costs(rounds(8.0)).splitlines() if ",batch_ms," in line]
+    assert [line[-7:] for line in one] == [
+        ["1", "100.0", "", "", "", "", ""],
+        ["1", "108.0", "", "", "1.08", "", ""],
+    ]

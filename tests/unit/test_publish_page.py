@@ -191,3 +191,16 @@ def test_the_command_publishes_what_is_in_results_and_what_it_is_given(
 def test_csv_and_publish_together_are_refused() -> None:
     with pytest.raises(UserError, match="--csv is of no use with --publish"):
         CliRunner().invoke(cli, ["table", "--publish", "--csv"], catch_exceptions=False, standalone_mode=False)
+
+
+@pytest.mark.parametrize("in_git", [True, False])
+def test_publishing_into_a_clone_says_how_to_undo_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_git: bool
+) -> None:
+    made_up.write(tmp_path / "results", some())
+    if in_git:
+        (tmp_path / ".git").mkdir()
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["table", "--publish"])
+    assert done.exit_code == 0
+    assert ("`git checkout results && git clean -f results`" in done.stderr) is in_git

@@ -9,7 +9,7 @@ from oncebench.publish import promises
 from oncebench.publish.pack import Texts
 from oncebench.publish.promises import HEALTHY, NO_FAULT, OTHER, Matrix, Place, matrix_of
 from oncebench.publish.ways import ways_of
-from oncebench.reports.fault_matrix import ORDER
+from oncebench.reports.words import ORDER
 from tests.unit.test_fault_matrix import fault, report
 
 WAY = ("kafka", "exactly-once", "v")

@@ -46,14 +46,21 @@ def test_what_only_one_series_has_is_not_compared() -> None:
     assert again_markdown([]) == ""
 
 
+@pytest.mark.parametrize("alone", [0, 1])
+def test_a_ratio_of_one_round_neither_agrees_nor_disagrees(alone: int) -> None:
+    both = [series(8.0, 16.0), series(8.0, 16.0)]
+    both[alone] = series(8.0)
+    assert list(again(*both, [BATCH])) == []
+
+
 def test_the_noise_floor_is_a_round_over_the_one_before_it() -> None:
     (found,) = settings(series(0.0, 0.0, 0.0)).values()  # 100, 200 and 300 ms
     floor = beside_itself(found, BATCH, OF)
     assert floor is not None
     assert floor.rounds == (2.0, 1.5)
-    (single,) = settings(series(0.0)).values()
-    assert beside_itself(single, BATCH, OF) is None
-    assert noise_markdown(series(0.0), [BATCH]) == ""
+    (two,) = settings(series(0.0, 0.0)).values()  # one step: it has no interval
+    assert beside_itself(two, BATCH, OF) is None
+    assert noise_markdown(series(0.0, 0.0), [BATCH]) == ""
 
 
 def test_a_comparison_counts_by_metric_and_lists_what_does_not_agree() -> None:
@@ -68,7 +75,7 @@ def test_a_comparison_counts_by_metric_and_lists_what_does_not_agree() -> None:
         "| ----- | ------------ | --------- | -------- | -------------------- | -------------------- |\n"
         "| kafka | exactly-once | two-phase | batch ms | 1.08x (1.08 to 1.08) | 1.30x (1.30 to 1.30) |\n"
     )
-    assert noise_markdown(series(8.0, 16.0), [BATCH]).splitlines()[-1].endswith("| 2.00 to 2.00 |")
+    assert noise_markdown(series(8.0, 16.0, 24.0), [BATCH]).splitlines()[-1].endswith("| 1.50 to 2.00 |")
 
 
 def test_against_goes_with_nothing_else() -> None:

@@ -15,7 +15,7 @@ from pyspark import TaskContext
 
 from pipeline.batch import _Counting, _Passing, _Run
 from pipeline.config import PipelineConfig
-from pipeline.errors import TaskTriedAgain
+from pipeline.errors import TaskTriedAgain, TooManyTasks
 from pipeline.failpoints import Failpoints
 from pipeline.job import in_plain_words
 from pipeline.local_cluster import make_home
@@ -50,8 +50,8 @@ def second_try(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        _Run(7, Untouched(), None, FAILPOINTS, QUARANTINE),
-        _Run(7, None, None, FAILPOINTS, QUARANTINE),
+        _Run(7, 4, Untouched(), None, FAILPOINTS, QUARANTINE),
+        _Run(7, 4, None, None, FAILPOINTS, QUARANTINE),
         _Counting(7, FAILPOINTS, QUARANTINE, None),
         _Passing(7, FAILPOINTS),
     ],
@@ -60,6 +60,16 @@ def second_try(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_second_attempt_at_a_task_ends_the_batch_before_it_has_read_or_written_a_row(task: Any) -> None:
     with pytest.raises(TaskTriedAgain, match=r"batch 7, partition 3: Spark has begun this task again \(attempt 2\)"):
         list(task(Untouched()))
+
+
+def test_a_task_beyond_the_partitions_that_have_marks_ends_the_batch_before_it_has_read_or_written_a_row(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(TaskContext, "_taskContext", None)
+    TaskContext(attemptNumber=0, partitionId=2)  # type: ignore[arg-type]
+    with pytest.raises(TooManyTasks, match=r"batch 7: .* partition 2, and this pipeline has partitions 2"):
+        list(_Run(7, 2, Untouched(), None, FAILPOINTS, QUARANTINE)(Untouched()))
+    assert list(_Run(7, 2, None, None, FAILPOINTS, QUARANTINE)(iter(()))), "what is drained has no marks to keep"
 
 
 def test_what_the_second_attempt_said_is_what_the_pipeline_says_at_its_end() -> None:

@@ -24,6 +24,29 @@ def test_a_work_dir_is_private_and_carries_its_marker(tmp_path: Path) -> None:
         assert json.loads((work.path / MARKER).read_text())["pid"] == os.getpid()
 
 
+def test_a_start_that_was_refused_leaves_no_folder_unless_something_is_in_it_or_it_was_the_users(
+    tmp_path: Path,
+) -> None:
+    mine = tmp_path / "mine"
+    mine.mkdir()
+    for path in (tmp_path / "some" / "empty", tmp_path / "some" / "used", mine):
+        with pytest.raises(UserError, match="refused"), open_work_dir(path) as work:
+            if path.name == "used":
+                (work.path / "log").touch()
+            raise UserError("refused")
+    with open_work_dir(tmp_path / "some" / "well"):
+        pass
+    assert sorted(folder.name for folder in (tmp_path / "some").iterdir()) == ["used", "well"]
+    assert (mine / MARKER).exists()
+
+
+def test_a_folder_that_somebody_has_removed_hides_no_error(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="refused"), open_work_dir(tmp_path / "gone") as work:
+        (work.path / MARKER).unlink()
+        work.path.rmdir()
+        raise UserError("refused")
+
+
 def test_an_empty_folder_of_the_user_becomes_private_too(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir(mode=0o755)

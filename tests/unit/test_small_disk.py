@@ -24,7 +24,7 @@ from oncebench.services import small_disk
 from oncebench.services.java import Java
 from oncebench.services.small_disk import BALLAST, MOST_BYTES, cannot_mount, fill
 from oncebench.services.topics import Kafka
-from tests.unit.test_nemesis import World, run
+from tests.unit.nemesis_world import World, run
 
 ROOT = Path(__file__).parents[2]
 SIZE = 1_048_576
@@ -203,6 +203,33 @@ def test_a_broker_whose_disk_was_full_has_room_and_serves_again_however_the_act_
     assert ((tmp_path / BALLAST).exists(), stage.held, broker.alive, broker.starts) == (False, False, True, 1)
     told = {"halts": ["broker-halted"], "lives on": ["nemesis-idle"], "cut short": []}[ends]
     assert world.events == ["disk-full", "pipeline-continued", *told, "disk-has-room", "broker-back"]
+
+
+def test_a_disk_that_another_fault_has_full_is_filled_when_that_one_is_over_and_the_pipeline_waits_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "broker" / "kafka"
+    place.mkdir(parents=True)
+
+    def filled(_place: Path) -> Path:
+        assert not any(place.iterdir()), "a second ballast takes no byte, and the disk has room without the first"
+        (place / f"{BALLAST}x").touch()
+        return place / f"{BALLAST}x"
+
+    monkeypatch.setattr(disk, "fill", filled)
+    first_world, second_world, broker = World(tmp_path), World(tmp_path), Broker()
+    first = disk.full_broker(first_world.stage("fill-broker", broker), 3600.0)
+    second = disk.full_broker(second_world.stage("fill-broker", broker), 3600.0)
+    for act in (first, second, second):
+        next(act)
+    assert (second_world.events, second_world.all[0].thawed) == ([], 0)
+    broker.alive = False
+    run(first)
+    next(second)
+    assert second_world.events == ["disk-full", "pipeline-continued"]
+    broker.alive = False
+    run(second)
+    assert broker.starts == 2
 
 
 def test_a_run_whose_broker_is_filled_has_one_to_itself_and_any_other_has_the_labs(

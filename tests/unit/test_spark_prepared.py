@@ -4,9 +4,18 @@ from __future__ import annotations
 
 import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from oncebench.run import spark_prepared
+from oncebench.services import process
+from oncebench.services.cache import CACHE_VARIABLE
+from pipeline.sockets import _PLACE, _prefix
 
 
 def make(folder: Path, name: str, made_for: str) -> None:
@@ -35,3 +44,73 @@ def test_what_could_not_be_made_is_tried_again_after_a_day(tmp_path: Path) -> No
     make(tmp_path, "old", "anything")
     os.utime(tmp_path / "old", (yesterday, yesterday))
     assert spark_prepared._is_made(tmp_path / "old")
+
+
+class Pretended:
+    """A pipeline process that does a batch or none, and ends as it is told."""
+
+    def __init__(self, code: int) -> None:
+        self.alive, self.returncode, self.code = True, 0, code
+
+    def stop_gently(self, _timeout_s: float) -> None:
+        self.alive, self.returncode = False, self.code
+
+
+@pytest.mark.parametrize(
+    ("batch", "code", "why"),
+    [
+        (False, 0, "no batch was done within 0.2 s, probably because the machine is busy"),
+        (True, -9, "it was not written within 0.2 s, probably because the machine is busy"),
+        (True, 2, "the pipeline ended with exit code 2"),
+        (True, 0, None),
+    ],
+)
+def test_why_there_is_no_archive_is_said_in_a_few_words_and_without_the_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch: bool, code: int, why: str | None
+) -> None:
+    monkeypatch.setattr(spark_prepared, "_TIMEOUT_S", 0.2)
+    if batch:
+        (tmp_path / "progress.jsonl").write_text('{"kind": "batch"}\n')
+    child: Any = Pretended(code)
+    assert spark_prepared._why_not(child, tmp_path) == why
+
+
+def test_a_failure_is_one_line_that_names_the_next_try_the_folder_and_a_log_that_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(_archive: Path, folder: Path, *_: Any) -> str:
+        (folder / "pipeline.log").write_text("line\n" * 20)
+        return "no batch was done"
+
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(spark_prepared, "_train", fail)
+    java: Any = SimpleNamespace(version="17", home=tmp_path)
+    assert spark_prepared.prepare_spark(java, (), {}) == ()
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    (log,) = tmp_path.glob("spark/*/pipeline.log")
+    assert "\n" not in told
+    assert f"tried again in 24 hours, or at the next run if you delete {log.parent}; the log is {log}" in told
+    assert log.read_text() == "line\n" * 20
+
+
+def test_a_pipeline_that_was_killed_while_it_made_the_archive_leaves_no_sockets_and_no_half_archive(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sockets = Path(f"{_PLACE}/{_prefix(tmp_path)}999999999-x")
+    archive = tmp_path / "classes.jsa"
+
+    @contextmanager
+    def start(*_: Any, **__: Any) -> Iterator[Pretended]:
+        sockets.mkdir()
+        archive.touch()
+        yield Pretended(-9)
+
+    kafka = SimpleNamespace(bootstrap_servers="x:1", create_topic=lambda name, _partitions: name)
+    monkeypatch.setattr(spark_prepared, "_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(spark_prepared, "start_kafka", lambda *_: nullcontext(kafka))
+    monkeypatch.setattr(spark_prepared, "run_load", lambda _config: None)
+    monkeypatch.setattr(process, "start", start)
+    java: Any = None
+    assert spark_prepared._train(archive, tmp_path, java, (), {}) is not None
+    assert not archive.exists()
+    assert not sockets.exists()

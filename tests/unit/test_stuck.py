@@ -62,5 +62,10 @@ def test_one_hanging_transaction_makes_its_partition_hang_and_no_other() -> None
     assert (found.count, found.split) == (3, {"hanging": 1, "delayed": 1, "untold": 1})
 
 
+def test_partitions_that_are_stuck_in_one_way_are_all_counted() -> None:
+    found = stuck(RUNS, ends={str(partition): STUCK for partition in range(4)})
+    assert (found.count, found.split) == (4, {"hanging": 0, "delayed": 1, "untold": 3})
+
+
 def test_a_partition_that_is_not_stuck_has_nothing_open() -> None:
     assert stuck({**RUNS, "state": None}, ends={"0": WELL}) == Anomaly(0, (), {"hanging": 0, "delayed": 0, "untold": 0})

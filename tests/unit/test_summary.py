@@ -98,6 +98,13 @@ def test_each_fault_says_where_it_hit() -> None:
     ]
 
 
+def test_a_recovery_without_a_new_row_says_why_and_the_marks_have_the_words_of_the_tables() -> None:
+    told = summary(report(recovery=report()["recovery"] | {"first_visible": None, "caught_up": None}))
+    assert "no new row came after the fault: the load was too short" in told
+    assert "no new row" not in summary(report())
+    assert "process back" in told
+
+
 def test_recovery_is_told_with_the_rows_made_again_and_of_several_faults_the_median_and_the_longest() -> None:
     marks = report()["recovery"] | {"replayed_rows": 1200}
     assert lines(report(recovery=marks))["recovery"].endswith("(longest gap 12.0 s, 1,200 rows made again)")

@@ -6,6 +6,11 @@ import csv
 import io
 from typing import Any
 
+import pytest
+
+from oncebench.publish import lists
+from oncebench.publish.data import data_of
+from oncebench.publish.stored import Stored
 from oncebench.reports import tables
 
 
@@ -45,6 +50,40 @@ def test_a_broken_cell_shows_its_counts_and_no_speed() -> None:
 def test_one_broken_repeat_breaks_the_cell_and_counts_are_summed() -> None:
     row = only_row(report(), report(verdict="broken"), report(verdict="broken"))
     assert (row["verdict"], row["duplicated"], row["events/s"]) == ("broken (DUP)", "4", "-")
+
+
+def on_old_checkpoint(delivery: str, *faults: str, codes: tuple[str, ...] = ("DUP",)) -> dict[str, Any]:
+    cell = {"sink": "kafka", "delivery": delivery, "variant": "claim", "faults": list(faults), "random_kills": 0}
+    did = [{"fault": each, "point": "after-commit", "hit": True, "lost": 0, "duplicated": 2} for each in faults]
+    return report(verdict="broken", cell=cell, faults=did, broken_by=list(codes), anomalies=dict.fromkeys(codes, 2))
+
+
+@pytest.mark.parametrize(
+    ("made", "word"),
+    [
+        (on_old_checkpoint("at-most-once", "after-commit:roll-back"), "limit (DUP)"),
+        (on_old_checkpoint("at-most-once", "after-commit:lose-checkpoint"), "limit (DUP)"),
+        (on_old_checkpoint("exactly-once", "after-commit:roll-back"), "broken (DUP)"),
+        (on_old_checkpoint("at-most-once", "after-commit:kill"), "broken (DUP)"),
+        (on_old_checkpoint("at-most-once", "after-commit:roll-back", "after-commit:kill@after=2"), "broken (DUP)"),
+        (on_old_checkpoint("at-most-once", "after-commit:roll-back", codes=("CORR", "DUP")), "broken (CORR DUP)"),
+    ],
+)
+def test_a_known_limit_has_the_word_of_the_fault_matrix_and_still_no_speed(made: dict[str, Any], word: str) -> None:
+    row = only_row(made)
+    assert (row["verdict"], row["events/s"]) == (word, "-")
+    listed = next(csv.DictReader(io.StringIO(lists.runs([Stored(made, "a.jsonl", 1)]))))
+    assert f"{listed['verdict']} ({listed['codes']})" == word
+    runs = data_of([Stored({**made, "reasons": [], "reproduce": "again"}, "a.jsonl", 1)])["runs"]
+    assert word.startswith(runs["verdicts"][runs["verdict"][0]])
+
+
+def test_a_limit_is_worse_than_kept_and_better_than_broken() -> None:
+    cell = {"sink": "kafka", "delivery": "at-most-once", "variant": "claim", "faults": ["after-commit:roll-back"]}
+    kept = report(cell={**cell, "random_kills": 0})
+    limit = on_old_checkpoint("at-most-once", "after-commit:roll-back")
+    assert only_row(kept, limit)["verdict"] == "limit (DUP)"
+    assert only_row(kept, limit, {**kept, "verdict": "broken", "anomalies": {"LOSS": 1}})["verdict"] == "broken (LOSS)"
 
 
 def test_deaths_that_nobody_asked_for_are_told_beside_the_verdict() -> None:

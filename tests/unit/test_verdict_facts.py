@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oncebench.judge.audit import audit
-from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS, Verdict, judge
+from oncebench.judge.verdict import BROKEN, DEATHS, KEPT, UNKNOWN, VACUOUS, Verdict, judge
 from oncebench.record.streams import Lines
 from pipeline.sinks.registry import SINKS
 from tests.unit.test_verdict import ALO, AMO, EO, WORLD, Asked, hit, interrupted, make_record, word
@@ -27,6 +27,25 @@ def test_a_fault_that_was_asked_for_or_that_acted_makes_a_run_one_in_which_somet
 ) -> None:
     assert word(make_record(WORLD, WORLD.rows[1:], **parts), asked)[0] == VACUOUS
     assert word(make_record(WORLD, WORLD.rows[1:]), Asked(AMO))[0] == BROKEN
+
+
+def of_batch(done_us: int, asked: Asked, **parts: Any) -> str:
+    """The verdict on a run whose one batch was done at `done_us` and has lost a row."""
+    line = {"kind": "batch", "batch": 3, "end_offsets": {"0": 1000, "1": 1000}, "t_us": done_us}
+    record = make_record(WORLD, WORLD.rows[1:], progress=Lines((line,)), **parts)
+    return judge(audit(record), record, asked, rows_of_batches={3: (1, 0)}).word
+
+
+@pytest.mark.parametrize("event", sorted(DEATHS))
+def test_a_death_that_nobody_asked_for_explains_nothing_of_a_batch_that_was_done_before_it(event: str) -> None:
+    for done_us, expected in ((4_999, BROKEN), (5_000, KEPT)):
+        timeline = Lines(({"t_us": 5_000, "event": event}, {"t_us": 9_000, "event": "drained"}))
+        assert of_batch(done_us, Asked(AMO), timeline=timeline) == expected
+
+
+@pytest.mark.parametrize("done_us", [0, 9_000])
+def test_where_nothing_failed_no_batch_was_done_before_a_failure(done_us: int) -> None:
+    assert of_batch(done_us, Asked(AMO, faults=("after-commit:kill",))) == VACUOUS
 
 
 def test_what_a_second_auditor_counts_otherwise_makes_the_run_unknown() -> None:

@@ -1,0 +1,73 @@
+"""What a run, and each of its faults, came to in one word: its verdict, or `limit` where what broke it is known.
+
+Promise: a pure function of reports, and the one place where `limit` is said: a run is that where everything forbidden
+that it shows is charged to faults of which the fault matrix knows it (`oncebench.matrix.LIMITS`). Reports and exit
+codes keep the verdict `broken`. What can go wrong: two faults in one batch are charged to the first of them (see
+`oncebench.judge.attribution`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
+from oncebench.matrix import LIMITS, REACHING_BACK
+from pipeline.failpoints import parse_fault
+
+LIMIT = "limit"
+# From worst to best: what is shown of several runs.
+ORDER = (BROKEN, UNKNOWN, VACUOUS, LIMIT, KEPT)
+# What a fault's own rows can say; every other forbidden anomaly belongs to the whole run.
+CHARGED = {"LOSS": "lost", "DUP": "duplicated"}
+Report = Mapping[str, Any]
+
+
+def word_of(report: Report) -> str:
+    """What a run came to."""
+    verdict = str(report["verdict"])
+    if verdict != BROKEN or report["cell"]["random_kills"]:
+        return verdict
+    words = {judged(report, fault)[0] for fault in report["faults"]}
+    return LIMIT if LIMIT in words and BROKEN not in words else BROKEN
+
+
+def judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
+    """What one of a run's faults came to, and what was seen."""
+    if untested := _untested(fault):
+        return VACUOUS, untested[0]
+    if report["verdict"] == UNKNOWN:
+        return UNKNOWN, "; ".join(report["reasons"])
+    if report["verdict"] == BROKEN:
+        codes = _codes(report, fault)
+        if codes:
+            cell, action = report["cell"], parse_fault(fault["fault"]).action
+            known = LIMITS.get((action, cell["delivery"], cell["variant"]), {})
+            quiet = report.get("uncharged", {})  # rows that no fault answers for are no known limit of one
+            its_own = action in REACHING_BACK and len(report["faults"]) == 1
+            loose = not its_own and any(quiet.get(CHARGED[code]) for code in codes & CHARGED.keys())
+            return (LIMIT if codes <= known.keys() and not loose else BROKEN), " ".join(sorted(codes))
+    if report["verdict"] == VACUOUS and not any(_untested(each) for each in report["faults"]):
+        return VACUOUS, "; ".join(report["reasons"])  # of the run as a whole
+    if not report["rows"]["visible"]:
+        return VACUOUS, "no row is visible"
+    return KEPT, ""
+
+
+def _untested(fault: Mapping[str, Any]) -> list[str]:
+    """Why a fault tested nothing; older reports tell only of what found nothing to act on."""
+    if not fault["hit"]:
+        return ["not hit"]
+    own: list[str] = fault.get("untested", [])
+    return own or [line for line in fault.get("noted", ()) if line.startswith("nemesis-idle")]
+
+
+def _codes(report: Report, fault: Mapping[str, Any]) -> set[str]:
+    """The forbidden anomalies that a fault of a broken run answers for."""
+    # Older reports do not tell the forbidden ones apart.
+    forbidden = set(report["broken_by"] if "broken_by" in report else report["anomalies"])
+    own = {code for code, name in CHARGED.items() if code in forbidden and fault[name]}
+    quiet = report.get("uncharged", {})  # of batches in which no fault acted: any of them may have done it
+    charged = {code for code, name in CHARGED.items()
+               if any(each[name] for each in report["faults"]) and not quiet.get(name)}  # fmt: skip
+    return own | (forbidden - charged)

@@ -1,0 +1,78 @@
+"""What the processes of a run are told: the pipeline, the load generator, the observer.
+
+Promise: pure functions of the cell and its topics.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from oncebench.nemesis.disk import CHECKPOINT
+from oncebench.run.lab import Lab
+from oncebench.run.place import placed
+from oncebench.run.topics import Topics
+from oncebench.scenario import Cell
+from pipeline.config import PipelineConfig
+from pipeline.failpoints import parse_fault
+from pipeline.sinks.registry import SINKS
+
+# No session of a run leaves its state before the end of the run: some run for longer than the pipeline's 10 minutes.
+OPEN_TIMEOUT_MS = 86_400_000
+
+
+def pipeline_config(
+    cell: Cell, lab: Lab, bootstrap_servers: str, topics: Topics, run: str, folder: Path
+) -> PipelineConfig:
+    """Of the pipeline.
+
+    Args:
+        bootstrap_servers: Kafka as the pipeline is to reach it, by way of a proxy perhaps.
+    """
+    return PipelineConfig(
+        bootstrap_servers=bootstrap_servers,
+        input_topic=topics.input,
+        output=topics.target,
+        quarantine_topic=topics.quarantine,
+        sink=cell.sink,
+        delivery=cell.delivery,
+        variant=cell.variant,
+        sink_id=run,
+        checkpoint=folder / CHECKPOINT,
+        record=folder,
+        partitions=cell.partitions,
+        trigger_ms=cell.trigger_ms,
+        max_events_per_batch=cell.max_events_per_batch,
+        session_timeout_ms=OPEN_TIMEOUT_MS if cell.open_sessions else PipelineConfig.session_timeout_ms,
+        transaction_timeout_ms=cell.transaction_timeout_ms,
+        on_lost=cell.on_lost,
+        checkpoint_writing=cell.checkpoint_writing,
+        state_store=cell.state_store,
+        faults=tuple(parse_fault(fault) for fault in cell.faults),
+        **placed(cell, lab.spark([SINKS[cell.sink]])),
+    )
+
+
+def load_config(cell: Cell, bootstrap_servers: str, topics: Topics, folder: Path) -> dict[str, Any]:
+    """Of the generator (`loadgen.config`)."""
+    return {
+        "bootstrap_servers": bootstrap_servers,
+        "topic": topics.input,
+        "rate": cell.rate,
+        "sessions": cell.sessions,
+        "shape": cell.shape,
+        "record_bytes": cell.record_bytes,
+        "seed": cell.seed,
+        "ledger_dir": str(folder / "ledger"),
+        "status_path": str(folder / "load.jsonl"),
+    }
+
+
+def observer_config(cell: Cell, topics: Topics, folder: Path) -> dict[str, Any]:
+    """Of the observer (`oncebench.watch.observer`)."""
+    return {
+        "sink": cell.sink,
+        "target": topics.target,
+        "observed_path": str(folder / "observed.arrow"),
+        "status_path": str(folder / "observer.jsonl"),
+    }

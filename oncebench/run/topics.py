@@ -1,0 +1,52 @@
+"""The topics of a run, made anew, and the target that its sink writes to.
+
+Promise: nobody else has them, and nothing of an earlier run is in them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from oncebench.nemesis.disk import OUTPUT
+from oncebench.scenario import Cell
+from oncebench.services.topics import Kafka
+from pipeline.sinks.contract import Place
+from pipeline.sinks.registry import SINKS
+
+# Records of 1 MB and their headers must fit into the quarantine topic.
+QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024)}
+# A row's time is that at which the broker wrote it, not one that the producer took.
+OUTPUT_CONFIG = {"message.timestamp.type": "LogAppendTime"}
+
+
+@dataclass(frozen=True)
+class Topics:
+    """The topics of one run and the target into which it writes (`output`: its name for people)."""
+
+    input: str
+    quarantine: str
+    target: dict[str, Any]
+
+    def as_json(self) -> dict[str, str]:
+        """As it stands in a report."""
+        return {"input": self.input, "output": str(self.target["output"]), "quarantine": self.quarantine}
+
+
+def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path) -> Topics:
+    """Makes those of `run`, whose files are in `folder`."""
+    own = folder / OUTPUT
+    own.mkdir(exist_ok=True)
+    place = Place(
+        name=run,
+        folder=own,
+        partitions=cell.partitions,
+        kafka={"bootstrap.servers": kafka.bootstrap_servers, **kafka.client_settings},
+        make_topic=lambda name: kafka.create_topic(name, cell.partitions, OUTPUT_CONFIG),
+    )
+    return Topics(
+        kafka.create_topic(f"{run}.in", cell.partitions),
+        kafka.create_topic(f"{run}.quarantine", cell.partitions, QUARANTINE_CONFIG),
+        SINKS[cell.sink].provide(place),
+    )

@@ -1,0 +1,85 @@
+"""What asv makes of known changes: `python -m tests.proofs.known_slowdown [ROUNDS]`, some 40 minutes, quiet machine.
+
+A clone gets two commits: one whose two-phase commit to Kafka takes 10 ms longer, and one that has that taken back but
+forgets what a batch has already committed, so that a replay doubles it. asv measures the commit they stand on and both,
+each installed in asv's own environment, and compares. Promise: what is printed is what `asv compare` says, nothing
+chosen. What can go wrong: six rounds are the fewest of which asv believes a Mann-Whitney test at its own threshold
+(0.002); and it measures commit after commit, so other load on the machine is counted to whichever met it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from oncebench.commands.bench import MACHINE
+
+ROOT = Path(__file__).parents[2]
+SINK = Path("pipeline/sinks/kafka.py")
+SLOW_MS = 10
+# What stands in the sink's code, and what stands there instead.
+SLOWER = (
+    '        assert self._coordinator is not None, "start() comes first"\n        ended = ',
+    f'        assert self._coordinator is not None, "start() comes first"\n        time.sleep({SLOW_MS / 1000})\n'
+    "        ended = ",
+)
+DOUBLING = ("        return self._marks\n", "        return {}\n")
+AUTHOR = ("-c", "user.name=known-slowdown", "-c", "user.email=known-slowdown@localhost")
+
+
+def changed(clone: Path, change: tuple[str, str], says: str) -> str:
+    """Commits the sink with one change, nothing else of what an earlier one made; returns the commit's name."""
+    text = (ROOT / SINK).read_text()
+    if text.count(change[0]) != 1:
+        raise SystemExit(f"{SINK} no longer has what is to be changed exactly once:\n{change[0]}")
+    (clone / SINK).write_text(text.replace(*change))
+    run(clone, "git", *AUTHOR, "commit", "--quiet", "--all", "--message", says)
+    return run(clone, "git", "rev-parse", "HEAD")
+
+
+def run(clone: Path, *command: str) -> str:
+    """What a command prints in the clone.
+
+    Raises:
+        SystemExit: it failed.
+    """
+    done = subprocess.run(command, cwd=clone, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)} failed with {done.returncode}:\n{done.stdout}")
+    return done.stdout.strip()
+
+
+def measure(clone: Path, commits: str, rounds: int) -> None:
+    """Has asv measure commits of the clone: the Kafka sink, in an environment that asv makes."""
+    words = ["bench", "--sink", "kafka", "--rounds", str(rounds), "--bench", "cells", "--commits", commits]
+    run(clone, sys.executable, "-c", "from oncebench.cli import main; main()", *words)
+
+
+def tell(clone: Path, title: str, before: str, after: str) -> None:
+    """Prints what asv finds changed, and how much it compared."""
+    words = (sys.executable, "-m", "asv", "compare", "--machine", MACHINE, before, after)
+    all_of_it = run(clone, *words).splitlines()
+    print(f"\n{title}: {sum(line.startswith('|') for line in all_of_it) - 2} figures compared, changed are\n")
+    print(run(clone, *words, "--only-changed") or "none", flush=True)
+
+
+def main(rounds: int) -> None:
+    """Makes the clone and its commits, measures, prints, and leaves nothing."""
+    with tempfile.TemporaryDirectory(prefix="known-slowdown-") as temporary:
+        clone = Path(temporary) / "clone"
+        run(ROOT, "git", "clone", "--quiet", os.fspath(ROOT), os.fspath(clone))
+        run(clone, "git", "checkout", "--quiet", "-B", "main")
+        base = run(clone, "git", "rev-parse", "HEAD")
+        slow = changed(clone, SLOWER, f"The commit takes {SLOW_MS} ms longer")
+        doubling = changed(clone, DOUBLING, "A batch forgets what it has committed")
+        measure(clone, f"{base}~1..{slow}", rounds)
+        measure(clone, f"{slow}..{doubling}", 1)
+        tell(clone, f"{SLOW_MS} ms more in the two-phase commit of Kafka", base, slow)
+        tell(clone, "a sink that doubles in a replay", base, doubling)
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else 6)

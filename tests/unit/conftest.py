@@ -1,0 +1,20 @@
+"""Fixtures that several files of the unit tests share."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.unit.nemesis_world import World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    """A pretended pipeline before its first fault, with entries of three batches in its checkpoint."""
+    for log in ("offsets", "commits"):
+        (tmp_path / "checkpoint" / log).mkdir(parents=True)
+        for batch in (7, 8, 10):
+            (tmp_path / "checkpoint" / log / str(batch)).write_bytes(b"12345678")
+        (tmp_path / "checkpoint" / log / ".10.crc").write_bytes(b"c")
+    return World(tmp_path)

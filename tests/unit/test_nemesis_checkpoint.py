@@ -1,0 +1,74 @@
+"""A damaged checkpoint: found as it was damaged, put back when it is refused, and what is told of both."""
+
+from __future__ import annotations
+
+import pytest
+
+from oncebench.nemesis import checkpoint
+from oncebench.nemesis.acts import NEMESES
+from tests.unit.nemesis_world import World, entries, run
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("cut-offsets", {"offsets/10": b"1234"}),
+        ("empty-commits", {"commits/10": b""}),
+        ("lose-commits", {"commits/10": None}),
+        ("lose-checkpoint", None),
+    ],
+)
+def test_a_refused_damage_is_mended_and_the_checkpoint_is_what_it_was(
+    world: World, name: str, found: dict[str, bytes | None] | None
+) -> None:
+    before = entries(world.folder / "checkpoint")
+    stage = world.stage(name)
+    act = NEMESES[name].act
+    assert act is not None
+    run(act(stage, 0.0), world)
+    wanted = {} if found is None else {name: now for name, now in (before | found).items() if now is not None}
+    assert world.found == [wanted, before]
+    assert world.events == ["pipeline-killed", "checkpoint-damaged", "refused"]
+    assert (entries(world.folder / "checkpoint"), stage.held) == (before, False)
+    assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
+def test_a_damage_that_is_not_refused_stays_and_the_run_goes_on_with_it(world: World) -> None:
+    world.refuses = False
+    run(checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=lambda folder: checkpoint.lost("commits", folder)))
+    assert world.events == ["pipeline-killed", "checkpoint-damaged", "unrefused"]
+    assert "commits/10" not in entries(world.folder / "checkpoint")
+    assert world.all[-1].alive
+
+
+def test_where_there_is_nothing_to_damage_the_pipeline_goes_on_and_that_is_told(world: World) -> None:
+    for path in (world.folder / "checkpoint" / "commits").iterdir():
+        path.unlink()
+    run(checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=lambda folder: checkpoint.lost("commits", folder)))
+    assert world.events == ["nemesis-idle", "pipeline-continued"]
+    assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
+def test_a_roll_back_for_which_too_few_batches_come_is_idle_and_holds_up_nothing(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(checkpoint, "MORE_BATCHES_S", 0.0)
+    run(checkpoint.rolled_back(world.stage("roll-back"), 0.0))
+    assert world.events == ["pipeline-continued", "nemesis-idle"]
+    assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
+def test_a_checkpoint_is_rolled_back_to_the_moment_of_the_fault(world: World) -> None:
+    act = checkpoint.rolled_back(world.stage("roll-back"), 0.0)
+    old = entries(world.folder / "checkpoint")
+    next(act)
+    assert (world.all[0].thawed, world.all[0].alive) == (1, True)
+    (world.folder / "checkpoint" / "commits" / "11").write_text("new")
+    new = entries(world.folder / "checkpoint")
+    for batch, alive in ((9, True), (10, False)):
+        world.done = [{"batch": batch}]
+        next(act)
+        assert world.all[0].alive is alive
+    world.all[-1].alive = False
+    run(act)
+    assert world.found == [old, new]

@@ -1,0 +1,131 @@
+"""What is done to the pipeline's processes: lives, workers and executors, and to no other process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from oncebench.errors import UserError
+from oncebench.nemesis import lives
+from oncebench.run.place import EXECUTORS, placed
+from oncebench.scenario import Cell, require_possible
+from tests.unit.nemesis_world import World, run
+
+
+def test_a_restart_with_another_number_of_partitions_is_tried_and_taken_back(world: World) -> None:
+    stage = world.stage("repartition")
+    run(lives.repartition(stage, 0.0), world)
+    assert [life.config and life.config.partitions for life in world.all[1:]] == [3, 2]
+    assert "refused" in world.events
+
+
+def test_a_crash_loop_kills_every_life_but_the_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lives, "LOOP_MAX_S", 0.001)
+    run(lives.crash_loop(world.stage("crash-loop"), 0.0), looks=10**6)
+    assert [life.alive for life in world.all] == [False] * (lives.LOOP + 1) + [True]
+
+
+def test_a_clean_stop_is_followed_by_a_start(world: World) -> None:
+    run(lives.end(world.stage("end"), 0.0))
+    assert (world.events, [life.alive for life in world.all]) == (["pipeline-stopped"], [False, True])
+
+
+def test_a_clean_stop_is_asked_for_and_no_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[int] = []
+    monkeypatch.setattr(
+        world.all[0], "send", lambda number: (sent.append(number), setattr(world.all[0], "alive", False))
+    )
+    run(lives.end(world.stage("end"), 0.0))
+    assert sent == [signal.SIGTERM]
+
+
+def test_an_outage_lasts_as_long_as_was_asked_for(world: World) -> None:
+    act = lives.outage(world.stage("outage"), 0.2)
+    next(act)
+    began = time.monotonic()
+    assert world.events == ["pipeline-killed"]
+    run(act, looks=10**7)
+    assert time.monotonic() - began > 0.15
+    assert [life.alive for life in world.all] == [False, True]
+
+
+def test_a_crash_loop_is_of_five() -> None:
+    assert lives.LOOP == 5
+
+
+def test_the_worker_that_passes_the_point_is_killed_and_nothing_else(world: World) -> None:
+    workers = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
+    try:
+        stage = world.stage("kill-worker")
+        stage.hit = {**stage.hit, "pid": workers[0].pid}
+        world.all[0].others = tuple(worker.pid for worker in workers)
+        run(lives.kill_worker(stage, 0.0))
+        assert (workers[0].wait(10), workers[1].poll()) == (-signal.SIGKILL, None)
+    finally:
+        for worker in workers:
+            worker.kill()
+            worker.wait()
+    assert world.events == ["worker-killed", "pipeline-continued"]
+
+
+def test_a_worker_that_is_none_of_the_pipelines_is_not_killed(world: World) -> None:
+    run(lives.kill_worker(world.stage("kill-worker"), 0.0))
+    assert world.events == ["nemesis-idle", "pipeline-continued"]
+
+
+@pytest.fixture
+def executors() -> Iterator[list[tuple[subprocess.Popen[str], int]]]:
+    """Two processes that look like executors, and the pid of the worker below each, in the order of their pids."""
+    code = "import subprocess as s, sys; p = s.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
+    command = [sys.executable, "-c", code, lives.EXECUTOR]
+    started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
+    found = [(each, int(each.stdout.readline())) for each in started if each.stdout is not None]
+    yield sorted(found, key=lambda each: each[0].pid)
+    for each, worker in found:
+        os.kill(worker, signal.SIGKILL)
+        each.kill()
+        each.communicate()
+
+
+@pytest.mark.parametrize("passed_by", ["the driver", "the second's worker"])
+def test_the_executor_whose_worker_passes_the_point_is_killed_or_else_the_first_and_no_other(
+    world: World, executors: list[tuple[subprocess.Popen[str], int]], passed_by: str
+) -> None:
+    (first, _), (second, worker) = executors
+    stage = world.stage("kill-executor")
+    stage.hit = {**stage.hit, "pid": os.getpid() if passed_by == "the driver" else worker}
+    world.all[0].others = (second.pid, os.getpid(), first.pid, worker)
+    run(lives.kill_executor(stage, 0.0))
+    killed, spared = (first, second) if passed_by == "the driver" else (second, first)
+    assert (killed.wait(10), spared.poll()) == (-signal.SIGKILL, None)
+    assert (world.events, world.all[0].thawed) == (["executor-killed", "pipeline-continued"], 1)
+
+
+def test_where_no_executor_is_beside_the_driver_that_is_told_and_the_pipeline_goes_on(world: World) -> None:
+    run(lives.kill_executor(world.stage("kill-executor"), 0.0))
+    assert (world.events, world.all[0].thawed) == (["nemesis-idle", "pipeline-continued"], 1)
+
+
+def test_a_run_has_executors_of_its_own_where_a_fault_kills_one_and_nowhere_else() -> None:
+    spark = {"jars": ("a.jar",), "driver_jars": ("b.jar",), "jvm_options": ("-XX:SharedArchiveFile=classes.jsa",)}
+    plain = Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill",), master="local[3]")
+    assert placed(plain, spark) == {**spark, "master": "local[3]"}
+    killing = replace(plain, faults=("mid-write:kill", "mid-write:kill-executor@after=2"))
+    assert placed(killing, spark) == {**spark, "master": EXECUTORS, "jvm_options": ()}
+    asked_for = replace(killing, master="local-cluster[3,2,2048]")
+    assert placed(asked_for, spark)["master"] == "local-cluster[3,2,2048]"
+
+
+def test_the_executors_of_somebody_elses_cluster_are_not_killed() -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill-executor",), master="spark://host:7077")
+    with pytest.raises(UserError, match="the executors of spark://host:7077 are not ours to kill") as refused:
+        require_possible([cell])
+    assert refused.value.exit_code == 2
+    require_possible([replace(cell, faults=("mid-write:kill",)), replace(cell, master="local[2]")])

@@ -1,0 +1,96 @@
+"""What is done to the servers: what a nemesis broke is whole again at its end, also when the run ends before."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+
+from oncebench.nemesis import servers
+from pipeline.wire import Transaction
+from tests.unit.nemesis_world import Server, World, run
+
+
+class Listing:
+    """A coordinator that lists transactions in these states; stands in for `Coordinator`."""
+
+    def __init__(self, *states: str) -> None:
+        self.states = states
+
+    def __enter__(self) -> Listing:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def listed(self, prefix: str) -> list[Transaction]:
+        return [Transaction(f"{prefix}{n}", n, -1, state) for n, state in enumerate(self.states)]
+
+
+@pytest.mark.parametrize(
+    ("states", "fails", "events"),
+    [
+        (("CompleteCommit", "Ongoing", "PrepareCommit"), False, ["hijacked", "hijacked"]),
+        (("CompleteCommit", "Empty", "Dead"), False, ["nemesis-idle"]),
+        ((), False, ["nemesis-idle"]),
+        (("Ongoing",), True, ["hijack-failed", "nemesis-idle"]),
+    ],
+)
+def test_a_stranger_takes_the_transactions_that_have_not_ended_and_says_when_it_took_none(
+    world: World, monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...], fails: bool, events: list[str]
+) -> None:
+    taken: list[str] = []
+
+    class Stranger:
+        def __init__(self, settings: dict[str, str]) -> None:
+            self.name = settings["transactional.id"]
+
+        def init_transactions(self, _limit_s: float) -> None:
+            if fails:
+                raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
+            taken.append(self.name)
+
+    monkeypatch.setattr(servers, "Coordinator", lambda _where: Listing(*states))
+    monkeypatch.setattr(servers, "Producer", Stranger)
+    run(servers.hijack(world.stage("hijack", SimpleNamespace(bootstrap_servers="localhost:1")), 0.0))
+    assert world.events == [*events, "pipeline-continued"]
+    assert len(taken) == events.count("hijacked")
+
+
+def test_a_session_of_the_pipelines_is_killed_and_where_there_is_none_that_is_told(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = SimpleNamespace(pid=11, killed=[], cmdline=lambda: ["postgres: root postgres 127.0.0.1(4711) idle"])
+    session.kill = lambda: session.killed.append(True)
+    other = SimpleNamespace(pid=12, cmdline=lambda: ["postgres: root postgres 127.0.0.1(4712) idle"])
+    monkeypatch.setattr(servers.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [other, session]))
+    world.all[0].others = (5,)
+    for ports, told in (({4711}, "session-killed"), ({4713}, "nemesis-idle")):
+        monkeypatch.setattr(servers, "_ports", lambda _pid, ports=ports: ports)
+        run(servers.kill_session(world.stage("kill-session", Server()), 0.0))
+        assert world.events == [told, "pipeline-continued"]
+        world.events.clear()
+    assert session.killed == [True]
+
+
+@pytest.mark.parametrize("act", [servers.kill_broker, servers.kill_postgres])
+def test_a_killed_server_is_started_again_also_when_the_run_ends_before(world: World, act: Any) -> None:
+    for cut_short in (False, True):
+        server = Server()
+        acting = act(world.stage("kill", server), 0.0)
+        next(acting)
+        assert (server.said, world.all[0].alive) == (["kill"], True)
+        acting.close() if cut_short else run(acting)
+        assert server.said == ["kill", "start"]
+
+
+def test_a_stopped_broker_is_continued_also_when_the_run_ends_before(world: World) -> None:
+    server = Server()
+    stage = world.stage("stop-broker", server)
+    acting = servers.stop_broker(stage, 3600.0)
+    next(acting)
+    assert (server.said, world.all[0].thawed, stage.held) == (["pause"], 1, True)
+    acting.close()
+    assert (server.said, stage.held) == (["pause", "resume"], False)
