@@ -135,7 +135,7 @@ def tell(title: str, figures: Figures, beside: str) -> None:
     print(f"\n{title}\n\n| arm | median | x {beside} (95 %) |\n| --- | ---: | ---: |")
     for name, values in figures.items():
         ratio = bootstrap([mine / theirs for mine, theirs in zip(values, figures[beside], strict=True)])
-        shown = "1" if name == beside else f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+        shown = "1" if name == beside else f"{ratio.median:.2f} {ratio.interval('.2f')}"
         print(f"| {name} | {median(values):,.2f} | {shown} |")
 
 
