@@ -119,11 +119,13 @@ def _settle(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
 
 
 def _go_on(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
-    if driver.todo:
-        fenced = broker.fence(world, driver.todo[0])
+    for asked in driver.todo:
+        fenced = broker.fence(world, asked)
         if fenced is not None:
-            told = f"fences {id_name(driver.todo[0])}, which is in doubt"
-            yield _to(fenced, driver, driver._replace(todo=driver.todo[1:]), told, world)
+            left = tuple(each for each in driver.todo if each != asked)
+            told = f"fences {id_name(asked)}, which is in doubt"
+            yield _to(fenced, driver, driver._replace(todo=left), told, world)
+    if driver.todo:
         return
     lost = frozenset(ending.prepared.partition for ending in driver.ending)
     if not lost or not setting.defences.rewrites:

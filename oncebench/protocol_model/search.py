@@ -14,13 +14,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from oncebench.protocol_model.forgetting import forgotten
 from oncebench.protocol_model.moves import first_world, harmful, natural
-from oncebench.protocol_model.normal_form import normal
 from oncebench.protocol_model.promises import DUP, LOSS, STUCK, at_its_end, broken, left_open
 from oncebench.protocol_model.setting import Setting
+from oncebench.protocol_model.symmetry import canonical
 from oncebench.protocol_model.world import World
 
-Form = Callable[[World, Setting], World]
+Forget = Callable[[World, Setting], World]
+Rename = Callable[[World], World]
 
 
 @dataclass(frozen=True)
@@ -44,19 +46,33 @@ class Found:
     open_at_end: tuple[str, ...]
 
 
-def search(setting: Setting, form: Form = normal, start: World | None = None) -> Found:
-    """Visits every world once that can be reached from the first one, or from `start`."""
+def search(
+    setting: Setting, start: World | None = None, forget: Forget = forgotten, rename: Rename = canonical
+) -> Found:
+    """Visits every world once that can be reached from the first one, or from `start`.
+
+    `forget` and `rename` give the one world that stands for many; what they take for the same is visited once.
+    """
     started = time.perf_counter()
-    first = form(first_world(setting) if start is None else start, setting)
+
+    def form(world: World) -> World:
+        return rename(forget(world, setting))
+
+    origin = first_world(setting) if start is None else start
+    first = form(origin)
     number = {first: 0}
     worlds, parents = [first], array("i", [-1])
     came_from, led_to, ends = array("i"), array("i"), array("i")
     seen: set[str] = set()
     open_end = -1
 
+    def told(at: int) -> tuple[str, ...]:
+        path = _path(worlds, parents, at)
+        return _trace(forget(origin, setting), path, setting, forget, rename)
+
     def found(anomaly: str | None, at: int) -> Found:
-        trace = _trace(worlds, parents, at, setting, form) if anomaly else ()
-        open_at_end = _trace(worlds, parents, open_end, setting, form) if open_end >= 0 else ()
+        trace = told(at) if anomaly else ()
+        open_at_end = told(open_end) if open_end >= 0 else ()
         spent = time.perf_counter() - started
         return Found(anomaly, trace, len(worlds), spent, frozenset(seen), open_at_end)
 
@@ -73,7 +89,7 @@ def search(setting: Setting, form: Form = normal, start: World | None = None) ->
                 open_end = at
         for moves, by_itself in ((natural, True), (harmful, False)):
             for _, reached in moves(world, setting):
-                after = form(reached, setting)
+                after = form(reached)
                 to = number.setdefault(after, len(worlds))
                 if to == len(worlds):
                     worlds.append(after)
@@ -100,14 +116,21 @@ def _first_without_way_out(count: int, came_from: array[int], led_to: array[int]
     return int(stuck[0]) if len(stuck) else None
 
 
-def _trace(worlds: list[World], parents: array[int], at: int, setting: Setting, form: Form) -> tuple[str, ...]:
-    told: list[str] = []
+def _path(worlds: list[World], parents: array[int], at: int) -> list[World]:
+    """The worlds on the way there, without the first."""
+    path: list[World] = []
     while parents[at] >= 0:
-        before, after = worlds[parents[at]], worlds[at]
-        moves = (*natural(before, setting), *harmful(before, setting))
-        text, reached = next((text, world) for text, world in moves if form(world, setting) == after)
-        if len(reached.drivers) > len(after.drivers):
-            text += " (and a driver can only end now)"
-        told.append(text)
+        path.append(worlds[at])
         at = parents[at]
-    return tuple(reversed(told))
+    return path[::-1]
+
+
+def _trace(world: World, path: list[World], setting: Setting, forget: Forget, rename: Rename) -> tuple[str, ...]:
+    """The moves along a path, under the names that things have had from its start."""
+    told: list[str] = []
+    for step in path:
+        moves = (*natural(world, setting), *harmful(world, setting))
+        text, reached = next((text, to) for text, to in moves if rename(forget(to, setting)) == step)
+        world = forget(reached, setting)
+        told.append(text + (" (and a driver can only end now)" if len(reached.drivers) > len(world.drivers) else ""))
+    return tuple(told)

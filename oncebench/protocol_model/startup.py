@@ -94,14 +94,15 @@ def _fence(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
     if driver.todo:
         # What the dead have left changes for nobody while it is fenced: all of it is one step.
         living = {each.generation for each in world.drivers}
-        next_ = tuple(asked for asked in driver.todo if asked.generation not in living) or driver.todo[:1]
-        fenced: World | None = world
-        for asked in next_:
-            fenced = fenced and broker.fence(fenced, asked)
-        if fenced is not None:
-            after = driver._replace(todo=tuple(asked for asked in driver.todo if asked not in next_))
-            told = f"{name(driver)} fences {', '.join(map(id_name, next_))}"
-            yield told, fenced._replace(drivers=replaced(world, driver, after))
+        dead = tuple(asked for asked in driver.todo if asked.generation not in living)
+        for next_ in (dead,) if dead else tuple((asked,) for asked in driver.todo):
+            fenced: World | None = world
+            for asked in next_:
+                fenced = fenced and broker.fence(fenced, asked)
+            if fenced is not None:
+                after = driver._replace(todo=tuple(asked for asked in driver.todo if asked not in next_))
+                told = f"{name(driver)} fences {', '.join(map(id_name, next_))}"
+                yield told, fenced._replace(drivers=replaced(world, driver, after))
         return
     stable = setting.defences.fencing and not driver.keep
     if stable and any(broker.unstable(world, partition) for partition in range(PARTITIONS)):

@@ -1,9 +1,9 @@
 """The state of the model: what outlives a driver (Spark's logs, journal, broker) and what each living driver knows.
 
 Promise: a world is a value: hashable, never changed, and equal to another exactly when nothing that can still happen
-tells the two apart (`normal_form.py` sees to that). Named tuples and not frozen dataclasses, because a search hashes
-millions of them and a tuple is hashed in C. What can go wrong: a field that matters to no later step makes the search
-larger; a field that is missing makes it prove something about another protocol.
+tells the two apart (`forgetting.py` and `symmetry.py` see to that). Named tuples and not frozen dataclasses, because a
+search hashes millions of them and a tuple is hashed in C. What can go wrong: a field that matters to no later step
+makes the search larger; a field that is missing makes it prove something about another protocol.
 """
 
 from __future__ import annotations

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from oncebench.protocol_model.forgetting import forgotten
 from oncebench.protocol_model.moves import first_world, harmful, natural
 from oncebench.protocol_model.search import search
 from oncebench.protocol_model.setting import (
@@ -16,6 +17,7 @@ from oncebench.protocol_model.setting import (
     Bounds,
     Setting,
 )
+from oncebench.protocol_model.symmetry import canonical, mirrored, renamed, uses
 from oncebench.protocol_model.variants import BROKEN, HARSHER, UNANSWERED, Variant
 from oncebench.protocol_model.world import World
 from pipeline.failpoints import POINTS
@@ -71,15 +73,56 @@ def until(world: World, point: str, setting: Setting) -> World:
 
 @pytest.mark.parametrize("protocol", [TWO_PHASE, IDEMPOTENT, AT_MOST_ONCE])
 def test_worlds_that_are_taken_for_the_same_come_to_the_same(protocol: str) -> None:
-    """The search with normal forms finds what the search through every single world finds."""
+    """The search through one world for many finds what the search through every single world finds."""
     for defences in ({}, {"marker": False, "claim_first": False, "decision": False}):
         setting = Setting(protocol, bounds=Bounds(1, kills=1, zombies=0))
         setting = replace(setting, defences=replace(setting.defences, **defences))
-        short, long = search(setting), search(setting, form=lambda world, _setting: world)
+        short, long = search(setting), search(setting, forget=lambda world, _: world, rename=lambda world: world)
         assert short.anomaly == long.anomaly
         assert short.seen == long.seen
         assert len(short.trace) <= len(long.trace), "the end of a driver is no step of its own"
         assert short.worlds <= long.worlds
+
+
+@pytest.mark.parametrize("protocol", SMALL)
+def test_every_step_is_there_under_other_names_of_partitions_and_ids(protocol: str) -> None:
+    """Were there one that prefers a partition or the lower id, the search would never see its other choice."""
+    killed = Setting(protocol, bounds=Bounds(2, kills=1, zombies=0))
+    doubt = replace(killed, bounds=Bounds(1, kills=0, zombies=0, timeouts=1, unanswered=1))
+    zombie = replace(killed, bounds=Bounds(1, kills=0, zombies=1))
+    running = until(first_world(zombie), "running", zombie)
+    taken_over = next(after for told, after in harmful(running, zombie) if told.startswith("ZOMBIE"))
+    for searched, start in ((killed, None), (doubt, None), (zombie, taken_over)):
+        for world in _visited(searched, start):
+            futures = _futures(world, searched)
+            assert _futures(mirrored(world), searched) == futures
+            assert _futures(_ids_exchanged(world), searched) == futures
+
+
+def _visited(setting: Setting, start: World | None) -> set[World]:
+    """The first few thousand worlds of a search."""
+    visited: set[World] = set()
+
+    def kept(world: World, setting: Setting) -> World:
+        after = forgotten(world, setting)
+        if len(visited) < 2000:  # some twenty seconds for all four protocols
+            visited.add(after)
+        return after
+
+    search(setting, start, forget=kept)
+    return visited
+
+
+def _futures(world: World, setting: Setting) -> set[World]:
+    return {canonical(forgotten(after, setting)) for _, after in (*natural(world, setting), *harmful(world, setting))}
+
+
+def _ids_exchanged(world: World) -> World:
+    """The world with the ids of each generation named backwards."""
+    named = sorted(uses(world))
+    generations = {each: each for each in range(world.generation + 1)}
+    last = dict(named)
+    return renamed(world, generations, {each: (each[0], last[each[0]] - each[1]) for each in named})
 
 
 def test_steps_have_the_names_of_the_failpoints() -> None:
