@@ -286,7 +286,9 @@ class _Run:
         self.show(Seen(self.phase, load, observer, self.batch, lag, self.faults.told(), load_s))
 
     def _input_ends(self) -> dict[str, int]:
-        with closing(KafkaReader(self.lab.kafka.bootstrap_servers, self.topics.input)) as reader:
+        # A nemesis may have killed the broker just now, and a busy machine was seen to take 36 s to start it again.
+        servers, topic = self.lab.kafka.bootstrap_servers, self.topics.input
+        with closing(KafkaReader(servers, topic, start_s=START_LIMIT_S)) as reader:
             return {str(p): end.lso for p, end in reader.ends().items()}
 
     def _behind(self, ends: dict[str, int]) -> bool:
