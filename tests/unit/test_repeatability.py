@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.reports.metrics import BY_NAME
 from oncebench.reports.paired import settings
-from oncebench.reports.repeatability import again, again_markdown, beside_itself, noise_markdown
+from oncebench.reports.repeatability import again, again_markdown, beside_itself, by_chance, noise_markdown
 from tests.unit.test_paired import OF, rounds
 
 BATCH = BY_NAME["batch_ms"]
@@ -40,6 +40,22 @@ def test_series_agree_where_each_median_lies_in_the_others_interval(second: tupl
     assert found.agrees is agrees
 
 
+@pytest.mark.parametrize(
+    ("one", "other", "p"),  # p as scipy.stats.mannwhitneyu(one, other, method="exact") has it
+    [
+        ((1.0, 2.0, 3.0), (4.0, 5.0, 6.0), 0.1),
+        ((1.0, 2.0, 3.0, 4.0), (5.0, 6.0, 7.0, 8.0), 2 / 70),
+        ((5.0, 6.0, 7.0, 8.0), (1.0, 2.0, 3.0, 4.0), 2 / 70),
+        ((1.0, 2.0, 3.0, 6.0, 4.5), (4.0, 5.0, 7.0, 8.0, 9.0), 14 / 252),
+        ((1.0, 1.0), (1.0, 1.0), 1.0),
+    ],
+)
+def test_samples_are_told_apart_by_the_exact_test_of_ranks(
+    one: tuple[float, ...], other: tuple[float, ...], p: float
+) -> None:
+    assert by_chance(one, other) == pytest.approx(p)
+
+
 def test_what_only_one_series_has_is_not_compared() -> None:
     elsewhere = [report | {"cell": report["cell"] | {"sink": "postgres"}} for report in series(8.0)]
     assert list(again(series(8.0), elsewhere, [BATCH])) == []
@@ -66,15 +82,18 @@ def test_the_noise_floor_is_a_round_over_the_one_before_it() -> None:
 def test_a_comparison_counts_by_metric_and_lists_what_does_not_agree() -> None:
     found = list(again(series(8.0, 16.0), series(30.0, 60.0), [BATCH]))
     assert again_markdown(found) == (
-        "| metric   | ratios | agree  |\n"
-        "| -------- | ------ | ------ |\n"
-        "| batch ms | 1      | 0      |\n"
-        "| all      | 1      | 0 (0%) |\n"
+        "| metric   | ratios | agree  | told apart |\n"
+        "| -------- | ------ | ------ | ---------- |\n"
+        "| batch ms | 1      | 0      | 0          |\n"
+        "| all      | 1      | 0 (0%) | 0 (0%)     |\n"
         "\n"
-        "| sink  | guarantee    | variant   | metric   | the one              | the other            |\n"
-        "| ----- | ------------ | --------- | -------- | -------------------- | -------------------- |\n"
-        "| kafka | exactly-once | two-phase | batch ms | 1.08x (1.08 to 1.08) | 1.30x (1.30 to 1.30) |\n"
+        "| sink  | guarantee    | variant   | metric   | the one              | the other            | told apart |\n"
+        "| ----- | ------------ | --------- | -------- | -------------------- | -------------------- | ---------- |\n"
+        "| kafka | exactly-once | two-phase | batch ms | 1.08x (1.08 to 1.08) | 1.30x (1.30 to 1.30) |            |\n"
     )
+    found = list(again(series(8.0, 16.0, 24.0, 32.0), series(30.0, 60.0, 90.0, 120.0), [BATCH]))
+    assert again_markdown(found).splitlines()[3] == "| all      | 1      | 0 (0%) | 1 (100%)   |"
+    assert again_markdown(found).splitlines()[-1].endswith("| yes        |")
     assert noise_markdown(series(8.0, 16.0, 24.0), [BATCH]).splitlines()[-1].endswith("| 1.50 to 2.00 |")
 
 
