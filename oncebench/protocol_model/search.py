@@ -1,7 +1,7 @@
 """Breadth first through every world that can be reached, so that the first broken one has the shortest trace.
 
 Promise: when nothing is found, no order of steps and harms within the bounds breaks the promise, and from every world
-a run can end well by natural moves alone. What can go wrong: the search outgrows the memory (about 1 kB a world); it
+a run can end well by natural moves alone. What can go wrong: the search outgrows the memory (about 3 kB a world); it
 says how many worlds it has seen.
 """
 
