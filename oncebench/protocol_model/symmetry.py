@@ -157,4 +157,4 @@ def _ids(ids: tuple[Id, ...], numbers: Mapping[Key, Key]) -> tuple[Id, ...]:
 
 
 def _id(asked: Id, numbers: Mapping[Key, Key]) -> Id:
-    return Id(*numbers[asked[:2]], asked.epoch)
+    return Id(*numbers[key(asked)], asked.epoch)
