@@ -1,10 +1,11 @@
 """What each component of a run costs the machine, asked of the operating system.
 
 Promise: CPU seconds, peak memory and bytes that went to and came from the disk (cached reads are none) per component,
-summed over its processes, also those that died.
-CPU and bytes count from the last `mark`, which a run sets when its load begins: start-up is nobody's price per event.
-What can go wrong: a process's use between the last sample and its death is missed (half a second at most);
-memory is the sum of resident sets, so pages that processes share are counted once for each.
+summed over its processes, also those that died. Of a server whose children lead sessions of their own (PostgreSQL's do)
+also those count that lived between two samples: their parent waits for them, and the kernel adds their use to its. CPU
+and bytes count from the last `mark`. What can go wrong: elsewhere a process's use between the last sample and its death
+is missed (half a second at most); memory is the sum of resident sets, so pages that processes share are counted once
+for each.
 """
 
 from __future__ import annotations
@@ -34,12 +35,18 @@ class Use:
         return asdict(self) | {"cpu_s": round(self.cpu_s, 3)}
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Seen:
     component: str
     cpu_s: float
+    awaited_cpu_s: float  # of children that it has waited for; bytes are counted with theirs by the kernel
     written: int
     read: int
+    parent: int | None  # of a process that leads a session of its own
+
+
+_NOTHING = _Seen("", 0.0, 0.0, 0, 0, None)
+_Identity = tuple[int, float]
 
 
 class Sampler:
@@ -58,8 +65,9 @@ class Sampler:
     ) -> None:
         self._sessions = sessions
         self._naming = naming
-        self._seen: dict[tuple[int, float], _Seen] = {}
-        self._first: dict[tuple[int, float], _Seen] = {}
+        self._seen: dict[_Identity, _Seen] = {}
+        self._first: dict[_Identity, _Seen] = {}
+        self._awaited: set[_Identity] = set()  # their parent has their use now, with what came before the mark
         self._peaks: dict[str, int] = {}
         self._sampling = threading.Lock()
         self._stop = threading.Event()
@@ -77,20 +85,25 @@ class Sampler:
 
     def mark(self) -> None:
         """Counts CPU and bytes from now on; a process that starts later counts whole."""
-        self._sample(baseline=True)
+        with self._sampling:
+            self._take_sample()
+            self._first = dict(self._seen)
 
     def uses(self) -> dict[str, Use]:
         """Use by component since the last mark (or since the sampler was entered); memory: the peak since it was."""
         totals: dict[str, Use] = {}
         with self._sampling:
+            parents = {seen.parent for seen in self._seen.values()}
             for identity, seen in self._seen.items():
-                before = self._first.get(identity, _Seen(seen.component, 0.0, 0, 0))
+                before = self._first.get(identity, _NOTHING)
+                now = _NOTHING if identity in self._awaited else seen
+                children_cpu_s = seen.awaited_cpu_s - before.awaited_cpu_s if identity[0] in parents else 0.0
                 so_far = totals.get(seen.component, Use(peak_rss_bytes=self._peaks.get(seen.component, 0)))
                 totals[seen.component] = Use(
-                    so_far.cpu_s + seen.cpu_s - before.cpu_s,
+                    so_far.cpu_s + now.cpu_s - before.cpu_s + children_cpu_s,
                     so_far.peak_rss_bytes,
-                    so_far.written_bytes + seen.written - before.written,
-                    so_far.read_bytes + seen.read - before.read,
+                    so_far.written_bytes + now.written - before.written,
+                    so_far.read_bytes + now.read - before.read,
                 )
         return totals
 
@@ -98,20 +111,22 @@ class Sampler:
         while not self._stop.wait(SAMPLE_S):
             self._sample()
 
-    def _sample(self, baseline: bool = False) -> None:
+    def _sample(self) -> None:
         with self._sampling:
-            self._take_sample(baseline)
+            self._take_sample()
 
-    def _take_sample(self, baseline: bool) -> None:
+    def _take_sample(self) -> None:
         sessions = self._sessions()
         resident: dict[str, int] = {}
+        alive: set[_Identity] = set()
         for process in psutil.process_iter():
             try:
                 with process.oneshot():
                     session = os.getsid(process.pid)
-                    owner = sessions.get(session)
+                    owner, parent = sessions.get(session), None
                     if owner is None and session == process.pid:
-                        owner = sessions.get(process.ppid())
+                        parent = process.ppid()
+                        owner = sessions.get(parent)
                     if owner is None:
                         continue
                     identity = (process.pid, process.create_time())
@@ -120,10 +135,12 @@ class Sampler:
                     moved = process.io_counters()
             except (psutil.Error, OSError):
                 continue
-            seen = _Seen(component, times.user + times.system, moved.write_bytes, moved.read_bytes)
-            self._seen[identity] = seen
-            if baseline:
-                self._first[identity] = seen
+            cpu_s, awaited_cpu_s = times.user + times.system, times.children_user + times.children_system
+            self._seen[identity] = _Seen(component, cpu_s, awaited_cpu_s, moved.write_bytes, moved.read_bytes, parent)
+            alive.add(identity)
             resident[component] = resident.get(component, 0) + memory
+        pids = {pid for pid, _ in alive}
+        gone = {identity for identity, seen in self._seen.items() if seen.parent in pids and identity not in alive}
+        self._awaited = (self._awaited | gone) - alive
         for component, memory in resident.items():
             self._peaks[component] = max(self._peaks.get(component, 0), memory)

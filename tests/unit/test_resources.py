@@ -69,3 +69,45 @@ def test_a_process_that_leads_a_session_of_its_own_belongs_to_its_parents_compon
         spun(server)
         until(lambda: sampler.uses().get("postgres") is not None and sampler.uses()["postgres"].cpu_s >= 0.25)
         ended(server)
+
+
+# One child is there to be seen until it is told to end; so many others come and go between two samples.
+SERVER = """
+import subprocess, sys
+spin = [sys.executable, "-c", "import time\\nwhile time.process_time() < float(__import__('sys').argv[1]): pass"]
+told = [sys.executable, "-c", {spin!r}]
+sys.stdin.readline()
+seen = subprocess.Popen(told, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+seen.stdout.readline()
+print(flush=True)
+sys.stdin.readline()
+for _ in range(5):
+    subprocess.run([*spin, "0.1"], start_new_session=True)
+seen.communicate(b"\\n")
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_what_a_servers_children_used_between_two_samples_counts_once() -> None:
+    command = [sys.executable, "-c", SERVER.format(spin=SPIN.format(cpu_s=0.4))]
+    sessions: dict[int, str] = {}
+    with Sampler(lambda: dict(sessions), lambda owner, _name, _leader: owner) as sampler:
+        server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        sessions[server.pid] = "postgres"
+        assert server.stdin is not None
+
+        def next_step() -> None:
+            print(file=server.stdin, flush=True)
+            spun(server)
+
+        next_step()
+        sampler.mark()  # 0.4 s of the child that is seen are behind us
+        next_step()
+        sampler._sample()
+        used = sampler.uses()["postgres"].cpu_s
+        ended(server)
+    assert 0.45 <= used < 0.85  # five children of 0.1 s, which no sample need have met, and their start
+    assert 0 <= sampler.uses()["postgres"].cpu_s - used < 0.1  # that the server has ended too changes nothing
