@@ -1,11 +1,12 @@
 """The pictures of docs/what_it_costs.md: `python docs/plots.py [REPORTS...]` writes docs/plots/*.svg (extra `docs`).
 
 Promise: every point is a median over rounds of runs in `results/runs/` (or of the files that are named), every bar its
-95 % bootstrap interval, from the same functions as the tables; nothing is drawn of fewer than two rounds. Guarantees
+95 % bootstrap interval, from the same functions as the tables; nothing is drawn of fewer than five rounds. Guarantees
 are told apart by marker and word, not by colour alone. What can go wrong: there are no healthy runs in rounds; then no
 file is written, and it says so.
 """
 
+import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ from typing import Any
 import matplotlib as mpl
 
 from oncebench.reports.metrics import BY_NAME, figure
-from oncebench.reports.paired import BASELINE, FEWEST_ROUNDS, Difference, Rounds, Way, ratio, settings
+from oncebench.reports.paired import BASELINE, FEWEST_ROUNDS, Difference, Rounds, Setting, Way, ratio, settings
 from oncebench.reports.report import read_reports
 from oncebench.scenario import order_of
 
@@ -138,15 +139,24 @@ def main(paths: Iterable[Path]) -> None:
     if not several:
         sys.exit("no healthy runs in rounds; make some with `oncebench compare --profile full`")
     # Of each sink the setting with the most ways is that of the full comparison; the others belong to sweeps.
-    most: dict[str, Rounds] = {}
+    most: dict[str, tuple[Setting, Rounds]] = {}
     for setting, rounds in sorted(several, key=lambda each: len(ways(each[1]))):
-        most[setting.sink] = rounds
-    price_and_latency(sorted(most.items()))
-    parts_of_a_batch(sorted(most.items()))
+        most[setting.sink] = setting, rounds
+    full = [(sink, rounds) for sink, (_, rounds) in sorted(most.items())]
+    price_and_latency(full)
+    parts_of_a_batch(full)
     for field, label in (("trigger_ms", "trigger interval, ms"),):
-        swept = sorted((setting.config.get(field), rounds) for setting, rounds in several if setting.sink == "kafka")
-        if len({value for value, _ in swept}) > 1:
-            along(field, label, swept)
+        for group in swept_by(field, [setting for setting, _ in several if setting.sink == "kafka"]):
+            along(field, label, [(setting.config[field], rounds) for setting, rounds in several if setting in group])
+
+
+def swept_by(field: str, settings_: Sequence[Setting]) -> list[list[Setting]]:
+    """The settings that differ in this field and in nothing else, several together, by its value."""
+    groups: dict[str, list[Setting]] = {}
+    for setting in sorted(settings_, key=lambda each: float(each.config.get(field, 0))):
+        rest = {name: value for name, value in setting.config.items() if name not in (field, "sessions")}
+        groups.setdefault(json.dumps(rest, sort_keys=True), []).append(setting)
+    return [group for group in groups.values() if len(group) > 1]
 
 
 if __name__ == "__main__":

@@ -131,7 +131,8 @@ def _show(reports: list[dict[str, Any]], results: Results) -> None:
 
 def _intervals(reports: list[dict[str, Any]]) -> str:
     most = max(len(rounds) for rounds in paired.settings(reports).values())
-    return "95 % intervals" if most >= paired.FEWEST_ROUNDS else "of one round, which has no interval (try --repeat 5)"
+    few = f"of fewer than {paired.FEWEST_ROUNDS} rounds, which have no interval (try --repeat {paired.FEWEST_ROUNDS})"
+    return "95 % intervals" if most >= paired.FEWEST_ROUNDS else few
 
 
 def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:

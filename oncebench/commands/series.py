@@ -1,8 +1,9 @@
 """Cells one after the other in one lab: what `compare` and `faults` do between choosing and showing.
 
-Promise: every report is stored as soon as it is made; what a cell has left is deleted unless it is to be kept. What can
-go wrong: a cell can't be run, or not be read (`UserError`, `PipelineError`); then the series ends, or, if `failed` is
-given, tells it and goes on.
+Promise: every report is stored as soon as it is made, and tells its series, so that runs of another time are not taken
+for those of its rounds; what a cell has left is deleted unless it is to be kept. What can go wrong: a cell can't be
+run, or not be read (`UserError`, `PipelineError`); then the series ends, or, if `failed` is given, tells it and goes
+on.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def open_series(
 
             def run(cell: Cell, title: str) -> dict[str, Any]:
                 with open_work_dir(work.path / "cells" / f"{next(numbers):03d}") as folder, view(title) as show:
-                    report = measure(cell, lab, folder.path, show, interrupted)
+                    report = {**measure(cell, lab, folder.path, show, interrupted), "series": results.runs.stem}
                     if not keep:
                         _delete(folder.path)
                 results.add(report)

@@ -12,6 +12,7 @@ from oncebench.errors import USAGE, UserError
 from oncebench.publish.stored import take_in
 from oncebench.publish.write import publish
 from oncebench.reports import repeatability, tables
+from oncebench.reports.paired import FEWEST_ROUNDS
 from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED
 
@@ -64,7 +65,7 @@ def _compared(reports: list[dict[str, Any]], others: list[dict[str, Any]]) -> st
     found = list(repeatability.again(reports, others))
     if not found:
         raise UserError(
-            "nothing to compare: no healthy cell beside at-least-once is in both, with two rounds or more in each",
+            f"nothing to compare: no healthy cell beside at-least-once is in both, with {FEWEST_ROUNDS} rounds in each",
             exit_code=USAGE,
         )
     floor = repeatability.noise_markdown(reports)

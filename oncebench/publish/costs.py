@@ -1,8 +1,8 @@
 """What each guarantee costs, as data: medians of healthy runs, and ratios to at-least-once of the same sink.
 
 Promise: the figures are those of `reports.paired`: rounds of runs that took turns, medians with 95 % bootstrap
-intervals. A single round has no interval, and shows no difference. Sinks, and settings of one sink, are never compared
-with one another.
+intervals. Where rounds are too few there is none, and no difference is shown. Sinks, and settings of one sink, are
+never compared with one another.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _row(
 
 
 def _interval(found: Difference | None, none: float | None = None) -> list[Any] | None:
-    """Median, low, high (None where one round is all), rounds; then, of a comparison, whether it shows a difference."""
+    """Median, low, high (None where rounds are too few), rounds; then, of a comparison, whether it shows one."""
     if found is None:
         return None
     return list(_parts(found, none))

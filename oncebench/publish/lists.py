@@ -72,7 +72,7 @@ def _run(each: Stored) -> tuple[Any, ...]:
 
 
 def _parts(found: Difference | None) -> tuple[float | None, ...]:
-    """Median, low and high; the last two are nothing where one round is all."""
+    """Median, low and high; the last two are nothing where rounds are too few."""
     if found is None:
         return (None, None, None)
     return (found.median, found.low, found.high) if found.has_interval else (found.median, None, None)

@@ -2,23 +2,31 @@
 
 Promise: pure functions of reports; the row that others are compared with shows its own medians. A ratio is the median
 over rounds of runs that took turns, with its 95 % bootstrap interval; one that crosses 1 is marked `~`: no difference
-shown. One round has no interval, which is said in its place. There is no overall winner: sinks are not compared with
-one another.
+shown. Where rounds are too few for an interval, or a run of them tells nothing, their number stands beside it. There is
+no overall winner: sinks are not compared with one another.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
 from oncebench.reports.metrics import METRICS, Metric, Report, figure
-from oncebench.reports.paired import BASELINE, Difference, Rounds, Setting, Way, ratio, settings
+from oncebench.reports.paired import (
+    BASELINE,
+    Difference,
+    Rounds,
+    Setting,
+    Way,
+    differing,
+    in_words,
+    ratio,
+    settings,
+)
 from oncebench.reports.tables import aligned
 from oncebench.scenario import order_of
 
-# Follows from the rate and from what is swept.
-FOLLOWING = frozenset({"sessions"})
 COLUMNS = tuple(metric for metric in METRICS if not metric.promised and metric.name != "recovery_s")
 
 
@@ -28,27 +36,16 @@ def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> 
     found = settings(reports)
     if not found:
         return ""
-    swept = _differing(found)
+    swept = differing(found)
     table: list[tuple[str, ...]] = [
         ("sink", "guarantee", "variant", *swept, "rounds", *(metric.heading for metric in columns))
     ]
     for setting, rounds in sorted(found.items(), key=lambda item: (item[0].sink, *_values(item[0], swept))):
         for way in sorted({way for here in rounds.values() for way in here}, key=lambda way: order_of(*way)):
             run = sum(way in here for here in rounds.values())
-            figures = (_cell(rounds, metric, way) for metric in columns)
+            figures = (_cell(rounds, metric, way, run) for metric in columns)
             table.append((setting.sink, *way, *map(str, _values(setting, swept)), str(run), *figures))
     return aligned(table)
-
-
-def _differing(found: Iterable[Setting]) -> list[str]:
-    """The fields of their configurations in which settings of one sink differ."""
-    configs: dict[str, list[Mapping[str, Any]]] = {}
-    for setting in found:
-        configs.setdefault(setting.sink, []).append(setting.config)
-    return sorted({
-        name for of_sink in configs.values() for config in of_sink for name in config
-        if any(other.get(name) != config[name] for other in of_sink)
-    } - FOLLOWING)  # fmt: skip
 
 
 def _values(setting: Setting, names: Sequence[str]) -> list[Any]:
@@ -57,15 +54,16 @@ def _values(setting: Setting, names: Sequence[str]) -> list[Any]:
 
 def told(found: Difference) -> str:
     """A ratio with its interval: `1.12x (1.08 to 1.15)`, with `~` before it where the interval crosses 1; without one
-    `1.12x (one round)`."""
+    `1.12x (3 rounds)`."""
     unclear = found.has_interval and not found.shows(1.0)
     return f"{'~ ' if unclear else ''}{found.median:.2f}x {found.interval('.2f')}"
 
 
-def _cell(rounds: Rounds, metric: Metric, way: Way) -> str:
+def _cell(rounds: Rounds, metric: Metric, way: Way, run: int) -> str:
     if way != BASELINE and any(BASELINE in here for here in rounds.values()):
         found = ratio(rounds, metric, way)
         if found is not None:
-            return told(found)
+            fewer = f", {in_words(found)}" if found.has_interval and len(found.rounds) < run else ""
+            return told(found) + fewer
     values = [value for here in rounds.values() if way in here and (value := figure(here[way], metric)) is not None]
     return f"{median(values):,.{metric.digits}f}" if values else "-"

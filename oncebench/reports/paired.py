@@ -3,8 +3,8 @@
 Promise: runs are compared with those of their own round only (same sink, load and settings, same seed), so that a
 machine that gets slower or faster meanwhile moves both; the interval is the bootstrap's (percentile, 95 %) over the
 rounds' differences. With few rounds it is wide, and "no difference shown" is the right reading of an interval that
-crosses zero; one round has no interval, and shows nothing. What can go wrong: a run that tells nothing
-(`metrics.why_no_speed`) is left out, and its round with it.
+crosses zero; fewer than FEWEST_ROUNDS have no interval, and show nothing. Rounds of several series are never mixed.
+What can go wrong: a run that tells nothing (`metrics.why_no_speed`) is left out, and its round with it.
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from oncebench.reports.metrics import BY_NAME, Metric, figure
 
 # Enough for two digits of a percentile; drawn from a fixed seed so that the same reports give the same text.
 RESAMPLES = 10_000
-# With one value a bootstrap can only draw that one: its interval has no width and means nothing.
-FEWEST_ROUNDS = 2
+# A percentile bootstrap of a median reaches from the smallest to the largest value, or little less. Of things that do
+# not differ it leaves out zero by chance in 50 % of two rounds, 25 % of three, 12 % of four and 6 % of five.
+FEWEST_ROUNDS = 5
 BASELINE = ("at-least-once", "acknowledged")
 # Of a run's configuration: what tells the two runs of a pair apart.
 _OWN = ("delivery", "variant", "seed")
+# Follows from the rate and from what is swept.
+_FOLLOWING = frozenset({"sessions"})
 Report = Mapping[str, Any]
 Way = tuple[str, str]
 
@@ -49,8 +52,8 @@ class Difference:
         return self.has_interval and not self.low <= none <= self.high
 
     def interval(self, form: str) -> str:
-        """As it stands in a text, in brackets: `(1.08 to 1.15)`, or `(one round)`."""
-        return f"({self.low:{form}} to {self.high:{form}})" if self.has_interval else "(one round)"
+        """As it stands in a text, in brackets: `(1.08 to 1.15)`, or `(3 rounds)` where these are too few for one."""
+        return f"({self.low:{form}} to {self.high:{form}})" if self.has_interval else f"({in_words(self)})"
 
 
 @dataclass(frozen=True)
@@ -73,8 +76,10 @@ class Setting:
         return found
 
 
-# By (seed, how many runs of this way had it before: where reports of several series are together).
-Rounds = Mapping[tuple[int, int], Mapping[Way, Report]]
+# By (series, how many runs of this way in it had the seed before, seed). Reports that do not tell their series are told
+# apart by the second: it counts the times that a way came with the same seed.
+Round = tuple[str, int, int]
+Rounds = Mapping[Round, Mapping[Way, Report]]
 
 
 def bootstrap(values: Sequence[float]) -> Difference:
@@ -97,15 +102,32 @@ def _bootstrap(values: tuple[float, ...]) -> Difference:
 
 
 def settings(reports: Iterable[Report]) -> dict[Setting, Rounds]:
-    """Healthy runs by setting, round (each has a seed of its own) and (guarantee, variant)."""
-    found: dict[Setting, dict[tuple[int, int], dict[Way, Report]]] = {}
+    """Healthy runs by setting, round (each has a seed of its own in its series) and (guarantee, variant)."""
+    found: dict[Setting, dict[Round, dict[Way, Report]]] = {}
     for report in reports:
         cell = report["cell"]
         if not cell["faults"] and not cell["random_kills"]:
             way, rounds = (cell["delivery"], cell["variant"]), found.setdefault(Setting.of(report), {})
-            before = sum(seed == report["seed"] and way in here for (seed, _), here in rounds.items())
-            rounds.setdefault((report["seed"], before), {})[way] = report
+            series, seed = report.get("series") or "", report["seed"]
+            before = sum((of, its) == (series, seed) and way in here for (of, _, its), here in rounds.items())
+            rounds.setdefault((series, before, seed), {})[way] = report
     return {setting: dict(sorted(rounds.items())) for setting, rounds in found.items()}
+
+
+def differing(found: Iterable[Setting]) -> list[str]:
+    """The fields of their configurations in which settings of one sink differ."""
+    configs: dict[str, list[Mapping[str, Any]]] = {}
+    for setting in found:
+        configs.setdefault(setting.sink, []).append(setting.config)
+    return sorted({
+        name for of_sink in configs.values() for config in of_sink for name in config
+        if any(other.get(name) != config[name] for other in of_sink)
+    } - _FOLLOWING)  # fmt: skip
+
+
+def in_fields(setting: Setting, names: Iterable[str]) -> str:
+    """What a setting has in these fields: `trigger ms 100, rate 500`; empty without any."""
+    return ", ".join(f"{name.replace('_', ' ')} {setting.config[name]}" for name in names if name in setting.config)
 
 
 def pairs(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Iterator[tuple[float, float]]:
@@ -132,19 +154,23 @@ def ratio(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Di
 def lines(reports: Sequence[Report]) -> list[str]:
     """A line per guarantee and variant that ran beside at-least-once; empty when nothing can be compared."""
     told = []
-    for setting, rounds in settings(reports).items():
+    found = settings(reports)
+    several = differing(found)
+    for setting, rounds in found.items():
+        where = ", ".join(filter(None, (setting.sink, in_fields(setting, several))))
         for of in sorted({way for here in rounds.values() if BASELINE in here for way in here} - {BASELINE}):
             extra = difference(rounds, BY_NAME["batch_ms"], of)
             slower = ratio(rounds, BY_NAME["s_per_million"], of)
             if extra is None or slower is None:
                 continue
             told.append(
-                f"{setting.sink}: {' '.join(of)} beside {' '.join(BASELINE)}, {_rounds(extra)}: "
+                f"{where}: {' '.join(of)} beside {' '.join(BASELINE)}, {in_words(extra)}: "
                 f"{extra.median:+.1f} ms a batch {extra.interval('+.1f')}, "
                 f"time per event x {slower.median:.3f} {slower.interval('.3f')}"
             )
     return told
 
 
-def _rounds(found: Difference) -> str:
+def in_words(found: Difference) -> str:
+    """Of how many rounds it is."""
     return f"{len(found.rounds)} round{'' if len(found.rounds) == 1 else 's'}"

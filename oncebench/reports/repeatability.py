@@ -1,13 +1,13 @@
 """Whether a figure comes again: within a series (the noise floor), and in a second series of the same cells.
 
 Promise: pure functions of reports. The noise floor of a cell is what comparing it with itself shows: each round's
-figure over that of the round before it, with the same bootstrap interval as any other ratio (so of three rounds at
-least); a difference between guarantees that is not wider tells nothing. Two series agree on a ratio to at-least-once if
-each median lies in the other's interval; of one round there is none, and the ratio is left out. That is a hard test: of
-two series of one and the same thing, five rounds each, it is passed by 71 % (a 95 % interval is about the true value,
-and the other median is off it too). So beside it stands whether the series are told apart at all, by an exact
-Mann-Whitney test, which chance alone does to one in twenty at most. What can go wrong: with few rounds intervals are
-wide, series agree easily, and with fewer than four each nothing can be told apart; the noise floor says how wide.
+figure over that of the round before it in its series, with the same bootstrap interval as any other ratio; a difference
+between guarantees that is not wider tells nothing. Two series agree on a ratio to at-least-once if each median lies in
+the other's interval; where rounds are too few for one, the ratio is left out. That is a hard test: of two series of one
+and the same thing, five rounds each, it is passed by 71 % (a 95 % interval is about the true value, and the other
+median is off it too). So beside it stands whether the series are told apart at all, by an exact Mann-Whitney test,
+which chance alone does to one in twenty at most. What can go wrong: with few rounds intervals are wide, series agree
+easily; the noise floor says how wide.
 """
 
 from __future__ import annotations
@@ -35,6 +35,8 @@ from oncebench.scenario import order_of
 
 # The usual level, and the one at which the intervals are drawn.
 CHANCE = 0.05
+# From round to round, in a series of as many rounds as an interval takes.
+FEWEST_STEPS = FEWEST_ROUNDS - 1
 
 
 @dataclass(frozen=True)
@@ -78,10 +80,14 @@ def by_chance(one: Sequence[float], other: Sequence[float]) -> float:
 
 
 def beside_itself(rounds: Rounds, metric: Metric, way: Way) -> Difference | None:
-    """How many times the round before it each round is; None if there are no three rounds with a figure above 0."""
-    values = [value for here in rounds.values() if way in here and (value := figure(here[way], metric))]
-    steps = [after / before for before, after in pairwise(values)]
-    return bootstrap(steps) if len(steps) >= FEWEST_ROUNDS else None
+    """How many times the round before it in its series each round is; None with fewer than FEWEST_STEPS steps between
+    figures above 0."""
+    series: dict[tuple[str, int], list[float]] = {}
+    for (name, before, _), here in rounds.items():
+        if way in here and (value := figure(here[way], metric)):
+            series.setdefault((name, before), []).append(value)
+    steps = [later / earlier for values in series.values() for earlier, later in pairwise(values)]
+    return bootstrap(steps) if len(steps) >= FEWEST_STEPS else None
 
 
 def again(first: Iterable[Report], second: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> Iterator[Again]:
@@ -98,7 +104,7 @@ def again(first: Iterable[Report], second: Iterable[Report], columns: Sequence[M
 
 
 def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> str:
-    """The noise floor of every cell as a Markdown table; empty if no cell has three rounds."""
+    """The noise floor of every cell as a Markdown table; empty if no cell has rounds enough."""
     table: list[tuple[str, ...]] = []
     for setting, rounds in sorted(settings(reports).items(), key=lambda item: (item[0].sink, item[0].rest)):
         for way in _ways(rounds):

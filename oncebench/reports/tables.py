@@ -1,9 +1,10 @@
 """Tables from reports: the only way that a figure gets into a table.
 
-Promise: a cell of a table is a field of one report, or the median of that field over the reports of the same cell; a
-report whose verdict is not `kept`, or `broken` where the guarantee does not forbid it, still shows its counts but no
-speed (a fast wrong answer is no answer). Rows come in the order of guarantee, variant, faults. In Markdown numbers have
-thousands separators and what there is no figure for is `-`; in CSV numbers are plain, and such a field is empty.
+Promise: a cell of a table is a field of one report, or the median of that field over the reports of the same cell;
+where a verdict is not `kept` there are counts but no speed (a fast wrong answer is no answer), and a run that tells
+nothing of its speed (`metrics.why_no_speed`) adds none. Runs under different settings have rows of their own. Rows come
+in the order of guarantee, variant, faults. In Markdown numbers have thousands separators and what there is no figure
+for is `-`; in CSV numbers are plain, and such a field is empty.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from statistics import median
 from typing import Any
 
 from oncebench.judge.verdict import BROKEN
-from oncebench.reports.metrics import field
+from oncebench.reports.metrics import field, why_no_speed
+from oncebench.reports.paired import Setting, differing, in_fields
 from oncebench.reports.words import LIMIT, ORDER, word_of
 from oncebench.scenario import order_of
 
@@ -51,8 +53,9 @@ KEY_COLUMNS = 5
 def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]]:
     """One row of text for each cell, repeats of a cell together; `plain`: numbers as a program reads them."""
     groups: dict[tuple[str, ...], list[Report]] = {}
+    swept = differing({Setting.of(report) for report in reports if _healthy(report)})
     for report in reports:
-        groups.setdefault(_key(report), []).append(report)
+        groups.setdefault(_key(report, swept), []).append(report)
     return [
         (*key, verdict_of(groups[key]) + _unasked(groups[key]), *_figures(groups[key], plain))
         for key in sorted(groups, key=_order)
@@ -123,15 +126,22 @@ def _unasked(reports: Sequence[Report]) -> str:
     return f", died {died} more" if died else ""
 
 
-def _key(report: Report) -> tuple[str, ...]:
+def _healthy(report: Report) -> bool:
+    return not report["cell"]["faults"] and not report["cell"].get("random_kills")
+
+
+def _key(report: Report, swept: Sequence[str] = ()) -> tuple[str, ...]:
+    """Sink, guarantee, variant and faults; of a healthy run with what it has in the fields that are swept."""
     cell = report["cell"]
     faults = ", ".join(_short(fault) for fault in cell["faults"])
     if len(cell["faults"]) > 2:
         faults = f"{len(cell['faults'])} faults"
     if cell.get("random_kills"):
         faults = ", ".join(filter(None, (faults, f"{cell['random_kills']} random kills")))
-    state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
-    return cell["sink"], cell["delivery"], cell["variant"], (faults or "none") + state
+    state = f"{cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
+    others = [name for name in swept if name != "open_sessions"]
+    setting = in_fields(Setting.of(report), others) if _healthy(report) else ""
+    return cell["sink"], cell["delivery"], cell["variant"], ", ".join(filter(None, (faults or "none", state, setting)))
 
 
 def _short(fault: str) -> str:
@@ -150,9 +160,10 @@ def _order(key: tuple[str, ...]) -> tuple[Any, ...]:
 def _figures(reports: Sequence[Report], plain: bool) -> list[str]:
     figures = []
     sound = all(report["verdict"] == "kept" for report in reports)
+    timed = [report for report in reports if sound and not any(True for _ in why_no_speed(report))]
     for column in COLUMNS:
-        values = [value for value in map(column.of, reports) if value is not None]
-        shown = values and (sound or not column.speed)
+        values = [value for value in map(column.of, timed if column.speed else reports) if value is not None]
+        shown = bool(values)
         total = sum(values) if not column.speed else median(values) if values else 0.0
         form, nothing = (column.form.replace(",", ""), "") if plain else (column.form, "-")
         figures.append(form.format(total) if shown else nothing)

@@ -47,10 +47,30 @@ def test_runs_are_compared_within_their_round_so_a_slower_machine_moves_both() -
 
 
 def test_an_interval_that_crosses_no_difference_shows_none() -> None:
-    assert extra(rounds(8.0, 10.0, 12.0)).shows()
-    assert not extra(rounds(-8.0, 10.0, 12.0)).shows()
-    assert not paired.bootstrap([0.9, 1.1]).shows(1.0)
-    assert paired.bootstrap([0.8, 0.9]).shows(1.0)
+    assert extra(rounds(8.0, 10.0, 12.0, 9.0, 11.0)).shows()
+    assert not extra(rounds(-8.0, 10.0, 12.0, -9.0, 11.0)).shows()
+    assert not paired.bootstrap([0.9, 1.1, 0.8, 1.2, 1.0]).shows(1.0)
+    assert paired.bootstrap([0.8, 0.9, 0.8, 0.9, 0.9]).shows(1.0)
+
+
+@pytest.mark.parametrize("fewer", [1, 2, 3, 4])
+def test_rounds_of_which_chance_alone_makes_a_difference_too_often_show_none(fewer: int) -> None:
+    few, enough = paired.bootstrap([1.5] * fewer), paired.bootstrap([1.5] * paired.FEWEST_ROUNDS)
+    assert (few.has_interval, few.shows(1.0)) == (False, False)
+    assert (enough.has_interval, enough.shows(1.0)) == (True, True)
+    # As often as all rounds fall on one side of no difference: about one in twenty from there on.
+    assert 2 ** (1 - paired.FEWEST_ROUNDS) < 0.07 < 2**-fewer * 2 - 0.05
+
+
+def test_rounds_of_several_series_are_never_mixed() -> None:
+    first, second = rounds(8.0, 10.0), rounds(30.0, 40.0)
+    del first[0]  # a run of the first series that tells nothing
+    for made in first:
+        made["series"] = "a"
+    for made in second:
+        made["series"] = "b"
+    assert extra([*first, *second]).rounds == (10.0, 30.0, 40.0)
+    assert extra([*second, *first]).rounds == (10.0, 30.0, 40.0)
 
 
 def test_what_was_not_kept_is_not_compared() -> None:
@@ -79,6 +99,16 @@ def test_a_ratio_to_nothing_is_none() -> None:
     assert paired.ratio(only(reports), BATCH, OF) is None
 
 
+def test_each_setting_is_told_with_what_it_has_of_its_own() -> None:
+    made = [
+        each | {"config": {"delivery": "x", "seed": 1, "trigger_ms": trigger, "rate": 500.0}}
+        for trigger in (0, 1000)
+        for each in rounds(8.0)
+    ]
+    told = [line.split(": ")[0] for line in paired.lines(made)]
+    assert told == ["kafka, trigger ms 0", "kafka, trigger ms 1000"]
+
+
 def test_the_comparison_is_told_in_one_line() -> None:
     (line,) = paired.lines(rounds(8.0, 10.0, 12.0))
     assert line.startswith(
@@ -88,9 +118,9 @@ def test_the_comparison_is_told_in_one_line() -> None:
 
 def test_one_round_has_no_interval_and_every_text_says_so() -> None:
     (line,) = paired.lines(rounds(8.0))
-    assert ", 1 round: +8.0 ms a batch (one round), time per event x 1.000 (one round)" in line
+    assert ", 1 round: +8.0 ms a batch (1 round), time per event x 1.000 (1 round)" in line
     table = cost_table.markdown(rounds(8.0), [BATCH])
-    assert table.splitlines()[3].endswith("| 1      | 1.08x (one round) |")
+    assert table.splitlines()[3].endswith("| 1      | 1.08x (1 round) |")
     assert "~" not in table
     assert not paired.bootstrap([0.5]).shows(1.0)
 
@@ -125,12 +155,15 @@ def test_every_metric_of_a_report_without_its_field_is_none_and_not_0() -> None:
 
 
 def test_the_cost_table_has_ratios_with_intervals_beside_the_medians_of_the_baseline() -> None:
-    lines = cost_table.markdown(rounds(8.0, 10.0, 12.0), [BATCH]).splitlines()
+    lines = cost_table.markdown(rounds(8.0, 10.0, 12.0, 16.0, 20.0), [BATCH]).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert cells[2] == ["kafka", "at-least-once", "acknowledged", "3", "200"]
-    assert cells[3] == ["kafka", "exactly-once", "two-phase", "3", "1.05x (1.04 to 1.08)"]
-    same = cost_table.markdown(rounds(0.0, 10.0, -12.0), [BATCH])
+    assert cells[2] == ["kafka", "at-least-once", "acknowledged", "5", "300"]
+    assert cells[3] == ["kafka", "exactly-once", "two-phase", "5", "1.04x (1.04 to 1.08)"]
+    same = cost_table.markdown(rounds(0.0, 10.0, -12.0, 0.0, 0.0), [BATCH])
     assert "~ 1.00x" in same
+    made = rounds(8.0, 10.0, 12.0, 16.0, 20.0, 24.0)
+    made[0]["verdict"] = "unknown"
+    assert "6      | 1.04x (1.04 to 1.05), 5 rounds |" in cost_table.markdown(made, [BATCH])
     alone = cost_table.markdown([report()], [BATCH])
     assert alone.splitlines()[2].endswith("| 1      | 100      |")
     assert cost_table.markdown([]) == ""

@@ -28,15 +28,16 @@ def rows(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def test_a_ratio_and_a_difference_come_with_interval_rounds_and_whether_they_show_anything() -> None:
-    base, of = rows(rounds(8.0, 10.0, 12.0))
-    assert of["ratio"][BATCH] == [1.05, 1.04, 1.08, 3, 1]
-    assert of["difference"][BATCH] == [10, 8, 12, 3, 1]
-    assert of["absolute"][BATCH] == [210, 108, 312, 3]
-    assert (of["runs"], base["runs"]) == ([1, 3, 5], [0, 2, 4])
+    base, of = rows(rounds(8.0, 10.0, 12.0, 10.0, 10.0))
+    assert of["ratio"][BATCH] == [1.04, 1.02, 1.08, 5, 1]
+    assert of["difference"][BATCH] == [10, 8, 12, 5, 1]
+    assert of["absolute"][BATCH] == [312, 108, 510, 5]
+    assert (of["runs"], base["runs"]) == ([1, 3, 5, 7, 9], [0, 2, 4, 6, 8])
 
 
 def test_an_interval_that_crosses_one_shows_no_difference() -> None:
-    _, of = rows(rounds(-8.0, 10.0, 12.0))
+    _, of = rows(rounds(-8.0, 10.0, 12.0, -10.0, 10.0))
+    assert of["ratio"][BATCH][1] is not None
     assert of["ratio"][BATCH][4] == of["difference"][BATCH][4] == 0
 
 
@@ -52,9 +53,9 @@ def test_the_row_that_others_are_compared_with_is_compared_with_nothing() -> Non
 
 
 def test_a_sink_without_that_row_has_medians_and_no_ratio() -> None:
-    (only,) = rows([report(seed=1), report(seed=2)])
+    (only,) = rows([report(seed=seed) for seed in range(5)])
     assert set(only["ratio"]) == {None}
-    assert only["absolute"][BATCH] == [100, 100, 100, 2]
+    assert only["absolute"][BATCH] == [100, 100, 100, 5]
 
 
 def test_sinks_and_settings_are_apart() -> None:

@@ -24,15 +24,15 @@ def series(*batches_ms: float) -> list[dict[str, Any]]:
 @pytest.mark.parametrize(
     ("second", "agrees"),
     [
-        ((8.0, 16.0, 24.0), True),  # 1.08 each: in 1.06 to 1.10
-        ((6.0, 18.0, 30.0), True),
-        ((12.0, 26.0, 39.0), False),  # above
-        ((6.0, 12.0, 18.0), False),  # 1.06 each: within, but the other is not within it
-        ((4.0, 8.0, 12.0), False),  # below
+        ((8.0, 16.0, 24.0, 32.0, 40.0), True),  # 1.08 each: in 1.06 to 1.10
+        ((6.0, 18.0, 30.0, 36.0, 45.0), True),
+        ((12.0, 26.0, 39.0, 52.0, 65.0), False),  # above
+        ((6.0, 12.0, 18.0, 24.0, 30.0), False),  # 1.06 each: within, but the other is not within it
+        ((4.0, 8.0, 12.0, 16.0, 20.0), False),  # below
     ],
 )
 def test_series_agree_where_each_median_lies_in_the_others_interval(second: tuple[float, ...], agrees: bool) -> None:
-    first = series(8.0, 12.0, 30.0)  # 1.08, 1.06, 1.10
+    first = series(8.0, 12.0, 30.0, 32.0, 40.0)  # 1.08, 1.06, 1.10, 1.08, 1.08
     (found,) = again(first, series(*second), [BATCH])
     (other,) = again(series(*second), first, [BATCH])
     assert (found.way, found.metric) == (OF, BATCH)
@@ -63,24 +63,37 @@ def test_what_only_one_series_has_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize("alone", [0, 1])
-def test_a_ratio_of_one_round_neither_agrees_nor_disagrees(alone: int) -> None:
-    both = [series(8.0, 16.0), series(8.0, 16.0)]
-    both[alone] = series(8.0)
+def test_a_ratio_of_too_few_rounds_neither_agrees_nor_disagrees(alone: int) -> None:
+    both = [series(*[8.0] * 5), series(*[8.0] * 5)]
+    assert list(again(*both, [BATCH]))
+    both[alone] = series(*[8.0] * 4)
     assert list(again(*both, [BATCH])) == []
 
 
 def test_the_noise_floor_is_a_round_over_the_one_before_it() -> None:
-    (found,) = settings(series(0.0, 0.0, 0.0)).values()  # 100, 200 and 300 ms
+    (found,) = settings(series(*[0.0] * 5)).values()  # 100, 200, 300, 400 and 500 ms
     floor = beside_itself(found, BATCH, OF)
     assert floor is not None
-    assert floor.rounds == (2.0, 1.5)
-    (two,) = settings(series(0.0, 0.0)).values()  # one step: it has no interval
-    assert beside_itself(two, BATCH, OF) is None
-    assert noise_markdown(series(0.0, 0.0), [BATCH]) == ""
+    assert floor.rounds == (2.0, 1.5, 4 / 3, 1.25)
+    (few,) = settings(series(*[0.0] * 4)).values()
+    assert beside_itself(few, BATCH, OF) is None
+    assert noise_markdown(series(*[0.0] * 4), [BATCH]) == ""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_the_noise_floor_has_no_step_from_one_series_to_another(named: bool) -> None:
+    both = [series(0.0, 0.0, 0.0), series(0.0, 0.0, 0.0)]
+    if named:
+        both = [[each | {"series": name} for each in of] for name, of in zip("ab", both, strict=True)]
+    (found,) = settings([*both[0], *both[1]]).values()
+    floor = beside_itself(found, BATCH, OF)
+    assert floor is not None
+    assert floor.rounds == (2.0, 1.5, 2.0, 1.5)
 
 
 def test_a_comparison_counts_by_metric_and_lists_what_does_not_agree() -> None:
-    found = list(again(series(8.0, 16.0), series(30.0, 60.0), [BATCH]))
+    first = series(8.0, 16.0, 24.0, 32.0, 40.0)
+    found = list(again(first, series(9.0, 15.0, 27.0, 30.0, 45.0), [BATCH]))
     assert again_markdown(found) == (
         "| metric   | ratios | agree  | told apart |\n"
         "| -------- | ------ | ------ | ---------- |\n"
@@ -89,15 +102,15 @@ def test_a_comparison_counts_by_metric_and_lists_what_does_not_agree() -> None:
         "\n"
         "| sink  | guarantee    | variant   | metric   | the one              | the other            | told apart |\n"
         "| ----- | ------------ | --------- | -------- | -------------------- | -------------------- | ---------- |\n"
-        "| kafka | exactly-once | two-phase | batch ms | 1.08x (1.08 to 1.08) | 1.30x (1.30 to 1.30) |            |\n"
+        "| kafka | exactly-once | two-phase | batch ms | 1.08x (1.08 to 1.08) | 1.09x (1.07 to 1.09) |            |\n"
     )
-    found = list(again(series(8.0, 16.0, 24.0, 32.0), series(30.0, 60.0, 90.0, 120.0), [BATCH]))
+    found = list(again(first, series(30.0, 60.0, 90.0, 120.0, 150.0), [BATCH]))
     assert again_markdown(found).splitlines()[2:4] == [
         "| batch ms | 1      | 0      | 1          |",
         "| all      | 1      | 0 (0%) | 1 (100%)   |",
     ]
     assert again_markdown(found).splitlines()[-1].endswith("| yes        |")
-    assert noise_markdown(series(8.0, 16.0, 24.0), [BATCH]).splitlines()[-1].endswith("| 1.50 to 2.00 |")
+    assert noise_markdown(first, [BATCH]).splitlines()[-1].endswith("| 1.25 to 2.00 |")
 
 
 def test_against_goes_with_nothing_else() -> None:

@@ -153,3 +153,22 @@ def test_runs_with_open_sessions_are_cells_of_their_own_and_come_beside_those_wi
     reports = [report(cell=killed), report(cell={**cell, "open_sessions": 10_000}), report()]
     faults = [row[3] for row in tables.rows(reports)]
     assert faults == ["none", "none, 10,000 open sessions", "killed mid-write"]
+
+
+def test_a_run_that_tells_nothing_of_its_speed_adds_none_to_its_cell() -> None:
+    late = report(generator={"lateness_ms": {"p99": 4000.0}}, latency_ms={"p50": 900.0, "p95": 900.0, "p99": 900.0})
+    assert (only_row(late)["p99 ms"], only_row(late)["events/s"], only_row(late)["lost"]) == ("-", "-", "0")
+    assert only_row(late, report())["p99 ms"] == "7"
+    died = report(deaths={"unasked": 2})
+    assert (only_row(died)["verdict"], only_row(died)["p99 ms"]) == ("kept, died 2 more", "-")
+
+
+def test_each_value_of_a_sweep_has_a_row_of_its_own() -> None:
+    made = [
+        report(config={"trigger_ms": trigger, "sessions": sessions, "seed": seed}, seed=seed)
+        for trigger, sessions in ((0, 100), (1000, 200))
+        for seed in (1, 2)
+    ]
+    found = [dict(zip(tables.HEADINGS, row, strict=True)) for row in tables.rows(made)]
+    assert [row["faults"] for row in found] == ["none, trigger ms 0", "none, trigger ms 1000"]
+    assert only_row(*made[:2])["faults"] == "none"

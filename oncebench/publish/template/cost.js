@@ -65,7 +65,7 @@ function ratioOf(row, at) {
   if (isBaseline(row.way)) return ["1×", "what the others are compared with"];
   if (!found) return ["-", "-"];
   const [middle, low, high, rounds, shows] = found;
-  if (low === null) return [times(middle), "one round: no interval"];
+  if (low === null) return [times(middle), `${many(rounds, "round")}: no interval`];
   return [
     times(middle),
     [
@@ -97,10 +97,10 @@ function interval(row, at, x, width) {
     parts.push(mark(delivery, x(1), height / 2, false));
     told = "what the others are compared with";
   } else if (found) {
-    const [middle, low, high, , shows] = found;
+    const [middle, low, high, rounds, shows] = found;
     told =
       low === null
-        ? `${times(middle)}, one round`
+        ? `${times(middle)}, ${many(rounds, "round")}`
         : `${times(middle)}, ${times(low)} to ${times(high)}${shows ? "" : ", no difference shown"}`;
     if (low !== null) {
       parts.push(

@@ -12,7 +12,8 @@ function showTradeoffs() {
   put("tradeoffs", tradeoffKey(), grid(settings.map((setting) => tradeoff(setting, x, y))));
 }
 
-const isHollow = (way) => DATA.ways[way][4] === "broken" || DATA.ways[way][3] !== "";
+// Filled is only what kept its promise wherever it was tested; a limit, unknown or vacuous is none of that.
+const isHollow = (way) => DATA.ways[way][4] !== "kept" || DATA.ways[way][3] !== "";
 
 function tradeoffKey() {
   const drawn = (delivery, hollow) =>
@@ -21,7 +22,7 @@ function tradeoffKey() {
     "ul",
     { class: "key", "aria-label": "What the marks mean" },
     KINDS.guarantees.map((delivery) => el("li", {}, drawn(delivery, false), ` ${delivery}`)),
-    el("li", {}, drawn("exactly-once", true), " hollow: its promise was broken"),
+    el("li", {}, drawn("exactly-once", true), " hollow: its promise was not kept throughout"),
   );
 }
 
@@ -74,7 +75,7 @@ function tradeoff(setting, atX, atY) {
       between(point.x),
       figure(point.y[0]),
       between(point.y),
-      worded(isHollow(point.row.way) ? "broken" : "kept"),
+      worded(DATA.ways[point.row.way][3] === "" ? (DATA.ways[point.row.way][4] ?? "unknown") : "broken"),
       toRuns(many(point.row.runs.length, "run"), wayTitle(point.row.way), point.row.runs),
     ]),
   );
