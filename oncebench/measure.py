@@ -38,7 +38,7 @@ def measure(
     theirs = {SERVICES[name].variable: lab.theirs[name] for name in used}
     facts = {"run": ran.run, "topics": ran.topics.as_json(), "kafka": ran.kafka, "java": lab.java.version,
              "theirs": theirs, "interrupted": ran.interrupted,
-             "checkpoint_written": ran.checkpoint_written}  # fmt: skip
+             "checkpoint_written": ran.checkpoint_written, "measured_from_us": ran.measured_from_us}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in ran.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))
     return _report(Record.load(folder), cell, ran, facts)

@@ -45,7 +45,9 @@ class Cell:
         partitions: of input and output topics, and tasks per batch.
         max_events_per_batch: limit of one batch; None: everything that is there.
         transaction_timeout_ms, on_lost, checkpoint_writing, state_store, master: see `pipeline.config`.
-        warmup_s: latencies of sessions that ended earlier than this after the load's start are left out.
+        warmup_s: what is measured begins so long after the load's start: latencies of sessions that ended earlier are
+            left out, batches that began earlier, and what processes used until then (a load that is over sooner pays
+            for all of it).
     """
 
     sink: str

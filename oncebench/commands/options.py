@@ -88,7 +88,7 @@ def cell_options(command: F) -> F:
         click.option("--master", default="local[2]", show_default=True, help="Spark master."),
         click.option("--warmup", "warmup_s", type=click.FloatRange(0, MAX_WARMUP_S), default=3.0, callback=_finite,
                      show_default=True, metavar="S",
-                     help="Latencies of sessions that end earlier are left out."),
+                     help="What is measured begins so long after the load's start."),
     )[::-1]:  # fmt: skip
         command = option(command)
     return command

@@ -80,6 +80,7 @@ class Facts(TypedDict):
     interrupted: bool
     uses: dict[str, _Use]
     checkpoint_written: NotRequired[_Written]  # not counted in older runs
+    measured_from_us: NotRequired[Count]  # in older runs: when the load began
 
 
 _End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count]})

@@ -162,11 +162,11 @@ def _columns(schema: pa.Schema) -> str:
         return "(names that are no text)"
 
 
-def refuse_newer(version: object, path: Path) -> None:
+def refuse_newer(version: object, path: Path, newest: int = SCHEMA_VERSION) -> None:
     """Raise `RecordError` if `version`, the schema number found in `path`, is none that we know."""
-    if type(version) is not int or not 1 <= version <= SCHEMA_VERSION:
+    if type(version) is not int or not 1 <= version <= newest:
         raise RecordError(
-            f"{path} has schema {version!r}; this oncebench reads up to {SCHEMA_VERSION}: judge it with a newer one"
+            f"{path} has schema {version!r}; this oncebench reads up to {newest}: judge it with a newer one"
         )
 
 

@@ -1,14 +1,17 @@
 """What checkpointing and the sink's protocol cost in each batch: pure functions of the pipeline's progress.
 
 Spark's own times come from its progress events: `walCommit` (offset log), `commitOffsets` (commit log) and the state
-stores' commit, which runs inside the tasks; the largest of them is what a batch waits for. Share of batch is
-(offset log + commit log + state commit) / trigger time, over all batches with input. The sink's times are those that
-the delivery code took itself, because Spark counts them into `addBatch`.
+stores' commit, which runs inside the tasks, as many at a time as there are cores. Share of batch is (offset log +
+commit log + state commit) / trigger time. All are of the batches with input that began after the warm-up and after the
+start-up of their life of the pipeline. The sink's times are those that the delivery code took itself, because Spark
+counts them into `addBatch`.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -20,26 +23,57 @@ SETTLED_AFTER = 3
 PARTS = ("planning", "rest", "state", "prepare", "decide", "commit", "offset_log", "commit_log", "total")
 
 
-def settled(progress: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Batches with input that come after the start-up of their life of the pipeline."""
-    found: list[Mapping[str, Any]] = []
-    since_start = 0
-    for line in sorted(progress, key=lambda each: int(each["t_us"])):
-        if line["kind"] == "started":
-            since_start = 0
-        elif line["kind"] == "batch" and line["input_rows"] > 0:
-            since_start += 1
-            if since_start > SETTLED_AFTER:
-                found.append(line)
-    return found
+@dataclass(frozen=True)
+class Progress:
+    """What the pipeline told of its batches.
+
+    Attributes:
+        lines: of `progress.jsonl`.
+        from_us: the end of the warm-up, in epoch µs; batches that began before it do not count.
+        cores: on which the tasks ran, so many at a time; None: unknown, taken for enough.
+    """
+
+    lines: Sequence[Mapping[str, Any]]
+    from_us: int
+    cores: int | None
+
+    def settled(self) -> list[Mapping[str, Any]]:
+        """The batches that count."""
+        found: list[Mapping[str, Any]] = []
+        since_start = 0
+        for line in sorted(self.lines, key=lambda each: int(each["t_us"])):
+            if line["kind"] == "started":
+                since_start = 0
+            elif line["kind"] == "batch" and line["input_rows"] > 0:
+                since_start += 1
+                began_us = line["t_us"] - line["duration_ms"]["triggerExecution"] * 1000
+                if since_start > SETTLED_AFTER and began_us >= self.from_us:
+                    found.append(line)
+        return found
+
+    def state_commit_ms(self, line: Mapping[str, Any]) -> float:
+        """How long a batch waited for the commits of its state, which Spark adds up over the partitions."""
+        waited_ms = 0.0
+        for op in line["state"]:
+            partitions = max(1, op.get("numShufflePartitions", 1))
+            waited_ms += op["commitTimeMs"] / min(partitions, self.cores or partitions)
+        return waited_ms
 
 
-def checkpoint_costs(progress: Sequence[Mapping[str, Any]], folder: Path) -> dict[str, float | int | None]:
+def cores_of(master: str) -> int | None:
+    """How many tasks a Spark master runs at a time; None if that does not stand in its name."""
+    if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master):
+        return int(found[1]) * int(found[2])
+    found = re.fullmatch(r"local\[\s*(\d+)\s*(?:,.*)?\]", master)
+    return int(found[1]) if found else 1 if master == "local" else None
+
+
+def checkpoint_costs(progress: Progress, folder: Path) -> dict[str, float | int | None]:
     """Medians per batch in ms, the share of a batch, and what the checkpoint folder holds at the end."""
-    batches = settled(progress)
+    batches = progress.settled()
     wal = [line["duration_ms"].get("walCommit", 0) for line in batches]
     log = [line["duration_ms"].get("commitOffsets", 0) for line in batches]
-    state = [_state_commit(line) for line in batches]
+    state = [progress.state_commit_ms(line) for line in batches]
     total = sum(line["duration_ms"]["triggerExecution"] for line in batches)
     files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
     return {
@@ -52,11 +86,11 @@ def checkpoint_costs(progress: Sequence[Mapping[str, Any]], folder: Path) -> dic
     }
 
 
-def batch_costs(progress: Sequence[Mapping[str, Any]]) -> dict[str, float | int | None]:
-    """How many batches there were, and the median of their times in ms."""
-    batches = settled(progress)
+def batch_costs(progress: Progress) -> dict[str, float | int | None]:
+    """How many batches there were in all, and the medians in ms of those that count."""
+    batches = progress.settled()
     return {
-        "n": sum(line["kind"] == "batch" and line["input_rows"] > 0 for line in progress),
+        "n": sum(line["kind"] == "batch" and line["input_rows"] > 0 for line in progress.lines),
         "trigger_ms": _median([line["duration_ms"]["triggerExecution"] for line in batches]),
         "add_batch_ms": _median([line["duration_ms"].get("addBatch", 0) for line in batches]),
         "planning_ms": _median([line["duration_ms"].get("queryPlanning", 0) for line in batches]),
@@ -64,13 +98,15 @@ def batch_costs(progress: Sequence[Mapping[str, Any]]) -> dict[str, float | int 
     }
 
 
-def split(progress: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+def split(progress: Progress) -> dict[str, float | None]:
     """The mean batch in ms, split into parts that add up to `total`: planning (offsets to read, plan), the state's
     commit, the sink's prepare (of the slowest task), decide and commit, the offset log, the commit log, and the `rest`
     (reading, shuffling, computing rows; of a sink that takes no times of its own, also its writing)."""
-    batches = settled(progress)
-    sinks = {line["batch"]: line["timings_ms"] for line in progress if line["kind"] == "sink"}
-    parts = [_parts(line["duration_ms"], _state_commit(line), sinks.get(line["batch"], {})) for line in batches]
+    sinks = {line["batch"]: line["timings_ms"] for line in progress.lines if line["kind"] == "sink"}
+    parts = [
+        _parts(line["duration_ms"], progress.state_commit_ms(line), sinks.get(line["batch"], {}))
+        for line in progress.settled()
+    ]
     return {name: round(float(np.mean([part[name] for part in parts])), 2) if parts else None for name in PARTS}
 
 
@@ -85,20 +121,15 @@ def _parts(spent: Mapping[str, float], state: float, sink: Mapping[str, float]) 
     return {**known, "rest": spent["triggerExecution"] - sum(known.values()), "total": spent["triggerExecution"]}
 
 
-def sink_costs(progress: Sequence[Mapping[str, Any]]) -> dict[str, float | None]:
+def sink_costs(progress: Progress) -> dict[str, float | None]:
     """Medians of the protocol's steps in ms; a step that the protocol does not have is None."""
-    wanted = {line["batch"] for line in settled(progress)}
+    wanted = {line["batch"] for line in progress.settled()}
     steps: dict[str, list[float]] = {}
-    for line in progress:
+    for line in progress.lines:
         if line["kind"] == "sink" and line["batch"] in wanted:
             for step, spent in line["timings_ms"].items():
                 steps.setdefault(step, []).append(spent)
     return {name: _median(steps.get(name, [])) for name in ("prepare", "decide", "commit", "total")}
-
-
-def _state_commit(line: Mapping[str, Any]) -> float:
-    # commitTimeMs is summed over the state's partitions, which commit side by side in the tasks.
-    return float(sum(op["commitTimeMs"] / max(1, op.get("numShufflePartitions", 1)) for op in line["state"]))
 
 
 def _median(values: Sequence[float]) -> float | None:

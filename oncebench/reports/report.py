@@ -3,7 +3,8 @@
 Promise: every figure is computed from the record of the run that the report describes; what was not measured is
 null, never a guess. `schema` is raised when a field changes its meaning; a newer report is refused, not misread.
 
-Schema history: 1, the first.
+Schema history: 1, the first; 2, batches, the sink's times, checkpoint and prices count from the end of the warm-up
+on, as latencies did, and no more from the load's start.
 """
 
 from __future__ import annotations
@@ -31,19 +32,19 @@ from oncebench.judge.verdict import judge
 from oncebench.record import Record
 from oncebench.record.forms import require
 from oncebench.record.streams import refuse_newer
-from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, sink_costs, split
+from oncebench.reports.checkpoint import Progress, batch_costs, checkpoint_costs, cores_of, sink_costs, split
 from oncebench.reports.faults import faults_of, without
 from oncebench.reports.form import Report
 from oncebench.reports.price import needed, per_million, price, watching_share
 from oncebench.reports.recovery import Watched, of_run, recoveries
 from oncebench.reports.results import whole_lines
-from oncebench.reports.timeline import steadiness, timeline
+from oncebench.reports.timeline import events_after, steadiness, timeline
 from oncebench.scenario import Cell
 from oncebench.second.count import second_audit
 from oncebench.watch.resources import Use
 from pipeline.sinks.registry import SINKS
 
-SCHEMA = 1
+SCHEMA = 2
 FILE = "report.json"
 EVENTS_PER_ROW = 5
 _PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pandas", "duckdb")
@@ -59,7 +60,7 @@ def make_report(
         cell: what was run.
         uses: what each component used; empty when a stored run is judged again.
         facts: `run`, `topics`, `kafka`, `theirs`, `java`, and `interrupted` of the run; `checkpoint_written`, if it was
-            counted.
+            counted; `measured_from_us`, from when on `uses` and that were (older runs: from the load's start).
         latencies: where to keep every single one: an array [rows, 3] of int64, epoch µs, in the order of row ids: when
             the row's session was scheduled to end, when the row was written (0: the sink does not tell), when it was
             first seen.
@@ -82,7 +83,8 @@ def make_report(
     watched = Watched.of(record.timeline.items, progress, seen.seen_us, seen.latency_us, record.plan.started_us)
     marks = recoveries(acted, watched)
     summary = record.load_status.items[-1].get("summary", {}) if record.load_status.items else {}
-    events = summary.get("acknowledged")
+    events = events_after(record, facts.get("measured_from_us", 0))
+    batches = Progress(progress, 0 if cell.rate == "max" else after_us, cores_of(cell.master))
     paid = price(uses, events, needed(SINKS[cell.sink].services))
     shown = timeline(record, seen)
     return {
@@ -105,10 +107,10 @@ def make_report(
         "append_latency_ms": _append(seen, after_us).to_json(),
         "latency_curve_ms": Distribution.curve(latency_ms),
         "torn_seen_by_observer": findings.latency.torn_sessions,
-        "batches": {**batch_costs(progress), "split_ms": split(progress)},
-        "checkpoint": {**checkpoint_costs(progress, record.path / "checkpoint"),
+        "batches": {**batch_costs(batches), "split_ms": split(batches)},
+        "checkpoint": {**checkpoint_costs(batches, record.path / "checkpoint"),
                        "per_million_events": per_million(facts.get("checkpoint_written"), events)},
-        "sink_ms": sink_costs(progress),
+        "sink_ms": sink_costs(batches),
         "resources": {name: use.as_json() for name, use in sorted(uses.items())},
         "cpu_s_per_million_events": None if paid is None else paid["cpu_s"],
         "price": paid,
@@ -211,7 +213,7 @@ def numbered(file: Path) -> list[tuple[int, dict[str, Any]]]:
     for _, report in found:
         if not isinstance(report, dict) or "schema" not in report or "verdict" not in report:
             raise UserError(f"{file} is no report of oncebench: it has no schema and verdict")
-        refuse_newer(report["schema"], file)
+        refuse_newer(report["schema"], file, SCHEMA)
         require(report, Report, file)
     return found
 

@@ -68,6 +68,21 @@ def steadiness(shown: Mapping[str, Any], rate: float | str, warmup_s: float, loa
     return {"lag_slope": slope, "lag_slope_error": error, "latency_rise": rise}
 
 
+def events_after(record: Record, from_us: int) -> int:
+    """Events of the load that the pipeline had still to read at a time (epoch µs): what its work from then on was for.
+    Of the batch in hand then so much counts as read as had passed of its time."""
+    before = record.input.table.num_rows - int(np.count_nonzero(record.ledger.acked_us > 0))
+    took_us = {line["t_us"]: line["duration_ms"]["triggerExecution"] * 1000 for line in _batches(record)}
+    read = float(before)
+    for t_us, position in _positions(_batches(record)):
+        passed = min(1.0, (from_us - t_us) / max(1.0, took_us[t_us]) + 1)
+        if passed <= 0:
+            break
+        read += max(0.0, position - read) * passed
+    left: int = round(record.input.table.num_rows - read)
+    return left
+
+
 def _counts(times_us: Ints, edges: Ints) -> list[int]:
     counted: list[int] = np.histogram(times_us, edges)[0].tolist()
     return counted
@@ -80,7 +95,7 @@ def _quantile(values_ms: npt.NDArray[np.float64], share: float) -> float | None:
 def _lag(record: Record, acked: Ints, at: Ints) -> list[int]:
     """Events in the topic minus those that finished batches have read; what was there before the load counts too."""
     before = record.input.table.num_rows - len(acked)
-    positions = _positions(record.progress.items)
+    positions = _positions(_batches(record))
     times = np.array([t_us for t_us, _ in positions], dtype=np.int64)
     done = np.array([0, *(read for _, read in positions)], dtype=np.int64)
     read = done[np.searchsorted(times, at, side="right")]
@@ -88,11 +103,16 @@ def _lag(record: Record, acked: Ints, at: Ints) -> list[int]:
     return lag
 
 
-def _positions(progress: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
+def _batches(record: Record) -> list[Mapping[str, Any]]:
+    """Lines of finished batches, in their order."""
+    return sorted((line for line in record.progress.items if line["kind"] == "batch"), key=lambda line: line["t_us"])
+
+
+def _positions(batches: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     """(when, events read by then) after each finished batch."""
     position: dict[str, int] = {}
     found = []
-    for line in sorted((line for line in progress if line["kind"] == "batch"), key=lambda line: int(line["t_us"])):
+    for line in batches:
         for partition, offset in line["end_offsets"].items():
             position[partition] = max(offset, position.get(partition, 0))
         found.append((int(line["t_us"]), sum(position.values())))

@@ -73,6 +73,7 @@ class Ran:
     kafka: dict[str, Any]
     uses: dict[str, Use]
     checkpoint_written: dict[str, int]
+    measured_from_us: int
     interrupted: bool
 
 
@@ -119,6 +120,8 @@ class _Run:
         self.position: dict[str, int] = {}
         self.phase = "starting"
         self.primed = 0
+        self.measured_from_us = 0
+        self.warm = cell.rate == "max"  # such a load has no time
 
     def run(self) -> Ran:
         (self.folder / "cell.json").write_text(json.dumps(self._described(), indent=1))
@@ -133,10 +136,10 @@ class _Run:
                 self._load()
                 self.supervisor.start()
                 self._wait("starting", self.supervisor.running)
-                self.meters.mark()
+                self._measure_from_now()
             else:
                 self._start_pipeline()
-                self.meters.mark()
+                self._measure_from_now()
                 self._load()
             ends = self._input_ends()
             drained = self._until("draining", lambda: self._drained(ends), self._patience(), INTERRUPTED_DRAIN_S)
@@ -150,7 +153,13 @@ class _Run:
             self._final_reads()
             self._end("observer")
             written = self.meters.checkpoint.total()
-        return Ran(self.id, self.topics, self._kafka(), self.meters.uses(), written, self.interrupted.is_set())
+        uses, cut = self.meters.uses(), self.interrupted.is_set()
+        return Ran(self.id, self.topics, self._kafka(), uses, written, self.measured_from_us, cut)
+
+    def _measure_from_now(self) -> None:
+        """What is used counts from here: from the load's start, and anew from the end of its warm-up."""
+        self.meters.mark()
+        self.measured_from_us = time.time_ns() // 1000
 
     def _load(self) -> None:
         self._start_load()
@@ -279,11 +288,20 @@ class _Run:
                 for partition, offset in line["end_offsets"].items():
                     self.position[partition] = max(offset, self.position.get(partition, 0))
         self.meters.checkpoint.look()
+        self._end_warm_up()
         load, observer = self.load_lines.last(), self.observer_lines.last()
         sent = load.get("summary", load).get("acknowledged", 0)
         lag = self.primed + sent - sum(self.position.values()) if self.position else None
         load_s = None if self.cell.rate == "max" else self._load_s()
         self.show(Seen(self.phase, load, observer, self.batch, lag, self.faults.told(), load_s))
+
+    def _end_warm_up(self) -> None:
+        plan = self.folder / "ledger" / "plan.json"
+        if not self.warm and self.phase == "loading" and plan.exists():
+            started_us = json.loads(plan.read_text())["started_us"]
+            if time.time_ns() // 1000 >= started_us + self.cell.warmup_s * 1e6:
+                self.warm = True
+                self._measure_from_now()
 
     def _input_ends(self) -> dict[str, int]:
         # A nemesis may have killed the broker just now, and a busy machine was seen to take 36 s to start it again.

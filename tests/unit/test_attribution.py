@@ -11,7 +11,7 @@ from oncebench.judge import attribution
 from oncebench.judge.audit import multiplicity
 from oncebench.judge.model import expected_output
 from oncebench.record.streams import Lines, Stream
-from oncebench.reports.checkpoint import batch_costs, checkpoint_costs, settled, sink_costs, split
+from oncebench.reports.checkpoint import Progress, batch_costs, checkpoint_costs, cores_of, sink_costs, split
 from tests.unit.audit_world import lay_out, make_record, make_world, observed_table
 
 EXPECTED: Any = SimpleNamespace(
@@ -79,6 +79,9 @@ def test_nothing_is_charged_twice_and_a_fault_that_was_not_hit_is_charged_nothin
     assert [(fault["lost"], fault["duplicated"]) for fault in charged] == [(0, 20), (0, 0), (0, 0), (0, 0)]
 
 
+US = 10_000_000  # longer than a batch below takes
+
+
 def line(batch: int, trigger: int, t_us: int) -> dict[str, Any]:
     took = {"triggerExecution": trigger, "walCommit": 10, "commitOffsets": 20, "addBatch": trigger - 40}
     state = [{"commitTimeMs": 40, "numShufflePartitions": 2}]
@@ -90,16 +93,17 @@ def test_the_first_three_batches_of_each_life_are_not_counted_as_settled(tmp_pat
     progress += [line(number, 100 if number > 2 else 9000, number + 1) for number in range(5)]
     progress += [{"kind": "started", "t_us": 50}, *[line(number, 9000, number + 60) for number in range(5, 8)]]
     progress += [{"kind": "sink", "t_us": 2, "batch": 3, "timings_ms": {"decide": 4.0}}]
-    assert [each["batch"] for each in settled(progress)] == [3, 4]
-    costs = checkpoint_costs(progress, tmp_path)
+    told = Progress(progress, -US, 2)
+    assert [each["batch"] for each in told.settled()] == [3, 4]
+    costs = checkpoint_costs(told, tmp_path)
     assert (costs["wal_ms"], costs["commit_log_ms"], costs["state_commit_ms"], costs["share_of_batch"]) == (
         10,
         20,
         20,
         0.5,
     )
-    assert (batch_costs(progress)["n"], batch_costs(progress)["trigger_ms"]) == (8, 100)
-    assert sink_costs(progress) == {"prepare": None, "decide": 4.0, "commit": None, "total": None}
+    assert (batch_costs(told)["n"], batch_costs(told)["trigger_ms"]) == (8, 100)
+    assert sink_costs(told) == {"prepare": None, "decide": 4.0, "commit": None, "total": None}
 
 
 def test_the_parts_of_a_batch_add_up_to_it_and_what_nobody_timed_is_the_rest() -> None:
@@ -108,12 +112,34 @@ def test_the_parts_of_a_batch_add_up_to_it_and_what_nobody_timed_is_the_rest() -
     progress[-1]["duration_ms"] |= {"queryPlanning": 5, "latestOffset": 2, "getBatch": 1}
     took = {"prepare": 8.0, "decide": 4.0, "total": 30.0}
     progress += [{"kind": "sink", "t_us": 2, "batch": batch, "timings_ms": took} for batch in (3, 4)]
-    parts = split(progress)
+    parts = split(Progress(progress, -US, 2))
     assert parts == {
         "planning": 4.0, "rest": 34.0, "state": 20.0, "prepare": 8.0, "decide": 4.0, "commit": 0.0, "offset_log": 10.0,
         "commit_log": 20.0, "total": 100.0,
     }  # fmt: skip
-    assert set(split([]).values()) == {None}
+    assert set(split(Progress([], -US, 2)).values()) == {None}
+
+
+def test_a_batch_that_began_before_the_warm_up_was_over_does_not_count() -> None:
+    progress = [line(number, 100, (number + 1) * 1_000_000) for number in range(8)]
+    began_us = 6 * 1_000_000 - 100_000  # of batch 5
+    assert [each["batch"] for each in Progress(progress, began_us, 2).settled()] == [5, 6, 7]
+    assert [each["batch"] for each in Progress(progress, began_us + 1, 2).settled()] == [6, 7]
+
+
+@pytest.mark.parametrize(("cores", "waited_ms"), [(1, 160), (2, 80), (8, 20), (None, 20)])
+def test_state_commits_that_have_no_core_each_are_waited_for_in_turn(cores: int | None, waited_ms: float) -> None:
+    batch = {"state": [{"commitTimeMs": 160, "numShufflePartitions": 8}]}
+    assert Progress([], 0, cores).state_commit_ms(batch) == waited_ms
+
+
+@pytest.mark.parametrize(
+    ("master", "cores"),
+    [("local", 1), ("local[2]", 2), ("local[4, 1]", 4), ("local-cluster[2,3,1024]", 6), ("local[*]", None),
+     ("spark://h:7077", None)],
+)  # fmt: skip
+def test_how_many_tasks_run_at_a_time_stands_in_the_masters_name(master: str, cores: int | None) -> None:
+    assert cores_of(master) == cores
 
 
 def test_what_batches_without_a_fault_lost_and_doubled_is_told_apart() -> None:

@@ -71,6 +71,7 @@ def test_a_life_on_an_older_checkpoint_is_not_measured_by_the_position_of_the_on
     run: Any = SimpleNamespace(
         progress_lines=SimpleNamespace(fresh=lambda: next(lines)), position={}, batch={}, load_lines=quiet,
         observer_lines=quiet, meters=SimpleNamespace(checkpoint=quiet), faults=quiet, primed=0, phase="draining",
+        _end_warm_up=lambda: None,
         cell=SimpleNamespace(rate="max"), show=lambda _seen: None,
     )  # fmt: skip
     _Run._look(run)

@@ -66,6 +66,6 @@ def test_the_cost_table_tells_what_was_swept_and_compares_within_each_value() ->
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert rows[0][3:] == ["trigger_ms", "rounds", "batch ms"]
     assert [row[3:] for row in rows[2:]] == [
-        ["1000", "1", "100"], ["1000", "1", "1.10x (one round)"],
-        ["5000", "1", "200"], ["5000", "1", "1.50x (one round)"],
+        ["1000", "1", "100"], ["1000", "1", "1.10x (1 round)"],
+        ["5000", "1", "200"], ["5000", "1", "1.50x (1 round)"],
     ]  # fmt: skip

@@ -11,7 +11,7 @@ import pytest
 
 from oncebench.judge.audit import Sightings
 from oncebench.reports.sustained import why_not
-from oncebench.reports.timeline import MAX_STEPS, steadiness, timeline
+from oncebench.reports.timeline import MAX_STEPS, events_after, steadiness, timeline
 from tests.unit.test_tables import report
 
 S = 1_000_000
@@ -20,7 +20,11 @@ START = 1_000 * S
 
 def record(acked_s: list[float], positions: list[tuple[float, int]], in_topic: int | None = None) -> Any:
     acked = np.array([START + round(at * S) for at in acked_s], dtype=np.int64)
-    lines = [{"kind": "batch", "t_us": START + round(at * S), "end_offsets": {"0": read}} for at, read in positions]
+    took = {"triggerExecution": 400}
+    lines = [
+        {"kind": "batch", "t_us": START + round(at * S), "end_offsets": {"0": read}, "duration_ms": took}
+        for at, read in positions
+    ]
     return SimpleNamespace(
         plan=SimpleNamespace(started_us=START),
         ledger=SimpleNamespace(acked_us=np.append(acked, 0)),  # one event of which nothing is known
@@ -52,6 +56,29 @@ def test_lag_is_what_is_in_the_topic_and_in_no_finished_batch() -> None:
 
 def test_a_batch_that_is_done_at_the_end_of_a_step_is_done_in_it() -> None:
     assert timeline(record([0.1, 0.9], [(1.0, 2)]), seen((1.5, 1)))["lag"] == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("at_s", "left"),
+    [
+        (-5.0, 4),  # the seven that were there before are not of the load
+        (0.6, 4),
+        (0.7, 3.5),  # a quarter of the first batch's time has passed
+        (1.0, 2),
+        (1.3, 2),
+        (1.8, 1),  # half of the second's
+        (9.0, 0),
+    ],
+)
+def test_what_work_is_for_is_what_had_still_to_be_read_when_it_began_to_count(at_s: float, left: float) -> None:
+    acked = [0.1, 0.2, 0.8, 0.9]
+    run = record(acked, [(-1.0, 7), (1.0, 9), (2.0, 11)], in_topic=11)
+    assert events_after(run, START + round(at_s * S)) == round(left)
+
+
+def test_a_batch_that_is_replayed_is_not_read_twice() -> None:
+    run = record([0.1, 0.2], [(0.5, 2), (0.7, 1), (0.9, 2)])
+    assert events_after(run, START + S // 2) == 0
 
 
 def test_a_batch_that_is_told_again_moves_nothing_back() -> None:
