@@ -1,28 +1,31 @@
 """The one stable function that `benchmarks/` calls: every cell measured, as plain figures.
 
 Promise: its name, arguments and result do not change, so that a commit of today can be measured by the benchmarks of a
-later one and the other way round. The result is {"sink guarantee variant": {metric: [a figure for each round]}}, with
-the promise metrics from the killed run. A cell that could not be measured is missing, and so is a metric of it. What
-can go wrong: nothing can be measured here (`UserError`).
+later one and the other way round. The result is {"sink guarantee variant": {metric: [a figure for each round]}}; those
+of promises are one figure each, the sum over all runs of the cell, healthy or killed, and a run that came to no end
+counts as one that could not tell. A metric that no run of a cell has is missing. What can go wrong: nothing can be
+measured here (`UserError`).
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from oncebench.commands.series import run_series
-from oncebench.judge.verdict import FORBIDDEN, RULES
+from oncebench.judge.verdict import BROKEN, FORBIDDEN, KEPT, RULES
 from oncebench.reports.metrics import METRICS, Report, figure
 from oncebench.reports.results import Results
 from oncebench.rounds import in_rounds
-from oncebench.scenario import Cell, all_supports, installed, quick
+from oncebench.scenario import PROFILES, Cell, all_supports, installed, quick
 
-# What every commit is measured with. 200 sessions at 2,000 events/s: 10 s, as in `oncebench compare`.
-RATE, SESSIONS = 2000.0, 200
-# Of the killed run, where the guarantee forbids them.
+# What every commit is measured with: rate and warm-up of what is published, where all guarantees have room, and eight
+# seconds beyond the warm-up, so that all cells fit into an hour.
+FULL, SESSIONS = PROFILES["full"], 140
+# Where the guarantee forbids them.
 PROMISED = {"lost": "LOSS", "duplicated": "DUP"}
 
 
@@ -38,23 +41,37 @@ def names(sinks: Sequence[str] = ()) -> list[str]:
 def figures(sinks: Sequence[str] = (), rounds: int = 3) -> dict[str, dict[str, list[float]]]:
     """Measures each cell healthy, so many rounds in turns, and killed once where it tells most."""
     wanted = sinks or installed()
-    cells = [cell for cell in quick(Cell("", "", "", rate=RATE, sessions=SESSIONS)) if cell.sink in wanted]
-    todo = in_rounds(cells, rounds)
+    load = Cell("", "", "", rate=FULL.rate, sessions=SESSIONS, warmup_s=FULL.warmup_s)
+    todo = in_rounds([cell for cell in quick(load) if cell.sink in wanted], rounds)
+    failed: list[str] = []
+
+    def tell(cell: Cell, error: Exception) -> None:
+        print(f"{cell.brief}: {error}", file=sys.stderr)
+        failed.append(f"{cell.sink} {cell.delivery} {cell.variant}")
+
     with tempfile.TemporaryDirectory(prefix="oncebench-bench-") as folder:
         results = Results(Path(folder) / "results", "bench")
-        reports = list(run_series(todo, results, None, Path(folder) / "work", False, lambda _cell, _error: None))
-    return figures_of(reports)
+        reports = list(run_series(todo, results, None, Path(folder) / "work", False, tell))
+    return figures_of(reports, failed)
 
 
-def figures_of(reports: Iterable[Report]) -> dict[str, dict[str, list[float]]]:
-    """The figures in reports of such runs."""
+def figures_of(reports: Iterable[Report], failed: Iterable[str] = ()) -> dict[str, dict[str, list[float]]]:
+    """The figures in reports of such runs, and in the names of cells of which a run came to no end."""
     found: dict[str, dict[str, list[float]]] = {}
     for report in reports:
         cell = report["cell"]
         mine = found.setdefault(f"{cell['sink']} {cell['delivery']} {cell['variant']}", {})
-        for name, value in _promises(report) if cell["faults"] else _costs(report):
+        for name, value in _recovery(report) if cell["faults"] else _costs(report):
             mine.setdefault(name, []).append(value)
+        for name, value in _promises(report):
+            _add(mine, name, value)
+    for name in failed:
+        _add(found.setdefault(name, {}), "untested", 1.0)
     return found
+
+
+def _add(mine: dict[str, list[float]], name: str, value: float) -> None:
+    mine[name] = [sum(mine.get(name, []), start=value)]
 
 
 def _costs(report: Report) -> Iterable[tuple[str, float]]:
@@ -66,10 +83,14 @@ def _costs(report: Report) -> Iterable[tuple[str, float]]:
 
 def _promises(report: Report) -> Iterable[tuple[str, float]]:
     rows: dict[str, Any] = report["rows"]
-    yield "broken", float(report["verdict"] != "kept")
+    yield "broken", float(report["verdict"] == BROKEN)
+    yield "untested", float(report["verdict"] not in (KEPT, BROKEN))
     for name, code in PROMISED.items():
         if RULES[code][report["cell"]["delivery"]] == FORBIDDEN:
             yield name, float(rows[name])
+
+
+def _recovery(report: Report) -> Iterable[tuple[str, float]]:
     recovery = report["recovery"]["first_visible"]
-    if recovery is not None and report["verdict"] == "kept":
+    if recovery is not None and report["verdict"] == KEPT:
         yield "recovery_s", recovery / 1000

@@ -27,12 +27,15 @@ def killed(delivery: str, verdict: str = "kept", lost: int = 0, duplicated: int 
     return report(verdict=verdict, cell=cell, rows=rows, recovery={"first_visible": 12_300.0})
 
 
-def test_healthy_runs_give_costs_round_by_round_and_no_promise() -> None:
+def test_healthy_runs_give_costs_round_by_round_and_promises_once() -> None:
     found = bench.figures_of([report(seed=1), report(seed=2, batches={"trigger_ms": 120.0})])
     assert found.keys() == {"kafka exactly-once two-phase"}
     mine = found["kafka exactly-once two-phase"]
     assert (mine["batch_ms"], mine["p99_ms"], mine["s_per_million"]) == ([100.0, 120.0], [7.0, 7.0], [1000.0, 1000.0])
-    assert not mine.keys() & {"broken", "lost", "duplicated", "recovery_s", "gap_ms"}
+    assert {name: mine[name] for name in ("broken", "untested", "lost", "duplicated")} == {
+        "broken": [0.0], "untested": [0.0], "lost": [0.0], "duplicated": [0.0],
+    }  # fmt: skip
+    assert not mine.keys() & {"recovery_s", "gap_ms"}
 
 
 def test_each_step_of_the_sink_is_a_metric_of_its_own_and_none_holds_them_all() -> None:
@@ -52,7 +55,7 @@ def test_a_killed_run_gives_what_its_guarantee_forbids_and_nothing_that_it_allow
     delivery: str, promised: set[str]
 ) -> None:
     (mine,) = bench.figures_of([killed(delivery)]).values()
-    assert mine == {"broken": [0.0], "recovery_s": [12.3], **{name: [0.0] for name in promised}}
+    assert mine == {"broken": [0.0], "untested": [0.0], "recovery_s": [12.3], **{name: [0.0] for name in promised}}
 
 
 def test_a_sink_that_duplicates_turns_its_promises_red() -> None:
@@ -61,8 +64,29 @@ def test_a_sink_that_duplicates_turns_its_promises_red() -> None:
     assert "recovery_s" not in mine
 
 
-def test_a_run_that_was_not_kept_gives_no_costs() -> None:
-    assert bench.figures_of([report(verdict="unknown")]) == {"kafka exactly-once two-phase": {}}
+def test_a_healthy_run_that_breaks_its_promise_turns_it_red_and_gives_no_costs() -> None:
+    broken = report(verdict="broken", rows={"lost": 0, "duplicated": 40})
+    (mine,) = bench.figures_of([broken, broken, report()]).values()
+    assert (mine["broken"], mine["duplicated"], mine["p99_ms"]) == ([2.0], [80.0], [7.0])
+
+
+def test_a_run_that_could_not_tell_is_no_broken_promise_and_no_kept_one() -> None:
+    (mine,) = bench.figures_of([report(verdict="unknown"), report(verdict="vacuous"), report()]).values()
+    assert (mine["broken"], mine["untested"], mine["p99_ms"]) == ([0.0], [2.0], [7.0])
+
+
+def test_a_run_that_came_to_no_end_is_told_and_turns_its_cell_red(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def series(cells: Any, *others: Any) -> Any:
+        for cell in cells:
+            if cell.faulted:
+                others[-1](cell, UserError("the pipeline died again and again"))
+
+    monkeypatch.setattr(bench, "run_series", lambda *words: series(*words) or [])
+    found = bench.figures(["kafka"], 1)
+    assert found == {name: {"untested": [1.0]} for name in bench.names(["kafka"])}
+    assert capsys.readouterr().err.count("died again and again") == len(found)
 
 
 def test_every_cell_that_can_be_measured_here_is_named_once() -> None:
