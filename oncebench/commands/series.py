@@ -28,7 +28,8 @@ from oncebench.run.workdir import delete_below, open_work_dir, require_free
 from oncebench.scenario import Cell
 from pipeline.errors import PipelineError
 
-Run = Callable[[Cell, str], dict[str, Any]]
+# A cell, its title, and whether it only tries something: such a run is no figure of a comparison.
+Run = Callable[[Cell, str, bool], dict[str, Any]]
 
 
 @contextmanager
@@ -43,9 +44,10 @@ def open_series(
         with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
             numbers = count(1)
 
-            def run(cell: Cell, title: str) -> dict[str, Any]:
+            def run(cell: Cell, title: str, probe: bool) -> dict[str, Any]:
                 with open_work_dir(work.path / "cells" / f"{next(numbers):03d}") as folder, view(title) as show:
-                    report = {**measure(cell, lab, folder.path, show, interrupted), "series": results.runs.stem}
+                    report = measure(cell, lab, folder.path, show, interrupted)
+                    report |= {"series": results.runs.stem, **({"probe": True} if probe else {})}
                     if not keep:
                         _delete(folder.path)
                 results.add(report)
@@ -71,7 +73,7 @@ def run_series(
             if interrupted.is_set():
                 break
             try:
-                report = run(cell, f"{done + 1}/{len(cells)}{left(done, len(cells), began)} {cell.brief}")
+                report = run(cell, f"{done + 1}/{len(cells)}{left(done, len(cells), began)} {cell.brief}", False)
             except (UserError, PipelineError) as error:
                 if failed is None or getattr(error, "exit_code", None) == INTERRUPTED:
                     raise

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,13 +13,14 @@ import click
 from oncebench.commands.interrupted import done_of, interruption_told
 from oncebench.commands.options import keep_option, postgres_option, refuse_idle_postgres, work_dir_option
 from oncebench.commands.series import Run, open_series
-from oncebench.errors import INTERRUPTED, USAGE, UserError
+from oncebench.errors import BROKEN, INTERRUPTED, USAGE, UserError
 from oncebench.reports import cost_table
+from oncebench.reports.paired import FEWEST_ROUNDS
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.reports.sustained import TOO_SHORT, why_not
 from oncebench.reports.tables import aligned
 from oncebench.rounds import in_rounds
-from oncebench.run.search import Found, search
+from oncebench.run.search import Found, of_three, search
 from oncebench.scenario import Cell, all_supports, require_sinks
 
 # Of the slowest guarantee's rate: latencies are compared where none of them is near its limit (Apache Solr Benchmark
@@ -59,7 +60,7 @@ LOWEST, HIGHEST = 100.0, 100_000.0
 @click.option(
     "--repeat",
     type=click.IntRange(0),
-    default=3,
+    default=FEWEST_ROUNDS,
     show_default=True,
     help="Rounds at 75 % of the slowest one's rate; 0: none.",
 )
@@ -85,7 +86,8 @@ def sustain(
     """Search the highest rate that each guarantee of a sink keeps up with, then compare all at 75 % of the lowest.
 
     A rate is kept up with if the lag does not grow by 1 % of the load, latency does not rise by a quarter, and every
-    promise is kept. Prints the rates, and what each guarantee costs at the rate that all keep up with.
+    promise is kept; where it is not, it is tried twice more, and two of three decide. Prints the rates, and what each
+    guarantee costs at the rate that all keep up with.
     """
     wanted = sinks or ("kafka",)
     require_sinks(wanted)
@@ -99,47 +101,68 @@ def sustain(
     largest = [_at(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
     place = work_dir or default_work_dir("sustain")
     found: dict[Cell, Found] = {}
+    tried: dict[Cell, _Probes] = {}
     reports: list[dict[str, Any]] = []
     try:
         with open_series(largest, results, bootstrap_servers, place, keep) as (run, cut):
             for cell in cells:
-                found[cell] = search(partial(_keeps_up, run, cut, cell, probe_s), start, LOWEST, HIGHEST, precision)
+                tried[cell] = _Probes(run, cut, cell, probe_s)
+                found[cell] = search(of_three(tried[cell].keeps_up), start, LOWEST, HIGHEST, precision)
                 click.echo(f"{cell.title}: {_told(found[cell])}", err=True)
-            click.echo(_rates(found), nl=False)
+            click.echo(_rates(found, tried), nl=False)
             slowest = min(each.kept for each in found.values())
             if repeat and slowest:
                 compared = [_at(cell, round(COMPARED_AT * slowest), probe_s) for cell in cells]
                 _rounds(run, cut, in_rounds(compared, repeat), reports)
     finally:  # what was measured is shown, whatever came later
         if found and len(found) < len(cells):
-            click.echo(_rates(found), nl=False)
+            click.echo(_rates(found, tried), nl=False)
         if reports:
             click.echo(f"\nat {COMPARED_AT * slowest:,.0f} events/s:\n\n{cost_table.markdown(reports)}", nl=False)
         if results.runs.exists():
             click.echo(f"\nreports {results.runs}", err=True)
+    if any(each.broken for each in tried.values()) or any(report["verdict"] == "broken" for report in reports):
+        sys.exit(BROKEN)
 
 
 def _at(cell: Cell, rate: float, lasts_s: float) -> Cell:
     return replace(cell, rate=rate, sessions=max(1, round(rate * lasts_s / 100)))
 
 
-def _keeps_up(run: Run, cut: Any, cell: Cell, probe_s: float, rate: float) -> bool:
-    report = run(_at(cell, round(rate), probe_s), f"{cell.sink} {cell.delivery} {cell.variant} at {rate:,.0f} events/s")
-    if cut.is_set():
-        raise UserError(f"interrupted while the rate of {cell.title} was searched", exit_code=INTERRUPTED)
-    reasons = list(why_not(report))
-    if reasons == [TOO_SHORT]:
-        raise UserError(f"a probe of {probe_s:g} s is too short to tell whether {rate:,.0f} events/s can be kept up: "
-                        "batches take too long for it; give a longer --probe")  # fmt: skip
-    click.echo(f"{cell.title}, {rate:,.0f} events/s: {'; '.join(reasons) or 'kept up'}", err=True)
-    return not reasons
+@dataclass
+class _Probes:
+    """Tries rates of one cell, and knows why it did not keep up with one."""
+
+    run: Run
+    cut: Any
+    cell: Cell
+    probe_s: float
+    why: dict[float, str] = field(default_factory=dict)
+    broken: bool = False
+
+    def keeps_up(self, rate: float) -> bool:
+        """Tries a rate (events per second) once."""
+        cell = _at(self.cell, round(rate), self.probe_s)
+        title = f"{cell.sink} {cell.delivery} {cell.variant} at {rate:,.0f} events/s"
+        report = self.run(cell, title, True)
+        if self.cut.is_set():
+            raise UserError(f"interrupted while the rate of {cell.title} was searched", exit_code=INTERRUPTED)
+        reasons = list(why_not(report))
+        if reasons == [TOO_SHORT]:
+            raise UserError(f"a probe of {self.probe_s:g} s is too short to tell whether {rate:,.0f} events/s can be "
+                            "kept up: batches take too long for it; give a longer --probe")  # fmt: skip
+        click.echo(f"{title}: {'; '.join(reasons) or 'kept up'}", err=True)
+        self.broken = self.broken or report["verdict"] == "broken"
+        if reasons:
+            self.why[rate] = "; ".join(reasons)
+        return not reasons
 
 
 def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, Any]]) -> None:
     """Adds the reports as they come, so that they are there after an interruption too."""
     with interruption_told():
         for number, cell in enumerate(cells, 1):
-            report = run(cell, f"{number}/{len(cells)} {cell.brief}")
+            report = run(cell, f"{number}/{len(cells)} {cell.brief}", False)
             reports += [] if report["interrupted"] else [report]
             if cut.is_set():
                 break
@@ -147,15 +170,15 @@ def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, A
         raise UserError(done_of(len(reports), len(cells)), exit_code=INTERRUPTED)
 
 
-def _rates(found: Mapping[Cell, Found]) -> str:
-    head = ("sink", "guarantee", "variant", "keeps up with, events/s", "not with")
-    return aligned([head, *(_row(cell, each) for cell, each in found.items())])
+def _rates(found: Mapping[Cell, Found], tried: Mapping[Cell, _Probes]) -> str:
+    head = ("sink", "guarantee", "variant", "keeps up with, events/s", "not with", "because")
+    return aligned([head, *(_row(cell, each, tried[cell].why) for cell, each in found.items())])
 
 
 def _told(found: Found) -> str:
     return f"keeps up with {found.kept:,.0f} events/s" + (f", not with {found.lost:,.0f}" if found.lost else "")
 
 
-def _row(cell: Cell, found: Found) -> tuple[str, ...]:
-    lost = "-" if found.lost is None else f"{found.lost:,.0f}"
-    return cell.sink, cell.delivery, cell.variant, f"{found.kept:,.0f}", lost
+def _row(cell: Cell, found: Found, why: Mapping[float, str]) -> tuple[str, ...]:
+    lost, because = ("-", "-") if found.lost is None else (f"{found.lost:,.0f}", why.get(found.lost, "-"))
+    return cell.sink, cell.delivery, cell.variant, f"{found.kept:,.0f}", lost, because

@@ -112,6 +112,7 @@ class Report(TypedDict):
     uncharged: NotRequired[dict[str, Count]]  # older reports tell of none
     config: NotRequired[dict[str, Any]]
     seed: int
+    probe: NotRequired[bool]  # a rate that was only tried
     series: NotRequired[str]  # older reports, and runs by themselves, tell of none
     interrupted: NotRequired[bool]
     reproduce: Annotated[str, AfterValidator(_command)]

@@ -102,11 +102,12 @@ def _bootstrap(values: tuple[float, ...]) -> Difference:
 
 
 def settings(reports: Iterable[Report]) -> dict[Setting, Rounds]:
-    """Healthy runs by setting, round (each has a seed of its own in its series) and (guarantee, variant)."""
+    """Healthy runs by setting, round (each has a seed of its own in its series) and (guarantee, variant); without
+    probes, whose rate may be one that is too high."""
     found: dict[Setting, dict[Round, dict[Way, Report]]] = {}
     for report in reports:
         cell = report["cell"]
-        if not cell["faults"] and not cell["random_kills"]:
+        if not cell["faults"] and not cell["random_kills"] and not report.get("probe"):
             way, rounds = (cell["delivery"], cell["variant"]), found.setdefault(Setting.of(report), {})
             series, seed = report.get("series") or "", report["seed"]
             before = sum((of, its) == (series, seed) and way in here for (of, _, its), here in rounds.items())

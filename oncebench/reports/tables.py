@@ -53,6 +53,8 @@ KEY_COLUMNS = 5
 def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]]:
     """One row of text for each cell, repeats of a cell together; `plain`: numbers as a program reads them."""
     groups: dict[tuple[str, ...], list[Report]] = {}
+    # A probe is a try of a rate: it has no figures to be shown, but a promise to keep.
+    reports = [report for report in reports if not (report.get("probe") and report["verdict"] != BROKEN)]
     swept = differing({Setting.of(report) for report in reports if _healthy(report)})
     for report in reports:
         groups.setdefault(_key(report, swept), []).append(report)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.reports import cost_table, paired
+from oncebench.reports import cost_table, paired, tables
 from oncebench.reports.metrics import BY_NAME, METRICS, figure, why_no_speed
 from tests.unit.test_tables import report
 
@@ -167,3 +167,11 @@ def test_the_cost_table_has_ratios_with_intervals_beside_the_medians_of_the_base
     alone = cost_table.markdown([report()], [BATCH])
     assert alone.splitlines()[2].endswith("| 1      | 100      |")
     assert cost_table.markdown([]) == ""
+
+
+def test_a_probe_is_no_figure_of_a_comparison_but_a_promise_that_it_breaks_is_shown() -> None:
+    probes = [report(probe=True), report(probe=True, verdict="broken")]
+    assert paired.settings(probes) == {}
+    (row,) = tables.rows([probes[0], report(), probes[1]])
+    assert row[4] == "broken (DUP)"
+    assert tables.rows(probes[:1]) == []

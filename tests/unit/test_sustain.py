@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import sustain
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import BROKEN, INTERRUPTED, UserError
 from oncebench.run.search import Found
 from tests.unit.test_tables import report
 
@@ -28,7 +28,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
     @contextmanager
     def series(_cells: Any, results: Any, *_: Any) -> Iterator[Any]:
-        def run(cell: Any, _title: str) -> dict[str, Any]:
+        def run(cell: Any, _title: str, _probe: bool) -> dict[str, Any]:
             ran.append(cell.seed)
             if len(ran) == 3:
                 cut.set()
@@ -68,3 +68,22 @@ def test_a_search_that_was_interrupted_shows_the_rates_that_were_found(
     assert str(done.exception) == "interrupted"
     assert "| kafka | exactly-once | idempotent | 1,000 " in done.stdout
     assert "two-phase" not in done.stdout
+
+
+def test_a_promise_that_a_probe_broke_ends_it_with_that_exit_code_and_why_stands_in_the_table(
+    runs: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def search(keeps_up: Any, start: float, *_: Any) -> Found:
+        assert not keeps_up(start)
+        return Found(0.0, start)
+
+    @contextmanager
+    def series(*_: Any) -> Iterator[Any]:
+        verdict = {"steadiness": {"lag_slope": 0.0, "latency_rise": 0.0}}
+        yield (lambda cell, _title, probe: report(cell.variant, "broken", probe=probe, **verdict)), threading.Event()
+
+    monkeypatch.setattr(sustain, "open_series", series)
+    monkeypatch.setattr(sustain, "search", search)
+    done = CliRunner().invoke(cli, WORDS)
+    assert done.exit_code == BROKEN
+    assert "| 0                       | 2,000    | its verdict is broken |" in done.stdout

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oncebench.commands.sustain import _keeps_up
+from oncebench.commands.sustain import _Probes
 from oncebench.errors import UserError
 from oncebench.reports.sustained import why_not
-from oncebench.run.search import Found, search
+from oncebench.run.search import Found, of_three, search
 from oncebench.scenario import Cell
 from tests.unit.test_tables import report
 
@@ -45,6 +45,17 @@ def test_what_keeps_up_with_nothing_is_told_and_tried_no_lower_than_the_lowest()
     assert search(lambda _: False, 1000.0, LOWEST, HIGHEST, 0.1) == Found(0.0, LOWEST)
 
 
+@pytest.mark.parametrize(
+    ("says", "believed", "asked"),
+    [([True], True, 1), ([False, False], False, 2), ([False, True, True], True, 3), ([False, True, False], False, 3)],
+)
+def test_a_no_is_believed_if_two_of_three_say_so(says: list[bool], believed: bool, asked: int) -> None:
+    answers = iter(says)
+    assert of_three(lambda _rate: next(answers))(1000.0) is believed
+    assert list(answers) == []
+    assert len(says) == asked
+
+
 def steady(**changes: float | None) -> dict[str, Any]:
     return report(steadiness={"lag_slope": 0.001, "latency_rise": 0.05, **changes})
 
@@ -72,6 +83,9 @@ def test_a_pipeline_whose_lag_shrinks_or_stays_keeps_up_and_one_that_breaks_its_
 
 def test_a_probe_that_is_too_short_to_tell_is_no_rate_that_was_not_kept_up_with() -> None:
     cell = Cell("kafka", "exactly-once", "two-phase")
+    short = _Probes(lambda *_: steady(lag_slope=None, latency_rise=None), threading.Event(), cell, 12.0)
     with pytest.raises(UserError, match="give a longer --probe"):
-        _keeps_up(lambda *_: steady(lag_slope=None, latency_rise=None), threading.Event(), cell, 12.0, 300.0)
-    assert not _keeps_up(lambda *_: steady(lag_slope=0.5), threading.Event(), cell, 12.0, 300.0)
+        short.keeps_up(300.0)
+    behind = _Probes(lambda *_: steady(lag_slope=0.5), threading.Event(), cell, 12.0)
+    assert not behind.keeps_up(300.0)
+    assert behind.why == {300.0: "the lag grew by 50.0% of the load"}
