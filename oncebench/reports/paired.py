@@ -95,7 +95,7 @@ def bootstrap(values: Sequence[float]) -> Difference:
 
 @cache  # tables, lists and the page ask for the same ones
 def _bootstrap(values: tuple[float, ...]) -> Difference:
-    sample = np.array(values)
+    sample = np.sort(values)  # in whatever order they came
     draws = np.random.default_rng(0).choice(sample, size=(RESAMPLES, len(sample)))
     low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
     return Difference(float(np.median(sample)), float(low), float(high), values)

@@ -46,6 +46,12 @@ def test_runs_are_compared_within_their_round_so_a_slower_machine_moves_both() -
     assert ratio.rounds == (1.08, 1.05, 1.04)
 
 
+def test_an_interval_is_the_same_in_whatever_order_rounds_came() -> None:
+    values = [1.0, 7.0, 3.0, 9.0, 2.0, 8.0]
+    one, other = paired.bootstrap(values), paired.bootstrap(values[::-1])
+    assert (one.median, one.low, one.high) == (other.median, other.low, other.high)
+
+
 def test_an_interval_that_crosses_no_difference_shows_none() -> None:
     assert extra(rounds(8.0, 10.0, 12.0, 9.0, 11.0)).shows()
     assert not extra(rounds(-8.0, 10.0, 12.0, -9.0, 11.0)).shows()
