@@ -167,7 +167,7 @@ def test_an_interrupted_matrix_shows_what_is_done_and_the_command_that_goes_on(
     assert done.exit_code == 130
     assert "9 kills and 0 other faults in 9 cells" in done.stdout
     (file,) = Path().glob("results/runs/*.jsonl")
-    again = f"faults {shlex.join(words)} --resume {file}"
+    again = f"faults {shlex.join(words)} --share 1/1 --resume {file}"
     assert done.stderr.endswith(f"interrupted: 1 of 3 runs done; go on with `oncebench {again}`\n")
     monkeypatch.setattr(command, "run_series", whole)
     assert CliRunner().invoke(cli, shlex.split(again)).exit_code == 0
@@ -198,11 +198,43 @@ def test_an_error_that_is_no_interruption_is_told_as_what_it_is(
     assert str(CliRunner().invoke(cli, KILLS).exception) == "the disk is full"
 
 
-def test_a_share_that_was_interrupted_goes_on_with_the_others_and_as_no_share(
+def test_shares_that_go_on_run_what_is_theirs_in_whichever_order_and_leave_older_files_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
 ) -> None:
-    whole = command.run_series
+    assert CliRunner().invoke(cli, KILLS).exit_code == 0
+    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
+    before = file.read_text()
+    for share in ("1/2", "2/2"):
+        again = CliRunner().invoke(cli, [*KILLS, "--seeds", "4", "--resume", str(file), "--share", share])
+        assert again.exit_code == 0
+    assert [cell.seed for cell in ran] == [1, 3, 2, 4]
+    assert file.read_text() == before
+    assert sorted(len(each.read_text().splitlines()) for each in file.parent.iterdir()) == [1, 1, 2]
+
+
+def test_a_share_that_was_interrupted_goes_on_as_that_share_with_every_file_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
+) -> None:
+    whole, times = command.run_series, iter(("morning", "noon", "evening"))
     monkeypatch.setattr(command, "run_series", lambda cells, *others: whole(cells[:1], *others))
-    done = CliRunner().invoke(cli, [*KILLS, "--seeds", "4", "--share", "1/2"]).stderr.splitlines()[-1]
-    assert "--share" not in done
-    assert done.endswith("(once the other shares have ended, with a --resume for each of their files)")
+    monkeypatch.setattr(command, "stamp", lambda: next(times))
+    words = [*KILLS, "--seeds", "6", "--share", "1/2"]
+    files = [f"results/local/runs/faults-{time}-1.jsonl" for time in ("morning", "noon")]
+    for done, named in ((1, files[:1]), (2, files)):
+        said = CliRunner().invoke(cli, words).stderr.splitlines()[-1]
+        words = [*KILLS, "--seeds", "6", "--share", "1/2", *(word for file in named for word in ("--resume", file))]
+        assert said == f"interrupted: 1 of {4 - done} runs done; go on with `oncebench {shlex.join(words)}`"
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert [cell.seed for cell in ran] == [1, 3, 5]
+
+
+def test_a_share_that_was_interrupted_before_it_stored_anything_goes_on_with_the_files_that_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
+) -> None:
+    assert CliRunner().invoke(cli, KILLS).exit_code == 0
+    (file,) = Path().glob("results/local/runs/*.jsonl")
+    monkeypatch.setattr(command, "run_series", lambda *_: iter(()))
+    words = [*KILLS, "--seeds", "4", "--share", "1/2", "--resume", str(file)]
+    said = CliRunner().invoke(cli, words).stderr
+    assert f"\nreports {file}\n" in said
+    assert said.endswith(f"interrupted: 0 of 1 runs done; go on with `oncebench {shlex.join(words)}`\n")
