@@ -20,16 +20,12 @@ from oncebench.commands.options import (
 )
 from oncebench.commands.series import run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
-from oncebench.matrix import FAMILIES, Row, cells, rows, seeds_for
-from oncebench.nemesis.acts import why_not
+from oncebench.matrix import FAMILIES, Row, cells, left_out, rows, seeds_for
 from oncebench.reports import fault_matrix, fault_text
 from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.scenario import Cell, require_sinks
 from oncebench.services.beside import ours
-from pipeline.delivery import choose
-from pipeline.failpoints import parse_fault
-from pipeline.sinks.registry import SINKS
 
 # Batches are limited by events, so the rate only says how long the load lasts; slow enough that batches stay in step.
 RATE = 300.0
@@ -104,16 +100,18 @@ def faults(
         )
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
     base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions)
-    wanted = cells(chosen, [*dict.fromkeys(families or FAMILIES)], base, seeds_for(seeds))
-    todo = _possible(wanted, bootstrap_servers)
+    named, started = [*dict.fromkeys(families or FAMILIES)], ours(bootstrap_servers)
+    todo = cells(chosen, named, base, seeds_for(seeds), started)
+    no_point, not_here = left_out(chosen, named, started)
     if not todo:
-        why = "every fault that it names is done to a server, and servers of yours are not broken"
-        word = why if wanted else "no row of the matrix has all that; see `oncebench list`"
-        raise UserError(word, exit_code=USAGE)
+        why = f"none of these faults can be done: {'; '.join(not_here or no_point)}"
+        raise UserError(why if chosen else "no row of the matrix has all that; see `oncebench list`", exit_code=USAGE)
     refuse_idle_postgres(row.sink for row in chosen)
     for file in resume:
         if file.suffix != ".jsonl":
             raise UserError(f"--resume {file}: give the file of reports (.jsonl) of an earlier try", exit_code=USAGE)
+    for why, what in not_here.items():
+        click.echo(f"left out: {', '.join(what)} ({why})", err=True)
     name = f"faults-{stamp()}" if share[1] == 1 else f"faults-{stamp()}-{share[0]}"
     goes_on = resume and share[1] == 1
     results = Results.of(resume[0]) if goes_on else Results(PUBLISHED if publish else LOCAL, name)
@@ -185,18 +183,6 @@ def _show(
             click.echo(f"{' '.join(cell.row)} {cell.fault}: {cell.shown} {cell.told}\n  {cell.reproduce}", err=True)
     written = results.write_text(".md", text), results.write_text(".xml", fault_matrix.junit(found))
     click.echo("\nreports {}\ntables  {}  {}".format("  ".join(map(str, stored)), *written), err=True)
-
-
-def _possible(all_cells: list[Cell], bootstrap_servers: str | None) -> list[Cell]:
-    """Those that break no server of the user's own."""
-    started = ours(bootstrap_servers)
-
-    def can_be_done(cell: Cell) -> bool:
-        kind = SINKS[cell.sink]
-        support = choose(kind, cell.delivery, cell.variant)
-        return all(why_not(parse_fault(fault), kind, support, started) is None for fault in cell.faults)
-
-    return list(filter(can_be_done, all_cells))
 
 
 def _title(row: Row) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from oncebench import matrix
 from oncebench.cli import cli
 from oncebench.commands import faults as command
 from oncebench.errors import INTERRUPTED, UserError
@@ -141,6 +142,48 @@ def test_a_choice_that_leaves_nothing_is_refused() -> None:
     refused = CliRunner().invoke(cli, ["faults", "--only", "no such row"]).exception
     assert isinstance(refused, UserError)
     assert refused.exit_code == 2
+
+
+NO_DISK = "a small disk is mounted by root only"
+
+
+def test_faults_that_can_not_be_done_here_are_left_out_one_by_one_and_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
+) -> None:
+    words = ["faults", "--sink", "files-jsonl", "--only", "two-phase", "--seeds", "1"]
+    monkeypatch.setattr("oncebench.nemesis.acts.cannot_mount", lambda: None)
+    theirs = CliRunner().invoke(cli, [*words, "--family", "disk", "--bootstrap-servers", "theirs:9092"])
+    assert "left out: mid-write:fill-broker:20, after-decision:fill-broker:20 (the kafka of" in theirs.stderr
+    assert [fault.split("@")[0] for fault in ran.pop().faults] == [
+        "after-prepare:fill-checkpoint:20", "mid-write:fill-output:20", "after-decision:fill-output:20",
+    ]  # fmt: skip
+    monkeypatch.setattr("oncebench.nemesis.acts.cannot_mount", lambda: NO_DISK)
+    assert CliRunner().invoke(cli, words).stderr.count("left out: ") == 1
+    assert len(ran) == len([family for family in matrix.FAMILIES if family not in ("disk", "postgres", "timeout")])
+    whole = CliRunner().invoke(cli, [*words, "--family", "kills"])
+    assert "left out" not in whole.stderr
+
+
+def test_an_outage_that_is_longer_than_the_time_out_can_be_done_with_a_kafka_of_the_users_own(ran: list[Cell]) -> None:
+    words = ["--only", "two-phase", "--family", "timeout", "--bootstrap-servers", "theirs:9092"]
+    assert "left out" not in CliRunner().invoke(cli, ["faults", "--sink", "kafka", "--seeds", "1", *words]).stderr
+    assert len(ran) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--family", "disk"], NO_DISK),
+        (["--family", "postgres"], "a run of sink kafka has no postgres"),
+        (["--family", "broker", "--bootstrap-servers", "theirs:9092"], "the kafka of this run is not ours to break"),
+    ],
+)
+def test_a_choice_of_which_nothing_can_be_done_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, ran: list[Cell], words: list[str], why: str
+) -> None:
+    monkeypatch.setattr("oncebench.nemesis.acts.cannot_mount", lambda: NO_DISK)
+    refused = CliRunner().invoke(cli, ["faults", "--sink", "kafka", *words]).exception
+    assert str(refused) == f"none of these faults can be done: {why}"
 
 
 def test_a_line_that_was_cut_while_it_was_written_is_no_report_and_refuses_none() -> None:
