@@ -22,7 +22,7 @@ from oncebench.commands.series import run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.matrix import FAMILIES, Row, cells, left_out, rows, seeds_for
 from oncebench.reports import fault_matrix, fault_text
-from oncebench.reports.report import read_reports
+from oncebench.reports.report import numbered
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.scenario import Cell, require_sinks
 from oncebench.services.beside import ours
@@ -158,10 +158,11 @@ def _stored(resume: Sequence[Path], results: Results) -> list[Path]:
 
 
 def _done(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The reports of earlier tries, each run once, also where files have it both; without interrupted ones."""
+    """The reports of earlier tries, each run once, also where files have it both; without interrupted ones. A file
+    without a report is no mistake: the disk was full when the first was to be written."""
     found: dict[str, dict[str, Any]] = {}
     for file in files:
-        for report in read_reports(file):
+        for _, report in numbered(file):
             if "config" not in report:
                 raise UserError(
                     f"--resume {file}: run {report['run']} does not tell its configuration, it is too old; take it out",

@@ -14,6 +14,7 @@ from oncebench import matrix
 from oncebench.cli import cli
 from oncebench.commands import faults as command
 from oncebench.errors import INTERRUPTED, UserError
+from oncebench.reports import report as report_files
 from oncebench.reports.results import Results, whole_lines
 from oncebench.scenario import Cell
 from tests.unit.test_fault_matrix import fault, report
@@ -36,7 +37,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "run_series", pretend)
-    monkeypatch.setattr(command, "read_reports", lambda path: [json.loads(line) for line in path.open()])
+    monkeypatch.setattr(command, "numbered", lambda path: enumerate(map(json.loads, path.open()), 1))
     return ran
 
 
@@ -136,6 +137,18 @@ def test_reports_are_added_to_a_file_of_reports_alone_and_each_on_a_line_of_its_
         file.write('{"a": ')  # cut
     Results.of(half).add({"c": 3})
     assert [json.loads(line) for line in half.read_text().splitlines()] == [{"a": 1}, {"b": 2}, {"c": 3}]
+
+
+@pytest.mark.parametrize("there", ["", '{"schema": 1, "ver'])
+def test_a_file_whose_first_report_found_no_room_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell], there: str
+) -> None:
+    monkeypatch.setattr(command, "numbered", report_files.numbered)
+    file = tmp_path / "runs" / "reports.jsonl"
+    file.parent.mkdir()
+    file.write_text(there)
+    assert CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exit_code == 0
+    assert [json.loads(line)["run"] for line in file.read_text().splitlines()] == ["ob-1"]
 
 
 def test_a_choice_that_leaves_nothing_is_refused() -> None:
