@@ -2,19 +2,20 @@
 
 Promise: every sink, guarantee and variant meets every fault that can be done to it; a chain is one run, in which each
 fault has a batch of its own, so that one start of the pipeline serves several cells of the matrix and each fault can
-still be charged with what its batch lost and doubled. What a cell may show is not here but in the verdict's `RULES`;
-what goes beyond them and is known stands in `LIMITS`, with its reason.
+still be charged with what its batch lost and doubled. Of what is left out the reason is known. What a cell may show is
+not here but in the verdict's `RULES`; what goes beyond them and is known stands in `LIMITS`, with its reason.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import TypeVar
 
-from oncebench.nemesis.acts import why_not
+from oncebench.nemesis.acts import not_here, pointless
 from oncebench.scenario import Cell, all_supports, checked_fault
-from pipeline.failpoints import FIRST_BATCH, KILL, POINTS, parse_fault
+from pipeline.failpoints import FIRST_BATCH, KILL, POINTS, Fault, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from pipeline.sinks.registry import SINKS
 
@@ -107,6 +108,7 @@ RANDOM_KILL = f"{RANDOM}:{KILL}"  # what a report calls each
 RANDOM_KILLS = 34
 FAMILIES = (*CHAINS, RANDOM)
 F = TypeVar("F")
+LeftOut = dict[str, dict[str, None]]  # by the reason the faults, each once and in order
 # Of the load, for each fault that has a batch of its own: that one, and a quiet one after it. Some need a third; those
 # come from the ten small batches that prime, of which the first fault waits for six only.
 BATCHES_PER_FAULT = 2
@@ -148,17 +150,39 @@ def rows(sinks: Sequence[str] = ()) -> list[Row]:
     ]
 
 
-def chain(row: Row, family: str) -> tuple[str, ...]:
-    """The faults of a family that can be done to a row, as one run takes them."""
+def chain(row: Row, family: str, ours: frozenset[str] | None = None) -> tuple[str, ...]:
+    """The faults of a family that can be done to a row, as one run takes them. `ours`: see `why_not`."""
     faults: list[str] = []
-    if family == TIMEOUT and why_not(parse_fault(LIKE_TIMEOUT), SINKS[row.sink], row.support) is not None:
-        return ()
-    for text in CHAINS.get(family, ()):
-        fault = parse_fault(text.removesuffix(REPLAY))
-        if why_not(fault, SINKS[row.sink], row.support) is None:
+    for text, fault in _faults(family):
+        if _pointless(row, family, fault) is None and not_here(fault, ours) is None:
             again = text.endswith(REPLAY) or not faults
             faults.append(checked_fault(f"{fault}" if again else f"{fault}@after=2"))
     return tuple(faults)
+
+
+def left_out(
+    chosen: Iterable[Row], families: Sequence[str], ours: frozenset[str] | None = None
+) -> tuple[LeftOut, LeftOut]:
+    """What `chain` leaves out of these families: faults that have no point in one of these rows, and faults that have
+    one and can't be done here."""
+    no_point: LeftOut = {}
+    here: LeftOut = {}
+    for row, family in product(chosen, families):
+        for _, fault in _faults(family):
+            if (why := _pointless(row, family, fault)) is not None:
+                no_point.setdefault(why, {})[str(fault)] = None
+            elif (why := not_here(fault, ours)) is not None:
+                here.setdefault(why, {})[str(fault)] = None
+    return no_point, here
+
+
+def _faults(family: str) -> Iterator[tuple[str, Fault]]:
+    return ((text, parse_fault(text.removesuffix(REPLAY))) for text in CHAINS.get(family, ()))
+
+
+def _pointless(row: Row, family: str, fault: Fault) -> str | None:
+    asked = parse_fault(LIKE_TIMEOUT) if family == TIMEOUT else fault
+    return pointless(asked, SINKS[row.sink], row.support)
 
 
 def columns(family: str) -> tuple[str, ...]:
@@ -184,17 +208,24 @@ def paired(faults: Sequence[F], again: Callable[[F], bool]) -> list[list[F]]:
     return together
 
 
-def cells(chosen: Iterable[Row], families: Sequence[str], base: Cell, seeds: Mapping[str, int]) -> list[Cell]:
+def cells(
+    chosen: Iterable[Row],
+    families: Sequence[str],
+    base: Cell,
+    seeds: Mapping[str, int],
+    ours: frozenset[str] | None = None,
+) -> list[Cell]:
     """The runs of the matrix, seed by seed: one that is cut short has met every fault before any twice.
 
     Args:
         base: rate and whatever else all have in common.
         seeds: how many runs of each chain a guarantee gets, each with a seed of its own.
+        ours: the servers that the suite starts for the runs; None: all that they need.
     """
     made: list[Cell] = []
     for row in chosen:
         for family in families:
-            faults, kills = chain(row, family), RANDOM_KILLS if family == RANDOM else 0
+            faults, kills = chain(row, family, ours), RANDOM_KILLS if family == RANDOM else 0
             if not faults and not kills:
                 continue
             own = len(paired(faults, lambda text: "@" not in text))

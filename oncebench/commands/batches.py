@@ -26,7 +26,7 @@ from oncebench.reports.results import default_work_dir
 from oncebench.run.batches import WARM_ROUNDS
 from oncebench.run.interrupt import gently
 from oncebench.run.lab import Lab, open_lab
-from oncebench.run.workdir import delete_below, open_work_dir
+from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
 from oncebench.scenario import all_supports, installed, require_sinks
 from oncebench.services import process
 from pipeline.config import PipelineConfig, write_config
@@ -90,6 +90,7 @@ def batches(
     arms = _arms(sinks, only)
     refuse_idle_postgres(arm.sink for arm in arms)
     with open_work_dir(work_dir or default_work_dir("batches")) as work, gently() as interrupted:
+        refuse_used(work.path)
         with open_lab(work.path, bootstrap_servers, {arm.sink for arm in arms}) as lab:
             (work.path / "plan.json").write_text(json.dumps({"rows": rows, "rounds": rounds}))
             for arm in arms:

@@ -20,16 +20,12 @@ from oncebench.commands.options import (
 )
 from oncebench.commands.series import run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
-from oncebench.matrix import FAMILIES, Row, cells, rows, seeds_for
-from oncebench.nemesis.acts import why_not
+from oncebench.matrix import FAMILIES, Row, cells, left_out, rows, seeds_for
 from oncebench.reports import fault_matrix, fault_text
-from oncebench.reports.report import read_reports
+from oncebench.reports.report import numbered
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.scenario import Cell, require_sinks
 from oncebench.services.beside import ours
-from pipeline.delivery import choose
-from pipeline.failpoints import parse_fault
-from pipeline.sinks.registry import SINKS
 
 # Batches are limited by events, so the rate only says how long the load lasts; slow enough that batches stay in step.
 RATE = 300.0
@@ -59,16 +55,16 @@ class _Share(click.ParamType[tuple[int, int]]):
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     multiple=True,
     metavar="REPORTS",
-    help="A file of reports of an earlier try: what is in it is not run again, what is run is added (with several "
-    "files: to the first).",
+    help="A file of reports of an earlier try: what is in it is not run again. What is run is added to it (with "
+    "several files: to the first; with --share: to a file of the share's own).",
 )
 @click.option(
     "--share",
     type=_Share(),
     default="1/1",
     metavar="K/N",
-    help="Only the K-th of N equal shares of what is left to run: several at once where there are the cores, then all "
-    "files together with --resume.",
+    help="Only the K-th of N equal shares of all runs, the same ones whenever it is started: several at once where "
+    "there are the cores, then the same command without --share and with a --resume for each of their files.",
 )
 @click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka, which no fault will break.")
 @click.option("--publish", is_flag=True, help="Write to results/ (what the repository publishes), not results/local/.")
@@ -98,28 +94,31 @@ def faults(
     require_sinks(sinks)
     if publish and resume:
         raise UserError(
-            "--publish names a new file, --resume goes on with one: give one of them (`oncebench table --publish FILE` "
-            "publishes what is there)",
+            "--publish begins a new series, --resume goes on with one: give one of them (`oncebench table --publish "
+            "FILE` publishes what is there)",
             exit_code=USAGE,
         )
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
     base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions)
-    wanted = cells(chosen, [*dict.fromkeys(families or FAMILIES)], base, seeds_for(seeds))
-    todo = _possible(wanted, bootstrap_servers)
+    named, started = [*dict.fromkeys(families or FAMILIES)], ours(bootstrap_servers)
+    todo = cells(chosen, named, base, seeds_for(seeds), started)
+    no_point, not_here = left_out(chosen, named, started)
     if not todo:
-        why = "every fault that it names is done to a server, and servers of yours are not broken"
-        word = why if wanted else "no row of the matrix has all that; see `oncebench list`"
-        raise UserError(word, exit_code=USAGE)
+        why = f"none of these faults can be done: {'; '.join(not_here or no_point)}"
+        raise UserError(why if chosen else "no row of the matrix has all that; see `oncebench list`", exit_code=USAGE)
     refuse_idle_postgres(row.sink for row in chosen)
     for file in resume:
         if file.suffix != ".jsonl":
             raise UserError(f"--resume {file}: give the file of reports (.jsonl) of an earlier try", exit_code=USAGE)
+    for why, what in not_here.items():
+        click.echo(f"left out: {', '.join(what)} ({why})", err=True)
     name = f"faults-{stamp()}" if share[1] == 1 else f"faults-{stamp()}-{share[0]}"
-    results = Results.of(resume[0]) if resume else Results(PUBLISHED if publish else LOCAL, name)
+    goes_on = resume and share[1] == 1
+    results = Results.of(resume[0]) if goes_on else Results(PUBLISHED if publish else LOCAL, name)
     reports = _done(resume)
     # An option that an older report does not know of stood at its default.
     done = [Cell("", "", "").as_json() | report["config"] for report in reports]
-    left = [cell for cell in todo if cell.as_json() not in done][share[0] - 1 :: share[1]]
+    left = [cell for cell in todo[share[0] - 1 :: share[1]] if cell.as_json() not in done]
     click.echo(f"{len(todo)} runs, of which {len(left)} are left here; reports {results.runs}", err=True)
     trouble: list[str] = []
 
@@ -136,29 +135,34 @@ def faults(
     finally:
         found = fault_matrix.cells_of(reports)
         if found:
-            _show(reports, found, results)
+            _show(reports, found, results, _stored(resume, results))
     for line in trouble:
         click.echo(f"not run to its end: {line}", err=True)
     if len(reports) - before + len(trouble) < len(left):
-        click.echo(_interrupted(len(reports) - before, len(left), results.runs, share), err=True)
+        click.echo(_interrupted(len(reports) - before, len(left), _stored(resume, results)), err=True)
         sys.exit(INTERRUPTED)
     words = {cell.word for cell in found} or {"vacuous"}
     sys.exit(BROKEN if "broken" in words else ERROR if trouble or words & {"unknown", "vacuous"} else KEPT)
 
 
-def _interrupted(done: int, of: int, reports: Path, share: tuple[int, int]) -> str:
+def _interrupted(done: int, of: int, stored: Sequence[Path]) -> str:
     told = done_of(done, of)
-    if not reports.exists():
+    if not stored:
         return f"{told}, and nothing is stored: there is nothing to go on with"
-    others = " (once the other shares have ended, with a --resume for each of their files)" if share[1] > 1 else ""
-    return f"{told}; go on with `{to_go_on(click.get_current_context(), reports)}`{others}"
+    return f"{told}; go on with `{to_go_on(click.get_current_context(), stored)}`"
+
+
+def _stored(resume: Sequence[Path], results: Results) -> list[Path]:
+    """The files that hold what was run so far, here and in earlier tries."""
+    return list(dict.fromkeys([*resume, *([results.runs] if results.runs.exists() else [])]))
 
 
 def _done(files: Sequence[Path]) -> list[dict[str, Any]]:
-    """The reports of earlier tries, each run once, also where files have it both; without interrupted ones."""
+    """The reports of earlier tries, each run once, also where files have it both; without interrupted ones. A file
+    without a report is no mistake: the disk was full when the first was to be written."""
     found: dict[str, dict[str, Any]] = {}
     for file in files:
-        for report in read_reports(file):
+        for _, report in numbered(file):
             if "config" not in report:
                 raise UserError(
                     f"--resume {file}: run {report['run']} does not tell its configuration, it is too old; take it out",
@@ -169,7 +173,9 @@ def _done(files: Sequence[Path]) -> list[dict[str, Any]]:
     return list(found.values())
 
 
-def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results: Results) -> None:
+def _show(
+    reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results: Results, stored: Sequence[Path]
+) -> None:
     text = fault_text.markdown(reports, found)
     click.echo(text)
     click.echo(fault_matrix.counted(reports, found))
@@ -177,19 +183,7 @@ def _show(reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results
         if cell.word not in ("kept", "limit"):
             click.echo(f"{' '.join(cell.row)} {cell.fault}: {cell.shown} {cell.told}\n  {cell.reproduce}", err=True)
     written = results.write_text(".md", text), results.write_text(".xml", fault_matrix.junit(found))
-    click.echo("\nreports {}\ntables  {}  {}".format(results.runs, *written), err=True)
-
-
-def _possible(all_cells: list[Cell], bootstrap_servers: str | None) -> list[Cell]:
-    """Those that break no server of the user's own."""
-    started = ours(bootstrap_servers)
-
-    def can_be_done(cell: Cell) -> bool:
-        kind = SINKS[cell.sink]
-        support = choose(kind, cell.delivery, cell.variant)
-        return all(why_not(parse_fault(fault), kind, support, started) is None for fault in cell.faults)
-
-    return list(filter(can_be_done, all_cells))
+    click.echo("\nreports {}\ntables  {}  {}".format("  ".join(map(str, stored)), *written), err=True)
 
 
 def _title(row: Row) -> str:

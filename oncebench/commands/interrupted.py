@@ -1,9 +1,8 @@
 """What a series says that was interrupted: how much of it is done, and with which words it goes on.
 
-Promise: the command that is told is the user's own, and whoever runs it gets what was left. It names no work dir (there
-the files of the run that was cut still lie), publishes nothing by itself and takes no share: shares are taken of what
-is left, and that is no longer the same. What can go wrong: options that came from the environment are not in it; they
-still stand there.
+Promise: the command that is told is the user's own, and whoever runs it gets what was left. It names every file of
+reports that there is, no work dir (there the files of the run that was cut still lie), and publishes nothing by itself.
+What can go wrong: options that came from the environment are not in it; they still stand there.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import click
 from oncebench.errors import INTERRUPTED, UserError
 
 _WORDS = "oncebench.words"
-_LEFT_OUT = {"--publish": 0, "--work-dir": 1, "--share": 1}  # and how many words belong to each
+_LEFT_OUT = {"--publish": 0, "--work-dir": 1, "--resume": 1}  # and how many words belong to each
 
 
 class Remembering(click.Command):
@@ -47,12 +46,10 @@ def done_of(done: int, of: int) -> str:
     return f"interrupted: {done} of {of} runs done"
 
 
-def to_go_on(ctx: click.Context, reports: Path) -> str:
-    """The command that goes on with this one's file of reports."""
-    kept = list(_own(ctx.meta[_WORDS]))
-    if not any(word.split("=", maxsplit=1)[0] == "--resume" for word in kept):
-        kept += ["--resume", str(reports)]  # else it is the first of those that are named
-    return shlex.join(["oncebench", str(ctx.info_name), *kept])
+def to_go_on(ctx: click.Context, stored: Sequence[Path]) -> str:
+    """The command that goes on where this one and those before it ended, whose reports are in these files."""
+    resumed = [word for file in stored for word in ("--resume", str(file))]
+    return shlex.join(["oncebench", str(ctx.info_name), *_own(ctx.meta[_WORDS]), *resumed])
 
 
 def _own(words: Sequence[str]) -> Iterator[str]:

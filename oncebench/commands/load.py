@@ -16,7 +16,7 @@ from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.reports.results import default_work_dir
 from oncebench.run.interrupt import gently
 from oncebench.run.tail import Tail
-from oncebench.run.workdir import delete_below, open_work_dir
+from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
 from oncebench.services import process
 from oncebench.services.external import external
 from oncebench.services.kafka import start_kafka
@@ -46,6 +46,7 @@ def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_d
         )
     cell = base_cell(**words)
     with open_work_dir(work_dir or default_work_dir("load")) as work, gently() as interrupted:
+        refuse_used(work.path)
         config = {"rate": cell.rate, "sessions": cell.sessions, "shape": cell.shape, "seed": cell.seed,
                   "record_bytes": cell.record_bytes, "ledger_dir": str(work.path / "ledger"),
                   "status_path": str(work.path / "load.jsonl")}  # fmt: skip

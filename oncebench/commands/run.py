@@ -30,7 +30,7 @@ from oncebench.run.disks import prepare_disks
 from oncebench.run.interrupt import gently
 from oncebench.run.lab import open_lab
 from oncebench.run.live import view
-from oncebench.run.workdir import delete_below, open_work_dir, require_free
+from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, require_free
 from oncebench.scenario import Cell, checked_fault, require_possible, support_of
 from oncebench.services.beside import ours
 from pipeline.failpoints import FORM
@@ -132,6 +132,7 @@ def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) 
     """Runs a cell with a lab of its own in a work dir."""
     prepare_disks([cell])
     with open_work_dir(place) as work, gently() as interrupted:
+        refuse_used(work.path)
         require_free(work.path, bytes_needed([cell]))
         with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.brief) as show:
             report = measure(cell, lab, work.path, show, interrupted)

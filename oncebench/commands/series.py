@@ -1,9 +1,9 @@
 """Cells one after the other in one lab: what `compare` and `faults` do between choosing and showing.
 
 Promise: every report is stored as soon as it is made, and tells its series, so that runs of another time are not taken
-for those of its rounds; what a cell has left is deleted unless it is to be kept. What can go wrong: a cell can't be
-run, or not be read (`UserError`, `PipelineError`); then the series ends, or, if `failed` is given, tells it and goes
-on.
+for those of its rounds; what a cell has left is deleted unless it is to be kept. What can go wrong: a work dir that has
+served already is refused; a cell can't be run, or not be read (`UserError`, `PipelineError`, `OSError`); then the
+series ends, or, if `failed` is given, tells it and goes on.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from oncebench.run.disks import prepare_disks
 from oncebench.run.interrupt import gently
 from oncebench.run.lab import open_lab
 from oncebench.run.live import view
-from oncebench.run.workdir import delete_below, open_work_dir, require_free
+from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, require_free
 from oncebench.scenario import Cell
 from pipeline.errors import PipelineError
 
@@ -40,6 +40,7 @@ def open_series(
     and gives its report, which is stored; and what a Ctrl-C sets."""
     prepare_disks(cells)
     with open_work_dir(place) as work, gently() as interrupted:
+        refuse_used(work.path)
         require_free(work.path, bytes_needed(cells))
         with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
             numbers = count(1)
@@ -74,7 +75,7 @@ def run_series(
                 break
             try:
                 report = run(cell, f"{done + 1}/{len(cells)}{left(done, len(cells), began)} {cell.brief}", False)
-            except (UserError, PipelineError) as error:
+            except (UserError, PipelineError, OSError) as error:
                 if failed is None or getattr(error, "exit_code", None) == INTERRUPTED:
                     raise
                 failed(cell, error)

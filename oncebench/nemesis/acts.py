@@ -145,6 +145,11 @@ def why_not(fault: Fault, kind: Kind, support: Support, ours: frozenset[str] | N
     Args:
         ours: the servers that the suite starts for the run; None: all that it needs.
     """
+    return pointless(fault, kind, support) or not_here(fault, ours)
+
+
+def pointless(fault: Fault, kind: Kind, support: Support) -> str | None:
+    """Why a run of this sink under this guarantee has nothing that a fault could be done to, wherever it is run."""
     nemesis = NEMESES[fault.action]
     needed = {KAFKA, *kind.services}
     if fault.point not in nemesis.points:
@@ -162,13 +167,17 @@ def why_not(fault: Fault, kind: Kind, support: Support, ours: frozenset[str] | N
         return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
     if nemesis.fills == disk.OUTPUT and not kind.in_folder:
         return f"a run of sink {kind.name} has no output folder"
+    if nemesis.breaks is not None and nemesis.breaks not in needed:
+        return f"a run of sink {kind.name} has no {nemesis.breaks}"
+    return None
+
+
+def not_here(fault: Fault, ours: frozenset[str] | None = None) -> str | None:
+    """Why a fault cannot be done on this machine, or with these servers of ours (None: all); None: it can."""
+    nemesis = NEMESES[fault.action]
     if nemesis.fills is not None and (cannot := cannot_mount()) is not None:
         return cannot
-    if nemesis.breaks is None:
-        return None
-    if nemesis.breaks not in needed:
-        return f"a run of sink {kind.name} has no {nemesis.breaks}"
-    if ours is not None and nemesis.breaks not in ours:
+    if nemesis.breaks is not None and ours is not None and nemesis.breaks not in ours:
         return f"the {nemesis.breaks} of this run is not ours to break"
     return None
 

@@ -1,7 +1,8 @@
 """What is in the topic before the load: sessions that stay open, and the small batches that pay for start-up.
 
 Promise: what these loads put into the topic is judged like every other event (as foreign, since the load's ledger does
-not know it): a priming session owes its rows, a session that stays open owes none.
+not know it): a priming session owes its rows, a session that stays open owes none. What can go wrong: a load cannot
+start, because Kafka does not answer, say (`UserError`).
 """
 
 from __future__ import annotations
@@ -9,7 +10,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from loadgen.config import LoadConfig
+from loadgen.errors import LoadError
 from loadgen.producer import run_load
+from oncebench.errors import UserError
 
 # The first batches pay for JIT and first RocksDB files; after three of them times have settled.
 PRIMING_BATCHES = 3
@@ -42,4 +45,7 @@ def _send(
         seed=PRIMING_SEED + seed,
         events_per_session=events_per_session,
     )
-    return run_load(config).acknowledged
+    try:
+        return run_load(config).acknowledged
+    except LoadError as error:
+        raise UserError(f"the first events could not be sent: {error}") from error

@@ -2,11 +2,13 @@
 
 An archive of loaded classes (AppCDS), written by a pipeline that takes two sessions from a Kafka of its own. With it
 Spark is up, and its first job done, in half the time; so a killed pipeline recovers sooner, under every guarantee
-alike. It is only a help: without it, or where the JVM refuses it, a pipeline starts as ever.
+alike. It is only a help: without it, or where the JVM refuses it, a pipeline starts as ever, and what goes wrong
+while it is made (no Kafka, no room in the cache) is told in one line and ends no command.
 """
 
 import hashlib
 import logging
+import re
 import shutil
 import signal
 import sys
@@ -18,6 +20,7 @@ from pathlib import Path
 import pyspark
 
 from loadgen.config import LoadConfig
+from loadgen.errors import LoadError
 from loadgen.producer import run_load
 from oncebench.errors import UserError
 from oncebench.record.streams import read_lines
@@ -38,6 +41,7 @@ _TIMEOUT_S = 120.0
 _POLL_S = 0.05
 _RETRY_S = 86_400.0  # what can't be made on this machine costs its half minute once a day
 _UNFINISHED = ".preparing-"
+_SLOWER = "Spark will start more slowly, because no archive of its classes could be made"
 _ARCHIVE, _MADE_FOR, _LOG_FILE = "classes.jsa", "made-for", "pipeline.log"
 
 
@@ -55,25 +59,36 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
     folder = cache_dir() / "spark" / hashlib.sha256("\n".join(state).encode()).hexdigest()[:16]
     if ":" in str(folder):
         return ()  # the JVM would take it for two archives
-    if not _is_made(folder):
-        with locked("spark"), disk_errors(folder, f"set {CACHE_VARIABLE} to another folder"):
-            if not _is_made(folder):  # another run may have made it while this one waited
-                _LOG.info("preparing Spark's start-up for Java %s (once, about 30 s)", java.version)
-                folder.parent.mkdir(exist_ok=True)
-                made_for = f"{home}\n{java.home}"
-                _sweep(folder.parent, made_for)
-                with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED) as temporary:
-                    made = Path(temporary) / "made"
-                    made.mkdir()
-                    (made / _MADE_FOR).write_text(made_for, "utf-8")
-                    why = _train(made / _ARCHIVE, Path(temporary), java, class_path, environment)
-                    if why is not None:
-                        shutil.copy(Path(temporary) / _LOG_FILE, made / _LOG_FILE)
-                        _LOG.warning(_told(why, folder))
-                    shutil.rmtree(folder, ignore_errors=True)  # an attempt that failed
-                    made.rename(folder)
+    try:
+        with disk_errors(folder, f"set {CACHE_VARIABLE} to another folder"):
+            _make(folder, java, class_path, environment)
+    except (UserError, OSError) as error:
+        _LOG.warning(f"{_SLOWER}: {error}")
     archive = folder / _ARCHIVE
     return (f"-XX:SharedArchiveFile={archive}",) if archive.is_file() else ()
+
+
+def _make(folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]) -> None:
+    """Puts the archive into its folder, or what there is to know of a try that failed; at once, if it is there."""
+    if _is_made(folder):
+        return
+    with locked("spark"):
+        if _is_made(folder):  # another run may have made it while this one waited
+            return
+        _LOG.info("preparing Spark's start-up for Java %s (once, about 30 s)", java.version)
+        folder.parent.mkdir(exist_ok=True)
+        made_for = f"{Path(pyspark.__file__).parent}\n{java.home}"
+        _sweep(folder.parent, made_for)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED) as temporary:
+            made = Path(temporary) / "made"
+            made.mkdir()
+            (made / _MADE_FOR).write_text(made_for, "utf-8")
+            why = _train(made / _ARCHIVE, Path(temporary), java, class_path, environment)
+            if why is not None:
+                shutil.copy(Path(temporary) / _LOG_FILE, made / _LOG_FILE)
+                _LOG.warning(_told(why, folder))
+            shutil.rmtree(folder, ignore_errors=True)  # an attempt that failed
+            made.rename(folder)
 
 
 def _is_made(folder: Path) -> bool:
@@ -99,8 +114,8 @@ def _sweep(folder: Path, made_for: str) -> None:
 def _told(why: str, folder: Path) -> str:
     """What a person is told of a failure, in one line."""
     return (
-        f"Spark will start more slowly, because no archive of its classes could be made: {why}. It is tried again in "
-        f"{_RETRY_S / 3600:.0f} hours, or at the next run if you delete {folder}; the log is {folder / _LOG_FILE}"
+        f"{_SLOWER}: {why}. It is tried again in {_RETRY_S / 3600:.0f} hours, or at the next run if you delete "
+        f"{folder}; the log is {folder / _LOG_FILE}"
     )
 
 
@@ -108,18 +123,23 @@ def _train(
     archive: Path, folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]
 ) -> str | None:
     """Has a pipeline write the archive; returns why it did not."""
-    with start_kafka(folder, java) as kafka:
-        config = _config(kafka, folder, class_path, f"-XX:ArchiveClassesAtExit={archive}")
-        load = LoadConfig(kafka.bootstrap_servers, config.input_topic, "max", sessions=2, ledger_dir=folder / "ledger")
-        run_load(load)
-        write_config(config, folder / "pipeline.json")
-        command = [sys.executable, "-m", "pipeline", str(folder / "pipeline.json")]
-        home = Path(__file__).resolve().parents[2]
-        try:
-            with process.start("the pipeline", command, folder / _LOG_FILE, cwd=home, env=environment) as child:
-                why = _why_not(child, folder)
-        finally:
-            sweep(folder)  # a killed pipeline leaves its sockets
+    try:
+        with start_kafka(folder, java) as kafka:
+            config = _config(kafka, folder, class_path, f"-XX:ArchiveClassesAtExit={archive}")
+            ledger = folder / "ledger"
+            run_load(LoadConfig(kafka.bootstrap_servers, config.input_topic, "max", sessions=2, ledger_dir=ledger))
+            write_config(config, folder / "pipeline.json")
+            command = [sys.executable, "-m", "pipeline", str(folder / "pipeline.json")]
+            home = Path(__file__).resolve().parents[2]
+            try:
+                with process.start("the pipeline", command, folder / _LOG_FILE, cwd=home, env=environment) as child:
+                    why = _why_not(child, folder)
+            finally:
+                sweep(folder)  # a killed pipeline leaves its sockets
+    except (UserError, LoadError) as error:
+        with (folder / _LOG_FILE).open("a", encoding="utf-8") as log:
+            log.write(f"{error}\n")
+        why = re.split("[;\n]", str(error))[0]  # the rest may be the end of a log
     if why is None and not archive.is_file():
         why = "the JVM wrote none"
     if why is not None:

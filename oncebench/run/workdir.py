@@ -4,7 +4,8 @@ Promise: a work dir belongs to one run at a time (an exclusive lock that the ker
 nobody else can read it (0700). Nothing is ever deleted except below a folder that carries the suite's own marker file,
 and no symbolic link is followed out of it.
 
-What can go wrong, each a clear `UserError`: the folder is somebody else's, in use, on a read-only or full disk.
+What can go wrong, each a clear `UserError`: the folder is somebody else's, in use, has served already, or is on a
+read-only or full disk.
 """
 
 import errno
@@ -19,12 +20,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
-from oncebench.errors import MissingEnvironment, UserError
+from oncebench.errors import USAGE, MissingEnvironment, UserError
 from pipeline.errors import PipelineError
 
 MARKER = "oncebench-work.json"
 _SCHEMA = 1
 _PRIVATE = 0o700
+# What a run leaves, alone or in a series; a load; timed batches.
+_USED = ("cell.json", "cells/*/cell.json", "load.jsonl", "plan.json")
 
 _DISK_TROUBLE = {
     errno.ENOSPC: "the disk is full",
@@ -116,6 +119,21 @@ def _lock(path: Path, lock: IO[str]) -> None:
         raise UserError(
             f"the work dir {path} is in use by {holder}: wait for it, or choose another --work-dir"
         ) from None
+
+
+def refuse_used(path: Path) -> None:
+    """To be called before anything is started in an open work dir: what an earlier command has left there would be
+    taken for this one's.
+
+    Raises:
+        UserError: there is something of that kind (exit code 2).
+    """
+    left = next((found for mark in _USED for found in sorted(path.glob(mark))), None)
+    if left is not None:
+        raise UserError(
+            f"the work dir {path} has served already (there is {left.relative_to(path)}): choose another --work-dir",
+            exit_code=USAGE,
+        )
 
 
 def delete_below(marked: Path, target: Path) -> None:

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
+from oncebench import matrix
 from oncebench.cli import cli
 from oncebench.commands import faults as command
 from oncebench.errors import INTERRUPTED, UserError
+from oncebench.reports import report as report_files
 from oncebench.reports.results import Results, whole_lines
 from oncebench.scenario import Cell
 from tests.unit.test_fault_matrix import fault, report
@@ -35,7 +37,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(command, "run_series", pretend)
-    monkeypatch.setattr(command, "read_reports", lambda path: [json.loads(line) for line in path.open()])
+    monkeypatch.setattr(command, "numbered", lambda path: enumerate(map(json.loads, path.open()), 1))
     return ran
 
 
@@ -137,10 +139,64 @@ def test_reports_are_added_to_a_file_of_reports_alone_and_each_on_a_line_of_its_
     assert [json.loads(line) for line in half.read_text().splitlines()] == [{"a": 1}, {"b": 2}, {"c": 3}]
 
 
+@pytest.mark.parametrize("there", ["", '{"schema": 1, "ver'])
+def test_a_file_whose_first_report_found_no_room_is_gone_on_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell], there: str
+) -> None:
+    monkeypatch.setattr(command, "numbered", report_files.numbered)
+    file = tmp_path / "runs" / "reports.jsonl"
+    file.parent.mkdir()
+    file.write_text(there)
+    assert CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exit_code == 0
+    assert [json.loads(line)["run"] for line in file.read_text().splitlines()] == ["ob-1"]
+
+
 def test_a_choice_that_leaves_nothing_is_refused() -> None:
     refused = CliRunner().invoke(cli, ["faults", "--only", "no such row"]).exception
     assert isinstance(refused, UserError)
     assert refused.exit_code == 2
+
+
+NO_DISK = "a small disk is mounted by root only"
+
+
+def test_faults_that_can_not_be_done_here_are_left_out_one_by_one_and_with_the_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
+) -> None:
+    words = ["faults", "--sink", "files-jsonl", "--only", "two-phase", "--seeds", "1"]
+    monkeypatch.setattr("oncebench.nemesis.acts.cannot_mount", lambda: None)
+    theirs = CliRunner().invoke(cli, [*words, "--family", "disk", "--bootstrap-servers", "theirs:9092"])
+    assert "left out: mid-write:fill-broker:20, after-decision:fill-broker:20 (the kafka of" in theirs.stderr
+    assert [fault.split("@")[0] for fault in ran.pop().faults] == [
+        "after-prepare:fill-checkpoint:20", "mid-write:fill-output:20", "after-decision:fill-output:20",
+    ]  # fmt: skip
+    monkeypatch.setattr("oncebench.nemesis.acts.cannot_mount", lambda: NO_DISK)
+    assert CliRunner().invoke(cli, words).stderr.count("left out: ") == 1
+    assert len(ran) == len([family for family in matrix.FAMILIES if family not in ("disk", "postgres", "timeout")])
+    whole = CliRunner().invoke(cli, [*words, "--family", "kills"])
+    assert "left out" not in whole.stderr
+
+
+def test_an_outage_that_is_longer_than_the_time_out_can_be_done_with_a_kafka_of_the_users_own(ran: list[Cell]) -> None:
+    words = ["--only", "two-phase", "--family", "timeout", "--bootstrap-servers", "theirs:9092"]
+    assert "left out" not in CliRunner().invoke(cli, ["faults", "--sink", "kafka", "--seeds", "1", *words]).stderr
+    assert len(ran) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [
+        (["--family", "disk"], NO_DISK),
+        (["--family", "postgres"], "a run of sink kafka has no postgres"),
+        (["--family", "broker", "--bootstrap-servers", "theirs:9092"], "the kafka of this run is not ours to break"),
+    ],
+)
+def test_a_choice_of_which_nothing_can_be_done_is_refused_with_the_reason(
+    monkeypatch: pytest.MonkeyPatch, ran: list[Cell], words: list[str], why: str
+) -> None:
+    monkeypatch.setattr("oncebench.nemesis.acts.cannot_mount", lambda: NO_DISK)
+    refused = CliRunner().invoke(cli, ["faults", "--sink", "kafka", *words]).exception
+    assert str(refused) == f"none of these faults can be done: {why}"
 
 
 def test_a_line_that_was_cut_while_it_was_written_is_no_report_and_refuses_none() -> None:
@@ -167,7 +223,7 @@ def test_an_interrupted_matrix_shows_what_is_done_and_the_command_that_goes_on(
     assert done.exit_code == 130
     assert "9 kills and 0 other faults in 9 cells" in done.stdout
     (file,) = Path().glob("results/runs/*.jsonl")
-    again = f"faults {shlex.join(words)} --resume {file}"
+    again = f"faults {shlex.join(words)} --share 1/1 --resume {file}"
     assert done.stderr.endswith(f"interrupted: 1 of 3 runs done; go on with `oncebench {again}`\n")
     monkeypatch.setattr(command, "run_series", whole)
     assert CliRunner().invoke(cli, shlex.split(again)).exit_code == 0
@@ -198,11 +254,43 @@ def test_an_error_that_is_no_interruption_is_told_as_what_it_is(
     assert str(CliRunner().invoke(cli, KILLS).exception) == "the disk is full"
 
 
-def test_a_share_that_was_interrupted_goes_on_with_the_others_and_as_no_share(
+def test_shares_that_go_on_run_what_is_theirs_in_whichever_order_and_leave_older_files_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
 ) -> None:
-    whole = command.run_series
+    assert CliRunner().invoke(cli, KILLS).exit_code == 0
+    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
+    before = file.read_text()
+    for share in ("1/2", "2/2"):
+        again = CliRunner().invoke(cli, [*KILLS, "--seeds", "4", "--resume", str(file), "--share", share])
+        assert again.exit_code == 0
+    assert [cell.seed for cell in ran] == [1, 3, 2, 4]
+    assert file.read_text() == before
+    assert sorted(len(each.read_text().splitlines()) for each in file.parent.iterdir()) == [1, 1, 2]
+
+
+def test_a_share_that_was_interrupted_goes_on_as_that_share_with_every_file_that_it_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
+) -> None:
+    whole, times = command.run_series, iter(("morning", "noon", "evening"))
     monkeypatch.setattr(command, "run_series", lambda cells, *others: whole(cells[:1], *others))
-    done = CliRunner().invoke(cli, [*KILLS, "--seeds", "4", "--share", "1/2"]).stderr.splitlines()[-1]
-    assert "--share" not in done
-    assert done.endswith("(once the other shares have ended, with a --resume for each of their files)")
+    monkeypatch.setattr(command, "stamp", lambda: next(times))
+    words = [*KILLS, "--seeds", "6", "--share", "1/2"]
+    files = [f"results/local/runs/faults-{time}-1.jsonl" for time in ("morning", "noon")]
+    for done, named in ((1, files[:1]), (2, files)):
+        said = CliRunner().invoke(cli, words).stderr.splitlines()[-1]
+        words = [*KILLS, "--seeds", "6", "--share", "1/2", *(word for file in named for word in ("--resume", file))]
+        assert said == f"interrupted: 1 of {4 - done} runs done; go on with `oncebench {shlex.join(words)}`"
+    assert CliRunner().invoke(cli, words).exit_code == 0
+    assert [cell.seed for cell in ran] == [1, 3, 5]
+
+
+def test_a_share_that_was_interrupted_before_it_stored_anything_goes_on_with_the_files_that_it_was_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
+) -> None:
+    assert CliRunner().invoke(cli, KILLS).exit_code == 0
+    (file,) = Path().glob("results/local/runs/*.jsonl")
+    monkeypatch.setattr(command, "run_series", lambda *_: iter(()))
+    words = [*KILLS, "--seeds", "4", "--share", "1/2", "--resume", str(file)]
+    said = CliRunner().invoke(cli, words).stderr
+    assert f"\nreports {file}\n" in said
+    assert said.endswith(f"interrupted: 0 of 1 runs done; go on with `oncebench {shlex.join(words)}`\n")

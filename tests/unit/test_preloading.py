@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
+from loadgen.errors import LedgerError
 from oncebench.errors import UserError
-from oncebench.run import cell
+from oncebench.run import cell, priming
 from oncebench.run.cell import _Run
 from oncebench.run.patience import Patience
 
@@ -74,3 +75,15 @@ def test_preloading_is_waited_for_anew_when_spark_is_up_and_with_every_batch_and
     run.is_running, run.supervisor.restarts = True, 1
     assert not over_at(640.0)
     assert over_at(651.0)
+
+
+def test_a_priming_load_that_cannot_start_is_an_error_of_its_run_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_config: object) -> None:
+        raise LedgerError("no room for a ledger")
+
+    monkeypatch.setattr(priming, "run_load", fail)
+    for send in (priming.prime, priming.open_sessions):
+        with pytest.raises(UserError, match=r"^the first events could not be sent: no room for a ledger$"):
+            send("x:1", "in", tmp_path, 1)

@@ -38,7 +38,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Exception, told
     return [report["seed"] for report in series.run_series(CELLS, results, None, tmp_path / "work", False, failed)]
 
 
-@pytest.mark.parametrize("error", [UserError("no room"), PipelineError("a table that cannot be read")])
+@pytest.mark.parametrize("error", [UserError("no room"), PipelineError("a table"), OSError("a socket")])
 def test_a_cell_that_fails_is_told_and_the_others_are_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:

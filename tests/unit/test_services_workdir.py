@@ -10,8 +10,10 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
-from oncebench.errors import ENVIRONMENT, ERROR, MissingEnvironment, UserError
+from oncebench.cli import cli
+from oncebench.errors import ENVIRONMENT, ERROR, USAGE, MissingEnvironment, UserError
 from oncebench.run.workdir import MARKER, delete_below, disk_errors, full_disk_told, open_work_dir, require_free
 
 ROOT = Path(__file__).parents[2]
@@ -230,3 +232,31 @@ def test_a_failure_on_a_full_disk_names_the_disk(tmp_path: Path, monkeypatch: py
     with pytest.raises(UserError, match="nothing came") as told, full_disk_told(tmp_path):
         raise UserError("nothing came")
     assert "is full" not in str(told.value)
+
+
+@pytest.mark.parametrize("left", ["cell.json", "cells/001/cell.json", "load.jsonl", "plan.json"])
+def test_a_work_dir_that_has_served_is_refused_by_every_command_before_anything_is_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
+) -> None:
+    def started(*_: object) -> None:
+        raise AssertionError("something was started")
+
+    for starter in ("run.open_lab", "series.open_lab", "batches.open_lab", "load.start_kafka"):
+        monkeypatch.setattr(f"oncebench.commands.{starter}", started)
+    open_work_dir(tmp_path / "work").close()
+    (tmp_path / "work" / left).parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "work" / left).touch()
+    for words in (
+        ["run", "--sink", "kafka", "--delivery", "exactly-once"],
+        ["compare"],
+        ["sustain"],
+        ["faults", "--sink", "kafka", "--family", "kills"],
+        ["batches"],
+        ["load"],
+    ):
+        refused = CliRunner().invoke(cli, [*words, "--work-dir", str(tmp_path / "work")]).exception
+        assert isinstance(refused, UserError), words
+        assert str(refused) == (
+            f"the work dir {tmp_path / 'work'} has served already (there is {left}): choose another --work-dir"
+        )
+        assert refused.exit_code == USAGE

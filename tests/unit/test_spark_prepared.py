@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import time
 from collections.abc import Iterator
@@ -12,6 +13,8 @@ from typing import Any
 
 import pytest
 
+from loadgen.errors import LoadError
+from oncebench.errors import UserError
 from oncebench.run import spark_prepared
 from oncebench.services import process
 from oncebench.services.cache import CACHE_VARIABLE
@@ -114,3 +117,37 @@ def test_a_pipeline_that_was_killed_while_it_made_the_archive_leaves_no_sockets_
     assert spark_prepared._train(archive, tmp_path, java, (), {}) is not None
     assert not archive.exists()
     assert not sockets.exists()
+
+
+@pytest.mark.parametrize(
+    "error", [UserError("Kafka died; the end of its log:\nline"), LoadError("Kafka died; is it up?")]
+)
+def test_a_kafka_that_fails_while_the_archive_is_made_ends_no_command_and_its_words_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(spark_prepared, "start_kafka", fail)
+    java: Any = SimpleNamespace(version="17", home=tmp_path)
+    assert spark_prepared.prepare_spark(java, (), {}) == ()
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert "could be made: Kafka died. It is tried again" in told
+    (log,) = tmp_path.glob("spark/*/pipeline.log")
+    assert log.read_text() == f"{error}\n"
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), OSError(errno.EMFILE, "too many files")])
+def test_a_cache_without_room_for_the_archive_ends_no_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: OSError
+) -> None:
+    def fail(*_: Any) -> Any:
+        raise error
+
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    monkeypatch.setattr(spark_prepared, "_train", fail)
+    java: Any = SimpleNamespace(version="17", home=tmp_path)
+    assert spark_prepared.prepare_spark(java, (), {}) == ()
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert told.startswith("Spark will start more slowly")
