@@ -17,10 +17,11 @@ from typing import Any
 
 from oncebench.commands.series import run_series
 from oncebench.judge.verdict import BROKEN, FORBIDDEN, KEPT, RULES
+from oncebench.profiles import PROFILES, quick
 from oncebench.reports.metrics import METRICS, Report, figure
 from oncebench.reports.results import Results
 from oncebench.rounds import in_rounds
-from oncebench.scenario import PROFILES, Cell, all_supports, installed, quick
+from oncebench.scenario import Cell, all_supports, installed
 
 # What every commit is measured with: rate and warm-up of what is published, where all guarantees have room, and eight
 # seconds beyond the warm-up, so that all cells fit into an hour.

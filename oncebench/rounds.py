@@ -12,7 +12,8 @@ from oncebench.scenario import Cell
 
 
 def in_rounds(cells: Sequence[Cell], rounds: int) -> list[Cell]:
-    """The runs of so many rounds, each with a seed of its own; faulted cells are in the first only."""
-    healthy = [cell for cell in cells if not cell.faulted]
-    orders = [cells, *(healthy if number % 2 == 0 else healthy[::-1] for number in range(1, rounds))]
+    """The runs of so many rounds, each with a seed of its own; faulted cells are in the first only, unless there are no
+    others."""
+    again = [cell for cell in cells if not cell.faulted] or cells
+    orders = [cells, *(again if number % 2 == 0 else again[::-1] for number in range(1, rounds))]
     return [replace(cell, seed=cell.seed + number) for number, order in enumerate(orders) for cell in order]

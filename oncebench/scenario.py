@@ -1,4 +1,4 @@
-"""What can be run: a cell (sink x guarantee x variant x faults x load), and profiles of cells as data.
+"""What can be run: a cell (sink x guarantee x variant x faults x load).
 
 Promise: a cell holds everything that its run depends on, and `reproduce` gives the one command that runs it again.
 """
@@ -6,7 +6,7 @@ Promise: a cell holds everything that its run depends on, and `reproduce` gives 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
 from typing import Any
@@ -15,8 +15,8 @@ from oncebench.errors import USAGE, UserError
 from oncebench.nemesis.acts import complaint, unplaced, why_not
 from pipeline.config import AS_SHIPPED, CHANGELOG, SNAPSHOTS, TUNED
 from pipeline.delivery import DROP, PROTOCOLS, REWRITE, choose, exactly_once_two_phase, protocol_of
-from pipeline.failpoints import POINTS, parse_fault
-from pipeline.sinks.contract import AT_MOST_ONCE, DELIVERIES, EXACTLY_ONCE, Kind, Support
+from pipeline.failpoints import parse_fault
+from pipeline.sinks.contract import DELIVERIES, Kind, Support
 from pipeline.sinks.registry import SINKS
 
 RECOVERY_CHOICES = (REWRITE, DROP)
@@ -233,157 +233,6 @@ def all_supports() -> Iterator[tuple[str, Support]]:
         for support in ordered(kind.supports):
             if support.shows is None:
                 yield sink, support
-
-
-# The healthy run and the point at which each guarantee shows what it is made of: the sink has the rows and Spark's
-# commit log does not know it yet (or, under at-most-once, the claim stands and nothing has been written).
-TELLING_FAULT: Mapping[str, str] = {
-    "at-most-once": "after-decision",
-    "at-least-once": "after-commit",
-    "exactly-once": "after-commit",
-}
-
-
-def quick(base: Cell | None = None) -> list[Cell]:
-    """Every cell healthy and killed once where it tells most."""
-    cells = []
-    for cell in _cells(base):
-        cells += [cell, replace(cell, faults=(checked_fault(TELLING_FAULT[cell.delivery]),))]
-    return cells
-
-
-# Two faults, the second two batches after the first, and some to come back to: of a backlog too, however long a
-# batch takes.
-PAIR_BATCHES = 10
-
-
-def standard(base: Cell | None = None) -> list[Cell]:
-    """Every cell healthy, and killed twice in one run: where it tells most, and amid the commits of a later batch.
-
-    Then what is broken on purpose, killed where it shows.
-    """
-    cells = []
-    for cell in _cells(base):
-        faults = (checked_fault(TELLING_FAULT[cell.delivery]), checked_fault("mid-commit@after=2"))
-        cells += [cell, replace(cell, faults=faults, max_events_per_batch=_limit(cell, PAIR_BATCHES))]
-    return cells + broken(base)
-
-
-def broken(base: Cell | None = None) -> list[Cell]:
-    """What is broken on purpose, each with the fault that shows it."""
-    return [
-        replace(_cell(base, sink, support), faults=tuple(map(checked_fault, support.shown_by)))
-        for sink, kind in SINKS.items()
-        for support in ordered(kind.supports)
-        if support.shows is not None
-    ]
-
-
-# Nine faults, each a few batches after the last, and the sessions that end late: twice what they need.
-CHAIN_BATCHES = 60
-
-
-def failpoints(base: Cell | None = None) -> list[Cell]:
-    """Every cell healthy, and killed at every failpoint, one after the other in one run.
-
-    Each kill has a batch of its own, so that the report can charge it with what that batch lost and doubled. Batches
-    are limited, so that the backlog of a restart is not gone in one and the next faults find theirs.
-    """
-    cells = []
-    chain = tuple(checked_fault(point if at == 0 else f"{point}@after=2") for at, point in enumerate(POINTS))
-    for cell in _cells(base):
-        cells += [cell, replace(cell, faults=chain, max_events_per_batch=_limit(cell, CHAIN_BATCHES))]
-    return cells
-
-
-def cost(base: Cell | None = None) -> list[Cell]:
-    """At-least-once and exactly-once healthy by their default variants, to take turns in rounds (`--repeat`)."""
-    return [
-        _cell(base, sink, support)
-        for sink, support in all_supports()
-        if support.default and support.delivery != AT_MOST_ONCE
-    ]
-
-
-def double(base: Cell | None = None) -> list[Cell]:
-    """Exactly-once killed in a batch and again in its replay."""
-    pairs = (
-        ("mid-write", "after-prepare"),
-        ("after-prepare", "before-decision"),
-        ("before-decision", "after-decision"),
-        ("after-decision", "after-commit"),
-        ("after-commit", "batch-start"),
-    )
-    cells = [cell for cell in _cells(base) if cell.delivery == EXACTLY_ONCE]
-    return [replace(cell, faults=tuple(map(checked_fault, pair))) for cell in cells for pair in pairs]
-
-
-def _limit(cell: Cell, batches: int) -> int:
-    """The limit of one batch that makes at least so many of the load."""
-    return cell.max_events_per_batch or max(1, cell.sessions * 100 // batches)
-
-
-def _cells(base: Cell | None) -> list[Cell]:
-    return [_cell(base, sink, support) for sink, support in all_supports()]
-
-
-def _cell(base: Cell | None, sink: str, support: Support) -> Cell:
-    return replace(base or Cell("", "", ""), sink=sink, delivery=support.delivery, variant=support.variant)
-
-
-@dataclass(frozen=True)
-class Profile:
-    """A named choice of cells.
-
-    Attributes:
-        cells: makes them from a cell without sink and guarantee.
-        sinks: those it has if the user names none (empty: every sink that misses nothing here).
-        repeat: rounds over its healthy cells if the user names none; faulted ones are run in the first only.
-        rate, duration_s: its load if the user names none. By default: long enough for some 40 batches after the
-            start-up ones; ten such cells fit into six minutes.
-        warmup_s: of its cells, if the user names no load.
-    """
-
-    cells: Callable[[Cell | None], list[Cell]]
-    sinks: tuple[str, ...] = ()
-    repeat: int = 1
-    rate: float = 2000.0
-    duration_s: float = 10.0
-    warmup_s: float = Cell.warmup_s
-
-    def chosen(self, base: Cell | None, sinks: Sequence[str] = ()) -> list[Cell]:
-        """Its cells of the sinks that are named; without `base` under the load of the profile.
-
-        Raises:
-            UserError: there is no such sink, or nothing of it in this profile (exit code 2).
-        """
-        require_sinks(sinks)
-        wanted = tuple(sinks) or self.sinks or installed()
-        sessions = round(self.rate * self.duration_s / 100)
-        mine = Cell("", "", "", rate=self.rate, sessions=sessions, warmup_s=self.warmup_s)
-        found = [cell for cell in self.cells(base or mine) if cell.sink in wanted]
-        for sink in sinks:
-            if not any(cell.sink == sink for cell in found):
-                where = "" if any(s.shows is None for s in SINKS[sink].supports) else ": give --profile broken"
-                raise UserError(f"this profile holds nothing of sink {sink}{where}", exit_code=USAGE)
-        return found
-
-
-# What the first look at the suite runs must fit into minutes: the sink that the suite is about.
-FIRST = ("kafka",)
-PROFILES: Mapping[str, Profile] = {
-    "quick": Profile(quick, FIRST),
-    "standard": Profile(standard),
-    "broken": Profile(broken),
-    # Each fault needs batches of its own, and a restart between two: a longer load, and a slower one.
-    "failpoints": Profile(failpoints, FIRST, rate=300.0, duration_s=60.0),
-    "double": Profile(double, FIRST),
-    "cost": Profile(cost, FIRST),
-    # What is published: five rounds are the fewest of which an interval says something. Two cores are at their limit
-    # with 2,000 events/s, where a latency is that of a queue; at half of that all guarantees have room. In 25 runs the
-    # median latency fell for six seconds, by a quarter, until the JVM had compiled what is hot, and then no more.
-    "full": Profile(standard, repeat=5, rate=1000.0, duration_s=18.0, warmup_s=6.0),
-}
 
 
 def expected_codes(report: Mapping[str, Any]) -> set[str]:

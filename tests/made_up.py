@@ -16,7 +16,8 @@ from typing import Any
 from oncebench import matrix
 from oncebench.judge.latency import CURVE
 from oncebench.matrix import RANDOM_KILL
-from oncebench.scenario import Cell, all_supports, broken, expected_codes
+from oncebench.profiles import broken
+from oncebench.scenario import Cell, all_supports, expected_codes
 from pipeline.failpoints import POINTS
 from pipeline.sinks.registry import SINKS
 

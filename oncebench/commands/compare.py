@@ -23,10 +23,11 @@ from oncebench.commands.options import (
 from oncebench.commands.series import run_series
 from oncebench.errors import INTERRUPTED, USAGE, UserError
 from oncebench.measure import exit_code
+from oncebench.profiles import PROFILES
 from oncebench.reports import cost_table, paired, tables
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.rounds import in_rounds
-from oncebench.scenario import PROFILES, Cell
+from oncebench.scenario import Cell
 from oncebench.sweeps import SWEEPS
 
 
@@ -79,6 +80,7 @@ def compare(
                 after the other in one run
     double      exactly-once only: killed in a batch and again in its replay
     cost        at-least-once and exactly-once, healthy, for --repeat
+    recovery    both killed at the same point, ten rounds of it
     full        standard with five rounds of the healthy cells: what is
                 published
     """
@@ -125,6 +127,8 @@ def _show(reports: list[dict[str, Any]], results: Results) -> None:
         click.echo("\n" + "\n".join(told))
         click.echo(f"\nas ratios to at-least-once acknowledged of the same sink, {_intervals(reports)}:\n")
         click.echo(cost_table.markdown(reports), nl=False)
+    if told := paired.recoveries(reports):
+        click.echo("\n" + "\n".join(told))
     click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
     say_how_to_replay(reports)
 

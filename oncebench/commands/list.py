@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 
 from oncebench.nemesis.acts import NEMESES
-from oncebench.scenario import PROFILES, lacking, order_of, ordered, require_sinks
+from oncebench.profiles import PROFILES
+from oncebench.scenario import lacking, order_of, ordered, require_sinks
 from pipeline.failpoints import FORM, POINTS
 from pipeline.sinks.contract import Kind, Support
 from pipeline.sinks.registry import SINKS

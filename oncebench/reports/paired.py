@@ -101,13 +101,13 @@ def _bootstrap(values: tuple[float, ...]) -> Difference:
     return Difference(float(np.median(sample)), float(low), float(high), values)
 
 
-def settings(reports: Iterable[Report]) -> dict[Setting, Rounds]:
-    """Healthy runs by setting, round (each has a seed of its own in its series) and (guarantee, variant); without
-    probes, whose rate may be one that is too high."""
+def settings(reports: Iterable[Report], faulted: bool = False) -> dict[Setting, Rounds]:
+    """Healthy runs (or those with faults) by setting, round (each has a seed of its own in its series) and (guarantee,
+    variant); without probes, whose rate may be one that is too high."""
     found: dict[Setting, dict[Round, dict[Way, Report]]] = {}
     for report in reports:
         cell = report["cell"]
-        if not cell["faults"] and not cell["random_kills"] and not report.get("probe"):
+        if bool(cell["faults"] or cell["random_kills"]) == faulted and not report.get("probe"):
             way, rounds = (cell["delivery"], cell["variant"]), found.setdefault(Setting.of(report), {})
             series, seed = report.get("series") or "", report["seed"]
             before = sum((of, its) == (series, seed) and way in here for (of, _, its), here in rounds.items())
@@ -169,6 +169,21 @@ def lines(reports: Sequence[Report]) -> list[str]:
                 f"{extra.median:+.1f} ms a batch {extra.interval('+.1f')}, "
                 f"time per event x {slower.median:.3f} {slower.interval('.3f')}"
             )
+    return told
+
+
+def recoveries(reports: Sequence[Report]) -> list[str]:
+    """A line per guarantee and variant that was killed in rounds beside at-least-once, with the same faults."""
+    told = []
+    for setting, rounds in settings(reports, faulted=True).items():
+        for of in sorted({way for here in rounds.values() if BASELINE in here for way in here} - {BASELINE}):
+            later = difference(rounds, BY_NAME["recovery_s"], of)
+            if later is not None:
+                faults = ", ".join(setting.config.get("faults", ()))
+                told.append(
+                    f"{setting.sink}, {faults}: {' '.join(of)} beside {' '.join(BASELINE)}, {in_words(later)}: "
+                    f"{later.median:+.1f} s until new rows are seen {later.interval('+.1f')}"
+                )
     return told
 
 

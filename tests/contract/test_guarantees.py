@@ -16,9 +16,10 @@ import numpy as np
 import pytest
 
 from oncebench.measure import LATENCIES, judge_again, measure
+from oncebench.profiles import FIRST, TELLING_FAULT
 from oncebench.run.lab import Lab
 from oncebench.run.workdir import open_work_dir
-from oncebench.scenario import FIRST, TELLING_FAULT, Cell, all_supports, checked_fault
+from oncebench.scenario import Cell, all_supports, checked_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 
 HAND_CHECK = Path(__file__).parents[2] / "docs" / "hand_check.py"

@@ -16,8 +16,9 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.commands.options import base_cell
 from oncebench.errors import UserError
+from oncebench.profiles import PROFILES
 from oncebench.reports.batches import table as batches_table
-from oncebench.scenario import PROFILES, Cell, require_sinks
+from oncebench.scenario import Cell, require_sinks
 from pipeline.failpoints import POINTS
 from pipeline.sinks.contract import DELIVERIES
 from pipeline.sinks.registry import SINKS

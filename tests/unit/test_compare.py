@@ -13,8 +13,9 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.commands import compare
 from oncebench.errors import UserError
+from oncebench.profiles import PAIR_BATCHES, PROFILES
 from oncebench.reports.results import default_work_dir
-from oncebench.scenario import PAIR_BATCHES, PROFILES, Cell
+from oncebench.scenario import Cell
 from tests.unit import test_paired
 from tests.unit.test_tables import report
 

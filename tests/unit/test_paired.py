@@ -181,3 +181,27 @@ def test_a_probe_is_no_figure_of_a_comparison_but_a_promise_that_it_breaks_is_sh
     (row,) = tables.rows([probes[0], report(), probes[1]])
     assert row[4] == "broken (DUP)"
     assert tables.rows(probes[:1]) == []
+
+
+def killed(seed: int, delivery: str, variant: str, after_ms: float | None, **changes: Any) -> dict[str, Any]:
+    cell = {"sink": "kafka", "delivery": delivery, "variant": variant, "faults": ["after-commit:kill"],
+            "random_kills": 0}  # fmt: skip
+    config = {"delivery": delivery, "variant": variant, "seed": seed, "faults": ["after-commit:kill"]}
+    return report(cell=cell, config=config, seed=seed, recovery={"first_visible": after_ms}, **changes)
+
+
+def test_recoveries_are_compared_within_their_round_and_healthy_runs_are_not_in_them() -> None:
+    made = [
+        each
+        for seed in range(6)
+        for each in (
+            killed(seed, "at-least-once", "acknowledged", 9000.0 + 1000 * seed),
+            killed(seed, "exactly-once", "two-phase", 9500.0 + 1000 * seed, verdict="broken" if seed == 5 else "kept"),
+            killed(seed, "exactly-once", "idempotent", None),
+        )
+    ]
+    assert paired.recoveries([*made, *rounds(8.0)]) == [
+        "kafka, after-commit:kill: exactly-once two-phase beside at-least-once acknowledged, 5 rounds: "
+        "+0.5 s until new rows are seen (+0.5 to +0.5)"
+    ]
+    assert paired.settings(made) == {}

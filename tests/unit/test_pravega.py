@@ -15,7 +15,7 @@ import pyarrow as pa
 import pytest
 from click.testing import CliRunner
 
-from oncebench import scenario
+from oncebench import profiles, scenario
 from oncebench.cli import cli
 from oncebench.errors import MissingEnvironment
 from oncebench.run import lab
@@ -344,8 +344,8 @@ def test_without_the_extra_it_is_listed_and_never_run_unless_it_is_named(without
     shown = CliRunner().invoke(cli, ["list"]).output
     assert "pravega is not run here unless it is named: it needs the package grpcio" in shown
     assert "pravega" not in scenario.installed()
-    assert all(cell.sink != "pravega" for cell in scenario.PROFILES["standard"].chosen(None))
-    assert scenario.PROFILES["standard"].chosen(None, ["pravega"])
+    assert all(cell.sink != "pravega" for cell in profiles.PROFILES["standard"].chosen(None))
+    assert profiles.PROFILES["standard"].chosen(None, ["pravega"])
     assert "pravega-server" not in beside.needed_bundles()
     with pytest.raises(MissingEnvironment, match="sink pravega cannot be used here: it needs the package grpcio"):
         lab.open_lab(tmp_path, sinks=["pravega"]).__enter__()

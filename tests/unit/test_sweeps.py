@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
+from oncebench.profiles import PROFILES
 from oncebench.reports import cost_table
 from oncebench.reports.metrics import BY_NAME
 from oncebench.rounds import in_rounds
-from oncebench.scenario import PROFILES, Cell
+from oncebench.scenario import Cell
 from oncebench.sweeps import FEWEST_TRIGGERS, SWEEPS
 from tests.unit.test_tables import report
 
@@ -39,6 +40,7 @@ def test_a_load_that_is_there_first_keeps_its_sessions() -> None:
 
 def test_rounds_turn_and_have_seeds_of_their_own_and_what_is_killed_is_killed_once() -> None:
     other, killed = replace(CELL, variant="idempotent"), replace(CELL, faults=("mid-write:kill",))
+    assert [cell.seed for cell in in_rounds([killed], 3)] == [killed.seed, killed.seed + 1, killed.seed + 2]
     rounds = in_rounds([CELL, other, killed], 3)
     assert [(cell.variant, cell.faulted, cell.seed) for cell in rounds] == [
         ("two-phase", False, 1), ("idempotent", False, 1), ("two-phase", True, 1),
