@@ -100,7 +100,7 @@ class Supervisor:
         command = [sys.executable, "-X", "faulthandler", "-m", "pipeline", str(path)]
         home = Path(__file__).resolve().parents[2]
         log = self._folder / "logs" / "pipeline.log"
-        self._hits_before = self._hits_seen = len(self._hits())
+        self._hits_before = len(self._hits())
         self._log_before = log.stat().st_size if log.exists() else 0
         self._started_us = _now_us()
         self._child = process.start("the pipeline", command, log, env=self._environment, cwd=home)
@@ -119,8 +119,8 @@ class Supervisor:
 
     @property
     def acting(self) -> bool:
-        """Whether a nemesis is at work: a server may be down, or an older driver still be there."""
-        return bool(self._acting)
+        """Whether a nemesis is at work, or about to be: a server may be down, or an older driver still be there."""
+        return bool(self._acting) or self._hits_seen < len(self._hits())
 
     def begin_random_kills(self) -> None:
         """Random kills happen from now on: not before the load, for they would only lengthen the start-up."""
@@ -137,20 +137,28 @@ class Supervisor:
             UserError: see the module.
         """
         assert self._child is not None, "start() comes first"
-        hits = self._hits()
-        now = time.monotonic()
-        fresh, self._hits_seen = hits[self._hits_seen :], len(hits)
-        for hit in fresh:
-            if (act := NEMESES[hit["action"]].act) is not None:
-                stage = Stage(self, self._child, hit, self._config, self._servers, self._seed)
-                self._acting.append((stage, act(stage, hit["seconds"])))
+        self._begin_acts(self._child)
         self._acting = [(stage, act) for stage, act in self._acting if next(act, _DONE) is not _DONE]
         if any(stage.held for stage, _ in self._acting):
             return
         if not self._child.alive:
             self._bring_back()
-        elif self._kills_begun and self._kills_left and not self._acting and not self._killed():
-            self._kill_at_random(now)
+        elif self._kills_begun and self._kills_left and not self.acting and not self._killed():
+            self._kill_at_random(time.monotonic())
+
+    def _begin_acts(self, child: Child) -> None:
+        """Lets those act whose hit is on disk and whose pipeline stands still: before that, a SIGCONT would be lost."""
+        for hit in self._hits()[self._hits_seen :]:
+            act = NEMESES[hit["action"]].act
+            if act is not None and not child.stands_still(hit["pid"]):
+                return
+            self._hits_seen += 1
+            if act is not None:
+                stage = Stage(self, child, hit, self._config, self._servers, self._seed)
+                if child.alive and hit["life"] == child.pid:
+                    self._acting.append((stage, act(stage, hit["seconds"])))
+                else:
+                    stage.idle("the pipeline died before it stood still")
 
     def stop(self) -> None:
         """Ends the pipeline between two batches; kills it if it does not end in time. It stays away until the next

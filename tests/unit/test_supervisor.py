@@ -27,9 +27,12 @@ class Pretended:
     returncode: int | None = None
     thawed: int = 0
     session_killed: bool = False
+    still: bool = True
     at_stop: Any = field(default=lambda: None)
+    at_kill: Any = field(default=lambda: None)
 
     def kill_session(self) -> None:
+        self.at_kill()
         self.session_killed = True
         self.returncode = -9 if self.returncode is None else self.returncode
         self.alive = False
@@ -40,6 +43,9 @@ class Pretended:
 
     def thaw(self) -> None:
         self.thawed += 1
+
+    def stands_still(self, pid: int) -> bool:
+        return self.still or pid != self.pid or not self.alive
 
     def dies(self, code: int) -> None:
         self.alive, self.returncode = False, code
@@ -64,7 +70,8 @@ class World:
 
     def hit(self, action: str = "kill", seconds: float = 0.0) -> None:
         life = self.lives[-1].pid
-        self._append("hits.jsonl", {"action": action, "seconds": seconds, "batch": 6, "life": life, "t_us": 5})
+        hit = {"fault": f"mid-write:{action}", "action": action, "seconds": seconds, "batch": 6, "t_us": 5}
+        self._append("hits.jsonl", {**hit, "life": life, "pid": life})
 
     def passes(self, point: str, batch: int) -> None:
         self._append("trace.jsonl", {"t_us": time.time_ns() // 1000, "point": point, "batch": batch})
@@ -170,6 +177,36 @@ def test_a_stopped_pipeline_is_continued_once(world: World) -> None:
     world.supervisor.watch()
     world.supervisor.watch()
     assert (world.lives[0].thawed, world.events()[1:]) == (1, ["pipeline-continued"])
+
+
+def test_no_nemesis_acts_and_nobody_overtakes_it_before_the_pipeline_stands_still(world: World) -> None:
+    world.runs()
+    world.supervisor.begin_random_kills()
+    world.supervisor._kill_at = 0.0
+    world.lives[0].still = False
+    world.hit("stop", 0.0)
+    world.supervisor.watch()
+    assert (world.lives[0].thawed, world.events()[1:], world.supervisor.hits) == (0, [], 0)
+    assert (world.supervisor.acting, world.supervisor.random_kills_left) == (True, 1)
+    world.lives[0].still = True
+    world.supervisor.watch()
+    assert (world.lives[0].thawed, world.events()[1], world.supervisor.hits) == (1, "pipeline-continued", 1)
+
+
+def test_a_nemesis_whose_pipeline_died_before_it_stood_still_does_nothing_and_says_so(world: World) -> None:
+    world.lives[0].still = False
+    world.hit("outage", 5.0)
+    world.lives[0].dies(-9)
+    world.supervisor.watch()
+    assert (world.events().count("nemesis-idle"), world.supervisor.acting, len(world.lives)) == (1, False, 2)
+
+
+def test_a_hit_that_comes_with_a_random_kill_is_not_passed_over_and_strikes_no_later_life(world: World) -> None:
+    world.lives[0].at_kill = lambda: world.hit("outage", 5.0)
+    kill_at_random(world)
+    world.supervisor.watch()
+    assert (world.events().count("nemesis-idle"), world.supervisor.acting, world.supervisor.hits) == (1, False, 1)
+    assert (len(world.lives), world.lives[1].alive) == (2, True)
 
 
 def left(world: World) -> Pretended:
