@@ -7,7 +7,8 @@ dies again and again (`UserError` after MAX_FAILURES in a row).
 
 timeline.jsonl: {"t_us", "event", ...} with the events pipeline-started, pipeline-killed (by a failpoint or a nemesis),
 random-kill (with `landed`: the failpoint that this life passed last, None if it passed none), pipeline-failed (died
-by itself, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; and what the nemeses note.
+by itself, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; nemesis-over (an act came to its own end,
+and was not cut short by that of the run); and what the nemeses note.
 """
 
 from __future__ import annotations
@@ -105,7 +106,7 @@ class Supervisor:
         self._started_us = _now_us()
         self._child = process.start("the pipeline", command, log, env=self._environment, cwd=home)
         self._running_before = self._times_running()
-        self.note("pipeline-started", pid=self._child.pid)
+        self.note("pipeline-started", pid=self._child.pid, tells_over=True)  # older supervisors did not
 
     @property
     def random_kills_left(self) -> int:
@@ -138,7 +139,7 @@ class Supervisor:
         """
         assert self._child is not None, "start() comes first"
         self._begin_acts(self._child)
-        self._acting = [(stage, act) for stage, act in self._acting if next(act, _DONE) is not _DONE]
+        self._acting = [(stage, act) for stage, act in self._acting if not _is_over(stage, act)]
         if any(stage.held for stage, _ in self._acting):
             return
         if not self._child.alive:
@@ -266,6 +267,14 @@ class Supervisor:
         sweep(self._folder)
         sweep_temporary(self._folder)
         self._timeline.close()
+
+
+def _is_over(stage: Stage, act: Generator[None]) -> bool:
+    """Lets an act go on until it waits again; whether it has come to its end, which is noted."""
+    if next(act, _DONE) is not _DONE:
+        return False
+    stage.note("nemesis-over")
+    return True
 
 
 def _now_us() -> int:

@@ -176,7 +176,15 @@ def test_a_stopped_pipeline_is_continued_once(world: World) -> None:
     world.hit("stop", 0.0)
     world.supervisor.watch()
     world.supervisor.watch()
-    assert (world.lives[0].thawed, world.events()[1:]) == (1, ["pipeline-continued"])
+    assert (world.lives[0].thawed, world.events()[1:]) == (1, ["pipeline-continued", "nemesis-over"])
+
+
+def test_an_act_that_is_cut_short_is_not_noted_as_over(world: World) -> None:
+    world.hit("stop", 3600.0)
+    world.supervisor.watch()
+    world.supervisor.stop()
+    world.hit("stop", 0.0)  # after the last look
+    assert (world.told()[0]["tells_over"], "nemesis-over" in world.events()) == (True, False)
 
 
 def test_no_nemesis_acts_and_nobody_overtakes_it_before_the_pipeline_stands_still(world: World) -> None:
@@ -237,9 +245,10 @@ def test_the_end_of_a_zombie_and_its_words_are_noted_and_its_successor_goes_on(w
         log.write("noise\nstopped: another driver\n")
     zombie.dies(3)
     world.supervisor.watch()
-    assert world.told()[-1] | {"t_us": 0} == {
+    assert world.told()[-2] | {"t_us": 0} == {
         "t_us": 0, "hit_us": 5, "event": "zombie-ended", "exit_code": 3, "why": "stopped: another driver"
     }  # fmt: skip
+    assert (world.told()[-1]["event"], world.told()[-1]["hit_us"]) == ("nemesis-over", 5)
     assert (world.supervisor.acting, world.lives[1].alive, world.supervisor.restarts) == (False, True, 1)
     assert zombie.session_killed  # its JVM and its workers may outlive it
 
