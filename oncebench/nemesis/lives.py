@@ -108,7 +108,7 @@ def zombie(stage: Stage, _seconds: float) -> Generator[None]:
     stage.note("zombie-left", pid=stage.child.pid)
     continued = ended = False
     try:
-        stage.lives.succeed()
+        stage.lives.succeed(beside=True)
         yield from waiting(stage.done)
         log_before = stage.child.log.stat().st_size
         stage.child.thaw()

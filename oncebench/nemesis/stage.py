@@ -27,8 +27,9 @@ class Lives(Protocol):
     def child(self) -> Child | None:
         """The life that was started last."""
 
-    def succeed(self, config: PipelineConfig | None = None) -> None:
-        """Starts another life, with another configuration if one is given."""
+    def succeed(self, config: PipelineConfig | None = None, beside: bool = False) -> None:
+        """Starts another life, with another configuration if one is given. The one before is killed if it is still
+        there, unless the new one is to live beside it."""
 
     def batches(self) -> Sequence[Mapping[str, Any]]:
         """Progress lines of the batches that the newest life has committed."""

@@ -17,6 +17,7 @@ import random
 import sys
 import time
 from collections.abc import Generator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -189,10 +190,12 @@ class Supervisor:
             self.succeed()
 
     def end_acts(self) -> None:
-        """Ends what nemeses are at; what they broke is mended."""
-        while self._acting:
-            _, act = self._acting.pop()
-            act.close()
+        """Ends what nemeses are at, the last one first; what they broke is mended. One that can't be does not keep the
+        others from it; its error is raised when all are ended."""
+        with ExitStack() as stack:
+            for _, act in self._acting:
+                stack.callback(act.close)
+            self._acting = []
 
     def batches(self) -> list[dict[str, Any]]:
         """Progress lines of the batches that the life which was started last has committed."""
@@ -236,8 +239,14 @@ class Supervisor:
             )
         return self.succeed()
 
-    def succeed(self, config: PipelineConfig | None = None) -> None:
-        """Starts another life."""
+    def _end_child(self) -> None:
+        if self._child is not None:
+            self._child.kill_session()
+
+    def succeed(self, config: PipelineConfig | None = None, beside: bool = False) -> None:
+        """Starts another life; `beside`: whoever asks answers for the one before, which is killed otherwise."""
+        if not beside:
+            self._end_child()
         self.restarts += 1
         self.start(config)
 
@@ -261,12 +270,12 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end_acts()
-        if self._child is not None:
-            self._child.kill_session()
-        sweep(self._folder)
-        sweep_temporary(self._folder)
-        self._timeline.close()
+        with ExitStack() as stack:  # each of these happens, whatever becomes of the others
+            stack.callback(self._timeline.close)
+            stack.callback(sweep_temporary, self._folder)
+            stack.callback(sweep, self._folder)
+            stack.callback(self._end_child)
+            self.end_acts()
 
 
 def _is_over(stage: Stage, act: Generator[None]) -> bool:

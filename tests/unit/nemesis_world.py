@@ -49,7 +49,9 @@ class World:
     def child(self) -> Child | None:
         return cast("Child", self.all[-1])
 
-    def succeed(self, config: PipelineConfig | None = None) -> None:
+    def succeed(self, config: PipelineConfig | None = None, beside: bool = False) -> None:
+        if not beside:
+            self.all[-1].kill_session()
         self.all.append(Life(len(self.all) + 1, config))
         self.found.append(entries(self.folder / "checkpoint"))
         self.done = [] if self.refuses or config else [{"batch": 9}]
