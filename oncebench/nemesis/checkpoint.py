@@ -3,7 +3,8 @@
 Promise: the pipeline is killed, its checkpoint is put aside, and another life is started on a damaged one. If that life
 commits a batch, the damage was not seen (`unrefused`), and the run goes on with it; the audit says what it did to the
 rows. If it ends by itself, its words are noted (`refused`), what was put aside is put back, and the pipeline is started
-on that: a damage that is told loudly can be mended.
+on that: a damage that is told loudly can be mended. What can go wrong: another fault kills it before either; then what
+was put aside is put back as well, and the damage has tested nothing (`nemesis-idle`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from collections.abc import Callable, Generator
 from functools import partial
 from pathlib import Path
 
-from oncebench.nemesis.stage import Act, Stage, waiting
+from oncebench.nemesis.stage import OVERTAKEN, Act, Stage, waiting
 
 OFFSETS, COMMITS = "offsets", "commits"
 BACK = 2  # batches that the older copy does not know
@@ -64,13 +65,16 @@ def _started_on(stage: Stage, other: Path) -> Generator[None]:
     stage.note("checkpoint-damaged")
     stage.lives.succeed()
     yield from waiting(lambda: bool(stage.lives.batches()) or not stage.alive())
-    if stage.alive():
+    if stage.lives.batches():
         stage.note("unrefused")
         shutil.rmtree(aside)
         return
-    stage.note("refused", why=stage.lives.last_words())
     shutil.rmtree(stage.checkpoint)
     aside.rename(stage.checkpoint)
+    if stage.others():
+        stage.idle(OVERTAKEN)  # what comes after that fault starts another life
+        return
+    stage.note("refused", why=stage.lives.last_words())
     stage.lives.succeed()
 
 

@@ -19,6 +19,9 @@ from typing import Any, Protocol
 from oncebench.services.process import Child
 from pipeline.config import PipelineConfig
 
+# Why an act whose pipeline has died says nothing about its own deed.
+OVERTAKEN = "another fault came first, of which it may have died"
+
 
 class Lives(Protocol):
     """Of the supervisor: what begins, ends and follows the lives of the pipeline."""
@@ -33,6 +36,9 @@ class Lives(Protocol):
 
     def batches(self) -> Sequence[Mapping[str, Any]]:
         """Progress lines of the batches that the newest life has committed."""
+
+    def met(self) -> Sequence[Mapping[str, Any]]:
+        """Hits of the newest life."""
 
     def running(self) -> bool:
         """Whether the newest life has its query running."""
@@ -108,6 +114,10 @@ class Stage:
     def alive(self) -> bool:
         """Whether the newest life lives."""
         return self.lives.child is not None and self.lives.child.alive
+
+    def others(self) -> list[Mapping[str, Any]]:
+        """Hits of the newest life that came after this one: it may have died of those."""
+        return [hit for hit in self.lives.met() if hit["t_us"] > self.hit["t_us"]]
 
     def done(self) -> bool:
         """Whether the newest life has committed the batch in which this one stood still, or a later one."""

@@ -197,6 +197,10 @@ class Supervisor:
                 stack.callback(act.close)
             self._acting = []
 
+    def met(self) -> tuple[dict[str, Any], ...]:
+        """Hits of the life that was started last."""
+        return self._hits()[self._hits_before :]
+
     def batches(self) -> list[dict[str, Any]]:
         """Progress lines of the batches that the life which was started last has committed."""
         done = [line for line in self._progress_lines.read() if line["kind"] == "batch" and not line.get("recovered")]
@@ -210,7 +214,7 @@ class Supervisor:
 
     def _killed(self) -> bool:
         """Whether a failpoint has killed this life; its hit is on disk before it acts, so it is there at the death."""
-        return any(hit["action"] == "kill" for hit in self._hits()[self._hits_before :])
+        return any(hit["action"] == "kill" for hit in self.met())
 
     def _note_death(self) -> tuple[int | None, str] | None:
         """Notes the death of this life; exit code and last words if nobody asked for it, else None."""

@@ -43,6 +43,7 @@ class World:
     events: list[str] = field(default_factory=list)
     done: list[dict[str, Any]] = field(default_factory=list)
     refuses: bool = True
+    hits: list[dict[str, Any]] = field(default_factory=list)
     found: list[dict[str, bytes]] = field(default_factory=list)
 
     @property
@@ -58,6 +59,9 @@ class World:
 
     def batches(self) -> list[dict[str, Any]]:
         return self.done
+
+    def met(self) -> list[dict[str, Any]]:
+        return self.hits
 
     def running(self) -> bool:
         return True

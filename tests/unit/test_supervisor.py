@@ -46,6 +46,9 @@ class Pretended:
     def thaw(self) -> None:
         self.thawed += 1
 
+    def send(self, _number: int) -> None:
+        pass
+
     def stands_still(self, pid: int) -> bool:
         return self.still or pid != self.pid or not self.alive
 
@@ -70,9 +73,9 @@ class World:
         self.lives.append(Pretended(log, 1000 + len(self.lives)))
         return self.lives[-1]
 
-    def hit(self, action: str = "kill", seconds: float = 0.0) -> None:
+    def hit(self, action: str = "kill", seconds: float = 0.0, t_us: int = 5) -> None:
         life = self.lives[-1].pid
-        hit = {"fault": f"mid-write:{action}", "action": action, "seconds": seconds, "batch": 6, "t_us": 5}
+        hit = {"fault": f"mid-write:{action}", "action": action, "seconds": seconds, "batch": 6, "t_us": t_us}
         self._append("hits.jsonl", {**hit, "life": life, "pid": life})
 
     def passes(self, point: str, batch: int) -> None:
@@ -166,6 +169,27 @@ def test_a_death_just_before_the_stop_is_noted(world: World, code: int) -> None:
     world.lives[0].dies(code)
     world.supervisor.stop()
     assert world.events()[1:] == ["pipeline-killed" if code == -9 else "pipeline-failed"]
+
+
+def test_a_kill_that_comes_while_a_nemesis_ends_the_pipeline_is_noted_as_a_kill_and_brought_back_once(
+    world: World,
+) -> None:
+    world.hit("end")
+    world.supervisor.watch()
+    world.hit(t_us=6)
+    world.lives[0].dies(-9)
+    world.supervisor.watch()
+    assert world.events()[1:] == ["nemesis-idle", "nemesis-over", "pipeline-killed", "pipeline-started"]
+    assert len(world.lives) == 2
+
+
+def test_two_faults_that_both_start_a_pipeline_leave_one(world: World) -> None:
+    world.hit("end")
+    world.supervisor.watch()
+    world.hit("outage", 0.0, t_us=6)
+    for _ in range(3):
+        world.supervisor.watch()
+    assert ([life.alive for life in world.lives], world.supervisor.acting) == ([False, True], False)
 
 
 def test_a_failpoint_hit_while_the_pipeline_ends_is_noted(world: World) -> None:
