@@ -79,6 +79,7 @@ class Supervisor:
         self._hits_before = 0  # this life of the pipeline
         self._log_before = 0
         self._started_us = 0
+        self._death_noted = False  # by the nemesis that killed this life
         self._failures = 0
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
@@ -93,6 +94,7 @@ class Supervisor:
     def note(self, event: str, **fields: Any) -> None:
         """Appends a line to the timeline."""
         self._timeline.append({"t_us": _now_us(), "event": event, **fields})
+        self._death_noted = self._death_noted or event == "pipeline-killed"
 
     def start(self, config: PipelineConfig | None = None) -> None:
         """Starts the pipeline process, with another configuration if one is given."""
@@ -105,6 +107,7 @@ class Supervisor:
         self._hits_before = len(self._hits())
         self._log_before = log.stat().st_size if log.exists() else 0
         self._started_us = _now_us()
+        self._death_noted = False
         self._child = process.start("the pipeline", command, log, env=self._environment, cwd=home)
         self._running_before = self._times_running()
         self.note("pipeline-started", pid=self._child.pid, tells_over=True)  # older supervisors did not
@@ -217,9 +220,11 @@ class Supervisor:
         return any(hit["action"] == "kill" for hit in self.met())
 
     def _note_death(self) -> tuple[int | None, str] | None:
-        """Notes the death of this life; exit code and last words if nobody asked for it, else None."""
+        """Notes the death of this life, once; exit code and last words if nobody asked for it, else None."""
         assert self._child is not None, "start() comes first"
         self._child.kill_session()
+        if self._death_noted:
+            return None
         if self._killed():
             self.note("pipeline-killed")
             return None

@@ -59,6 +59,25 @@ def test_a_life_that_dies_after_its_first_batch_has_not_refused_the_damage(world
     assert world.events == ["pipeline-killed", "checkpoint-damaged", "unrefused"]
 
 
+def test_a_damage_that_is_cut_short_is_taken_back_before_it_is_accepted_and_not_after(world: World) -> None:
+    before = entries(world.folder / "checkpoint")
+    for accepted in (False, True):
+        act = checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=partial(checkpoint.lost, "commits"))
+        next(act)
+        if accepted:
+            world.done = [{"batch": 9}]
+        act.close()
+        assert (entries(world.folder / "checkpoint") == before, world.all[-1].alive) == (not accepted, accepted)
+        assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
+def test_a_roll_back_that_is_cut_short_leaves_no_copy(world: World) -> None:
+    act = checkpoint.rolled_back(world.stage("roll-back"), 0.0)
+    next(act)
+    act.close()
+    assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
 def test_where_there_is_nothing_to_damage_the_pipeline_goes_on_and_that_is_told(world: World) -> None:
     for path in (world.folder / "checkpoint" / "commits").iterdir():
         path.unlink()

@@ -243,6 +243,14 @@ def test_a_hit_that_comes_with_a_random_kill_is_not_passed_over_and_strikes_no_l
     assert (len(world.lives), world.lives[1].alive) == (2, True)
 
 
+def test_a_death_that_a_nemesis_has_noted_is_not_told_again_when_its_act_is_cut_short(world: World) -> None:
+    world.hit("outage", 3600.0)
+    world.supervisor.watch()
+    world.supervisor.end_acts()
+    world.supervisor.watch()
+    assert world.events()[1:] == ["pipeline-killed", "pipeline-started"]
+
+
 def left(world: World) -> Pretended:
     """The first life, after it was stopped in batch 6 and succeeded."""
     world.commits(5)
