@@ -127,6 +127,11 @@ class Supervisor:
         """Whether a nemesis is at work, or about to be: a server may be down, or an older driver still be there."""
         return bool(self._acting) or self._hits_seen < len(self._hits())
 
+    @property
+    def breaking(self) -> bool:
+        """Whether a nemesis keeps a server from serving: it will serve again only if `watch` is called."""
+        return any(stage.held and NEMESES[stage.hit["action"]].breaks for stage, _ in self._acting)
+
     def begin_random_kills(self) -> None:
         """Random kills happen from now on: not before the load, for they would only lengthen the start-up."""
         self._kills_begun = True
