@@ -34,7 +34,8 @@ from pipeline.config import PipelineConfig, write_config
 from pipeline.sockets import sweep
 from pipeline.temporary import sweep_temporary
 
-# Unasked deaths in a row, without a new batch in between, after which a restart will not help.
+# Unasked deaths in a row, all but the first before the query ran, after which a restart will not help. A pipeline that
+# runs and dies again and again is a finding, and no error: its run stalls.
 MAX_FAILURES = 4
 # A healthy driver stops between two batches; longer than the longest batch of a slow machine.
 STOP_LIMIT_S = 30.0
