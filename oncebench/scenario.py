@@ -12,7 +12,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from oncebench.errors import USAGE, UserError
-from oncebench.nemesis.acts import complaint, unplaced, why_not
+from oncebench.nemesis.acts import complaint, not_beside, unplaced, why_not
 from pipeline.config import AS_SHIPPED, CHANGELOG, SNAPSHOTS, TUNED
 from pipeline.delivery import DROP, PROTOCOLS, REWRITE, choose, exactly_once_two_phase, protocol_of
 from pipeline.failpoints import parse_fault
@@ -216,8 +216,9 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
     for cell in cells:
         kind = SINKS[cell.sink]
         support = choose(kind, cell.delivery, cell.variant)
-        for text in cell.faults:
-            reason = why_not(parse_fault(text), kind, support, ours) or unplaced(parse_fault(text), cell.master)
+        faults = [parse_fault(text) for text in cell.faults]
+        for text, fault in zip(cell.faults, faults, strict=True):
+            reason = why_not(fault, kind, support, ours) or unplaced(fault, cell.master) or not_beside(fault, faults)
             if reason is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=USAGE)
 

@@ -53,7 +53,7 @@ class Job:
         self.config = config
         self.stopping = threading.Event()
         self._failure: BaseException | None = None
-        self._last_delivered = -1
+        self._last_delivered: tuple[int, int | None] = -1, 0  # batch and rows together: another thread reads them
         self._rows_before: int | None = None
         self._progress = Progress(config.record / "progress.jsonl")
         self._failpoints = Failpoints(
@@ -199,7 +199,7 @@ class Job:
             timings_ms={step: round(spent, 3) for step, spent in batch.timings_ms.items()},
         )
         self._rows_before = sum(result.rows for result in batch.results) if batch.results else None
-        self._last_delivered = batch.id
+        self._last_delivered = batch.id, self._rows_before
 
     def _watch_commit_log(self) -> None:
         """Passes `after-commit-log` as soon as Spark's commit log has the batch that was delivered last."""
@@ -207,9 +207,9 @@ class Job:
             return  # nobody asks
         passed = -1
         while True:
-            batch = self._last_delivered
+            batch, rows = self._last_delivered
             if batch > passed and (self.config.checkpoint / "commits" / str(batch)).exists():
-                self._failpoints.passing("after-commit-log", batch)
+                self._failpoints.passing("after-commit-log", batch, rows)
                 passed = batch
             time.sleep(0.0005)
 

@@ -1,8 +1,9 @@
-"""What of a run tested nothing, fault by fault: not hit, hit in another place, nothing to act on, nothing run again.
+"""What of a run tested nothing, fault by fault: not hit, hit elsewhere, nothing to act on, cut short, not run again.
 
 Promise: pure functions of what the run recorded. A nemesis's note belongs to the hit that it names (`hit_us`), however
 long after it was written: the next fault of a chain may have been hit meanwhile. What can go wrong: notes of older runs
-name the fault alone; they belong to its newest hit before them.
+name the fault alone; they belong to its newest hit before them. Nor do older runs tell whether an act came to its end
+(`tells_over` of a start says that a run does): of those it is believed.
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipeline.failpoints import parse_fault
+from pipeline.failpoints import KILL, parse_fault
 
 Line = Mapping[str, Any]
-IDLE = "nemesis-idle"
+IDLE, OVER = "nemesis-idle", "nemesis-over"
 # Once Spark's commit log has a batch, a death does not bring it back.
 NO_REPLAY_AFTER = frozenset({"after-commit-log"})
 
@@ -32,11 +33,16 @@ def by_fault(
     hits: Sequence[Line], asked: Sequence[str], timeline: Sequence[Line], progress: Sequence[Line]
 ) -> list[list[str]]:
     """For each hit, and then for each fault that was asked for and not hit, why it tested nothing; empty: it did."""
+    tells_over = any(line.get("tells_over") for line in timeline)
     again = {line.get("batch") for line in progress if line.get("kind") == "batch"}
     reasons: list[list[str]] = []
     for number, hit in enumerate(hits):
         own = _elsewhere(hit, asked[number]) if number < len(asked) else [_unasked(hit)]
-        own += [_idle(line) for line in notes_of(hit, hits, timeline) if line.get("event") == IDLE]
+        notes = notes_of(hit, hits, timeline)
+        own += [_idle(line) for line in notes if line.get("event") == IDLE]
+        ended = any(line.get("event") in (IDLE, OVER) for line in notes)
+        if tells_over and hit["action"] != KILL and not ended:  # a kill is the pipeline's own, and no act
+            own.append(f"the nemesis of the fault {hit['fault']} did not act to its end")
         if _must_replay(hit) and hit["batch"] not in again:
             own.append(f"batch {hit['batch']} was not run again after the kill at {hit['point']}")
         reasons.append(own)

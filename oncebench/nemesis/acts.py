@@ -6,7 +6,7 @@ files beside this, and a line here.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -45,6 +45,7 @@ class Nemesis:
         fills: the folder of a run that it fills, which is on a small disk in such a run.
         succeeded: whether a successor works while the pipeline stands still.
         on_executors: whether it needs executors beside the driver, which the pipeline has in such a run.
+        replaces: whether another checkpoint takes the place of the one that is there.
     """
 
     name: str
@@ -59,6 +60,7 @@ class Nemesis:
     fills: str | None = None
     succeeded: bool = False
     on_executors: bool = False
+    replaces: bool = False
 
 
 NEMESES: Mapping[str, Nemesis] = {
@@ -125,7 +127,12 @@ NEMESES: Mapping[str, Nemesis] = {
             fills=disk.BROKER,
         ),
         *(
-            Nemesis(f"{word}-{log}", f"killed; the newest entry of Spark's {log} {state}", act(partial(damage, log)))
+            Nemesis(
+                f"{word}-{log}",
+                f"killed; the newest entry of Spark's {log} {state}",
+                act(partial(damage, log)),
+                replaces=True,
+            )
             for log in (OFFSETS, COMMITS)
             for word, state, damage in (
                 ("cut", "is half there", cut),
@@ -133,8 +140,13 @@ NEMESES: Mapping[str, Nemesis] = {
                 ("lose", "is gone", lost),
             )
         ),
-        Nemesis("roll-back", f"killed {BACK} batches later, and started on the checkpoint of now", rolled_back),
-        Nemesis("lose-checkpoint", "killed; the checkpoint is gone", act(gone)),
+        Nemesis(
+            "roll-back",
+            f"killed {BACK} batches later, and started on the checkpoint of now",
+            rolled_back,
+            replaces=True,
+        ),
+        Nemesis("lose-checkpoint", "killed; the checkpoint is gone", act(gone), replaces=True),
     )
 }
 
@@ -179,6 +191,17 @@ def not_here(fault: Fault, ours: frozenset[str] | None = None) -> str | None:
         return cannot
     if nemesis.breaks is not None and ours is not None and nemesis.breaks not in ours:
         return f"the {nemesis.breaks} of this run is not ours to break"
+    return None
+
+
+def not_beside(fault: Fault, others: Sequence[Fault]) -> str | None:
+    """Why a fault cannot be done in one run with these; None: it can."""
+    if NEMESES[fault.action].replaces:
+        for other in others:
+            if NEMESES[other.action].fills == disk.CHECKPOINT:
+                return (
+                    f"under {other} the checkpoint is a disk of its own, which can't be replaced: take a run for each"
+                )
     return None
 
 

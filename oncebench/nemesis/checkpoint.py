@@ -3,7 +3,8 @@
 Promise: the pipeline is killed, its checkpoint is put aside, and another life is started on a damaged one. If that life
 commits a batch, the damage was not seen (`unrefused`), and the run goes on with it; the audit says what it did to the
 rows. If it ends by itself, its words are noted (`refused`), what was put aside is put back, and the pipeline is started
-on that: a damage that is told loudly can be mended.
+on that: a damage that is told loudly can be mended. What can go wrong: another fault kills it before either, or the
+run ends; then what was put aside is put back as well, and the damage has tested nothing.
 """
 
 from __future__ import annotations
@@ -11,11 +12,12 @@ from __future__ import annotations
 import os
 import shutil
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from oncebench.nemesis.stage import Act, Stage, waiting
+from oncebench.nemesis.stage import OVERTAKEN, Act, Stage, waiting
 
 OFFSETS, COMMITS = "offsets", "commits"
 BACK = 2  # batches that the older copy does not know
@@ -25,35 +27,31 @@ MORE_BATCHES_S = 60.0
 
 def damaged(stage: Stage, _seconds: float, *, damage: Callable[[Path], None]) -> Generator[None]:
     """Kills, does the damage, starts."""
-    spoilt = _named(stage, "damaged")
-    shutil.copytree(stage.checkpoint, spoilt)
-    try:
-        damage(spoilt)
-    except NothingThereError as nothing:
-        shutil.rmtree(spoilt)
-        stage.idle(str(nothing))
-        stage.go_on()
-        return
-    with stage.holding():
-        stage.kill()
-        yield from _started_on(stage, spoilt)
+    with _copied(stage, "damaged") as spoilt:
+        try:
+            damage(spoilt)
+        except NothingThereError as nothing:
+            stage.idle(str(nothing))
+            stage.go_on()
+            return
+        with stage.holding():
+            stage.kill()
+            yield from _started_on(stage, spoilt)
 
 
 def rolled_back(stage: Stage, _seconds: float) -> Generator[None]:
     """Copies the checkpoint as it stands, lets the pipeline go on for BACK batches, kills it, and starts the copy."""
-    copy = _named(stage, "older")
-    shutil.copytree(stage.checkpoint, copy)
-    stage.go_on()
-    moved = partial(_has_gone_on, stage)
-    end = time.monotonic() + MORE_BATCHES_S
-    yield from waiting(lambda: moved() or time.monotonic() > end)
-    if not moved():
-        shutil.rmtree(copy)
-        stage.idle(f"no {BACK} more batches came within {MORE_BATCHES_S:g} s: make the load longer")
-        return
-    with stage.holding():
-        stage.kill()
-        yield from _started_on(stage, copy)
+    with _copied(stage, "older") as copy:
+        stage.go_on()
+        moved = partial(_has_gone_on, stage)
+        end = time.monotonic() + MORE_BATCHES_S
+        yield from waiting(lambda: moved() or time.monotonic() > end)
+        if not moved():
+            stage.idle(f"no {BACK} more batches came within {MORE_BATCHES_S:g} s: make the load longer")
+            return
+        with stage.holding():
+            stage.kill()
+            yield from _started_on(stage, copy)
 
 
 def _started_on(stage: Stage, other: Path) -> Generator[None]:
@@ -63,15 +61,24 @@ def _started_on(stage: Stage, other: Path) -> Generator[None]:
     other.rename(stage.checkpoint)
     stage.note("checkpoint-damaged")
     stage.lives.succeed()
-    yield from waiting(lambda: bool(stage.lives.batches()) or not stage.alive())
-    if stage.alive():
+    try:
+        yield from waiting(lambda: bool(stage.lives.batches()) or not stage.alive())
+    finally:
+        accepted = bool(stage.lives.batches())
+        if accepted:
+            shutil.rmtree(aside)
+        else:
+            if stage.alive():  # the run ends before it has come to anything
+                stage.kill()
+            shutil.rmtree(stage.checkpoint)
+            aside.rename(stage.checkpoint)
+    if accepted:
         stage.note("unrefused")
-        shutil.rmtree(aside)
-        return
-    stage.note("refused", why=stage.lives.last_words())
-    shutil.rmtree(stage.checkpoint)
-    aside.rename(stage.checkpoint)
-    stage.lives.succeed()
+    elif stage.others():
+        stage.idle(OVERTAKEN)  # what comes after that fault starts another life
+    else:
+        stage.note("refused", why=stage.lives.last_words())
+        stage.lives.succeed()
 
 
 def _has_gone_on(stage: Stage) -> bool:
@@ -80,6 +87,17 @@ def _has_gone_on(stage: Stage) -> bool:
 
 def _named(stage: Stage, word: str) -> Path:
     return stage.checkpoint.with_name(f"{stage.checkpoint.name}.{word}")
+
+
+@contextmanager
+def _copied(stage: Stage, word: str) -> Iterator[Path]:
+    """A copy of the checkpoint as it is now. It may be moved away; what is left of it at the end is deleted."""
+    copy = _named(stage, word)
+    try:
+        shutil.copytree(stage.checkpoint, copy)
+        yield copy
+    finally:
+        shutil.rmtree(copy, ignore_errors=True)
 
 
 def cut(log: str, checkpoint: Path) -> None:

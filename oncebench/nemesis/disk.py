@@ -3,8 +3,8 @@
 Promise: what is filled is a small disk of the run's own under that one folder (`oncebench.services.small_disk`), and it
 has room again when the act is over. Neither pipeline nor broker is started while its disk is full. A pipeline whose
 sink is elsewhere may meet the next such fault before the broker has halted of this one: it then stands still until this
-one is over. What can go wrong: nothing is written, or nothing that they miss, within the seconds; then the fault has
-tested nothing (`nemesis-idle`).
+one is over. What can go wrong: nothing is written, or nothing that they miss, within the seconds, or another fault
+kills them first; then the fault has tested nothing (`nemesis-idle`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from collections.abc import Generator
 from pathlib import Path
 
 from oncebench.nemesis.servers import KAFKA
-from oncebench.nemesis.stage import Stage, waiting
+from oncebench.nemesis.stage import OVERTAKEN, Stage, waiting
 from oncebench.services.small_disk import BALLAST, fill
 
 # Folders of a run: Spark's checkpoint with our journal, what a sink that lives in files has written, and the topics of
@@ -35,6 +35,8 @@ def full(stage: Stage, seconds: float, *, folder: str) -> Generator[None]:
             stage.note("disk-has-room", folder=folder)
         if stage.alive():
             stage.idle("the pipeline lived on")
+        elif stage.others():
+            stage.idle(OVERTAKEN)
 
 
 def full_broker(stage: Stage, seconds: float) -> Generator[None]:
@@ -50,6 +52,8 @@ def full_broker(stage: Stage, seconds: float) -> Generator[None]:
             yield from waiting(lambda: not broker.alive, seconds)
             if broker.alive:
                 stage.idle("the broker lived on")
+            elif any(hit["action"] == "kill-broker" for hit in stage.others()):
+                stage.idle(OVERTAKEN)
             else:
                 stage.note("broker-halted")
         finally:

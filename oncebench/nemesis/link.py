@@ -2,7 +2,8 @@
 
 Promise: the server itself is well, and others reach it all the time. The pipeline reaches it through a proxy of the
 suite's in such runs, and passes through it unharmed when an act is over. What can go wrong: the request that is waited
-for does not come within COME_LIMIT_S, and then the fault has tested nothing (`nemesis-idle`).
+for does not come within COME_LIMIT_S, or nothing shows that the server got it; then the fault has tested nothing
+(`nemesis-idle`).
 """
 
 from __future__ import annotations
@@ -32,19 +33,17 @@ def late_commit(stage: Stage, seconds: float) -> Generator[None]:
     yield from _caught(stage, KAFKA, catch, "commit-held")
     if catch.answer is not None and catch.request is not None:
         stage.note("commit-arrived", error_code=end_txn_error(catch.answer, catch.request))
-    elif catch.request is not None:
-        stage.idle("the broker never answered the request that was held")
 
 
 def lose_answer(stage: Stage, _seconds: float) -> Generator[None]:
     """The next EndTxn (or Produce, where there are no transactions) reaches the broker; its answer reaches nobody."""
     api_key = END_TXN if stage.config.delivery == EXACTLY_ONCE else PRODUCE
-    yield from _caught(stage, KAFKA, Catch(lambda request: is_kafka(api_key, request)), "answer-lost")
+    yield from _lost(stage, KAFKA, Catch(lambda request: is_kafka(api_key, request)))
 
 
 def lose_postgres_answer(stage: Stage, _seconds: float) -> Generator[None]:
     """The next COMMIT or COMMIT PREPARED reaches PostgreSQL; its answer reaches nobody."""
-    yield from _caught(stage, POSTGRES, Catch(is_commit), "answer-lost")
+    yield from _lost(stage, POSTGRES, Catch(is_commit))
 
 
 def cut_link(stage: Stage, seconds: float) -> Generator[None]:
@@ -61,8 +60,14 @@ def cut_link(stage: Stage, seconds: float) -> Generator[None]:
             stage.note("link-mended")
 
 
+def _lost(stage: Stage, server: str, catch: Catch) -> Generator[None]:
+    yield from _caught(stage, server, catch, "request-caught")
+    if catch.answer is not None:
+        stage.note("answer-lost")
+
+
 def _caught(stage: Stage, server: str, catch: Catch, told: str) -> Generator[None]:
-    """Waits until the request has come, and then until nothing more will be heard of it."""
+    """Waits until the request has come, and then until nothing more will be heard of it; idle without an answer."""
     proxy = _proxy(stage, server)
     proxy.catch(catch)
     try:
@@ -73,6 +78,8 @@ def _caught(stage: Stage, server: str, catch: Catch, told: str) -> Generator[Non
             return
         stage.note(told)
         yield from waiting(lambda: catch.over, ANSWER_LIMIT_S + (catch.held_s or 0.0))
+        if catch.answer is None:
+            stage.idle("the server never answered the request that was caught")
     finally:
         proxy.forget(catch)
 

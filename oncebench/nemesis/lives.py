@@ -15,7 +15,7 @@ from dataclasses import replace
 
 import psutil
 
-from oncebench.nemesis.stage import Stage, pausing, waiting
+from oncebench.nemesis.stage import OVERTAKEN, Stage, pausing, waiting
 
 # The class that an executor's JVM runs.
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
@@ -38,6 +38,10 @@ def end(stage: Stage, _seconds: float) -> Generator[None]:
         stage.child.thaw()
         yield from waiting(lambda: not stage.child.alive)
         stage.child.kill_session()
+        killed = stage.child.returncode != 0 and stage.others()
+        if killed or stage.lives.child is not stage.child:
+            stage.idle(OVERTAKEN)  # its death is noted, and another life started, by whoever does so after that fault
+            return
         stage.note("pipeline-stopped", exit_code=stage.child.returncode)
         stage.lives.succeed()
 
@@ -95,10 +99,13 @@ def repartition(stage: Stage, _seconds: float) -> Generator[None]:
         stage.kill()
         stage.lives.succeed(replace(stage.config, partitions=stage.config.partitions + 1))
         yield from waiting(lambda: stage.done() or not stage.alive())
-        if not stage.alive():
-            stage.note("refused", why=stage.lives.last_words())
-        else:
+        if stage.done():
             stage.kill()
+        elif stage.others():
+            stage.idle(OVERTAKEN)
+            return
+        else:
+            stage.note("refused", why=stage.lives.last_words())
         stage.lives.succeed(stage.config)
 
 
@@ -108,7 +115,7 @@ def zombie(stage: Stage, _seconds: float) -> Generator[None]:
     stage.note("zombie-left", pid=stage.child.pid)
     continued = ended = False
     try:
-        stage.lives.succeed()
+        stage.lives.succeed(beside=True)
         yield from waiting(stage.done)
         log_before = stage.child.log.stat().st_size
         stage.child.thaw()

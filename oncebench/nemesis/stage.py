@@ -19,6 +19,9 @@ from typing import Any, Protocol
 from oncebench.services.process import Child
 from pipeline.config import PipelineConfig
 
+# Why an act whose pipeline has died says nothing about its own deed.
+OVERTAKEN = "another fault came first, of which it may have died"
+
 
 class Lives(Protocol):
     """Of the supervisor: what begins, ends and follows the lives of the pipeline."""
@@ -27,11 +30,15 @@ class Lives(Protocol):
     def child(self) -> Child | None:
         """The life that was started last."""
 
-    def succeed(self, config: PipelineConfig | None = None) -> None:
-        """Starts another life, with another configuration if one is given."""
+    def succeed(self, config: PipelineConfig | None = None, beside: bool = False) -> None:
+        """Starts another life, with another configuration if one is given. The one before is killed if it is still
+        there, unless the new one is to live beside it."""
 
     def batches(self) -> Sequence[Mapping[str, Any]]:
         """Progress lines of the batches that the newest life has committed."""
+
+    def met(self) -> Sequence[Mapping[str, Any]]:
+        """Hits of the newest life."""
 
     def running(self) -> bool:
         """Whether the newest life has its query running."""
@@ -107,6 +114,10 @@ class Stage:
     def alive(self) -> bool:
         """Whether the newest life lives."""
         return self.lives.child is not None and self.lives.child.alive
+
+    def others(self) -> list[Mapping[str, Any]]:
+        """Hits of the newest life that came after this one: it may have died of those."""
+        return [hit for hit in self.lives.met() if hit["t_us"] > self.hit["t_us"]]
 
     def done(self) -> bool:
         """Whether the newest life has committed the batch in which this one stood still, or a later one."""

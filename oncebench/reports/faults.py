@@ -9,7 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from oncebench.judge.untested import Line, by_fault, notes_of
+from oncebench.judge.untested import OVER, Line, by_fault, notes_of
 from oncebench.matrix import RANDOM_KILL
 from oncebench.record import Record
 
@@ -26,7 +26,7 @@ def faults_of(record: Record) -> list[dict[str, Any]]:
         {
             "point": hit["point"], "batch": hit["batch"], "hit": True, "fault": hit["fault"], "t_us": hit["t_us"],
             "noted": [_told(record.path, line) for line in notes_of(hit, hits, timeline)
-                      if not line["event"].startswith(_LIVES)],
+                      if not line["event"].startswith(_LIVES) and line["event"] != OVER],
             "untested": why,
         }
         for hit, why in zip(hits, untested, strict=False)

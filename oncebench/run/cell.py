@@ -141,6 +141,7 @@ class _Run:
                 self._start_pipeline()
                 self._measure_from_now()
                 self._load()
+            self._let_servers_serve()
             ends = self._input_ends()
             drained = self._until("draining", lambda: self._drained(ends), self._patience(), INTERRUPTED_DRAIN_S)
             # A run that was asked to stop has not stalled: it only cannot tell.
@@ -179,6 +180,7 @@ class _Run:
         self.supervisor.start()
         self._wait("starting", self.supervisor.running)
         for number in range(PRIMING_BATCHES):
+            self._let_servers_serve()
             done = partial(self._has_batch_after, self.batch.get("batch", -1))
             self.primed += prime(self.lab.kafka.bootstrap_servers, self.topics.input, self.folder, number)
             self._wait("priming", done)
@@ -216,11 +218,21 @@ class _Run:
         raise UserError(f"{phase} the pipeline got no further for {limit_s:g} s. Is the machine busy? Run it again "
                         f"when it is not{way_out}; what the pipeline said is in {log}")  # fmt: skip
 
+    def _let_servers_serve(self) -> None:
+        """Waits until no nemesis keeps a server from serving, and ends what lasts too long: whoever asks a server
+        something watches nothing meanwhile, and would wait for it in vain."""
+        patience = Patience(START_LIMIT_S + self._stopped_s())
+        if not self._until(self.phase, lambda: not self.supervisor.breaking, patience):
+            self.supervisor.end_acts()
+
+    def _stopped_s(self) -> float:
+        """How long the faults take that say so."""
+        return sum(parse_fault(fault).seconds or 0.0 for fault in self.cell.faults)
+
     def _patience(self) -> Patience:
-        stopped_s = sum(parse_fault(fault).seconds or 0.0 for fault in self.cell.faults)
         # A backlog may come as one batch. Restarts do not count: a pipeline that dies again and again gets nowhere.
         return Patience(
-            STANDSTILL_S + stopped_s + 2 * self._load_s(),
+            STANDSTILL_S + self._stopped_s() + 2 * self._load_s(),
             lambda: (sum(self.position.values()), self.supervisor.hits, self.supervisor.random_kills_left),
         )
 

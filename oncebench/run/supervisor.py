@@ -7,7 +7,8 @@ dies again and again (`UserError` after MAX_FAILURES in a row).
 
 timeline.jsonl: {"t_us", "event", ...} with the events pipeline-started, pipeline-killed (by a failpoint or a nemesis),
 random-kill (with `landed`: the failpoint that this life passed last, None if it passed none), pipeline-failed (died
-by itself, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; and what the nemeses note.
+by itself, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; nemesis-over (an act came to its own end,
+and was not cut short by that of the run); and what the nemeses note.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import random
 import sys
 import time
 from collections.abc import Generator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
@@ -32,7 +34,8 @@ from pipeline.config import PipelineConfig, write_config
 from pipeline.sockets import sweep
 from pipeline.temporary import sweep_temporary
 
-# Unasked deaths in a row, without a new batch in between, after which a restart will not help.
+# Unasked deaths in a row, all but the first before the query ran, after which a restart will not help. A pipeline that
+# runs and dies again and again is a finding, and no error: its run stalls.
 MAX_FAILURES = 4
 # A healthy driver stops between two batches; longer than the longest batch of a slow machine.
 STOP_LIMIT_S = 30.0
@@ -77,6 +80,7 @@ class Supervisor:
         self._hits_before = 0  # this life of the pipeline
         self._log_before = 0
         self._started_us = 0
+        self._death_noted = False  # by the nemesis that killed this life
         self._failures = 0
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
@@ -91,6 +95,7 @@ class Supervisor:
     def note(self, event: str, **fields: Any) -> None:
         """Appends a line to the timeline."""
         self._timeline.append({"t_us": _now_us(), "event": event, **fields})
+        self._death_noted = self._death_noted or event == "pipeline-killed"
 
     def start(self, config: PipelineConfig | None = None) -> None:
         """Starts the pipeline process, with another configuration if one is given."""
@@ -100,12 +105,13 @@ class Supervisor:
         command = [sys.executable, "-X", "faulthandler", "-m", "pipeline", str(path)]
         home = Path(__file__).resolve().parents[2]
         log = self._folder / "logs" / "pipeline.log"
-        self._hits_before = self._hits_seen = len(self._hits())
+        self._hits_before = len(self._hits())
         self._log_before = log.stat().st_size if log.exists() else 0
         self._started_us = _now_us()
+        self._death_noted = False
         self._child = process.start("the pipeline", command, log, env=self._environment, cwd=home)
         self._running_before = self._times_running()
-        self.note("pipeline-started", pid=self._child.pid)
+        self.note("pipeline-started", pid=self._child.pid, tells_over=True)  # older supervisors did not
 
     @property
     def random_kills_left(self) -> int:
@@ -119,8 +125,13 @@ class Supervisor:
 
     @property
     def acting(self) -> bool:
-        """Whether a nemesis is at work: a server may be down, or an older driver still be there."""
-        return bool(self._acting)
+        """Whether a nemesis is at work, or about to be: a server may be down, or an older driver still be there."""
+        return bool(self._acting) or self._hits_seen < len(self._hits())
+
+    @property
+    def breaking(self) -> bool:
+        """Whether a nemesis keeps a server from serving: it will serve again only if `watch` is called."""
+        return any(stage.held and NEMESES[stage.hit["action"]].breaks for stage, _ in self._acting)
 
     def begin_random_kills(self) -> None:
         """Random kills happen from now on: not before the load, for they would only lengthen the start-up."""
@@ -137,20 +148,28 @@ class Supervisor:
             UserError: see the module.
         """
         assert self._child is not None, "start() comes first"
-        hits = self._hits()
-        now = time.monotonic()
-        fresh, self._hits_seen = hits[self._hits_seen :], len(hits)
-        for hit in fresh:
-            if (act := NEMESES[hit["action"]].act) is not None:
-                stage = Stage(self, self._child, hit, self._config, self._servers, self._seed)
-                self._acting.append((stage, act(stage, hit["seconds"])))
-        self._acting = [(stage, act) for stage, act in self._acting if next(act, _DONE) is not _DONE]
+        self._begin_acts(self._child)
+        self._acting = [(stage, act) for stage, act in self._acting if not _is_over(stage, act)]
         if any(stage.held for stage, _ in self._acting):
             return
         if not self._child.alive:
             self._bring_back()
-        elif self._kills_begun and self._kills_left and not self._acting and not self._killed():
-            self._kill_at_random(now)
+        elif self._kills_begun and self._kills_left and not self.acting and not self._killed():
+            self._kill_at_random(time.monotonic())
+
+    def _begin_acts(self, child: Child) -> None:
+        """Lets those act whose hit is on disk and whose pipeline stands still: before that, a SIGCONT would be lost."""
+        for hit in self._hits()[self._hits_seen :]:
+            act = NEMESES[hit["action"]].act
+            if act is not None and not child.stands_still(hit["pid"]):
+                return
+            self._hits_seen += 1
+            if act is not None:
+                stage = Stage(self, child, hit, self._config, self._servers, self._seed)
+                if child.alive and hit["life"] == child.pid:
+                    self._acting.append((stage, act(stage, hit["seconds"])))
+                else:
+                    stage.idle("the pipeline died before it stood still")
 
     def stop(self) -> None:
         """Ends the pipeline between two batches; kills it if it does not end in time. It stays away until the next
@@ -180,10 +199,16 @@ class Supervisor:
             self.succeed()
 
     def end_acts(self) -> None:
-        """Ends what nemeses are at; what they broke is mended."""
-        while self._acting:
-            _, act = self._acting.pop()
-            act.close()
+        """Ends what nemeses are at, the last one first; what they broke is mended. One that can't be does not keep the
+        others from it; its error is raised when all are ended."""
+        with ExitStack() as stack:
+            for _, act in self._acting:
+                stack.callback(act.close)
+            self._acting = []
+
+    def met(self) -> tuple[dict[str, Any], ...]:
+        """Hits of the life that was started last."""
+        return self._hits()[self._hits_before :]
 
     def batches(self) -> list[dict[str, Any]]:
         """Progress lines of the batches that the life which was started last has committed."""
@@ -198,12 +223,14 @@ class Supervisor:
 
     def _killed(self) -> bool:
         """Whether a failpoint has killed this life; its hit is on disk before it acts, so it is there at the death."""
-        return any(hit["action"] == "kill" for hit in self._hits()[self._hits_before :])
+        return any(hit["action"] == "kill" for hit in self.met())
 
     def _note_death(self) -> tuple[int | None, str] | None:
-        """Notes the death of this life; exit code and last words if nobody asked for it, else None."""
+        """Notes the death of this life, once; exit code and last words if nobody asked for it, else None."""
         assert self._child is not None, "start() comes first"
         self._child.kill_session()
+        if self._death_noted:
+            return None
         if self._killed():
             self.note("pipeline-killed")
             return None
@@ -227,8 +254,14 @@ class Supervisor:
             )
         return self.succeed()
 
-    def succeed(self, config: PipelineConfig | None = None) -> None:
-        """Starts another life."""
+    def _end_child(self) -> None:
+        if self._child is not None:
+            self._child.kill_session()
+
+    def succeed(self, config: PipelineConfig | None = None, beside: bool = False) -> None:
+        """Starts another life; `beside`: whoever asks answers for the one before, which is killed otherwise."""
+        if not beside:
+            self._end_child()
         self.restarts += 1
         self.start(config)
 
@@ -252,12 +285,20 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self.end_acts()
-        if self._child is not None:
-            self._child.kill_session()
-        sweep(self._folder)
-        sweep_temporary(self._folder)
-        self._timeline.close()
+        with ExitStack() as stack:  # each of these happens, whatever becomes of the others
+            stack.callback(self._timeline.close)
+            stack.callback(sweep_temporary, self._folder)
+            stack.callback(sweep, self._folder)
+            stack.callback(self._end_child)
+            self.end_acts()
+
+
+def _is_over(stage: Stage, act: Generator[None]) -> bool:
+    """Lets an act go on until it waits again; whether it has come to its end, which is noted."""
+    if next(act, _DONE) is not _DONE:
+        return False
+    stage.note("nemesis-over")
+    return True
 
 
 def _now_us() -> int:

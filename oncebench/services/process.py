@@ -55,6 +55,10 @@ class Child:
         """Pids of the child and all its descendants that are alive."""
         return sessions.members(self.session) if self._popen.returncode is None else ()
 
+    def stands_still(self, pid: int) -> bool:
+        """Whether this process of the child's session is stopped, or has ended."""
+        return sessions.stands_still(self.session, pid)
+
     def send(self, number: signal.Signals) -> None:
         """Signal the child alone; nothing happens if it has ended."""
         if self.alive:

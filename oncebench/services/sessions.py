@@ -38,6 +38,7 @@ class _Process:
     session: int
     ended: bool
     started: int
+    stopped: bool
 
 
 def start_time(pid: int) -> int:
@@ -52,6 +53,12 @@ def leader_alive(session: Session) -> bool:
     """Whether the process that was started as the session's leader still runs. It is not reaped by asking."""
     leader = _read(session.sid)
     return leader is not None and leader.started == session.started and not leader.ended
+
+
+def stands_still(session: Session, pid: int) -> bool:
+    """Whether a process of `session` is stopped (SIGSTOP), or can't run any more: it has ended, or is none of it."""
+    seen = _read(pid)
+    return seen is None or seen.session != session.sid or seen.ended or seen.stopped
 
 
 def members(session: Session) -> tuple[int, ...]:
@@ -109,14 +116,16 @@ def _read_linux(pid: int) -> _Process | None:
     state, _ppid, _group, session, *rest = text.rpartition(")")[2].split()  # the name before it may hold anything
     threads, started = rest[13], rest[15]  # fields 20 and 22 of proc(5)
     # a killed JVM's first thread is a zombie while the others still end and hold its ports
-    return _Process(int(session), ended=state in "ZX" and int(threads) <= 1, started=int(started))
+    ended = state in "ZX" and int(threads) <= 1
+    return _Process(int(session), ended, int(started), stopped=state == "T")
 
 
 def _read_elsewhere(pid: int) -> _Process | None:
     try:
         process = psutil.Process(pid)
-        ended = process.status() == psutil.STATUS_ZOMBIE
-        return _Process(os.getsid(pid), ended=ended, started=round(process.create_time() * 1e6))
+        status = process.status()
+        started = round(process.create_time() * 1e6)
+        return _Process(os.getsid(pid), status == psutil.STATUS_ZOMBIE, started, status == psutil.STATUS_STOPPED)
     except (psutil.Error, OSError):
         return None
 

@@ -43,19 +43,25 @@ class World:
     events: list[str] = field(default_factory=list)
     done: list[dict[str, Any]] = field(default_factory=list)
     refuses: bool = True
+    hits: list[dict[str, Any]] = field(default_factory=list)
     found: list[dict[str, bytes]] = field(default_factory=list)
 
     @property
     def child(self) -> Child | None:
         return cast("Child", self.all[-1])
 
-    def succeed(self, config: PipelineConfig | None = None) -> None:
+    def succeed(self, config: PipelineConfig | None = None, beside: bool = False) -> None:
+        if not beside:
+            self.all[-1].kill_session()
         self.all.append(Life(len(self.all) + 1, config))
         self.found.append(entries(self.folder / "checkpoint"))
         self.done = [] if self.refuses or config else [{"batch": 9}]
 
     def batches(self) -> list[dict[str, Any]]:
         return self.done
+
+    def met(self) -> list[dict[str, Any]]:
+        return self.hits
 
     def running(self) -> bool:
         return True

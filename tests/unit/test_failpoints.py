@@ -168,6 +168,17 @@ def test_the_trace_tells_what_was_passed_last(tmp_path: Path) -> None:
     assert [json.loads(line)["point"] for line in trace.read_text().splitlines()] == ["batch-start", "mid-write"]
 
 
+@pytest.mark.parametrize(("results", "rows"), [([20, 0], 20), ([0, 0], 0), ([], None)])
+def test_a_batch_is_delivered_together_with_its_rows_so_that_no_later_fault_is_spent_on_one_without(
+    results: list[int], rows: int | None
+) -> None:
+    made = [SimpleNamespace(rows=each, quarantined={}) for each in results]
+    batch: Any = SimpleNamespace(id=7, results=made, drained=False, dropped=[], timings_ms={})
+    job: Any = SimpleNamespace(_progress=SimpleNamespace(write=lambda *_, **__: None))
+    Job._note(job, batch)
+    assert job._last_delivered == (7, rows)
+
+
 def test_a_fault_says_what_it_is_in_full() -> None:
     assert str(Fault("after-commit")) == "after-commit:kill"
     assert str(Fault("after-commit", "stop", 2.0, 5)) == "after-commit:stop:2@batch=5"
@@ -177,17 +188,17 @@ def test_behind_sparks_commit_log_is_passed_where_only_a_trace_asks_and_not_wher
     class Passed(Exception):
         pass
 
-    def passing(point: str, batch: int) -> None:
-        raise Passed(point, batch)
+    def passing(point: str, batch: int, rows: int | None) -> None:
+        raise Passed(point, batch, rows)
 
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "3").touch()
     job: Any = SimpleNamespace(
-        config=SimpleNamespace(faults=(), trace=True, checkpoint=tmp_path), _last_delivered=3,
+        config=SimpleNamespace(faults=(), trace=True, checkpoint=tmp_path), _last_delivered=(3, 20),
         _failpoints=SimpleNamespace(passing=passing),
     )  # fmt: skip
     with pytest.raises(Passed) as passed:
         Job._watch_commit_log(job)
-    assert passed.value.args == ("after-commit-log", 3)
+    assert passed.value.args == ("after-commit-log", 3, 20)
     job.config.trace = False
     Job._watch_commit_log(job)

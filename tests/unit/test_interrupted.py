@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from oncebench.errors import INTERRUPTED, UserError
+from oncebench.run import cell
 from oncebench.run.cell import _Run
 from oncebench.run.patience import Patience
 
@@ -21,7 +22,7 @@ class Starting(_Run):
         self.noted: list[str] = []
         self.folder, self.phase, self.interruption_noted = folder, "starting", False
         self.children: dict[str, Any] = {}
-        self.cell: Any = SimpleNamespace(sessions=1, rate=100)
+        self.cell: Any = SimpleNamespace(sessions=1, rate=100, faults=())
         self.supervisor: Any = SimpleNamespace(
             child=None,
             note=lambda event, **_fields: self.noted.append(event),
@@ -60,6 +61,32 @@ def test_an_interruption_is_noted_once_and_ends_what_nemeses_are_at(tmp_path: Pa
     assert not run._until("loading", lambda: False, Patience(1))
     assert not run._until("draining", lambda: False, Patience(1))
     assert run.noted == ["acts ended", "interrupted"]
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_nothing_is_asked_of_a_server_before_the_nemesis_that_holds_it_has_let_it_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    done: list[str] = []
+    run = Starting(tmp_path)
+    run.interruption_noted = interrupted  # a nemesis may begin after the note, which has ended those before it
+    if not interrupted:
+        run.interrupted.clear()
+    run.supervisor.child, run.supervisor.breaking = object(), True
+
+    def ended() -> None:
+        done.append("mended")
+        run.supervisor.breaking = False
+
+    run.supervisor.watch = run.supervisor.end_acts = ended
+    run.batch, run.primed, run.topics = {}, 0, SimpleNamespace(input="in")
+    run.lab.kafka = SimpleNamespace(bootstrap_servers="")
+    run.supervisor.start, run.supervisor.running = lambda: None, lambda: True
+    monkeypatch.setattr(cell, "PRIMING_BATCHES", 1)
+    monkeypatch.setattr(cell, "prime", lambda *_: done.append("primed") or 1)
+    run._has_batch_after = lambda _batch: True  # type: ignore[method-assign]
+    run._start_pipeline()
+    assert list(dict.fromkeys(done)) == ["mended", "primed"]
 
 
 def test_a_life_on_an_older_checkpoint_is_not_measured_by_the_position_of_the_one_before() -> None:

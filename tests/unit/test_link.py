@@ -64,9 +64,9 @@ def staged(folder: Path, proxy: Any, delivery: str = "exactly-once") -> tuple[Wo
     ("act", "delivery", "passes", "told"),
     [
         (link.late_commit, "exactly-once", request(END_TXN), ["commit-held", "commit-arrived"]),
-        (link.lose_answer, "exactly-once", request(END_TXN), ["answer-lost"]),
-        (link.lose_answer, "at-least-once", request(PRODUCE), ["answer-lost"]),
-        (link.lose_postgres_answer, "exactly-once", COMMIT, ["answer-lost"]),
+        (link.lose_answer, "exactly-once", request(END_TXN), ["request-caught", "answer-lost"]),
+        (link.lose_answer, "at-least-once", request(PRODUCE), ["request-caught", "answer-lost"]),
+        (link.lose_postgres_answer, "exactly-once", COMMIT, ["request-caught", "answer-lost"]),
     ],
 )
 def test_each_act_catches_the_one_request_that_it_is_about(
@@ -89,15 +89,25 @@ def test_a_request_that_never_comes_makes_the_act_idle(
     assert (world.events, proxy.said) == (["pipeline-continued", "nemesis-idle"], ["catch", "forget"])
 
 
-def test_a_request_that_was_held_and_never_answered_makes_the_act_idle(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("act", "passes", "told"),
+    [
+        (link.late_commit, request(END_TXN), "commit-held"),
+        (link.lose_answer, request(END_TXN), "request-caught"),
+        (link.lose_postgres_answer, COMMIT, "request-caught"),
+    ],
+)
+def test_a_request_that_was_caught_and_never_answered_makes_the_act_idle(
+    tmp_path: Path, act: Any, passes: bytes, told: str
+) -> None:
     class Silent(Link):
         def catch(self, catch: Catch) -> None:
             super().catch(catch)
             catch.answer = None
 
-    world, stage = staged(tmp_path, Silent(request(END_TXN)))
-    run(link.late_commit(stage, 2.0))
-    assert world.events == ["pipeline-continued", "commit-held", "nemesis-idle"]
+    world, stage = staged(tmp_path, Silent(passes))
+    run(act(stage, 2.0))
+    assert world.events == ["pipeline-continued", told, "nemesis-idle"]
 
 
 @pytest.mark.parametrize("act", [link.late_commit, link.lose_answer, link.lose_postgres_answer])

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from oncebench.errors import UserError
+from oncebench.nemesis import acts
 from oncebench.nemesis.acts import NEMESES, complaint, why_not
 from oncebench.scenario import Cell, checked_fault, require_possible
 from pipeline.failpoints import KILL, POINTS, parse_fault
@@ -78,6 +80,25 @@ def test_what_cannot_be_done_is_refused_with_the_reason(
         with pytest.raises(UserError, match=f"fault {fault}: ") as refused:
             require_possible([cell], ours)
         assert refused.value.exit_code == 2
+
+
+REPLACING = {f"{word}-{log}" for word in ("cut", "empty", "lose") for log in ("offsets", "commits")}
+
+
+@pytest.mark.parametrize("name", sorted(REPLACING | {"roll-back", "lose-checkpoint"}))
+def test_a_checkpoint_that_is_on_a_disk_of_its_own_is_not_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(acts, "cannot_mount", lambda: None)
+    damage = Cell("files-jsonl", "exactly-once", "two-phase", faults=(f"after-commit:{name}",))
+    for full, possible in (("mid-write:fill-output:5", True), ("mid-write:fill-checkpoint:5", False)):
+        for faults in ((full, *damage.faults), (*damage.faults, full)):
+            if possible:
+                require_possible([replace(damage, faults=faults)])
+                continue
+            with pytest.raises(
+                UserError, match=f"fault after-commit:{name}: under {full} the checkpoint is"
+            ) as refused:
+                require_possible([replace(damage, faults=faults)])
+            assert refused.value.exit_code == 2
 
 
 def test_the_kill_of_a_failpoint_is_the_pipelines_own_and_all_others_act_from_outside() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import pytest
 
 from oncebench.nemesis import checkpoint
@@ -39,6 +41,41 @@ def test_a_damage_that_is_not_refused_stays_and_the_run_goes_on_with_it(world: W
     assert world.events == ["pipeline-killed", "checkpoint-damaged", "unrefused"]
     assert "commits/10" not in entries(world.folder / "checkpoint")
     assert world.all[-1].alive
+
+
+def test_a_life_that_another_fault_killed_refused_nothing_and_the_checkpoint_is_what_it_was(world: World) -> None:
+    before = entries(world.folder / "checkpoint")
+    world.hits = [{"t_us": 6, "action": "kill"}]
+    run(checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=partial(checkpoint.lost, "commits")), world)
+    assert world.events == ["pipeline-killed", "checkpoint-damaged", "nemesis-idle"]
+    assert (entries(world.folder / "checkpoint"), len(world.all)) == (before, 2)
+
+
+def test_a_life_that_dies_after_its_first_batch_has_not_refused_the_damage(world: World) -> None:
+    act = checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=partial(checkpoint.lost, "commits"))
+    next(act)
+    world.done, world.all[-1].alive = [{"batch": 9}], False
+    run(act)
+    assert world.events == ["pipeline-killed", "checkpoint-damaged", "unrefused"]
+
+
+def test_a_damage_that_is_cut_short_is_taken_back_before_it_is_accepted_and_not_after(world: World) -> None:
+    before = entries(world.folder / "checkpoint")
+    for accepted in (False, True):
+        act = checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=partial(checkpoint.lost, "commits"))
+        next(act)
+        if accepted:
+            world.done = [{"batch": 9}]
+        act.close()
+        assert (entries(world.folder / "checkpoint") == before, world.all[-1].alive) == (not accepted, accepted)
+        assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
+def test_a_roll_back_that_is_cut_short_leaves_no_copy(world: World) -> None:
+    act = checkpoint.rolled_back(world.stage("roll-back"), 0.0)
+    next(act)
+    act.close()
+    assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
 
 
 def test_where_there_is_nothing_to_damage_the_pipeline_goes_on_and_that_is_told(world: World) -> None:

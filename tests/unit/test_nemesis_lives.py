@@ -16,7 +16,7 @@ from oncebench.errors import UserError
 from oncebench.nemesis import lives
 from oncebench.run.place import EXECUTORS, placed
 from oncebench.scenario import Cell, require_possible
-from tests.unit.nemesis_world import World, run
+from tests.unit.nemesis_world import Life, World, run
 
 
 def test_a_restart_with_another_number_of_partitions_is_tried_and_taken_back(world: World) -> None:
@@ -44,6 +44,38 @@ def test_a_clean_stop_is_asked_for_and_no_kill(world: World, monkeypatch: pytest
     )
     run(lives.end(world.stage("end"), 0.0))
     assert sent == [signal.SIGTERM]
+
+
+@pytest.mark.parametrize("successor", [False, True])
+def test_a_clean_stop_that_another_fault_came_before_starts_nothing_and_says_so(world: World, successor: bool) -> None:
+    if successor:
+        world.all.append(Life(2))
+    else:
+        world.hits = [{"t_us": 5, "action": "end"}, {"t_us": 6, "action": "kill"}]
+    lived = len(world.all)
+    run(lives.end(world.stage("end"), 0.0))
+    assert (world.events, len(world.all)) == (["nemesis-idle"], lived)
+
+
+def test_a_pipeline_that_met_another_fault_and_ended_well_was_stopped_cleanly(world: World) -> None:
+    world.hits = [{"t_us": 6, "action": "stop"}]
+    world.all[0].returncode = 0
+    run(lives.end(world.stage("end"), 0.0))
+    assert (world.events, len(world.all)) == (["pipeline-stopped"], 2)
+
+
+def test_a_life_that_another_fault_killed_did_not_refuse_its_partitions(world: World) -> None:
+    world.hits = [{"t_us": 6, "action": "kill"}]
+    run(lives.repartition(world.stage("repartition"), 0.0), world)
+    assert (world.events, len(world.all)) == (["pipeline-killed", "nemesis-idle"], 2)
+
+
+def test_a_life_that_did_its_batch_on_other_partitions_and_then_died_did_not_refuse_them(world: World) -> None:
+    act = lives.repartition(world.stage("repartition"), 0.0)
+    next(act)
+    world.done, world.all[-1].alive = [{"batch": 8}], False
+    run(act)
+    assert world.events == ["pipeline-killed", "pipeline-killed"]
 
 
 def test_an_outage_lasts_as_long_as_was_asked_for(world: World) -> None:

@@ -9,6 +9,7 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from oncebench.nemesis import servers
+from oncebench.run.supervisor import Supervisor
 from pipeline.wire import Transaction
 from tests.unit.nemesis_world import Server, World, run
 
@@ -84,6 +85,19 @@ def test_a_killed_server_is_started_again_also_when_the_run_ends_before(world: W
         assert (server.said, world.all[0].alive) == (["kill"], True)
         acting.close() if cut_short else run(acting)
         assert server.said == ["kill", "start"]
+
+
+@pytest.mark.parametrize(
+    ("action", "held", "breaking"), [("stop-broker", True, True), ("hijack", False, False), ("outage", True, False)]
+)
+def test_a_server_is_waited_for_only_while_a_nemesis_keeps_it_from_serving(
+    world: World, action: str, held: bool, breaking: bool
+) -> None:
+    stage = world.stage(action)
+    stage.hit, stage.held = {**stage.hit, "action": action}, held
+    with Supervisor(stage.config, {}, 0, seed=1) as supervisor:
+        supervisor._acting = [(stage, (_ for _ in ()))]
+        assert supervisor.breaking is breaking
 
 
 def test_a_stopped_broker_is_continued_also_when_the_run_ends_before(world: World) -> None:

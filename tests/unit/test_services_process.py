@@ -53,6 +53,21 @@ def stranger() -> Iterator["subprocess.Popen[bytes]"]:
         popen.kill()
 
 
+def test_a_process_stands_still_once_it_is_stopped_and_until_it_is_continued_and_one_that_is_gone_does(
+    tree: Child, stranger: "subprocess.Popen[bytes]"
+) -> None:
+    worker = max(tree.members())
+    assert not tree.stands_still(worker)
+    os.kill(worker, signal.SIGSTOP)
+    wait_for("the worker to be stopped", lambda: tree.stands_still(worker))
+    assert not tree.stands_still(tree.pid)
+    tree.thaw()
+    wait_for("the worker to go on", lambda: not tree.stands_still(worker))
+    assert tree.stands_still(stranger.pid), "its number may be another's by now"
+    tree.kill_session()
+    assert tree.stands_still(worker)
+
+
 def test_killing_a_session_ends_descendants_in_other_process_groups_too(tree: Child) -> None:
     pids = tree.members()
     assert len(pids) == 3

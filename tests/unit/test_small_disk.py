@@ -163,6 +163,22 @@ def test_the_disk_has_room_again_when_the_pipeline_has_died_or_time_is_up(
     assert world.events == ["disk-full", "pipeline-continued", "disk-has-room", *idle]
 
 
+@pytest.mark.parametrize("folder", [disk.OUTPUT, disk.BROKER])
+def test_a_full_disk_of_which_nobody_died_because_another_fault_killed_first_has_tested_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
+) -> None:
+    (tmp_path / BALLAST).write_text("full")
+    monkeypatch.setattr(disk, "fill", lambda _place: tmp_path / BALLAST)
+    world, broker = World(tmp_path), Broker()
+    stage = world.stage("fill", broker)
+    act = disk.full_broker(stage, 3600.0) if folder == disk.BROKER else disk.full(stage, 3600.0, folder=folder)
+    next(act)
+    world.hits = [{"t_us": 5, "action": "fill"}, {"t_us": 6, "action": "kill-broker"}]
+    world.all[0].alive = broker.alive = False
+    run(act)
+    assert ("nemesis-idle" in world.events, "broker-halted" in world.events) == (True, False)
+
+
 def test_the_disk_has_room_again_also_when_the_run_ends_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / BALLAST).write_text("full")
     monkeypatch.setattr(disk, "fill", lambda _place: tmp_path / BALLAST)

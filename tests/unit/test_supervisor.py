@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from oncebench.errors import UserError
+from oncebench.nemesis.stage import Stage
 from oncebench.run import supervisor as module
 from oncebench.run.supervisor import Supervisor
 from pipeline.config import PipelineConfig
@@ -27,9 +28,13 @@ class Pretended:
     returncode: int | None = None
     thawed: int = 0
     session_killed: bool = False
+    still: bool = True
     at_stop: Any = field(default=lambda: None)
+    at_kill: Any = field(default=lambda: None)
 
     def kill_session(self) -> None:
+        if self.alive:
+            self.at_kill()
         self.session_killed = True
         self.returncode = -9 if self.returncode is None else self.returncode
         self.alive = False
@@ -40,6 +45,12 @@ class Pretended:
 
     def thaw(self) -> None:
         self.thawed += 1
+
+    def send(self, _number: int) -> None:
+        pass
+
+    def stands_still(self, pid: int) -> bool:
+        return self.still or pid != self.pid or not self.alive
 
     def dies(self, code: int) -> None:
         self.alive, self.returncode = False, code
@@ -62,9 +73,10 @@ class World:
         self.lives.append(Pretended(log, 1000 + len(self.lives)))
         return self.lives[-1]
 
-    def hit(self, action: str = "kill", seconds: float = 0.0) -> None:
+    def hit(self, action: str = "kill", seconds: float = 0.0, t_us: int = 5) -> None:
         life = self.lives[-1].pid
-        self._append("hits.jsonl", {"action": action, "seconds": seconds, "batch": 6, "life": life, "t_us": 5})
+        hit = {"fault": f"mid-write:{action}", "action": action, "seconds": seconds, "batch": 6, "t_us": t_us}
+        self._append("hits.jsonl", {**hit, "life": life, "pid": life})
 
     def passes(self, point: str, batch: int) -> None:
         self._append("trace.jsonl", {"t_us": time.time_ns() // 1000, "point": point, "batch": batch})
@@ -159,6 +171,27 @@ def test_a_death_just_before_the_stop_is_noted(world: World, code: int) -> None:
     assert world.events()[1:] == ["pipeline-killed" if code == -9 else "pipeline-failed"]
 
 
+def test_a_kill_that_comes_while_a_nemesis_ends_the_pipeline_is_noted_as_a_kill_and_brought_back_once(
+    world: World,
+) -> None:
+    world.hit("end")
+    world.supervisor.watch()
+    world.hit(t_us=6)
+    world.lives[0].dies(-9)
+    world.supervisor.watch()
+    assert world.events()[1:] == ["nemesis-idle", "nemesis-over", "pipeline-killed", "pipeline-started"]
+    assert len(world.lives) == 2
+
+
+def test_two_faults_that_both_start_a_pipeline_leave_one(world: World) -> None:
+    world.hit("end")
+    world.supervisor.watch()
+    world.hit("outage", 0.0, t_us=6)
+    for _ in range(3):
+        world.supervisor.watch()
+    assert ([life.alive for life in world.lives], world.supervisor.acting) == ([False, True], False)
+
+
 def test_a_failpoint_hit_while_the_pipeline_ends_is_noted(world: World) -> None:
     world.lives[0].at_stop = world.hit
     world.supervisor.stop()
@@ -169,7 +202,53 @@ def test_a_stopped_pipeline_is_continued_once(world: World) -> None:
     world.hit("stop", 0.0)
     world.supervisor.watch()
     world.supervisor.watch()
-    assert (world.lives[0].thawed, world.events()[1:]) == (1, ["pipeline-continued"])
+    assert (world.lives[0].thawed, world.events()[1:]) == (1, ["pipeline-continued", "nemesis-over"])
+
+
+def test_an_act_that_is_cut_short_is_not_noted_as_over(world: World) -> None:
+    world.hit("stop", 3600.0)
+    world.supervisor.watch()
+    world.supervisor.stop()
+    world.hit("stop", 0.0)  # after the last look
+    assert (world.told()[0]["tells_over"], "nemesis-over" in world.events()) == (True, False)
+
+
+def test_no_nemesis_acts_and_nobody_overtakes_it_before_the_pipeline_stands_still(world: World) -> None:
+    world.runs()
+    world.supervisor.begin_random_kills()
+    world.supervisor._kill_at = 0.0
+    world.lives[0].still = False
+    world.hit("stop", 0.0)
+    world.supervisor.watch()
+    assert (world.lives[0].thawed, world.events()[1:], world.supervisor.hits) == (0, [], 0)
+    assert (world.supervisor.acting, world.supervisor.random_kills_left) == (True, 1)
+    world.lives[0].still = True
+    world.supervisor.watch()
+    assert (world.lives[0].thawed, world.events()[1], world.supervisor.hits) == (1, "pipeline-continued", 1)
+
+
+def test_a_nemesis_whose_pipeline_died_before_it_stood_still_does_nothing_and_says_so(world: World) -> None:
+    world.lives[0].still = False
+    world.hit("outage", 5.0)
+    world.lives[0].dies(-9)
+    world.supervisor.watch()
+    assert (world.events().count("nemesis-idle"), world.supervisor.acting, len(world.lives)) == (1, False, 2)
+
+
+def test_a_hit_that_comes_with_a_random_kill_is_not_passed_over_and_strikes_no_later_life(world: World) -> None:
+    world.lives[0].at_kill = lambda: world.hit("outage", 5.0)
+    kill_at_random(world)
+    world.supervisor.watch()
+    assert (world.events().count("nemesis-idle"), world.supervisor.acting, world.supervisor.hits) == (1, False, 1)
+    assert (len(world.lives), world.lives[1].alive) == (2, True)
+
+
+def test_a_death_that_a_nemesis_has_noted_is_not_told_again_when_its_act_is_cut_short(world: World) -> None:
+    world.hit("outage", 3600.0)
+    world.supervisor.watch()
+    world.supervisor.end_acts()
+    world.supervisor.watch()
+    assert world.events()[1:] == ["pipeline-killed", "pipeline-started"]
 
 
 def left(world: World) -> Pretended:
@@ -200,9 +279,10 @@ def test_the_end_of_a_zombie_and_its_words_are_noted_and_its_successor_goes_on(w
         log.write("noise\nstopped: another driver\n")
     zombie.dies(3)
     world.supervisor.watch()
-    assert world.told()[-1] | {"t_us": 0} == {
+    assert world.told()[-2] | {"t_us": 0} == {
         "t_us": 0, "hit_us": 5, "event": "zombie-ended", "exit_code": 3, "why": "stopped: another driver"
     }  # fmt: skip
+    assert (world.told()[-1]["event"], world.told()[-1]["hit_us"]) == ("nemesis-over", 5)
     assert (world.supervisor.acting, world.lives[1].alive, world.supervisor.restarts) == (False, True, 1)
     assert zombie.session_killed  # its JVM and its workers may outlive it
 
@@ -233,6 +313,37 @@ def test_nothing_of_a_killed_life_is_left_in_the_record(world: World) -> None:
     (world.folder / "tmp-999999999").mkdir()
     world.supervisor.__exit__(None, None, None)
     assert not list(world.folder.glob("tmp-*"))
+
+
+def test_what_cannot_be_mended_keeps_nothing_else_from_being_ended(world: World) -> None:
+    mended = []
+
+    def act(number: int) -> Generator[None]:
+        try:
+            yield
+        finally:
+            mended.append(number)
+            if number == 1:
+                raise OSError("the broker does not start")
+
+    (world.folder / "tmp-999999999").mkdir()
+    for number in range(3):
+        world.supervisor._acting.append((cast("Stage", None), act(number)))
+        next(world.supervisor._acting[-1][1])
+    with pytest.raises(OSError, match="the broker does not start"):
+        world.supervisor.__exit__(None, None, None)
+    assert (mended, world.lives[0].alive, world.supervisor.acting) == ([2, 1, 0], False, False)
+    assert not list(world.folder.glob("tmp-*"))
+    with pytest.raises(ValueError, match="closed"):
+        world.supervisor.note("anything")
+
+
+def test_a_life_that_is_still_there_is_killed_when_another_takes_its_place_unless_it_is_to_live_beside(
+    world: World,
+) -> None:
+    world.supervisor.succeed()
+    world.supervisor.succeed(beside=True)
+    assert [life.alive for life in world.lives] == [False, True, True]
 
 
 def kill_at_random(world: World) -> dict[str, Any]:

@@ -53,12 +53,37 @@ def test_whatever_ends_a_life_must_bring_its_batch_back_and_a_pause_need_not() -
     assert [bool(by_fault([each], [each["fault"]], [], DONE)[0]) for each in ended] == [True, True, False]
 
 
+STARTED = {"event": "pipeline-started", "t_us": 1, "pid": 7, "tells_over": True}
+OVER = [{"event": "nemesis-over", "hit_us": each["t_us"], "t_us": 900} for each in HITS]
+
+
+def test_a_nemesis_that_never_acted_or_was_cut_short_tested_nothing() -> None:
+    told = f"the nemesis of the fault {LATE} did not act to its end"
+    assert by_fault(HITS, [LOSE, LATE], [STARTED, *OVER], DONE) == [[], []]
+    assert by_fault(HITS, [LOSE, LATE], [STARTED, OVER[0]], DONE) == [[], [told]]
+    cut_short = [{"event": event, "hit_us": 120, "t_us": 300} for event in ("zombie-left", "zombie-never-continued")]
+    assert by_fault(HITS, [LOSE, LATE], [STARTED, OVER[0], *cut_short], DONE) == [[], [told]]
+
+
+def test_what_found_nothing_to_act_on_is_told_with_its_reason_and_no_other() -> None:
+    idle = {**IDLE, "hit_us": 100}
+    for notes in ([idle], [idle, OVER[0]]):
+        assert by_fault(HITS, [LOSE, LATE], [STARTED, *notes, OVER[1]], DONE) == [[TOLD], []]
+
+
+def test_a_kill_needs_no_act_and_a_run_that_does_not_tell_of_ends_is_judged_without_them() -> None:
+    kill = [hit("mid-write:kill", 100, 6)]
+    assert by_fault(kill, ["mid-write:kill"], [STARTED], DONE) == [[]]
+    assert by_fault(HITS, [LOSE, LATE], [{**STARTED, "tells_over": False}], DONE) == [[], []]
+
+
 def test_a_report_tells_each_fault_with_its_own_notes_and_nothing_of_where_the_run_was(tmp_path: Path) -> None:
     notes = [
         {"event": "pipeline-continued", "hit_us": 100, "t_us": 101},
         {"event": "commit-arrived", "hit_us": 120, "t_us": 180, "error_code": 0},
         {**IDLE, "hit_us": 100},
         {"event": "refused", "hit_us": 120, "t_us": 400, "why": f"no {tmp_path}/checkpoint"},
+        OVER[1],
     ]
     record: Any = SimpleNamespace(
         hits=SimpleNamespace(items=HITS), timeline=SimpleNamespace(items=notes),
