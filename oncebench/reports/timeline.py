@@ -72,7 +72,8 @@ def events_after(record: Record, from_us: int) -> int:
     """Events of the load that the pipeline had still to read at a time (epoch µs): what its work from then on was for.
     Of the batch in hand then so much counts as read as had passed of its time."""
     before = record.input.table.num_rows - int(np.count_nonzero(record.ledger.acked_us > 0))
-    took_us = {line["t_us"]: line["duration_ms"]["triggerExecution"] * 1000 for line in _batches(record)}
+    # Of a batch that a life only found done already, Spark tells no time.
+    took_us = {line["t_us"]: line["duration_ms"].get("triggerExecution", 0) * 1000 for line in _batches(record)}
     read = float(before)
     for t_us, position in _positions(_batches(record)):
         passed = min(1.0, (from_us - t_us) / max(1.0, took_us[t_us]) + 1)

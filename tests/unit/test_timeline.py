@@ -76,8 +76,11 @@ def test_what_work_is_for_is_what_had_still_to_be_read_when_it_began_to_count(at
     assert events_after(run, START + round(at_s * S)) == round(left)
 
 
-def test_a_batch_that_is_replayed_is_not_read_twice() -> None:
+def test_a_batch_that_is_replayed_is_not_read_twice_and_one_without_a_time_is_read_at_its_end() -> None:
     run = record([0.1, 0.2], [(0.5, 2), (0.7, 1), (0.9, 2)])
+    assert events_after(run, START + S // 2) == 0
+    run.progress.items[0]["duration_ms"] = {}
+    assert events_after(run, START + S // 2 - 1) == 2
     assert events_after(run, START + S // 2) == 0
 
 
