@@ -13,6 +13,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from pipeline.durable import is_uri
 from pipeline.errors import RefusedStart
 from pipeline.failpoints import Fault, parse_fault
 
@@ -33,7 +34,7 @@ class PipelineConfig:
         quarantine_topic: where records go that give no row.
         sink, delivery, variant: see `pipeline.sinks` and `pipeline.delivery`.
         sink_id: names this pipeline to the sink, for ever; letters, digits, `.`, `_` and `-`.
-        checkpoint: folder of Spark's checkpoint and of our journal.
+        checkpoint: folder of Spark's checkpoint and of our journal; a path, not a URI.
         record: folder for progress.jsonl, hits.jsonl and trace.jsonl.
         partitions: tasks per batch (state partitions and writers).
         trigger_ms: time between micro-batches; 0: as fast as possible.
@@ -121,6 +122,13 @@ def read_config(path: Path) -> PipelineConfig:
         raise RefusedStart(f"{path}: sink_id is {fields['sink_id']!r}, and must be letters, digits, `.`, `_` and `-`")
     if not isinstance(fields["output"].get("output"), str):
         raise RefusedStart(f'{path}: output must hold "output": a topic, a table or a folder, as the sink has it')
+    for name in ("checkpoint", "record"):
+        if is_uri(str(Path(fields[name]))):  # as Spark is given it
+            raise RefusedStart(
+                f"{path}: {name} is {fields[name]!r}, a URI for Spark and a relative folder for our journal, which "
+                "would stand in another place than Spark's files. Give the path of a folder in a mounted file system "
+                "that has hard links and fsync, /data/checkpoint say; HDFS and object stores will not do"
+            )
     for name in sorted(fields.get("kafka", {})):
         if name in _OURS:
             raise RefusedStart(f"{path}: the guarantees rest on {name} as it is set here: take it out of `kafka`")

@@ -160,6 +160,22 @@ def test_a_field_with_a_value_that_it_cannot_have_is_refused(tmp_path: Path, fie
         read_config(written(tmp_path, **{field: value}))
 
 
+@pytest.mark.parametrize("name", ["checkpoint", "record"])
+@pytest.mark.parametrize(
+    "uri", ["file:///data/cp", "file:/data/cp", "hdfs://name:8020/cp", "s3a://bucket/cp", "file:cp", "./a:/b"]
+)
+def test_a_folder_that_spark_would_look_for_elsewhere_than_our_journal_is_refused(
+    tmp_path: Path, name: str, uri: str
+) -> None:
+    with pytest.raises(RefusedStart, match=f"{name} is '{uri}', a URI.*Give the path of a folder"):
+        read_config(written(tmp_path, **{name: uri}))
+
+
+@pytest.mark.parametrize("plain", ["/data/cp", "data/cp", "cp", "/data/a:b", "data/a:/b"])
+def test_a_folder_that_is_a_path_for_spark_too_is_taken(tmp_path: Path, plain: str) -> None:
+    assert read_config(written(tmp_path, checkpoint=plain)).checkpoint == Path(plain)
+
+
 def test_a_file_that_holds_no_object_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pipeline.json").write_text("null")
     with pytest.raises(RefusedStart, match="must hold an object"):
