@@ -51,6 +51,8 @@ class PipelineConfig:
         sockets: folder of the sockets between the JVM and its Python workers; None: TCP. `pipeline.sockets` sets it.
         faults: in the order in which they are to act.
         trace: whether passed failpoints are noted (needed to tell where a random kill landed).
+        progress_whole: whether a line of progress.jsonl that cannot be written stops the pipeline, and none is dropped
+            for its age: for a run that is judged by them. Otherwise see `pipeline.progress`.
         kafka: librdkafka settings of every client, and of Spark's source as `kafka.NAME`. Without TLS and SASL.
         spark: Spark settings of one's own; they stand above those of `pipeline.spark`.
     """
@@ -80,6 +82,7 @@ class PipelineConfig:
     sockets: str | None = None
     faults: tuple[Fault, ...] = ()
     trace: bool = False
+    progress_whole: bool = False
     kafka: dict[str, str] = field(default_factory=dict)
     spark: dict[str, str] = field(default_factory=dict)
 
