@@ -13,6 +13,7 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+from pipeline.durable import is_uri
 from pipeline.errors import RefusedStart
 from pipeline.failpoints import Fault, parse_fault
 
@@ -33,7 +34,7 @@ class PipelineConfig:
         quarantine_topic: where records go that give no row.
         sink, delivery, variant: see `pipeline.sinks` and `pipeline.delivery`.
         sink_id: names this pipeline to the sink, for ever; letters, digits, `.`, `_` and `-`.
-        checkpoint: folder of Spark's checkpoint and of our journal.
+        checkpoint: folder of Spark's checkpoint and of our journal; a path, not a URI.
         record: folder for progress.jsonl, hits.jsonl and trace.jsonl.
         partitions: tasks per batch (state partitions and writers).
         trigger_ms: time between micro-batches; 0: as fast as possible.
@@ -50,7 +51,9 @@ class PipelineConfig:
         sockets: folder of the sockets between the JVM and its Python workers; None: TCP. `pipeline.sockets` sets it.
         faults: in the order in which they are to act.
         trace: whether passed failpoints are noted (needed to tell where a random kill landed).
-        kafka: librdkafka settings of every client, and of Spark's source as `kafka.NAME`.
+        progress_whole: whether a line of progress.jsonl that cannot be written stops the pipeline, and none is dropped
+            for its age: for a run that is judged by them. Otherwise see `pipeline.progress`.
+        kafka: librdkafka settings of every client, and of Spark's source as `kafka.NAME`. Without TLS and SASL.
         spark: Spark settings of one's own; they stand above those of `pipeline.spark`.
     """
 
@@ -79,6 +82,7 @@ class PipelineConfig:
     sockets: str | None = None
     faults: tuple[Fault, ...] = ()
     trace: bool = False
+    progress_whole: bool = False
     kafka: dict[str, str] = field(default_factory=dict)
     spark: dict[str, str] = field(default_factory=dict)
 
@@ -121,9 +125,23 @@ def read_config(path: Path) -> PipelineConfig:
         raise RefusedStart(f"{path}: sink_id is {fields['sink_id']!r}, and must be letters, digits, `.`, `_` and `-`")
     if not isinstance(fields["output"].get("output"), str):
         raise RefusedStart(f'{path}: output must hold "output": a topic, a table or a folder, as the sink has it')
-    for name in sorted(fields.get("kafka", {})):
+    for name in ("checkpoint", "record"):
+        if is_uri(str(Path(fields[name]))):  # as Spark is given it
+            raise RefusedStart(
+                f"{path}: {name} is {fields[name]!r}, a URI for Spark and a relative folder for our journal, which "
+                "would stand in another place than Spark's files. Give the path of a folder in a mounted file system "
+                "that has hard links and fsync, /data/checkpoint say; HDFS and object stores will not do"
+            )
+    for name, value in sorted(fields.get("kafka", {}).items()):
         if name in _OURS:
             raise RefusedStart(f"{path}: the guarantees rest on {name} as it is set here: take it out of `kafka`")
+        if name.startswith(_SECURED) or (name == "security.protocol" and value != "PLAINTEXT"):
+            raise RefusedStart(
+                f"{path}: {name} in `kafka` asks for TLS or SASL, and that is not supported yet: the clients here do "
+                "not take one another's names for it, and the one that ends transactions speaks neither. Take every "
+                "security.protocol, ssl.* and sasl.* out, and give the job a PLAINTEXT listener of the cluster in "
+                "bootstrap_servers, in a network that nobody else reaches"
+            )
     try:
         fields["faults"] = tuple(parse_fault(text) for text in fields.get("faults", ()))
     except ValueError as error:
@@ -155,6 +173,8 @@ _OURS = (
     "bootstrap.servers", "isolation.level", "acks", "request.required.acks", "retries", "message.send.max.retries",
     "enable.idempotence", "transactional.id", "transaction.timeout.ms", "partitioner",
 )  # fmt: skip
+
+_SECURED = ("sasl.", "ssl.")  # beside security.protocol, which asks for nothing where it is PLAINTEXT
 
 
 def _fits(value: Any, hint: Any) -> bool:

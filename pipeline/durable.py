@@ -11,6 +11,14 @@ from contextlib import suppress
 from pathlib import Path
 
 
+def is_uri(text: str) -> bool:
+    """Whether Spark (Hadoop's Path) takes this for a URI, `file:/data` say: it has a colon before its first slash.
+
+    For Python it is a relative path: the two would work in two places.
+    """
+    return ":" in text.split("/", maxsplit=1)[0]
+
+
 def fsync_folder(folder: Path) -> None:
     """Forces the names in a folder to the disk."""
     handle = os.open(folder, os.O_RDONLY)

@@ -55,7 +55,7 @@ class Job:
         self._failure: BaseException | None = None
         self._last_delivered: tuple[int, int | None] = -1, 0  # batch and rows together: another thread reads them
         self._rows_before: int | None = None
-        self._progress = Progress(config.record / "progress.jsonl")
+        self._progress = Progress(config.record / "progress.jsonl", config.progress_whole)
         self._failpoints = Failpoints(
             config.faults,
             config.record / "hits.jsonl",

@@ -14,35 +14,79 @@ it again. None: there is none.
 
 A `batch` line says that Spark's commit log has the batch: `end_offsets` are then the pipeline's committed position.
 The same position is committed to a consumer group for monitoring only; nothing reads it back, and deleting or moving
-it changes nothing. What can go wrong: that commit fails; it is logged and the pipeline goes on.
+it changes nothing. What can go wrong: that commit fails; it is logged and the pipeline goes on. So it does where a line
+cannot be written (a full disk), for a batch is done with or without it; only a run that will be judged by its lines
+(`progress_whole`) stops then. Of a job of days the newest MOST_BYTES are there, and as many before them in
+`progress.jsonl.1`.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import logging
 import os
+import threading
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
+# Some 90,000 batches of 0.7 KB: five hours at five a second, and nothing that a disk with a checkpoint would notice.
+MOST_BYTES = 64 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
 class Progress:
-    """Appends to progress.jsonl; each line is one write, so a kill leaves at most one torn line at the end."""
+    """Appends to progress.jsonl; each line is one write, so a kill leaves at most one torn line at the end.
 
-    def __init__(self, path: Path) -> None:
-        self._handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    Args:
+        path: of progress.jsonl.
+        whole: whether every line of the run must be there, see `PipelineConfig.progress_whole`.
+    """
+
+    def __init__(self, path: Path, whole: bool) -> None:
+        self._path, self._whole = path, whole
+        self._handle = _opened(path)
+        self._writing = threading.Lock()  # the job, its batches and Spark's listener have a thread each
+        self._torn = self._warned = False
 
     def write(self, kind: str, **fields: Any) -> None:
-        """Appends one line."""
-        line = {"kind": kind, "t_us": time.time_ns() // 1000, **fields}
-        os.write(self._handle, json.dumps(line).encode() + b"\n")
+        """Appends one line.
+
+        Raises:
+            OSError: it could not be written, and the record must be whole.
+        """
+        line = json.dumps({"kind": kind, "t_us": time.time_ns() // 1000, **fields}).encode() + b"\n"
+        with self._writing:
+            try:
+                self._append(line)
+            except OSError as error:
+                if self._whole:
+                    raise OSError(error.errno, error.strerror, str(self._path)) from error
+                if not self._warned:
+                    _log.warning(
+                        "%s cannot be written (%s): the pipeline goes on, and lines will be missing there. Make room "
+                        "on its disk; this is not said again.",
+                        self._path,
+                        error.strerror,
+                    )
+                self._warned = True
+
+    def _append(self, line: bytes) -> None:
+        if not self._whole and os.fstat(self._handle).st_size >= MOST_BYTES:
+            with suppress(FileNotFoundError):  # moved already, but then there was no room for a new one
+                self._path.replace(self._path.with_name(f"{self._path.name}.1"))
+            full, self._handle = self._handle, _opened(self._path)
+            os.close(full)
+        line = b"\n" + line if self._torn else line
+        self._torn = os.write(self._handle, line) < len(line)  # the last bytes of a disk take a part of it
+        if self._torn:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class Monitoring:
@@ -104,6 +148,10 @@ class Listener(StreamingQueryListener):
             event_time=seen.get("eventTime", {}),
         )
         self._monitoring.commit(ends)
+
+
+def _opened(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
 
 
 def offsets_of(offset: Any, topic: str) -> dict[str, int]:

@@ -49,6 +49,7 @@ def pipeline_config(
         checkpoint_writing=cell.checkpoint_writing,
         state_store=cell.state_store,
         faults=tuple(parse_fault(fault) for fault in cell.faults),
+        progress_whole=True,  # a verdict and a report rest on every line
         **placed(cell, lab.spark([SINKS[cell.sink]])),
     )
 

@@ -46,6 +46,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+from pipeline.durable import is_uri
 from pipeline.errors import RefusedStart
 from pipeline.journal import checkpoint_id
 from pipeline.sinks.contract import (
@@ -126,6 +127,11 @@ class DeltaSink(Sink):
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: columns compared, entries of other checkpoints refused, the marker read."""
         del generation, keep  # Delta's own check of the entries fences
+        if is_uri(str(self._table)):
+            raise RefusedStart(
+                f"{self._table} is a URI for Spark and a relative folder for our reader of the table's log, which "
+                "would find none of its batches there. Give the path of a folder in a mounted file system."
+            )
         with readable(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
             wrong = difference(self._table)
         if wrong is not None:

@@ -37,7 +37,7 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-from pipeline.durable import fsync_folder, make_folder
+from pipeline.durable import fsync_folder, is_uri, make_folder
 from pipeline.errors import CommitUncertain, DeliveryFailed, RefusedStart
 from pipeline.rows import ROW
 from pipeline.sinks.contract import (
@@ -287,7 +287,7 @@ class FileSink(Sink):
         return rows.where("reason is null").select(*ROW)
 
     def _check(self, support: Support) -> None:
-        if "://" in self._asked:
+        if is_uri(self._asked):
             raise RefusedStart(
                 f"{self._asked} is no folder of a mounted file system, and an object store has no atomic rename. Give "
                 "the path of a folder that every task can reach."

@@ -1,7 +1,8 @@
 """PostgreSQL, the driver's side: what is supported, commit by COMMIT PREPARED, fencing, the ledger's marks.
 
-Rows go in by COPY, one transaction per partition. At-most-once does not wait for the disk at COMMIT, at-least-once
-does. Exactly-once comes in three variants:
+Rows go in by COPY, one transaction per partition. At-most-once does not wait for the disk at COMMIT; the others do,
+also where role, database or server say `synchronous_commit = off`, and refuse a server that forces nothing to the disk
+(`fsync = off`). Exactly-once comes in three variants:
 
 * two-phase: a task puts its rows and a ledger row into one transaction and prepares it (PREPARE TRANSACTION survives a
   crash of everybody); the driver decides and commits each from its own session. "Does not exist" is settled by the
@@ -90,7 +91,7 @@ class PostgresSink(Sink):
         self._variant = support.variant
         try:
             connection = self._connection()
-            self._check(connection)
+            self._check(connection, support)
             tables.make_tables(connection)
             if support.variant == "upsert":
                 tables.make_row_ids_unique(connection, self._names.table)
@@ -148,13 +149,19 @@ class PostgresSink(Sink):
             self._open = connect(self._names.application)
         return self._open
 
-    def _check(self, connection: psycopg.Connection) -> None:
+    def _check(self, connection: psycopg.Connection, support: Support) -> None:
         if connection.info.server_version < OLDEST_SERVER:
             raise RefusedStart(f"PostgreSQL 13 or newer is needed, this is {_setting(connection, 'server_version')}")
         if _setting(connection, "server_encoding") != "UTF8":
             raise RefusedStart("the database's encoding must be UTF8, or not every session key can be stored")
         if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
             raise RefusedStart("this server is a standby and takes no writes: name the primary")
+        if support.delivery != AT_MOST_ONCE and _setting(connection, "fsync") == "off":
+            raise RefusedStart(
+                "this server runs with fsync = off: a crash of its machine may take back what was committed, or ruin "
+                f"all its data, and {support.delivery} promises that nothing is lost. Set fsync = on in "
+                "postgresql.conf and reload the server, or take at-most-once"
+            )
         tables.check_table(connection, self._names.table)
         allowed = int(_setting(connection, "max_prepared_transactions"))
         if self._variant == "two-phase" and allowed < self.partitions:
@@ -226,12 +233,13 @@ class PostgresSink(Sink):
             time.sleep(COMMIT_PAUSE_S)
 
     def _jdbc(self) -> dict[str, str]:
-        """Options of Spark's JDBC writer, from what libpq made of the DSN."""
+        """Options of Spark's JDBC writer, from what libpq made of the DSN. It waits for the disk as we do."""
         info, given = self._connection().info, parts(dsn())
         if info.host.startswith(("/", "@")):
             raise RefusedStart("Spark's JDBC writer cannot use a Unix socket: name the server by host and port")
         host = f"[{info.host}]" if ":" in info.host else info.host
         more = {name: given[name] for name in ("sslmode", "sslrootcert", "sslcert", "sslkey") if name in given}
+        more["options"] = f"-c synchronous_commit={_setting(self._connection(), 'synchronous_commit')}"
         options = {
             "url": f"jdbc:postgresql://{host}:{info.port}/{quote(info.dbname, safe='')}?{urlencode(more)}",
             "driver": "org.postgresql.Driver",

@@ -2,9 +2,10 @@
 
 Promise: the DSN comes from the environment variable ONCEBENCH_POSTGRES (what it leaves out, from libpq's own:
 PGPASSWORD, PGPASSFILE, PGSERVICE, ...) and stands in no configuration, target or message; `redacted` and `told` leave
-every password out. Each connection says in its application_name to which sink_id and epoch it belongs. What can go
-wrong: a pooler in transaction mode between us and the server does not keep sessions; PREPARE TRANSACTION and fencing
-need the server itself.
+every password out. Each connection says in its application_name to which sink_id and epoch it belongs, and its COMMIT
+waits for the disk, whatever role, database and server say of that, now or after a reload of their settings. What can
+go wrong: a pooler in transaction mode between us and the server does not keep sessions; PREPARE TRANSACTION and
+fencing need the server itself.
 """
 
 from __future__ import annotations
@@ -32,6 +33,12 @@ CONNECT_LIMIT_S = 5  # for one address: a server that is there answers in millis
 # is paused, and waiting would not end.
 LOCK_LIMIT_MS = 30_000
 SILENCE_LIMIT_MS = 60_000  # a cut network is noticed after this, not after the two hours of TCP's keep-alive
+# For all of the session, so that a reload of the server's settings does not change it either. `local`, `remote_write`
+# and `remote_apply` wait for the server's own disk too, and say more of its standbys only: that is for its operator.
+_WAITS = (
+    "SELECT set_config('synchronous_commit', CASE asked WHEN 'off' THEN 'on' ELSE asked END, false) "
+    "FROM current_setting('synchronous_commit') AS asked"
+)
 GID_BYTES = 199  # a gid must be shorter than 200 bytes
 
 
@@ -146,6 +153,8 @@ def told(error: psycopg.Error, text: str | None = None) -> str:
 def connect(application: str, text: str | None = None) -> psycopg.Connection:
     """A connection in autocommit mode: transactions are begun and ended by statements of their own.
 
+    COMMIT waits for the disk, unless a transaction says otherwise of itself.
+
     Raises:
         psycopg.OperationalError: nobody answers, or the login is refused.
         RefusedStart: no DSN is known, or it is none.
@@ -165,7 +174,7 @@ def connect(application: str, text: str | None = None) -> psycopg.Connection:
         tcp_user_timeout=SILENCE_LIMIT_MS,
         client_encoding="UTF8",
     )
-    connection.execute(f"SET lock_timeout = {LOCK_LIMIT_MS}; SET standard_conforming_strings = on")
+    connection.execute(f"SET lock_timeout = {LOCK_LIMIT_MS}; SET standard_conforming_strings = on; {_WAITS}")
     return connection
 
 

@@ -123,6 +123,21 @@ def test_the_job_of_the_page_writes_each_order_once_however_often_it_is_killed(l
     assert own.visible() == Counter(f"o-{number}" for number in range(ORDERS * WAVES))
 
 
+def test_a_job_whose_record_stands_on_a_full_disk_writes_on_batch_after_batch(lab: Lab, tmp_path: Path) -> None:
+    own = Own(lab, tmp_path)
+    record = tmp_path / "state" / "record"
+    record.mkdir(parents=True)
+    (record / "progress.jsonl").symlink_to("/dev/full")
+    with own.start(0) as job:
+        for sent in (ORDERS, ORDERS * 2):  # in two batches at least: Spark's commit log has the first of them
+            own.send(range(sent - ORDERS, sent))
+            wait_for("all orders", lambda sent=sent: len(own.visible()) == sent, job)  # type: ignore[misc]
+        job.stop_gently(WAIT_S)
+        assert job.returncode == 0, tail(job.log)
+    assert own.visible() == Counter(f"o-{number}" for number in range(ORDERS * 2))
+    assert job.log.read_text().count("progress.jsonl cannot be written (No space left on device)") == 1
+
+
 def test_a_query_without_a_shuffle_over_more_partitions_than_the_job_has_stops_before_it_doubles_a_row(
     lab: Lab, tmp_path: Path
 ) -> None:

@@ -47,6 +47,12 @@ def own_id(folder: Path) -> str:
     return f"sink/{checkpoint_id(folder / 'checkpoint')}"
 
 
+@pytest.mark.parametrize("uri", ["file:///data/table", "file:/data/table", "hdfs://name/table"])
+def test_a_table_that_spark_would_look_for_elsewhere_than_we_do_is_refused_at_start(tmp_path: Path, uri: str) -> None:
+    with pytest.raises(RefusedStart, match=r"is a URI for Spark.*Give the path"):
+        DeltaSink(Path(uri), "sink", 2, tmp_path / "checkpoint").start(IDEMPOTENT, 1, [])
+
+
 def test_a_checkpoint_keeps_its_id_and_a_new_one_in_its_place_has_another(tmp_path: Path) -> None:
     first = own_id(tmp_path)
     assert own_id(tmp_path) == first

@@ -291,8 +291,9 @@ def test_a_sink_id_that_makes_no_file_name_is_refused_at_start(tmp_path: Path, s
         sink(tmp_path, sink_id=sink_id)
 
 
-def test_an_object_store_is_refused_at_start() -> None:
-    made = FileSink(JSON_LINES, "s3a://bucket/folder", "s", 2)
+@pytest.mark.parametrize("uri", ["s3a://bucket/folder", "file:/data/folder"])
+def test_what_spark_takes_for_a_uri_is_refused_at_start(uri: str) -> None:
+    made = FileSink(JSON_LINES, uri, "s", 2)
     with pytest.raises(RefusedStart, match="no atomic rename"):
         made.start(TWO_PHASE, 1, [])
 

@@ -153,11 +153,35 @@ def test_what_is_set_aside_by_half_is_refused_for_its_record_would_be_lost(given
         ("kafka", {"isolation.level": "read_uncommitted"}, "rest on isolation.level"),
         ("kafka", {"acks": "0"}, "rest on acks"),
         ("kafka", {"bootstrap.servers": "other:1"}, "rest on bootstrap.servers"),
+        ("kafka", {"security.protocol": "SASL_SSL"}, "security.protocol .*not supported yet.*PLAINTEXT listener"),
+        ("kafka", {"sasl.username": "joe"}, "sasl.username .*not supported yet.*PLAINTEXT listener"),
+        ("kafka", {"ssl.ca.location": "ca.pem"}, "ssl.ca.location .*not supported yet.*PLAINTEXT listener"),
     ],
 )
 def test_a_field_with_a_value_that_it_cannot_have_is_refused(tmp_path: Path, field: str, value: Any, told: str) -> None:
     with pytest.raises(RefusedStart, match=told):
         read_config(written(tmp_path, **{field: value}))
+
+
+def test_a_kafka_setting_that_asks_for_no_more_than_plain_text_is_taken(tmp_path: Path) -> None:
+    kafka = {"security.protocol": "PLAINTEXT", "client.id": "me"}
+    assert read_config(written(tmp_path, kafka=kafka)).kafka == kafka
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "record"])
+@pytest.mark.parametrize(
+    "uri", ["file:///data/cp", "file:/data/cp", "hdfs://name:8020/cp", "s3a://bucket/cp", "file:cp", "./a:/b"]
+)
+def test_a_folder_that_spark_would_look_for_elsewhere_than_our_journal_is_refused(
+    tmp_path: Path, name: str, uri: str
+) -> None:
+    with pytest.raises(RefusedStart, match=f"{name} is '{uri}', a URI.*Give the path of a folder"):
+        read_config(written(tmp_path, **{name: uri}))
+
+
+@pytest.mark.parametrize("plain", ["/data/cp", "data/cp", "cp", "/data/a:b", "data/a:/b"])
+def test_a_folder_that_is_a_path_for_spark_too_is_taken(tmp_path: Path, plain: str) -> None:
+    assert read_config(written(tmp_path, checkpoint=plain)).checkpoint == Path(plain)
 
 
 def test_a_file_that_holds_no_object_is_refused(tmp_path: Path) -> None:

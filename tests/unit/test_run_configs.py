@@ -30,3 +30,8 @@ def test_the_pipeline_is_told_its_own_way_to_kafka_and_the_generator_the_brokers
     assert (told(CELL).bootstrap_servers, told(CELL).sink_id) == ("proxy:1", "run-1")
     assert [str(fault) for fault in told(CELL).faults] == ["after-prepare:kill"]
     assert load_config(CELL, "broker:1", TOPICS, Path("folder"))["bootstrap_servers"] == "broker:1"
+
+
+def test_a_run_is_judged_by_its_progress_so_every_line_of_it_must_be_there() -> None:
+    assert told(CELL).progress_whole
+    assert told(replace(CELL, faults=())).progress_whole
