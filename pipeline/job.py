@@ -148,7 +148,8 @@ class Job:
             writer = sink.stream_as_shipped(rows)
         else:
             writer = rows.writeStream.foreachBatch(self._deliverer(protocol, sink, journal))
-        writer = writer.option("checkpointLocation", str(config.checkpoint))
+        # With its scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS.
+        writer = writer.option("checkpointLocation", f"file://{config.checkpoint.absolute()}")
         query = writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
         self._progress.write("running")
         threading.Thread(target=self._watch_commit_log, daemon=True).start()

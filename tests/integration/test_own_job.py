@@ -138,6 +138,27 @@ def test_a_job_whose_record_stands_on_a_full_disk_writes_on_batch_after_batch(la
     assert job.log.read_text().count("progress.jsonl cannot be written (No space left on device)") == 1
 
 
+def test_checkpoint_and_journal_stand_in_one_folder_also_where_sparks_own_default_is_another_file_system(
+    lab: Lab, tmp_path: Path
+) -> None:
+    own = Own(lab, tmp_path)
+    other, path = tmp_path / "other", tmp_path / "job.json"
+    other.mkdir()  # what a cluster's HDFS is, as far as paths go
+    default = {
+        "spark.hadoop.fs.defaultFS": "viewfs://other/",
+        "spark.hadoop.fs.viewfs.mounttable.other.linkFallback": other.as_uri(),
+    }
+    checkpoint = tmp_path / "state" / "a checkpoint%20#1"  # what a URI would say in another way
+    changes = {"spark": default, "checkpoint": str(checkpoint.relative_to(tmp_path))}
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    own.send(range(ORDERS))
+    with own.start(0) as job:
+        wait_for("all orders", lambda: len(own.visible()) == ORDERS, job)
+        job.stop_gently(WAIT_S)
+    assert not list(other.rglob("offsets"))
+    assert {"journal", "offsets", "commits"} <= {each.name for each in checkpoint.iterdir()}
+
+
 def test_a_query_without_a_shuffle_over_more_partitions_than_the_job_has_stops_before_it_doubles_a_row(
     lab: Lab, tmp_path: Path
 ) -> None:
