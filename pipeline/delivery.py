@@ -43,9 +43,14 @@ def at_least_once(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) ->
 
 
 def exactly_once_idempotent(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
-    """Rows and marker in one atomic step per partition. A replay leaves out the partitions that have the marker."""
+    """Rows and marker in one atomic step per partition. A replay leaves out the partitions that have the marker, and
+    writes the others once it has made the same rows of these: what a task has committed nobody can take back."""
     done = {p: (mark.rows, mark.digest) for p, mark in sink.marks().items() if mark.batch == batch.id}
-    batch.run(sink.marked(), only=None if not done else _others(sink, done), expected=done)
+    others = _others(sink, done)
+    if done:
+        batch.drain(done, keep=bool(others))
+    if others:
+        batch.run(sink.marked(), only=others if done else None)
     undecided(batch)
 
 

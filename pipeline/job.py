@@ -28,10 +28,11 @@ from pipeline.delivery import as_shipped, choose, protocol_of
 from pipeline.errors import AnotherDriver, NoKafka, PipelineError, QueryDied, RefusedStart, StoppedGently
 from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, Journal, open_journal
+from pipeline.plan import refuse_without_shuffle
 from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch, open_batch
 from pipeline.quarantine import Quarantine
 from pipeline.query import query as rows_of
-from pipeline.rows import ASIDE, LONG, TYPES
+from pipeline.rows import ASIDE, KEY, LONG, TYPES
 from pipeline.sinks.contract import Sink, Support
 from pipeline.sinks.registry import SINKS
 from pipeline.spark import refuse_own, refuse_retries, session, stop
@@ -144,6 +145,8 @@ class Job:
         config = self.config
         protocol = protocol_of(SINKS[config.sink], support)
         rows = fitted(rows_of(spark, config))
+        if SINKS[config.sink].by_task(support):
+            refuse_without_shuffle(rows, config.partitions, KEY)
         if protocol is as_shipped and not config.faults:
             writer = sink.stream_as_shipped(rows)
         else:

@@ -107,7 +107,7 @@ class MemoryBatch:
         ]
         return self.results
 
-    def drain(self, expected: Any = None) -> None:
+    def drain(self, expected: Any = None, keep: bool = False) -> None:
         self.run(None, only=(), expected=expected)
         self.drained_only = True
 
