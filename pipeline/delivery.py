@@ -63,6 +63,8 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
         if not lost or on_lost == DROP:
             _report_dropped(batch, lost, on_lost)
             return batch.drain(_first_run(decisions))
+    else:
+        _refuse_older_journal(batch, sink, journal)
     prepared = batch.run(sink.prepare(), only=lost, expected=_first_run(decisions))
     batch.at("before-decision")
     with batch.timed("decide"):
@@ -135,6 +137,18 @@ def commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) 
         lost = sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
         batch.at("mid-commit")
         return lost | sink.commit(batch.id, {p: prepared[p] for p in parts[1:]})
+
+
+def _refuse_older_journal(batch: Batch, sink: Sink, journal: Journal) -> None:
+    """Nothing is committed without a decision: a marker of a batch that has none is of a journal that is not here."""
+    there = sorted(p for p, mark in sink.marks().items() if mark.batch >= batch.id)
+    if there:
+        raise RefusedStart(
+            f"batch {batch.id} is not decided in {journal.folder}, and the sink holds partitions {there} of it or of a "
+            "later one: the journal is older than the sink (a copy that was put back, say), or another's. Nothing was "
+            "written. Put the journal back as it was last, with its checkpoint; if it is gone, take a new checkpoint, "
+            "sink_id and output."
+        )
 
 
 def _latest(decisions: list[dict[str, Any]]) -> dict[int, Mapping[str, Any]]:

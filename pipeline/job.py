@@ -87,6 +87,9 @@ class Job:
                 f"Kafka at {config.bootstrap_servers} did not do what a start needs: {error.args[0]}. Is it running, "
                 "and is that its address? No row was read or written; start again."
             ) from error
+        except RefusedStart:
+            journal.check_still_ours()  # a younger driver overtook this start: that is why, and no fault
+            raise
         journal.check_still_ours()  # a slow start may have fenced a younger driver: that one goes on, not this
         self._refuse_older_checkpoint(sink)
         monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)

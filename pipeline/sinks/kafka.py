@@ -228,7 +228,16 @@ class KafkaSink(Sink):
         return found[name].value if name in found else None
 
     def _publish_generation(self, generation: int) -> None:
+        """A journal's generations only grow, so whoever has published this one or a later one knows more."""
         group = self._names.generation_group
+        published = self._offsets.read(group)
+        if published is not None and published.number >= generation:
+            raise RefusedStart(
+                f"this start is generation {generation} of sink_id {self._names.sink_id!r} by its journal, and the "
+                f"cluster has seen generation {published.number} (offset of group {group}): the journal is new, older "
+                "(a copy that was put back, say), or another's. Nothing was read or written. Put the journal back as "
+                "it was last, with its checkpoint; if it is gone, take a new checkpoint, sink_id and output."
+            )
         try:
             self._offsets.write(group, generation)
         except KafkaException as error:

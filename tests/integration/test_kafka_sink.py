@@ -176,6 +176,15 @@ def test_a_worker_of_an_older_driver_that_begins_late_writes_nothing(output: Out
     wait_for_rows(output, {"seven": 20})
 
 
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_start_by_an_older_journal_is_refused_before_it_fences_or_writes(output: Output, generation: int) -> None:
+    newest = output.driver("two-phase", 2)
+    with pytest.raises(RefusedStart, match=rf"generation {generation} .* has seen generation 2 .* was put back"):
+        output.driver("two-phase", generation)
+    assert newest.commit(8, {0: write(newest.prepare(), 8, "eight")}) == set()
+    wait_for_rows(output, {"eight": 20})
+
+
 @pytest.mark.parametrize("why", ["members", "no topic"])
 def test_a_generation_that_could_not_be_published_refuses_the_start(
     output: Output, kafka: KafkaBroker, why: str
