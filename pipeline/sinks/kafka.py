@@ -34,9 +34,10 @@ from pipeline.rows import KEY, ROW
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
 from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, end_forgotten
 from pipeline.sinks.kafka_log import KafkaLog
+from pipeline.sinks.kafka_names import Names, transactional_ids
 from pipeline.sinks.kafka_offsets import Offsets
 from pipeline.sinks.kafka_reader import KafkaReader
-from pipeline.sinks.kafka_tasks import Appender, Names, TransactionalWriter, Warm, transactional_ids
+from pipeline.sinks.kafka_tasks import Appender, TransactionalWriter, Warm
 from pipeline.wire import Coordinator, Outcome, Transaction
 
 if TYPE_CHECKING:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 import uuid
 from collections import Counter
@@ -15,26 +17,27 @@ import pytest
 from confluent_kafka import Consumer
 
 from oncebench.services.kafka import KafkaBroker
-from pipeline.errors import AnotherDriver, RefusedStart
+from pipeline.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from pipeline.sinks import kafka_tasks
 from pipeline.sinks.contract import Support
 from pipeline.sinks.kafka import SUPPORTS, KafkaSink
 from pipeline.sinks.kafka_reader import KafkaReader
 from pipeline.sinks.reading import Rows
+from pipeline.wire import Coordinator
 
 pytestmark = pytest.mark.integration
 VARIANTS = {support.variant: support for support in SUPPORTS}
 # A transaction that nobody aborts would hold its reader up for so long.
 TIMEOUT_MS = 60_000
+# For tests that let a transaction run out; the shared broker looks for such ones often (QUICK_ABORTS).
+SHORT_MS = 1000
 
 
 class Task:
-    """The task of partition 0."""
+    """The task of a partition."""
 
-    partition = 0
-
-    def __init__(self, batch: int) -> None:
-        self.batch = batch
+    def __init__(self, batch: int, partition: int = 0) -> None:
+        self.batch, self.partition = batch, partition
 
     def passing(self, point: str) -> None:
         """No faults here."""
@@ -56,8 +59,14 @@ class Output:
         self.topic = kafka.fresh_topic("out", partitions)
         self.sink_id = f"s-{uuid.uuid4().hex[:8]}"
 
-    def driver(self, variant: str, generation: int, keep: list[Mapping[str, Any]] | None = None) -> KafkaSink:
-        sink = KafkaSink(self.topic, self.sink_id, 1, {"bootstrap.servers": self.servers}, TIMEOUT_MS, "none")
+    def driver(
+        self,
+        variant: str,
+        generation: int,
+        keep: list[Mapping[str, Any]] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> KafkaSink:
+        sink = KafkaSink(self.topic, self.sink_id, 1, {"bootstrap.servers": self.servers}, timeout_ms, "none")
         sink.start(support(variant), generation, keep or [])
         return sink
 
@@ -137,7 +146,7 @@ def test_a_producer_that_lost_its_connection_in_a_commit_is_not_used_again(outpu
     driver = output.driver("two-phase", 1)
     eighth = write(driver.prepare(), 8, "eight")
     assert driver.commit(8, {0: eighth}) == set()
-    (transactional,) = kafka_tasks._transactional.values()
+    ((transactional,),) = kafka_tasks._transactional.values()
     real = transactional.producer
 
     class Reconnecting:
@@ -201,6 +210,61 @@ def test_a_generation_that_could_not_be_published_refuses_the_start(
         wait_for("the member to have joined", lambda: member.poll(0.1) is None and bool(member.assignment()))
         with pytest.raises(RefusedStart, match="without members"):
             output.driver("idempotent", 2)
+
+
+def test_rows_that_take_longer_than_a_transaction_may_be_open_are_written_once_the_first_is_there(
+    output: Output, kafka: KafkaBroker
+) -> None:
+    driver = output.driver("two-phase", 1, timeout_ms=SHORT_MS)
+
+    def computed() -> Iterator[pa.RecordBatch]:
+        time.sleep(3 * SHORT_MS / 1000)  # the time that passes is the case
+        yield from rows("slow")
+
+    prepared = dict(driver.prepare().write(Task(8), computed())[0])
+    assert driver.commit(8, {0: prepared}) == set()
+    wait_for_rows(output, {"slow": 20})
+
+
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_a_task_that_is_slower_than_its_transaction_may_be_says_which_settings_help(
+    output: Output, variant: str
+) -> None:
+    driver = output.driver(variant, 1, timeout_ms=SHORT_MS)
+    with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
+
+        def states() -> set[str]:
+            return {txn.state for txn in coordinator.listed(driver._names.prefix)}
+
+        def slow() -> Iterator[pa.RecordBatch]:
+            yield from rows("first")
+            wait_for("the transaction to be begun", lambda: "Ongoing" in states())
+            wait_for("its time-out", lambda: states() == {"CompleteAbort"})
+            yield from rows("second")
+
+        writer = driver.prepare() if variant == "two-phase" else driver.marked()
+        with pytest.raises(DeliveryFailed, match=r"transaction_timeout_ms, here 1000: raise .*max_events_per_batch"):
+            writer.write(Task(8), slow())
+    assert output.visible() == {}
+
+
+def test_a_worker_that_serves_two_tasks_of_every_batch_keeps_two_ids(output: Output) -> None:
+    driver = output.driver("two-phase", 1)
+    for batch in range(4):
+        prepared = {p: dict(driver.prepare().write(Task(batch, p), rows(f"{batch} {p}"))[0]) for p in (0, 1)}
+        assert driver.commit(batch, prepared) == set()
+    with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
+        assert len(coordinator.listed(driver._names.prefix)) == 2
+    wait_for_rows(output, {f"{batch} {p}": 20 for batch in range(4) for p in (0, 1)})
+
+
+def test_a_number_is_read_as_the_first_request_to_a_broker_that_is_new(kafka_own: KafkaBroker) -> None:
+    topic = kafka_own.fresh_topic("out", 1)
+    client = {"bootstrap.servers": kafka_own.bootstrap_servers}
+    asking = "import sys; from pipeline.sinks.kafka_offsets import Offsets; print(Offsets({}, {!r}).read('new'))"
+    command = [sys.executable, "-c", asking.format(client, topic)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "None"), done.stderr
 
 
 def wait_for_rows(output: Output, wanted: dict[str, int]) -> None:
