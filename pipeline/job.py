@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import pyspark
 from confluent_kafka import KafkaException
+from kafka.errors import KafkaError
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -82,9 +83,10 @@ class Job:
         try:
             sink = kind.open(config)
             sink.start(support, journal.generation, journal.newest_prepared())
-        except KafkaException as error:
+        except (KafkaException, KafkaError) as error:  # of the two clients that a sink uses
+            said = error.args[0] if error.args else repr(error)
             raise NoKafka(
-                f"Kafka at {config.bootstrap_servers} did not do what a start needs: {error.args[0]}. Is it running, "
+                f"Kafka at {config.bootstrap_servers} did not do what a start needs: {said}. Is it running, "
                 "and is that its address? No row was read or written; start again."
             ) from error
         except RefusedStart:

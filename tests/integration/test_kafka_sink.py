@@ -8,7 +8,7 @@ import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -21,6 +21,7 @@ from pipeline.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from pipeline.sinks import kafka_tasks
 from pipeline.sinks.contract import Support
 from pipeline.sinks.kafka import SUPPORTS, KafkaSink
+from pipeline.sinks.kafka_names import Names
 from pipeline.sinks.kafka_reader import KafkaReader
 from pipeline.sinks.reading import Rows
 from pipeline.wire import Coordinator
@@ -256,6 +257,68 @@ def test_a_worker_that_serves_two_tasks_of_every_batch_keeps_two_ids(output: Out
     with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
         assert len(coordinator.listed(driver._names.prefix)) == 2
     wait_for_rows(output, {f"{batch} {p}": 20 for batch in range(4) for p in (0, 1)})
+
+
+@pytest.fixture
+def fenced(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The ids of each request to fence some."""
+    asked: list[list[str]] = []
+    real = Coordinator.fence
+
+    def fence(self: Coordinator, names: Iterable[str], timeout_ms: int, limit_s: float) -> None:
+        asked.append(list(names))
+        real(self, asked[-1], timeout_ms, limit_s)
+
+    monkeypatch.setattr(Coordinator, "fence", fence)
+    return asked
+
+
+def test_a_start_fences_what_was_used_and_leaves_what_an_earlier_one_has_fenced(
+    output: Output, fenced: list[list[str]]
+) -> None:
+    left = [left_by(output, generation) for generation in (1, 2, 3)]
+    used = [str(prepared["transactional_id"]) for prepared in left]
+    assert fenced == [[used[0]], [used[1]]]
+    # The third's decision was open when the fourth started; it is committed, and fenced by the fifth.
+    fourth = output.driver("two-phase", 4, [{**left[2], "batch": 3, "partition": 0}])
+    assert fenced[2:] == []
+    assert fourth.commit(3, {0: left[2]}) == set()
+    output.driver("two-phase", 5)
+    assert fenced[2:] == [[used[2]]]
+    wait_for_rows(output, {"of 3": 20})
+
+
+def left_by(output: Output, generation: int) -> dict[str, Any]:
+    """What a driver has prepared in a worker, and then both died."""
+    prepared = write(output.driver("two-phase", generation).prepare(), generation, f"of {generation}")
+    die()
+    return prepared
+
+
+def test_a_start_without_a_note_of_what_is_fenced_fences_all_and_a_part_at_a_time(
+    output: Output, fenced: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.sinks.kafka.FENCED_AT_ONCE", 2)
+    names = Names(output.sink_id, 1, output.topic)
+    with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
+        made = sorted(names.fresh_id() for _ in range(5))
+        coordinator.fence(made, TIMEOUT_MS, 20)  # makes them; their state is that of a fenced one
+    output.driver("two-phase", 2)
+    assert fenced[1:] == [made[:2], made[2:4], made[4:]]
+    output.driver("two-phase", 3)
+    assert len(fenced) == 4
+
+
+def test_what_a_task_is_told_of_committed_batches_does_not_grow(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.sinks.kafka.ENDED_KEPT", 2)
+    driver = output.driver("two-phase", 1)
+    for batch in range(4):
+        prepared = write(driver.prepare(), batch, "each")
+        assert driver.commit(batch, {0: prepared}) == set()
+        die()
+    assert list(driver.prepare().ended.values()) == [2, 3]
 
 
 def test_a_number_is_read_as_the_first_request_to_a_broker_that_is_new(kafka_own: KafkaBroker) -> None:
