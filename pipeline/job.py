@@ -30,7 +30,7 @@ from pipeline.errors import AnotherDriver, NoKafka, PipelineError, QueryDied, Re
 from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, Journal, open_journal
 from pipeline.plan import refuse_without_shuffle
-from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch, open_batch
+from pipeline.progress import Listener, Monitoring, Progress, begun_at, committed_position, newest_batch, open_batch
 from pipeline.quarantine import Quarantine
 from pipeline.query import query as rows_of
 from pipeline.rows import ASIDE, KEY, LONG, TYPES
@@ -94,6 +94,8 @@ class Job:
             raise
         journal.check_still_ours()  # a slow start may have fenced a younger driver: that one goes on, not this
         self._refuse_older_checkpoint(sink)
+        if support.variant != "two-phase" or journal.newest_decision() == open_batch(config.checkpoint):
+            self._refuse_forgotten(sink)  # without a decision nothing can be committed
         monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
         spark = session(config, kind.spark)
         try:
@@ -118,6 +120,19 @@ class Job:
                 f"{self.config.checkpoint} knows nothing after batch {newest}: it is new, older, or another's. "
                 "Restore the right checkpoint, or take a new sink_id (rows would then be written again)."
             )
+
+    def _refuse_forgotten(self, sink: Sink) -> None:
+        batch, checkpoint, limit = open_batch(self.config.checkpoint), self.config.checkpoint, sink.forgets_after_s()
+        begun = None if batch is None else begun_at(checkpoint, batch)
+        if begun is None or limit is None or time.time() - begun <= limit:
+            return
+        raise RefusedStart(
+            f"batch {batch} was begun {(time.time() - begun) / 3600:.0f} h ago and is open, and the sink knows for "
+            f"{limit / 3600:.0f} h only what it holds of a batch (Kafka: offsets.retention.minutes): a replay could "
+            f"write it twice. Look whether its rows are in the output (its input ends at {checkpoint}/offsets/{batch}, "
+            "and begins where the file before it ends). If they are not, set offsets.retention.minutes to more than "
+            "that on the brokers, and start again; if they are, take a new checkpoint, sink_id and output."
+        )
 
     def _note_start(self, journal: Journal) -> None:
         self._progress.write(

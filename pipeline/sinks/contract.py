@@ -236,6 +236,10 @@ class Sink:
         """The newest marker of each partition, as found at the start of this driver; of WHOLE for a `BatchWriter`."""
         return {}
 
+    def forgets_after_s(self) -> float | None:
+        """How long a marker is sure to be there after its batch; None: for ever, or there is none."""
+        return None
+
     def write_as_shipped(self, rows: DataFrame, /) -> None:
         """The baseline: Spark's own writer, called from foreachBatch."""
         raise self._undeclared("write_as_shipped")

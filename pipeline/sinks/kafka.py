@@ -11,7 +11,7 @@ variants, both with a marker inside each transaction (a consumer-group offset, K
 Fencing: every start takes a generation, publishes it as a group offset, then fences every transactional id of this
 sink_id that no decision names. A worker of an older driver that makes its producer later sees the younger generation
 and stops. What can go wrong: markers are group offsets, which brokers forget after `offsets.retention.minutes`
-(7 days by default): a pipeline that stands still for longer must finish its open batch before.
+(7 days by default): a pipeline that stood still for longer with an open batch is not started (`forgets_after_s`).
 """
 
 from __future__ import annotations
@@ -162,6 +162,10 @@ class KafkaSink(Sink):
 
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
+
+    def forgets_after_s(self) -> float | None:
+        minutes = self._broker_setting("offsets.retention.minutes") if self._transactional else None
+        return None if minutes is None else int(minutes) * 60.0
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         """See `Sink.commit`. Asks all coordinators at once; doubtful ids are retired and fenced before it returns.

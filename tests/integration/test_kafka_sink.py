@@ -321,6 +321,10 @@ def test_what_a_task_is_told_of_committed_batches_does_not_grow(
     assert list(driver.prepare().ended.values()) == [2, 3]
 
 
+def test_a_sink_knows_how_long_its_broker_keeps_markers(output: Output) -> None:
+    assert output.driver("two-phase", 1).forgets_after_s() == 7 * 24 * 3600, "Kafka's default"
+
+
 def test_a_number_is_read_as_the_first_request_to_a_broker_that_is_new(kafka_own: KafkaBroker) -> None:
     topic = kafka_own.fresh_topic("out", 1)
     client = {"bootstrap.servers": kafka_own.bootstrap_servers}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,7 @@ from kafka.errors import KafkaError
 from pipeline.config import PipelineConfig, read_config, write_config
 from pipeline.errors import AnotherDriver, NoKafka, QueryDied, RefusedStart
 from pipeline.job import Job, fitted, in_plain_words
-from pipeline.journal import put_exclusively
+from pipeline.journal import Identity, open_journal, put_exclusively
 from pipeline.rows import ASIDE, TYPES
 from pipeline.sinks.contract import EXACTLY_ONCE, Support
 from pipeline.sinks.registry import SINKS
@@ -114,6 +115,38 @@ def test_a_start_that_a_younger_one_has_overtaken_is_no_wrong_setting(
 
     with pytest.raises(AnotherDriver, match="another driver was started"):
         starting(overtaken)
+
+
+class Passed(Exception):
+    """The checks of a start are behind it."""
+
+
+@pytest.mark.parametrize(
+    ("decided", "hours", "outcome"),
+    [(True, 169, RefusedStart), (True, 167, Passed), (False, 169, Passed)],
+    ids=["older than its marker", "younger", "undecided, so not committed"],
+)
+def test_an_open_batch_whose_marker_may_have_been_forgotten_is_not_replayed(
+    starting: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    decided: bool,
+    hours: int,
+    outcome: type[Exception],
+) -> None:
+    def passed(*_: Any) -> None:
+        raise Passed("batch 3 was begun, and its journal and its marker are there")
+
+    checkpoint = config(tmp_path).checkpoint
+    journal = open_journal(checkpoint, Identity("mine", "kafka", EXACTLY_ONCE, "two-phase", 2))
+    if decided:
+        journal.decide(3, 0, {"partitions": []})
+    (checkpoint / "offsets").mkdir()
+    began = {"batchWatermarkMs": 0, "batchTimestampMs": int((time.time() - hours * 3600) * 1000)}
+    (checkpoint / "offsets" / "3").write_text(f'v1\n{json.dumps(began)}\n{{"in": {{"0": 5}}}}')
+    monkeypatch.setattr("pipeline.job.Monitoring", passed)
+    with pytest.raises(outcome, match="batch 3 was begun"):
+        starting(lambda: None, forgets_after_s=lambda: 168 * 3600.0)
 
 
 class Frame:
