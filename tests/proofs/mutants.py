@@ -180,7 +180,7 @@ MUTANTS = (
     _run("M21", "a commit that fails is taken for made", "LOSS LOSTC ORPH", TWO_PHASE,
          Harm("after-decision", refuse_a_rename), opens=opener(Swallows), live=True,
          elsewhere=("model: two-phase, a commit without an answer is taken for made",)),
-    _run("M22", "a file is written under its final name", "INCO", TWO_PHASE, Harm("after-prepare"),
+    _run("M22", "a file is written under its final name", "CORR INCO STALL", TWO_PHASE, Harm("after-prepare"),
          opens=opener(Direct), live=True, elsewhere=("demonstrator: broken-files/final-names",),
          defence="hidden until renamed"),
     _run("M23", "a file is renamed before it was forced to the disk, and the power is cut", "INCO LOSS LOSTC",
