@@ -75,7 +75,8 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
         raise TransactionLost(
             f"batch {batch.id}: what partitions {sorted(lost)} had prepared is gone (its transaction took longer than "
             "its time-out between pre-commit and commit, was fenced, or its file was removed). Nothing is lost: start "
-            "again, and the replay writes these partitions anew. If it happens again, raise the transaction time-out."
+            "again, and the replay writes these partitions anew. If it happens again, raise transaction_timeout_ms, or "
+            "set max_events_per_batch, for smaller batches."
         )
     _report_dropped(batch, lost, on_lost)
     return None
