@@ -90,9 +90,9 @@ class _Run:
             raise TooManyTasks(
                 f"batch {self.batch}: Spark runs a task for partition {partition}, and this pipeline has partitions "
                 f"{self.partitions}, for which alone marks are kept. This task has written nothing, others of the "
-                "batch may have. End the query with a shuffle (groupBy, or repartition into as many) and start again "
-                "with a new checkpoint, sink_id and output; or set `partitions` there to the most tasks that a batch "
-                "can have (without a shuffle: the partitions of the input)."
+                "batch may have. End the query with a shuffle (groupBy, or repartition by a column into as many) and "
+                "start again with a new checkpoint, sink_id and output; or set `partitions` there to the most tasks "
+                "that a batch can have."
             )
         task = _Task(self.batch, partition, self.failpoints, self.quarantine)
         rows = task.take(batches)
@@ -184,6 +184,7 @@ class Batch:
         self.results: list[Written] = []
         self.drained = False
         self.dropped: list[int] = []
+        self._kept: DataFrame | None = None
         self._partitions = partitions
         self._rows_before = rows_before
         self._failpoints = failpoints
@@ -213,14 +214,15 @@ class Batch:
             expected: (rows, digest) by partition from the first time this batch was run.
 
         Raises:
-            NondeterministicReplay: a partition made other rows than `expected`.
+            NondeterministicReplay: a partition made other rows than `expected`, or none.
         """
         if isinstance(writer, BatchWriter):
-            if only is None:
-                return self._run_whole(writer)
-            self.drained = True  # the batch is there: nothing is left to write
-            return self._run(None, None, expected or {})
-        return self._run(writer, None if only is None else frozenset(only), expected or {})
+            return self._run_whole(writer)
+        self.drained = False
+        results = self._run(writer, None if only is None else frozenset(only), expected or {})
+        if self._kept is not None:
+            self._kept.unpersist()
+        return results
 
     def passing_rows(self) -> DataFrame:
         """The rows for a writer that is not ours; if faults were asked for, with a task's failpoints in their way."""
@@ -228,9 +230,17 @@ class Batch:
             return self.rows
         return self.rows.mapInArrow(_Passing(self.id, self._failpoints).__call__, self.rows.schema)
 
-    def drain(self, expected: Mapping[int, tuple[int, int]] | None = None) -> None:
-        """Uses up the rows without writing any: the batch is in the sink already, or must not be written again."""
+    def drain(self, expected: Mapping[int, tuple[int, int]] | None = None, keep: bool = False) -> None:
+        """Uses up the rows without writing any: the batch is in the sink already, or must not be written again.
+
+        Args:
+            expected: see `run`.
+            keep: keep the rows in Spark (on its disks where its memory is full) for a `run` that follows: the query's
+                operator makes them, and commits its state, once.
+        """
         self.drained = True
+        if keep:
+            self.rows = self._kept = self.rows.persist()
         self._run(None, None, expected or {})
 
     @contextmanager
@@ -276,13 +286,14 @@ class Batch:
     def _compare(self, expected: Mapping[int, tuple[int, int]]) -> None:
         digests = (made.digest for made in self.results)
         whole = Written(WHOLE, sum(made.rows for made in self.results), reduce(digest.add, digests, 0))
-        for made in (*self.results, whole):
-            first = expected.get(made.partition)
-            if first is not None and first != (made.rows, made.digest):
+        found = {made.partition: made for made in (*self.results, whole)}
+        for partition, first in expected.items():
+            made = found.get(partition, Written(partition, 0, 0))  # no such task: nothing of what it had made
+            if first != (made.rows, made.digest):
                 raise NondeterministicReplay(
                     f"batch {self.id}, {_of(made.partition)}: the replay made {made.rows} rows with digest "
                     f"{made.digest:016x}, the first run made {first[0]} with {first[1]:016x}. Rows must depend on the "
-                    "input alone; the replay has written nothing in place of rows that are there. Compare the "
+                    "input alone, and so must the task that a row is in; the replay has written nothing. Compare the "
                     "pipeline's code and settings with those of the first run."
                 )
 

@@ -43,9 +43,14 @@ def at_least_once(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) ->
 
 
 def exactly_once_idempotent(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
-    """Rows and marker in one atomic step per partition. A replay leaves out the partitions that have the marker."""
+    """Rows and marker in one atomic step per partition. A replay leaves out the partitions that have the marker, and
+    writes the others once it has made the same rows of these: what a task has committed nobody can take back."""
     done = {p: (mark.rows, mark.digest) for p, mark in sink.marks().items() if mark.batch == batch.id}
-    batch.run(sink.marked(), only=None if not done else _others(sink, done), expected=done)
+    others = _others(sink, done)
+    if done:
+        batch.drain(done, keep=bool(others))
+    if others:
+        batch.run(sink.marked(), only=others if done else None)
     undecided(batch)
 
 
@@ -58,6 +63,8 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
         if not lost or on_lost == DROP:
             _report_dropped(batch, lost, on_lost)
             return batch.drain(_first_run(decisions))
+    else:
+        _refuse_older_journal(batch, sink, journal)
     prepared = batch.run(sink.prepare(), only=lost, expected=_first_run(decisions))
     batch.at("before-decision")
     with batch.timed("decide"):
@@ -68,7 +75,8 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
         raise TransactionLost(
             f"batch {batch.id}: what partitions {sorted(lost)} had prepared is gone (its transaction took longer than "
             "its time-out between pre-commit and commit, was fenced, or its file was removed). Nothing is lost: start "
-            "again, and the replay writes these partitions anew. If it happens again, raise the transaction time-out."
+            "again, and the replay writes these partitions anew. If it happens again, raise transaction_timeout_ms, or "
+            "set max_events_per_batch, for smaller batches."
         )
     _report_dropped(batch, lost, on_lost)
     return None
@@ -130,6 +138,18 @@ def commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) 
         lost = sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
         batch.at("mid-commit")
         return lost | sink.commit(batch.id, {p: prepared[p] for p in parts[1:]})
+
+
+def _refuse_older_journal(batch: Batch, sink: Sink, journal: Journal) -> None:
+    """Nothing is committed without a decision: a marker of a batch that has none is of a journal that is not here."""
+    there = sorted(p for p, mark in sink.marks().items() if mark.batch >= batch.id)
+    if there:
+        raise RefusedStart(
+            f"batch {batch.id} is not decided in {journal.folder}, and the sink holds partitions {there} of it or of a "
+            "later one: the journal is older than the sink (a copy that was put back, say), or another's. Nothing was "
+            "written. Put the journal back as it was last, with its checkpoint; if it is gone, take a new checkpoint, "
+            "sink_id and output."
+        )
 
 
 def _latest(decisions: list[dict[str, Any]]) -> dict[int, Mapping[str, Any]]:

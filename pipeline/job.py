@@ -17,6 +17,7 @@ from typing import Any, cast
 
 import pyspark
 from confluent_kafka import KafkaException
+from kafka.errors import KafkaError
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
@@ -28,10 +29,11 @@ from pipeline.delivery import as_shipped, choose, protocol_of
 from pipeline.errors import AnotherDriver, NoKafka, PipelineError, QueryDied, RefusedStart, StoppedGently
 from pipeline.failpoints import Failpoints
 from pipeline.journal import Identity, Journal, open_journal
-from pipeline.progress import Listener, Monitoring, Progress, committed_position, newest_batch, open_batch
+from pipeline.plan import refuse_without_shuffle
+from pipeline.progress import Listener, Monitoring, Progress, begun_at, committed_position, newest_batch, open_batch
 from pipeline.quarantine import Quarantine
 from pipeline.query import query as rows_of
-from pipeline.rows import ASIDE, LONG, TYPES
+from pipeline.rows import ASIDE, KEY, LONG, TYPES
 from pipeline.sinks.contract import Sink, Support
 from pipeline.sinks.registry import SINKS
 from pipeline.spark import refuse_own, refuse_retries, session, stop
@@ -81,13 +83,19 @@ class Job:
         try:
             sink = kind.open(config)
             sink.start(support, journal.generation, journal.newest_prepared())
-        except KafkaException as error:
+        except (KafkaException, KafkaError) as error:  # of the two clients that a sink uses
+            said = error.args[0] if error.args else repr(error)
             raise NoKafka(
-                f"Kafka at {config.bootstrap_servers} did not do what a start needs: {error.args[0]}. Is it running, "
+                f"Kafka at {config.bootstrap_servers} did not do what a start needs: {said}. Is it running, "
                 "and is that its address? No row was read or written; start again."
             ) from error
+        except RefusedStart:
+            journal.check_still_ours()  # a younger driver overtook this start: that is why, and no fault
+            raise
         journal.check_still_ours()  # a slow start may have fenced a younger driver: that one goes on, not this
         self._refuse_older_checkpoint(sink)
+        if support.variant != "two-phase" or journal.newest_decision() == open_batch(config.checkpoint):
+            self._refuse_forgotten(sink)  # without a decision nothing can be committed
         monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
         spark = session(config, kind.spark)
         try:
@@ -112,6 +120,19 @@ class Job:
                 f"{self.config.checkpoint} knows nothing after batch {newest}: it is new, older, or another's. "
                 "Restore the right checkpoint, or take a new sink_id (rows would then be written again)."
             )
+
+    def _refuse_forgotten(self, sink: Sink) -> None:
+        batch, checkpoint, limit = open_batch(self.config.checkpoint), self.config.checkpoint, sink.forgets_after_s()
+        begun = None if batch is None else begun_at(checkpoint, batch)
+        if begun is None or limit is None or time.time() - begun <= limit:
+            return
+        raise RefusedStart(
+            f"batch {batch} was begun {(time.time() - begun) / 3600:.0f} h ago and is open, and the sink knows for "
+            f"{limit / 3600:.0f} h only what it holds of a batch (Kafka: offsets.retention.minutes): a replay could "
+            f"write it twice. Look whether its rows are in the output (its input ends at {checkpoint}/offsets/{batch}, "
+            "and begins where the file before it ends). If they are not, set offsets.retention.minutes to more than "
+            "that on the brokers, and start again; if they are, take a new checkpoint, sink_id and output."
+        )
 
     def _note_start(self, journal: Journal) -> None:
         self._progress.write(
@@ -144,6 +165,8 @@ class Job:
         config = self.config
         protocol = protocol_of(SINKS[config.sink], support)
         rows = fitted(rows_of(spark, config))
+        if SINKS[config.sink].by_task(support):
+            refuse_without_shuffle(rows, config.partitions, KEY)
         if protocol is as_shipped and not config.faults:
             writer = sink.stream_as_shipped(rows)
         else:

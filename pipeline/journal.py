@@ -205,7 +205,8 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
     if has_batches and not (folder / "identity.json").exists():
         raise RefusedStart(
             f"{checkpoint} has batches but no journal: it was not made by this pipeline, or its journal was removed. "
-            "Take a new checkpoint folder and a new --sink-id, or restore the journal folder."
+            "Put the journal folder back as it was last (an older copy does not know what was committed since), or "
+            "take a new checkpoint folder and a new sink_id."
         )
     make_folder(folder)  # an entry is as durable as the folder that it stands in
     for leftover in folder.glob(".*.json.*"):

@@ -176,6 +176,14 @@ def open_batch(checkpoint: Path) -> int | None:
     return newest if newest is not None and newest > done else None
 
 
+def begun_at(checkpoint: Path, batch: int) -> float | None:
+    """When Spark planned a batch, by its offset log (OffsetSeqMetadata.batchTimestampMs); None: it does not say."""
+    for line in (checkpoint / "offsets" / str(batch)).read_text().splitlines():
+        if '"batchTimestampMs"' in line:
+            return float(json.loads(line)["batchTimestampMs"]) / 1000
+    return None
+
+
 def newest_batch(checkpoint: Path) -> int | None:
     """The newest batch in Spark's offset log, finished or not."""
     return max(_batches(checkpoint / "offsets"), default=None)

@@ -2,7 +2,8 @@
 
 Promise: its rows depend on the input alone, not on a clock, a random number or the order in which things came, so that
 a batch that is run again makes the same rows. What can go wrong: a batch with more tasks than the pipeline has
-partitions is refused; a shuffle at the end (groupBy, repartition) gives it exactly as many.
+partitions is refused, and so is a query without a shuffle by key at its end (groupBy, repartition by a column), which
+gives it exactly as many, and each row the same task again.
 """
 
 from __future__ import annotations

@@ -113,6 +113,13 @@ class Kind:
     log: Callable[[Mapping[str, Any]], LogReader] | None = None
     missing: str = ""
 
+    def by_task(self, support: Support) -> bool:
+        """Whether what it has of a batch is told by number of task, which must then be a row's own in every replay.
+
+        Not of a whole batch, of a row by its id (`upsert`), or by a sink of Spark's.
+        """
+        return support.delivery == EXACTLY_ONCE and not self.whole and support.variant not in ("upsert", "native")
+
 
 @dataclass(frozen=True)
 class Written:
@@ -228,6 +235,10 @@ class Sink:
     def marks(self) -> Mapping[int, Mark]:
         """The newest marker of each partition, as found at the start of this driver; of WHOLE for a `BatchWriter`."""
         return {}
+
+    def forgets_after_s(self) -> float | None:
+        """How long a marker is sure to be there after its batch; None: for ever, or there is none."""
+        return None
 
     def write_as_shipped(self, rows: DataFrame, /) -> None:
         """The baseline: Spark's own writer, called from foreachBatch."""

@@ -11,15 +11,17 @@ variants, both with a marker inside each transaction (a consumer-group offset, K
 Fencing: every start takes a generation, publishes it as a group offset, then fences every transactional id of this
 sink_id that no decision names. A worker of an older driver that makes its producer later sees the younger generation
 and stops. What can go wrong: markers are group offsets, which brokers forget after `offsets.retention.minutes`
-(7 days by default): a pipeline that stands still for longer must finish its open batch before.
+(7 days by default): a pipeline that stood still for longer with an open batch is not started (`forgets_after_s`).
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,9 +36,10 @@ from pipeline.rows import KEY, ROW
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
 from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, end_forgotten
 from pipeline.sinks.kafka_log import KafkaLog
+from pipeline.sinks.kafka_names import Names, generation_of, transactional_ids
 from pipeline.sinks.kafka_offsets import Offsets
 from pipeline.sinks.kafka_reader import KafkaReader
-from pipeline.sinks.kafka_tasks import Appender, Names, TransactionalWriter, Warm, transactional_ids
+from pipeline.sinks.kafka_tasks import Appender, TransactionalWriter, Warm
 from pipeline.wire import Coordinator, Outcome, Transaction
 
 if TYPE_CHECKING:
@@ -49,6 +52,13 @@ ADMIN_LIMIT_S = 20.0
 # How often a pipeline that lives on looks for transactions that Kafka forgot to end: readers wait so long at most, and
 # a look takes a few requests.
 LOOK_AGAIN_S = 30.0
+# Markers read side by side, a client with its threads each: a start of some partitions takes as long as one of one.
+READ_AT_ONCE = 8
+# A coordinator writes its log for each id: so many take a second or two on a busy machine, of the 20 that they have.
+FENCED_AT_ONCE = 100
+# Of how many batches a worker may ask whether its last one is committed. One that was idle for longer makes a new
+# producer, which takes half a second; and every task is sent the list.
+ENDED_KEPT = 10
 _log = logging.getLogger(__name__)
 
 
@@ -114,7 +124,7 @@ class KafkaSink(Sink):
             return
         self._check_timeout()
         self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
-        self._publish_generation(generation)
+        follows = self._publish_generation(generation)
         self._end_forgotten(self._fence)
         # A worker uses its id again once a batch is committed: where the marker is there, what the id holds now is of
         # a later, undecided batch. Markers of a decided batch that is not committed yet can't be waited for.
@@ -122,9 +132,9 @@ class KafkaSink(Sink):
         open_ = [prepared for prepared in keep if not _has(marks, prepared["partition"], prepared["batch"])]
         self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in keep if prepared not in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
-        left = {txn.transactional_id for txn in self._coordinator.listed(self._names.prefix)}
-        self._aborted = left - named
+        self._aborted = self._left(self._fenced_before() if follows else 0) - named
         self._fence(self._aborted)
+        self._note_fenced(generation - 1)
         self._marks = self._read_marks(stable=not open_)
 
     def warm(self) -> Warm:
@@ -152,6 +162,10 @@ class KafkaSink(Sink):
 
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
+
+    def forgets_after_s(self) -> float | None:
+        minutes = self._broker_setting("offsets.retention.minutes") if self._transactional else None
+        return None if minutes is None else int(minutes) * 60.0
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         """See `Sink.commit`. Asks all coordinators at once; doubtful ids are retired and fenced before it returns.
@@ -182,7 +196,10 @@ class KafkaSink(Sink):
             _log.warning("batch %d: transactions of %s had ended elsewhere, %s lost", batch, unclear, lost)
         for transaction, answer in zip(transactions, answers, strict=True):
             if answer.outcome is Outcome.DONE and not answer.doubtful:
+                self._ended.pop(transaction.transactional_id, None)
                 self._ended[transaction.transactional_id] = batch
+        for name in list(self._ended)[: -ENDED_KEPT * self.partitions]:
+            del self._ended[name]
         doubtful = {
             txn.transactional_id
             for txn, answer in zip(transactions, answers, strict=True)
@@ -199,9 +216,40 @@ class KafkaSink(Sink):
     def _transaction(self, prepared: Mapping[str, Any]) -> Transaction:
         return Transaction(prepared["transactional_id"], prepared["producer_id"], prepared["epoch"])
 
-    def _fence(self, names: Any) -> None:
+    def _fence(self, names: Iterable[str]) -> None:
         assert self._coordinator is not None, "start() comes first"
-        self._coordinator.fence(list(names), self._timeout_ms, ADMIN_LIMIT_S)
+        asked = sorted(names)
+        for at in range(0, len(asked), FENCED_AT_ONCE):
+            self._coordinator.fence(asked[at : at + FENCED_AT_ONCE], self._timeout_ms, ADMIN_LIMIT_S)
+
+    def _left(self, fenced: int) -> set[str]:
+        """Ids of older drivers' workers that may still be in use: not those of generations up to `fenced`, unless they
+        were used.
+
+        A fence leaves an id `Empty` (TransactionMetadata.prepareIncrementProducerEpoch), and nobody but its next
+        InitProducerId gets it out of that: the producer that had it has an older epoch, and is refused; where the
+        coordinator has forgotten the id (`transactional.id.expiration.ms`), by INVALID_PRODUCER_ID_MAPPING. An id that
+        was made after that fence is of a worker that looked for a younger generation after it was published, and
+        stopped. Fencing each again would take a start longer and longer, and keep Kafka from ever forgetting one.
+        """
+        assert self._coordinator is not None, "start() comes first"
+        return {
+            txn.transactional_id
+            for txn in self._coordinator.listed(self._names.prefix)
+            if txn.state != "Empty" or (generation_of(self._names.sink_id, txn.transactional_id) or math.inf) > fenced
+        }
+
+    def _fenced_before(self) -> int:
+        noted = self._offsets.read(self._names.fenced_group)
+        return 0 if noted is None else noted.number
+
+    def _note_fenced(self, generation: int) -> None:
+        """Notes that all ids up to a generation are fenced, or named by an open decision and so not `Empty`."""
+        group = self._names.fenced_group
+        try:
+            self._offsets.write(group, generation)
+        except KafkaException as error:  # the next start then fences each again
+            _log.warning("could not note in group %s what is fenced: %s", group, error)
 
     def _end_forgotten(self, fence: Callable[[Iterable[str]], None]) -> None:
         assert self._coordinator is not None, "start() comes first"
@@ -227,8 +275,17 @@ class KafkaSink(Sink):
             return None
         return found[name].value if name in found else None
 
-    def _publish_generation(self, generation: int) -> None:
+    def _publish_generation(self, generation: int) -> bool:
+        """Says whether the journal's last one was there still; whoever published this one or a later one knows more."""
         group = self._names.generation_group
+        published = self._offsets.read(group)
+        if published is not None and published.number >= generation:
+            raise RefusedStart(
+                f"this start is generation {generation} of sink_id {self._names.sink_id!r} by its journal, and the "
+                f"cluster has seen generation {published.number} (offset of group {group}): the journal is new, older "
+                "(a copy that was put back, say), or another's. Nothing was read or written. Put the journal back as "
+                "it was last, with its checkpoint; if it is gone, take a new checkpoint, sink_id and output."
+            )
         try:
             self._offsets.write(group, generation)
         except KafkaException as error:
@@ -236,12 +293,15 @@ class KafkaSink(Sink):
                 f"could not publish generation {generation} as an offset of group {group}: {error}. The output topic "
                 "must be there, and the group writable and without members (no console, no exporter)."
             ) from error
+        return published is not None
 
     def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
         """The newest committed marker of each partition; `stable`: once no transaction with one is open."""
         marks: dict[int, Mark] = {}
-        for partition in range(self.partitions):
-            found = self._offsets.read(self._names.marker_group(partition), stable)
+        groups = map(self._names.marker_group, range(self.partitions))
+        with ThreadPoolExecutor(READ_AT_ONCE) as beside:  # each has to find its group's coordinator, which takes time
+            noted_by = enumerate(beside.map(lambda group: self._offsets.read(group, stable), groups))
+        for partition, found in noted_by:
             if found is not None:
                 noted = json.loads(found.metadata)
                 marks[partition] = Mark(found.number - 1, noted.get("rows", 0), int(noted.get("digest", "0"), 16))

@@ -24,7 +24,7 @@ from kafka.record.memory_records import MemoryRecords
 from kafka.structs import TopicPartition
 
 from pipeline.errors import ReadError
-from pipeline.sinks.kafka_tasks import generation_of
+from pipeline.sinks.kafka_names import generation_of
 from pipeline.sinks.reading import ABORT, COMMIT, End, OpenTransaction, Stretches
 from pipeline.wire import REQUEST_TIMEOUT_MS
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 # A restart of the broker takes seconds.
@@ -46,7 +46,8 @@ class Offsets:
     """
 
     def __init__(self, client: Mapping[str, Any], topic: str) -> None:
-        self._admin = AdminClient(dict(client))
+        self._client = dict(client)
+        self._admin = AdminClient(self._client)
         self._topic = topic
 
     def write(self, group: str, number: int) -> None:
@@ -56,33 +57,50 @@ class Offsets:
             KafkaException: the broker refused (the group has members, the topic is gone), or holds another number.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number)])
-        _answered(lambda: self._admin.alter_consumer_group_offsets([wanted])[group])
+        alter = self._admin.alter_consumer_group_offsets
+        _answered(lambda: alter([wanted])[group].result(LIMIT_S).topic_partitions)
         found = self.read(group)
         if found is None or found.number != number:
             raise KafkaException(KafkaError(KafkaError.INVALID_COMMIT_OFFSET_SIZE, f"the group holds {found}"))
 
     def read(self, group: str, stable: bool = True) -> Noted | None:
-        """The group's number; None if there is none.
-
-        Args:
-            group: whose.
-            stable: wait until no open transaction holds another number (KIP-447); otherwise the last committed one.
-
-        Raises:
-            KafkaException: no answer, or an open transaction, for LIMIT_S.
-        """
-        asked = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0)])
-        ask = self._admin.list_consumer_group_offsets
-        (found,) = _answered(lambda: ask([asked], require_stable=stable)[group])
-        return Noted(found.offset, found.metadata or "") if found.offset >= 0 else None
+        """See `read`."""
+        return read(self._client, group, self._topic, stable)
 
 
-def _answered(ask: Callable[[], Any]) -> list[TopicPartition]:
+def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True) -> Noted | None:
+    """A group's number; None if there is none.
+
+    By a consumer: librdkafka's admin client dies of SIGSEGV where the answer is NOT_COORDINATOR, as a broker gives it
+    that has just made the offsets' topic (its issue 5040).
+
+    Args:
+        client, group, topic: whose number it is.
+        stable: wait until no open transaction holds another number (KIP-447); otherwise the last committed one.
+
+    Raises:
+        KafkaException: no answer, or an open transaction, for LIMIT_S.
+    """
+    consumer = member_of(client, group, stable)
+    try:
+        (found,) = _answered(lambda: consumer.committed([TopicPartition(topic, 0)], timeout=LIMIT_S))
+    finally:
+        consumer.close()
+    return Noted(found.offset, found.metadata or "") if found.offset >= 0 else None
+
+
+def member_of(client: Mapping[str, Any], group: str, stable: bool = True) -> Consumer:
+    """A consumer that knows its group and never joins it."""
+    level = "read_committed" if stable else "read_uncommitted"  # librdkafka: RequireStable of OffsetFetch
+    return Consumer({**client, "group.id": group, "enable.auto.commit": False, "isolation.level": level})
+
+
+def _answered(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
     """The partitions of an answer without an error; a coordinator that is not ready is asked again."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         try:
-            found: list[TopicPartition] = ask().result(LIMIT_S).topic_partitions
+            found = ask()
             for each in found:
                 if each.error is not None:
                     raise KafkaException(each.error)

@@ -26,7 +26,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pipeline.errors import ReadError
-from pipeline.sinks.kafka_tasks import Names
+from pipeline.sinks.kafka_names import Names
 from pipeline.sinks.reading import End, ReadReport, Rows
 from pipeline.wire import Coordinator
 

@@ -10,21 +10,21 @@ from __future__ import annotations
 
 import json
 import logging
-import os
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from pipeline.aside import aside
 from pipeline.errors import AnotherDriver, DeliveryFailed
 from pipeline.rows import KEY, json_texts
 from pipeline.sinks.contract import TaskView
+from pipeline.sinks.kafka_names import Names
+from pipeline.sinks.kafka_offsets import member_of, read
 from pipeline.wire import Coordinator
 
 # Java's default partitioner hashes with murmur2: rows of a session land in the same partition from any client.
@@ -41,52 +41,9 @@ _log = logging.getLogger(__name__)
 
 # One per worker process; processes are reused from batch to batch.
 _appenders: dict[str, Producer] = {}
-_transactional: dict[str, _Transactional] = {}
+# By driver: as many as the tasks of one batch that this process was given, one after the other.
+_transactional: dict[str, list[_Transactional]] = {}
 _group_metadata: dict[str, object] = {}
-
-
-@dataclass(frozen=True)
-class Names:
-    """How this sink_id's things are called in the cluster."""
-
-    sink_id: str
-    generation: int
-    topic: str
-
-    @property
-    def prefix(self) -> str:
-        """Every transactional id of this sink_id starts with it."""
-        return transactional_ids(self.sink_id)
-
-    @property
-    def generation_group(self) -> str:
-        """The group whose offset is the newest driver's generation."""
-        return f"{self.sink_id}.generation"
-
-    def marker_group(self, partition: int) -> str:
-        """The group whose offset is the newest committed batch + 1 of a task's partition."""
-        return f"{self.sink_id}.marker.{partition}"
-
-    @property
-    def own_prefix(self) -> str:
-        """Every transactional id of this driver's workers starts with it: those of older drivers are fenced."""
-        return f"{self.prefix}g{self.generation}."
-
-    def fresh_id(self) -> str:
-        """A transactional id for a new producer of this worker process."""
-        return f"{self.own_prefix}{os.getpid()}.{uuid.uuid4().hex[:12]}"
-
-
-def transactional_ids(sink_id: str) -> str:
-    """What every transactional id of a sink_id starts with."""
-    return f"{sink_id}.txn."
-
-
-def generation_of(sink_id: str, transactional_id: str) -> int | None:
-    """The generation of the driver whose worker has this transactional id; None if it is not of the sink_id."""
-    prefix = f"{transactional_ids(sink_id)}g"
-    number = transactional_id.removeprefix(prefix).split(".", 1)[0]
-    return int(number) if transactional_id.startswith(prefix) and number.isdecimal() else None
 
 
 def _records(rows: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
@@ -180,10 +137,10 @@ class _Transactional:
         with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
             described = coordinator.describe([self.name])[self.name]
         self.producer_id, self.epoch = described.producer_id, described.epoch
-        newest = _committed(client, names.generation_group, names.topic)
-        if newest is not None and newest.offset > names.generation:
+        newest = read(client, names.generation_group, names.topic)
+        if newest is not None and newest.number > names.generation:
             raise AnotherDriver(
-                f"generation {newest.offset} of {names.sink_id} was started; this worker belongs to generation "
+                f"generation {newest.number} of {names.sink_id} was started; this worker belongs to generation "
                 f"{names.generation} and stops."
             )
 
@@ -218,27 +175,13 @@ class _Transactional:
         self.sound = self.sound and self._failures == before
 
 
-def _committed(client: Mapping[str, Any], group: str, topic: str) -> TopicPartition | None:
-    consumer = _consumer(client, group)
-    try:
-        found = consumer.committed([TopicPartition(topic, 0)], timeout=TRANSACTION_LIMIT_S)[0]
-    finally:
-        consumer.close()
-    return found if found.offset >= 0 else None
-
-
 def _metadata(client: Mapping[str, Any], group: str) -> object:
     """What `send_offsets_to_transaction` wants to know of a group; it has no members, only offsets."""
     if group not in _group_metadata:
-        consumer = _consumer(client, group)
+        consumer = member_of(client, group)
         _group_metadata[group] = consumer.consumer_group_metadata()
         consumer.close()
     return _group_metadata[group]
-
-
-def _consumer(client: Mapping[str, Any], group: str) -> Consumer:
-    settings = {"group.id": group, "enable.auto.commit": False, "isolation.level": "read_committed"}
-    return Consumer({**client, **settings})
 
 
 @dataclass(frozen=True)
@@ -260,10 +203,12 @@ class TransactionalWriter:
     retired: frozenset[str]
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        begun = time.monotonic()
         try:
-            # The coordinators take some milliseconds; meanwhile the rows are still being computed.
-            with ThreadPoolExecutor(1) as aside:
-                beginning = aside.submit(self._begin, task)
+            # A new producer takes half a second; meanwhile the rows are still being computed. The broker hears of the
+            # transaction with its first row, for its clock runs from there.
+            with ThreadPoolExecutor(1) as beside:
+                beginning = beside.submit(self._begun, task.batch)
                 first = next(rows, None)
                 waited = time.perf_counter()
                 transactional = beginning.result()
@@ -271,13 +216,11 @@ class TransactionalWriter:
             if first is None:
                 self._undo_empty(transactional)
                 return {}, {}
+            begun = time.monotonic()
             return self._write(transactional, task, first, rows, {"begin": waited})
-        except KafkaException as error:
+        except (DeliveryFailed, KafkaException, SystemError) as error:
             _transactional.clear()
-            raise DeliveryFailed(
-                f"batch {task.batch}, partition {task.partition}: its transaction failed: {error}. "
-                "A restart of the pipeline aborts it and writes the batch again."
-            ) from error
+            raise DeliveryFailed(self._in_words(task, error, time.monotonic() - begun)) from error
         except BaseException:
             _transactional.clear()
             raise
@@ -291,7 +234,12 @@ class TransactionalWriter:
         timings: dict[str, float],
     ) -> tuple[dict[str, Any], dict[str, float]]:
         producer, reports = transactional.producer, _Reports()
+        # Two-phase: the decision holds rows and digest, so the marker need not wait for them. The coordinators take
+        # some milliseconds for it.
+        marking = None if self.commits else aside(lambda: self._mark(producer, task, {}))
         sent = _produce_all(producer, self.names.topic, _chain(first, rows), reports)
+        if marking is not None:
+            marking.result()
         task.passing("before-prepare")
         started = time.perf_counter()
         if self.commits:  # nothing else will hold what the replay must be compared with
@@ -315,11 +263,21 @@ class TransactionalWriter:
         }
         return prepared, timings
 
-    def _begin(self, task: TaskView) -> _Transactional:
-        transactional = self._begun(task.batch)
-        if not self.commits:  # the decision holds rows and digest, so the marker need not wait for them
-            self._mark(transactional.producer, task, {})
-        return transactional
+    def _in_words(self, task: TaskView, error: Exception, spent_s: float) -> str:
+        words = str(error)
+        if not isinstance(error, DeliveryFailed):
+            # Kafka's client logs while it fails, and Python then tells of the log's call: the failure is its cause.
+            words = (
+                f"batch {task.batch}, partition {task.partition}: its transaction failed: {error.__cause__ or error}. "
+                "A restart of the pipeline aborts it and writes the batch again."
+            )
+        if spent_s * 1000 < self.timeout_ms:
+            return words
+        return (
+            f"{words} It had taken {spent_s:.0f} s, and Kafka aborts a transaction after transaction_timeout_ms, here "
+            f"{self.timeout_ms}: raise that (the broker allows transaction.max.timeout.ms), or set "
+            "max_events_per_batch, for smaller batches."
+        )
 
     def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
         marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=json.dumps(note))
@@ -339,28 +297,34 @@ class TransactionalWriter:
         transactional.abort()
 
     def _begun(self, batch: int) -> _Transactional:
-        transactional = _transactional.pop(self.names.own_prefix, None)
-        if transactional is not None and not self._ready(transactional):
-            transactional = None
+        """A producer that has begun a transaction; nothing of it reaches the broker before a row or a marker does."""
+        mine = _transactional.setdefault(self.names.own_prefix, [])
+        mine[:] = [each for each in mine if self._may_serve(each, batch)]
+        transactional = next((each for each in mine if each.open_batch != batch and self._ready(each)), None)
         if transactional is None:
             transactional = _Transactional(self.client, self.names, self.timeout_ms)
-        _transactional[self.names.own_prefix] = transactional
+            mine.append(transactional)
         transactional.producer.begin_transaction()
         transactional.open_batch = batch
         return transactional
 
-    def _ready(self, transactional: _Transactional) -> bool:
-        """Whether it may be used again: not if it was retired, if its last transaction was not committed by the driver,
-        or if a request of it may still be on its way.
-
-        What the driver has committed is still open for the producer. Under TV1 a second EndTxn with the same outcome is
-        answered NONE and lets it begin the next one.
+    def _may_serve(self, transactional: _Transactional, batch: int) -> bool:
+        """Whether it may ever be used again: not if it was retired, if a request of it may still be on its way, or if
+        its last transaction was not committed by the driver. What is of this batch, of another task that this process
+        has done, the driver has yet to commit.
         """
-        if transactional.name in self.retired:
+        if transactional.name in self.retired or not transactional.sound:
             return False
+        open_batch = transactional.open_batch
+        return open_batch in (None, batch) or self.ended.get(transactional.name) == open_batch
+
+    def _ready(self, transactional: _Transactional) -> bool:
+        """Ends what the driver has committed, and says whether a transaction may be begun.
+
+        For the producer that one is still open. Under TV1 a second EndTxn with the same outcome is answered NONE and
+        lets it begin the next one.
+        """
         if transactional.open_batch is not None:
-            if self.ended.get(transactional.name) != transactional.open_batch:
-                return False
             transactional.commit()
         return transactional.sound
 
@@ -377,7 +341,7 @@ class Warm:
 
     def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         if self.transactional and self.names.own_prefix not in _transactional:
-            _transactional[self.names.own_prefix] = _Transactional(self.client, self.names, self.timeout_ms)
+            _transactional[self.names.own_prefix] = [_Transactional(self.client, self.names, self.timeout_ms)]
             for partition in range(self.partitions):
                 _metadata(self.client, self.names.marker_group(partition))
         return {}, {}

@@ -161,6 +161,19 @@ def test_a_replay_with_other_rows_is_refused_and_writes_nothing(make: Make, case
     assert output.visible() == Counter(flat(batch(0)))
 
 
+@exact
+def test_a_replay_that_finds_other_rows_in_a_written_partition_writes_none_in_the_others(
+    make: Make, case: tuple[str, Support]
+) -> None:
+    output = make(*case)
+    if output.support.variant in ("upsert", "native"):
+        pytest.skip("neither an upsert nor Spark's own writer remembers what a batch was, so neither can tell")
+    assert not output.deliver(0, [rows_for("there"), []], die_at="after-commit")
+    with pytest.raises(PipelineError, match=r"the replay has written nothing"):
+        output.deliver(0, [rows_for("other"), rows_for("there")])
+    assert output.visible() == Counter(rows_for("there"))
+
+
 @pytest.fixture(scope="module")
 def many(spark: SparkSession) -> tuple[DataFrame, Counter[Made]]:
     rows = made_up(spark, 100_000, 7, PARTITIONS)

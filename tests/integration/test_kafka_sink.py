@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import time
 import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from typing import Any
 
@@ -15,26 +17,28 @@ import pytest
 from confluent_kafka import Consumer
 
 from oncebench.services.kafka import KafkaBroker
-from pipeline.errors import AnotherDriver, RefusedStart
+from pipeline.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from pipeline.sinks import kafka_tasks
 from pipeline.sinks.contract import Support
 from pipeline.sinks.kafka import SUPPORTS, KafkaSink
+from pipeline.sinks.kafka_names import Names
 from pipeline.sinks.kafka_reader import KafkaReader
 from pipeline.sinks.reading import Rows
+from pipeline.wire import Coordinator
 
 pytestmark = pytest.mark.integration
 VARIANTS = {support.variant: support for support in SUPPORTS}
 # A transaction that nobody aborts would hold its reader up for so long.
 TIMEOUT_MS = 60_000
+# For tests that let a transaction run out; the shared broker looks for such ones often (QUICK_ABORTS).
+SHORT_MS = 1000
 
 
 class Task:
-    """The task of partition 0."""
+    """The task of a partition."""
 
-    partition = 0
-
-    def __init__(self, batch: int) -> None:
-        self.batch = batch
+    def __init__(self, batch: int, partition: int = 0) -> None:
+        self.batch, self.partition = batch, partition
 
     def passing(self, point: str) -> None:
         """No faults here."""
@@ -56,8 +60,14 @@ class Output:
         self.topic = kafka.fresh_topic("out", partitions)
         self.sink_id = f"s-{uuid.uuid4().hex[:8]}"
 
-    def driver(self, variant: str, generation: int, keep: list[Mapping[str, Any]] | None = None) -> KafkaSink:
-        sink = KafkaSink(self.topic, self.sink_id, 1, {"bootstrap.servers": self.servers}, TIMEOUT_MS, "none")
+    def driver(
+        self,
+        variant: str,
+        generation: int,
+        keep: list[Mapping[str, Any]] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> KafkaSink:
+        sink = KafkaSink(self.topic, self.sink_id, 1, {"bootstrap.servers": self.servers}, timeout_ms, "none")
         sink.start(support(variant), generation, keep or [])
         return sink
 
@@ -137,7 +147,7 @@ def test_a_producer_that_lost_its_connection_in_a_commit_is_not_used_again(outpu
     driver = output.driver("two-phase", 1)
     eighth = write(driver.prepare(), 8, "eight")
     assert driver.commit(8, {0: eighth}) == set()
-    (transactional,) = kafka_tasks._transactional.values()
+    ((transactional,),) = kafka_tasks._transactional.values()
     real = transactional.producer
 
     class Reconnecting:
@@ -176,6 +186,15 @@ def test_a_worker_of_an_older_driver_that_begins_late_writes_nothing(output: Out
     wait_for_rows(output, {"seven": 20})
 
 
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_start_by_an_older_journal_is_refused_before_it_fences_or_writes(output: Output, generation: int) -> None:
+    newest = output.driver("two-phase", 2)
+    with pytest.raises(RefusedStart, match=rf"generation {generation} .* has seen generation 2 .* was put back"):
+        output.driver("two-phase", generation)
+    assert newest.commit(8, {0: write(newest.prepare(), 8, "eight")}) == set()
+    wait_for_rows(output, {"eight": 20})
+
+
 @pytest.mark.parametrize("why", ["members", "no topic"])
 def test_a_generation_that_could_not_be_published_refuses_the_start(
     output: Output, kafka: KafkaBroker, why: str
@@ -192,6 +211,127 @@ def test_a_generation_that_could_not_be_published_refuses_the_start(
         wait_for("the member to have joined", lambda: member.poll(0.1) is None and bool(member.assignment()))
         with pytest.raises(RefusedStart, match="without members"):
             output.driver("idempotent", 2)
+
+
+def test_rows_that_take_longer_than_a_transaction_may_be_open_are_written_once_the_first_is_there(
+    output: Output, kafka: KafkaBroker
+) -> None:
+    driver = output.driver("two-phase", 1, timeout_ms=SHORT_MS)
+
+    def computed() -> Iterator[pa.RecordBatch]:
+        time.sleep(3 * SHORT_MS / 1000)  # the time that passes is the case
+        yield from rows("slow")
+
+    prepared = dict(driver.prepare().write(Task(8), computed())[0])
+    assert driver.commit(8, {0: prepared}) == set()
+    wait_for_rows(output, {"slow": 20})
+
+
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_a_task_that_is_slower_than_its_transaction_may_be_says_which_settings_help(
+    output: Output, variant: str
+) -> None:
+    driver = output.driver(variant, 1, timeout_ms=SHORT_MS)
+    with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
+
+        def states() -> set[str]:
+            return {txn.state for txn in coordinator.listed(driver._names.prefix)}
+
+        def slow() -> Iterator[pa.RecordBatch]:
+            yield from rows("first")
+            wait_for("the transaction to be begun", lambda: "Ongoing" in states())
+            wait_for("its time-out", lambda: states() == {"CompleteAbort"})
+            yield from rows("second")
+
+        writer = driver.prepare() if variant == "two-phase" else driver.marked()
+        with pytest.raises(DeliveryFailed, match=r"transaction_timeout_ms, here 1000: raise .*max_events_per_batch"):
+            writer.write(Task(8), slow())
+    assert output.visible() == {}
+
+
+def test_a_worker_that_serves_two_tasks_of_every_batch_keeps_two_ids(output: Output) -> None:
+    driver = output.driver("two-phase", 1)
+    for batch in range(4):
+        prepared = {p: dict(driver.prepare().write(Task(batch, p), rows(f"{batch} {p}"))[0]) for p in (0, 1)}
+        assert driver.commit(batch, prepared) == set()
+    with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
+        assert len(coordinator.listed(driver._names.prefix)) == 2
+    wait_for_rows(output, {f"{batch} {p}": 20 for batch in range(4) for p in (0, 1)})
+
+
+@pytest.fixture
+def fenced(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The ids of each request to fence some."""
+    asked: list[list[str]] = []
+    real = Coordinator.fence
+
+    def fence(self: Coordinator, names: Iterable[str], timeout_ms: int, limit_s: float) -> None:
+        asked.append(list(names))
+        real(self, asked[-1], timeout_ms, limit_s)
+
+    monkeypatch.setattr(Coordinator, "fence", fence)
+    return asked
+
+
+def test_a_start_fences_what_was_used_and_leaves_what_an_earlier_one_has_fenced(
+    output: Output, fenced: list[list[str]]
+) -> None:
+    left = [left_by(output, generation) for generation in (1, 2, 3)]
+    used = [str(prepared["transactional_id"]) for prepared in left]
+    assert fenced == [[used[0]], [used[1]]]
+    # The third's decision was open when the fourth started; it is committed, and fenced by the fifth.
+    fourth = output.driver("two-phase", 4, [{**left[2], "batch": 3, "partition": 0}])
+    assert fenced[2:] == []
+    assert fourth.commit(3, {0: left[2]}) == set()
+    output.driver("two-phase", 5)
+    assert fenced[2:] == [[used[2]]]
+    wait_for_rows(output, {"of 3": 20})
+
+
+def left_by(output: Output, generation: int) -> dict[str, Any]:
+    """What a driver has prepared in a worker, and then both died."""
+    prepared = write(output.driver("two-phase", generation).prepare(), generation, f"of {generation}")
+    die()
+    return prepared
+
+
+def test_a_start_without_a_note_of_what_is_fenced_fences_all_and_a_part_at_a_time(
+    output: Output, fenced: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.sinks.kafka.FENCED_AT_ONCE", 2)
+    names = Names(output.sink_id, 1, output.topic)
+    with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
+        made = sorted(names.fresh_id() for _ in range(5))
+        coordinator.fence(made, TIMEOUT_MS, 20)  # makes them; their state is that of a fenced one
+    output.driver("two-phase", 2)
+    assert fenced[1:] == [made[:2], made[2:4], made[4:]]
+    output.driver("two-phase", 3)
+    assert len(fenced) == 4
+
+
+def test_what_a_task_is_told_of_committed_batches_does_not_grow(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("pipeline.sinks.kafka.ENDED_KEPT", 2)
+    driver = output.driver("two-phase", 1)
+    for batch in range(4):
+        prepared = write(driver.prepare(), batch, "each")
+        assert driver.commit(batch, {0: prepared}) == set()
+        die()
+    assert list(driver.prepare().ended.values()) == [2, 3]
+
+
+def test_a_sink_knows_how_long_its_broker_keeps_markers(output: Output) -> None:
+    assert output.driver("two-phase", 1).forgets_after_s() == 7 * 24 * 3600, "Kafka's default"
+
+
+def test_a_number_is_read_as_the_first_request_to_a_broker_that_is_new(kafka_own: KafkaBroker) -> None:
+    topic = kafka_own.fresh_topic("out", 1)
+    client = {"bootstrap.servers": kafka_own.bootstrap_servers}
+    asking = "import sys; from pipeline.sinks.kafka_offsets import Offsets; print(Offsets({}, {!r}).read('new'))"
+    command = [sys.executable, "-c", asking.format(client, topic)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "None"), done.stderr
 
 
 def wait_for_rows(output: Output, wanted: dict[str, int]) -> None:

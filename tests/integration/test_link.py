@@ -98,22 +98,31 @@ def test_a_worker_goes_on_once_its_link_is_mended(linked: Linked, variant: str) 
     wait_for_rows(linked, {**before, **{f"{variant} {number}": 20 for number in ("one", "two", "three")}})
 
 
-def test_an_abort_of_an_empty_partition_that_comes_late_does_not_end_the_workers_next_transaction(
-    linked: Linked,
-) -> None:
+def test_a_commit_that_a_worker_repeats_and_that_comes_late_does_not_end_its_next_transaction(linked: Linked) -> None:
     driver = linked.driver("two-phase", 3)
+    before = linked.visible()
+    assert driver.commit(7, {0: dict(driver.prepare().write(Task(7), rows("seven"))[0])}) == set()
     late = Catch(lambda request: is_kafka(END_TXN, request), held_s=HELD_S)
     linked.proxy.catch(late)
-    before = linked.visible()
-    driver.prepare().write(Task(7), nothing())
-    assert late.request is not None
 
     def in_two() -> Iterator[pa.RecordBatch]:
         yield from rows("first")
-        wait_for("the late abort", lambda: late.over)
+        wait_for("the late commit", lambda: late.over)
         yield from rows(ELSEWHERE)
 
     prepared = dict(driver.prepare().write(Task(8), in_two())[0])
-    assert driver.commit(8, {0: prepared}) == set()
-    wait_for_rows(linked, {**before, "first": 20, ELSEWHERE: 20})
     assert late.answer is not None
+    wait_for_rows(linked, {**before, "seven": 20})
+    assert driver.commit(8, {0: prepared}) == set()
+    wait_for_rows(linked, {**before, "seven": 20, "first": 20, ELSEWHERE: 20})
+
+
+@pytest.mark.parametrize(("variant", "generation"), [("two-phase", 4), ("idempotent", 5)])
+def test_an_empty_partition_has_no_transaction_to_end(linked: Linked, variant: str, generation: int) -> None:
+    driver = linked.driver(variant, generation)
+    caught = Catch(lambda request: is_kafka(END_TXN, request))
+    linked.proxy.catch(caught)
+    writer = driver.prepare() if variant == "two-phase" else driver.marked()
+    writer.write(Task(9), nothing())
+    caught.forgotten = True
+    assert caught.request is None

@@ -13,6 +13,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import pytest
 from confluent_kafka import Producer
 
 from oncebench.run.lab import Lab
@@ -159,12 +160,28 @@ def test_checkpoint_and_journal_stand_in_one_folder_also_where_sparks_own_defaul
     assert {"journal", "offsets", "commits"} <= {each.name for each in checkpoint.iterdir()}
 
 
-def test_a_query_without_a_shuffle_over_more_partitions_than_the_job_has_stops_before_it_doubles_a_row(
+def ends_with(folder: Path, expression: str) -> None:
+    path = folder / "pipeline" / "query.py"
+    path.write_text(path.read_text().replace('rows.repartition(config.partitions, "order_id")', expression))
+
+
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_a_query_without_a_shuffle_is_refused_before_it_writes_a_row(lab: Lab, tmp_path: Path, variant: str) -> None:
+    own = Own(lab, tmp_path, variant=variant)
+    ends_with(tmp_path, "rows")
+    own.send(range(100))
+    with own.start(0) as job:
+        assert job.wait(WAIT_S), f"it goes on:\n{tail(job.log)}"
+    assert job.returncode == 2
+    assert 'End the query with `rows.repartition(4, "order_id")`' in job.log.read_text()
+    assert own.visible() == {}
+
+
+def test_a_query_that_deals_out_to_more_tasks_than_the_job_has_stops_before_it_doubles_a_row(
     lab: Lab, tmp_path: Path
 ) -> None:
     own = Own(lab, tmp_path, partitions=2)
-    path = tmp_path / "pipeline" / "query.py"
-    path.write_text(path.read_text().replace('rows.repartition(config.partitions, "order_id")', "rows"))
+    ends_with(tmp_path, 'rows.repartition(8, "order_id")')
     own.send(range(100))
     with own.start(0) as job:
         assert job.wait(WAIT_S), f"it goes on:\n{tail(job.log)}"

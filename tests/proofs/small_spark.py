@@ -69,6 +69,12 @@ class _Frame:
     def mapInArrow(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: Any) -> _Frame:
         return _Frame([lambda part=part: task(part()) for part in self.parts])  # type: ignore[misc]
 
+    def persist(self) -> _Frame:
+        return _Frame([list(part()).__iter__ for part in self.parts])
+
+    def unpersist(self) -> None:
+        """It goes with the driver."""
+
     def collect(self) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
         for number, part in enumerate(self.parts):

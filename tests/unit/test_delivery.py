@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pipeline import delivery
-from pipeline.errors import NondeterministicReplay, TransactionLost
+from pipeline.errors import NondeterministicReplay, RefusedStart, TransactionLost
 from pipeline.failpoints import POINTS
 from pipeline.journal import Identity, Journal, open_journal
 from pipeline.sinks.contract import Mark, Written
@@ -107,7 +107,7 @@ class MemoryBatch:
         ]
         return self.results
 
-    def drain(self, expected: Any = None) -> None:
+    def drain(self, expected: Any = None, keep: bool = False) -> None:
         self.run(None, only=(), expected=expected)
         self.drained_only = True
 
@@ -235,6 +235,22 @@ def test_a_replay_that_makes_other_rows_writes_nothing_and_says_so(tmp_path: Pat
     sink = MemorySink(store, named_by(again))
     with pytest.raises(NondeterministicReplay):
         delivery.exactly_once_two_phase(MemoryBatch(store, None, digest=2), sink, again, "rewrite")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("died_at", ["mid-commit", "after-commit"])
+def test_a_batch_that_the_sink_holds_and_an_older_journal_does_not_know_is_refused_and_not_doubled(
+    tmp_path: Path, died_at: str
+) -> None:
+    store = Store()
+    journal = open_journal(tmp_path / "now", Identity("s", "memory", "d", "v", PARTITIONS))
+    with suppress(Killed):
+        delivery.exactly_once_two_phase(MemoryBatch(store, died_at), MemorySink(store, ()), journal, "rewrite")  # type: ignore[arg-type]
+    older = open_journal(tmp_path / "put back", Identity("s", "memory", "d", "v", PARTITIONS))
+    sink, shown = MemorySink(store, ()), store.visible.copy()
+    with pytest.raises(RefusedStart, match=r"batch 7 is not decided in .*put back.* older than the sink"):
+        delivery.exactly_once_two_phase(MemoryBatch(store, None), sink, older, "rewrite")  # type: ignore[arg-type]
+    assert store.visible == shown
+    assert shown
 
 
 def test_a_replay_of_a_decided_batch_drains_it_and_decides_nothing_again(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 from pipeline.aside import aside
 from pipeline.errors import DeliveryFailed
 from pipeline.sinks import kafka_tasks
-from pipeline.sinks.kafka_tasks import Names, TransactionalWriter
+from pipeline.sinks.kafka_names import Names
+from pipeline.sinks.kafka_tasks import TransactionalWriter
 
 
 @dataclass

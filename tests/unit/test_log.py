@@ -14,7 +14,7 @@ from oncebench.judge.anomalies import EXAMPLES
 from oncebench.judge.audit import Findings, audit
 from oncebench.record import Record
 from oncebench.second import count
-from pipeline.sinks.kafka_tasks import Names, generation_of
+from pipeline.sinks.kafka_names import Names, generation_of
 from tests.proofs.test_second import files_of
 from tests.unit.audit_world import STARTED_US, key_of, lay_out, log_of, make_record, make_world, observed_table, stretch
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,10 +12,12 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaException
+from kafka.errors import KafkaError
 
 from pipeline.config import PipelineConfig, read_config, write_config
-from pipeline.errors import NoKafka, QueryDied, RefusedStart
+from pipeline.errors import AnotherDriver, NoKafka, QueryDied, RefusedStart
 from pipeline.job import Job, fitted, in_plain_words
+from pipeline.journal import Identity, open_journal, put_exclusively
 from pipeline.rows import ASIDE, TYPES
 from pipeline.sinks.contract import EXACTLY_ONCE, Support
 from pipeline.sinks.registry import SINKS
@@ -72,19 +76,77 @@ def test_an_unknown_sink_is_refused_with_those_that_there_are(tmp_path: Path) ->
         Job(config(tmp_path, sink="kafak")).run()
 
 
-def test_a_kafka_that_does_not_answer_at_start_is_told_with_its_address_and_is_worth_another_start(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    class Silent:
-        def start(self, *_: Any) -> None:
-            raise KafkaException("timed out")
+@pytest.fixture
+def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Starts a job whose sink, when it is started, calls this."""
 
-    support = Support(EXACTLY_ONCE, "two-phase", "", default=True)
-    kind = replace(SINKS["kafka"], supports=(support,), open=lambda _: Silent())  # type: ignore[arg-type, return-value]
-    monkeypatch.setattr("pipeline.job.SINKS", {"kafka": kind})
-    (tmp_path / "record").mkdir()
-    with pytest.raises(NoKafka, match=r"Kafka at localhost:1 did not .*timed out.*start again"):
+    def run(at_start: Callable[[], None], **of_sink: Any) -> None:
+        support = Support(EXACTLY_ONCE, "two-phase", "", default=True)
+        sink = SimpleNamespace(start=lambda *_: at_start(), marks=dict, **of_sink)
+        kind = replace(SINKS["kafka"], supports=(support,), open=lambda _: sink)  # type: ignore[arg-type, return-value]
+        monkeypatch.setattr("pipeline.job.SINKS", {"kafka": kind})
+        (tmp_path / "record").mkdir()
         Job(config(tmp_path)).run()
+
+    return run
+
+
+def raising(error: Exception) -> Callable[[], None]:
+    def at_start() -> None:
+        raise error
+
+    return at_start
+
+
+@pytest.mark.parametrize("error", [KafkaException("timed out"), KafkaError("timed out")], ids=["confluent", "kafka"])
+def test_a_kafka_that_does_not_answer_at_start_is_told_with_its_address_and_is_worth_another_start(
+    starting: Callable[..., None], error: Exception
+) -> None:
+    with pytest.raises(NoKafka, match=r"Kafka at localhost:1 did not .*timed out.*start again"):
+        starting(raising(error))
+
+
+def test_a_start_that_a_younger_one_has_overtaken_is_no_wrong_setting(
+    starting: Callable[..., None], tmp_path: Path
+) -> None:
+    def overtaken() -> None:
+        put_exclusively(config(tmp_path).checkpoint / "journal", "generation-00000009.json", {})
+        raise RefusedStart("the cluster has seen generation 9")
+
+    with pytest.raises(AnotherDriver, match="another driver was started"):
+        starting(overtaken)
+
+
+class Passed(Exception):
+    """The checks of a start are behind it."""
+
+
+@pytest.mark.parametrize(
+    ("decided", "hours", "outcome"),
+    [(True, 169, RefusedStart), (True, 167, Passed), (False, 169, Passed)],
+    ids=["older than its marker", "younger", "undecided, so not committed"],
+)
+def test_an_open_batch_whose_marker_may_have_been_forgotten_is_not_replayed(
+    starting: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    decided: bool,
+    hours: int,
+    outcome: type[Exception],
+) -> None:
+    def passed(*_: Any) -> None:
+        raise Passed("batch 3 was begun, and its journal and its marker are there")
+
+    checkpoint = config(tmp_path).checkpoint
+    journal = open_journal(checkpoint, Identity("mine", "kafka", EXACTLY_ONCE, "two-phase", 2))
+    if decided:
+        journal.decide(3, 0, {"partitions": []})
+    (checkpoint / "offsets").mkdir()
+    began = {"batchWatermarkMs": 0, "batchTimestampMs": int((time.time() - hours * 3600) * 1000)}
+    (checkpoint / "offsets" / "3").write_text(f'v1\n{json.dumps(began)}\n{{"in": {{"0": 5}}}}')
+    monkeypatch.setattr("pipeline.job.Monitoring", passed)
+    with pytest.raises(outcome, match="batch 3 was begun"):
+        starting(lambda: None, forgets_after_s=lambda: 168 * 3600.0)
 
 
 class Frame:

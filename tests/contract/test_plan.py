@@ -1,0 +1,75 @@
+"""Which queries give each row the same task in a replay, by the plans that Spark makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from oncebench.run.lab import Lab
+from pipeline.config import PipelineConfig
+from pipeline.errors import RefusedStart
+from pipeline.plan import refuse_without_shuffle
+from pipeline.query import query
+from pipeline.sockets import short_sockets
+from pipeline.spark import session
+
+pytestmark = [pytest.mark.contract, pytest.mark.spark]
+
+Query = Callable[[DataFrame], DataFrame]
+STABLE: dict[str, Query] = {
+    "dealt out by a column": lambda rows: rows.repartition(2, "value"),
+    "and then changed row by row": lambda rows: rows.repartition("value").select(f.col("value") + 1).where("true"),
+    "counted": lambda rows: rows.groupBy("timestamp").count(),
+    "without repeats": lambda rows: rows.dropDuplicatesWithinWatermark(["value"]),
+    "of two streams": lambda rows: rows.join(rows.select("value", f.col("timestamp").alias("later")), "value"),
+    "dealt out, and dealt out in turn": lambda rows: rows.repartition(2, "value").repartition(2),
+    "dealt out, beside a table": lambda rows: rows.repartition(2, "value").join(table(rows), "value"),
+}
+UNSTABLE: dict[str, Query] = {
+    "as they came": lambda rows: rows,
+    "dealt out in turn": lambda rows: rows.repartition(2),
+    "by range": lambda rows: rows.repartitionByRange(2, "value"),
+    "beside a table": lambda rows: rows.join(table(rows), "value"),
+    "one of two ways": lambda rows: rows.repartition(2, "value").union(rows),
+}
+
+
+def table(rows: DataFrame) -> DataFrame:
+    return rows.sparkSession.range(3).withColumnRenamed("id", "value")
+
+
+@pytest.fixture(scope="module")
+def config(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> PipelineConfig:
+    folder = tmp_path_factory.mktemp("spark")
+    return PipelineConfig("localhost:1", "in", {}, "", "", "", "", "", folder, Path(folder), **lab.spark([]))
+
+
+@pytest.fixture(scope="module")
+def spark(config: PipelineConfig) -> Iterator[SparkSession]:
+    with short_sockets(config) as given:
+        started = session(given)
+        yield started
+        started.stop()
+
+
+def rate(spark: SparkSession) -> DataFrame:
+    return spark.readStream.format("rate").load().withWatermark("timestamp", "1 second")
+
+
+@pytest.mark.parametrize("name", STABLE)
+def test_a_query_that_deals_its_rows_out_by_key_may_start(spark: SparkSession, name: str) -> None:
+    refuse_without_shuffle(STABLE[name](rate(spark)), 2, "value")
+
+
+def test_the_suites_own_query_may_start(spark: SparkSession, config: PipelineConfig) -> None:
+    refuse_without_shuffle(query(spark, config), 2, "session_key")
+
+
+@pytest.mark.parametrize("name", UNSTABLE)
+def test_a_query_whose_tasks_may_be_numbered_otherwise_in_a_replay_is_refused(spark: SparkSession, name: str) -> None:
+    with pytest.raises(RefusedStart, match=r'End the query with `rows.repartition\(2, "value"\)`'):
+        refuse_without_shuffle(UNSTABLE[name](rate(spark)), 2, "value")
