@@ -276,15 +276,16 @@ class KafkaSink(Sink):
         return found[name].value if name in found else None
 
     def _publish_generation(self, generation: int) -> bool:
-        """Says whether the journal's last one was there still; whoever published this one or a later one knows more."""
+        """Says whether an older one was there still; whoever published a younger one knows more than this driver."""
         group = self._names.generation_group
         published = self._offsets.read(group)
-        if published is not None and published.number >= generation:
+        if published is not None and published.number > generation:  # equal: of a refused start, and put back since
             raise RefusedStart(
                 f"this start is generation {generation} of sink_id {self._names.sink_id!r} by its journal, and the "
                 f"cluster has seen generation {published.number} (offset of group {group}): the journal is new, older "
                 "(a copy that was put back, say), or another's. Nothing was read or written. Put the journal back as "
-                "it was last, with its checkpoint; if it is gone, take a new checkpoint, sink_id and output."
+                "it was last, with its checkpoint; if it is gone, take a new checkpoint, sink_id and output. If only "
+                "starts are missing in it, start again: each takes the next generation."
             )
         try:
             self._offsets.write(group, generation)

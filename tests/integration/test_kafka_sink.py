@@ -188,10 +188,17 @@ def test_a_worker_of_an_older_driver_that_begins_late_writes_nothing(output: Out
 
 @pytest.mark.parametrize("generation", [1, 2])
 def test_a_start_by_an_older_journal_is_refused_before_it_fences_or_writes(output: Output, generation: int) -> None:
-    newest = output.driver("two-phase", 2)
-    with pytest.raises(RefusedStart, match=rf"generation {generation} .* has seen generation 2 .* was put back"):
+    newest = output.driver("two-phase", 3)
+    with pytest.raises(RefusedStart, match=rf"generation {generation} .* has seen generation 3 .* was put back"):
         output.driver("two-phase", generation)
     assert newest.commit(8, {0: write(newest.prepare(), 8, "eight")}) == set()
+    wait_for_rows(output, {"eight": 20})
+
+
+def test_a_checkpoint_that_was_put_back_after_a_start_without_it_was_refused_goes_on(output: Output) -> None:
+    output.driver("two-phase", 3)  # published, and then refused for a damaged checkpoint
+    again = output.driver("two-phase", 3)
+    assert again.commit(8, {0: write(again.prepare(), 8, "eight")}) == set()
     wait_for_rows(output, {"eight": 20})
 
 
