@@ -69,20 +69,6 @@ def write(
     return writer.write(task, iter(rows))[0]
 
 
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    with start_postgres(tmp_path_factory.mktemp("postgres")) as server:
-        yield server
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresServer]:
-    """A server that the test may kill."""
-    with start_postgres(tmp_path) as server:
-        monkeypatch.setenv(VARIABLE, server.dsn)
-        yield server
-
-
 class Output:
     """A fresh output table, and the sinks that were opened on it."""
 

@@ -16,7 +16,7 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from oncebench.run.lab import Lab
-from oncebench.services.postgres import PostgresServer, start_postgres
+from oncebench.services.postgres import PostgresServer
 from pipeline.config import PipelineConfig
 from pipeline.errors import RefusedStart
 from pipeline.sinks.contract import Writer
@@ -30,20 +30,6 @@ from tests.integration.test_postgres import KIND, SUPPORTS, Output, batch, drop_
 pytestmark = pytest.mark.integration
 WAIT_S = 30.0  # a reload is done in milliseconds
 OURS = ("acknowledged", "idempotent", "upsert", "two-phase")
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
-    with start_postgres(tmp_path_factory.mktemp("postgres")) as server:
-        yield server
-
-
-@pytest.fixture
-def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresServer]:
-    """A server that the test may kill, or change the settings of."""
-    with start_postgres(tmp_path) as server:
-        monkeypatch.setenv(VARIABLE, server.dsn)
-        yield server
 
 
 @pytest.fixture
