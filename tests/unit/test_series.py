@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -57,3 +58,15 @@ def test_an_interruption_ends_the_series(tmp_path: Path, monkeypatch: pytest.Mon
     with pytest.raises(UserError):
         ran(tmp_path, monkeypatch, UserError("interrupted", exit_code=INTERRUPTED), told)
     assert told == []
+
+
+def test_every_report_tells_its_series_and_a_probe_that_it_is_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(series, "measure", lambda cell, *_: {"seed": cell.seed, "interrupted": False})
+    monkeypatch.setattr(series, "open_lab", no_lab)
+    results = Results(tmp_path / "results", "name")
+    with series.open_series(CELLS, results, None, tmp_path / "work", False) as (run, _):
+        made = [run(CELLS[0], "title", False), run(CELLS[1], "title", True)]
+    assert [(report["series"], report.get("probe")) for report in made] == [("name", None), ("name", True)]
+    assert [json.loads(line) for line in results.runs.read_text().splitlines()] == made
