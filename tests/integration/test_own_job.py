@@ -165,15 +165,21 @@ def ends_with(folder: Path, expression: str) -> None:
     path.write_text(path.read_text().replace('rows.repartition(config.partitions, "order_id")', expression))
 
 
+def ended(own: Own) -> tuple[int | None, str]:
+    """The exit code of a job that ends by itself, and what it said."""
+    with own.start(0) as job:
+        assert job.wait(WAIT_S), f"it goes on:\n{tail(job.log)}"
+    return job.returncode, job.log.read_text()
+
+
 @pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
 def test_a_query_without_a_shuffle_is_refused_before_it_writes_a_row(lab: Lab, tmp_path: Path, variant: str) -> None:
     own = Own(lab, tmp_path, variant=variant)
     ends_with(tmp_path, "rows")
     own.send(range(100))
-    with own.start(0) as job:
-        assert job.wait(WAIT_S), f"it goes on:\n{tail(job.log)}"
-    assert job.returncode == 2
-    assert 'End the query with `rows.repartition(4, "order_id")`' in job.log.read_text()
+    code, said = ended(own)
+    assert code == 2
+    assert 'End the query with `rows.repartition(4, "order_id")`' in said
     assert own.visible() == {}
 
 
@@ -183,10 +189,9 @@ def test_a_query_that_deals_out_to_more_tasks_than_the_job_has_stops_before_it_d
     own = Own(lab, tmp_path, partitions=2)
     ends_with(tmp_path, 'rows.repartition(8, "order_id")')
     own.send(range(100))
-    with own.start(0) as job:
-        assert job.wait(WAIT_S), f"it goes on:\n{tail(job.log)}"
-    assert job.returncode == 1
-    assert "stopped: TooManyTasks: batch 0: Spark runs a task for partition" in job.log.read_text()
+    code, said = ended(own)
+    assert code == 1
+    assert "stopped: TooManyTasks: batch 0: Spark runs a task for partition" in said
     assert max(own.visible().values(), default=0) <= 1
 
 
@@ -194,7 +199,6 @@ def test_a_setting_that_would_have_tasks_tried_again_is_refused(lab: Lab, tmp_pa
     own = Own(lab, tmp_path)
     path = tmp_path / "job.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"spark": {"spark.task.maxFailures": "4"}}))
-    with own.start(0) as job:
-        assert job.wait(WAIT_S)
-    assert job.returncode == 2
-    assert "refused to start: the guarantees rest on spark.task.maxFailures" in job.log.read_text()
+    code, said = ended(own)
+    assert code == 2
+    assert "refused to start: the guarantees rest on spark.task.maxFailures" in said
