@@ -37,7 +37,7 @@ def measure(
     used = [name for name in SINKS[cell.sink].services if name in lab.theirs]
     theirs = {SERVICES[name].variable: lab.theirs[name] for name in used}
     facts = {"run": ran.run, "topics": ran.topics.as_json(), "kafka": ran.kafka, "java": lab.java.version,
-             "theirs": theirs, "interrupted": ran.interrupted,
+             "theirs": theirs, "durability": ran.durability, "interrupted": ran.interrupted,
              "checkpoint_written": ran.checkpoint_written, "measured_from_us": ran.measured_from_us}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in ran.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))

@@ -18,6 +18,7 @@ from oncebench.reports.words import word_of
 from pipeline.sinks.contract import DELIVERIES
 
 GB = 1e9
+NEVER = str(2**63 - 1)  # as Kafka says it
 
 
 def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, str]) -> dict[str, Any]:
@@ -28,6 +29,7 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
         "answer": [*_promises(matrix, on_purpose), *_prices(reports)],
         "machines": [f"{machine} ({runs:,} runs)" for machine, runs in Counter(map(_machine, reports)).most_common()],
         "versions": _versions(reports),
+        "durability": _durability(reports),
         "runs": len(reports),
         "healthy": len(healthy),
         "repeats": _range(rounds),
@@ -107,6 +109,16 @@ def _versions(reports: Sequence[Report]) -> dict[str, str]:
             if version and version not in found.setdefault(name, []):
                 found[name].append(version)
     return {name: ", ".join(versions) for name, versions in found.items() if versions}
+
+
+def _durability(reports: Sequence[Report]) -> list[str]:
+    """What the servers said of when a commit is safe, each answer once; older reports tell of none."""
+    found = Counter(
+        f"{server}: " + ", ".join(f"{name} {'never' if value == NEVER else value}" for name, value in told.items())
+        for report in reports
+        for server, told in (report.get("environment", {}).get("durability") or {}).items()
+    )
+    return [f"{told} ({runs:,} run{'' if runs == 1 else 's'})" for told, runs in sorted(found.items())]
 
 
 def _range(counts: Sequence[int]) -> str:

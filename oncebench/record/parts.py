@@ -76,6 +76,7 @@ class Facts(TypedDict):
     run: str
     topics: dict[str, str]
     kafka: dict[str, Any]
+    durability: NotRequired[dict[str, dict[str, str]]]  # not asked in older runs
     java: str | None
     interrupted: bool
     uses: dict[str, _Use]

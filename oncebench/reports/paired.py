@@ -4,7 +4,8 @@ Promise: runs are compared with those of their own round only (same sink, load a
 machine that gets slower or faster meanwhile moves both; the interval is the bootstrap's (percentile, 95 %) over the
 rounds' differences. With few rounds it is wide, and "no difference shown" is the right reading of an interval that
 crosses zero; fewer than FEWEST_ROUNDS have no interval, and show nothing. Rounds of several series are never mixed.
-What can go wrong: a run that tells nothing (`metrics.why_no_speed`) is left out, and its round with it.
+What can go wrong: a run that tells nothing (`metrics.why_no_speed`) is left out, and its round with it; so is a pair
+that had not the same load.
 """
 
 from __future__ import annotations
@@ -17,18 +18,22 @@ from typing import Any
 
 import numpy as np
 
-from oncebench.reports.metrics import BY_NAME, Metric, figure
+from oncebench.reports.metrics import BY_NAME, Metric, field, figure
 
 # Enough for two digits of a percentile; drawn from a fixed seed so that the same reports give the same text.
 RESAMPLES = 10_000
 # A percentile bootstrap of a median reaches from the smallest to the largest value, or little less. Of things that do
 # not differ it leaves out zero by chance in 50 % of two rounds, 25 % of three, 12 % of four and 6 % of five.
 FEWEST_ROUNDS = 5
+# By how much of the larger one the events of a pair may differ (the rule of Spark's own latency benchmark): the plan is
+# one and the same, so that more than this would be another load.
+SAME_LOAD = 0.02
 BASELINE = ("at-least-once", "acknowledged")
 # Of a run's configuration: what tells the two runs of a pair apart.
 _OWN = ("delivery", "variant", "seed")
 # Follows from the rate and from what is swept.
 _FOLLOWING = frozenset({"sessions"})
+_EVENTS = field("events", "in_topic")
 Report = Mapping[str, Any]
 Way = tuple[str, str]
 
@@ -132,12 +137,17 @@ def in_fields(setting: Setting, names: Iterable[str]) -> str:
 
 
 def pairs(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Iterator[tuple[float, float]]:
-    """(figure of `of`, figure of `beside`) of each round that has both."""
+    """(figure of `of`, figure of `beside`) of each round that has both, under the same load."""
     for here in rounds.values():
-        if of in here and beside in here:
+        if of in here and beside in here and _same_load(here[of], here[beside]):
             mine, theirs = figure(here[of], metric), figure(here[beside], metric)
             if mine is not None and theirs is not None:
                 yield mine, theirs
+
+
+def _same_load(one: Report, other: Report) -> bool:
+    counts = sorted(count for count in map(_EVENTS, (one, other)) if count is not None)
+    return len(counts) < 2 or counts[1] - counts[0] <= SAME_LOAD * counts[1]  # older reports do not tell
 
 
 def difference(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Difference | None:

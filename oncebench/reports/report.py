@@ -59,8 +59,9 @@ def make_report(
         record: the run folder, loaded.
         cell: what was run.
         uses: what each component used; empty when a stored run is judged again.
-        facts: `run`, `topics`, `kafka`, `theirs`, `java`, and `interrupted` of the run; `checkpoint_written`, if it was
-            counted; `measured_from_us`, from when on `uses` and that were (older runs: from the load's start).
+        facts: `run`, `topics`, `kafka`, `theirs`, `java`, and `interrupted` of the run; `durability`, if it was asked;
+            `checkpoint_written`, if it was counted; `measured_from_us`, from when on `uses` and that were (older runs:
+            from the load's start).
         latencies: where to keep every single one: an array [rows, 3] of int64, epoch µs, in the order of row ids: when
             the row's session was scheduled to end, when the row was written (0: the sink does not tell), when it was
             first seen.
@@ -128,7 +129,7 @@ def make_report(
                       "events_per_s": summary.get("events_per_s")},
         "topics": _from_here(facts.get("topics"), record.path),
         "environment": {**environment(), "java": facts.get("java"), "kafka": facts.get("kafka"),
-                        "theirs": facts.get("theirs") or {}},
+                        "theirs": facts.get("theirs") or {}, "durability": facts.get("durability")},
         "config": cell.as_json(),
         "seed": cell.seed,
         "interrupted": bool(facts.get("interrupted")),

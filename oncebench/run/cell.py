@@ -71,6 +71,7 @@ class Ran:
     run: str
     topics: Topics
     kafka: dict[str, Any]
+    durability: dict[str, dict[str, str]]
     uses: dict[str, Use]
     checkpoint_written: dict[str, int]
     measured_from_us: int
@@ -101,6 +102,8 @@ class _Run:
         self.kind = SINKS[cell.sink]
         self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.topics = make_topics(cell, lab.kafka, self.id, folder)
+        # The output's topic, where it is one, is made in the same way.
+        self.durability = lab.durability(self.topics.input, self.kind)
         self.config = pipeline_config(cell, lab, links.bootstrap_servers, self.topics, self.id, folder)
         self.supervisor = Supervisor(
             self.config,
@@ -155,7 +158,7 @@ class _Run:
             self._end("observer")
             written = self.meters.checkpoint.total()
         uses, cut = self.meters.uses(), self.interrupted.is_set()
-        return Ran(self.id, self.topics, self._kafka(), uses, written, self.measured_from_us, cut)
+        return Ran(self.id, self.topics, self._kafka(), self.durability, uses, written, self.measured_from_us, cut)
 
     def _measure_from_now(self) -> None:
         """What is used counts from here: from the load's start, and anew from the end of its warm-up."""

@@ -18,7 +18,7 @@ from oncebench.nemesis.servers import KAFKA
 from oncebench.run.left import sweep_left
 from oncebench.run.spark_home import spark_home
 from oncebench.run.spark_prepared import prepare_spark
-from oncebench.services.beside import open_services
+from oncebench.services.beside import SERVICES, open_services
 from oncebench.services.external import external
 from oncebench.services.framing import KafkaFraming
 from oncebench.services.java import Java, find_java
@@ -66,6 +66,11 @@ class Lab:
             "driver_jars": tuple(map(str, self.class_path)),
             "jvm_options": self.jvm_options,
         }
+
+    def durability(self, topic: str, kind: Kind) -> dict[str, dict[str, str]]:
+        """By server that a sink writes through: when it says that something is safe, asked of itself."""
+        others = {name: dict(SERVICES[name].durability()) for name in kind.services}
+        return {KAFKA: self.kafka.durability(topic), **{name: told for name, told in others.items() if told}}
 
     def environment(self) -> dict[str, str]:
         """Environment of a pipeline process."""

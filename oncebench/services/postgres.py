@@ -14,7 +14,7 @@ import secrets
 import signal
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -45,6 +45,7 @@ SETTINGS: Mapping[str, str] = {
     "log_timezone": "UTC",
     "timezone": "UTC",
 }
+_SAFETY = ("fsync", "synchronous_commit", "full_page_writes")
 _USER = _DATABASE = "postgres"
 _INIT_LIMIT_S = 120.0  # some 50 MB are written and synced: 2 s on an idle disk
 _START_LIMIT_S = 60.0  # 0.3 s, and after a kill the replay of its log
@@ -188,4 +189,13 @@ def check_reachable(dsn: str) -> None:
         ) from error
 
 
-SERVICE = Service(VARIABLE, check_reachable, without_secrets, start_postgres, lambda server: str(server.dsn))
+def what_is_safe() -> Mapping[str, str]:
+    """What a COMMIT of ours waits for on the server that is open."""
+    with closing(connect("oncebench.check")) as connection:
+        rows = {name: connection.execute(f"SHOW {name}").fetchone() for name in _SAFETY}
+    return {name: str(row[0]) for name, row in rows.items() if row is not None}
+
+
+SERVICE = Service(
+    VARIABLE, check_reachable, without_secrets, start_postgres, lambda server: str(server.dsn), what_is_safe
+)

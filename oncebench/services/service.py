@@ -8,7 +8,7 @@ ours does not come up (`UserError`).
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ class Service:
         shown: of what the variable of the user's own says, what anybody may see.
         start: starts one of ours with its files below a folder, and ends it.
         where: what the variable is to say of one of ours.
+        durability: asked of the one that is open: its settings that say when a commit is safe, by name.
     """
 
     variable: str
@@ -40,6 +41,7 @@ class Service:
     shown: Callable[[str], str]
     start: Callable[[Path], AbstractContextManager[Any]]
     where: Callable[[Any], str]
+    durability: Callable[[], Mapping[str, str]] = dict
 
     @contextmanager
     def open(self, folder: Path) -> Iterator[Opened]:

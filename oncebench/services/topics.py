@@ -5,12 +5,15 @@ import uuid
 from collections.abc import Mapping
 
 from confluent_kafka import KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, ResourceType
 
 from oncebench.errors import UserError
 
 _TIMEOUT_S = 30.0  # for one request; the broker of a loaded laptop may pause for seconds
 _POLL_S = 0.02
+# What a topic says of when a record is safe: how many copies acks=all waits for at least, and whether a broker forces
+# them to its disk before it acknowledges them (as shipped it never does).
+_SAFETY = ("min.insync.replicas", "flush.messages", "flush.ms")
 
 
 class Kafka:
@@ -49,6 +52,22 @@ class Kafka:
     def fresh_topic(self, prefix: str, partitions: int, config: Mapping[str, str] | None = None) -> str:
         """Create a topic whose name begins with `prefix` and was never used before; returns the name."""
         return self.create_topic(f"{prefix}-{uuid.uuid4().hex[:12]}", partitions, config)
+
+    def durability(self, topic: str) -> dict[str, str]:
+        """What "all replicas have it" comes to in this topic: how many there are (of the partition with the fewest),
+        and what it says of when they are to be on disk.
+
+        Raises `UserError` if the broker does not tell within 30 s.
+        """
+        admin, asked = self.admin(), ConfigResource(ResourceType.TOPIC, topic)
+        try:
+            partitions = admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions.values()
+            told = admin.describe_configs([asked], request_timeout=_TIMEOUT_S)[asked].result(_TIMEOUT_S)
+        except KafkaException as error:
+            reason = error.args[0].str()
+            raise UserError(f"{self.bootstrap_servers} does not tell the settings of {topic}: {reason}") from error
+        replicas = min(len(partition.replicas) for partition in partitions)
+        return {"replicas": str(replicas), **{name: told[name].value for name in _SAFETY}}
 
 
 def _has_leaders(admin: AdminClient, name: str, partitions: int) -> bool:

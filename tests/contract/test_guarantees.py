@@ -21,6 +21,7 @@ from oncebench.run.lab import Lab
 from oncebench.run.workdir import open_work_dir
 from oncebench.scenario import Cell, all_supports, checked_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from pipeline.sinks.registry import SINKS
 
 HAND_CHECK = Path(__file__).parents[2] / "docs" / "hand_check.py"
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
@@ -49,6 +50,7 @@ def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
     assert [fault["hit"] for fault in report["faults"]] == [True]
     assert (rows["lost"] > 0) == (delivery == AT_MOST_ONCE)
     assert (rows["duplicated"] > 0) == (delivery == AT_LEAST_ONCE)
+    assert report["environment"]["durability"].keys() == {"kafka", *SINKS[sink].services}
     latency = report["latency_ms"]
     by_hand = subprocess.run([sys.executable, HAND_CHECK, tmp_path / "run"], capture_output=True, text=True, check=True)
     assert by_hand.stdout == (

@@ -16,7 +16,7 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from oncebench.run.lab import Lab
-from oncebench.services.postgres import PostgresServer
+from oncebench.services.postgres import SERVICE, PostgresServer
 from pipeline.config import PipelineConfig
 from pipeline.errors import RefusedStart
 from pipeline.sinks.contract import Writer
@@ -49,6 +49,15 @@ def do(server: PostgresServer, statement: sql.Composable | str) -> list[Any]:
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         cursor = connection.execute(sql.SQL(statement) if isinstance(statement, str) else statement)  # type: ignore[arg-type]
         return cursor.fetchall() if cursor.description else []
+
+
+def wait_for_reload(server: PostgresServer, setting: str, value: str) -> None:
+    """Has the server read its settings anew, and waits until this one has its new value."""
+    do(server, "SELECT pg_reload_conf()")
+    deadline = time.monotonic() + WAIT_S
+    while do(server, f"SHOW {setting}") != [(value,)]:
+        assert time.monotonic() < deadline, f"the server has not read its settings anew in {WAIT_S:g} s"
+        time.sleep(0.05)
 
 
 def note_the_setting(server: PostgresServer, table: str) -> None:
@@ -111,13 +120,17 @@ def test_a_reload_of_the_servers_settings_does_not_make_a_running_pipeline_go_on
     sink = output.sink("idempotent")
     write(sink.marked(), 0, 0, batch("before"))
     do(own, "ALTER SYSTEM SET synchronous_commit = off")
-    do(own, "SELECT pg_reload_conf()")
-    deadline = time.monotonic() + WAIT_S
-    while do(own, "SHOW synchronous_commit") != [("off",)]:
-        assert time.monotonic() < deadline, f"the server has not read its settings anew in {WAIT_S:g} s"
-        time.sleep(0.05)
+    wait_for_reload(own, "synchronous_commit", "off")
     write(sink.marked(), 1, 0, batch("after"))
     assert noted(own, output.target["output"]) == ["on"] * 4
+
+
+def test_a_run_can_tell_what_a_commit_of_ours_waits_for(own: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    do(own, "ALTER SYSTEM SET full_page_writes = off")
+    monkeypatch.setenv(VARIABLE, asking_for(own, "remote_apply"))
+    wait_for_reload(own, "full_page_writes", "off")
+    told = SERVICE.durability()
+    assert told == {"fsync": "on", "synchronous_commit": "remote_apply", "full_page_writes": "off"}
 
 
 def test_a_server_that_forces_nothing_to_the_disk_is_refused_by_every_guarantee_that_promises_it(

@@ -75,6 +75,14 @@ def test_it_listens_on_loopback_only_and_on_its_own_ports_only(kafka: KafkaBroke
     assert listening == {("127.0.0.1", port) for port in kafka.ports.values()}
 
 
+def test_a_topic_tells_what_it_takes_for_safe(kafka: KafkaBroker) -> None:
+    name = kafka.fresh_topic("in", 2, {"flush.messages": "1"})
+    told = {"replicas": "1", "min.insync.replicas": "1", "flush.messages": "1", "flush.ms": str(2**63 - 1)}
+    assert kafka.durability(name) == told
+    with pytest.raises(UserError, match="does not tell the settings of nowhere"):
+        kafka.durability("nowhere")
+
+
 def test_a_fresh_topic_can_be_used_at_once_and_has_a_name_of_its_own(kafka: KafkaBroker) -> None:
     names = {kafka.fresh_topic("in", 50) for _ in range(3)}
     found = kafka.admin().list_topics(timeout=10).topics

@@ -88,6 +88,13 @@ def test_what_was_not_kept_is_not_compared() -> None:
         paired.bootstrap([])
 
 
+@pytest.mark.parametrize(("events", "compared"), [(9_800, 2), (9_799, 1), (10_205, 1), (None, 2)])
+def test_runs_that_had_not_the_same_load_are_not_compared(events: int | None, compared: int) -> None:
+    reports = [{**each, "events": {"in_topic": 10_000}} for each in rounds(8.0, 10.0)]
+    reports[1]["events"] = {"in_topic": events}
+    assert len(extra(reports).rounds) == compared
+
+
 def test_runs_under_other_settings_are_not_compared() -> None:
     slow, fast = ({"config": {"delivery": "x", "seed": 1, "trigger_ms": trigger}} for trigger in (0, 1000))
     reports = [report(cell=BASE, **slow), report(**fast)]

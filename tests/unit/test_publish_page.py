@@ -66,6 +66,16 @@ def test_older_reports_make_a_page_with_nothing_where_they_have_nothing() -> Non
     assert told["matrix"]["cells"]["way"]
 
 
+def test_the_page_tells_when_the_servers_take_a_commit_for_safe() -> None:
+    made = some()
+    told = {"kafka": {"replicas": "1", "flush.messages": str(2**63 - 1)}, "postgres": {"fsync": "on"}}
+    asked = [{**each, "environment": {**each.get("environment", {}), "durability": told}} for each in made[:2]]
+    assert data_of(stored([*asked, *made[2:]]))["about"]["durability"] == [
+        "kafka: replicas 1, flush.messages never (2 runs)",
+        "postgres: fsync on (2 runs)",
+    ]
+
+
 def test_the_same_reports_make_the_same_page() -> None:
     first, second = (as_script(data_of(stored(some()))) for _ in range(2))
     assert first == second

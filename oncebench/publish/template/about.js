@@ -17,6 +17,7 @@ function showAbout() {
         .map(([name, version]) => `${name} ${version}`)
         .join(", ") || "-",
     ],
+    ["Durability", told.durability.join("; ") || "not recorded"],
     ["Runs", `${figure(told.runs)} in ${many(RUNS.files.length, "file")}: ${verdicts.join(", ")}`],
     [
       "Repeats",
