@@ -9,6 +9,7 @@ file is written, and it says so.
 import json
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -35,6 +36,16 @@ LOOKS: Mapping[Way, tuple[str, str]] = {
     ("exactly-once", "upsert"): ("P", "#009E73"),
     ("exactly-once", "native"): ("X", "#CC79A7"),
 }
+# What is swept by numbers, as an axis calls it.
+SWEPT: Mapping[str, str] = {
+    "trigger_ms": "trigger interval, ms",
+    "rate": "events/s",
+    "record_bytes": "bytes of a record, at least",
+    "open_sessions": "open sessions in the state",
+    "partitions": "partitions",
+}
+# Where a legend hides no point.
+BELOW: Mapping[str, Any] = {"fontsize": 6, "ncols": 2, "loc": "upper center", "bbox_to_anchor": (0.5, -0.28)}
 # What a batch consists of, in the order in which it happens.
 PARTS = ("planning", "rest", "state", "prepare", "decide", "commit", "offset_log", "commit_log")
 Report = dict[str, Any]
@@ -58,7 +69,7 @@ def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
         panel.set_title(sink, fontsize=9)
         panel.set_xlabel("CPU s per million events\n(x at-least-once)", fontsize=8)
         panel.tick_params(labelsize=7)
-        panel.legend(fontsize=6)
+        panel.legend(**BELOW)
     panels[0][0].set_ylabel("p99 latency (x at-least-once)", fontsize=8)
     write(figure_, "price_and_latency.svg")
 
@@ -86,23 +97,25 @@ def parts_of_a_batch(found: Sequence[tuple[str, Rounds]]) -> None:
     write(figure_, "parts_of_a_batch.svg")
 
 
-def along(field: str, label: str, swept: Sequence[tuple[Any, Rounds]]) -> None:
+def along(sink: str, field: str, swept: Sequence[tuple[Any, Rounds]]) -> None:
     """Price and p99 beside at-least-once, at each value of a swept field."""
     figure_, panels = plt.subplots(1, 2, figsize=(8, 3))
     for panel, name in zip(panels, ("cpu_s", "p99_ms"), strict=True):
         panel.axhline(1, color="0.7", linewidth=0.8)
         for way in (way for way in LOOKS if way != BASELINE and any(way in ways(rounds) for _, rounds in swept)):
-            points = [(value, each) for value, rounds in swept if (each := beside(rounds, name, way)) is not None]
+            compared = [(at, beside(rounds, name, way)) for at, (_, rounds) in enumerate(swept)]
+            points = [(at, each) for at, each in compared if each is not None]
             panel.errorbar(
-                range(len(points)), [each.median for _, each in points],
+                [at for at, _ in points], [each.median for _, each in points],
                 yerr=[[bars(each)[at][0] for _, each in points] for at in (0, 1)],
                 fmt=f"{LOOKS[way][0]}-", color=LOOKS[way][1], markersize=5, linewidth=0.8, label=" ".join(way),
             )  # fmt: skip
-            panel.set_xticks(range(len(points)), [f"{value:g}" for value, _ in points], fontsize=7)
-        panel.set_xlabel(label, fontsize=8)
+        panel.set_xticks(range(len(swept)), [f"{value:,g}" for value, _ in swept], fontsize=7)
+        panel.set_xlabel(f"{SWEPT[field]} ({sink})", fontsize=8)
         panel.set_ylabel(f"{BY_NAME[name].heading} (x at-least-once)", fontsize=8)
-        panel.legend(fontsize=7)
-    write(figure_, f"along_{field}.svg")
+        panel.tick_params(labelsize=7)
+        panel.legend(**BELOW)
+    write(figure_, f"{sink}_along_{field}.svg")
 
 
 def ways(rounds: Rounds) -> list[Way]:
@@ -145,9 +158,9 @@ def main(paths: Iterable[Path]) -> None:
     full = [(sink, rounds) for sink, (_, rounds) in sorted(most.items())]
     price_and_latency(full)
     parts_of_a_batch(full)
-    for field, label in (("trigger_ms", "trigger interval, ms"),):
-        for group in swept_by(field, [setting for setting, _ in several if setting.sink == "kafka"]):
-            along(field, label, [(setting.config[field], rounds) for setting, rounds in several if setting in group])
+    for field, sink in product(SWEPT, most):
+        for group in swept_by(field, [setting for setting, _ in several if setting.sink == sink]):
+            along(sink, field, [(setting.config[field], found[setting]) for setting in group])
 
 
 def swept_by(field: str, settings_: Sequence[Setting]) -> list[list[Setting]]:
