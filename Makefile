@@ -30,7 +30,7 @@ test-slow: setup
 unit: $(STAMP)
 	@$(RUN)/python -m pytest -n 2 tests/unit
 
-# What docs/why_believe_it.md shows: ten thousand runs with faults drawn at random, and every mutant.
+# What docs/why_believe_it.md shows: ten thousand damaged histories (some hundreds for both auditors), every mutant.
 proofs: $(STAMP)
 	@ONCEBENCH_EXAMPLES=10000 $(RUN)/python -m pytest --timeout 7200 --durations 12 tests/proofs/test_audit_injection.py
 	@ONCEBENCH_EXAMPLES=10000 $(RUN)/python -m pytest --timeout 7200 tests/proofs/test_second.py tests/proofs/test_mutants.py

@@ -20,7 +20,7 @@ def setup_cache():
     return _bench.figures(_SINKS, _ROUNDS)
 
 
-# 22 cells, three rounds of 34 s each and a killed run of 40 s: some 50 minutes on two cores, twice that on a busy
+# 24 cells, three rounds of 34 s each and a killed run of 40 s: some 57 minutes on two cores, twice that on a busy
 # machine.
 setup_cache.timeout = 7200
 

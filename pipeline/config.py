@@ -40,7 +40,7 @@ class PipelineConfig:
         trigger_ms: time between micro-batches; 0: as fast as possible.
         max_events_per_batch: limit of one batch; None: everything that is there.
         session_timeout_ms: event time after which a session that does not end leaves the state.
-        transaction_timeout_ms: how long a prepared transaction may stay open.
+        transaction_timeout_ms: how long a transaction may stay open, from its first row to its commit.
         on_lost: `rewrite` or `drop` (as Flink's sink does) when a decided transaction was aborted by its time-out.
         checkpoint_writing: `tuned` or `as-shipped`, see `pipeline.spark`.
         state_store: what of RocksDB's state is written in each batch: its changes (`changelog`) or files (`snapshots`).

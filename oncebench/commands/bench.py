@@ -44,7 +44,7 @@ def bench(
 ) -> None:
     """Run the asv benchmarks of this commit (or of --commits) and keep their figures in results/asv.
 
-    `asv compare` and `asv publish` read them. A full run takes some 45 minutes on two cores.
+    `asv compare` and `asv publish` read them. A full run takes some 57 minutes on two cores.
     """
     require_sinks(sinks)
     if not Path(SETTINGS).exists():

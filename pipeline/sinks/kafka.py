@@ -84,7 +84,7 @@ class KafkaSink(Sink):
         sink_id: names this sink to the cluster; two pipelines must not share one.
         partitions: tasks per batch.
         client: librdkafka settings of the cluster, `bootstrap.servers` at least.
-        transaction_timeout_ms: how long a prepared transaction may stay open (broker: transaction.max.timeout.ms).
+        transaction_timeout_ms: how long one may stay open, from its first row on (broker: transaction.max.timeout.ms).
         quarantine_topic: where the baseline writes what was set aside.
     """
 

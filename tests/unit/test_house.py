@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,11 @@ def test_imports_go_one_way_and_files_are_small_and_told_of(path: Path) -> None:
     heading = f"## {path.parent.relative_to(ROOT)}/"
     section = (ROOT / "docs" / "whats_here.md").read_text().split(heading, 1)[1].split("\n## ", 1)[0]
     assert f"- `{path.name}`: " in section, f"docs/whats_here.md does not tell of {path.name}"
+
+
+def test_nothing_is_kept_here_that_an_installer_fetches() -> None:
+    kept = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert [name for name in kept if name.endswith((".whl", ".jar", ".tar.gz", ".tgz", ".zip", ".so"))] == []
 
 
 def test_the_tests_files_are_small_too() -> None:
