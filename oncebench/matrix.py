@@ -15,13 +15,13 @@ from typing import TypeVar
 
 from oncebench.nemesis.acts import not_here, pointless
 from oncebench.scenario import Cell, all_supports, checked_fault
+from pipeline.delivery import exactly_once_two_phase, protocol_of
 from pipeline.failpoints import FIRST_BATCH, KILL, POINTS, Fault, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from pipeline.sinks.registry import SINKS
 
-# An outage that is longer than Kafka keeps what was prepared; the broker looks for such transactions every 10 s. It
-# concerns whoever holds transactions from the tasks to the decision, as whom a stranger could take them.
-TIMEOUT, TIMEOUT_MS, LIKE_TIMEOUT = "timeout", 10_000, "after-decision:hijack"
+# An outage that is longer than a server keeps what was prepared; Kafka's broker looks for such transactions every 10 s.
+TIMEOUT, TIMEOUT_MS = "timeout", 10_000
 # By family, in the order of a batch; each but the first waits for the second batch with rows after the one before it.
 # In pairs the second fault comes in the replay.
 CHAINS: Mapping[str, Sequence[str]] = {
@@ -181,8 +181,10 @@ def _faults(family: str) -> Iterator[tuple[str, Fault]]:
 
 
 def _pointless(row: Row, family: str, fault: Fault) -> str | None:
-    asked = parse_fault(LIKE_TIMEOUT) if family == TIMEOUT else fault
-    return pointless(asked, SINKS[row.sink], row.support)
+    kind = SINKS[row.sink]
+    if family == TIMEOUT and not (kind.expires and protocol_of(kind, row.support) is exactly_once_two_phase):
+        return f"{row.sink} {row.support.variant} holds nothing that a time-out would abort"
+    return pointless(fault, kind, row.support)
 
 
 def columns(family: str) -> tuple[str, ...]:

@@ -87,6 +87,7 @@ class Kind:
         in_folder: whether its rows are files below the folder of their place.
         stamped: whether its reader tells when a row was written, which may be before it was committed; of the others it
             tells when the row was committed or found.
+        expires: whether the server aborts what a task has prepared, if nobody has ended it within the time-out.
         transactional_ids: prefix of the Kafka transactional ids of a sink_id, if it holds Kafka transactions.
         log: a reader of the log beneath a target, where that tells who wrote each record and how transactions ended.
         missing: what of an extra is not installed here, and how to install it; empty where all is there. Such a kind is
@@ -109,6 +110,7 @@ class Kind:
     alone: bool = False
     in_folder: bool = False
     stamped: bool = False
+    expires: bool = False
     transactional_ids: Callable[[str], str] | None = None
     log: Callable[[Mapping[str, Any]], LogReader] | None = None
     missing: str = ""

@@ -375,6 +375,7 @@ KINDS = (
         open=partial(open_as, KafkaSink),
         stamped=True,
         read=_read,
+        expires=True,
         transactional_ids=transactional_ids,
         log=_log_of,
     ),

@@ -299,6 +299,7 @@ KINDS = (
         read=lambda target: read(address(), Stream.named(target["output"])),
         services=("pravega",),
         swept=True,
+        expires=True,
         missing=control.MISSING,
     ),
 )
