@@ -46,6 +46,10 @@ class Lives(Protocol):
     def last_words(self) -> str:
         """What the newest life said at its end."""
 
+    def note_death(self) -> tuple[int | None, str] | None:
+        """Notes how the newest life ended, once, and ends what is left of it; exit code and last words if no fault
+        killed it, else None."""
+
     def note(self, event: str, **fields: Any) -> None:
         """Appends a line to timeline.jsonl."""
 
@@ -105,11 +109,25 @@ class Stage:
         self.note("pipeline-continued")
 
     def kill(self) -> None:
-        """SIGKILL for every process of the pipeline's newest life."""
+        """SIGKILL for every process of the pipeline's newest life. One that has ended before is noted as what it died
+        of."""
         child = self.lives.child
         assert child is not None, "a life has stood still here"
+        if not child.alive:
+            self.lives.note_death()
+            return
         child.kill_session()
         self.note("pipeline-killed")
+
+    def failed(self, instead: str) -> None:
+        """The newest life ended in a way that says nothing about the deed: its death is noted, and the act is idle.
+
+        Args:
+            instead: of what should have become of it.
+        """
+        words = self.lives.last_words()
+        code, why = self.lives.note_death() or (None, words)
+        self.idle(f"{instead}, and ended with exit code {code}: {why}")
 
     def alive(self) -> bool:
         """Whether the newest life lives."""

@@ -7,8 +7,8 @@ dies again and again (`UserError` after MAX_FAILURES in a row).
 
 timeline.jsonl: {"t_us", "event", ...} with the events pipeline-started, pipeline-killed (by a failpoint or a nemesis),
 random-kill (with `landed`: the failpoint that this life passed last, None if it passed none), pipeline-failed (died
-by itself, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; nemesis-over (an act came to its own end,
-and was not cut short by that of the run); and what the nemeses note.
+by itself, also under a nemesis, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; nemesis-over (an act
+came to its own end, and was not cut short by that of the run); and what the nemeses note.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Supervisor:
         self._hits_before = 0  # this life of the pipeline
         self._log_before = 0
         self._started_us = 0
-        self._death_noted = False  # by the nemesis that killed this life
+        self._death_noted = False  # of this life; a nemesis may have done so
         self._failures = 0
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
@@ -95,7 +95,7 @@ class Supervisor:
     def note(self, event: str, **fields: Any) -> None:
         """Appends a line to the timeline."""
         self._timeline.append({"t_us": _now_us(), "event": event, **fields})
-        self._death_noted = self._death_noted or event == "pipeline-killed"
+        self._death_noted = self._death_noted or event in ("pipeline-killed", "pipeline-failed")
 
     def start(self, config: PipelineConfig | None = None) -> None:
         """Starts the pipeline process, with another configuration if one is given."""
@@ -178,7 +178,7 @@ class Supervisor:
         if self._child is None:
             return
         if not self._child.alive:
-            self._note_death()
+            self.note_death()
         else:
             self._child.thaw()
             self._child.stop_gently(STOP_LIMIT_S)
@@ -225,7 +225,7 @@ class Supervisor:
         """Whether a failpoint has killed this life; its hit is on disk before it acts, so it is there at the death."""
         return any(hit["action"] == "kill" for hit in self.met())
 
-    def _note_death(self) -> tuple[int | None, str] | None:
+    def note_death(self) -> tuple[int | None, str] | None:
         """Notes the death of this life, once; exit code and last words if nobody asked for it, else None."""
         assert self._child is not None, "start() comes first"
         self._child.kill_session()
@@ -240,7 +240,7 @@ class Supervisor:
 
     def _bring_back(self) -> None:
         assert self._child is not None, "start() comes first"
-        unasked = self._note_death()
+        unasked = self.note_death()
         if unasked is None:
             self._failures = 0
             return self.succeed()

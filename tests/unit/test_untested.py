@@ -82,6 +82,7 @@ def test_a_report_tells_each_fault_with_its_own_notes_and_nothing_of_where_the_r
         {"event": "pipeline-continued", "hit_us": 100, "t_us": 101},
         {"event": "commit-arrived", "hit_us": 120, "t_us": 180, "error_code": 0},
         {**IDLE, "hit_us": 100},
+        {**IDLE, "hit_us": 100, "why": f"nobody came to {tmp_path}/checkpoint"},
         {"event": "refused", "hit_us": 120, "t_us": 400, "why": f"no {tmp_path}/checkpoint"},
         OVER[1],
     ]
@@ -90,5 +91,6 @@ def test_a_report_tells_each_fault_with_its_own_notes_and_nothing_of_where_the_r
         progress=SimpleNamespace(items=DONE), cell={"cell": {"faults": [LOSE, LATE]}}, path=tmp_path,
     )  # fmt: skip
     lose, late = faults_of(record)
-    assert (lose["noted"], lose["untested"]) == (["nemesis-idle: nobody came"], [TOLD])
+    assert lose["noted"] == ["nemesis-idle: nobody came", "nemesis-idle: nobody came to checkpoint"]
+    assert lose["untested"] == [TOLD, f"{TOLD} to checkpoint"]
     assert (late["noted"], late["untested"]) == (["commit-arrived: error_code 0", "refused: no checkpoint"], [])
