@@ -27,15 +27,17 @@ LOOP_MAX_S = 8.0
 
 def stop(stage: Stage, seconds: float) -> Generator[None]:
     """All of it stands still for so long, as in a long garbage collection or on a suspended machine."""
-    yield from pausing(seconds)
-    stage.go_on()
+    try:
+        yield from pausing(seconds)
+    finally:
+        stage.go_on()
 
 
 def end(stage: Stage, _seconds: float) -> Generator[None]:
     """A clean stop: SIGTERM, and another start."""
     with stage.holding():
         stage.child.send(signal.SIGTERM)
-        stage.child.thaw()
+        stage.thaw()
         yield from waiting(lambda: not stage.child.alive)
         stage.child.kill_session()
         clean = stage.child.returncode == 0
@@ -123,7 +125,7 @@ def zombie(stage: Stage, _seconds: float) -> Generator[None]:
         stage.lives.succeed(beside=True)
         yield from waiting(stage.done)
         log_before = stage.child.log.stat().st_size
-        stage.child.thaw()
+        stage.thaw()
         continued = True
         stage.note("zombie-continued")
         yield from waiting(lambda: not stage.child.alive)

@@ -199,10 +199,12 @@ class Supervisor:
             self.succeed()
 
     def end_acts(self) -> None:
-        """Ends what nemeses are at, the last one first; what they broke is mended. One that can't be does not keep the
-        others from it; its error is raised when all are ended."""
+        """Ends what nemeses are at, the last one first; what they broke is mended, and a pipeline that stands still for
+        one of them goes on. One that can't be mended does not keep the others from it; its error is raised when all
+        are ended."""
         with ExitStack() as stack:
-            for _, act in self._acting:
+            for stage, act in self._acting:
+                stack.callback(_let_go, stage)
                 stack.callback(act.close)
             self._acting = []
 
@@ -291,6 +293,13 @@ class Supervisor:
             stack.callback(sweep, self._folder)
             stack.callback(self._end_child)
             self.end_acts()
+
+
+def _let_go(stage: Stage) -> None:
+    """Continues a pipeline whose act was ended before it did so. Of any other the next fault may have been hit, for
+    which it stands still."""
+    if stage.standing:
+        stage.thaw()
 
 
 def _is_over(stage: Stage, act: Generator[None]) -> bool:
