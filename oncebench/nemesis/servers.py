@@ -48,16 +48,23 @@ def stop_broker(stage: Stage, seconds: float) -> Generator[None]:
 
 def kill_session(stage: Stage, _seconds: float) -> Generator[None]:
     """One of PostgreSQL's sessions that the pipeline uses is killed; the postmaster then ends all and recovers."""
+    server = stage.servers[POSTGRES]
     ports = {port for pid in stage.child.members() for port in _ports(pid)}
-    found = [each for each in psutil.Process(stage.servers[POSTGRES].pid).children() if _serves(each, ports)]
-    with stage.holding():
-        if found:
-            found[0].kill()
-            stage.note("session-killed", pid=found[0].pid)
-        else:
-            stage.idle("the pipeline had no session open")
+    before = psutil.Process(server.pid).children()
+    found = [each for each in before if _serves(each, ports)]
+    if not found:
+        stage.idle("the pipeline had no session open")
         stage.go_on()
-        yield
+        return
+    with stage.holding():
+        found[0].kill()
+        stage.note("session-killed", pid=found[0].pid)
+        try:
+            stage.go_on()
+            yield
+        finally:
+            server.wait_until_recovered(before)
+            stage.note("postgres-back")
 
 
 def hijack(stage: Stage, _seconds: float) -> Generator[None]:

@@ -98,7 +98,7 @@ class Server:
     said: list[str] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
-        return lambda: self.said.append(name)
+        return lambda *_: self.said.append(name)
 
 
 def entries(folder: Path) -> dict[str, bytes]:
