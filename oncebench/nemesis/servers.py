@@ -1,7 +1,7 @@
 """What is done to the servers beneath the pipeline: Kafka's broker and PostgreSQL, those that the suite started.
 
 Promise: a server is back, with the same data and on the same port, when the act is over. A kill is SIGKILL: nothing is
-flushed, nobody is told.
+flushed, nobody is told. What can go wrong: a server does not come back, or does not answer (`UserError`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Generator
 
 import psutil
 from confluent_kafka import KafkaException, Producer
+from kafka.errors import KafkaError
 
+from oncebench.errors import UserError
 from oncebench.nemesis.stage import Stage, pausing
 from pipeline.sinks.registry import SINKS
 from pipeline.wire import Coordinator
@@ -73,8 +75,11 @@ def hijack(stage: Stage, _seconds: float) -> Generator[None]:
     where = stage.servers[KAFKA].bootstrap_servers
     prefix = SINKS[stage.config.sink].transactional_ids
     assert prefix is not None, "asked of sinks alone that hold Kafka transactions"
-    with Coordinator({"bootstrap_servers": where}) as coordinator:
-        listed = coordinator.listed(prefix(stage.config.sink_id))
+    try:
+        with Coordinator({"bootstrap_servers": where}) as coordinator:
+            listed = coordinator.listed(prefix(stage.config.sink_id))
+    except KafkaError as error:  # kafka-python's own
+        raise UserError(f"{stage.hit['fault']}: Kafka at {where} did not tell its transactions ({error})") from error
     taken = 0
     for name in (each.transactional_id for each in listed if each.state in IN_HAND):
         try:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from kafka.errors import KafkaTimeoutError
 
+from oncebench.errors import UserError
 from oncebench.nemesis import servers
 from oncebench.run.supervisor import Supervisor
 from pipeline.wire import Transaction
@@ -58,6 +60,20 @@ def test_a_stranger_takes_the_transactions_that_have_not_ended_and_says_when_it_
     run(servers.hijack(world.stage("hijack", SimpleNamespace(bootstrap_servers="localhost:1")), 0.0))
     assert world.events == [*events, "pipeline-continued"]
     assert len(taken) == events.count("hijacked")
+
+
+@pytest.mark.parametrize("when", ["connecting", "asking"])
+def test_a_kafka_that_does_not_tell_its_transactions_ends_the_run_with_words_and_no_series(
+    world: World, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def fails(*_: object) -> Any:
+        raise KafkaTimeoutError("nobody there")
+
+    monkeypatch.setattr(servers, "Coordinator", fails if when == "connecting" else lambda _where: Listing())
+    monkeypatch.setattr(Listing, "listed", fails)
+    stage = world.stage("after-prepare:hijack", SimpleNamespace(bootstrap_servers="localhost:1"))
+    with pytest.raises(UserError, match=r"after-prepare:hijack: Kafka at localhost:1 did not tell .*nobody there"):
+        run(servers.hijack(stage, 0.0))
 
 
 def test_a_session_of_the_pipelines_is_killed_and_where_there_is_none_that_is_told(
