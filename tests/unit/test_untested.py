@@ -53,6 +53,12 @@ def test_whatever_ends_a_life_must_bring_its_batch_back_and_a_pause_need_not() -
     assert [bool(by_fault([each], [each["fault"]], [], DONE)[0]) for each in ended] == [True, True, False]
 
 
+def test_a_batch_that_was_not_done_after_a_fault_that_killed_nothing_is_told_without_a_kill() -> None:
+    stopped = hit("mid-write:stop-broker:5", 100, 7)
+    told = ["batch 7 was not done after the fault mid-write:stop-broker:5"]
+    assert by_fault([stopped], [stopped["fault"]], [], DONE) == [told]
+
+
 STARTED = {"event": "pipeline-started", "t_us": 1, "pid": 7, "tells_over": True}
 OVER = [{"event": "nemesis-over", "hit_us": each["t_us"], "t_us": 900} for each in HITS]
 
