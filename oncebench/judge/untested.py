@@ -44,7 +44,7 @@ def by_fault(
         if tells_over and hit["action"] != KILL and not ended:  # a kill is the pipeline's own, and no act
             own.append(f"the nemesis of the fault {hit['fault']} did not act to its end")
         if _must_replay(hit) and hit["batch"] not in again:
-            own.append(f"batch {hit['batch']} was not run again after the kill at {hit['point']}")
+            own.append(_not_done(hit))
         reasons.append(own)
     return reasons + [[f"the fault {fault} was not hit"] for fault in asked[len(hits) :]]
 
@@ -63,6 +63,12 @@ def _idle(line: Line) -> str:
 
 def _unasked(hit: Line) -> str:
     return f"the fault {hit['fault']} acted and was not asked for"
+
+
+def _not_done(hit: Line) -> str:
+    if hit["action"] == KILL:
+        return f"batch {hit['batch']} was not run again after the kill at {hit['point']}"
+    return f"batch {hit['batch']} was not done after the fault {hit['fault']}"
 
 
 def _elsewhere(hit: Line, text: str) -> list[str]:

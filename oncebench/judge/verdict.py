@@ -12,6 +12,7 @@ for changes none of this, for what the audit counted stands; it is told beside t
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -180,11 +181,12 @@ def _failed(record: Record, cell: Asked) -> bool:
 
 
 def _before(record: Record, rows_of_batches: Mapping[int, tuple[int, int]]) -> frozenset[str]:
-    """What batches lost and doubled that were done before anything failed, and were not run again."""
+    """What batches lost and doubled that were done before anything failed, and were not run again. Where nothing did,
+    for the faults that were asked for were not hit, that is every batch."""
     if not rows_of_batches:
         return frozenset()
     failed_us = [line["t_us"] for line in record.timeline.items if line.get("event") in DEATHS]
-    first_us = min([*failed_us, *(hit["t_us"] for hit in record.hits.items)], default=0)
+    first_us = min([*failed_us, *(hit["t_us"] for hit in record.hits.items)], default=math.inf)
     told = [line for line in record.progress.items if line.get("kind") == "batch" and not line.get("recovered")]
     done = {line["batch"] for line in told} - {line["batch"] for line in told if line["t_us"] >= first_us}
     early = [rows for batch, rows in rows_of_batches.items() if batch in done]

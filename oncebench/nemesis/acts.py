@@ -46,6 +46,7 @@ class Nemesis:
         succeeded: whether a successor works while the pipeline stands still.
         on_executors: whether it needs executors beside the driver, which the pipeline has in such a run.
         replaces: whether another checkpoint takes the place of the one that is there.
+        direct: whether it finds the pipeline by its own connections to the server that it breaks, which a proxy hides.
     """
 
     name: str
@@ -61,6 +62,7 @@ class Nemesis:
     succeeded: bool = False
     on_executors: bool = False
     replaces: bool = False
+    direct: bool = False
 
 
 NEMESES: Mapping[str, Nemesis] = {
@@ -97,7 +99,13 @@ NEMESES: Mapping[str, Nemesis] = {
         ),
         Nemesis("cut-link", "no way to Kafka for so many seconds", link.cut_link, True, KAFKA, on_link=True),
         Nemesis("kill-postgres", "SIGKILL for PostgreSQL, and a start", servers.kill_postgres, breaks=POSTGRES),
-        Nemesis("kill-session", "SIGKILL for one session of PostgreSQL", servers.kill_session, breaks=POSTGRES),
+        Nemesis(
+            "kill-session",
+            "SIGKILL for one session of PostgreSQL",
+            servers.kill_session,
+            breaks=POSTGRES,
+            direct=True,
+        ),
         Nemesis(
             "lose-postgres-answer",
             "the answer to the next COMMIT of PostgreSQL is lost",
@@ -196,12 +204,16 @@ def not_here(fault: Fault, ours: frozenset[str] | None = None) -> str | None:
 
 def not_beside(fault: Fault, others: Sequence[Fault]) -> str | None:
     """Why a fault cannot be done in one run with these; None: it can."""
-    if NEMESES[fault.action].replaces:
-        for other in others:
-            if NEMESES[other.action].fills == disk.CHECKPOINT:
-                return (
-                    f"under {other} the checkpoint is a disk of its own, which can't be replaced: take a run for each"
-                )
+    nemesis = NEMESES[fault.action]
+    for other in others:
+        beside = NEMESES[other.action]
+        if nemesis.replaces and beside.fills == disk.CHECKPOINT:
+            return f"under {other} the checkpoint is a disk of its own, which can't be replaced: take a run for each"
+        if nemesis.direct and beside.on_link and beside.breaks == nemesis.breaks:
+            return (
+                f"under {other} the pipeline reaches {nemesis.breaks} through a proxy, and none of the sessions there "
+                "is its own: take a run for each"
+            )
     return None
 
 

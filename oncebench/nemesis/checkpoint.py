@@ -1,10 +1,11 @@
 """What is done to the checkpoint between two lives: what a crash of the disk, or a hand, may have left of it.
 
 Promise: the pipeline is killed, its checkpoint is put aside, and another life is started on a damaged one. If that life
-commits a batch, the damage was not seen (`unrefused`), and the run goes on with it; the audit says what it did to the
-rows. If it ends by itself, its words are noted (`refused`), what was put aside is put back, and the pipeline is started
-on that: a damage that is told loudly can be mended. What can go wrong: another fault kills it before either, or the
-run ends; then what was put aside is put back as well, and the damage has tested nothing.
+commits a batch, or has claimed or decided one, the damage was not seen (`unrefused`), and the run goes on with it, for
+only there stands what was written; the audit says what it did to the rows. If it ends by itself, its words are noted
+(`refused`), what was put aside is put back, and the pipeline is started on that: a damage that is told loudly can be
+mended. What can go wrong: another fault kills it before either, or the run ends; then what was put aside is put back as
+well, and the damage has tested nothing.
 """
 
 from __future__ import annotations
@@ -55,22 +56,26 @@ def rolled_back(stage: Stage, _seconds: float) -> Generator[None]:
 
 
 def _started_on(stage: Stage, other: Path) -> Generator[None]:
-    """Starts on another checkpoint in the place of the one that is there, which comes back if that is refused."""
+    """Starts on another checkpoint in the place of the one that is there, which comes back if that is refused, or can't
+    be started at all."""
     aside = _named(stage, "aside")
     stage.checkpoint.rename(aside)
-    other.rename(stage.checkpoint)
-    stage.note("checkpoint-damaged")
-    stage.lives.succeed()
+    started = False
     try:
+        other.rename(stage.checkpoint)
+        before = _marks(stage.checkpoint)
+        stage.note("checkpoint-damaged")
+        stage.lives.succeed()
+        started = True
         yield from waiting(lambda: bool(stage.lives.batches()) or not stage.alive())
     finally:
-        accepted = bool(stage.lives.batches())
+        accepted = started and (bool(stage.lives.batches()) or not _marks(stage.checkpoint) <= before)
         if accepted:
             shutil.rmtree(aside)
         else:
-            if stage.alive():  # the run ends before it has come to anything
+            if started and stage.alive():  # the run ends before it has come to anything
                 stage.kill()
-            shutil.rmtree(stage.checkpoint)
+            shutil.rmtree(stage.checkpoint, ignore_errors=True)
             aside.rename(stage.checkpoint)
     if accepted:
         stage.note("unrefused")
@@ -79,6 +84,11 @@ def _started_on(stage: Stage, other: Path) -> Generator[None]:
     else:
         stage.note("refused", why=stage.lives.last_words())
         stage.lives.succeed()
+
+
+def _marks(checkpoint: Path) -> set[str]:
+    """The claims and decisions in the pipeline's journal: a life that has added to them may have written rows."""
+    return {path.name for kind in ("claim", "decision") for path in (checkpoint / "journal").glob(f"{kind}-*.json")}
 
 
 def _has_gone_on(stage: Stage) -> bool:

@@ -27,22 +27,27 @@ LOOP_MAX_S = 8.0
 
 def stop(stage: Stage, seconds: float) -> Generator[None]:
     """All of it stands still for so long, as in a long garbage collection or on a suspended machine."""
-    yield from pausing(seconds)
-    stage.go_on()
+    try:
+        yield from pausing(seconds)
+    finally:
+        stage.go_on()
 
 
 def end(stage: Stage, _seconds: float) -> Generator[None]:
     """A clean stop: SIGTERM, and another start."""
     with stage.holding():
         stage.child.send(signal.SIGTERM)
-        stage.child.thaw()
+        stage.thaw()
         yield from waiting(lambda: not stage.child.alive)
         stage.child.kill_session()
-        killed = stage.child.returncode != 0 and stage.others()
-        if killed or stage.lives.child is not stage.child:
+        clean = stage.child.returncode == 0
+        if stage.lives.child is not stage.child or (not clean and stage.others()):
             stage.idle(OVERTAKEN)  # its death is noted, and another life started, by whoever does so after that fault
             return
-        stage.note("pipeline-stopped", exit_code=stage.child.returncode)
+        if clean:
+            stage.note("pipeline-stopped", exit_code=stage.child.returncode)
+        else:
+            stage.failed("the pipeline was asked to stop")
         stage.lives.succeed()
 
 
@@ -55,14 +60,13 @@ def outage(stage: Stage, seconds: float) -> Generator[None]:
 
 
 def crash_loop(stage: Stage, _seconds: float) -> Generator[None]:
-    """Killed, and killed again LOOP times while it starts or soon after."""
+    """Killed, and killed again LOOP times while it starts or soon after, unless it has died by itself."""
     drawn = random.Random(f"{stage.seed} {stage.batch}")
     with stage.holding():
         stage.kill()
         for _ in range(LOOP):
             stage.lives.succeed()
-            end_us = drawn.uniform(0.0, LOOP_MAX_S)
-            yield from pausing(end_us)
+            yield from pausing(drawn.uniform(0.0, LOOP_MAX_S))
             stage.kill()
         stage.lives.succeed()
 
@@ -94,7 +98,8 @@ def kill_executor(stage: Stage, _seconds: float) -> Generator[None]:
 
 
 def repartition(stage: Stage, _seconds: float) -> Generator[None]:
-    """Killed, and started with one partition more; started as it was if that is refused."""
+    """Killed, and started with one partition more; started as it was if that is refused. Of no other death is it known
+    whether it would have been: such an act is idle."""
     with stage.holding():
         stage.kill()
         stage.lives.succeed(replace(stage.config, partitions=stage.config.partitions + 1))
@@ -104,8 +109,10 @@ def repartition(stage: Stage, _seconds: float) -> Generator[None]:
         elif stage.others():
             stage.idle(OVERTAKEN)
             return
+        elif _refuses_partitions(words := stage.lives.last_words(), stage.config.partitions):
+            stage.note("refused", why=words)
         else:
-            stage.note("refused", why=stage.lives.last_words())
+            stage.failed("the pipeline was started with one partition more")
         stage.lives.succeed(stage.config)
 
 
@@ -118,7 +125,7 @@ def zombie(stage: Stage, _seconds: float) -> Generator[None]:
         stage.lives.succeed(beside=True)
         yield from waiting(stage.done)
         log_before = stage.child.log.stat().st_size
-        stage.child.thaw()
+        stage.thaw()
         continued = True
         stage.note("zombie-continued")
         yield from waiting(lambda: not stage.child.alive)
@@ -129,6 +136,11 @@ def zombie(stage: Stage, _seconds: float) -> Generator[None]:
         if not ended:
             stage.note("zombie-outlived" if continued else "zombie-never-continued")
             stage.child.kill_session()
+
+
+def _refuses_partitions(words: str, recorded: int) -> bool:
+    """Whether these are the words with which the pipeline refuses another number of partitions than this."""
+    return words.startswith("refused to start: ") and f" was made with partitions {recorded}," in words
 
 
 def _executors(pids: Iterable[int]) -> list[psutil.Process]:

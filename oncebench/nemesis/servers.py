@@ -1,7 +1,7 @@
 """What is done to the servers beneath the pipeline: Kafka's broker and PostgreSQL, those that the suite started.
 
 Promise: a server is back, with the same data and on the same port, when the act is over. A kill is SIGKILL: nothing is
-flushed, nobody is told.
+flushed, nobody is told. What can go wrong: a server does not come back, or does not answer (`UserError`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections.abc import Generator
 
 import psutil
 from confluent_kafka import KafkaException, Producer
+from kafka.errors import KafkaError
 
+from oncebench.errors import UserError
 from oncebench.nemesis.stage import Stage, pausing
 from pipeline.sinks.registry import SINKS
 from pipeline.wire import Coordinator
@@ -48,16 +50,23 @@ def stop_broker(stage: Stage, seconds: float) -> Generator[None]:
 
 def kill_session(stage: Stage, _seconds: float) -> Generator[None]:
     """One of PostgreSQL's sessions that the pipeline uses is killed; the postmaster then ends all and recovers."""
+    server = stage.servers[POSTGRES]
     ports = {port for pid in stage.child.members() for port in _ports(pid)}
-    found = [each for each in psutil.Process(stage.servers[POSTGRES].pid).children() if _serves(each, ports)]
-    with stage.holding():
-        if found:
-            found[0].kill()
-            stage.note("session-killed", pid=found[0].pid)
-        else:
-            stage.idle("the pipeline had no session open")
+    before = psutil.Process(server.pid).children()
+    found = [each for each in before if _serves(each, ports)]
+    if not found:
+        stage.idle("the pipeline had no session open")
         stage.go_on()
-        yield
+        return
+    with stage.holding():
+        found[0].kill()
+        stage.note("session-killed", pid=found[0].pid)
+        try:
+            stage.go_on()
+            yield
+        finally:
+            server.wait_until_recovered(before)
+            stage.note("postgres-back")
 
 
 def hijack(stage: Stage, _seconds: float) -> Generator[None]:
@@ -66,8 +75,11 @@ def hijack(stage: Stage, _seconds: float) -> Generator[None]:
     where = stage.servers[KAFKA].bootstrap_servers
     prefix = SINKS[stage.config.sink].transactional_ids
     assert prefix is not None, "asked of sinks alone that hold Kafka transactions"
-    with Coordinator({"bootstrap_servers": where}) as coordinator:
-        listed = coordinator.listed(prefix(stage.config.sink_id))
+    try:
+        with Coordinator({"bootstrap_servers": where}) as coordinator:
+            listed = coordinator.listed(prefix(stage.config.sink_id))
+    except KafkaError as error:  # kafka-python's own
+        raise UserError(f"{stage.hit['fault']}: Kafka at {where} did not tell its transactions ({error})") from error
     taken = 0
     for name in (each.transactional_id for each in listed if each.state in IN_HAND):
         try:

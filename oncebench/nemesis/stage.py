@@ -1,9 +1,9 @@
 """What a nemesis finds when it acts: the pipeline that stands still at a failpoint, the servers, and the timeline.
 
 Promise: the pipeline is stopped as a whole (SIGSTOP) when an act begins; what an act does to a server or a folder it
-undoes at its end, also when the run ends before it (an act is a generator: closing it runs its `finally`). While an act
-holds the stage, the supervisor leaves dead what dies. What can go wrong: a run gives a fault some patience; an act that
-waits longer is cut short by the end of the run.
+undoes at its end, also when the run ends before it (an act is a generator: closing it runs its `finally`, and where it
+has not let the pipeline go on, the supervisor does). While an act holds the stage, the supervisor leaves dead what
+dies. What can go wrong: a run gives a fault some patience; an act that waits longer is cut short by the end of the run.
 """
 
 from __future__ import annotations
@@ -46,6 +46,10 @@ class Lives(Protocol):
     def last_words(self) -> str:
         """What the newest life said at its end."""
 
+    def note_death(self) -> tuple[int | None, str] | None:
+        """Notes how the newest life ended, once, and ends what is left of it; exit code and last words if no fault
+        killed it, else None."""
+
     def note(self, event: str, **fields: Any) -> None:
         """Appends a line to timeline.jsonl."""
 
@@ -62,6 +66,7 @@ class Stage:
         servers: those that the suite started, by the name of the service (`kafka` always, if it is ours).
         seed: of what an act chooses at random.
         held: whether the supervisor is to leave dead what dies.
+        standing: whether nothing has let the life go on yet; whoever ends an act that has not come to that does so.
     """
 
     lives: Lives
@@ -71,6 +76,7 @@ class Stage:
     servers: Mapping[str, Any]
     seed: int = 1
     held: bool = field(default=False, init=False)
+    standing: bool = field(default=True, init=False)
 
     @property
     def batch(self) -> int:
@@ -99,17 +105,36 @@ class Stage:
         """Says that there was nothing to act on: such a run has not tested this fault."""
         self.note("nemesis-idle", fault=self.hit["fault"], why=why)
 
+    def thaw(self) -> None:
+        """Continues the pipeline, of which no more is told."""
+        self.standing = False
+        self.child.thaw()
+
     def go_on(self) -> None:
         """Continues the pipeline."""
-        self.child.thaw()
+        self.thaw()
         self.note("pipeline-continued")
 
     def kill(self) -> None:
-        """SIGKILL for every process of the pipeline's newest life."""
+        """SIGKILL for every process of the pipeline's newest life. One that has ended before is noted as what it died
+        of."""
         child = self.lives.child
         assert child is not None, "a life has stood still here"
+        if not child.alive:
+            self.lives.note_death()
+            return
         child.kill_session()
         self.note("pipeline-killed")
+
+    def failed(self, instead: str) -> None:
+        """The newest life ended in a way that says nothing about the deed: its death is noted, and the act is idle.
+
+        Args:
+            instead: of what should have become of it.
+        """
+        words = self.lives.last_words()
+        code, why = self.lives.note_death() or (None, words)
+        self.idle(f"{instead}, and ended with exit code {code}: {why}")
 
     def alive(self) -> bool:
         """Whether the newest life lives."""

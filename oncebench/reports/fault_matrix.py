@@ -2,8 +2,9 @@
 
 Promise: a pure function of reports. A cell of the matrix is one fault in one run: `kept`, `broken (CODES)`, `unknown`,
 or `vacuous` (it was not hit, or found nothing to act on). The worst of its repeats is shown. Rows are charged to the
-fault of their batch; an anomaly that can't be charged to one fault, and what a batch lost or doubled in which none
-acted, breaks every cell of its run. A row of the matrix
+fault of their batch, whether it tested anything or not; an anomaly that can't be charged to one fault, and what a batch
+lost or doubled in which none acted, breaks the cell of every fault of its run that acted, or of all where none did: a
+broken run has a broken cell. A row of the matrix
 that never shows what its guarantee allows (at-most-once no loss, at-least-once no duplicate) has tested nothing:
 `vacuous`, the whole of it (a guarantee is only worth telling apart where the weaker one fails).
 
@@ -135,10 +136,10 @@ def _of_random_kills(report: Report, row: tuple[str, str, str], asked: int) -> C
     """All random kills of a run as one cell, which answers for whatever was found in the run."""
     kills = [fault for fault in report["faults"] if _by_chance(fault)]
     word, told = report["verdict"], "; ".join(report["reasons"])
-    if len(kills) < asked:
-        word, told = VACUOUS, f"{len(kills)} of {asked} kills happened"
-    elif word == BROKEN:
+    if word == BROKEN:
         told = " ".join(sorted(report["broken_by"]))
+    elif len(kills) < asked:
+        word, told = VACUOUS, f"{len(kills)} of {asked} kills happened"
     return Cell(row, RANDOM, word, told, report["rows"]["lost"], report["rows"]["duplicated"], report["seed"],
                 report["reproduce"])  # fmt: skip
 

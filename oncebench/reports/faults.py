@@ -27,7 +27,7 @@ def faults_of(record: Record) -> list[dict[str, Any]]:
             "point": hit["point"], "batch": hit["batch"], "hit": True, "fault": hit["fault"], "t_us": hit["t_us"],
             "noted": [_told(record.path, line) for line in notes_of(hit, hits, timeline)
                       if not line["event"].startswith(_LIVES) and line["event"] != OVER],
-            "untested": why,
+            "untested": [without(record.path, each) for each in why],
         }
         for hit, why in zip(hits, untested, strict=False)
     ]  # fmt: skip

@@ -95,7 +95,7 @@ def make_report(
                  "random_kills": cell.random_kills, "open_sessions": cell.open_sessions},
         "verdict": verdict.word,
         "broken_by": sorted(verdict.codes),
-        "reasons": list(verdict.reasons),
+        "reasons": [without(record.path, reason) for reason in verdict.reasons],
         "auditors": agreement.to_json(),
         "anomalies": findings.counts(),
         "examples": {code: list(found.examples) for code, found in findings.anomalies.items() if found.count},

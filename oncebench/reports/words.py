@@ -34,19 +34,18 @@ def word_of(report: Report) -> str:
 
 def judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
     """What one of a run's faults came to, and what was seen."""
-    if untested := _untested(fault):
+    untested = _untested(fault)
+    if report["verdict"] == BROKEN and (codes := _codes(report, fault)):
+        cell, action = report["cell"], parse_fault(fault["fault"]).action
+        known = {} if untested else LIMITS.get((action, cell["delivery"], cell["variant"]), {})
+        quiet = report.get("uncharged", {})  # rows that no fault answers for are no known limit of one
+        its_own = action in REACHING_BACK and len(report["faults"]) == 1
+        loose = not its_own and any(quiet.get(CHARGED[code]) for code in codes & CHARGED.keys())
+        return (LIMIT if codes <= known.keys() and not loose else BROKEN), " ".join(sorted(codes))
+    if untested:
         return VACUOUS, untested[0]
     if report["verdict"] == UNKNOWN:
         return UNKNOWN, "; ".join(report["reasons"])
-    if report["verdict"] == BROKEN:
-        codes = _codes(report, fault)
-        if codes:
-            cell, action = report["cell"], parse_fault(fault["fault"]).action
-            known = LIMITS.get((action, cell["delivery"], cell["variant"]), {})
-            quiet = report.get("uncharged", {})  # rows that no fault answers for are no known limit of one
-            its_own = action in REACHING_BACK and len(report["faults"]) == 1
-            loose = not its_own and any(quiet.get(CHARGED[code]) for code in codes & CHARGED.keys())
-            return (LIMIT if codes <= known.keys() and not loose else BROKEN), " ".join(sorted(codes))
     if report["verdict"] == VACUOUS and not any(_untested(each) for each in report["faults"]):
         return VACUOUS, "; ".join(report["reasons"])  # of the run as a whole
     if not report["rows"]["visible"]:
@@ -70,4 +69,6 @@ def _codes(report: Report, fault: Mapping[str, Any]) -> set[str]:
     quiet = report.get("uncharged", {})  # of batches in which no fault acted: any of them may have done it
     charged = {code for code, name in CHARGED.items()
                if any(each[name] for each in report["faults"]) and not quiet.get(name)}  # fmt: skip
+    if _untested(fault) and not all(_untested(each) for each in report["faults"]):
+        return own  # those that acted answer for the rest
     return own | (forbidden - charged)

@@ -7,8 +7,8 @@ dies again and again (`UserError` after MAX_FAILURES in a row).
 
 timeline.jsonl: {"t_us", "event", ...} with the events pipeline-started, pipeline-killed (by a failpoint or a nemesis),
 random-kill (with `landed`: the failpoint that this life passed last, None if it passed none), pipeline-failed (died
-by itself, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; nemesis-over (an act came to its own end,
-and was not cut short by that of the run); and what the nemeses note.
+by itself, also under a nemesis, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; nemesis-over (an act
+came to its own end, and was not cut short by that of the run); and what the nemeses note.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Supervisor:
         self._hits_before = 0  # this life of the pipeline
         self._log_before = 0
         self._started_us = 0
-        self._death_noted = False  # by the nemesis that killed this life
+        self._death_noted = False  # of this life; a nemesis may have done so
         self._failures = 0
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
@@ -95,7 +95,7 @@ class Supervisor:
     def note(self, event: str, **fields: Any) -> None:
         """Appends a line to the timeline."""
         self._timeline.append({"t_us": _now_us(), "event": event, **fields})
-        self._death_noted = self._death_noted or event == "pipeline-killed"
+        self._death_noted = self._death_noted or event in ("pipeline-killed", "pipeline-failed")
 
     def start(self, config: PipelineConfig | None = None) -> None:
         """Starts the pipeline process, with another configuration if one is given."""
@@ -178,7 +178,7 @@ class Supervisor:
         if self._child is None:
             return
         if not self._child.alive:
-            self._note_death()
+            self.note_death()
         else:
             self._child.thaw()
             self._child.stop_gently(STOP_LIMIT_S)
@@ -199,10 +199,12 @@ class Supervisor:
             self.succeed()
 
     def end_acts(self) -> None:
-        """Ends what nemeses are at, the last one first; what they broke is mended. One that can't be does not keep the
-        others from it; its error is raised when all are ended."""
+        """Ends what nemeses are at, the last one first; what they broke is mended, and a pipeline that stands still for
+        one of them goes on. One that can't be mended does not keep the others from it; its error is raised when all
+        are ended."""
         with ExitStack() as stack:
-            for _, act in self._acting:
+            for stage, act in self._acting:
+                stack.callback(_let_go, stage)
                 stack.callback(act.close)
             self._acting = []
 
@@ -225,7 +227,7 @@ class Supervisor:
         """Whether a failpoint has killed this life; its hit is on disk before it acts, so it is there at the death."""
         return any(hit["action"] == "kill" for hit in self.met())
 
-    def _note_death(self) -> tuple[int | None, str] | None:
+    def note_death(self) -> tuple[int | None, str] | None:
         """Notes the death of this life, once; exit code and last words if nobody asked for it, else None."""
         assert self._child is not None, "start() comes first"
         self._child.kill_session()
@@ -240,7 +242,7 @@ class Supervisor:
 
     def _bring_back(self) -> None:
         assert self._child is not None, "start() comes first"
-        unasked = self._note_death()
+        unasked = self.note_death()
         if unasked is None:
             self._failures = 0
             return self.succeed()
@@ -291,6 +293,13 @@ class Supervisor:
             stack.callback(sweep, self._folder)
             stack.callback(self._end_child)
             self.end_acts()
+
+
+def _let_go(stage: Stage) -> None:
+    """Continues a pipeline whose act was ended before it did so. Of any other the next fault may have been hit, for
+    which it stands still."""
+    if stage.standing:
+        stage.thaw()
 
 
 def _is_over(stage: Stage, act: Generator[None]) -> bool:

@@ -13,7 +13,7 @@ import os
 import secrets
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -109,6 +109,13 @@ class PostgresServer:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         psutil.wait_procs(sessions, _STOP_LIMIT_S)
+
+    def wait_until_recovered(self, before: Sequence[psutil.Process]) -> None:
+        """Return when it answers again after one of its sessions was killed: it then ends `before`, all the processes
+        that it had, and replays its log. `UserError` if it does not come back."""
+        psutil.wait_procs(before, _START_LIMIT_S)  # until then it may still let somebody in
+        if not self._answers(self._port):
+            raise UserError(f"PostgreSQL did not come back; the end of {self.log}:\n{tail(self.log)}")
 
     def stop(self) -> None:
         """Shut it down in good order, whoever is connected; killed if that takes too long."""

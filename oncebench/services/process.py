@@ -69,8 +69,9 @@ class Child:
         sessions.freeze(self.session)
 
     def thaw(self) -> None:
-        """SIGCONT the child and all its descendants."""
-        sessions.thaw(self.session)
+        """SIGCONT the child and all its descendants; nothing happens once they have been killed."""
+        if self._popen.returncode is None:
+            sessions.thaw(self.session)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the child itself has ended; False if it still runs after `timeout_s`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
@@ -316,6 +317,18 @@ def test_prepared_transactions_outlive_a_sigkill_of_the_server_and_are_committed
         restarted = output.sink(keep=next_one.values())
         assert restarted.commit(1, next_one) == set()
         assert output.visible() == {"k0": 2, "k1": 2, "next": 2}
+
+
+def test_a_server_that_has_recovered_from_the_kill_of_a_session_has_ended_all_others_and_lets_new_ones_in(
+    own: PostgresServer,
+) -> None:
+    with psycopg.connect(own.dsn, autocommit=True) as older, psycopg.connect(own.dsn) as killed:
+        before = psutil.Process(own.pid).children()
+        os.kill(killed.info.backend_pid, signal.SIGKILL)
+        own.wait_until_recovered(before)
+        psycopg.connect(own.dsn).close()
+        with pytest.raises(psycopg.OperationalError):
+            older.execute("SELECT 1")
 
 
 def test_a_start_that_cannot_keep_the_guarantee_is_refused_with_what_to_do(output: Output) -> None:

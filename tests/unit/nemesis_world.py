@@ -22,13 +22,17 @@ class Life:
     others: tuple[int, ...] = ()
 
     def kill_session(self) -> None:
+        self.returncode = -9 if self.alive else self.returncode
         self.alive = False
 
     def thaw(self) -> None:
         self.thawed += 1
 
     def send(self, _number: int) -> None:
-        self.alive = False
+        self.dies(0 if self.returncode is None else self.returncode)
+
+    def dies(self, code: int) -> None:
+        self.alive, self.returncode = False, code
 
     def members(self) -> tuple[int, ...]:
         return self.others
@@ -45,6 +49,8 @@ class World:
     refuses: bool = True
     hits: list[dict[str, Any]] = field(default_factory=list)
     found: list[dict[str, bytes]] = field(default_factory=list)
+    whys: list[str] = field(default_factory=list)
+    words: str = "refused to start: no"
 
     @property
     def child(self) -> Child | None:
@@ -67,10 +73,15 @@ class World:
         return True
 
     def last_words(self) -> str:
-        return "refused to start: no"
+        return self.words
 
-    def note(self, event: str, **_fields: Any) -> None:
+    def note_death(self) -> tuple[int | None, str]:
+        self.note("pipeline-failed")
+        return self.all[-1].returncode, self.words
+
+    def note(self, event: str, **fields: Any) -> None:
         self.events.append(event)
+        self.whys += [fields["why"]] if "why" in fields else []
 
     def stage(self, fault: str, broken: Any = None) -> Stage:
         config = PipelineConfig(
@@ -87,7 +98,7 @@ class Server:
     said: list[str] = field(default_factory=list)
 
     def __getattr__(self, name: str) -> Any:
-        return lambda: self.said.append(name)
+        return lambda *_: self.said.append(name)
 
 
 def entries(folder: Path) -> dict[str, bytes]:

@@ -172,6 +172,40 @@ def test_a_fault_that_tested_nothing_is_vacuous_whatever_the_reason_and_the_othe
     assert found == {"mid-write:kill": "vacuous", "after-commit:kill": "kept"}
 
 
+def test_a_fault_that_tested_nothing_is_broken_where_its_own_batch_shows_what_is_forbidden() -> None:
+    idle = fault("mid-write:kill-worker", duplicated=20) | {"untested": ["it found nothing to act on"]}
+    broken = report(idle, fault("after-commit:kill@after=2"), verdict="broken", codes=("DUP",))
+    assert words(broken) == {"mid-write:kill-worker": "broken (DUP)", "after-commit:kill": "kept"}
+
+
+def test_a_fault_that_tested_nothing_is_broken_with_its_run_where_none_acted_that_could_answer_for_it() -> None:
+    missed, acted = fault("mid-write:kill", hit=False), fault("after-commit:kill@after=2")
+    for codes in (("CORR",), ("DUP",)):
+        assert words(report(missed, verdict="broken", codes=codes)) == {"mid-write:kill": f"broken ({codes[0]})"}
+        found = words(report(missed, acted, verdict="broken", codes=codes))
+        assert found == {"mid-write:kill": "vacuous", "after-commit:kill": f"broken ({codes[0]})"}
+
+
+def test_a_broken_run_with_a_fault_that_tested_nothing_fails_in_junit() -> None:
+    cells = fault_matrix.cells_of([report(fault("mid-write:kill", hit=False), verdict="broken", codes=("LOSS",))])
+    suite = ElementTree.fromstring(fault_matrix.junit(cells))
+    assert {name: suite.get(name) for name in ("failures", "skipped")} == {"failures": "1", "skipped": "0"}
+
+
+def test_a_run_is_a_limit_only_where_a_fault_that_acted_explains_every_code() -> None:
+    known = fault("after-prepare:kill-postgres")
+    idle = fault("mid-write:stop:5@after=2", duplicated=20) | {"untested": ["the pipeline died before it stood still"]}
+    both = report(known, idle, delivery=AT_MOST_ONCE, verdict="broken", codes=("INCO", "DUP"))
+    assert words(both) == {"after-prepare:kill-postgres": "limit (INCO)", "mid-write:stop:5": "broken (DUP)"}
+    assert word_of(both) == "broken"
+    quiet = report(known, idle | {"duplicated": 0}, delivery=AT_MOST_ONCE, verdict="broken", codes=("INCO",))
+    assert (words(quiet)["mid-write:stop:5"], word_of(quiet)) == ("vacuous", "limit")
+    for text, code in (("after-prepare:kill-postgres", "INCO"), ("after-commit:lose-checkpoint", "DUP")):
+        nothing = fault(text) | {"untested": ["it did not act to its end"]}
+        alone = report(nothing, delivery=AT_MOST_ONCE, verdict="broken", codes=(code,))
+        assert (words(alone), word_of(alone)) == ({text: f"broken ({code})"}, "broken")
+
+
 def test_a_run_that_tested_nothing_as_a_whole_has_no_kept_cell() -> None:
     found = words(report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="vacuous"))
     assert set(found.values()) == {"vacuous"}
@@ -267,6 +301,7 @@ def test_the_random_kills_of_a_run_are_one_cell_that_answers_for_the_whole_run()
     assert words(killed_at_random("mid-write", verdict="broken")) == {"random": "broken (DUP)"}
     assert word_of(killed_at_random("mid-write", verdict="broken")) == "broken"
     assert words(killed_at_random("mid-write", asked=2)) == {"random": "vacuous"}
+    assert words(killed_at_random("mid-write", asked=2, verdict="broken")) == {"random": "broken (DUP)"}
     found = fault_matrix.cells_of([killed_at_random("mid-write", None)])
     assert "kept" in fault_matrix.markdown(found, matrix.RANDOM)
     assert fault_matrix.counted([killed_at_random("mid-write", None)], found).startswith("2 kills and 0 other faults")

@@ -95,6 +95,17 @@ def test_a_matrix_that_can_not_tell_somewhere_ends_with_1(tmp_path: Path, ran: l
     assert CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exit_code == 1
 
 
+def test_a_matrix_with_a_broken_run_ends_with_3_also_if_none_of_its_faults_was_hit(
+    tmp_path: Path, ran: list[Cell]
+) -> None:
+    CliRunner().invoke(cli, KILLS)
+    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
+    broken = json.loads(file.read_text()) | {"verdict": "broken", "broken_by": ["LOSS"]}
+    broken["faults"] = [each | {"hit": False} for each in broken["faults"]]
+    file.write_text(json.dumps(broken) + "\n")
+    assert CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exit_code == 3
+
+
 def test_a_report_without_its_configuration_is_not_resumed_and_publishing_is_no_resuming(
     tmp_path: Path, ran: list[Cell]
 ) -> None:

@@ -101,6 +101,26 @@ def test_a_checkpoint_that_is_on_a_disk_of_its_own_is_not_replaced(name: str, mo
             assert refused.value.exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("link", "possible"),
+    [
+        ("after-commit:lose-postgres-answer", False),
+        ("after-commit:cut-link:3", True),
+        ("after-commit:kill-postgres", True),
+    ],
+)
+def test_a_session_is_not_looked_for_behind_a_proxy(link: str, possible: bool) -> None:
+    kill = "mid-write:kill-session"
+    for faults in ((link, kill), (kill, link)):
+        cell = Cell("postgres", "exactly-once", "two-phase", faults=faults)
+        if possible:
+            require_possible([cell])
+            continue
+        with pytest.raises(UserError, match=f"fault {kill}: under {link} the pipeline reaches postgres through") as no:
+            require_possible([cell])
+        assert no.value.exit_code == 2
+
+
 def test_the_kill_of_a_failpoint_is_the_pipelines_own_and_all_others_act_from_outside() -> None:
     assert [name for name, nemesis in NEMESES.items() if nemesis.act is None] == [KILL]
 

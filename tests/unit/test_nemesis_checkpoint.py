@@ -59,6 +59,60 @@ def test_a_life_that_dies_after_its_first_batch_has_not_refused_the_damage(world
     assert world.events == ["pipeline-killed", "checkpoint-damaged", "unrefused"]
 
 
+@pytest.mark.parametrize("mark", ["claim-000000009.json", "decision-000000009.0.json"])
+def test_a_life_that_has_claimed_or_decided_a_batch_before_it_died_has_not_refused_the_damage(
+    world: World, mark: str
+) -> None:
+    world.refuses = False
+    act = checkpoint.rolled_back(world.stage("roll-back"), 0.0)
+    journal = world.folder / "checkpoint" / "journal"
+    journal.mkdir()
+    next(act)
+    (journal / mark).write_text("of the life before, and not in the older copy")
+    world.done = [{"batch": 10}]
+    world.refuses = True
+    next(act)
+    assert list(journal.iterdir()) == []
+    (journal / mark).write_text("of the damaged life")
+    world.all[-1].dies(1)
+    run(act)
+    assert world.events == ["pipeline-continued", "pipeline-killed", "checkpoint-damaged", "unrefused"]
+    assert entries(world.folder / "checkpoint")[f"journal/{mark}"] == b"of the damaged life"
+    assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
+def test_a_life_that_began_and_marked_no_batch_has_refused_the_damage(world: World) -> None:
+    journal = world.folder / "checkpoint" / "journal"
+    journal.mkdir()
+    for name in ("identity.json", "generation-00000001.json", "claim-000000008.json"):
+        (journal / name).touch()
+    before = entries(world.folder / "checkpoint")
+    act = checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=partial(checkpoint.lost, "commits"))
+    next(act)
+    for name in ("generation-00000002.json", ".claim-000000009.json.f00"):
+        (journal / name).touch()
+    world.all[-1].dies(1)
+    run(act)
+    assert world.events == ["pipeline-killed", "checkpoint-damaged", "refused"]
+    assert entries(world.folder / "checkpoint") == before
+
+
+def test_a_checkpoint_on_which_nothing_could_be_started_is_what_it_was(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise OSError("no process can be started")
+
+    before = entries(world.folder / "checkpoint")
+    world.done = [{"batch": 10}]  # of the life before
+    monkeypatch.setattr(world, "succeed", fails)
+    stage = world.stage("lose-commits")
+    with pytest.raises(OSError, match="no process"):
+        run(checkpoint.damaged(stage, 0.0, damage=partial(checkpoint.lost, "commits")))
+    assert (entries(world.folder / "checkpoint"), stage.held) == (before, False)
+    assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
 def test_a_damage_that_is_cut_short_is_taken_back_before_it_is_accepted_and_not_after(world: World) -> None:
     before = entries(world.folder / "checkpoint")
     for accepted in (False, True):

@@ -9,6 +9,7 @@ import sys
 import time
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -16,11 +17,19 @@ from oncebench.errors import UserError
 from oncebench.nemesis import lives
 from oncebench.run.place import EXECUTORS, placed
 from oncebench.scenario import Cell, require_possible
+from pipeline.errors import RefusedStart
+from pipeline.journal import Identity, open_journal
 from tests.unit.nemesis_world import Life, World, run
+
+REFUSED = (
+    "refused to start: the checkpoint checkpoint was made with partitions 2, and this start asks for 3. Start with "
+    "partitions 2, or take a new checkpoint folder and a new sink_id."
+)
 
 
 def test_a_restart_with_another_number_of_partitions_is_tried_and_taken_back(world: World) -> None:
     stage = world.stage("repartition")
+    world.words = REFUSED
     run(lives.repartition(stage, 0.0), world)
     assert [life.config and life.config.partitions for life in world.all[1:]] == [3, 2]
     assert "refused" in world.events
@@ -52,6 +61,7 @@ def test_a_clean_stop_that_another_fault_came_before_starts_nothing_and_says_so(
         world.all.append(Life(2))
     else:
         world.hits = [{"t_us": 5, "action": "end"}, {"t_us": 6, "action": "kill"}]
+        world.all[0].returncode = -signal.SIGKILL
     lived = len(world.all)
     run(lives.end(world.stage("end"), 0.0))
     assert (world.events, len(world.all)) == (["nemesis-idle"], lived)
@@ -73,9 +83,59 @@ def test_a_life_that_another_fault_killed_did_not_refuse_its_partitions(world: W
 def test_a_life_that_did_its_batch_on_other_partitions_and_then_died_did_not_refuse_them(world: World) -> None:
     act = lives.repartition(world.stage("repartition"), 0.0)
     next(act)
-    world.done, world.all[-1].alive = [{"batch": 8}], False
+    world.done = [{"batch": 8}]
+    world.all[-1].dies(1)
     run(act)
-    assert world.events == ["pipeline-killed", "pipeline-killed"]
+    assert world.events == ["pipeline-killed", "pipeline-failed"]
+
+
+@pytest.mark.parametrize("words", ["stopped: NoKafka: no broker", "refused to start: no Java", "a line of the log"])
+def test_a_life_on_other_partitions_that_died_of_something_else_has_refused_nothing(world: World, words: str) -> None:
+    world.words = words
+    act = lives.repartition(world.stage("repartition"), 0.0)
+    next(act)
+    world.all[-1].dies(1)
+    run(act)
+    assert world.events == ["pipeline-killed", "pipeline-failed", "nemesis-idle"]
+    assert world.whys == [f"the pipeline was started with one partition more, and ended with exit code 1: {words}"]
+    assert [life.config and life.config.partitions for life in world.all[1:]] == [3, 2]
+
+
+def test_the_refusal_of_other_partitions_is_known_by_the_pipelines_own_words(world: World, tmp_path: Path) -> None:
+    two = Identity("id", "kafka", "exactly-once", "two-phase", 2)
+    open_journal(tmp_path / "own", two)
+    for asked, event in ((replace(two, partitions=3), "refused"), (replace(two, sink_id="other"), "nemesis-idle")):
+        with pytest.raises(RefusedStart) as refused:
+            open_journal(tmp_path / "own", asked)
+        world.words = f"refused to start: {refused.value}"
+        run(lives.repartition(world.stage("repartition"), 0.0), world)
+        assert event in world.events
+        world.events.clear()
+
+
+@pytest.mark.parametrize("code", [1, -signal.SIGSEGV])
+def test_a_pipeline_that_fails_when_it_is_asked_to_stop_was_not_stopped_cleanly(world: World, code: int) -> None:
+    world.words = "stopped: QueryDied: of something"
+    world.all[0].returncode = code
+    run(lives.end(world.stage("end"), 0.0))
+    assert world.events == ["pipeline-failed", "nemesis-idle"]
+    assert world.whys == [f"the pipeline was asked to stop, and ended with exit code {code}: {world.words}"]
+    assert [life.alive for life in world.all] == [False, True]
+
+
+def test_a_life_of_a_crash_loop_that_died_by_itself_is_told_as_that_and_no_kill(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lives, "pausing", lambda _seconds: iter([None]))
+    act = lives.crash_loop(world.stage("crash-loop"), 0.0)
+    for life in range(lives.LOOP):
+        next(act)
+        if life == 1:
+            world.all[-1].dies(1)
+    run(act)
+    told = ["pipeline-killed"] * (lives.LOOP + 1)
+    told[2] = "pipeline-failed"
+    assert (world.events, len(world.all), world.all[-1].alive) == (told, lives.LOOP + 2, True)
 
 
 def test_an_outage_lasts_as_long_as_was_asked_for(world: World) -> None:

@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
+from kafka.errors import KafkaTimeoutError
 
+from oncebench.errors import UserError
 from oncebench.nemesis import servers
 from oncebench.run.supervisor import Supervisor
 from pipeline.wire import Transaction
@@ -60,6 +62,20 @@ def test_a_stranger_takes_the_transactions_that_have_not_ended_and_says_when_it_
     assert len(taken) == events.count("hijacked")
 
 
+@pytest.mark.parametrize("when", ["connecting", "asking"])
+def test_a_kafka_that_does_not_tell_its_transactions_ends_the_run_with_words_and_no_series(
+    world: World, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def fails(*_: object) -> Any:
+        raise KafkaTimeoutError("nobody there")
+
+    monkeypatch.setattr(servers, "Coordinator", fails if when == "connecting" else lambda _where: Listing())
+    monkeypatch.setattr(Listing, "listed", fails)
+    stage = world.stage("after-prepare:hijack", SimpleNamespace(bootstrap_servers="localhost:1"))
+    with pytest.raises(UserError, match=r"after-prepare:hijack: Kafka at localhost:1 did not tell .*nobody there"):
+        run(servers.hijack(stage, 0.0))
+
+
 def test_a_session_of_the_pipelines_is_killed_and_where_there_is_none_that_is_told(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -68,12 +84,29 @@ def test_a_session_of_the_pipelines_is_killed_and_where_there_is_none_that_is_to
     other = SimpleNamespace(pid=12, cmdline=lambda: ["postgres: root postgres 127.0.0.1(4712) idle"])
     monkeypatch.setattr(servers.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [other, session]))
     world.all[0].others = (5,)
-    for ports, told in (({4711}, "session-killed"), ({4713}, "nemesis-idle")):
+    back = ["session-killed", "pipeline-continued", "postgres-back"]
+    for ports, told in (({4711}, back), ({4713}, ["nemesis-idle", "pipeline-continued"])):
         monkeypatch.setattr(servers, "_ports", lambda _pid, ports=ports: ports)
         run(servers.kill_session(world.stage("kill-session", Server()), 0.0))
-        assert world.events == [told, "pipeline-continued"]
+        assert world.events == told
         world.events.clear()
     assert session.killed == [True]
+
+
+def test_a_server_of_which_a_session_was_killed_serves_again_when_the_act_is_over_also_when_the_run_ends_before(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = SimpleNamespace(pid=11, kill=lambda: None)
+    monkeypatch.setattr(servers.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [session]))
+    monkeypatch.setattr(servers, "_serves", lambda *_: True)
+    for cut_short in (False, True):
+        server = Server()
+        stage = world.stage("kill-session", server)
+        acting = servers.kill_session(stage, 0.0)
+        next(acting)
+        assert (server.said, stage.held, stage.standing) == ([], True, False)
+        acting.close() if cut_short else run(acting)
+        assert (server.said, stage.held) == (["wait_until_recovered"], False)
 
 
 @pytest.mark.parametrize("act", [servers.kill_broker, servers.kill_postgres])

@@ -114,6 +114,14 @@ def test_a_pid_that_was_given_to_another_process_is_never_signalled(stranger: "s
     assert psutil.Process(stranger.pid).status() != psutil.STATUS_STOPPED
 
 
+def test_a_child_that_was_killed_is_not_continued_under_a_pid_that_may_be_anothers(
+    tree: Child, stranger: "subprocess.Popen[bytes]"
+) -> None:
+    tree.kill_session()
+    tree.session = Session(stranger.pid, start_time(stranger.pid) - 1)  # as if its pid had been given away
+    tree.thaw()
+
+
 def test_the_end_of_the_context_leaves_no_child_even_after_an_error(tmp_path: Path) -> None:
     pids: tuple[int, ...] = ()
     with (

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from oncebench.errors import UserError
-from oncebench.nemesis.stage import Stage
 from oncebench.run import supervisor as module
 from oncebench.run.supervisor import Supervisor
 from pipeline.config import PipelineConfig
@@ -313,29 +312,6 @@ def test_nothing_of_a_killed_life_is_left_in_the_record(world: World) -> None:
     (world.folder / "tmp-999999999").mkdir()
     world.supervisor.__exit__(None, None, None)
     assert not list(world.folder.glob("tmp-*"))
-
-
-def test_what_cannot_be_mended_keeps_nothing_else_from_being_ended(world: World) -> None:
-    mended = []
-
-    def act(number: int) -> Generator[None]:
-        try:
-            yield
-        finally:
-            mended.append(number)
-            if number == 1:
-                raise OSError("the broker does not start")
-
-    (world.folder / "tmp-999999999").mkdir()
-    for number in range(3):
-        world.supervisor._acting.append((cast("Stage", None), act(number)))
-        next(world.supervisor._acting[-1][1])
-    with pytest.raises(OSError, match="the broker does not start"):
-        world.supervisor.__exit__(None, None, None)
-    assert (mended, world.lives[0].alive, world.supervisor.acting) == ([2, 1, 0], False, False)
-    assert not list(world.folder.glob("tmp-*"))
-    with pytest.raises(ValueError, match="closed"):
-        world.supervisor.note("anything")
 
 
 def test_a_life_that_is_still_there_is_killed_when_another_takes_its_place_unless_it_is_to_live_beside(

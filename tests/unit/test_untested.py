@@ -53,6 +53,12 @@ def test_whatever_ends_a_life_must_bring_its_batch_back_and_a_pause_need_not() -
     assert [bool(by_fault([each], [each["fault"]], [], DONE)[0]) for each in ended] == [True, True, False]
 
 
+def test_a_batch_that_was_not_done_after_a_fault_that_killed_nothing_is_told_without_a_kill() -> None:
+    stopped = hit("mid-write:stop-broker:5", 100, 7)
+    told = ["batch 7 was not done after the fault mid-write:stop-broker:5"]
+    assert by_fault([stopped], [stopped["fault"]], [], DONE) == [told]
+
+
 STARTED = {"event": "pipeline-started", "t_us": 1, "pid": 7, "tells_over": True}
 OVER = [{"event": "nemesis-over", "hit_us": each["t_us"], "t_us": 900} for each in HITS]
 
@@ -82,6 +88,7 @@ def test_a_report_tells_each_fault_with_its_own_notes_and_nothing_of_where_the_r
         {"event": "pipeline-continued", "hit_us": 100, "t_us": 101},
         {"event": "commit-arrived", "hit_us": 120, "t_us": 180, "error_code": 0},
         {**IDLE, "hit_us": 100},
+        {**IDLE, "hit_us": 100, "why": f"nobody came to {tmp_path}/checkpoint"},
         {"event": "refused", "hit_us": 120, "t_us": 400, "why": f"no {tmp_path}/checkpoint"},
         OVER[1],
     ]
@@ -90,5 +97,6 @@ def test_a_report_tells_each_fault_with_its_own_notes_and_nothing_of_where_the_r
         progress=SimpleNamespace(items=DONE), cell={"cell": {"faults": [LOSE, LATE]}}, path=tmp_path,
     )  # fmt: skip
     lose, late = faults_of(record)
-    assert (lose["noted"], lose["untested"]) == (["nemesis-idle: nobody came"], [TOLD])
+    assert lose["noted"] == ["nemesis-idle: nobody came", "nemesis-idle: nobody came to checkpoint"]
+    assert lose["untested"] == [TOLD, f"{TOLD} to checkpoint"]
     assert (late["noted"], late["untested"]) == (["commit-arrived: error_code 0", "refused: no checkpoint"], [])

@@ -44,8 +44,17 @@ def test_a_death_that_nobody_asked_for_explains_nothing_of_a_batch_that_was_done
 
 
 @pytest.mark.parametrize("done_us", [0, 9_000])
-def test_where_nothing_failed_no_batch_was_done_before_a_failure(done_us: int) -> None:
-    assert of_batch(done_us, Asked(AMO, faults=("after-commit:kill",))) == VACUOUS
+@pytest.mark.parametrize("asked", [Asked(AMO, faults=("after-commit:kill",)), Asked(AMO, random_kills=1)])
+def test_a_fault_that_was_not_hit_explains_nothing_of_a_batch_that_was_done(asked: Asked, done_us: int) -> None:
+    assert of_batch(done_us, asked) == BROKEN
+
+
+def test_a_fault_that_was_not_hit_makes_no_run_broken_of_which_no_done_batch_lost_a_row() -> None:
+    progress = Lines(({"kind": "batch", "batch": 3, "end_offsets": {"0": 1000, "1": 1000}, "t_us": 9_000},))
+    record = make_record(WORLD, WORLD.rows[1:], progress=progress)
+    asked = Asked(AMO, faults=("after-commit:kill",))
+    for batch, rows, expected in ((3, (1, 0), BROKEN), (3, (0, 1), VACUOUS), (4, (1, 0), VACUOUS)):
+        assert judge(audit(record), record, asked, rows_of_batches={batch: rows}).word == expected
 
 
 def test_what_a_second_auditor_counts_otherwise_makes_the_run_unknown() -> None:
