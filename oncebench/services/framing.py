@@ -17,6 +17,9 @@ PRODUCE, END_TXN = 0, 26  # Kafka's numbers of requests (api_key)
 _END_TXN_FLEXIBLE = 3
 # PostgreSQL's requests before the login that are answered with one byte, and after which the login still comes.
 _BEFORE_LOGIN = frozenset({80877103, 80877104})  # SSLRequest, GSSENCRequest
+# psycopg names so what it prepares, and then sends the text alone: nothing of it is executed before the server answers.
+# Java's driver names its statements too, and sends text and execution in one breath.
+_PREPARED_AHEAD = b"_pg3_"
 _CHUNK = 65536
 
 
@@ -80,10 +83,15 @@ def is_kafka(api_key: int, request: bytes) -> bool:
 
 
 def is_commit(request: bytes) -> bool:
-    """Whether a request to PostgreSQL is a COMMIT or COMMIT PREPARED, as a simple query or to be parsed."""
+    """Whether a request to PostgreSQL is a COMMIT or COMMIT PREPARED, as a simple query or to be parsed and executed.
+
+    What psycopg only prepares is none: its answer says nothing of a commit.
+    """
     kind, body = request[:1], request[5:]
     if kind == b"P":
-        body = body.partition(b"\0")[2]  # the name of the statement comes first
+        name, _, body = body.partition(b"\0")
+        if name.startswith(_PREPARED_AHEAD):
+            return False
     return kind in (b"Q", b"P") and body.upper().startswith(b"COMMIT")
 
 

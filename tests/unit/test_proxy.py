@@ -227,11 +227,14 @@ def test_a_server_that_is_not_there_closes_the_clients_connection() -> None:
         (b"Q", b"COMMIT PREPARED 'a:1'\0", True),
         (b"P", b"\0COMMIT\0\0\0", True),
         (b"P", b"S_1\0commit\0\0\0", True),
+        (b"P", b"_pg3_0\0COMMIT\0\0\0", False),  # executed by another message, if at all
         (b"Q", b"PREPARE TRANSACTION 'commit'\0", False),
         (b"d", b"COMMIT\0", False),
     ],
 )
-def test_a_commit_to_postgres_is_known_in_both_forms(kind: bytes, body: bytes, commits: bool) -> None:
+def test_a_commit_to_postgres_is_known_in_both_forms_and_its_text_alone_is_none(
+    kind: bytes, body: bytes, commits: bool
+) -> None:
     assert is_commit(kind + struct.pack("!I", 4 + len(body)) + body) is commits
 
 
