@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, closing, suppress
 
+import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from oncebench.services.framing import PostgresFraming, is_commit
+from oncebench.services.framing import PostgresFraming, commit_said, is_commit
 from oncebench.services.postgres import PostgresServer
 from oncebench.services.proxy import Catch, Proxy
 from pipeline.errors import DeliveryFailed
@@ -58,4 +59,32 @@ def test_a_lost_answer_is_that_of_a_commit_that_took_effect_however_many_came_be
         write(writer, before, 0, batch(f"k{before}"))
     proxy.forget(catch)
     assert catch.request is not None, "a COMMIT was seen"
+    assert commit_said(catch.answer or b"") == {"command_tag": "COMMIT"}
     assert output.visible() == {f"k{number}": 2 for number in range(before + 1)}
+
+
+@pytest.mark.parametrize(
+    ("statements", "said"),
+    [
+        (["INSERT INTO once VALUES (1)", "INSERT INTO once VALUES (1)"], {"sqlstate": "23505"}),
+        (["INSERT INTO nowhere VALUES (1)"], {"command_tag": "ROLLBACK"}),
+        (["INSERT INTO once VALUES (1)", "PREPARE TRANSACTION 'p:1'"], {"command_tag": "COMMIT PREPARED"}),
+    ],
+)
+def test_what_a_server_answers_to_a_commit_is_read_as_what_became_of_it(
+    server: PostgresServer, proxy: Proxy, statements: list[str], said: dict[str, str]
+) -> None:
+    end = "COMMIT PREPARED 'p:1'" if statements[-1].startswith("PREPARE") else "COMMIT"
+    with psycopg.connect(make_conninfo(server.dsn, port=proxy.port), autocommit=True) as connection:
+        connection.execute("CREATE TABLE once (x integer UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+        connection.execute("BEGIN")
+        catch = Catch(is_commit)
+        proxy.catch(catch)
+        with suppress(psycopg.errors.UndefinedTable):
+            for statement in statements:
+                connection.execute(statement)
+        with pytest.raises(psycopg.OperationalError):
+            connection.execute(end)
+    with psycopg.connect(server.dsn, autocommit=True) as connection:
+        connection.execute("DROP TABLE once")
+    assert commit_said(catch.answer or b"") == said

@@ -41,6 +41,7 @@ class World:
     folder: Path
     all: list[Life] = field(default_factory=lambda: [Life(1)])
     events: list[str] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
     done: list[dict[str, Any]] = field(default_factory=list)
     refuses: bool = True
     hits: list[dict[str, Any]] = field(default_factory=list)
@@ -69,8 +70,9 @@ class World:
     def last_words(self) -> str:
         return "refused to start: no"
 
-    def note(self, event: str, **_fields: Any) -> None:
+    def note(self, event: str, **fields: Any) -> None:
         self.events.append(event)
+        self.notes.append({"event": event, **fields})
 
     def stage(self, fault: str, broken: Any = None) -> Stage:
         config = PipelineConfig(

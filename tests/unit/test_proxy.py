@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
 import pytest
+from kafka.protocol.producer import ProduceResponse
 
 from oncebench.services.framing import (
     END_TXN,
@@ -20,13 +21,14 @@ from oncebench.services.framing import (
     end_txn_error,
     is_commit,
     is_kafka,
+    produce_error,
 )
 from oncebench.services.ports import free_ports, is_free
 from oncebench.services.proxy import Catch, Proxy
 
 LIMIT_S = 10.0
 HELD_S = 0.3
-NO_ERROR, PRODUCER_FENCED = 0, 90
+NO_ERROR, NOT_LEADER, PRODUCER_FENCED = 0, 6, 90
 
 
 def kafka_request(api_key: int, correlation_id: int, version: int = 4) -> bytes:
@@ -266,3 +268,17 @@ def test_the_error_in_an_answer_to_end_txn_is_found_in_both_formats(version: int
     for code in (NO_ERROR, PRODUCER_FENCED):
         answer = kafka_answer(7, tags + struct.pack("!ih", 0, code) + tags)
         assert end_txn_error(answer, kafka_request(END_TXN, 7, version)) == code
+
+
+@pytest.mark.parametrize(("version", "tags"), [(3, b""), (8, b""), (9, b"\0"), (13, b"\0")])
+def test_the_first_error_of_all_partitions_in_an_answer_to_produce_is_found_in_each_format(
+    version: int, tags: bytes
+) -> None:
+    for codes, told in (([NO_ERROR, NO_ERROR], NO_ERROR), ([NO_ERROR, NOT_LEADER, PRODUCER_FENCED], NOT_LEADER)):
+        partitions = [
+            ProduceResponse.TopicProduceResponse.PartitionProduceResponse(index=number, error_code=code, base_offset=0)
+            for number, code in enumerate(codes)
+        ]
+        topic = ProduceResponse.TopicProduceResponse(name="out", partition_responses=partitions)
+        body = bytes(ProduceResponse(responses=[topic]).encode(version=version))
+        assert produce_error(kafka_answer(7, tags + body), kafka_request(PRODUCE, 7, version)) == told
