@@ -100,15 +100,16 @@ def _caught(stage: Stage, server: str, catch: Catch, told: str) -> Generator[Non
     try:
         stage.go_on()
         yield from waiting(lambda: catch.request is not None, COME_LIMIT_S)
-        if catch.request is None:
-            stage.idle("the pipeline sent no such request")
-            return
-        stage.note(told)
-        yield from waiting(lambda: catch.over, ANSWER_LIMIT_S + (catch.held_s or 0.0))
-        if catch.answer is None:
-            stage.idle("the server never answered the request that was caught")
+        if catch.request is not None:
+            stage.note(told)
+            yield from waiting(lambda: catch.over, ANSWER_LIMIT_S + (catch.held_s or 0.0))
     finally:
         proxy.forget(catch)
+    # What comes from here on passes: what has not come by now was not lost.
+    if catch.request is None:
+        stage.idle("the pipeline sent no such request")
+    elif catch.answer is None:
+        stage.idle("the server never answered the request that was caught")
 
 
 def _proxy(stage: Stage, server: str) -> Proxy:

@@ -159,6 +159,27 @@ def test_a_request_that_was_caught_and_never_answered_makes_the_act_idle(
     assert world.events == ["pipeline-continued", told, "nemesis-idle"]
 
 
+@pytest.mark.parametrize("passes", [(), (COMMIT,)])
+def test_an_act_calls_itself_idle_only_when_nothing_can_be_lost_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: tuple[bytes, ...]
+) -> None:
+    for limit in ("COME_LIMIT_S", "ANSWER_LIMIT_S"):
+        monkeypatch.setattr(link, limit, 0.0)
+
+    class Unanswered(Link):
+        def catch(self, catch: Catch) -> None:
+            super().catch(catch)
+            catch.answer, catch.over = None, False
+
+        def forget(self, catch: Catch) -> None:
+            super().forget(catch)
+            world.events.append("forgotten")
+
+    world, stage = staged(tmp_path, Unanswered(*passes))
+    run(link.lose_postgres_answer(stage, 0.0))
+    assert world.events[-2:] == ["forgotten", "nemesis-idle"]
+
+
 @pytest.mark.parametrize("act", [link.late_commit, link.lose_answer, link.lose_postgres_answer])
 def test_an_act_that_is_cut_short_lets_everything_pass(tmp_path: Path, act: Any) -> None:
     proxy = Link()

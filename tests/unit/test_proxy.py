@@ -28,6 +28,7 @@ from oncebench.services.proxy import Catch, Proxy
 
 LIMIT_S = 10.0
 HELD_S = 0.3
+COMMIT = b"Q" + struct.pack("!I", 11) + b"COMMIT\0"
 NO_ERROR, NOT_LEADER, PRODUCER_FENCED = 0, 6, 90
 
 
@@ -186,6 +187,51 @@ def test_a_catch_that_is_forgotten_lets_the_request_pass(proxy: Proxy) -> None:
     with connected(proxy) as client:
         assert ask(client, kafka_request(END_TXN, 1)) == kafka_answer(1)
     assert catch.request is None
+
+
+@contextmanager
+def caught(framing: Framing, catch: Catch, request: bytes) -> Iterator[tuple[Proxy, socket.socket, socket.socket]]:
+    """A request that was caught and that the server has: the proxy, the client's end, and the server's."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        before(server.getsockname()[1], framing) as proxy,
+        connected(proxy) as client,
+    ):
+        proxy.catch(catch)
+        client.sendall(request)
+        upstream, _ = server.accept()
+        upstream.settimeout(LIMIT_S)
+        with upstream:
+            assert upstream.recv(len(request), socket.MSG_WAITALL) == request
+            yield proxy, client, upstream
+
+
+@pytest.mark.parametrize("framing", [KafkaFraming(), PostgresFraming()])
+def test_an_answer_that_comes_when_its_catch_is_forgotten_passes_and_so_does_what_follows(framing: Framing) -> None:
+    login = b"" if isinstance(framing, KafkaFraming) else struct.pack("!II", 8, 196608)
+    request, wanted = (kafka_request(END_TXN, 1), end_txn) if not login else (COMMIT, is_commit)
+    catch = Catch(wanted)
+    with caught(framing, catch, login + request) as (proxy, client, upstream):
+        proxy.forget(catch)
+        upstream.sendall(kafka_answer(1))
+        assert received(client) == kafka_answer(1)
+        client.sendall(request)
+        assert upstream.recv(len(request), socket.MSG_WAITALL) == request
+        upstream.sendall(kafka_answer(1))
+        assert received(client) == kafka_answer(1)
+    assert (catch.request, catch.answer) == (request, None)
+
+
+def test_nothing_is_left_of_a_line_whose_client_has_gone_and_whose_catch_is_forgotten() -> None:
+    catch = Catch(end_txn, held_s=0.0)
+    with caught(KafkaFraming(), catch, kafka_request(END_TXN, 1)) as (proxy, client, upstream):
+        assert ask(client, b"") == b"", "a request that is held back costs its connection"
+        for _ in range(5):
+            proxy.mend()  # the proxy's own thread has come round: it waits for the answer alone
+        proxy.forget(catch)
+        upstream.sendall(kafka_answer(1))
+        wait_for(lambda: proxy.lines == 0)
+    assert (catch.answer, catch.over) == (None, True)
 
 
 def test_to_forget_one_catch_leaves_the_next_one_in_place(proxy: Proxy) -> None:
