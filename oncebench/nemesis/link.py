@@ -2,17 +2,27 @@
 
 Promise: the server itself is well, and others reach it all the time. The pipeline reaches it through a proxy of the
 suite's in such runs, and passes through it unharmed when an act is over. What can go wrong: the request that is waited
-for does not come within COME_LIMIT_S, or nothing shows that the server got it; then the fault has tested nothing
-(`nemesis-idle`).
+for does not come within COME_LIMIT_S, nothing shows that the server got it, or the answer that was lost was a refusal:
+whoever never hears of a commit that took place has something to find out, and of one that did not take place has not.
+Then the fault has tested nothing (`nemesis-idle`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator, Mapping
+from typing import Any
 
 from oncebench.nemesis.servers import KAFKA, POSTGRES
 from oncebench.nemesis.stage import Stage, pausing, waiting
-from oncebench.services.framing import END_TXN, PRODUCE, end_txn_error, is_commit, is_kafka
+from oncebench.services.framing import (
+    END_TXN,
+    PRODUCE,
+    commit_said,
+    end_txn_error,
+    is_commit,
+    is_kafka,
+    produce_error,
+)
 from oncebench.services.proxy import Catch, Proxy
 from pipeline.sinks.contract import EXACTLY_ONCE
 
@@ -20,6 +30,9 @@ from pipeline.sinks.contract import EXACTLY_ONCE
 COME_LIMIT_S = 30.0
 # A broker that got the request answers at once; this is for one that is being restarted by another fault.
 ANSWER_LIMIT_S = 30.0
+# Whether an answer to this request is a success, and what of it is noted.
+Reading = Callable[[bytes, bytes], tuple[bool, Mapping[str, Any]]]
+_COMMITTED = frozenset({"COMMIT", "COMMIT PREPARED"})  # PostgreSQL's word for a COMMIT that it did not do is ROLLBACK
 
 
 def link_to(server: str) -> str:
@@ -37,13 +50,23 @@ def late_commit(stage: Stage, seconds: float) -> Generator[None]:
 
 def lose_answer(stage: Stage, _seconds: float) -> Generator[None]:
     """The next EndTxn (or Produce, where there are no transactions) reaches the broker; its answer reaches nobody."""
-    api_key = END_TXN if stage.config.delivery == EXACTLY_ONCE else PRODUCE
-    yield from _lost(stage, KAFKA, Catch(lambda request: is_kafka(api_key, request)))
+    api_key, error = (END_TXN, end_txn_error) if stage.config.delivery == EXACTLY_ONCE else (PRODUCE, produce_error)
+
+    def read(answer: bytes, request: bytes) -> tuple[bool, Mapping[str, Any]]:
+        code = error(answer, request)
+        return code == 0, {"error_code": code}
+
+    yield from _lost(stage, KAFKA, Catch(lambda request: is_kafka(api_key, request)), read)
 
 
 def lose_postgres_answer(stage: Stage, _seconds: float) -> Generator[None]:
     """The next COMMIT or COMMIT PREPARED reaches PostgreSQL; its answer reaches nobody."""
-    yield from _lost(stage, POSTGRES, Catch(is_commit))
+
+    def read(answer: bytes, _request: bytes) -> tuple[bool, Mapping[str, Any]]:
+        said = commit_said(answer)
+        return said.get("command_tag") in _COMMITTED, said
+
+    yield from _lost(stage, POSTGRES, Catch(is_commit), read)
 
 
 def cut_link(stage: Stage, seconds: float) -> Generator[None]:
@@ -60,10 +83,14 @@ def cut_link(stage: Stage, seconds: float) -> Generator[None]:
             stage.note("link-mended")
 
 
-def _lost(stage: Stage, server: str, catch: Catch) -> Generator[None]:
+def _lost(stage: Stage, server: str, catch: Catch, read: Reading) -> Generator[None]:
+    """Loses the answer to a request, and notes what it said; idle unless that was a success."""
     yield from _caught(stage, server, catch, "request-caught")
-    if catch.answer is not None:
-        stage.note("answer-lost")
+    if catch.answer is not None and catch.request is not None:
+        success, said = read(catch.answer, catch.request)
+        stage.note("answer-lost", **said)
+        if not success:
+            stage.idle("the answer that was lost was no success")
 
 
 def _caught(stage: Stage, server: str, catch: Catch, told: str) -> Generator[None]:
@@ -73,15 +100,16 @@ def _caught(stage: Stage, server: str, catch: Catch, told: str) -> Generator[Non
     try:
         stage.go_on()
         yield from waiting(lambda: catch.request is not None, COME_LIMIT_S)
-        if catch.request is None:
-            stage.idle("the pipeline sent no such request")
-            return
-        stage.note(told)
-        yield from waiting(lambda: catch.over, ANSWER_LIMIT_S + (catch.held_s or 0.0))
-        if catch.answer is None:
-            stage.idle("the server never answered the request that was caught")
+        if catch.request is not None:
+            stage.note(told)
+            yield from waiting(lambda: catch.over, ANSWER_LIMIT_S + (catch.held_s or 0.0))
     finally:
         proxy.forget(catch)
+    # What comes from here on passes: what has not come by now was not lost.
+    if catch.request is None:
+        stage.idle("the pipeline sent no such request")
+    elif catch.answer is None:
+        stage.idle("the server never answered the request that was caught")
 
 
 def _proxy(stage: Stage, server: str) -> Proxy:

@@ -35,7 +35,8 @@ class Catch:
         request: the one that was caught.
         answer: what the server said to it; the client never sees it.
         over: whether the server will say nothing more about it.
-        forgotten: whether it is not to be caught any more, or, if it is being held back, never to be sent.
+        forgotten: whether it is not to be caught any more, or, if it is being held back, never to be sent. Its answer,
+            if that has not come yet, is the client's again.
     """
 
     wanted: Callable[[bytes], bool]
@@ -84,7 +85,8 @@ class Proxy:
         self._catch = catch
 
     def forget(self, catch: Catch) -> None:
-        """Undoes `catch`: what has not been caught passes, what is being held back is lost."""
+        """Undoes `catch`: what has not been caught passes, and so does an answer that has not come yet; what is being
+        held back is lost."""
         catch.forgotten = True
         if self._catch is catch:
             self._catch = None
@@ -167,13 +169,16 @@ class _Line:
         self._from_client, self._to_client = from_client, to_client
         self._from_server, self._to_server = from_server, to_server
         self._caught: Catch | None = None
+        self._client_gone = False
 
     async def run(self) -> None:
-        """Passes both ways until one side ends; a request that was caught is followed to its answer."""
+        """Passes both ways until one side ends; a request that was caught is followed to its answer or until that is
+        forgotten."""
         upward, downward = asyncio.create_task(self._upward()), asyncio.create_task(self._downward())
         try:
             await asyncio.wait((upward, downward), return_when=asyncio.FIRST_COMPLETED)
-            if self._caught is not None and not self._caught.forgotten:
+            self._client_gone = upward.done()
+            if self._awaited() is not None:
                 await downward
         finally:
             for task in (upward, downward):
@@ -200,13 +205,19 @@ class _Line:
     async def _downward(self) -> None:
         with suppress(asyncio.IncompleteReadError, OSError):
             async for answer in self._framing.answers(self._from_server):
-                caught = self._caught
-                if caught is not None and self._framing.belongs(answer, caught.request or b""):
-                    caught.answer = answer
+                awaited = self._awaited()
+                if awaited is not None and self._framing.belongs(answer, awaited.request or b""):
+                    awaited.answer = answer
+                    return
+                if awaited is None and self._client_gone:
                     return
                 if not self._to_client.is_closing():
                     self._to_client.write(answer)
                     await self._to_client.drain()
+
+    def _awaited(self) -> Catch | None:
+        """The catch to whose request an answer is to come that the client must not see; None once it is forgotten."""
+        return None if self._caught is None or self._caught.forgotten else self._caught
 
 
 def _share(made: socket.socket, shared: bool) -> None:

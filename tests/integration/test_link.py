@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from oncebench.services.framing import END_TXN, KafkaFraming, is_kafka
+from oncebench.services.framing import END_TXN, PRODUCE, KafkaFraming, end_txn_error, is_kafka, produce_error
 from oncebench.services.kafka import start_kafka
 from oncebench.services.proxy import Catch, Proxy
 from pipeline.sinks import kafka_tasks
@@ -126,3 +126,16 @@ def test_an_empty_partition_has_no_transaction_to_end(linked: Linked, variant: s
     writer.write(Task(9), nothing())
     caught.forgotten = True
     assert caught.request is None
+
+
+@pytest.mark.parametrize(("api_key", "error"), [(PRODUCE, produce_error), (END_TXN, end_txn_error)])
+def test_what_a_broker_answers_to_a_request_whose_answer_is_lost_is_read_in_the_clients_own_version(
+    linked: Linked, api_key: int, error: Callable[[bytes, bytes], int]
+) -> None:
+    driver = linked.driver("idempotent", 6 + api_key)
+    caught = Catch(lambda request: is_kafka(api_key, request))
+    linked.proxy.catch(caught)
+    driver.marked().write(Task(10), rows(f"answered {api_key}"))  # asks again, on another connection
+    assert caught.answer is not None
+    assert caught.request is not None
+    assert error(caught.answer, caught.request) == 0

@@ -45,6 +45,7 @@ class World:
     folder: Path
     all: list[Life] = field(default_factory=lambda: [Life(1)])
     events: list[str] = field(default_factory=list)
+    notes: list[dict[str, Any]] = field(default_factory=list)
     done: list[dict[str, Any]] = field(default_factory=list)
     refuses: bool = True
     hits: list[dict[str, Any]] = field(default_factory=list)
@@ -82,6 +83,7 @@ class World:
     def note(self, event: str, **fields: Any) -> None:
         self.events.append(event)
         self.whys += [fields["why"]] if "why" in fields else []
+        self.notes.append({"event": event, **fields})
 
     def stage(self, fault: str, broken: Any = None) -> Stage:
         config = PipelineConfig(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
 
 import pytest
+from kafka.protocol.producer import ProduceResponse
 
 from oncebench.services.framing import (
     END_TXN,
@@ -20,13 +21,15 @@ from oncebench.services.framing import (
     end_txn_error,
     is_commit,
     is_kafka,
+    produce_error,
 )
 from oncebench.services.ports import free_ports, is_free
 from oncebench.services.proxy import Catch, Proxy
 
 LIMIT_S = 10.0
 HELD_S = 0.3
-NO_ERROR, PRODUCER_FENCED = 0, 90
+COMMIT = b"Q" + struct.pack("!I", 11) + b"COMMIT\0"
+NO_ERROR, NOT_LEADER, PRODUCER_FENCED = 0, 6, 90
 
 
 def kafka_request(api_key: int, correlation_id: int, version: int = 4) -> bytes:
@@ -186,6 +189,51 @@ def test_a_catch_that_is_forgotten_lets_the_request_pass(proxy: Proxy) -> None:
     assert catch.request is None
 
 
+@contextmanager
+def caught(framing: Framing, catch: Catch, request: bytes) -> Iterator[tuple[Proxy, socket.socket, socket.socket]]:
+    """A request that was caught and that the server has: the proxy, the client's end, and the server's."""
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        before(server.getsockname()[1], framing) as proxy,
+        connected(proxy) as client,
+    ):
+        proxy.catch(catch)
+        client.sendall(request)
+        upstream, _ = server.accept()
+        upstream.settimeout(LIMIT_S)
+        with upstream:
+            assert upstream.recv(len(request), socket.MSG_WAITALL) == request
+            yield proxy, client, upstream
+
+
+@pytest.mark.parametrize("framing", [KafkaFraming(), PostgresFraming()])
+def test_an_answer_that_comes_when_its_catch_is_forgotten_passes_and_so_does_what_follows(framing: Framing) -> None:
+    login = b"" if isinstance(framing, KafkaFraming) else struct.pack("!II", 8, 196608)
+    request, wanted = (kafka_request(END_TXN, 1), end_txn) if not login else (COMMIT, is_commit)
+    catch = Catch(wanted)
+    with caught(framing, catch, login + request) as (proxy, client, upstream):
+        proxy.forget(catch)
+        upstream.sendall(kafka_answer(1))
+        assert received(client) == kafka_answer(1)
+        client.sendall(request)
+        assert upstream.recv(len(request), socket.MSG_WAITALL) == request
+        upstream.sendall(kafka_answer(1))
+        assert received(client) == kafka_answer(1)
+    assert (catch.request, catch.answer) == (request, None)
+
+
+def test_nothing_is_left_of_a_line_whose_client_has_gone_and_whose_catch_is_forgotten() -> None:
+    catch = Catch(end_txn, held_s=0.0)
+    with caught(KafkaFraming(), catch, kafka_request(END_TXN, 1)) as (proxy, client, upstream):
+        assert ask(client, b"") == b"", "a request that is held back costs its connection"
+        for _ in range(5):
+            proxy.mend()  # the proxy's own thread has come round: it waits for the answer alone
+        proxy.forget(catch)
+        upstream.sendall(kafka_answer(1))
+        wait_for(lambda: proxy.lines == 0)
+    assert (catch.answer, catch.over) == (None, True)
+
+
 def test_to_forget_one_catch_leaves_the_next_one_in_place(proxy: Proxy) -> None:
     first, second = Catch(end_txn), Catch(end_txn)
     proxy.catch(first)
@@ -227,11 +275,14 @@ def test_a_server_that_is_not_there_closes_the_clients_connection() -> None:
         (b"Q", b"COMMIT PREPARED 'a:1'\0", True),
         (b"P", b"\0COMMIT\0\0\0", True),
         (b"P", b"S_1\0commit\0\0\0", True),
+        (b"P", b"_pg3_0\0COMMIT\0\0\0", False),  # executed by another message, if at all
         (b"Q", b"PREPARE TRANSACTION 'commit'\0", False),
         (b"d", b"COMMIT\0", False),
     ],
 )
-def test_a_commit_to_postgres_is_known_in_both_forms(kind: bytes, body: bytes, commits: bool) -> None:
+def test_a_commit_to_postgres_is_known_in_both_forms_and_its_text_alone_is_none(
+    kind: bytes, body: bytes, commits: bool
+) -> None:
     assert is_commit(kind + struct.pack("!I", 4 + len(body)) + body) is commits
 
 
@@ -263,3 +314,17 @@ def test_the_error_in_an_answer_to_end_txn_is_found_in_both_formats(version: int
     for code in (NO_ERROR, PRODUCER_FENCED):
         answer = kafka_answer(7, tags + struct.pack("!ih", 0, code) + tags)
         assert end_txn_error(answer, kafka_request(END_TXN, 7, version)) == code
+
+
+@pytest.mark.parametrize(("version", "tags"), [(3, b""), (8, b""), (9, b"\0"), (13, b"\0")])
+def test_the_first_error_of_all_partitions_in_an_answer_to_produce_is_found_in_each_format(
+    version: int, tags: bytes
+) -> None:
+    for codes, told in (([NO_ERROR, NO_ERROR], NO_ERROR), ([NO_ERROR, NOT_LEADER, PRODUCER_FENCED], NOT_LEADER)):
+        partitions = [
+            ProduceResponse.TopicProduceResponse.PartitionProduceResponse(index=number, error_code=code, base_offset=0)
+            for number, code in enumerate(codes)
+        ]
+        topic = ProduceResponse.TopicProduceResponse(name="out", partition_responses=partitions)
+        body = bytes(ProduceResponse(responses=[topic]).encode(version=version))
+        assert produce_error(kafka_answer(7, tags + body), kafka_request(PRODUCE, 7, version)) == told
