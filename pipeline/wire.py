@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError, TransactionalIdNotFoundError
+from kafka.errors import KafkaError, TransactionalIdNotFoundError, for_code
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
@@ -176,11 +176,10 @@ class Coordinator:
         Raises:
             KafkaError: it is not there, or may not be looked at.
         """
-        places = [
-            TopicPartition(topic, partition["partition_index"])
-            for told in self._admin.describe_topics([topic])
-            for partition in told["partitions"]
-        ]
+        told = self._admin.describe_topics([topic])[0]
+        if told["error_code"] != NONE:  # one that may not be described looks like one without partitions
+            raise for_code(told["error_code"])(f"the metadata of {topic}")
+        places = [TopicPartition(topic, partition["partition_index"]) for partition in told["partitions"]]
         answer = self._admin.describe_producers(places)
         return [
             OpenIn(place.topic, place.partition, producer.current_transaction_start_offset, producer.producer_id)

@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 COMMIT_LIMIT_S = 60.0
 # Start-up requests to a broker that was found reachable before.
 ADMIN_LIMIT_S = 20.0
-# How often a pipeline that lives on looks for transactions that Kafka forgot to end: readers wait so long at most, and
-# a look takes a few requests.
+# A pipeline that lives on looks for transactions that Kafka forgot to end before the first batch that begins so long
+# after the last look, which takes a few requests. Readers wait until then.
 LOOK_AGAIN_S = 30.0
 # Markers read side by side, a client with its threads each: a start of some partitions takes as long as one of one.
 READ_AT_ONCE = 8
