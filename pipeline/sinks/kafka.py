@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -269,8 +269,10 @@ class KafkaSink(Sink):
         broker = next(iter(self._admin.list_topics(timeout=ADMIN_LIMIT_S).brokers))
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         try:
-            found = self._admin.describe_configs([resource])[resource].result(ADMIN_LIMIT_S)
+            found = self._admin.describe_configs([resource], request_timeout=ADMIN_LIMIT_S)[resource].result()
         except KafkaException as error:  # not allowed to look: the broker itself refuses a wrong timeout later
+            if error.args[0].code() == KafkaError._TIMED_OUT:  # it may well allow it
+                raise
             _log.warning("cannot read broker settings: %s", error)
             return None
         return found[name].value if name in found else None
