@@ -138,16 +138,26 @@ class Coordinator:
             KafkaError: an id could not be fenced within `limit_s`.
         """
         deadline = time.monotonic() + limit_s
-        pending = {at: Transaction(name, -1, -1) for at, name in enumerate(transactional_ids)}
+        pending = list(transactional_ids)
         while pending:
-            requests = {at: _init_producer_id(txn, timeout_ms) for at, txn in pending.items()}
-            answers = self._ask(requests, pending)
-            pending = {at: txn for at, txn in pending.items() if answers[at] != NONE}
+            answers = self.fence_once(pending, timeout_ms)
+            pending = [name for name, code in answers.items() if code != NONE]
             if pending:
                 if time.monotonic() > deadline:
-                    names = ", ".join(txn.transactional_id for txn in pending.values())
-                    raise KafkaError(f"could not fence {names} within {limit_s:g} s (error codes {answers})")
+                    names = ", ".join(pending)
+                    codes = sorted({str(answers[name]) for name in pending})
+                    raise KafkaError(f"could not fence {names} within {limit_s:g} s (error codes {codes})")
                 time.sleep(RETRY_PAUSE_S * 5)
+
+    def fence_once(self, transactional_ids: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
+        """Asks once to fence every id: the answers' error codes, None where none came.
+
+        An id that is ongoing is fenced by that and its abort begins, which is answered CONCURRENT_TRANSACTIONS; its
+        coordinator knows that it was aborted until the id is asked for again.
+        """
+        asked = {at: Transaction(name, -1, -1) for at, name in enumerate(transactional_ids)}
+        answers = self._ask({at: _init_producer_id(txn, timeout_ms) for at, txn in asked.items()}, asked)
+        return {txn.transactional_id: answers[at] for at, txn in asked.items()}
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, Transaction]:
         """State, producer id and epoch of each id that the coordinators know."""

@@ -34,7 +34,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pipeline.errors import CommitUncertain, RefusedStart
 from pipeline.rows import KEY, ROW
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
-from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, end_forgotten
+from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, end_forgotten, settle
 from pipeline.sinks.kafka_log import KafkaLog
 from pipeline.sinks.kafka_names import Names, generation_of, transactional_ids
 from pipeline.sinks.kafka_offsets import Offsets
@@ -113,7 +113,6 @@ class KafkaSink(Sink):
         self._done: set[tuple[int, Transaction]] = set()
         self._ended: dict[str, int] = {}
         self._retired: set[str] = set()
-        self._aborted: set[str] = set()  # by this driver's start: nobody had decided what they held
         self._look_again = 0.0
 
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
@@ -125,15 +124,14 @@ class KafkaSink(Sink):
         self._check_timeout()
         self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
         follows = self._publish_generation(generation)
-        self._end_forgotten(self._fence)
+        self._end_forgotten(self._take)
         # A worker uses its id again once a batch is committed: where the marker is there, what the id holds now is of
         # a later, undecided batch. Markers of a decided batch that is not committed yet can't be waited for.
         marks = self._read_marks(stable=False)
         open_ = [prepared for prepared in keep if not _has(marks, prepared["partition"], prepared["batch"])]
         self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in keep if prepared not in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
-        self._aborted = self._left(self._fenced_before() if follows else 0) - named
-        self._fence(self._aborted)
+        self._fence(self._left(self._fenced_before() if follows else 0) - named)
         self._note_fenced(generation - 1)
         self._marks = self._read_marks(stable=not open_)
 
@@ -209,14 +207,22 @@ class KafkaSink(Sink):
             # An EndTxn that went unanswered may still arrive and would end the producer's next transaction (the flaw
             # that KIP-890 mends for clients that speak TV2): these ids are never used again.
             self._retired |= doubtful
-            self._end_forgotten(self._fence)  # before a fence makes their coordinators forget what was decided
             self._fence(doubtful)
         return lost
 
     def _transaction(self, prepared: Mapping[str, Any]) -> Transaction:
         return Transaction(prepared["transactional_id"], prepared["producer_id"], prepared["epoch"])
 
-    def _fence(self, names: Iterable[str]) -> None:
+    def _fence(self, names: set[str]) -> None:
+        """Fences ids, which makes their coordinators forget what they decided: so what Kafka forgot is ended before."""
+        if names:
+            assert self._coordinator is not None, "start() comes first"
+            settle(self._coordinator, self._names.prefix, names, self._timeout_ms, ADMIN_LIMIT_S)
+            self._end_forgotten(self._take)
+            self._take(names)
+
+    def _take(self, names: Iterable[str]) -> None:
+        """Fences ids as they are."""
         assert self._coordinator is not None, "start() comes first"
         asked = sorted(names)
         for at in range(0, len(asked), FENCED_AT_ONCE):
@@ -255,7 +261,7 @@ class KafkaSink(Sink):
         assert self._coordinator is not None, "start() comes first"
         self._look_again = time.monotonic() + LOOK_AGAIN_S
         topics = self._topic, OFFSETS_TOPIC
-        end_forgotten(self._coordinator, self._names.prefix, topics, fence, self._aborted)
+        end_forgotten(self._coordinator, self._names.prefix, topics, fence)
 
     def _check_timeout(self) -> None:
         allowed = self._broker_setting("transaction.max.timeout.ms")

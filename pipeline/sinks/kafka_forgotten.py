@@ -10,6 +10,8 @@ Promise: after `end_forgotten` no transaction of a sink_id's is open that its co
 decided holds in every partition. It looks at the partitions before it asks the coordinators, fences the producer, and
 looks again: so what a producer that is still alive has begun meanwhile is never ended by it.
 
+What is to be fenced is brought to rest first (`settle`), so that a look comes while its coordinator still knows.
+
 What can go wrong: the coordinator no longer knows what it decided (the producer was fenced by somebody else since), or
 the cluster does not allow markers to be written (it takes ALTER on the cluster): `RefusedStart`, with what to do. Where
 it does not even allow to look (READ on a topic) that topic is left out, with a warning.
@@ -18,6 +20,7 @@ it does not even allow to look (READ on a topic) that topic is left out, with a 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -32,6 +35,8 @@ OFFSETS_TOPIC = "__consumer_offsets"
 _DECIDED: Mapping[str, bool] = {"CompleteCommit": True, "CompleteAbort": False}
 # States in which it will still write markers, or has yet to decide: not forgotten.
 _AT_WORK = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+# Markers take single milliseconds.
+_PAUSE_S = 0.01
 _log = logging.getLogger(__name__)
 
 
@@ -44,19 +49,39 @@ class Ended:
     commit: bool
 
 
+def settle(coordinator: Coordinator, prefix: str, names: Collection[str], timeout_ms: int, limit_s: float) -> None:
+    """Brings what is under these ids to its end: aborts what is ongoing, waits until every marker is said to be sent.
+
+    After that their coordinators know how each of them ended, until it is fenced.
+
+    Raises:
+        KafkaError: a coordinator was still at work after `limit_s`.
+    """
+    deadline = time.monotonic() + limit_s
+    while True:
+        states = {txn.transactional_id: txn.state for txn in coordinator.listed(prefix)}
+        busy = {name: states[name] for name in names if states.get(name) in _AT_WORK}
+        if not busy:
+            return
+        if time.monotonic() > deadline:
+            raise KafkaError(f"transactions had not ended within {limit_s:g} s: {busy}")
+        ongoing = [name for name, state in busy.items() if state == "Ongoing"]
+        if ongoing:
+            coordinator.fence_once(ongoing, timeout_ms)
+        time.sleep(_PAUSE_S)
+
+
 def end_forgotten(
     coordinator: Coordinator,
     prefix: str,
     topics: Sequence[str],
     fence: Callable[[Iterable[str]], None],
-    aborted: Collection[str] = (),
 ) -> list[Ended]:
     """Ends what is open in these topics by transactional ids below a prefix and was decided before.
 
     Args:
         topics: all that these transactions write to.
         fence: takes the ids from whoever has them.
-        aborted: ids that the caller has fenced while they held what nobody had decided; it aborted that.
 
     Raises:
         RefusedStart: see the module.
@@ -75,7 +100,7 @@ def end_forgotten(
     hanging = sorted(
         place for place in suspects.intersection(_open_in(coordinator, topics)) if owners[place.producer_id] in idle
     )
-    return [_end(coordinator, idle[owners[place.producer_id]], place, aborted) for place in hanging]
+    return [_end(coordinator, idle[owners[place.producer_id]], place) for place in hanging]
 
 
 def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn]:
@@ -86,7 +111,7 @@ def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn
             _log.warning("may not look for hanging transactions in %s: it takes READ on it", topic)
 
 
-def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, aborted: Collection[str]) -> Ended:
+def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn) -> Ended:
     where = (
         f"transaction {transaction.transactional_id} (producer {place.producer_id}) has been open in {place.topic} "
         f"partition {place.partition} since offset {place.offset}, and readers wait there"
@@ -94,7 +119,7 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, abor
     by_hand = (
         f"kafka-transactions.sh abort --topic {place.topic} --partition {place.partition} --start-offset {place.offset}"
     )
-    commit = _DECIDED.get(transaction.state, False if transaction.transactional_id in aborted else None)
+    commit = _DECIDED.get(transaction.state)
     if commit is None:
         raise RefusedStart(
             f"{where}; its coordinator ({transaction.state}) no longer knows whether it was committed. Find out "

@@ -11,14 +11,16 @@ from collections.abc import Iterable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka.errors import UnknownTopicOrPartitionError
 from kafka.protocol.producer import ProduceRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.structs import TopicPartition as Place
 
 from oncebench.services.kafka import KafkaBroker, start_kafka
 from pipeline.errors import RefusedStart
-from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, Ended, end_forgotten
-from pipeline.wire import Coordinator, Transaction
+from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, Ended, end_forgotten, settle
+from pipeline.sinks.kafka_offsets import Offsets
+from pipeline.wire import Coordinator, Outcome, Transaction
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 10.0
@@ -43,6 +45,8 @@ class World:
         self.producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": self.name})
         self.producer.init_transactions(LIMIT_S)
         self.fenced: list[str] = []
+        offsets = Offsets({"bootstrap.servers": broker.bootstrap_servers}, self.topic)
+        offsets.write("any", 0)  # as every start does: only then the groups' topic is there
 
     @property
     def name(self) -> str:
@@ -138,6 +142,24 @@ def test_where_nobody_knows_any_more_what_was_decided_the_start_is_refused_with_
     world.coordinator.fence([world.name], 60_000, LIMIT_S)  # takes the id: its coordinator begins anew
     with pytest.raises(RefusedStart, match=r"kafka-transactions.sh abort --topic \S+ --partition 1 --start-offset 0"):
         world.end_forgotten()
+
+
+def test_what_is_brought_to_rest_is_fenced_and_its_coordinator_knows_that_it_was_aborted(world: World) -> None:
+    world.producer.begin_transaction()
+    world.producer.produce(world.topic, b"undecided", partition=0)
+    world.producer.flush(LIMIT_S)
+    before = world.transaction
+    settle(world.coordinator, world.prefix, {world.name}, 60_000, LIMIT_S)
+    after = world.transaction
+    assert (before.state, after.state) == ("Ongoing", "CompleteAbort")
+    assert after.epoch == before.epoch + 1
+    assert world.coordinator.end([before], commit=True, limit_s=LIMIT_S)[0].outcome is Outcome.ELSEWHERE
+    assert world.coordinator.open_in(world.topic) == []
+
+
+def test_a_topic_that_is_not_there_is_not_taken_for_one_with_nothing_open(world: World) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError):
+        world.coordinator.open_in("there-is-none")
 
 
 def test_a_sink_whose_partitions_are_all_in_order_is_told_nothing_and_fenced_by_nobody(world: World) -> None:

@@ -74,12 +74,6 @@ def test_what_is_not_ours_or_not_open_is_left_alone() -> None:
         assert (ended(world), world.fenced) == ([], [])
 
 
-def test_what_the_driver_itself_has_aborted_at_its_start_is_known_to_it_when_the_coordinator_begins_anew() -> None:
-    world = Pretended("Empty", [HANGING], [HANGING])
-    end_forgotten(world, "it.", TOPICS, world.fenced.extend, {"it.1"})  # type: ignore[arg-type]
-    assert world.marked == [(HANGING, False)]
-
-
 @pytest.mark.parametrize("state", ["Empty", "Dead"])
 def test_a_decision_that_nobody_knows_any_more_is_not_guessed(state: str) -> None:
     world = Pretended(state, [HANGING], [HANGING])
