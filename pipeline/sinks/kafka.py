@@ -222,9 +222,10 @@ class KafkaSink(Sink):
             self._take(names)
 
     def _take(self, names: Iterable[str]) -> None:
-        """Fences ids as they are."""
+        """Fences ids as they are; workers of this driver are told not to use theirs again."""
         assert self._coordinator is not None, "start() comes first"
         asked = sorted(names)
+        self._retired.update(name for name in asked if name.startswith(self._names.own_prefix))
         for at in range(0, len(asked), FENCED_AT_ONCE):
             self._coordinator.fence(asked[at : at + FENCED_AT_ONCE], self._timeout_ms, ADMIN_LIMIT_S)
 

@@ -93,14 +93,24 @@ def end_forgotten(
     if not suspects:
         return []
     told = coordinator.describe({owners[place.producer_id] for place in suspects})
-    idle = {name: txn for name, txn in told.items() if txn.state not in _AT_WORK}
-    if not idle:
-        return []
-    fence(list(idle))
-    hanging = sorted(
-        place for place in suspects.intersection(_open_in(coordinator, topics)) if owners[place.producer_id] in idle
-    )
-    return [_end(coordinator, idle[owners[place.producer_id]], place) for place in hanging]
+    whose = {
+        place: told[owners[place.producer_id]]
+        for place in suspects
+        if owners[place.producer_id] in told and told[owners[place.producer_id]].state not in _AT_WORK
+    }
+    if whose:  # a marker that was on its way at the first look has come: its id is well, and not to be fenced
+        whose = _still(whose, coordinator, topics)
+    if whose:
+        fence({txn.transactional_id for txn in whose.values()})
+        whose = _still(whose, coordinator, topics)
+    return [_end(coordinator, txn, place) for place, txn in sorted(whose.items(), key=lambda each: each[0])]
+
+
+def _still(
+    whose: Mapping[OpenIn, Transaction], coordinator: Coordinator, topics: Sequence[str]
+) -> dict[OpenIn, Transaction]:
+    """Of these places, those that are open since the same offset."""
+    return {place: whose[place] for place in _open_in(coordinator, topics) if place in whose}
 
 
 def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn]:

@@ -131,6 +131,37 @@ def test_what_ends_while_a_start_fences_it_and_is_forgotten_is_ended_as_its_coor
     assert cluster.known[OLD].state == "Empty", "it must be fenced"
 
 
+def test_an_id_that_is_well_is_not_fenced_because_its_markers_were_on_their_way(
+    driver: Callable[..., KafkaSink],
+) -> None:
+    cluster = Cluster({}, set(), set())
+    sink = driver(cluster)
+    other = "it.txn.g2.7.c"
+    cluster.known = {OWN: Transaction(OWN, 12, 0, "Ongoing"), other: Transaction(other, 13, 0, "CompleteCommit")}
+    looks = iter([[place(0, 13)]])
+
+    def open_in(topic: str) -> list[OpenIn]:
+        return next(looks, []) if topic == "out" else []
+
+    cluster.open_in = open_in  # type: ignore[method-assign]
+    sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
+    assert set(cluster.taken) == {OWN}
+    assert sink.prepare().retired == {OWN}
+
+
+def test_an_id_of_this_driver_that_is_fenced_over_what_was_forgotten_is_not_used_again(
+    driver: Callable[..., KafkaSink],
+) -> None:
+    cluster = Cluster({}, set(), {place(1, 13)})
+    sink = driver(cluster)
+    other = "it.txn.g2.7.c"
+    cluster.known = {OWN: Transaction(OWN, 12, 0, "Ongoing"), other: Transaction(other, 13, 0, "CompleteCommit")}
+    cluster.open = {place(0, 12), place(1, 13)}
+    sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
+    assert cluster.marked == [(other, True)]
+    assert set(cluster.taken) == {OWN, other} == sink.prepare().retired
+
+
 def test_what_was_committed_in_doubt_and_forgotten_is_committed_before_its_id_is_fenced(
     driver: Callable[..., KafkaSink],
 ) -> None:
