@@ -220,7 +220,7 @@ class Coordinator:
         answer = await self._admin._manager.send(WriteTxnMarkersRequest(markers=[marker]), node_id=leader)
         codes = {part.error_code for told in answer.markers for topic in told.topics for part in topic.partitions}
         if codes != {NONE}:
-            raise KafkaError(f"WriteTxnMarkers for {place}: error codes {sorted(codes)}")
+            raise for_code(max(codes - {NONE}, default=-1))(f"WriteTxnMarkers for {place}: error codes {sorted(codes)}")
 
     def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
         """Sends one request per transaction to its coordinator, all in flight at once; None where no answer came."""

@@ -34,7 +34,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pipeline.errors import CommitUncertain, RefusedStart
 from pipeline.rows import KEY, ROW
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
-from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, end_forgotten, settle
+from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, Notes, end_forgotten, settle
 from pipeline.sinks.kafka_log import KafkaLog
 from pipeline.sinks.kafka_names import Names, generation_of, transactional_ids
 from pipeline.sinks.kafka_offsets import Offsets
@@ -153,7 +153,7 @@ class KafkaSink(Sink):
     def _writer(self, commits: bool) -> TransactionalWriter:
         if time.monotonic() > self._look_again:
             # No task of ours runs between two batches, and older drivers' are fenced: nobody is to be fenced.
-            self._end_forgotten(lambda _names: None)
+            self._end_forgotten(None)
         return TransactionalWriter(
             self._client, self._names, self._timeout_ms, commits, dict(self._ended), frozenset(self._retired)
         )
@@ -258,11 +258,11 @@ class KafkaSink(Sink):
         except KafkaException as error:  # the next start then fences each again
             _log.warning("could not note in group %s what is fenced: %s", group, error)
 
-    def _end_forgotten(self, fence: Callable[[Iterable[str]], None]) -> None:
+    def _end_forgotten(self, fence: Callable[[Iterable[str]], None] | None) -> None:
         assert self._coordinator is not None, "start() comes first"
         self._look_again = time.monotonic() + LOOK_AGAIN_S
         topics = self._topic, OFFSETS_TOPIC
-        end_forgotten(self._coordinator, self._names.prefix, topics, fence)
+        end_forgotten(self._coordinator, self._names.prefix, topics, Notes(self._offsets), fence)
 
     def _check_timeout(self) -> None:
         allowed = self._broker_setting("transaction.max.timeout.ms")

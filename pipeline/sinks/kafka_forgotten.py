@@ -8,7 +8,8 @@ KRaftMetadataCache.getPartitionLeaderEndpoint). Nobody ends it there any more: c
 
 Promise: after `end_forgotten` no transaction of a sink_id's is open that its coordinator takes for ended, and what was
 decided holds in every partition. It looks at the partitions before it asks the coordinators, fences the producer, and
-looks again: so what a producer that is still alive has begun meanwhile is never ended by it.
+looks again: so what a producer that is still alive has begun meanwhile is never ended by it. A fence makes a
+coordinator forget what it decided: that is noted before (`Notes`), for a start after one that died in between.
 
 What is to be fenced is brought to rest first (`settle`), so that a look comes while its coordinator still knows.
 
@@ -24,9 +25,10 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from kafka.errors import KafkaError, TopicAuthorizationFailedError
+from kafka.errors import AuthorizationError, KafkaError, TopicAuthorizationFailedError
 
 from pipeline.errors import RefusedStart
+from pipeline.sinks.kafka_offsets import Offsets
 from pipeline.wire import Coordinator, OpenIn, Transaction
 
 # The topic with the markers of each batch, which stand in the same transactions as its rows.
@@ -47,6 +49,36 @@ class Ended:
     transactional_id: str
     place: OpenIn
     commit: bool
+
+
+class Notes:
+    """What was decided under an id, kept beyond the fence that makes its coordinator forget it.
+
+    A group for each producer and epoch that is fenced over a hanging transaction, with an offset of 1 if its last one
+    was committed, else 0. It holds for the epoch after it only while the coordinator knows of no transaction since: one
+    that was under way at the fence would have been aborted, which takes an epoch of its own. So a note is never taken
+    for one about another transaction. Kafka forgets it as it does markers (`offsets.retention.minutes`).
+    """
+
+    def __init__(self, offsets: Offsets) -> None:
+        self._offsets = offsets
+
+    def write(self, transaction: Transaction, commit: bool) -> None:
+        """Notes what was decided, before the fence.
+
+        Raises:
+            KafkaException: it could not be noted; the fence must not follow.
+        """
+        self._offsets.write(_group(transaction, transaction.epoch), int(commit))
+
+    def read(self, fenced: Transaction) -> bool | None:
+        """What was decided before the fence that left an id as it is; None: nobody noted it."""
+        found = self._offsets.read(_group(fenced, fenced.epoch - 1)) if fenced.state == "Empty" else None
+        return None if found is None else bool(found.number)
+
+
+def _group(transaction: Transaction, epoch: int) -> str:
+    return f"{transaction.transactional_id}.{transaction.producer_id}.{epoch}.decided"
 
 
 def settle(coordinator: Coordinator, prefix: str, names: Collection[str], timeout_ms: int, limit_s: float) -> None:
@@ -75,13 +107,15 @@ def end_forgotten(
     coordinator: Coordinator,
     prefix: str,
     topics: Sequence[str],
-    fence: Callable[[Iterable[str]], None],
+    notes: Notes,
+    fence: Callable[[Iterable[str]], None] | None,
 ) -> list[Ended]:
     """Ends what is open in these topics by transactional ids below a prefix and was decided before.
 
     Args:
         topics: all that these transactions write to.
-        fence: takes the ids from whoever has them.
+        notes: of earlier starts' fences, and of this one's.
+        fence: takes the ids from whoever has them; None where nobody does anything with them.
 
     Raises:
         RefusedStart: see the module.
@@ -100,10 +134,18 @@ def end_forgotten(
     }
     if whose:  # a marker that was on its way at the first look has come: its id is well, and not to be fenced
         whose = _still(whose, coordinator, topics)
-    if whose:
-        fence({txn.transactional_id for txn in whose.values()})
-        whose = _still(whose, coordinator, topics)
-    return [_end(coordinator, txn, place) for place, txn in sorted(whose.items(), key=lambda each: each[0])]
+    decided = {txn: _decided(txn, notes) for txn in set(whose.values())}
+    if fence is not None:
+        taken = [txn for txn in decided if txn.state in _DECIDED]
+        for txn in taken:
+            notes.write(txn, _DECIDED[txn.state])
+        if taken:
+            fence([txn.transactional_id for txn in taken])
+            whose = _still(whose, coordinator, topics)
+    ended = []
+    for place, txn in sorted(whose.items(), key=lambda each: (decided[each[1]] is None, each[0])):
+        ended.append(_end(coordinator, txn, place, decided[txn]))
+    return ended
 
 
 def _still(
@@ -111,6 +153,11 @@ def _still(
 ) -> dict[OpenIn, Transaction]:
     """Of these places, those that are open since the same offset."""
     return {place: whose[place] for place in _open_in(coordinator, topics) if place in whose}
+
+
+def _decided(transaction: Transaction, notes: Notes) -> bool | None:
+    """Whether it was committed; None if nobody knows."""
+    return _DECIDED[transaction.state] if transaction.state in _DECIDED else notes.read(transaction)
 
 
 def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn]:
@@ -121,7 +168,7 @@ def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn
             _log.warning("may not look for hanging transactions in %s: it takes READ on it", topic)
 
 
-def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn) -> Ended:
+def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, commit: bool | None) -> Ended:
     where = (
         f"transaction {transaction.transactional_id} (producer {place.producer_id}) has been open in {place.topic} "
         f"partition {place.partition} since offset {place.offset}, and readers wait there"
@@ -129,7 +176,6 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn) -> E
     by_hand = (
         f"kafka-transactions.sh abort --topic {place.topic} --partition {place.partition} --start-offset {place.offset}"
     )
-    commit = _DECIDED.get(transaction.state)
     if commit is None:
         raise RefusedStart(
             f"{where}; its coordinator ({transaction.state}) no longer knows whether it was committed. Find out "
@@ -138,9 +184,11 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn) -> E
     try:
         coordinator.write_marker(transaction, place, commit)
     except KafkaError as error:
+        help_ = "Start again: what was decided is known still."
+        if isinstance(error, AuthorizationError):
+            help_ = "It takes ALTER on the cluster; give it to this pipeline's user for one start."
         raise RefusedStart(
-            f"{where}. It is {'committed' if commit else 'aborted'}, but no marker could be written: {error}. It takes "
-            "ALTER on the cluster; give it to this pipeline's user for one start."
+            f"{where}. It is {'committed' if commit else 'aborted'}, but no marker could be written: {error}. {help_}"
         ) from error
     _log.warning("%s; its %s was lost, and is written now", where, "commit" if commit else "abort")
     return Ended(transaction.transactional_id, place, commit)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
@@ -43,8 +43,18 @@ class Pretended:
         self.marked.append((place, commit))
 
 
+class Nothing:
+    """Notes, of which there are none."""
+
+    def write(self, transaction: Transaction, commit: bool) -> None:
+        assert (transaction.epoch, commit) == (3, transaction.state == "CompleteCommit")
+
+    def read(self, _fenced: Transaction) -> bool | None:
+        return None
+
+
 def ended(world: Any) -> list[tuple[OpenIn, bool]]:
-    end_forgotten(world, "it.", TOPICS, world.fenced.extend)
+    end_forgotten(world, "it.", TOPICS, cast("Any", Nothing()), world.fenced.extend)
     return list(world.marked)
 
 
@@ -82,10 +92,10 @@ def test_what_is_well_again_at_the_second_look_is_not_fenced() -> None:
 
 @pytest.mark.parametrize("state", ["Empty", "Dead"])
 def test_a_decision_that_nobody_knows_any_more_is_not_guessed(state: str) -> None:
-    world = Pretended(state, [HANGING], [HANGING], [HANGING])
+    world = Pretended(state, [HANGING], [HANGING])
     with pytest.raises(RefusedStart, match="no longer knows whether it was committed"):
         ended(world)
-    assert world.marked == []
+    assert (world.marked, world.fenced) == ([], [])
 
 
 def test_a_cluster_that_allows_no_markers_is_told_what_it_takes() -> None:

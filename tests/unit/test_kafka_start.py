@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
+from kafka.errors import ClusterAuthorizationFailedError, NotLeaderForPartitionError
 
+from pipeline.errors import RefusedStart
 from pipeline.sinks import kafka
 from pipeline.sinks.kafka import SUPPORTS, KafkaSink
 from pipeline.sinks.kafka_offsets import Noted
@@ -129,6 +131,41 @@ def test_what_ends_while_a_start_fences_it_and_is_forgotten_is_ended_as_its_coor
     begins_a_batch(driver(cluster))
     assert (cluster.marked, cluster.open) == ([(OLD, commit)], set())
     assert cluster.known[OLD].state == "Empty", "it must be fenced"
+
+
+@pytest.mark.parametrize("state", ["CompleteCommit", "PrepareCommit", "CompleteAbort", "Ongoing"])
+@pytest.mark.parametrize(
+    ("refusal", "help_"),
+    [(NotLeaderForPartitionError, "Start again"), (ClusterAuthorizationFailedError, "ALTER on the cluster")],
+)
+def test_what_was_decided_is_known_to_the_next_start_where_no_marker_could_be_written(
+    driver: Callable[..., KafkaSink], state: str, refusal: type[Exception], help_: str
+) -> None:
+    cluster = left(state)
+    if state.startswith("Complete"):
+        cluster.open = {place(1)}
+    for generation in (2, 3):
+        cluster.refuses = refusal
+        with pytest.raises(RefusedStart, match=help_) as refused:
+            driver(cluster, generation)
+        assert ("ALTER" in str(refused.value)) == (refusal is ClusterAuthorizationFailedError)
+    cluster.refuses = None
+    driver(cluster, 4)
+    assert (cluster.marked, cluster.open) == ([(OLD, state.endswith("Commit"))], set())
+
+
+def test_a_note_of_what_was_decided_is_not_taken_for_one_about_a_later_transaction(
+    driver: Callable[..., KafkaSink],
+) -> None:
+    cluster = left("CompleteCommit")
+    cluster.open, cluster.refuses = {place(1)}, NotLeaderForPartitionError
+    with pytest.raises(RefusedStart):
+        driver(cluster)
+    # A transaction was under way at the fence, which aborted it: that takes an epoch more.
+    cluster.known[OLD], cluster.refuses = replace(cluster.known[OLD], epoch=5), None
+    with pytest.raises(RefusedStart, match="no longer knows whether it was committed"):
+        driver(cluster, 3)
+    assert cluster.marked == []
 
 
 def test_an_id_that_is_well_is_not_fenced_because_its_markers_were_on_their_way(
