@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from kafka.admin import KafkaAdminClient
-from kafka.errors import KafkaError, TransactionalIdNotFoundError
+from kafka.errors import KafkaError, TransactionalIdNotFoundError, for_code
 from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
@@ -138,16 +138,26 @@ class Coordinator:
             KafkaError: an id could not be fenced within `limit_s`.
         """
         deadline = time.monotonic() + limit_s
-        pending = {at: Transaction(name, -1, -1) for at, name in enumerate(transactional_ids)}
+        pending = list(transactional_ids)
         while pending:
-            requests = {at: _init_producer_id(txn, timeout_ms) for at, txn in pending.items()}
-            answers = self._ask(requests, pending)
-            pending = {at: txn for at, txn in pending.items() if answers[at] != NONE}
+            answers = self.fence_once(pending, timeout_ms)
+            pending = [name for name, code in answers.items() if code != NONE]
             if pending:
                 if time.monotonic() > deadline:
-                    names = ", ".join(txn.transactional_id for txn in pending.values())
-                    raise KafkaError(f"could not fence {names} within {limit_s:g} s (error codes {answers})")
+                    names = ", ".join(pending)
+                    codes = sorted({str(answers[name]) for name in pending})
+                    raise KafkaError(f"could not fence {names} within {limit_s:g} s (error codes {codes})")
                 time.sleep(RETRY_PAUSE_S * 5)
+
+    def fence_once(self, transactional_ids: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
+        """Asks once to fence every id: the answers' error codes, None where none came.
+
+        An id that is ongoing is fenced by that and its abort begins, which is answered CONCURRENT_TRANSACTIONS; its
+        coordinator knows that it was aborted until the id is asked for again.
+        """
+        asked = {at: Transaction(name, -1, -1) for at, name in enumerate(transactional_ids)}
+        answers = self._ask({at: _init_producer_id(txn, timeout_ms) for at, txn in asked.items()}, asked)
+        return {txn.transactional_id: answers[at] for at, txn in asked.items()}
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, Transaction]:
         """State, producer id and epoch of each id that the coordinators know."""
@@ -176,11 +186,10 @@ class Coordinator:
         Raises:
             KafkaError: it is not there, or may not be looked at.
         """
-        places = [
-            TopicPartition(topic, partition["partition_index"])
-            for told in self._admin.describe_topics([topic])
-            for partition in told["partitions"]
-        ]
+        told = self._admin.describe_topics([topic])[0]
+        if told["error_code"] != NONE:  # one that may not be described looks like one without partitions
+            raise for_code(told["error_code"])(f"the metadata of {topic}")
+        places = [TopicPartition(topic, partition["partition_index"]) for partition in told["partitions"]]
         answer = self._admin.describe_producers(places)
         return [
             OpenIn(place.topic, place.partition, producer.current_transaction_start_offset, producer.producer_id)
@@ -211,7 +220,7 @@ class Coordinator:
         answer = await self._admin._manager.send(WriteTxnMarkersRequest(markers=[marker]), node_id=leader)
         codes = {part.error_code for told in answer.markers for topic in told.topics for part in topic.partitions}
         if codes != {NONE}:
-            raise KafkaError(f"WriteTxnMarkers for {place}: error codes {sorted(codes)}")
+            raise for_code(max(codes - {NONE}, default=-1))(f"WriteTxnMarkers for {place}: error codes {sorted(codes)}")
 
     def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
         """Sends one request per transaction to its coordinator, all in flight at once; None where no answer came."""

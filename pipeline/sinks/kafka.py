@@ -25,7 +25,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
@@ -34,7 +34,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pipeline.errors import CommitUncertain, RefusedStart
 from pipeline.rows import KEY, ROW
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
-from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, end_forgotten
+from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, Notes, end_forgotten, settle
 from pipeline.sinks.kafka_log import KafkaLog
 from pipeline.sinks.kafka_names import Names, generation_of, transactional_ids
 from pipeline.sinks.kafka_offsets import Offsets
@@ -49,8 +49,8 @@ if TYPE_CHECKING:
 COMMIT_LIMIT_S = 60.0
 # Start-up requests to a broker that was found reachable before.
 ADMIN_LIMIT_S = 20.0
-# How often a pipeline that lives on looks for transactions that Kafka forgot to end: readers wait so long at most, and
-# a look takes a few requests.
+# A pipeline that lives on looks for transactions that Kafka forgot to end before the first batch that begins so long
+# after the last look, which takes a few requests. Readers wait until then.
 LOOK_AGAIN_S = 30.0
 # Markers read side by side, a client with its threads each: a start of some partitions takes as long as one of one.
 READ_AT_ONCE = 8
@@ -113,7 +113,6 @@ class KafkaSink(Sink):
         self._done: set[tuple[int, Transaction]] = set()
         self._ended: dict[str, int] = {}
         self._retired: set[str] = set()
-        self._aborted: set[str] = set()  # by this driver's start: nobody had decided what they held
         self._look_again = 0.0
 
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
@@ -125,15 +124,14 @@ class KafkaSink(Sink):
         self._check_timeout()
         self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
         follows = self._publish_generation(generation)
-        self._end_forgotten(self._fence)
+        self._end_forgotten(self._take)
         # A worker uses its id again once a batch is committed: where the marker is there, what the id holds now is of
         # a later, undecided batch. Markers of a decided batch that is not committed yet can't be waited for.
         marks = self._read_marks(stable=False)
         open_ = [prepared for prepared in keep if not _has(marks, prepared["partition"], prepared["batch"])]
         self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in keep if prepared not in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
-        self._aborted = self._left(self._fenced_before() if follows else 0) - named
-        self._fence(self._aborted)
+        self._fence(self._left(self._fenced_before() if follows else 0) - named)
         self._note_fenced(generation - 1)
         self._marks = self._read_marks(stable=not open_)
 
@@ -155,7 +153,7 @@ class KafkaSink(Sink):
     def _writer(self, commits: bool) -> TransactionalWriter:
         if time.monotonic() > self._look_again:
             # No task of ours runs between two batches, and older drivers' are fenced: nobody is to be fenced.
-            self._end_forgotten(lambda _names: None)
+            self._end_forgotten(None)
         return TransactionalWriter(
             self._client, self._names, self._timeout_ms, commits, dict(self._ended), frozenset(self._retired)
         )
@@ -209,16 +207,25 @@ class KafkaSink(Sink):
             # An EndTxn that went unanswered may still arrive and would end the producer's next transaction (the flaw
             # that KIP-890 mends for clients that speak TV2): these ids are never used again.
             self._retired |= doubtful
-            self._end_forgotten(self._fence)  # before a fence makes their coordinators forget what was decided
             self._fence(doubtful)
         return lost
 
     def _transaction(self, prepared: Mapping[str, Any]) -> Transaction:
         return Transaction(prepared["transactional_id"], prepared["producer_id"], prepared["epoch"])
 
-    def _fence(self, names: Iterable[str]) -> None:
+    def _fence(self, names: set[str]) -> None:
+        """Fences ids, which makes their coordinators forget what they decided: so what Kafka forgot is ended before."""
+        if names:
+            assert self._coordinator is not None, "start() comes first"
+            settle(self._coordinator, self._names.prefix, names, self._timeout_ms, ADMIN_LIMIT_S)
+            self._end_forgotten(self._take)
+            self._take(names)
+
+    def _take(self, names: Iterable[str]) -> None:
+        """Fences ids as they are; workers of this driver are told not to use theirs again."""
         assert self._coordinator is not None, "start() comes first"
         asked = sorted(names)
+        self._retired.update(name for name in asked if name.startswith(self._names.own_prefix))
         for at in range(0, len(asked), FENCED_AT_ONCE):
             self._coordinator.fence(asked[at : at + FENCED_AT_ONCE], self._timeout_ms, ADMIN_LIMIT_S)
 
@@ -251,11 +258,11 @@ class KafkaSink(Sink):
         except KafkaException as error:  # the next start then fences each again
             _log.warning("could not note in group %s what is fenced: %s", group, error)
 
-    def _end_forgotten(self, fence: Callable[[Iterable[str]], None]) -> None:
+    def _end_forgotten(self, fence: Callable[[Iterable[str]], None] | None) -> None:
         assert self._coordinator is not None, "start() comes first"
         self._look_again = time.monotonic() + LOOK_AGAIN_S
         topics = self._topic, OFFSETS_TOPIC
-        end_forgotten(self._coordinator, self._names.prefix, topics, fence, self._aborted)
+        end_forgotten(self._coordinator, self._names.prefix, topics, Notes(self._offsets), fence)
 
     def _check_timeout(self) -> None:
         allowed = self._broker_setting("transaction.max.timeout.ms")
@@ -269,8 +276,10 @@ class KafkaSink(Sink):
         broker = next(iter(self._admin.list_topics(timeout=ADMIN_LIMIT_S).brokers))
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         try:
-            found = self._admin.describe_configs([resource])[resource].result(ADMIN_LIMIT_S)
+            found = self._admin.describe_configs([resource], request_timeout=ADMIN_LIMIT_S)[resource].result()
         except KafkaException as error:  # not allowed to look: the broker itself refuses a wrong timeout later
+            if error.args[0].code() == KafkaError._TIMED_OUT:  # it may well allow it
+                raise
             _log.warning("cannot read broker settings: %s", error)
             return None
         return found[name].value if name in found else None

@@ -54,11 +54,13 @@ class Offsets:
         """Sets the group's number and reads it back.
 
         Raises:
-            KafkaException: the broker refused (the group has members, the topic is gone), or holds another number.
+            KafkaException: the broker refused (the group has members, the topic is gone), holds another number, or
+                did not answer within LIMIT_S.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number)])
         alter = self._admin.alter_consumer_group_offsets
-        _answered(lambda: alter([wanted])[group].result(LIMIT_S).topic_partitions)
+        # The limit is the client's: a future that one gives up by oneself raises an error that is not Kafka's.
+        _answered(lambda: alter([wanted], request_timeout=LIMIT_S)[group].result().topic_partitions)
         found = self.read(group)
         if found is None or found.number != number:
             raise KafkaException(KafkaError(KafkaError.INVALID_COMMIT_OFFSET_SIZE, f"the group holds {found}"))

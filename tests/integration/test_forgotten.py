@@ -7,18 +7,20 @@ a test leave a transaction open behind its coordinator's back; how one gets ther
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
+from kafka.errors import NotLeaderForPartitionError, UnknownTopicOrPartitionError
 from kafka.protocol.producer import ProduceRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.structs import TopicPartition as Place
 
 from oncebench.services.kafka import KafkaBroker, start_kafka
 from pipeline.errors import RefusedStart
-from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, Ended, end_forgotten
-from pipeline.wire import Coordinator, Transaction
+from pipeline.sinks.kafka_forgotten import OFFSETS_TOPIC, Ended, Notes, end_forgotten, settle
+from pipeline.sinks.kafka_offsets import Offsets
+from pipeline.wire import Coordinator, Outcome, Transaction
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 10.0
@@ -43,6 +45,9 @@ class World:
         self.producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": self.name})
         self.producer.init_transactions(LIMIT_S)
         self.fenced: list[str] = []
+        offsets = Offsets({"bootstrap.servers": broker.bootstrap_servers}, self.topic)
+        offsets.write("any", 0)  # as every start does: only then the groups' topic is there
+        self.notes = Notes(offsets)
 
     @property
     def name(self) -> str:
@@ -83,7 +88,7 @@ class World:
         self.coordinator.fence(self.fenced, 60_000, LIMIT_S)
 
     def end_forgotten(self) -> list[Ended]:
-        return end_forgotten(self.coordinator, self.prefix, (self.topic, OFFSETS_TOPIC), self.fence)
+        return end_forgotten(self.coordinator, self.prefix, (self.topic, OFFSETS_TOPIC), self.notes, self.fence)
 
     def shown(self, partition: int) -> list[bytes | None]:
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, **READER})
@@ -128,7 +133,7 @@ def test_a_transaction_that_is_still_to_be_decided_is_left_alone(world: World) -
 def test_what_another_sink_has_left_open_is_not_looked_at(world: World, broker: KafkaBroker) -> None:
     world.ends(commit=True)
     world.leaves_open()
-    assert end_forgotten(world.coordinator, "another.", (world.topic,), world.fence) == []
+    assert end_forgotten(world.coordinator, "another.", (world.topic,), world.notes, world.fence) == []
     assert len(world.coordinator.open_in(world.topic)) == 1
 
 
@@ -138,6 +143,60 @@ def test_where_nobody_knows_any_more_what_was_decided_the_start_is_refused_with_
     world.coordinator.fence([world.name], 60_000, LIMIT_S)  # takes the id: its coordinator begins anew
     with pytest.raises(RefusedStart, match=r"kafka-transactions.sh abort --topic \S+ --partition 1 --start-offset 0"):
         world.end_forgotten()
+
+
+@pytest.mark.parametrize(("commit", "shown"), [(True, [b"not heard of"]), (False, [])])
+def test_what_was_decided_outlives_a_death_between_the_fence_and_the_marker(
+    world: World, monkeypatch: pytest.MonkeyPatch, commit: bool, shown: list[bytes]
+) -> None:
+    world.ends(commit)
+    world.leaves_open()
+    with monkeypatch.context() as broken:
+        broken.setattr(world.coordinator, "write_marker", raises(NotLeaderForPartitionError))
+        with pytest.raises(RefusedStart, match="Start again: what was decided is known still"):
+            world.end_forgotten()
+    assert world.transaction.state == "Empty", "or its coordinator knew"
+    (ended,) = world.end_forgotten()
+    assert ended.commit == commit
+    assert world.shown(1) == shown
+    assert world.fenced == [world.name], "it was fenced already"
+
+
+def raises(error: type[Exception]) -> Callable[..., None]:
+    def fails(*_: object) -> None:
+        raise error
+
+    return fails
+
+
+def test_a_note_does_not_speak_of_a_transaction_that_the_fence_has_aborted(world: World) -> None:
+    world.ends(commit=True)
+    noted = world.transaction
+    world.notes.write(noted, commit=True)
+    world.producer.begin_transaction()
+    world.producer.produce(world.topic, b"undecided", partition=0)
+    world.producer.flush(LIMIT_S)
+    world.fence([world.name])
+    assert world.notes.read(world.transaction) is None
+    assert world.notes.read(Transaction(world.name, noted.producer_id, noted.epoch + 1, "Empty")) is True
+
+
+def test_what_is_brought_to_rest_is_fenced_and_its_coordinator_knows_that_it_was_aborted(world: World) -> None:
+    world.producer.begin_transaction()
+    world.producer.produce(world.topic, b"undecided", partition=0)
+    world.producer.flush(LIMIT_S)
+    before = world.transaction
+    settle(world.coordinator, world.prefix, {world.name}, 60_000, LIMIT_S)
+    after = world.transaction
+    assert (before.state, after.state) == ("Ongoing", "CompleteAbort")
+    assert after.epoch == before.epoch + 1
+    assert world.coordinator.end([before], commit=True, limit_s=LIMIT_S)[0].outcome is Outcome.ELSEWHERE
+    assert world.coordinator.open_in(world.topic) == []
+
+
+def test_a_topic_that_is_not_there_is_not_taken_for_one_with_nothing_open(world: World) -> None:
+    with pytest.raises(UnknownTopicOrPartitionError):
+        world.coordinator.open_in("there-is-none")
 
 
 def test_a_sink_whose_partitions_are_all_in_order_is_told_nothing_and_fenced_by_nobody(world: World) -> None:

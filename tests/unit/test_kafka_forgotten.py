@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from kafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
@@ -43,14 +43,24 @@ class Pretended:
         self.marked.append((place, commit))
 
 
+class Nothing:
+    """Notes, of which there are none."""
+
+    def write(self, transaction: Transaction, commit: bool) -> None:
+        assert (transaction.epoch, commit) == (3, transaction.state == "CompleteCommit")
+
+    def read(self, _fenced: Transaction) -> bool | None:
+        return None
+
+
 def ended(world: Any) -> list[tuple[OpenIn, bool]]:
-    end_forgotten(world, "it.", TOPICS, world.fenced.extend)
+    end_forgotten(world, "it.", TOPICS, cast("Any", Nothing()), world.fenced.extend)
     return list(world.marked)
 
 
 @pytest.mark.parametrize(("state", "commit"), [("CompleteCommit", True), ("CompleteAbort", False)])
 def test_what_is_open_before_and_after_the_fence_is_ended_as_its_coordinator_decided(state: str, commit: bool) -> None:
-    world = Pretended(state, [HANGING], [HANGING])
+    world = Pretended(state, [HANGING], [HANGING], [HANGING])
     assert ended(world) == [(HANGING, commit)]
     assert world.fenced == ["it.1"]
 
@@ -58,7 +68,8 @@ def test_what_is_open_before_and_after_the_fence_is_ended_as_its_coordinator_dec
 def test_what_a_living_producer_has_begun_meanwhile_is_not_ended() -> None:
     later = OpenIn("out", 1, 999, 11)
     assert ended(Pretended("CompleteCommit", [HANGING], [later])) == []
-    assert ended(Pretended("CompleteCommit", [HANGING], [])) == []
+    assert ended(Pretended("CompleteCommit", [HANGING], [HANGING], [later])) == []
+    assert ended(Pretended("CompleteCommit", [HANGING], [HANGING], [])) == []
 
 
 @pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
@@ -74,10 +85,9 @@ def test_what_is_not_ours_or_not_open_is_left_alone() -> None:
         assert (ended(world), world.fenced) == ([], [])
 
 
-def test_what_the_driver_itself_has_aborted_at_its_start_is_known_to_it_when_the_coordinator_begins_anew() -> None:
-    world = Pretended("Empty", [HANGING], [HANGING])
-    end_forgotten(world, "it.", TOPICS, world.fenced.extend, {"it.1"})  # type: ignore[arg-type]
-    assert world.marked == [(HANGING, False)]
+def test_what_is_well_again_at_the_second_look_is_not_fenced() -> None:
+    world = Pretended("CompleteCommit", [HANGING], [])
+    assert (ended(world), world.fenced) == ([], [])
 
 
 @pytest.mark.parametrize("state", ["Empty", "Dead"])
@@ -85,11 +95,11 @@ def test_a_decision_that_nobody_knows_any_more_is_not_guessed(state: str) -> Non
     world = Pretended(state, [HANGING], [HANGING])
     with pytest.raises(RefusedStart, match="no longer knows whether it was committed"):
         ended(world)
-    assert world.marked == []
+    assert (world.marked, world.fenced) == ([], [])
 
 
 def test_a_cluster_that_allows_no_markers_is_told_what_it_takes() -> None:
-    world = Pretended("CompleteCommit", [HANGING], [HANGING])
+    world = Pretended("CompleteCommit", [HANGING], [HANGING], [HANGING])
     world.refuses = ClusterAuthorizationFailedError
     with pytest.raises(RefusedStart, match=r"It is committed.*ALTER on the cluster"):
         ended(world)
