@@ -119,7 +119,7 @@ def make_report(
         "timeline": shown,
         "steadiness": steadiness(shown, cell.rate, cell.warmup_s, _load_s(record)),
         "recovery": of_run(acted, marks, watched).as_json(),
-        "deaths": deaths(record.timeline.items, record.hits.items).as_json(),
+        "deaths": _died(record),
         "faults": [
             {**fault, "recovery": None if mark is None else mark.as_json()}
             for fault, mark in zip_longest(charged(faults, of_batches), marks)
@@ -142,6 +142,12 @@ def _append(seen: Sightings, from_us: int) -> Distribution:
     if seen.written_us is None:
         return Distribution()
     return Distribution.of((seen.written_us - seen.ended_us)[seen.ended_us >= from_us] / 1e3)
+
+
+def _died(record: Record) -> dict[str, Any]:
+    told = deaths(record.timeline.items, record.hits.items).as_json()
+    each = [{**death, "why": without(record.path, death["why"])} for death in told["each_unasked"]]
+    return {**told, "each_unasked": each}
 
 
 def _load_s(record: Record) -> float:

@@ -35,6 +35,9 @@ def test_a_report_does_not_tell_where_its_run_folder_was(tmp_path: Path) -> None
     topics = {"input": "ob-1.in", "output": f"{tmp_path.resolve()}/sink/output"}
     assert report._from_here(topics, tmp_path) == {"input": "ob-1.in", "output": "sink/output"}
     assert report._from_here(None, tmp_path) is None
+    died = {"event": "pipeline-failed", "t_us": 2, "exit_code": 1, "why": f"no {tmp_path.resolve()}/checkpoint"}
+    record: Any = SimpleNamespace(path=tmp_path, timeline=SimpleNamespace(items=[died]), hits=SimpleNamespace(items=[]))
+    assert [death["why"] for death in report._died(record)["each_unasked"]] == ["no checkpoint"]
 
 
 def test_a_load_that_was_there_first_is_timed_from_the_life_that_took_it_up() -> None:
