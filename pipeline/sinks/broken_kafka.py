@@ -71,6 +71,9 @@ class NeverFences(KafkaSink):
     def _fence(self, names: Any) -> None:
         del names
 
+    def _take(self, names: Any) -> None:
+        del names
+
     def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
         del stable  # what an older driver has open would have to be waited for
         return super()._read_marks(stable=False)
