@@ -111,3 +111,49 @@ def test_what_a_servers_children_used_between_two_samples_counts_once() -> None:
         ended(server)
     assert 0.45 <= used < 0.85  # five children of 0.1 s, which no sample need have met, and their start
     assert 0 <= sampler.uses()["postgres"].cpu_s - used < 0.1  # that the server has ended too changes nothing
+
+
+# Two children in sessions of their own: the first is there all the time, the second spins and is ended when asked to.
+PAIR = """
+import subprocess, sys
+idle = [sys.executable, "-c", "print(flush=True); input()"]
+spin = [sys.executable, "-c", {spin!r}]
+pipes = {{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}}
+first = subprocess.Popen(idle, **pipes)
+first.stdout.readline()
+second = subprocess.Popen(spin, **pipes)
+second.stdout.readline()
+print(flush=True)
+sys.stdin.readline()
+second.communicate(b"\\n")
+print(flush=True)
+sys.stdin.readline()
+first.communicate(b"\\n")
+"""
+
+
+def test_a_servers_child_that_ends_in_the_midst_of_the_last_sample_counts_still() -> None:
+    command = [sys.executable, "-c", PAIR.format(spin=SPIN.format(cpu_s=0.5))]
+    sessions: dict[int, str] = {}
+    left: list[bool] = []
+
+    def naming(owner: str, _name: str, leader: bool) -> str:
+        if left and not leader:  # the server has been looked at, and its second child has not
+            left.clear()
+            print(file=server.stdin, flush=True)
+            spun(server)
+        return owner
+
+    with Sampler(lambda: dict(sessions), naming) as sampler:
+        server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        spun(server)
+        sessions[server.pid] = "postgres"
+        until(lambda: "postgres" in sampler.uses() and sampler.uses()["postgres"].cpu_s >= 0.5)
+        sampler._stop.set()
+        sampler._thread.join()
+        left.append(True)
+    assert not left
+    assert sampler.uses()["postgres"].cpu_s >= 0.5
+    ended(server)
