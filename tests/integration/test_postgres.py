@@ -251,14 +251,14 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_the_ledger(output: Output,
         if not committed:
             execute = connection.execute
 
-            def lose(statement: Any, *more: Any) -> Any:
+            def lose(statement: Any, *more: Any, **how: Any) -> Any:
                 if statement == "COMMIT":
                     if commits:
                         execute("COMMIT")
                     committed.append(commits)
                     connection.close()
                     raise psycopg.OperationalError("the connection is gone")
-                return execute(statement, *more)
+                return execute(statement, *more, **how)
 
             connection.execute = lose  # type: ignore[method-assign]
         return bool(put)
