@@ -15,6 +15,7 @@ kill -9 loses at most what came since the last write, half a second; the stream 
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import time
@@ -170,18 +171,17 @@ def main(arguments: list[str]) -> int:
     def stop(number: int, _: FrameType | None) -> None:
         stopped.append(number)
 
-    _on_signal(lambda *_: sys.exit(0))  # until it follows, there is nothing to write
+    # Until it follows, there is nothing to write or to close. An exception will not do: confluent_kafka's
+    # constructors take any that comes while they read their settings for a setting that is wrong.
+    _on_signal(lambda *_: os._exit(0))
     try:
         if len(arguments) != 1:
             raise UserError("usage: python -m oncebench.watch.observer CONFIG.json", exit_code=USAGE)
         config = Config.load(Path(arguments[0]))
-        with (
-            closing(SINKS[config.sink].read(config.target)) as reader,
-            LineWriter(config.status_path) as lines,
-            StreamWriter(config.observed_path, OBSERVED) as writer,
-        ):
+        with closing(SINKS[config.sink].read(config.target)) as reader:
             _on_signal(stop)
-            follow(reader, writer, lines, lambda: bool(stopped))
+            with LineWriter(config.status_path) as lines, StreamWriter(config.observed_path, OBSERVED) as writer:
+                follow(reader, writer, lines, lambda: bool(stopped))
     except UserError as error:
         print(error, file=sys.stderr)
         return error.exit_code
