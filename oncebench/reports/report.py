@@ -44,7 +44,7 @@ from oncebench.second.count import second_audit
 from oncebench.watch.resources import Use
 from pipeline.sinks.registry import SINKS
 
-SCHEMA = 2
+SCHEMA = 3
 FILE = "report.json"
 EVENTS_PER_ROW = 5
 _PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pandas", "duckdb")

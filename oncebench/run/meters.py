@@ -1,7 +1,8 @@
 """What is measured of a run from outside while it goes on: what its components use, and what its checkpoint takes.
 
-Promise: counted from the mark that is set when the load begins; what a component is called is the same everywhere. What
-can go wrong: a server that is the user's own is no process of ours, so its use is not seen.
+Promise: what is used counts from the mark that is set when the load begins until all is drained, so that neither a
+process's end nor the audit's reads are in it; what a component is called is the same everywhere. What can go wrong: a
+server that is the user's own is no process of ours, so its use is not seen.
 """
 
 from __future__ import annotations
@@ -54,12 +55,13 @@ class Meters:
         self._own_began_s = time.process_time()
 
     def drained(self) -> None:
-        """What this process does from now on (it reads all that was written) is no watching."""
+        """What is used from now on counts no more: the pipeline's end, and reading all that was written."""
+        self._sampler.end()
         self._own_ended_s = time.process_time()
 
     def uses(self) -> dict[str, Use]:
-        """What each component has used since the mark; this process only until `drained`, and its memory's peak since
-        it began."""
+        """What each component has used from the mark until `drained`; of this process's memory the peak since it
+        began."""
         until_s = time.process_time() if self._own_ended_s is None else self._own_ended_s
         peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # told in KiB
         return {**self._sampler.uses(), SUITE: Use(until_s - self._own_began_s, peak_rss_bytes)}

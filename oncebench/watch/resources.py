@@ -1,11 +1,11 @@
 """What each component of a run costs the machine, asked of the operating system.
 
 Promise: CPU seconds, peak memory and bytes that went to and came from the disk (cached reads are none) per component,
-summed over its processes, also those that died. Of a server whose children lead sessions of their own (PostgreSQL's do)
-also those count that lived between two samples: their parent waits for them, and the kernel adds their use to its. CPU
-and bytes count from the last `mark`. What can go wrong: elsewhere a process's use between the last sample and its death
-is missed (half a second at most); memory is the sum of resident sets, so pages that processes share are counted once
-for each.
+summed over its processes, also those that died or lived between two samples only: once a process has waited for a
+child, the kernel adds what that used to its own (`wait_task_zombie`), and what was seen of the child is taken off
+there. CPU and bytes count from the last `mark` to `end`. What can go wrong: what a process used between its last sample
+and its death is missed where its parent died first, and otherwise is its parent's (half a second at most); memory is
+the sum of resident sets, so pages that processes share are counted once for each.
 """
 
 from __future__ import annotations
@@ -19,9 +19,8 @@ import psutil
 
 # Often enough for what dies young, seldom enough to cost under 1 % of a core: 20 processes take 4 ms.
 SAMPLE_S = 0.5
-# What a child used that ends in the midst of a sample stands with its parent only in the next one: so the last sample
-# is one in which no child was missed. Of a server whose sessions all end at once a few such samples are enough.
-_LAST_LOOKS = 10
+# CPU times are ticks of 10 ms told as floats.
+_TICK_ERROR_S = 1e-6
 
 
 @dataclass(frozen=True)
@@ -39,21 +38,33 @@ class Use:
 
 
 @dataclass(frozen=True)
+class _Amount:
+    """Of a process and the children that it has waited for."""
+
+    cpu_s: float = 0.0
+    written: int = 0
+    read: int = 0
+
+    def __add__(self, other: _Amount) -> _Amount:
+        return _Amount(self.cpu_s + other.cpu_s, self.written + other.written, self.read + other.read)
+
+    def __sub__(self, other: _Amount) -> _Amount:
+        return _Amount(self.cpu_s - other.cpu_s, self.written - other.written, self.read - other.read)
+
+
+@dataclass(frozen=True)
 class _Seen:
     component: str
-    cpu_s: float
-    awaited_cpu_s: float  # of children that it has waited for; bytes are counted with theirs by the kernel
-    written: int
-    read: int
-    parent: int | None  # of a process that leads a session of its own
+    used: _Amount
+    awaited_cpu_s: float  # of `used`, what its children had used
+    parent: int
 
 
-_NOTHING = _Seen("", 0.0, 0.0, 0, 0, None)
 _Identity = tuple[int, float]
 
 
 class Sampler:
-    """Samples processes in a thread of its own until it is left.
+    """Samples processes in a thread of its own until `end`, or until it is left.
 
     Args:
         sessions: asked at each sample for the session ids and the component of each session's processes. A process that
@@ -68,9 +79,11 @@ class Sampler:
     ) -> None:
         self._sessions = sessions
         self._naming = naming
-        self._seen: dict[_Identity, _Seen] = {}
-        self._first: dict[_Identity, _Seen] = {}
-        self._awaited: set[_Identity] = set()  # their parent has their use now, with what came before the mark
+        self._seen: dict[_Identity, _Seen] = {}  # as each was seen last
+        self._alive: set[_Identity] = set()
+        self._inherited: dict[_Identity, _Amount] = {}  # of children that are in `_seen` too
+        self._orphaned: dict[_Identity, float] = {}  # gone, not yet with its parent: what that had of unseen children
+        self._before_mark: dict[_Identity, _Amount] = {}
         self._peaks: dict[str, int] = {}
         self._sampling = threading.Lock()
         self._stop = threading.Event()
@@ -82,37 +95,35 @@ class Sampler:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._stop.set()
-        self._thread.join()
-        for _look in range(_LAST_LOOKS):
-            missed = len(self._awaited)
+        self.end()
+
+    def end(self) -> None:
+        """Samples for the last time; what is used from now on counts no more."""
+        if not self._stop.is_set():
+            self._stop.set()
+            self._thread.join()
             self._sample()
-            if len(self._awaited) == missed:
-                return
 
     def mark(self) -> None:
         """Counts CPU and bytes from now on; a process that starts later counts whole."""
         with self._sampling:
             self._take_sample()
-            self._first = dict(self._seen)
+            self._before_mark = {identity: self._own(identity) for identity in self._seen}
 
     def uses(self) -> dict[str, Use]:
         """Use by component since the last mark (or since the sampler was entered); memory: the peak since it was."""
-        totals: dict[str, Use] = {}
+        totals: dict[str, _Amount] = {}
         with self._sampling:
-            parents = {seen.parent for seen in self._seen.values()}
             for identity, seen in self._seen.items():
-                before = self._first.get(identity, _NOTHING)
-                now = _NOTHING if identity in self._awaited else seen
-                children_cpu_s = seen.awaited_cpu_s - before.awaited_cpu_s if identity[0] in parents else 0.0
-                so_far = totals.get(seen.component, Use(peak_rss_bytes=self._peaks.get(seen.component, 0)))
-                totals[seen.component] = Use(
-                    so_far.cpu_s + now.cpu_s - before.cpu_s + children_cpu_s,
-                    so_far.peak_rss_bytes,
-                    so_far.written_bytes + now.written - before.written,
-                    so_far.read_bytes + now.read - before.read,
-                )
-        return totals
+                used = self._own(identity) - self._before_mark.get(identity, _Amount())
+                totals[seen.component] = totals.get(seen.component, _Amount()) + used
+            return {
+                name: Use(used.cpu_s, self._peaks.get(name, 0), used.written, used.read)
+                for name, used in totals.items()
+            }
+
+    def _own(self, identity: _Identity) -> _Amount:
+        return self._seen[identity].used - self._inherited.get(identity, _Amount())
 
     def _run(self) -> None:
         while not self._stop.wait(SAMPLE_S):
@@ -125,14 +136,13 @@ class Sampler:
     def _take_sample(self) -> None:
         sessions = self._sessions()
         resident: dict[str, int] = {}
-        alive: set[_Identity] = set()
+        now: dict[_Identity, _Seen] = {}
         for process in psutil.process_iter():
             try:
                 with process.oneshot():
-                    session = os.getsid(process.pid)
-                    owner, parent = sessions.get(session), None
+                    session, parent = os.getsid(process.pid), process.ppid()
+                    owner = sessions.get(session)
                     if owner is None and session == process.pid:
-                        parent = process.ppid()
                         owner = sessions.get(parent)
                     if owner is None:
                         continue
@@ -142,12 +152,31 @@ class Sampler:
                     moved = process.io_counters()
             except (psutil.Error, OSError):
                 continue
-            cpu_s, awaited_cpu_s = times.user + times.system, times.children_user + times.children_system
-            self._seen[identity] = _Seen(component, cpu_s, awaited_cpu_s, moved.write_bytes, moved.read_bytes, parent)
-            alive.add(identity)
+            awaited_cpu_s = times.children_user + times.children_system
+            used = _Amount(times.user + times.system + awaited_cpu_s, moved.write_bytes, moved.read_bytes)
+            now[identity] = _Seen(component, used, awaited_cpu_s, parent)
             resident[component] = resident.get(component, 0) + memory
-        pids = {pid for pid, _ in alive}
-        gone = {identity for identity, seen in self._seen.items() if seen.parent in pids and identity not in alive}
-        self._awaited = (self._awaited | gone) - alive
+        self._inherit(now)
+        self._seen.update(now)
+        self._alive = set(now)
         for component, memory in resident.items():
             self._peaks[component] = max(self._peaks.get(component, 0), memory)
+
+    def _inherit(self, now: Mapping[_Identity, _Seen]) -> None:
+        """Take off each parent what its children had used, once it has waited for them: that shows in its CPU time."""
+        by_pid = {identity[0]: identity for identity in now}
+        for gone in self._alive - now.keys():
+            parent = by_pid.get(self._seen[gone].parent)
+            if parent in self._seen:
+                self._orphaned[gone] = self._unseen_cpu_s(parent, self._seen[parent])
+        for gone, before_s in list(self._orphaned.items()):
+            child, parent = self._seen[gone], by_pid.get(self._seen[gone].parent)
+            if gone in now or parent is None:  # it was there all the time, or nobody waits for it any more
+                del self._orphaned[gone]
+            elif self._unseen_cpu_s(parent, now[parent]) - before_s >= child.used.cpu_s - _TICK_ERROR_S:
+                self._inherited[parent] = self._inherited.get(parent, _Amount()) + child.used
+                del self._orphaned[gone]
+
+    def _unseen_cpu_s(self, parent: _Identity, seen: _Seen) -> float:
+        """Of children that it has waited for, what was not seen of them when they lived."""
+        return seen.awaited_cpu_s - self._inherited.get(parent, _Amount()).cpu_s

@@ -53,7 +53,6 @@ def noted(uses: dict[str, Use]) -> Iterator[None]:
 
     def noting(run: run_module._Run, phase: str) -> None:
         if phase == "stopping":
-            run.meters._sampler._sample()
             uses.update(run.meters.uses())
         say(run, phase)
 

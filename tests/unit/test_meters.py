@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
@@ -46,15 +48,35 @@ def test_what_is_not_there_any_more_is_left_out(tmp_path: Path) -> None:
 
 
 def test_what_the_suite_itself_uses_counts_from_the_mark_until_all_is_drained(tmp_path: Path) -> None:
-    meters = Meters(dict, tmp_path)
-    _spin(0.2)
-    meters.mark()
-    _spin(0.1)
-    meters.drained()
-    _spin(0.2)
+    with Meters(dict, tmp_path) as meters:
+        _spin(0.2)
+        meters.mark()
+        _spin(0.1)
+        meters.drained()
+        _spin(0.2)
     own = meters.uses()["suite"]
     assert 0.1 <= own.cpu_s < 0.2
     assert own.peak_rss_bytes > 1_000_000
+
+
+def test_what_a_component_uses_once_all_is_drained_counts_no_more(tmp_path: Path) -> None:
+    code = "for line in __import__('sys').stdin: sum(range(int(line))); print(flush=True)"
+    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    server = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, **pipes)
+
+    def spin() -> None:
+        print(20_000_000, file=server.stdin, flush=True)
+        assert server.stdout is not None
+        server.stdout.readline()
+
+    with Meters(lambda: {"postgres": SimpleNamespace(alive=True, pid=server.pid)}, tmp_path) as meters:
+        spin()
+        meters.drained()
+        until = meters.uses()["postgres"]
+        spin()
+    server.communicate(timeout=30)
+    assert until.cpu_s > 0
+    assert meters.uses()["postgres"] == until
 
 
 def test_what_the_suite_uses_is_told_while_a_run_goes_on_too(tmp_path: Path) -> None:

@@ -6,6 +6,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
+
+import pytest
 
 from oncebench.watch.resources import Sampler
 
@@ -132,7 +135,7 @@ first.communicate(b"\\n")
 """
 
 
-def test_a_servers_child_that_ends_in_the_midst_of_the_last_sample_counts_still() -> None:
+def test_a_servers_child_that_ends_in_the_midst_of_a_sample_counts_still() -> None:
     command = [sys.executable, "-c", PAIR.format(spin=SPIN.format(cpu_s=0.5))]
     sessions: dict[int, str] = {}
     left: list[bool] = []
@@ -154,6 +157,95 @@ def test_a_servers_child_that_ends_in_the_midst_of_the_last_sample_counts_still(
         sampler._stop.set()
         sampler._thread.join()
         left.append(True)
+        sampler._sample()
     assert not left
     assert sampler.uses()["postgres"].cpu_s >= 0.5
     ended(server)
+
+
+# A child in the same session works as often as it is asked to, then ends; its parent waits for it, or says that it
+# never will, and goes on.
+WRITER = """
+import os, signal, subprocess, sys
+work = '''
+import os, sys, time
+for line in sys.stdin:
+    until = time.process_time() + 0.2
+    while time.process_time() < until: pass
+    with open(sys.argv[1], "ab") as file:
+        file.write(bytes({written}))
+        os.fsync(file.fileno())
+    print(flush=True)
+'''
+if {ignoring}:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+pipes = {{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}}
+child = subprocess.Popen([sys.executable, "-c", work, {path!r}], **pipes)
+for line in sys.stdin:
+    if line == "work\\n":
+        child.stdin.write(b"\\n")
+        child.stdin.flush()
+        child.stdout.readline()
+    elif child.poll() is None:
+        child.stdin.close()
+        child.wait()
+    print(flush=True)
+"""
+WRITTEN = 4_000_000
+
+
+@pytest.mark.parametrize("ignoring", [False, True])
+def test_what_a_child_used_stays_its_own_when_it_has_ended_and_its_parent_goes_on(
+    tmp_path: Path, ignoring: bool
+) -> None:
+    code = WRITER.format(written=WRITTEN, ignoring=ignoring, path=str(tmp_path / "written"))
+    sessions: dict[int, str] = {}
+
+    def naming(_owner: str, _name: str, leader: bool) -> str:
+        return "parent" if leader else "child"
+
+    with Sampler(lambda: dict(sessions), naming) as sampler:
+        parent = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        sessions[parent.pid] = "parent"
+
+        def asked(what: str) -> None:
+            print(what, file=parent.stdin, flush=True)
+            spun(parent)
+
+        asked("work")
+        sampler.mark()
+        asked("work")
+        sampler._sample()
+        before = sampler.uses()
+        asked("end")
+        sampler._sample()
+        sampler._sample()
+        after = sampler.uses()
+        sampler.end()
+        ended(parent)
+    if not before["child"].written_bytes:
+        pytest.skip(f"{tmp_path} is on no disk")
+    for seen in (before, after):
+        assert WRITTEN <= seen["child"].written_bytes < 1.5 * WRITTEN
+        assert 0.15 <= seen["child"].cpu_s < 0.3
+        assert seen["parent"].written_bytes < 0.1 * WRITTEN
+        assert seen["parent"].cpu_s < 0.1
+
+
+def test_what_is_used_after_the_end_counts_no_more() -> None:
+    children: dict[int, str] = {}
+    with Sampler(lambda: dict(children), lambda owner, _name, _leader: owner) as sampler:
+        first = spinning(0.1)
+        children[first.pid] = "first"
+        spun(first)
+        sampler.end()
+        late = spinning(0.1)
+        children[late.pid] = "late"
+        spun(late)
+        ended(first)
+        ended(late)
+    assert set(sampler.uses()) == {"first"}
+    assert sampler.uses()["first"].cpu_s >= 0.08
