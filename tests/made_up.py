@@ -17,6 +17,7 @@ from oncebench import matrix
 from oncebench.judge.latency import CURVE
 from oncebench.matrix import RANDOM_KILL
 from oncebench.profiles import broken
+from oncebench.reports.report import SCHEMA
 from oncebench.scenario import Cell, all_supports, expected_codes
 from pipeline.failpoints import POINTS
 from pipeline.sinks.registry import SINKS
@@ -95,7 +96,7 @@ def _report(
         dict.fromkeys(codes or [], 40) | ({"LOSS": lost} if lost else {}) | ({"DUP": doubled} if doubled else {})
     )
     return {
-        "schema": 1,
+        "schema": SCHEMA,
         "run": f"ob-{drawn.randrange(10**6):06d}-{drawn.randrange(16**6):06x}",
         "cell": {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant, "faults": list(cell.faults),
                  "random_kills": cell.random_kills, "open_sessions": 0},

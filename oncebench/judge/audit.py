@@ -240,7 +240,7 @@ def first_sightings(record: Record, expected: Expected) -> Sightings:
     """When each expected row was due, written, and first seen."""
     reads = bring_together(record.final, record.observed, _read_ends(record))
     place, rows = _first_seen(reads, expected_row_of(expected, read_outputs(reads.key, reads.value)))
-    written_us = reads.append_ms[rows] * 1000 if _stamped(record) else None
+    written_us = _middle_us(reads.append_ms[rows]) if _stamped(record) else None
     return Sightings(expected.ended_at.reshape(-1)[place], written_us, reads.seen_us[rows])
 
 
@@ -258,6 +258,12 @@ def _first_seen(reads: Reads, expected_row: Ints) -> tuple[Ints, Ints]:
     rows = rows[np.argsort(reads.seen_us[rows], kind="stable")]
     place, first = np.unique(expected_row[rows], return_index=True)
     return place, rows[first]
+
+
+def _middle_us(stamp_ms: Ints) -> Ints:
+    """Brokers and file systems cut stamps off to whole milliseconds: what was meant lies half of one later, in the
+    mean."""
+    return stamp_ms * 1000 + 500
 
 
 def _stamped(record: Record) -> bool:
@@ -282,7 +288,7 @@ def _latency(
     torn = any_seen & ((low < high) | (sessions == 0).any(axis=1))
     return Latency(
         visible=Distribution.of((seen_us - ended_at)[counted] / 1e3),
-        gap=Distribution.of((seen_us - reads.append_ms[rows] * 1000)[counted & stamped] / 1e3),
+        gap=Distribution.of((seen_us - _middle_us(reads.append_ms[rows]))[counted & stamped] / 1e3),
         torn_sessions=int(torn.sum()),
         torn_span=Distribution.of((high - low)[torn] / 1e3),
         unseen=int((present.reshape(-1) & (seen == 0)).sum()),

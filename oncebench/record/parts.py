@@ -125,6 +125,7 @@ _Line = TypedDict("_Line", {"kind": str, "t_us": Whole})
 
 class _Batch(_Line):
     batch: Whole
+    began_us: NotRequired[Whole]  # older runs do not tell
     start_offsets: _Offsets
     end_offsets: _Offsets
     input_rows: Count

@@ -17,6 +17,8 @@ from typing import Any
 
 import numpy as np
 
+from oncebench.reports.batch_times import began_us, ended_us
+
 # The first batches pay for start-up (JIT, first RocksDB files).
 SETTLED_AFTER = 3
 # Of a batch's time, in the order in which they come; see `split`.
@@ -46,8 +48,7 @@ class Progress:
                 since_start = 0
             elif line["kind"] == "batch" and line["input_rows"] > 0:
                 since_start += 1
-                began_us = line["t_us"] - line["duration_ms"]["triggerExecution"] * 1000
-                if since_start > SETTLED_AFTER and began_us >= self.from_us:
+                if since_start > SETTLED_AFTER and began_us(line) >= self.from_us:
                     found.append(line)
         return found
 
@@ -84,6 +85,17 @@ def checkpoint_costs(progress: Progress, folder: Path) -> dict[str, float | int 
         "files": len(files),
         "share_of_batch": round((sum(wal) + sum(log) + sum(state)) / total, 4) if total else None,
     }
+
+
+def per_batch(
+    written: Mapping[str, float] | None, lines: Sequence[Mapping[str, Any]], from_us: int
+) -> dict[str, float] | None:
+    """What a batch added to the checkpoint folder: its `bytes` and `files`, counted from a time on (epoch µs). By
+    batch and not by event, since how many batches there are depends on how quick the machine happened to be."""
+    batches = sum(line["kind"] == "batch" and not line.get("recovered") and ended_us(line) >= from_us for line in lines)
+    if written is None or not batches:
+        return None
+    return {name: round(value / batches, 2) for name, value in written.items()}
 
 
 def batch_costs(progress: Progress) -> dict[str, float | int | None]:

@@ -8,7 +8,7 @@ no overall winner: sinks are not compared with one another.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
@@ -37,6 +37,7 @@ def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> 
     if not found:
         return ""
     swept = differing(found)
+    columns = [metric for metric in columns if any(figure(each, metric) is not None for each in _runs(found))]
     table: list[tuple[str, ...]] = [
         ("sink", "guarantee", "variant", *swept, "rounds", *(metric.heading for metric in columns))
     ]
@@ -46,6 +47,12 @@ def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> 
             figures = (_cell(rounds, metric, way, run) for metric in columns)
             table.append((setting.sink, *way, *map(str, _values(setting, swept)), str(run), *figures))
     return aligned(table)
+
+
+def _runs(found: Mapping[Setting, Rounds]) -> Iterator[Report]:
+    for rounds in found.values():
+        for here in rounds.values():
+            yield from here.values()
 
 
 def _values(setting: Setting, names: Sequence[str]) -> list[Any]:

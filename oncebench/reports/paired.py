@@ -31,6 +31,7 @@ SAME_LOAD = 0.02
 BASELINE = ("at-least-once", "acknowledged")
 # Of a run's configuration: what tells the two runs of a pair apart.
 _OWN = ("delivery", "variant", "seed")
+_SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices are counted as they are now
 # Follows from the rate and from what is swept.
 _FOLLOWING = frozenset({"sessions"})
 _EVENTS = field("events", "in_topic")
@@ -70,8 +71,11 @@ class Setting:
 
     @staticmethod
     def of(report: Report) -> Setting:
-        """That of a report; older ones without a configuration are told apart by their sink alone."""
+        """That of a report; older ones without a configuration are told apart by their sink alone. Figures that were
+        measured by another rule are none of the same setting."""
         config = {name: value for name, value in report.get("config", {}).items() if name not in _OWN}
+        if report.get("schema", 1) < _SAME_RULES_SINCE:
+            config["schema"] = report.get("schema", 1)
         return Setting(report["cell"]["sink"], json.dumps(config, sort_keys=True))
 
     @property
@@ -171,13 +175,14 @@ def lines(reports: Sequence[Report]) -> list[str]:
         where = ", ".join(filter(None, (setting.sink, in_fields(setting, several))))
         for of in sorted({way for here in rounds.values() if BASELINE in here for way in here} - {BASELINE}):
             extra = difference(rounds, BY_NAME["batch_ms"], of)
-            slower = ratio(rounds, BY_NAME["s_per_million"], of)
+            time, price = (ratio(rounds, BY_NAME[name], of) for name in ("s_per_million", "cpu_s"))
+            slower, what = (price, "processor time") if time is None else (time, "time per event")
             if extra is None or slower is None:
                 continue
             told.append(
                 f"{where}: {' '.join(of)} beside {' '.join(BASELINE)}, {in_words(extra)}: "
                 f"{extra.median:+.1f} ms a batch {extra.interval('+.1f')}, "
-                f"time per event x {slower.median:.3f} {slower.interval('.3f')}"
+                f"{what} x {slower.median:.3f} {slower.interval('.3f')}"
             )
     return told
 

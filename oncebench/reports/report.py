@@ -4,17 +4,16 @@ Promise: every figure is computed from the record of the run that the report des
 null, never a guess. `schema` is raised when a field changes its meaning; a newer report is refused, not misread.
 
 Schema history: 1, the first; 2, batches, the sink's times, checkpoint and prices count from the end of the warm-up
-on, as latencies did, and no more from the load's start.
+on, as latencies did, and no more from the load's start; 3, prices count until all is drained, and what a process used
+once; a batch ends when Spark says, and not when its line was written; a millisecond's stamp stands for its middle.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import platform
 import shlex
 from collections.abc import Mapping
-from importlib.metadata import version
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -32,7 +31,8 @@ from oncebench.judge.verdict import judge
 from oncebench.record import Record
 from oncebench.record.forms import require
 from oncebench.record.streams import refuse_newer
-from oncebench.reports.checkpoint import Progress, batch_costs, checkpoint_costs, cores_of, sink_costs, split
+from oncebench.reports.checkpoint import Progress, batch_costs, checkpoint_costs, cores_of, per_batch, sink_costs, split
+from oncebench.reports.environment import environment
 from oncebench.reports.faults import faults_of, without
 from oncebench.reports.form import Report
 from oncebench.reports.price import needed, per_million, price, watching_share
@@ -47,7 +47,6 @@ from pipeline.sinks.registry import SINKS
 SCHEMA = 3
 FILE = "report.json"
 EVENTS_PER_ROW = 5
-_PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pandas", "duckdb")
 
 
 def make_report(
@@ -84,7 +83,8 @@ def make_report(
     watched = Watched.of(record.timeline.items, progress, seen.seen_us, seen.latency_us, record.plan.started_us)
     marks = recoveries(acted, watched)
     summary = record.load_status.items[-1].get("summary", {}) if record.load_status.items else {}
-    events = events_after(record, facts.get("measured_from_us", 0))
+    measured_from_us = facts.get("measured_from_us", 0)
+    events = events_after(record, measured_from_us)
     batches = Progress(progress, 0 if cell.rate == "max" else after_us, cores_of(cell.master))
     paid = price(uses, events, needed(SINKS[cell.sink].services))
     shown = timeline(record, seen)
@@ -110,7 +110,8 @@ def make_report(
         "torn_seen_by_observer": findings.latency.torn_sessions,
         "batches": {**batch_costs(batches), "split_ms": split(batches)},
         "checkpoint": {**checkpoint_costs(batches, record.path / "checkpoint"),
-                       "per_million_events": per_million(facts.get("checkpoint_written"), events)},
+                       "per_million_events": per_million(facts.get("checkpoint_written"), events),
+                       "per_batch": per_batch(facts.get("checkpoint_written"), progress, measured_from_us)},
         "sink_ms": sink_costs(batches),
         "resources": {name: use.as_json() for name, use in sorted(uses.items())},
         "cpu_s_per_million_events": None if paid is None else paid["cpu_s"],
@@ -165,20 +166,6 @@ def _again(cell: Cell, facts: Mapping[str, Any]) -> str:
     theirs = [f"{variable}={shlex.quote(where)}" for variable, where in (facts.get("theirs") or {}).items()]
     servers = [] if kafka.get("own", True) else ["--bootstrap-servers", shlex.quote(str(kafka["bootstrap_servers"]))]
     return " ".join([*theirs, cell.reproduce(), *servers])
-
-
-def environment() -> dict[str, Any]:
-    """The machine and the versions that a figure belongs to."""
-    versions = {name: version(name) for name in _PARTS}
-    return {
-        "python": platform.python_version(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-        "cores": os.cpu_count(),
-        "cpu": _cpu_model(),
-        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
-        "oncebench": version("oncebench"),
-        "versions": versions,
-    }
 
 
 def write_report(report: Mapping[str, Any], path: Path) -> None:
@@ -237,14 +224,6 @@ def _throughput(seen_us: Any, record: Record, cell: Cell) -> dict[str, float | N
     seconds = (int(np.max(seen_us)) - start_us) / 1e6
     per_s = len(seen_us) * EVENTS_PER_ROW / seconds
     return {"events_per_s": round(per_s, 1), "sessions_per_s": round(per_s / 100, 2)}
-
-
-def _cpu_model() -> str | None:
-    info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return None
-    names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-    return names[0] if names else None
 
 
 def _plain(value: Any) -> Any:

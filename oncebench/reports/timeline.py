@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from oncebench.judge.audit import Sightings
 from oncebench.record import Record
+from oncebench.reports.batch_times import ended_us, took_us
 
 Ints = npt.NDArray[np.int64]
 MAX_STEPS = 300  # more than a plot has room for
@@ -72,11 +73,11 @@ def events_after(record: Record, from_us: int) -> int:
     """Events of the load that the pipeline had still to read at a time (epoch µs): what its work from then on was for.
     Of the batch in hand then so much counts as read as had passed of its time."""
     before = record.input.table.num_rows - int(np.count_nonzero(record.ledger.acked_us > 0))
-    # Of a batch that a life only found done already, Spark tells no time.
-    took_us = {line["t_us"]: line["duration_ms"].get("triggerExecution", 0) * 1000 for line in _batches(record)}
     read = float(before)
-    for t_us, position in _positions(_batches(record)):
-        passed = min(1.0, (from_us - t_us) / max(1.0, took_us[t_us]) + 1)
+    batches = _batches(record)
+    for line, (done_us, position) in zip(batches, _positions(batches), strict=True):
+        # Of a batch that a life only found done already, Spark tells no time.
+        passed = min(1.0, (from_us - done_us) / max(1.0, took_us(line)) + 1)
         if passed <= 0:
             break
         read += max(0.0, position - read) * passed
@@ -106,7 +107,7 @@ def _lag(record: Record, acked: Ints, at: Ints) -> list[int]:
 
 def _batches(record: Record) -> list[Mapping[str, Any]]:
     """Lines of finished batches, in their order."""
-    return sorted((line for line in record.progress.items if line["kind"] == "batch"), key=lambda line: line["t_us"])
+    return sorted((line for line in record.progress.items if line["kind"] == "batch"), key=ended_us)
 
 
 def _positions(batches: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
@@ -116,5 +117,5 @@ def _positions(batches: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
     for line in batches:
         for partition, offset in line["end_offsets"].items():
             position[partition] = max(offset, position.get(partition, 0))
-        found.append((int(line["t_us"]), sum(position.values())))
+        found.append((ended_us(line), sum(position.values())))
     return found

@@ -103,6 +103,22 @@ def test_runs_under_other_settings_are_not_compared() -> None:
     assert len(paired.settings([report(cell=BASE, **slow), report(**slow)])) == 1
 
 
+def test_reports_that_count_by_older_rules_are_not_compared_with_newer_ones_and_say_so() -> None:
+    older, newer = rounds(8.0), rounds(10.0)
+    found = paired.settings([{**each, "schema": 2} for each in older] + [{**each, "schema": 3} for each in newer])
+    assert [paired.difference(of, BATCH, OF).rounds for of in found.values()] == [(8.0,), (10.0,)]
+    both = [{**each, "schema": 2} for each in older] + [{**each, "schema": 3} for each in newer]
+    assert [line.split(": ")[0] for line in paired.lines(both)] == ["kafka, schema 2", "kafka"]
+
+
+def test_time_per_event_is_told_of_a_load_that_is_there_at_once_and_of_no_other() -> None:
+    flat_out = [{**each, "config": {"rate": "max"}} for each in rounds(8.0)]
+    (line,) = paired.lines(flat_out)
+    assert line.endswith("time per event x 1.000 (1 round)")
+    assert "s/M events" in cost_table.markdown(flat_out)
+    assert "s/M events" not in cost_table.markdown(rounds(8.0))  # it would be the load's own duration
+
+
 def test_series_that_had_the_same_seeds_keep_their_rounds() -> None:
     assert extra([*rounds(8.0), *rounds(10.0)]).rounds == (8.0, 10.0)
 
@@ -131,7 +147,7 @@ def test_the_comparison_is_told_in_one_line() -> None:
 
 def test_one_round_has_no_interval_and_every_text_says_so() -> None:
     (line,) = paired.lines(rounds(8.0))
-    assert ", 1 round: +8.0 ms a batch (1 round), time per event x 1.000 (1 round)" in line
+    assert ", 1 round: +8.0 ms a batch (1 round), processor time x 1.000 (1 round)" in line
     table = cost_table.markdown(rounds(8.0), [BATCH])
     assert table.splitlines()[3].endswith("| 1      | 1.08x (1 round) |")
     assert "~" not in table

@@ -6,11 +6,12 @@ import json
 import os
 from contextlib import nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pipeline.progress import Progress, open_batch
+from pipeline.progress import Listener, Progress, open_batch
 
 
 @pytest.mark.parametrize(
@@ -108,3 +109,23 @@ def test_a_run_that_is_judged_by_its_lines_keeps_all_of_them(tmp_path: Path, mon
         progress.write("sink", batch=batch)
     assert [line["batch"] for line in lines(path)] == list(range(100))
     assert list(tmp_path.iterdir()) == [path]
+
+
+class Nobody:
+    """Monitoring that goes nowhere."""
+
+    def commit(self, _offsets: object) -> None: ...
+
+
+def test_a_batch_line_says_when_the_trigger_began_and_not_only_when_it_was_written(tmp_path: Path) -> None:
+    source = {"startOffset": {"in": {"0": 1}}, "endOffset": {"in": {"0": 5}}}
+    told = {
+        "batchId": 7, "timestamp": "2026-11-23T17:31:05.571Z", "numInputRows": 4, "stateOperators": [],
+        "durationMs": {"addBatch": 246, "triggerExecution": 312}, "sources": [source],
+    }  # fmt: skip
+    event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(told)))
+    Listener(Progress(tmp_path / "progress.jsonl", whole=True), Nobody(), "in").onQueryProgress(event)  # type: ignore[arg-type]
+    (line,) = lines(tmp_path / "progress.jsonl")
+    assert (line["kind"], line["batch"], line["end_offsets"]) == ("batch", 7, {"0": 5})
+    assert line["began_us"] == 1_795_455_065_571_000
+    assert line["t_us"] > line["began_us"]

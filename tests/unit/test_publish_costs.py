@@ -11,6 +11,7 @@ from oncebench.publish.pack import short
 from oncebench.publish.ways import ways_of
 from oncebench.reports.cost_table import COLUMNS
 from oncebench.reports.paired import Setting
+from oncebench.reports.report import SCHEMA
 from tests import made_up
 from tests.unit.test_paired import BASE, rounds
 from tests.unit.test_tables import report
@@ -81,7 +82,7 @@ def test_what_tells_nothing_has_no_figure_and_what_was_interrupted_no_row() -> N
     ],
 )
 def test_a_setting_is_told_by_its_load_and_what_is_not_at_its_default(config: dict[str, Any], says: str) -> None:
-    assert costs.label(Setting.of({"cell": {"sink": "kafka"}, "config": config})) == says
+    assert costs.label(Setting.of({"schema": SCHEMA, "cell": {"sink": "kafka"}, "config": config})) == says
 
 
 def test_a_default_setting_says_no_more_than_its_load() -> None:
