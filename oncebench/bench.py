@@ -3,7 +3,8 @@
 Promise: its name, arguments and result do not change, so that a commit of today can be measured by the benchmarks of a
 later one and the other way round. The result is {"sink guarantee variant": {metric: [a figure for each round]}}; those
 of promises are one figure each, the sum over all runs of the cell, healthy or killed, and a run that came to no end
-counts as one that could not tell. A metric that no run of a cell has is missing. What can go wrong: nothing can be
+counts as one that could not tell. A metric that no run of a cell has is missing. Each sink has a lab of its own: a
+server that does not start leaves the runs of its sink untested, and no others. What can go wrong: nothing can be
 measured here (`UserError`).
 """
 
@@ -16,12 +17,14 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.commands.series import run_series
+from oncebench.errors import INTERRUPTED, UserError
 from oncebench.judge.verdict import BROKEN, FORBIDDEN, KEPT, RULES
 from oncebench.profiles import PROFILES, quick
 from oncebench.reports.metrics import METRICS, Report, figure
 from oncebench.reports.results import Results
 from oncebench.rounds import in_rounds
 from oncebench.scenario import Cell, all_supports, installed
+from pipeline.errors import PipelineError
 
 # What every commit is measured with: rate and warm-up of what is published, where all guarantees have room, and eight
 # seconds beyond the warm-up, so that all cells fit into an hour.
@@ -40,20 +43,40 @@ def names(sinks: Sequence[str] = ()) -> list[str]:
 
 
 def figures(sinks: Sequence[str] = (), rounds: int = 3) -> dict[str, dict[str, list[float]]]:
-    """Measures each cell healthy, so many rounds in turns, and killed once where it tells most."""
-    wanted = sinks or installed()
+    """Measures each cell healthy, so many rounds in turns, and killed once where it tells most; sink after sink."""
     load = Cell("", "", "", rate=FULL.rate, sessions=SESSIONS, warmup_s=FULL.warmup_s)
-    todo = in_rounds([cell for cell in quick(load) if cell.sink in wanted], rounds)
+    cells = [cell for cell in quick(load) if cell.sink in (sinks or installed())]
+    reports: list[Report] = []
     failed: list[str] = []
+    ended: Exception | None = None
 
     def tell(cell: Cell, error: Exception) -> None:
         print(f"{cell.brief}: {error}", file=sys.stderr)
-        failed.append(f"{cell.sink} {cell.delivery} {cell.variant}")
+        failed.append(_name(cell))
 
     with tempfile.TemporaryDirectory(prefix="oncebench-bench-") as folder:
         results = Results(Path(folder) / "results", "bench")
-        reports = list(run_series(todo, results, None, Path(folder) / "work", False, tell))
+        for sink in dict.fromkeys(cell.sink for cell in cells):
+            todo = in_rounds([cell for cell in cells if cell.sink == sink], rounds)
+            before = len(reports) + len(failed)
+            try:
+                reports.extend(run_series(todo, results, None, Path(folder) / sink, False, tell))
+            except (UserError, PipelineError, OSError) as error:
+                if getattr(error, "exit_code", None) == INTERRUPTED:
+                    raise
+                left = todo[len(reports) + len(failed) - before :]
+                print(f"{sink}: {error}; so {len(left)} of its runs are untested", file=sys.stderr)
+                failed += map(_name, left)
+                ended = error
+            if len(reports) + len(failed) - before < len(todo):
+                break  # an interruption
+    if ended is not None and not reports:
+        raise ended
     return figures_of(reports, failed)
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.sink} {cell.delivery} {cell.variant}"
 
 
 def figures_of(reports: Iterable[Report], failed: Iterable[str] = ()) -> dict[str, dict[str, list[float]]]:

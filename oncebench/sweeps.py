@@ -7,7 +7,7 @@ as a few triggers. There is no state store in memory: Spark's `transformWithStat
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -19,25 +19,39 @@ FEWEST_TRIGGERS = 6
 
 @dataclass(frozen=True)
 class Sweep:
-    """One field of a cell and its values."""
+    """One field of a cell and its values; `told`: a value in words, for `--only` to pick it."""
 
     field: str
     values: tuple[Any, ...]
+    told: Callable[[Any], str] = str
 
-    def of(self, cell: Cell) -> Iterator[Cell]:
-        """The cell at each value."""
+    def of(self, cells: Sequence[Cell]) -> Iterator[Cell]:
+        """The cells at each value: all of them at one before the next, so that those which are compared with each other
+        are run one after the other."""
         for value in self.values:
-            yield _as_long(cell, replace(cell, **{self.field: value}))
+            for cell in cells:
+                yield _as_long(cell, replace(cell, **{self.field: value}))
+
+    def name(self, cell: Cell) -> str:
+        """What a cell of this sweep is called: with its value, if its title does not tell it."""
+        value = self.told(getattr(cell, self.field))
+        return cell.brief if value in cell.brief else f"{cell.brief}, {value}"
+
+
+def _trigger(ms: int) -> str:
+    return "trigger none" if ms == 0 else f"trigger {ms}ms" if ms < 1000 else f"trigger {ms // 1000}s"
 
 
 SWEEPS: Mapping[str, Sweep] = {
-    "trigger": Sweep("trigger_ms", (0, 100, 500, 1_000, 5_000, 30_000)),
-    "rate": Sweep("rate", (250.0, 500.0, 1_000.0, 2_000.0, 4_000.0)),
-    "record-size": Sweep("record_bytes", (0, 1_000, 10_000)),
-    "open-sessions": Sweep("open_sessions", (1_000, 10_000, 100_000, 1_000_000)),
+    "trigger": Sweep("trigger_ms", (0, 100, 500, 1_000, 5_000, 30_000), _trigger),
+    "rate": Sweep("rate", (250.0, 500.0, 1_000.0, 2_000.0, 4_000.0), lambda rate: f"rate {rate:,.0f}"),
+    "record-size": Sweep("record_bytes", (0, 1_000, 10_000), lambda size: f"{size // 1000}kB" if size else "unpadded"),
+    "open-sessions": Sweep(
+        "open_sessions", (1_000, 10_000, 100_000, 1_000_000), lambda number: f"{number} open sessions"
+    ),
     "state-store": Sweep("state_store", STATE_CHOICES),
     "checkpoint": Sweep("checkpoint_writing", CHECKPOINT_CHOICES),
-    "partitions": Sweep("partitions", (1, 2, 4, 8)),
+    "partitions": Sweep("partitions", (1, 2, 4, 8), lambda number: f"partitions {number}"),
 }
 
 

@@ -27,7 +27,13 @@ MACHINE = "oncebench"
 
 @click.command(short_help="asv: cost and promises over commits.")
 @click.option("--sink", "sinks", multiple=True, help="Only these; may be given several times [default: every sink].")
-@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Of the healthy runs.")
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Of the healthy runs. From 7 on asv compares by statistics; of fewer it sees large changes only, of 6 none.",
+)
 @click.option("--quick", is_flag=True, help="One round of the Kafka sink (or of --sink).")
 @click.option("--bench", metavar="REGEX", help="Only benchmarks whose name fits, as asv's -b: `micro`, `cells`.")
 @click.option("--commits", metavar="RANGE", help="Of older commits, each in an environment of its own: main~3..main.")
@@ -44,7 +50,8 @@ def bench(
 ) -> None:
     """Run the asv benchmarks of this commit (or of --commits) and keep their figures in results/asv.
 
-    `asv compare` and `asv publish` read them. A full run takes some 57 minutes on two cores.
+    `asv compare` and `asv publish` read them. A full run takes some 57 minutes on two cores, with Pravega 64; one that
+    takes more than twice its time is ended, and nothing of it is kept.
     """
     require_sinks(sinks)
     if not Path(SETTINGS).exists():

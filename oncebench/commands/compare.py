@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +22,8 @@ from oncebench.commands.options import (
     refuse_idle_postgres,
     work_dir_option,
 )
-from oncebench.commands.series import run_series
-from oncebench.errors import INTERRUPTED, USAGE, UserError
+from oncebench.commands.series import Trouble, at_least_s, run_series
+from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.measure import exit_code
 from oncebench.profiles import PROFILES
 from oncebench.reports import cost_table, paired, tables
@@ -29,6 +31,8 @@ from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_di
 from oncebench.rounds import in_rounds
 from oncebench.scenario import Cell
 from oncebench.sweeps import SWEEPS
+
+FEW_RUNS = 3  # of which nobody needs to be told how long they take
 
 
 @click.command(short_help="Run a profile of cells; one table.")
@@ -43,7 +47,7 @@ from oncebench.sweeps import SWEEPS
     "--only",
     metavar="TEXT",
     help="Of these, the cells whose title has every word of TEXT. A title: `kafka exactly-once two-phase, healthy`, or "
-    "with `after-commit:kill` in the place of healthy.",
+    "with `after-commit:kill` in the place of healthy; in a sweep its value follows: `trigger 5s`, `rate 1,000`.",
 )
 @click.option(
     "--sweep", type=click.Choice(sorted(SWEEPS)), help="Each healthy cell at several values of one thing; no others."
@@ -91,27 +95,40 @@ def compare(
         words |= {} if "warmup_s" in named else {"warmup_s": of.warmup_s}
     if "rate" not in named:
         words["rate"] = str(of.rate)
-    cells = _chosen(of.chosen(base_cell(**words), sinks), only)
+    cells = of.chosen(base_cell(**words), sinks)
+    called: Callable[[Cell], str] = attrgetter("title")
+    shown: Callable[[Cell], str] = attrgetter("brief")
     if sweep is not None:
-        cells = [each for cell in cells if not cell.faulted for each in SWEEPS[sweep].of(cell)]
+        cells = list(SWEEPS[sweep].of([cell for cell in cells if not cell.faulted]))
+        called = shown = SWEEPS[sweep].name
+        if not cells:
+            raise UserError(f"profile {profile} has no healthy cell, and a sweep runs no others", exit_code=USAGE)
+    cells = _chosen(cells, called, only)
     refuse_idle_postgres(cell.sink for cell in cells)
     refuse_idle_on_lost(cells)
     rounds = in_rounds(cells, repeat or of.repeat)
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
     reports: list[dict[str, Any]] = []
+    trouble = Trouble()
+    if len(rounds) > FEW_RUNS:
+        click.echo(f"{len(rounds)} runs, {at_least_s(rounds) / 60:.0f} min at least", err=True)
     try:
         place = work_dir or default_work_dir("compare")
         with interruption_told():
-            reports.extend(run_series(rounds, results, bootstrap_servers, place, keep))
+            reports.extend(run_series(rounds, results, bootstrap_servers, place, keep, trouble, shown))
     finally:  # what was measured is shown, whatever came of a later cell or of cleaning up
         if reports:
             _show(reports, results)
-    if not reports:
-        raise UserError("interrupted before the first cell was done; nothing was written", exit_code=INTERRUPTED)
-    if len(reports) < len(rounds):
+    if len(reports) + len(trouble.lines) < len(rounds):
+        if not reports:
+            raise UserError("interrupted before the first cell was done; nothing was written", exit_code=INTERRUPTED)
         click.echo(done_of(len(reports), len(rounds)), err=True)
         sys.exit(INTERRUPTED)
-    sys.exit(exit_code(reports))
+    if not reports:
+        raise trouble.errors[-1]
+    trouble.tell_again()
+    worst = exit_code(reports)
+    sys.exit(ERROR if trouble.lines and worst == KEPT else worst)
 
 
 def _source(name: str) -> ParameterSource | None:
@@ -139,8 +156,8 @@ def _intervals(reports: list[dict[str, Any]]) -> str:
     return "95 % intervals" if most >= paired.FEWEST_ROUNDS else few
 
 
-def _chosen(cells: list[Cell], only: str | None) -> list[Cell]:
-    chosen = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
+def _chosen(cells: list[Cell], called: Callable[[Cell], str], only: str | None) -> list[Cell]:
+    chosen = [cell for cell in cells if all(word in called(cell) for word in (only or "").split())]
     if not chosen:
         raise UserError(f"no cell's title has all of {only!r}; see `oncebench list --profile`", exit_code=USAGE)
     return chosen

@@ -18,7 +18,7 @@ from oncebench.commands.options import (
     refuse_idle_postgres,
     work_dir_option,
 )
-from oncebench.commands.series import run_series
+from oncebench.commands.series import Trouble, run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.matrix import FAMILIES, Row, cells, left_out, rows, seeds_for
 from oncebench.reports import fault_matrix, fault_text
@@ -120,29 +120,23 @@ def faults(
     done = [Cell("", "", "").as_json() | report["config"] for report in reports]
     left = [cell for cell in todo[share[0] - 1 :: share[1]] if cell.as_json() not in done]
     click.echo(f"{len(todo)} runs, of which {len(left)} are left here; reports {results.runs}", err=True)
-    trouble: list[str] = []
-
-    def tell(cell: Cell, error: Exception) -> None:
-        trouble.append(f"{cell.title}: {error}\n  {cell.reproduce()}")
-        click.echo(f"not run to its end: {trouble[-1]}", err=True)
-
+    trouble = Trouble()
     before = len(reports)
     try:
         if left:
             place = work_dir or default_work_dir("faults")
             with interruption_told():
-                reports.extend(run_series(left, results, bootstrap_servers, place, keep, tell))
+                reports.extend(run_series(left, results, bootstrap_servers, place, keep, trouble))
     finally:
         found = fault_matrix.cells_of(reports)
         if found:
             _show(reports, found, results, _stored(resume, results))
-    for line in trouble:
-        click.echo(f"not run to its end: {line}", err=True)
-    if len(reports) - before + len(trouble) < len(left):
+    trouble.tell_again()
+    if len(reports) - before + len(trouble.lines) < len(left):
         click.echo(_interrupted(len(reports) - before, len(left), _stored(resume, results)), err=True)
         sys.exit(INTERRUPTED)
     words = {cell.word for cell in found} or {"vacuous"}
-    sys.exit(BROKEN if "broken" in words else ERROR if trouble or words & {"unknown", "vacuous"} else KEPT)
+    sys.exit(BROKEN if "broken" in words else ERROR if trouble.lines or words & {"unknown", "vacuous"} else KEPT)
 
 
 def _interrupted(done: int, of: int, stored: Sequence[Path]) -> str:

@@ -12,9 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+import click
 
 from oncebench.commands.run import bytes_needed
 from oncebench.errors import INTERRUPTED, UserError
@@ -28,6 +31,8 @@ from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, requ
 from oncebench.scenario import Cell
 from pipeline.errors import PipelineError
 
+# What a run takes beside its load, on two idle cores: Spark's start, priming, draining, reading, judging.
+RUN_S = 16.0
 # A cell, its title, and whether it only tries something: such a run is no figure of a comparison.
 Run = Callable[[Cell, str, bool], dict[str, Any]]
 
@@ -66,15 +71,17 @@ def run_series(
     place: Path,
     keep: bool,
     failed: Callable[[Cell, Exception], None] | None = None,
+    named: Callable[[Cell], str] = lambda cell: cell.brief,
 ) -> Iterator[dict[str, Any]]:
-    """Runs the cells in a work dir and yields each report that was not interrupted; ends early after a Ctrl-C."""
+    """Runs the cells in a work dir and yields each report that was not interrupted; ends early after a Ctrl-C. `named`:
+    what a cell is called while it runs."""
     with open_series(cells, results, bootstrap_servers, place, keep) as (run, interrupted):
         began = time.monotonic()
         for done, cell in enumerate(cells):
             if interrupted.is_set():
                 break
             try:
-                report = run(cell, f"{done + 1}/{len(cells)}{left(done, len(cells), began)} {cell.brief}", False)
+                report = run(cell, f"{done + 1}/{len(cells)}{left(done, len(cells), began)} {named(cell)}", False)
             except (UserError, PipelineError, OSError) as error:
                 if failed is None or getattr(error, "exit_code", None) == INTERRUPTED:
                     raise
@@ -82,6 +89,31 @@ def run_series(
                 continue
             if not report["interrupted"]:
                 yield report
+
+
+@dataclass
+class Trouble:
+    """Tells of each cell that came to no end when it happens, and of all once more at the end."""
+
+    errors: list[Exception] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+
+    def __call__(self, cell: Cell, error: Exception) -> None:
+        """One more."""
+        self.errors.append(error)
+        self.lines.append(f"not run to its end: {cell.title}: {error}\n  {cell.reproduce()}")
+        click.echo(self.lines[-1], err=True)
+
+    def tell_again(self) -> None:
+        """All of them."""
+        for line in self.lines:
+            click.echo(line, err=True)
+
+
+def at_least_s(cells: Sequence[Cell]) -> float:
+    """How long runs take on an idle machine if nothing goes wrong: their loads, and what each takes beside it."""
+    loads = (cell.sessions * 100 / cell.rate for cell in cells if not isinstance(cell.rate, str))
+    return sum(loads) + RUN_S * len(cells)
 
 
 def left(done: int, of: int, began: float) -> str:

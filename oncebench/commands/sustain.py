@@ -13,7 +13,8 @@ import click
 from oncebench.commands.interrupted import done_of, interruption_told
 from oncebench.commands.options import keep_option, postgres_option, refuse_idle_postgres, work_dir_option
 from oncebench.commands.series import Run, open_series
-from oncebench.errors import BROKEN, INTERRUPTED, USAGE, UserError
+from oncebench.errors import BROKEN, ERROR, INTERRUPTED, USAGE, UserError
+from oncebench.profiles import PROFILES
 from oncebench.reports import cost_table
 from oncebench.reports.paired import FEWEST_ROUNDS
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
@@ -28,6 +29,10 @@ from oncebench.scenario import Cell, all_supports, require_sinks
 COMPARED_AT = 0.75
 # No rate beyond these is tried: below, a batch has a session or two; above, the generator needs a core of its own.
 LOWEST, HIGHEST = 100.0, 100_000.0
+# As of what is published, and for its reason: before, the JVM still lowers latency, which would hide that it rises.
+WARMUP_S = PROFILES["full"].warmup_s
+# After it nine seconds and rows in six of them, or nothing can be told.
+SHORTEST_S = WARMUP_S + 9.0
 
 
 @click.command(short_help="The highest rate that each guarantee keeps up with.")
@@ -44,11 +49,11 @@ LOWEST, HIGHEST = 100.0, 100_000.0
 @click.option(
     "--probe",
     "probe_s",
-    type=click.FloatRange(12.0),
-    default=20.0,
+    type=click.FloatRange(SHORTEST_S),
+    default=24.0,
     show_default=True,
     metavar="S",
-    help="How long each rate is tried.",
+    help="How long each rate is tried, with 6 s of warm-up.",
 )
 @click.option(
     "--precision",
@@ -62,7 +67,7 @@ LOWEST, HIGHEST = 100.0, 100_000.0
     type=click.IntRange(0),
     default=FEWEST_ROUNDS,
     show_default=True,
-    help="Rounds at 75 % of the slowest one's rate; 0: none.",
+    help="Rounds at 75 % of the rate of the slowest of each sink; 0: none.",
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the first load.")
 @click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours.")
@@ -86,13 +91,14 @@ def sustain(
     """Search the highest rate that each guarantee of a sink keeps up with, then compare all at 75 % of the lowest.
 
     A rate is kept up with if the lag does not grow by 1 % of the load, latency does not rise by a quarter, and every
-    promise is kept; where it is not, it is tried twice more, and two of three decide. Prints the rates, and what each
-    guarantee costs at the rate that all keep up with.
+    promise is kept; where it is not, it is tried twice more, and two of three decide. Prints the rates, and for each
+    sink what its guarantees cost at a rate that all of them keep up with. A guarantee of which a probe is too short to
+    tell is left out of that, and the exit code is then 1.
     """
     wanted = sinks or ("kafka",)
     require_sinks(wanted)
-    cells = [Cell(sink, support.delivery, support.variant, seed=seed) for sink, support in all_supports()
-             if sink in wanted]  # fmt: skip
+    cells = [Cell(sink, support.delivery, support.variant, seed=seed, warmup_s=WARMUP_S)
+             for sink, support in all_supports() if sink in wanted]  # fmt: skip
     cells = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
     if not cells:
         raise UserError(f"nothing has all of {only!r}; see `oncebench list`", exit_code=USAGE)
@@ -101,28 +107,53 @@ def sustain(
     largest = [_at(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
     place = work_dir or default_work_dir("sustain")
     found: dict[Cell, Found] = {}
+    untold: dict[Cell, str] = {}
     tried: dict[Cell, _Probes] = {}
+    compared_at: dict[str, float] = {}
     reports: list[dict[str, Any]] = []
     try:
         with open_series(largest, results, bootstrap_servers, place, keep) as (run, cut):
             for cell in cells:
                 tried[cell] = _Probes(run, cut, cell, probe_s)
-                found[cell] = search(of_three(tried[cell].keeps_up), start, LOWEST, HIGHEST, precision)
-                click.echo(f"{cell.title}: {_told(found[cell])}", err=True)
-            click.echo(_rates(found, tried), nl=False)
-            slowest = min(each.kept for each in found.values())
-            if repeat and slowest:
-                compared = [_at(cell, round(COMPARED_AT * slowest), probe_s) for cell in cells]
+                try:
+                    found[cell] = search(of_three(tried[cell].keeps_up), start, LOWEST, HIGHEST, precision)
+                    told = _told(found[cell])
+                except _TooShort as error:
+                    told = untold[cell] = str(error)
+                click.echo(f"{cell.title}: {told}", err=True)
+            click.echo(_rates(found, untold, tried), nl=False)
+            if repeat:
+                compared_at = _compared_at(found)
+                compared = [_at(cell, compared_at[cell.sink], probe_s) for cell in found if cell.sink in compared_at]
                 _rounds(run, cut, in_rounds(compared, repeat), reports)
     finally:  # what was measured is shown, whatever came later
-        if found and len(found) < len(cells):
-            click.echo(_rates(found, tried), nl=False)
-        if reports:
-            click.echo(f"\nat {COMPARED_AT * slowest:,.0f} events/s:\n\n{cost_table.markdown(reports)}", nl=False)
+        if 0 < len(found) + len(untold) < len(cells):
+            click.echo(_rates(found, untold, tried), nl=False)
+        for sink, rate in compared_at.items():
+            if mine := [report for report in reports if report["cell"]["sink"] == sink]:
+                click.echo(f"\n{sink} at {rate:,.0f} events/s:\n\n{cost_table.markdown(mine)}", nl=False)
         if results.runs.exists():
             click.echo(f"\nreports {results.runs}", err=True)
     if any(each.broken for each in tried.values()) or any(report["verdict"] == "broken" for report in reports):
         sys.exit(BROKEN)
+    if untold:
+        sys.exit(ERROR)
+
+
+class _TooShort(UserError):
+    """A probe did not tell whether its rate was kept up with."""
+
+
+def _compared_at(found: Mapping[Cell, Found]) -> dict[str, float]:
+    """By sink the rate at which its guarantees are compared; says of which sinks none are."""
+    slowest: dict[str, Cell] = {}
+    for cell in found:
+        slowest[cell.sink] = min(slowest.get(cell.sink, cell), cell, key=lambda each: found[each].kept)
+    for sink, cell in slowest.items():
+        if not found[cell].kept:
+            click.echo(f"{sink}: costs are not compared, for {cell.delivery} {cell.variant} keeps up with no rate that "
+                       "was tried", err=True)  # fmt: skip
+    return {sink: round(COMPARED_AT * found[cell].kept) for sink, cell in slowest.items() if found[cell].kept}
 
 
 def _at(cell: Cell, rate: float, lasts_s: float) -> Cell:
@@ -149,7 +180,7 @@ class _Probes:
             raise UserError(f"interrupted while the rate of {cell.title} was searched", exit_code=INTERRUPTED)
         reasons = list(why_not(report))
         if reasons == [TOO_SHORT]:
-            raise UserError(f"a probe of {self.probe_s:g} s is too short to tell whether {rate:,.0f} events/s can be "
+            raise _TooShort(f"a probe of {self.probe_s:g} s is too short to tell whether {rate:,.0f} events/s can be "
                             "kept up: batches take too long for it; give a longer --probe")  # fmt: skip
         click.echo(f"{title}: {'; '.join(reasons) or 'kept up'}", err=True)
         self.broken = self.broken or report["verdict"] == "broken"
@@ -170,9 +201,11 @@ def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, A
         raise UserError(done_of(len(reports), len(cells)), exit_code=INTERRUPTED)
 
 
-def _rates(found: Mapping[Cell, Found], tried: Mapping[Cell, _Probes]) -> str:
+def _rates(found: Mapping[Cell, Found], untold: Mapping[Cell, str], tried: Mapping[Cell, _Probes]) -> str:
     head = ("sink", "guarantee", "variant", "keeps up with, events/s", "not with", "because")
-    return aligned([head, *(_row(cell, each, tried[cell].why) for cell, each in found.items())])
+    rows = (_row(cell, found[cell], probes.why) if cell in found else (*_way(cell), "?", "?", untold[cell])
+            for cell, probes in tried.items() if cell in found or cell in untold)  # fmt: skip
+    return aligned([head, *rows])
 
 
 def _told(found: Found) -> str:
@@ -181,4 +214,8 @@ def _told(found: Found) -> str:
 
 def _row(cell: Cell, found: Found, why: Mapping[float, str]) -> tuple[str, ...]:
     lost, because = ("-", "-") if found.lost is None else (f"{found.lost:,.0f}", why.get(found.lost, "-"))
-    return cell.sink, cell.delivery, cell.variant, f"{found.kept:,.0f}", lost, because
+    return *_way(cell), f"{found.kept:,.0f}", lost, because
+
+
+def _way(cell: Cell) -> tuple[str, ...]:
+    return cell.sink, cell.delivery, cell.variant

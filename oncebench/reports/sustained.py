@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from oncebench.reports.metrics import Report, why_no_speed
 
 # Theodolite's threshold: the lag may grow by so much of the load. A lag goes up by a batch's worth and down again with
-# every batch, so over a probe of 20 s with batches of 0.9 s its slope is known to 1.5 % only: it must be above this for
+# every batch, so over 17 s of a probe with batches of 0.9 s its slope is known to 1.5 % only: it must be above this for
 # sure (in standard errors). Simulated: of pipelines that keep up 2.5 % are taken for ones that don't (27 % without), of
 # those that fall behind by 10 % none is missed.
 LAG_SLOPE, FOR_SURE = 0.01, 2.0

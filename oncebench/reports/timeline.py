@@ -24,6 +24,9 @@ MAX_STEPS = 300  # more than a plot has room for
 US = 1_000_000
 # Of a line through lags, or of thirds of latencies.
 FEWEST_STEPS = 6
+# A load of 15 s has its last event due a moment before: at 100 events/s, the slowest that is searched, 10 ms. Its last
+# second is whole all the same.
+MOMENT_S = 0.05
 
 
 def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
@@ -56,7 +59,7 @@ def steadiness(shown: Mapping[str, Any], rate: float | str, warmup_s: float, loa
     standard error of that (a lag goes up and down with every batch); `latency_rise`: by how much the median latency of
     the load's last third was above that of its first, as a share of it. After the warm-up; None where there is too
     little (fewer than FEWEST_STEPS, of latency: with rows in them) or no rate."""
-    first, last = ceil(warmup_s / shown["step_s"]), int(load_s // shown["step_s"])
+    first, last = ceil(warmup_s / shown["step_s"]), int((load_s + MOMENT_S) // shown["step_s"])
     lag = np.array(shown["lag"][first:last], dtype=float)
     p50 = [value for value in shown["p50_ms"][first:last] if value is not None]
     slope = error = rise = None

@@ -15,7 +15,7 @@ from oncebench.services.small_disk import own_namespace, small_disk
 from pipeline.failpoints import parse_fault
 
 # A checkpoint took 1.1 MB of 4 kB pages after 30 batches, an output folder less than half of its events' bytes, a new
-# broker 72 kB: what fits many times, and is as much memory while it is full.
+# broker 72 kB: what fits many times, and is as much memory while it is full. A broker has padded events whole.
 BASE_BYTES = 64_000_000
 BYTES_PER_EVENT = 400
 
@@ -30,7 +30,7 @@ def prepare_disks(cells: Iterable[Cell]) -> None:
 @contextmanager
 def open_disks(cell: Cell, folder: Path) -> Iterator[None]:
     """The disks that the faults of a cell fill, mounted below the run's folder until the end of the context."""
-    size = BASE_BYTES + BYTES_PER_EVENT * (100 * cell.sessions + cell.open_sessions)
+    size = BASE_BYTES + (BYTES_PER_EVENT + cell.record_bytes) * (100 * cell.sessions + cell.open_sessions)
     with ExitStack() as stack:
         for name in _filled(cell):
             place = folder / name

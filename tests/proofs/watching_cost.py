@@ -1,9 +1,10 @@
 """What looking at a run costs it: `python -m tests.proofs.watching_cost [PAIRS] [SINK ...]`, some 80 s a pair.
 
 The same cell is run in pairs, once watched as ever, once with neither observer nor samples, the order swapped from pair
-to pair; the pipeline's processor time per million events is compared within each pair. Beside it stands what the
-watchers used themselves. A run without them ends up to a second later, for nobody looks sooner, and idles meanwhile:
-that may make it look dearer. Use a quiet machine: the price of other load is counted to whoever met it.
+to pair; the pipeline's processor time per million events is compared within each pair, from the end of the warm-up on:
+of the events that were still to be read then, for an unwatched run sees that end up to a second late. Beside it stands
+what the watchers used themselves. A run without them ends up to a second later, for nobody looks sooner, and idles
+meanwhile: that may make it look dearer. Use a quiet machine: the price of other load is counted to whoever met it.
 """
 
 from __future__ import annotations
@@ -11,20 +12,23 @@ from __future__ import annotations
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from statistics import median
 from unittest.mock import patch
 
+from oncebench.record import Record
 from oncebench.reports.paired import bootstrap
 from oncebench.reports.price import watching_share
+from oncebench.reports.timeline import events_after
 from oncebench.run import cell as run_module
-from oncebench.run.cell import run_cell
+from oncebench.run.cell import Ran, run_cell
 from oncebench.run.lab import open_lab
+from oncebench.run.workdir import open_work_dir
 from oncebench.scenario import Cell
 from oncebench.services import process
-from oncebench.watch.resources import Sampler, Use
+from oncebench.watch.resources import Sampler
 
 RATE, SESSIONS = 1_000.0, 200  # 20 s of a load that every guarantee sustains
 PIPELINE = ("spark_jvm", "python_driver", "python_workers")
@@ -46,23 +50,9 @@ def unwatched() -> Iterator[None]:
         yield
 
 
-@contextmanager
-def noted(uses: dict[str, Use]) -> Iterator[None]:
-    """Has runs in here put what was used into `uses` just before the pipeline is stopped, watched or not."""
-    say = run_module._Run._say
-
-    def noting(run: run_module._Run, phase: str) -> None:
-        if phase == "stopping":
-            uses.update(run.meters.uses())
-        say(run, phase)
-
-    with patch.object(run_module._Run, "_say", noting):
-        yield
-
-
-def cpu_s_per_million(uses: Mapping[str, Use], events: int) -> float:
-    """Processor seconds of the pipeline for a million events."""
-    return sum(uses[name].cpu_s for name in PIPELINE) / events * 1e6
+def cpu_s_per_million(ran: Ran, record: Record) -> float:
+    """Processor seconds of the pipeline for a million events, both from when the run began to count."""
+    return sum(ran.uses[name].cpu_s for name in PIPELINE) / events_after(record, ran.measured_from_us) * 1e6
 
 
 def main(pairs: int, sinks: tuple[str, ...]) -> None:
@@ -72,15 +62,15 @@ def main(pairs: int, sinks: tuple[str, ...]) -> None:
             ratios, shares = [], []
             for number in range(pairs):
                 cell = Cell(sink, "exactly-once", "two-phase", rate=RATE, sessions=SESSIONS, seed=number + 1)
-                used: dict[str, dict[str, Use]] = {"watched": {}, "unwatched": {}}
-                for name in list(used)[:: 1 if number % 2 else -1]:
-                    folder = Path(temporary) / f"{sink}-{number}-{name}"
-                    folder.mkdir()
-                    with noted(used[name]), unwatched() if name == "unwatched" else ExitStack():
-                        run_cell(cell, lab, folder, lambda _seen: None, threading.Event())
-                watched, alone = (cpu_s_per_million(uses, SESSIONS * 100) for uses in used.values())
+                took, uses = dict.fromkeys(("watched", "unwatched"), 0.0), {}
+                for name in list(took)[:: 1 if number % 2 else -1]:
+                    with open_work_dir(Path(temporary) / f"{sink}-{number}-{name}") as folder:
+                        with unwatched() if name == "unwatched" else ExitStack():
+                            ran = run_cell(cell, lab, folder.path, lambda _seen: None, threading.Event())
+                        took[name], uses[name] = cpu_s_per_million(ran, Record.load(folder.path)), ran.uses
+                watched, alone = took.values()
                 ratios.append(watched / alone)
-                shares.append(watching_share(used["watched"]) or 0.0)
+                shares.append(watching_share(uses["watched"]) or 0.0)
                 print(f"{sink} pair {number + 1}: CPU s per million events {watched:.0f} watched, {alone:.0f} alone, "
                       f"x {ratios[-1]:.3f}; watchers {shares[-1]:.1%}", flush=True)  # fmt: skip
             found = bootstrap(ratios)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -87,6 +88,49 @@ def test_a_run_that_came_to_no_end_is_told_and_turns_its_cell_red(
     found = bench.figures(["kafka"], 1)
     assert found == {name: {"untested": [1.0]} for name in bench.names(["kafka"])}
     assert capsys.readouterr().err.count("died again and again") == len(found)
+
+
+def test_a_server_that_does_not_start_leaves_its_own_sink_untested_and_the_others_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def series(cells: Any, *_: Any) -> Any:
+        for number, cell in enumerate(cells):
+            if cell.sink == "postgres" and number == len(starts):
+                raise UserError("the server does not start")
+            way = {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant}
+            yield report(cell={**way, "faults": list(cell.faults), "random_kills": 0})
+
+    starts: list[str] = ["one run"]
+    monkeypatch.setattr(bench, "run_series", series)
+    found = bench.figures(["kafka", "postgres"], 1)
+    assert found.keys() == set(bench.names(["kafka", "postgres"]))
+    untested = {sink: sum(figures["untested"][0] for name, figures in found.items() if name.startswith(sink))
+                for sink in ("kafka", "postgres")}  # fmt: skip
+    assert untested == {"kafka": 0.0, "postgres": 2 * len(bench.names(["postgres"])) - 1}
+    assert "postgres: the server does not start; so 11 of its runs are untested" in capsys.readouterr().err
+    starts.clear()
+    with pytest.raises(UserError, match="does not start"):
+        bench.figures(["postgres"], 1)
+
+
+def test_an_interruption_ends_all_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[str] = []
+    monkeypatch.setattr(bench, "run_series", lambda cells, *_: began.append(cells[0].sink) or [])
+    assert bench.figures(["kafka", "postgres"], 1) == {}
+    assert len(began) == 1
+
+
+@pytest.mark.parametrize(("sinks", "rounds"), [("", 3), ("", 7), ("kafka", 1)])
+def test_asv_waits_for_as_long_as_twice_the_work_takes_however_many_rounds(
+    sinks: str, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("asv_runner")
+    monkeypatch.setenv("ONCEBENCH_BENCH_SINKS", sinks)
+    monkeypatch.setenv("ONCEBENCH_BENCH_ROUNDS", str(rounds))
+    path = Path(__file__).parents[2] / "benchmarks" / "cells.py"
+    cells = runpy.run_path(str(path))
+    takes_s = len(bench.names(sinks.split())) * (34 * rounds + 40)
+    assert 2 * takes_s < cells["setup_cache"].timeout < 2 * takes_s + 1200
 
 
 def test_every_cell_that_can_be_measured_here_is_named_once() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import compare
+from oncebench.commands.run import bytes_needed
 from oncebench.errors import UserError
 from oncebench.profiles import PAIR_BATCHES, PROFILES
 from oncebench.reports.results import default_work_dir
@@ -95,3 +97,72 @@ def test_the_load_and_the_warm_up_are_the_profiles_unless_the_user_names_others(
     monkeypatch.setattr(compare, "run_series", noted)
     CliRunner().invoke(cli, ("compare", "--profile", "full", "--sink", "sqlite", *words))
     assert {(cell.rate, cell.sessions, cell.warmup_s) for cell in ran if not cell.faulted} == {load}
+
+
+def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: set[int]) -> list[tuple[Cell, str]]:
+    """Has cells run without a lab, some of them by their number in vain; what was run, and what it was called."""
+    ran: list[tuple[Cell, str]] = []
+
+    def series(cells: list[Cell], *others: Any) -> Iterator[dict[str, Any]]:
+        for number, cell in enumerate(cells):
+            ran.append((cell, others[-1](cell)))
+            if number in fails:
+                others[-2](cell, UserError(f"no room for {number}", exit_code=5))
+            else:
+                yield report(reproduce="again")
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compare, "run_series", series)
+    return ran
+
+
+def test_a_cell_that_cannot_be_run_leaves_the_others_to_go_on_and_the_exit_code_tells_of_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = pretend(monkeypatch, tmp_path, {1})
+    done = CliRunner().invoke(cli, CELLS)
+    assert (len(ran), done.exit_code) == (4, 1)
+    assert "no room for 1" in done.stderr.splitlines()[-2]
+    assert "oncebench run --sink kafka" in done.stderr.splitlines()[-1]
+    assert "| kafka | exactly-once | two-phase | none   | kept    |" in done.output
+
+
+def test_cells_that_all_failed_end_a_comparison_with_their_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, tmp_path, {0, 1, 2, 3})
+    failed = CliRunner().invoke(cli, CELLS).exception
+    assert isinstance(failed, UserError)
+    assert (str(failed), failed.exit_code) == ("no room for 3", 5)
+
+
+def test_a_sweep_goes_value_by_value_tells_each_and_has_one_picked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran = pretend(monkeypatch, tmp_path, set())
+    CliRunner().invoke(cli, ("compare", "--profile", "cost", "--sweep", "rate"))
+    assert [cell.rate for cell, _ in ran] == [rate for rate in (250, 500, 1000, 2000, 4000) for _ in range(2)]
+    assert ran[-1][1] == "kafka exactly-once two-phase, healthy, rate 4,000"
+    ran.clear()
+    CliRunner().invoke(cli, ("compare", "--profile", "cost", "--sweep", "rate", "--only", "rate 500"))
+    assert [cell.rate for cell, _ in ran] == [500, 500]
+    none = CliRunner().invoke(cli, ("compare", "--profile", "double", "--sweep", "rate")).exception
+    assert str(none) == "profile double has no healthy cell, and a sweep runs no others"
+
+
+def test_before_a_long_comparison_stands_how_long_it_takes_at_least(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pretend(monkeypatch, tmp_path, set())
+    done = CliRunner().invoke(
+        cli, ("compare", "--profile", "cost", "--rate", "1000", "--duration", "44", "--repeat", "5")
+    )
+    assert done.stderr.splitlines()[0] == "10 runs, 10 min at least"
+    done = CliRunner().invoke(cli, ("compare", "--profile", "cost"))
+    assert "at least" not in done.stderr
+
+
+def test_room_is_asked_for_what_events_are_padded_with_in_the_topic_and_in_the_record() -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase", sessions=180)
+    more = bytes_needed([replace(cell, record_bytes=10_000)] * 25) - bytes_needed([cell] * 25)
+    assert more == 25 * 18_000 * 2 * 10_000

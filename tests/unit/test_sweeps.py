@@ -20,7 +20,7 @@ CELL = Cell("kafka", "exactly-once", "two-phase", rate=1000.0, sessions=100)
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_a_sweep_changes_its_field_and_at_most_how_many_sessions_there_are(name: str) -> None:
-    swept = list(SWEEPS[name].of(CELL))
+    swept = list(SWEEPS[name].of([CELL]))
     assert len(swept) == len(set(swept)) == len(SWEEPS[name].values)
     for cell in swept:
         changed = {field.name for field in fields(Cell) if getattr(cell, field.name) != getattr(CELL, field.name)}
@@ -28,14 +28,34 @@ def test_a_sweep_changes_its_field_and_at_most_how_many_sessions_there_are(name:
 
 
 def test_a_load_lasts_as_long_at_every_rate_and_for_some_triggers_however_long_these_are() -> None:
-    assert {cell.sessions * 100 / float(cell.rate) for cell in SWEEPS["rate"].of(CELL)} == {10.0}
-    for cell in SWEEPS["trigger"].of(CELL):
+    assert {cell.sessions * 100 / float(cell.rate) for cell in SWEEPS["rate"].of([CELL])} == {10.0}
+    for cell in SWEEPS["trigger"].of([CELL]):
         assert cell.sessions * 100 / float(cell.rate) >= max(10.0, FEWEST_TRIGGERS * cell.trigger_ms / 1000)
 
 
 def test_a_load_that_is_there_first_keeps_its_sessions() -> None:
     flat_out = replace(CELL, rate="max")
-    assert {cell.sessions for cell in SWEEPS["trigger"].of(flat_out)} == {100}
+    assert {cell.sessions for cell in SWEEPS["trigger"].of([flat_out])} == {100}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_what_is_compared_with_each_other_is_run_one_after_the_other(name: str) -> None:
+    sweep, other = SWEEPS[name], replace(CELL, delivery="at-least-once", variant="acknowledged")
+    swept = list(sweep.of([CELL, other]))
+    for mine, theirs in zip(swept[::2], swept[1::2], strict=True):
+        assert getattr(mine, sweep.field) == getattr(theirs, sweep.field)
+        assert (mine.variant, theirs.variant) == (CELL.variant, other.variant)
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_each_cell_of_a_sweep_tells_its_value_and_can_be_picked_by_it(name: str) -> None:
+    names = [SWEEPS[name].name(cell) for cell in SWEEPS[name].of([CELL])]
+    assert all(each.startswith(CELL.title) for each in names)
+    assert len(names) == len(set(names))
+    for each in names:
+        words = each.removeprefix(CELL.title).strip(", ").split()
+        picked = [other for other in names if all(word in other for word in words)]
+        assert picked == [each] or name == "open-sessions"  # there 1000 is part of 10000
 
 
 def test_rounds_turn_and_have_seeds_of_their_own_and_what_is_killed_is_killed_once() -> None:

@@ -117,6 +117,12 @@ def test_warm_up_and_what_came_after_the_load_say_nothing_of_steadiness() -> Non
     assert told == {"lag_slope": 0.0, "lag_slope_error": 0.0, "latency_rise": 0.0}
 
 
+def test_the_last_second_of_a_load_counts_although_its_last_event_is_due_a_moment_before() -> None:
+    growing = shown([100] * 14 + [1000, 0], [100.0] * 16)
+    assert steadiness(growing, 1000.0, 3.0, 14.999) == steadiness(growing, 1000.0, 3.0, 15.0)
+    assert steadiness(growing, 1000.0, 3.0, 14.6) == steadiness(growing, 1000.0, 3.0, 14.0)
+
+
 @pytest.mark.parametrize(
     ("rate", "steps"), [("max", 12), (1000.0, 5)], ids=["no rate to keep up with", "too short to tell"]
 )
