@@ -162,13 +162,14 @@ def _at(cell: Cell, rate: float, lasts_s: float) -> Cell:
 
 @dataclass
 class _Probes:
-    """Tries rates of one cell, and knows why it did not keep up with one."""
+    """Tries rates of one cell, and knows the highest that it kept up with, and why it did not with others."""
 
     run: Run
     cut: Any
     cell: Cell
     probe_s: float
     why: dict[float, str] = field(default_factory=dict)
+    kept: float = 0.0
     broken: bool = False
 
     def keeps_up(self, rate: float) -> bool:
@@ -186,6 +187,8 @@ class _Probes:
         self.broken = self.broken or report["verdict"] == "broken"
         if reasons:
             self.why[rate] = "; ".join(reasons)
+        else:
+            self.kept = max(self.kept, rate)
         return not reasons
 
 
@@ -203,7 +206,7 @@ def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, A
 
 def _rates(found: Mapping[Cell, Found], untold: Mapping[Cell, str], tried: Mapping[Cell, _Probes]) -> str:
     head = ("sink", "guarantee", "variant", "keeps up with, events/s", "not with", "because")
-    rows = (_row(cell, found[cell], probes.why) if cell in found else (*_way(cell), "?", "?", untold[cell])
+    rows = (_row(cell, found[cell], probes.why) if cell in found else _open_row(cell, probes.kept, untold[cell])
             for cell, probes in tried.items() if cell in found or cell in untold)  # fmt: skip
     return aligned([head, *rows])
 
@@ -215,6 +218,10 @@ def _told(found: Found) -> str:
 def _row(cell: Cell, found: Found, why: Mapping[float, str]) -> tuple[str, ...]:
     lost, because = ("-", "-") if found.lost is None else (f"{found.lost:,.0f}", why.get(found.lost, "-"))
     return *_way(cell), f"{found.kept:,.0f}", lost, because
+
+
+def _open_row(cell: Cell, kept: float, why: str) -> tuple[str, ...]:
+    return *_way(cell), f"{kept:,.0f} or more" if kept else "?", "?", why
 
 
 def _way(cell: Cell) -> tuple[str, ...]:

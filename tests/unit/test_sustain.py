@@ -16,7 +16,7 @@ from oncebench.commands import sustain
 from oncebench.errors import BROKEN, INTERRUPTED, UserError
 from oncebench.profiles import PROFILES
 from oncebench.reports.timeline import FEWEST_STEPS
-from oncebench.run.search import Found
+from oncebench.run.search import Found, search
 from oncebench.scenario import Cell
 from tests.unit.test_tables import report
 
@@ -63,12 +63,12 @@ def test_a_search_that_was_interrupted_shows_the_rates_that_were_found(
 ) -> None:
     found = iter([Found(1000.0, 1100.0)])
 
-    def search(*_: Any) -> Found:
+    def pretend(*_: Any) -> Found:
         for each in found:
             return each
         raise UserError("interrupted", exit_code=INTERRUPTED)
 
-    monkeypatch.setattr(sustain, "search", search)
+    monkeypatch.setattr(sustain, "search", pretend)
     done = CliRunner().invoke(cli, WORDS)
     assert str(done.exception) == "interrupted"
     assert "| kafka | exactly-once | idempotent | 1,000 " in done.stdout
@@ -78,7 +78,7 @@ def test_a_search_that_was_interrupted_shows_the_rates_that_were_found(
 def test_a_promise_that_a_probe_broke_ends_it_with_that_exit_code_and_why_stands_in_the_table(
     runs: list[Cell], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def search(keeps_up: Any, start: float, *_: Any) -> Found:
+    def pretend(keeps_up: Any, start: float, *_: Any) -> Found:
         assert not keeps_up(start)
         return Found(0.0, start)
 
@@ -88,7 +88,7 @@ def test_a_promise_that_a_probe_broke_ends_it_with_that_exit_code_and_why_stands
         yield (lambda cell, _title, probe: report(cell.variant, "broken", probe=probe, **verdict)), threading.Event()
 
     monkeypatch.setattr(sustain, "open_series", series)
-    monkeypatch.setattr(sustain, "search", search)
+    monkeypatch.setattr(sustain, "search", pretend)
     done = CliRunner().invoke(cli, WORDS)
     assert done.exit_code == BROKEN
     assert "| 0                       | 2,000    | its verdict is broken |" in done.stdout
@@ -97,7 +97,7 @@ def test_a_promise_that_a_probe_broke_ends_it_with_that_exit_code_and_why_stands
 def searching(monkeypatch: pytest.MonkeyPatch, kept: dict[str, float | None]) -> None:
     """Has the search of a sink's or a variant's cells find this, or a probe too short for it."""
 
-    def search(keeps_up: Any, *_: Any) -> Found:
+    def pretend(keeps_up: Any, *_: Any) -> Found:
         cell = cells.pop(0)
         rate = kept.get(cell.variant, kept.get(cell.sink))
         if rate is None:
@@ -112,7 +112,7 @@ def searching(monkeypatch: pytest.MonkeyPatch, kept: dict[str, float | None]) ->
         made(self, run, cut, cell, probe_s)
 
     monkeypatch.setattr(sustain._Probes, "__init__", noted)
-    monkeypatch.setattr(sustain, "search", search)
+    monkeypatch.setattr(sustain, "search", pretend)
 
 
 def test_each_sink_is_compared_at_the_rate_of_its_own_slowest(
@@ -153,3 +153,13 @@ def test_what_is_compared_begins_to_count_when_the_jit_is_done_and_the_shortest_
     CliRunner().invoke(cli, WORDS)
     assert {cell.warmup_s for cell in runs} == {PROFILES["full"].warmup_s}
     assert sustain.SHORTEST_S - PROFILES["full"].warmup_s >= FEWEST_STEPS + 3
+
+
+def test_a_search_that_ended_early_tells_what_was_kept_up_with_until_then(
+    runs: list[Cell], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasons = iter([[], [sustain.TOO_SHORT]])
+    monkeypatch.setattr(sustain, "search", search)
+    monkeypatch.setattr(sustain, "why_not", lambda _report: next(reasons))
+    done = CliRunner().invoke(cli, (*WORDS, "--only", "two-phase"))
+    assert "| two-phase | 2,000 or more           | ?        | a probe of 24 s is too short" in done.stdout
