@@ -2,7 +2,8 @@
 
 Promise: a cell is the worst of its repeats, with all that these lost and doubled, and names the runs that it stands
 for; the command is that of its worst run, with the cell's own fault alone. A run that was interrupted is left out: what
-it was not asked any more is no verdict. Faults that are in no family of `oncebench.matrix` stand under `other`.
+it was not asked any more is no verdict; so is the try of a rate, unless it broke its promise. Faults that are in no
+family of `oncebench.matrix` stand under `other`.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from oncebench.publish.pack import Texts, columns
 from oncebench.publish.ways import Way, way_of
 from oncebench.reports.fault_matrix import Cell, numbered
 from oncebench.reports.tables import Report
-from oncebench.reports.words import LIMIT, ORDER
+from oncebench.reports.words import LIMIT, ORDER, only_tried
 
 HEALTHY, OTHER, NO_FAULT = "healthy", "other", "none"
 _HOME = {fault: family for family in FAMILIES for fault in columns_of(family)}
@@ -51,7 +52,9 @@ Matrix = Mapping[Place, Sequence[Entry]]
 
 def matrix_of(reports: Sequence[Report]) -> Matrix:
     """Every cell with its entries, by the order in which rows and columns stand."""
-    used = [number for number, report in enumerate(reports) if not report.get("interrupted")]
+    used = [
+        number for number, report in enumerate(reports) if not (report.get("interrupted") or only_tried(report))
+    ]  # fmt: skip
     faulted = [Entry(used[at], cell) for at, cell in numbered([reports[number] for number in used])]
     found: dict[Place, list[Entry]] = {}
     for entry in [*_healthy(reports, used), *faulted]:

@@ -19,7 +19,7 @@ from typing import Any
 from oncebench.judge.verdict import BROKEN
 from oncebench.reports.metrics import field, why_no_speed
 from oncebench.reports.paired import Setting, differing, in_fields
-from oncebench.reports.words import LIMIT, ORDER, word_of
+from oncebench.reports.words import LIMIT, ORDER, only_tried, word_of
 from oncebench.scenario import order_of
 
 Report = Mapping[str, Any]
@@ -53,8 +53,7 @@ KEY_COLUMNS = 5
 def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]]:
     """One row of text for each cell, repeats of a cell together; `plain`: numbers as a program reads them."""
     groups: dict[tuple[str, ...], list[Report]] = {}
-    # A probe is a try of a rate: it has no figures to be shown, but a promise to keep.
-    reports = [report for report in reports if not (report.get("probe") and report["verdict"] != BROKEN)]
+    reports = [report for report in reports if not only_tried(report)]
     swept = differing({Setting.of(report) for report in reports if _healthy(report)})
     for report in reports:
         groups.setdefault(_key(report, swept), []).append(report)

@@ -23,6 +23,12 @@ CHARGED = {"LOSS": "lost", "DUP": "duplicated"}
 Report = Mapping[str, Any]
 
 
+def only_tried(report: Report) -> bool:
+    """Whether a run is no more than the try of a rate (a probe of `oncebench sustain`): it may be one that is too high,
+    so that only a promise that it broke tells anything."""
+    return bool(report.get("probe")) and report["verdict"] != BROKEN
+
+
 def word_of(report: Report) -> str:
     """What a run came to."""
     verdict = str(report["verdict"])

@@ -132,3 +132,11 @@ def test_a_text_comes_out_as_it_went_in() -> None:
     made = texts.as_json()
     assert [" ".join(made["words"][word] for word in made["texts"][number]) for number in numbers] == told
     assert numbers[2] == numbers[4]
+
+
+def test_the_try_of_a_rate_is_no_cell_unless_it_broke_its_promise() -> None:
+    tried = {**report(), "verdict": "unknown", "probe": True}
+    assert promises.words_of(matrix(report(), tried)) == {WAY: "kept"}
+    assert list(matrix(tried)) == []
+    broken = with_rows(report(verdict="broken", codes=("DUP",)), duplicated=4, probe=True)
+    assert promises.words_of(matrix(report(), broken)) == {WAY: "broken"}
