@@ -12,10 +12,11 @@ easily; the noise floor says how wide.
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import pairwise
 
 from oncebench.reports.cost_table import COLUMNS, told
 from oncebench.reports.metrics import Metric, Report, figure
@@ -66,17 +67,22 @@ class Again:
 def by_chance(one: Sequence[float], other: Sequence[float]) -> float:
     """How often two samples of one distribution lie as far apart as these: the exact two-sided p of Mann and Whitney.
 
-    Goes through every way to deal the values out, so it is for the rounds of a series: 252 ways for five and five.
+    Of all ways to deal the values out it counts those that lie as far apart, by their sums of ranks and not one by one,
+    of which there were 252 for five and five and 2.7 million for twelve and twelve. Equal values share their ranks.
     """
-    values = [*one, *other]
+    values = sorted([*one, *other])
 
-    def off(mine: Sequence[int]) -> float:
-        theirs = [values[at] for at in range(len(values)) if at not in mine]
-        above = sum((values[at] > each) - (values[at] < each) for at in mine for each in theirs)
-        return abs(above)
+    def rank(value: float) -> int:
+        return bisect_left(values, value) + bisect_right(values, value)  # twice the mean rank less 1: a whole number
 
-    ways = [off(mine) for mine in combinations(range(len(values)), len(one))]
-    return sum(each >= ways[0] for each in ways) / len(ways)
+    # By how many were dealt to the one and the sum of their ranks: in how many ways.
+    ways: Counter[tuple[int, int]] = Counter({(0, 0): 1})
+    for value in values:
+        ways.update({(n + 1, total + rank(value)): count for (n, total), count in ways.items() if n < len(one)})
+    dealt = {total: count for (n, total), count in ways.items() if n == len(one)}
+    middle = len(one) * len(values)  # the mean over all ways
+    off = abs(sum(map(rank, one)) - middle)
+    return sum(count for total, count in dealt.items() if abs(total - middle) >= off) / sum(dealt.values())
 
 
 def beside_itself(rounds: Rounds, metric: Metric, way: Way) -> Difference | None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import random
+import time
+from itertools import combinations
+from statistics import NormalDist
 from typing import Any
 
 import pytest
@@ -54,6 +58,39 @@ def test_samples_are_told_apart_by_the_exact_test_of_ranks(
     one: tuple[float, ...], other: tuple[float, ...], p: float
 ) -> None:
     assert by_chance(one, other) == pytest.approx(p)
+
+
+def one_by_one(one: list[float], other: list[float]) -> float:
+    """The same, going through every way to deal the values out."""
+    values = [*one, *other]
+
+    def off(mine: tuple[int, ...]) -> int:
+        theirs = [values[at] for at in range(len(values)) if at not in mine]
+        return abs(sum((values[at] > each) - (values[at] < each) for at in mine for each in theirs))
+
+    ways = [off(mine) for mine in combinations(range(len(values)), len(one))]
+    return sum(each >= ways[0] for each in ways) / len(ways)
+
+
+@pytest.mark.parametrize(("sizes", "kinds"), [((8, 8), 1000), ((8, 8), 5), ((3, 7), 6), ((6, 4), 1000), ((1, 5), 3)])
+def test_ways_are_counted_by_their_ranks_as_if_one_by_one_also_where_values_are_equal(
+    sizes: tuple[int, int], kinds: int
+) -> None:
+    drawn = random.Random(kinds)
+    one, other = (
+        [float(drawn.randrange(kinds) + shift) for _ in range(n)] for n, shift in zip(sizes, (0, 1), strict=True)
+    )
+    assert by_chance(one, other) == pytest.approx(one_by_one(one, other))
+
+
+def test_twelve_rounds_beside_twelve_are_judged_at_once_and_as_a_normal_distribution_has_it() -> None:
+    one, other = [float(each) for each in range(12)], [each + 3.5 for each in range(12)]
+    started = time.monotonic()
+    p = by_chance(one, other)
+    assert time.monotonic() - started < 1.0
+    above = sum(mine > theirs for mine in one for theirs in other)
+    z = (abs(above - 72) - 0.5) / (12 * 12 * 25 / 12) ** 0.5
+    assert p == pytest.approx(2 * (1 - NormalDist().cdf(z)), rel=0.05)
 
 
 def test_what_only_one_series_has_is_not_compared() -> None:
