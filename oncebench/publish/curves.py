@@ -1,7 +1,8 @@
 """Latency distributions as data: for each healthy way the run whose p99 is the median one.
 
-Promise: a curve is one run's, as measured, and never a mean of several. Where fewer values than one lie above a
-percentile, there is no point but the largest value.
+Promise: a curve is one run's, as measured, and never a mean of several. Where fewer sessions than one lie above a
+percentile, there is no point but the largest value: the rows of a session are due at one time and mostly seen in one
+look, so that they are one value and not twenty.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from oncebench.publish.ways import Way
 from oncebench.reports.metrics import BY_NAME, figure
 from oncebench.reports.paired import Rounds
 from oncebench.reports.tables import Report
+from pipeline.sessions import ROWS_PER_SESSION
 
 
 def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
@@ -35,9 +37,9 @@ def curve_of(report: Report) -> list[float | None] | None:
     values = report.get("latency_curve_ms")
     if values is None or len(values) != len(CURVE) or figure(report, BY_NAME["p99_ms"]) is None:
         return None
-    n = report["latency_ms"]["n"]
+    sessions = report["latency_ms"]["n"] / ROWS_PER_SESSION
     return [
-        short(value) if percent == CURVE[-1] or n * (100 - percent) >= 100 else None
+        short(value) if percent == CURVE[-1] or sessions * (100 - percent) >= 100 else None
         for percent, value in zip(CURVE, values, strict=True)
     ]
 
