@@ -1,15 +1,16 @@
 """The pictures of docs/what_it_costs.md: `python docs/plots.py [REPORTS...]` writes docs/plots/*.svg (extra `docs`).
 
 Promise: every point is a median over rounds of runs in `results/runs/` (or of the files that are named), every bar its
-95 % bootstrap interval, from the same functions as the tables; nothing is drawn of fewer than five rounds. Guarantees
-are told apart by marker and word, not by colour alone. What can go wrong: there are no healthy runs in rounds; then no
-file is written, and it says so.
+95 % bootstrap interval, from the same functions as the tables; nothing is drawn of fewer than five rounds. What is not
+along a sweep is of the full comparison alone. Guarantees are told apart by marker and word, not by colour alone. What
+can go wrong: there are no healthy runs of the full comparison in rounds; then no file is written, and it says so.
 """
 
-import json
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import product
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from math import ceil
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -17,8 +18,20 @@ from typing import Any
 import matplotlib as mpl
 
 from oncebench.reports.metrics import BY_NAME, figure
-from oncebench.reports.paired import BASELINE, FEWEST_ROUNDS, Difference, Rounds, Setting, Way, ratio, settings
+from oncebench.reports.paired import (
+    BASELINE,
+    FEWEST_ROUNDS,
+    Difference,
+    Rounds,
+    Setting,
+    Way,
+    differing,
+    in_fields,
+    ratio,
+    settings,
+)
 from oncebench.reports.report import read_reports
+from oncebench.reports.swept import full_of, sweeps
 from oncebench.scenario import order_of
 
 mpl.use("svg")  # no window
@@ -36,7 +49,8 @@ LOOKS: Mapping[Way, tuple[str, str]] = {
     ("exactly-once", "upsert"): ("P", "#009E73"),
     ("exactly-once", "native"): ("X", "#CC79A7"),
 }
-# What is swept by numbers, as an axis calls it.
+# What is swept by numbers, as an axis calls it; the state store and how checkpoints are written are no numbers, and
+# have their rows in the tables.
 SWEPT: Mapping[str, str] = {
     "trigger_ms": "trigger interval, ms",
     "rate": "events/s",
@@ -44,6 +58,8 @@ SWEPT: Mapping[str, str] = {
     "open_sessions": "open sessions in the state",
     "partitions": "partitions",
 }
+# So many panels are as wide as a page.
+MOST_IN_A_ROW = 3
 # Where a legend hides no point.
 BELOW: Mapping[str, Any] = {"fontsize": 6, "ncols": 2, "loc": "upper center", "bbox_to_anchor": (0.5, -0.28)}
 # What a batch consists of, in the order in which it happens.
@@ -54,8 +70,13 @@ Report = dict[str, Any]
 def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
     """A panel for each sink: p99 beside at-least-once against processor time beside at-least-once."""
     compared = [(sink, rounds) for sink, rounds in found if BASELINE in ways(rounds)]
-    figure_, panels = plt.subplots(1, len(compared), figsize=(3.2 * len(compared), 3.4), sharey=True, squeeze=False)
-    for panel, (sink, rounds) in zip(panels[0], compared, strict=True):
+    if not compared:
+        return
+    down, across = ceil(len(compared) / MOST_IN_A_ROW), min(len(compared), MOST_IN_A_ROW)
+    figure_, panels = plt.subplots(down, across, figsize=(3.2 * across, 3.4 * down), sharey=True, squeeze=False)
+    for panel in panels.flat[len(compared) :]:
+        panel.set_axis_off()
+    for panel, (sink, rounds) in zip(panels.flat, compared, strict=False):
         panel.axhline(1, color="0.7", linewidth=0.8)
         panel.axvline(1, color="0.7", linewidth=0.8)
         for way in ways(rounds):
@@ -70,7 +91,8 @@ def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
         panel.set_xlabel("CPU s per million events\n(x at-least-once)", fontsize=8)
         panel.tick_params(labelsize=7)
         panel.legend(**BELOW)
-    panels[0][0].set_ylabel("p99 latency (x at-least-once)", fontsize=8)
+    for row in panels:
+        row[0].set_ylabel("p99 latency (x at-least-once)", fontsize=8)
     write(figure_, "price_and_latency.svg")
 
 
@@ -97,8 +119,8 @@ def parts_of_a_batch(found: Sequence[tuple[str, Rounds]]) -> None:
     write(figure_, "parts_of_a_batch.svg")
 
 
-def along(sink: str, field: str, swept: Sequence[tuple[Any, Rounds]]) -> None:
-    """Price and p99 beside at-least-once, at each value of a swept field."""
+def along(sink: str, field: str, where: str, swept: Sequence[tuple[float, Rounds]], file: str) -> None:
+    """Price and p99 beside at-least-once, at each value of a swept field; `where`: what else tells the sweep apart."""
     figure_, panels = plt.subplots(1, 2, figsize=(8, 3))
     for panel, name in zip(panels, ("cpu_s", "p99_ms"), strict=True):
         panel.axhline(1, color="0.7", linewidth=0.8)
@@ -111,11 +133,11 @@ def along(sink: str, field: str, swept: Sequence[tuple[Any, Rounds]]) -> None:
                 fmt=f"{LOOKS[way][0]}-", color=LOOKS[way][1], markersize=5, linewidth=0.8, label=" ".join(way),
             )  # fmt: skip
         panel.set_xticks(range(len(swept)), [f"{value:,g}" for value, _ in swept], fontsize=7)
-        panel.set_xlabel(f"{SWEPT[field]} ({sink})", fontsize=8)
+        panel.set_xlabel(f"{SWEPT[field]} ({', '.join(filter(None, (sink, where)))})", fontsize=8)
         panel.set_ylabel(f"{BY_NAME[name].heading} (x at-least-once)", fontsize=8)
         panel.tick_params(labelsize=7)
         panel.legend(**BELOW)
-    write(figure_, f"{sink}_along_{field}.svg")
+    write(figure_, file)
 
 
 def ways(rounds: Rounds) -> list[Way]:
@@ -148,28 +170,31 @@ def main(paths: Iterable[Path]) -> None:
     mpl.rcParams |= {"svg.hashsalt": "oncebench", "svg.fonttype": "none"}  # the same bytes again, and text as text
     reports = [report for path in paths for report in read_reports(path)]
     found = settings(report for report in reports if figure(report, BY_NAME["cpu_s"]))
-    several = [(setting, rounds) for setting, rounds in found.items() if len(rounds) >= FEWEST_ROUNDS]
-    if not several:
-        sys.exit("no healthy runs in rounds; make some with `oncebench compare --profile full`")
-    # Of each sink the setting with the most ways is that of the full comparison; the others belong to sweeps.
-    most: dict[str, tuple[Setting, Rounds]] = {}
-    for setting, rounds in sorted(several, key=lambda each: len(ways(each[1]))):
-        most[setting.sink] = setting, rounds
-    full = [(sink, rounds) for sink, (_, rounds) in sorted(most.items())]
+    several = {setting: rounds for setting, rounds in found.items() if len(rounds) >= FEWEST_ROUNDS}
+    full = [(sink, several[setting]) for sink, setting in sorted(full_of(several).items())]
+    if not full:
+        sys.exit("no healthy runs of the full comparison in rounds; make some with `oncebench compare --profile full`")
     price_and_latency(full)
     parts_of_a_batch(full)
-    for field, sink in product(SWEPT, most):
-        for group in swept_by(field, [setting for setting, _ in several if setting.sink == sink]):
-            along(sink, field, [(setting.config[field], found[setting]) for setting in group])
+    for sink, field, where, name, swept in swept_of(several):
+        along(sink, field, where, [(setting.config[field], several[setting]) for setting in swept], name)
 
 
-def swept_by(field: str, settings_: Sequence[Setting]) -> list[list[Setting]]:
-    """The settings that differ in this field and in nothing else, several together, by its value."""
-    groups: dict[str, list[Setting]] = {}
-    for setting in sorted(settings_, key=lambda each: float(each.config.get(field, 0))):
-        rest = {name: value for name, value in setting.config.items() if name not in (field, "sessions")}
-        groups.setdefault(json.dumps(rest, sort_keys=True), []).append(setting)
-    return [group for group in groups.values() if len(group) > 1]
+def swept_of(found: Mapping[Setting, Rounds]) -> Iterator[tuple[str, str, str, str, list[Setting]]]:
+    """(sink, field, what else tells it apart, file name, settings) of each sweep by numbers."""
+    numeric = [
+        (each.sink, each.field, [at for at in each.settings if isinstance(at.config[each.field], int | float)])
+        for each in sweeps(found) if each.field in SWEPT
+    ]  # fmt: skip
+    names: Counter[str] = Counter()
+    for sink, field, swept in numeric:
+        if len(swept) < 2:
+            continue
+        others = [group[0] for of, by, group in numeric if (of, by) == (sink, field) and group]
+        where = in_fields(swept[0], (name for name in differing(others) if name not in (field, "sessions")))
+        name = re.sub(r"[^a-z0-9.-]+", "_", f"{sink} along {field} {where}".lower().strip())
+        names[name] += 1
+        yield sink, field, where, f"{name}{f'_{names[name]}' if names[name] > 1 else ''}.svg", swept
 
 
 if __name__ == "__main__":

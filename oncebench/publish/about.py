@@ -1,6 +1,7 @@
 """What the page's figures come from: machines, versions, how many runs of what, and the answer in short.
 
-Promise: counted from the reports, never written by hand; where there is nothing to say, no sentence is there.
+Promise: counted from the reports, never written by hand; where there is nothing to say, no sentence is there. What
+exactly-once took is of the full comparison alone, and of ratios that have an interval: of no sweep and no single round.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ from typing import Any
 
 from oncebench.publish.costs import beside, settings_of, ways_in
 from oncebench.publish.promises import HEALTHY, Matrix, worst
+from oncebench.publish.ways import way_of
 from oncebench.reports.metrics import BY_NAME
-from oncebench.reports.paired import BASELINE
+from oncebench.reports.paired import BASELINE, Setting
+from oncebench.reports.swept import RATE, full_of
 from oncebench.reports.tables import Report
-from oncebench.reports.words import word_of
+from oncebench.reports.words import is_healthy, only_tried, word_of
 from pipeline.sinks.contract import DELIVERIES
 
 GB = 1e9
@@ -23,8 +26,9 @@ NEVER = str(2**63 - 1)  # as Kafka says it
 
 def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, str]) -> dict[str, Any]:
     """`on_purpose`: for each row the code that it is there to show."""
-    healthy = [report for report in reports if not report["cell"]["faults"] and not report["cell"]["random_kills"]]
+    healthy = [report for report in reports if is_healthy(report)]
     rounds = sorted({len(here) for here in _repeats(healthy).values()})
+    tried = [report for report in reports if only_tried(report)]
     return {
         "answer": [*_promises(matrix, on_purpose), *_prices(reports)],
         "machines": [f"{machine} ({runs:,} runs)" for machine, runs in Counter(map(_machine, reports)).most_common()],
@@ -32,9 +36,10 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
         "durability": _durability(reports),
         "runs": len(reports),
         "healthy": len(healthy),
+        "tried": len(tried),
         "repeats": _range(rounds),
         "faults": sum(fault["hit"] for report in reports for fault in report["faults"]),
-        "verdicts": dict(Counter(map(word_of, reports))),
+        "verdicts": dict(Counter(word_of(report) for report in reports if not only_tried(report))),
         "seeds": len({report["seed"] for report in reports}),
     }
 
@@ -63,27 +68,32 @@ def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
 
 def _prices(reports: Sequence[Report]) -> Iterator[str]:
     """What exactly-once took beside at-least-once of the same sink, over all sinks, as a range and not as a mean."""
+    settings = dict(settings_of(reports))
+    full = [settings[setting] for setting in full_of(settings).values()]
     for name, what in (("p99_ms", "p99 latency"), ("cpu_s", "CPU seconds per event")):
         found = [
             times
-            for _, rounds in settings_of(reports)
+            for rounds in full
             for way in ways_in(rounds)
             if way[0] == "exactly-once" and (times := beside(rounds, BY_NAME[name], way)[0]) is not None
-        ]
+            and times.has_interval
+        ]  # fmt: skip
         if found:
             low, high = min(each.median for each in found), max(each.median for each in found)
             unclear = sum(not each.shows(1.0) for each in found)
             yield (
-                f"Exactly-once took {low:.2f} to {high:.2f} times the {what} of {' '.join(BASELINE)} of the same sink "
+                f"At {RATE:,g} events/s exactly-once took {low:.2f} to {high:.2f} times the {what} of "
+                f"{' '.join(BASELINE)} of the same sink "
                 f"(no difference shown in {unclear} of {len(found)})."
             )
 
 
 def _repeats(healthy: Sequence[Report]) -> Mapping[Any, list[Report]]:
+    """Healthy runs by setting and way, without tries of a rate."""
     found: dict[Any, list[Report]] = {}
     for report in healthy:
-        cell = report["cell"]
-        found.setdefault((cell["sink"], cell["delivery"], cell["variant"]), []).append(report)
+        if not report.get("probe"):
+            found.setdefault((Setting.of(report), way_of(report)), []).append(report)
     return found
 
 

@@ -2,7 +2,7 @@
 
 Promise: the figures are those of `reports.paired`: rounds of runs that took turns, medians with 95 % bootstrap
 intervals. Where rounds are too few there is none, and no difference is shown. Sinks, and settings of one sink, are
-never compared with one another.
+never compared with one another. Of each sink the full comparison comes first, then sweeps by their values.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from oncebench.publish.ways import Way
 from oncebench.reports.cost_table import COLUMNS
 from oncebench.reports.metrics import Metric, figure
 from oncebench.reports.paired import BASELINE, Difference, Rounds, Setting, bootstrap, difference, ratio, settings
+from oncebench.reports.swept import ORDER, OTHER, groups_of, in_order
 from oncebench.reports.tables import Report
 from oncebench.scenario import Cell, order_of
 
@@ -23,9 +24,10 @@ _UNSAID = ("sink", "delivery", "variant", "faults", "random_kills", "seed", "rat
 
 
 def settings_of(reports: Sequence[Report]) -> list[tuple[Setting, Rounds]]:
-    """The settings of healthy runs, by sink; runs that were interrupted are left out."""
+    """The settings of healthy runs, by sink, the full comparison first, then each sweep by its values; runs that were
+    interrupted are left out."""
     found = settings(report for report in reports if not report.get("interrupted"))
-    return sorted(found.items(), key=lambda each: (each[0].sink, each[0].rest))
+    return [(setting, found[setting]) for setting in in_order(found)]
 
 
 def ways_in(rounds: Rounds) -> list[tuple[str, str]]:
@@ -51,18 +53,23 @@ def label(setting: Setting) -> str:
 def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
     """The metrics, and for each setting each way's runs, medians, ratios and differences, one for each metric."""
     numbers = {id(report): number for number, report in enumerate(reports)}
+    found = settings_of(reports)
+    groups = groups_of(dict(found))
     return {
         "baseline": list(BASELINE),
         "metrics": [
             {"name": each.name, "heading": each.heading, "about": each.about, "digits": each.digits} for each in COLUMNS
         ],
+        "groups": [name.replace("_", " ") for name in ORDER if name in groups.values()],
+        "other": OTHER,
         "settings": [
             {
                 "sink": setting.sink,
                 "label": label(setting),
+                "group": groups[setting].replace("_", " "),
                 "rows": [_row(setting.sink, way, rounds, ways, numbers) for way in ways_in(rounds)],
             }
-            for setting, rounds in settings_of(reports)
+            for setting, rounds in found
         ],
     }
 

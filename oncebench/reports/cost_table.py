@@ -24,6 +24,7 @@ from oncebench.reports.paired import (
     ratio,
     settings,
 )
+from oncebench.reports.swept import in_order
 from oncebench.reports.tables import aligned
 from oncebench.scenario import order_of
 
@@ -41,7 +42,8 @@ def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> 
     table: list[tuple[str, ...]] = [
         ("sink", "guarantee", "variant", *swept, "rounds", *(metric.heading for metric in columns))
     ]
-    for setting, rounds in sorted(found.items(), key=lambda item: (item[0].sink, *_values(item[0], swept))):
+    for setting in in_order(found):
+        rounds = found[setting]
         for way in sorted({way for here in rounds.values() for way in here}, key=lambda way: order_of(*way)):
             run = sum(way in here for here in rounds.values())
             figures = (_cell(rounds, metric, way, run) for metric in columns)

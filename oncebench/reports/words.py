@@ -23,6 +23,11 @@ CHARGED = {"LOSS": "lost", "DUP": "duplicated"}
 Report = Mapping[str, Any]
 
 
+def is_healthy(report: Report) -> bool:
+    """Whether nothing was done to a run."""
+    return not report["cell"]["faults"] and not report["cell"].get("random_kills")
+
+
 def only_tried(report: Report) -> bool:
     """Whether a run is no more than the try of a rate (a probe of `oncebench sustain`): it may be one that is too high,
     so that only a promise that it broke tells anything."""

@@ -12,6 +12,7 @@ import pytest
 from oncebench.publish.write import publish
 from tests import made_up
 from tests.browser import Page, browser, installed
+from tests.unit.test_swept import series, swept
 
 pytestmark = pytest.mark.skipif(installed() is None, reason="no Chromium here: apt-get install chromium")
 # Where WCAG 2 wants text to be told from what is behind it (AA).
@@ -265,6 +266,29 @@ def test_the_chosen_figure_is_the_one_that_is_shown(page: Page) -> None:
     assert before != after
     assert page.run("location.hash") == "#metric=cpu_s"
     assert focused(page, "dataset.value") == "cpu_s"
+
+
+def test_what_was_swept_stands_behind_a_line_by_its_values_and_stays_open_when_drawn_anew(
+    shared: Page, tmp_path: Path
+) -> None:
+    made = [*series("full"), *swept("t", "trigger_ms", 30000, 5000, 100), *series("x", warmup_s=3.0)]
+    shared.open(publish(made_up.write(tmp_path, made))[0].as_uri())
+    for part, what in (("costs", "caption"), ("tradeoffs", "figcaption"), ("latencies", "figcaption")):
+        told = shared.run(
+            f"[...document.querySelectorAll('#{part} {what}')].filter((each) => !each.closest('figure details'))"
+            ".map((each) => [each.textContent, Boolean(each.closest('details.swept'))])"
+        )
+        assert [within for _, within in told] == [False, True, True, True, True], part
+        found = [next((ms for ms in ("100", "5000", "30000") if f"trigger ms {ms}," in text), "") for text, _ in told]
+        assert found == ["", "100", "5000", "30000", ""], part
+        summaries = f"[...document.querySelectorAll('#{part} details.swept > summary')].map((each) => each.textContent)"
+        assert shared.run(summaries) == ["Swept: trigger ms, 3 settings", "Other settings, 1 setting"]
+        assert shared.run(f"document.querySelectorAll('#{part} details.swept[open]').length") == 0
+    shared.run("document.querySelector('#costs details.swept > summary').click()")
+    shared.settle()
+    click(shared, chip("metric", "cpu_s"))
+    assert shared.run("document.querySelectorAll('#costs details.swept[open]').length") == 1
+    assert shared.complaints == []
 
 
 def test_a_run_that_is_chosen_has_its_timeline_and_faults_drawn(page: Page) -> None:

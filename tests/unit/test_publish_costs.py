@@ -63,7 +63,7 @@ def test_sinks_and_settings_are_apart() -> None:
     slow = {"config": {"rate": 500.0, "sessions": 50}}
     other = {"cell": {**BASE, "sink": "delta"}}
     settings = told([*rounds(8.0), report(**slow), report(**other)])["settings"]
-    assert [(each["sink"], len(each["rows"])) for each in settings] == [("delta", 1), ("kafka", 1), ("kafka", 2)]
+    assert [(each["sink"], len(each["rows"])) for each in settings] == [("delta", 1), ("kafka", 2), ("kafka", 1)]
 
 
 def test_what_tells_nothing_has_no_figure_and_what_was_interrupted_no_row() -> None:

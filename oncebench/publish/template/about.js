@@ -18,10 +18,15 @@ function showAbout() {
         .join(", ") || "-",
     ],
     ["Durability", told.durability.join("; ") || "not recorded"],
-    ["Runs", `${figure(told.runs)} in ${many(RUNS.files.length, "file")}: ${verdicts.join(", ")}`],
+    [
+      "Runs",
+      `${figure(told.runs)} in ${many(RUNS.files.length, "file")}: ${verdicts.join(", ")}` +
+        (told.tried ? `; ${figure(told.tried)} tried a rate and tell nothing else` : ""),
+    ],
     [
       "Repeats",
-      `${told.repeats} healthy ${told.repeats === "1" ? "run" : "runs"} of each way; ${many(told.seeds, "seed")}`,
+      `${told.repeats} healthy ${told.repeats === "1" ? "run" : "runs"} of each way in each setting; ` +
+        many(told.seeds, "seed"),
     ],
     ["Faults", `${figure(told.faults)} acted, in ${figure(told.runs - told.healthy)} runs`],
   ];

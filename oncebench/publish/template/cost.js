@@ -17,8 +17,35 @@ function showCosts() {
   const high = Math.min(100, Math.max(1.12, ...ends) * 1.03);
   put(
     "costs",
-    settings.map((setting) => costTable(setting, at, metric, low, high)),
+    inGroups("costs", settings, (group) => group.map((setting) => costTable(setting, at, metric, low, high))),
   );
+}
+
+// What is behind a summary and was opened stays so when its part is drawn anew.
+const opened = new Set();
+
+// The full comparison as it is, and what was swept behind a line for each field.
+function inGroups(part, settings, drawn) {
+  const groups = COSTS.groups.filter((name) => settings.some((setting) => setting.group === name));
+  return groups.map((name) => {
+    const group = settings.filter((setting) => setting.group === name);
+    if (name === "") return drawn(group);
+    const key = `${part} ${name}`;
+    return el(
+      "details",
+      {
+        class: "numbers swept",
+        open: opened.has(key) || groups.length === 1,
+        toggle: (event) => opened[event.currentTarget.open ? "add" : "delete"](key),
+      },
+      el(
+        "summary",
+        {},
+        `${name === COSTS.other ? "Other settings" : `Swept: ${name}`}, ${many(group.length, "setting")}`,
+      ),
+      drawn(group),
+    );
+  });
 }
 
 // So narrow on a phone that ratio and interval stand there side by side; tables.css and elsewhere.css hold the column.

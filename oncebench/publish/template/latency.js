@@ -13,7 +13,10 @@ function showLatencies() {
     }))
     .filter((setting) => setting.curves.length);
   if (!settings.length) return put("latencies", nothing("No healthy run of what you chose has kept its latencies."));
-  put("latencies", grid(settings.map(latencyPlot)));
+  put(
+    "latencies",
+    inGroups("latencies", settings, (group) => grid(group.map(latencyPlot))),
+  );
 }
 
 // A colour for each guarantee, a dash for each of its variants.

@@ -9,7 +9,11 @@ function showTradeoffs() {
     }))
     .filter((setting) => setting.rows.length);
   if (!settings.length) return put("tradeoffs", nothing("No healthy run of what you chose has both figures."));
-  put("tradeoffs", tradeoffKey(), grid(settings.map((setting) => tradeoff(setting, x, y))));
+  put(
+    "tradeoffs",
+    tradeoffKey(),
+    inGroups("tradeoffs", settings, (group) => grid(group.map((setting) => tradeoff(setting, x, y)))),
+  );
 }
 
 // Filled is only what kept its promise wherever it was tested; a limit, unknown or vacuous is none of that.
