@@ -15,7 +15,11 @@ from oncebench.publish.pack import Texts, columns, numbers, short
 from oncebench.publish.stored import Stored
 from oncebench.publish.ways import way_of, ways_of
 from oncebench.reports.metrics import BY_NAME, field, figure
-from oncebench.reports.words import ORDER, word_of
+from oncebench.reports.paired import Setting, differing
+from oncebench.reports.swept import setting_in_words
+from oncebench.reports.tables import Report
+from oncebench.reports.titles import title
+from oncebench.reports.words import ORDER, is_healthy, word_of
 
 # Raised when the page's scripts could misread older data.
 FORM = 1
@@ -62,13 +66,14 @@ def _runs(stored: Sequence[Stored], ways: Sequence[Any], texts: Texts) -> dict[s
     names = ("id", "way", "done", "verdict", "codes", "why", "seed", "lost", "doubled", "per_s", *_OF_RUNS, "file",
              "line", "command")  # fmt: skip
     rows = []
+    swept = differing({Setting.of(each.report) for each in stored if is_healthy(each.report)})
     for each in stored:
         report = each.report
         told = figure(report, BY_NAME["s_per_million"]) is not None
         codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
         why = [*report["reasons"], *(["it was interrupted"] if report.get("interrupted") else [])]
         rows.append((
-            report.get("run", "-"), ways.index(way_of(report)), texts.add(timelines.title(report) or promises.HEALTHY),
+            report.get("run", "-"), ways.index(way_of(report)), texts.add(_done(report, swept)),
             ORDER.index(word_of(report)), texts.add(" ".join(sorted(codes))), texts.add("; ".join(why)),
             report["seed"], report["rows"]["lost"], report["rows"]["duplicated"],
             short(_PER_S(report)) if told else None,
@@ -82,3 +87,14 @@ def _runs(stored: Sequence[Stored], ways: Sequence[Any], texts: Texts) -> dict[s
         "figures": list(_OF_RUNS),
         **columns(names, rows),
     }
+
+
+def _done(report: Report, swept: Sequence[str]) -> str:
+    """What was done to a run; of a healthy one in which setting, where there are several."""
+    if not is_healthy(report):
+        return title(report)
+    tried = "a rate tried" if report.get("probe") else ""
+    others = [name for name in swept if name != "open_sessions"]  # which the title tells
+    return ", ".join(
+        filter(None, (title(report) or promises.HEALTHY, tried, setting_in_words(Setting.of(report), others)))
+    )

@@ -13,11 +13,11 @@ from typing import Any
 from oncebench.publish.costs import absolute, beside, label, settings_of, ways_in
 from oncebench.publish.promises import codes_of, families_of, matrix_of, worst
 from oncebench.publish.stored import Stored
-from oncebench.publish.timelines import title
 from oncebench.publish.ways import way_of, ways_of
 from oncebench.reports.metrics import METRICS, figure
-from oncebench.reports.paired import Difference
+from oncebench.reports.paired import Difference, Setting
 from oncebench.reports.tables import Report
+from oncebench.reports.titles import title
 from oncebench.reports.words import word_of
 
 _WAY = ("sink", "guarantee", "variant")
@@ -25,7 +25,18 @@ _WAY = ("sink", "guarantee", "variant")
 
 def runs(stored: Sequence[Stored]) -> str:
     """A line for each run: where it stands, what it was, what it came to and all its metrics."""
-    head = ("file", "line", "run", *_WAY, "faults", "verdict", "codes", "seed", *(each.name for each in METRICS))
+    head = (
+        "file",
+        "line",
+        "run",
+        *_WAY,
+        "faults",
+        "setting",
+        "verdict",
+        "codes",
+        "seed",
+        *(each.name for each in METRICS),
+    )
     return _csv(head, (_run(each) for each in stored))
 
 
@@ -67,8 +78,9 @@ def _costs(reports: Sequence[Report]) -> Iterator[Sequence[Any]]:
 def _run(each: Stored) -> tuple[Any, ...]:
     report = each.report
     codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
-    return (each.file, each.line, report.get("run"), *way_of(report), title(report) or "none", word_of(report),
-            " ".join(sorted(codes)), report["seed"], *(figure(report, metric) for metric in METRICS))  # fmt: skip
+    return (each.file, each.line, report.get("run"), *way_of(report), title(report) or "none",
+            label(Setting.of(report)), word_of(report), " ".join(sorted(codes)), report["seed"],
+            *(figure(report, metric) for metric in METRICS))  # fmt: skip
 
 
 def _parts(found: Difference | None) -> tuple[float | None, ...]:

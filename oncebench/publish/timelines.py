@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from oncebench.matrix import FAMILIES, RANDOM, RANDOM_KILL, named, paired
-from oncebench.matrix import columns as columns_of
+from oncebench.matrix import RANDOM, RANDOM_KILL
 from oncebench.publish.pack import Texts, short
 from oncebench.publish.ways import Way, way_of
 from oncebench.reports.report import EVENTS_PER_ROW
 from oncebench.reports.tables import Report
+from oncebench.reports.titles import title
 
 # From worst to best, as a reader looks for them.
 _ORDER = ("broken", "unknown", "vacuous", "kept")
@@ -41,20 +41,6 @@ def room(lengths: Sequence[int]) -> int:
         return sum(ceil(length / ceil(length / most)) for length in lengths)
 
     return next((most for most in range(MOST_STEPS, FEWEST_STEPS, -1) if together(most) <= ALL_STEPS), FEWEST_STEPS)
-
-
-def title(report: Report) -> str:
-    """What was done to a run, in a few words: its family, or its faults."""
-    cell = report["cell"]
-    names = [named(pair) for pair in paired(cell["faults"], lambda text: "@" not in text)]
-    found = next((each for each in FAMILIES if names and set(names) <= set(columns_of(each))), None)
-    if found is not None and len(names) > 1:
-        told = [f"{found}: {len(names)} faults"]
-    else:
-        told = names[:2] + ([f"{len(names) - 2} more"] if len(names) > 2 else [])
-    kills = [f"{cell['random_kills']} random kills"] if cell["random_kills"] else []
-    state = [f"{cell['open_sessions']} open sessions"] if cell.get("open_sessions") else []
-    return ", ".join([*told, *kills, *state])
 
 
 def merged(values: Sequence[Any], each: int, how: Callable[[Iterable[Any]], Any]) -> list[Any]:

@@ -129,10 +129,11 @@ def differing(found: Iterable[Setting]) -> list[str]:
     configs: dict[str, list[Mapping[str, Any]]] = {}
     for setting in found:
         configs.setdefault(setting.sink, []).append(setting.config)
-    return sorted({
+    names = {
         name for of_sink in configs.values() for config in of_sink for name in config
         if any(other.get(name) != config[name] for other in of_sink)
-    } - _FOLLOWING)  # fmt: skip
+    }  # fmt: skip
+    return sorted(names - _FOLLOWING or names)  # where nothing else differs, it follows from nothing
 
 
 def in_fields(setting: Setting, names: Iterable[str]) -> str:
@@ -190,11 +191,13 @@ def lines(reports: Sequence[Report]) -> list[str]:
 def recoveries(reports: Sequence[Report]) -> list[str]:
     """A line per guarantee and variant that was killed in rounds beside at-least-once, with the same faults."""
     told = []
-    for setting, rounds in settings(reports, faulted=True).items():
+    found = settings(reports, faulted=True)
+    several = [name for name in differing(found) if name != "faults"]
+    for setting, rounds in found.items():
         for of in sorted({way for here in rounds.values() if BASELINE in here for way in here} - {BASELINE}):
             later = difference(rounds, BY_NAME["recovery_s"], of)
             if later is not None:
-                faults = ", ".join(setting.config.get("faults", ()))
+                faults = ", ".join([*setting.config.get("faults", ()), in_fields(setting, several)]).removesuffix(", ")
                 told.append(
                     f"{setting.sink}, {faults}: {' '.join(of)} beside {' '.join(BASELINE)}, {in_words(later)}: "
                     f"{later.median:+.1f} s until new rows are seen {later.interval('+.1f')}"

@@ -28,9 +28,11 @@ from oncebench.reports.paired import (
     Setting,
     Way,
     bootstrap,
+    differing,
     ratio,
     settings,
 )
+from oncebench.reports.swept import in_order, setting_in_words
 from oncebench.reports.tables import aligned
 from oncebench.scenario import order_of
 
@@ -112,13 +114,16 @@ def again(first: Iterable[Report], second: Iterable[Report], columns: Sequence[M
 def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> str:
     """The noise floor of every cell as a Markdown table; empty if no cell has rounds enough."""
     table: list[tuple[str, ...]] = []
-    for setting, rounds in sorted(settings(reports).items(), key=lambda item: (item[0].sink, item[0].rest)):
+    found = settings(reports)
+    swept = differing(found)
+    for setting in in_order(found):
+        rounds = found[setting]
         for way in _ways(rounds):
             floors = [beside_itself(rounds, metric, way) for metric in columns]
             if any(floors):
                 cells = ("-" if floor is None else f"{floor.low:.2f} to {floor.high:.2f}" for floor in floors)
-                table.append((setting.sink, *way, *cells))
-    heading = ("sink", "guarantee", "variant", *(metric.heading for metric in columns))
+                table.append((setting.sink, *way, *_in(setting, swept), *cells))
+    heading = ("sink", "guarantee", "variant", *(["setting"] if swept else []), *(metric.heading for metric in columns))
     return aligned([heading, *table]) if table else ""
 
 
@@ -127,6 +132,7 @@ def again_markdown(found: Sequence[Again]) -> str:
     if not found:
         return ""
     of = Counter(each.metric.heading for each in found)
+    swept = differing({each.setting for each in found})
     agreed = Counter(each.metric.heading for each in found if each.agrees)
     told_apart = Counter(each.metric.heading for each in found if each.told_apart)
     rows: list[tuple[str, ...]] = [(name, str(n), str(agreed[name]), str(told_apart[name])) for name, n in of.items()]
@@ -138,6 +144,7 @@ def again_markdown(found: Sequence[Again]) -> str:
         (
             each.setting.sink,
             *each.way,
+            *_in(each.setting, swept),
             each.metric.heading,
             told(each.first),
             told(each.second),
@@ -148,11 +155,14 @@ def again_markdown(found: Sequence[Again]) -> str:
     ]
     if not apart:
         return counts
-    return (
-        counts
-        + "\n"
-        + aligned([("sink", "guarantee", "variant", "metric", "the one", "the other", "told apart"), *apart])
-    )
+    heading = ("sink", "guarantee", "variant", *(["setting"] if swept else []), "metric", "the one", "the other",
+               "told apart")  # fmt: skip
+    return f"{counts}\n{aligned([heading, *apart])}"
+
+
+def _in(setting: Setting, swept: Sequence[str]) -> list[str]:
+    """A column for what tells settings of one sink apart; none where nothing does."""
+    return [setting_in_words(setting, swept) or "-"] if swept else []
 
 
 def _ways(rounds: Rounds) -> list[Way]:

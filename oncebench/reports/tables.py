@@ -2,15 +2,17 @@
 
 Promise: a cell of a table is a field of one report, or the median of that field over the reports of the same cell;
 where a verdict is not `kept` there are counts but no speed (a fast wrong answer is no answer), and a run that tells
-nothing of its speed (`metrics.why_no_speed`) adds none. Runs under different settings have rows of their own. Rows come
-in the order of guarantee, variant, faults. In Markdown numbers have thousands separators and what there is no figure
-for is `-`; in CSV numbers are plain, and such a field is empty.
+nothing of its speed (`metrics.why_no_speed`) adds none. Runs under different settings have rows of their own, and so
+have runs with different faults. Rows come in the order of guarantee, variant, faults, numbers by their size. In
+Markdown numbers have thousands separators and what there is no figure for is `-`; in CSV numbers are plain, and such a
+field is empty.
 """
 
 from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -18,8 +20,10 @@ from typing import Any
 
 from oncebench.judge.verdict import BROKEN
 from oncebench.reports.metrics import field, why_no_speed
-from oncebench.reports.paired import Setting, differing, in_fields
-from oncebench.reports.words import LIMIT, ORDER, only_tried, word_of
+from oncebench.reports.paired import Setting, differing
+from oncebench.reports.swept import setting_in_words
+from oncebench.reports.titles import title
+from oncebench.reports.words import LIMIT, ORDER, is_healthy, only_tried, word_of
 from oncebench.scenario import order_of
 
 Report = Mapping[str, Any]
@@ -48,15 +52,21 @@ COLUMNS = (
 )
 HEADINGS = ("sink", "guarantee", "variant", "faults", "verdict", *(column.heading for column in COLUMNS))
 KEY_COLUMNS = 5
+_FAULTS = "faults"
 
 
 def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]]:
     """One row of text for each cell, repeats of a cell together; `plain`: numbers as a program reads them."""
     groups: dict[tuple[str, ...], list[Report]] = {}
     reports = [report for report in reports if not only_tried(report)]
-    swept = differing({Setting.of(report) for report in reports if _healthy(report)})
+    swept = differing({Setting.of(report) for report in reports if is_healthy(report)})
+    alike: dict[tuple[str, ...], list[Report]] = {}
     for report in reports:
-        groups.setdefault(_key(report, swept), []).append(report)
+        alike.setdefault(_key(report), []).append(report)
+    for of in alike.values():
+        fields = swept if is_healthy(of[0]) else _apart(of)
+        for report in of:
+            groups.setdefault(_key(report, fields), []).append(report)
     return [
         (*key, verdict_of(groups[key]) + _unasked(groups[key]), *_figures(groups[key], plain))
         for key in sorted(groups, key=_order)
@@ -127,21 +137,24 @@ def _unasked(reports: Sequence[Report]) -> str:
     return f", died {died} more" if died else ""
 
 
-def _healthy(report: Report) -> bool:
-    return not report["cell"]["faults"] and not report["cell"].get("random_kills")
+def _apart(alike: Sequence[Report]) -> list[str]:
+    """What tells runs apart whose faults have one title: fields of their settings, and the faults themselves."""
+    chains = {tuple(report["cell"]["faults"]) for report in alike}
+    return [*differing({Setting.of(report) for report in alike}), *([_FAULTS] if len(chains) > 1 else [])]
 
 
 def _key(report: Report, swept: Sequence[str] = ()) -> tuple[str, ...]:
-    """Sink, guarantee, variant and faults; of a healthy run with what it has in the fields that are swept."""
+    """Sink, guarantee, variant and faults, with what the run has in the fields that are swept."""
     cell = report["cell"]
     faults = ", ".join(_short(fault) for fault in cell["faults"])
     if len(cell["faults"]) > 2:
-        faults = f"{len(cell['faults'])} faults"
+        faults = title({"cell": {"faults": cell["faults"]}})
+    if _FAULTS in swept:
+        faults = ", ".join(cell["faults"])
     if cell.get("random_kills"):
         faults = ", ".join(filter(None, (faults, f"{cell['random_kills']} random kills")))
     state = f"{cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
-    others = [name for name in swept if name != "open_sessions"]
-    setting = in_fields(Setting.of(report), others) if _healthy(report) else ""
+    setting = setting_in_words(Setting.of(report), [name for name in swept if name not in ("open_sessions", _FAULTS)])
     return cell["sink"], cell["delivery"], cell["variant"], ", ".join(filter(None, (faults or "none", state, setting)))
 
 
@@ -155,7 +168,9 @@ def _place(key: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def _order(key: tuple[str, ...]) -> tuple[Any, ...]:
-    return *_place(key), not key[3].startswith("none"), key[3]
+    parts = re.split(r"(\d+(?:\.\d+)?)", key[3].replace(",", ""))  # text, number, text, ...
+    return *_place(key), not key[3].startswith("none"), *(float(each) if at % 2 else each
+                                                          for at, each in enumerate(parts))  # fmt: skip
 
 
 def _figures(reports: Sequence[Report], plain: bool) -> list[str]:

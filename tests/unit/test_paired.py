@@ -228,3 +228,14 @@ def test_recoveries_are_compared_within_their_round_and_healthy_runs_are_not_in_
         "+0.5 s until new rows are seen (+0.5 to +0.5)"
     ]
     assert paired.settings(made) == {}
+
+
+def test_recoveries_under_several_settings_are_told_apart() -> None:
+    made = [
+        each | {"config": each["config"] | {"open_sessions": sessions}}
+        for sessions in (0, 10_000)
+        for each in (killed(1, *paired.BASELINE, 9000.0), killed(1, *OF, 9500.0))
+    ]
+    assert [line.split(":")[:2] for line in paired.recoveries(made)] == [
+        ["kafka, after-commit", f"kill, open sessions {sessions}"] for sessions in (0, 10_000)
+    ]

@@ -11,6 +11,7 @@ from oncebench.publish import curves, returns, timelines
 from oncebench.publish.pack import Texts
 from oncebench.publish.ways import ways_of
 from oncebench.reports import landings, recovery_table
+from oncebench.reports.titles import title
 from tests import made_up
 
 KAFKA = ("kafka", "exactly-once", "two-phase")
@@ -109,13 +110,11 @@ def test_older_reports_and_healthy_ones_have_no_timeline() -> None:
 
 def test_a_run_is_titled_by_its_family_or_by_its_faults() -> None:
     made = faulted()
-    assert timelines.title(made) == f"kills: {len(made['faults'])} faults"
-    assert timelines.title(made_up.only(made, faults=["after-commit:kill"])) == "after-commit:kill"
-    assert timelines.title(made_up.only(made, faults=[], random_kills=3)) == "3 random kills"
-    assert timelines.title(made_up.only(made, faults=["after-commit:kill"], open_sessions=9)).endswith(
-        "9 open sessions"
-    )
-    assert timelines.title(made_up.only(made, faults=[])) == ""
+    assert title(made) == f"kills: {len(made['faults'])} faults"
+    assert title(made_up.only(made, faults=["after-commit:kill"])) == "after-commit:kill"
+    assert title(made_up.only(made, faults=[], random_kills=3)) == "3 random kills"
+    assert title(made_up.only(made, faults=["after-commit:kill"], open_sessions=9)).endswith("9 open sessions")
+    assert title(made_up.only(made, faults=[])) == ""
 
 
 def test_recovery_and_landings_are_the_rows_of_the_tables_with_their_runs() -> None:

@@ -93,6 +93,17 @@ def test_twelve_rounds_beside_twelve_are_judged_at_once_and_as_a_normal_distribu
     assert p == pytest.approx(2 * (1 - NormalDist().cdf(z)), rel=0.05)
 
 
+def test_settings_of_one_sink_are_told_apart_wherever_a_cell_stands() -> None:
+    def both(*batches_ms: float) -> list[dict[str, Any]]:
+        return [each | {"config": {"trigger_ms": trigger}} for trigger in (1000, 500) for each in series(*batches_ms)]
+
+    noise = [line.split("|")[4].strip() for line in noise_markdown(both(*[0.0] * 5), [BATCH]).splitlines()]
+    assert noise == ["setting", "-" * len("trigger ms 1000"), *["trigger ms 500"] * 2, *["trigger ms 1000"] * 2]
+    found = list(again(both(*[8.0] * 5), both(*[90.0] * 5), [BATCH]))
+    apart = again_markdown(found).split("\n\n")[1].splitlines()
+    assert [line.split("|")[4].strip() for line in apart][2:] == ["trigger ms 1000", "trigger ms 500"]
+
+
 def test_what_only_one_series_has_is_not_compared() -> None:
     elsewhere = [report | {"cell": report["cell"] | {"sink": "postgres"}} for report in series(8.0)]
     assert list(again(series(8.0), elsewhere, [BATCH])) == []

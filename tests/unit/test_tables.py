@@ -172,3 +172,33 @@ def test_each_value_of_a_sweep_has_a_row_of_its_own() -> None:
     found = [dict(zip(tables.HEADINGS, row, strict=True)) for row in tables.rows(made)]
     assert [row["faults"] for row in found] == ["none, trigger ms 0", "none, trigger ms 1000"]
     assert only_row(*made[:2])["faults"] == "none"
+
+
+def killed(*faults: str, **config: Any) -> dict[str, Any]:
+    cell = {**report()["cell"], "faults": list(faults)}
+    return report(cell=cell, config={"rate": 300.0, "sessions": 24, **config, "faults": list(faults)})
+
+
+KILLS = ("mid-write:kill", "after-prepare:kill@after=2", "after-commit:kill@after=2")
+BACK = ("after-commit:kill", "after-prepare:kill@after=2", "mid-write:kill@after=2")
+EXECUTORS = tuple(fault.replace(":kill", ":kill-executor") for fault in KILLS)
+
+
+def test_chains_of_different_faults_are_never_one_row() -> None:
+    rows = tables.rows([killed(*KILLS), killed(*EXECUTORS), killed(*KILLS), killed(*BACK)])
+    assert [row[3] for row in rows] == [", ".join(BACK), "executor: 3 faults", ", ".join(KILLS)]
+    older = [report(cell={**report()["cell"], "faults": list(faults)}) for faults in (KILLS, BACK)]
+    assert len(tables.rows(older)) == 2
+    assert [row[3] for row in tables.rows([killed(*KILLS)] * 2)] == ["kills: 3 faults"]
+
+
+def test_faulted_runs_under_different_settings_have_rows_of_their_own() -> None:
+    rows = tables.rows([killed(*KILLS), killed(*KILLS, rate=1000.0, sessions=80), killed("mid-write:kill"), report()])
+    assert [row[3] for row in rows] == [
+        "none", "killed mid-write", "kills: 3 faults, rate 300.0", "kills: 3 faults, rate 1000.0",
+    ]  # fmt: skip
+
+
+def test_where_nothing_but_the_length_of_a_load_differs_rows_tell_it() -> None:
+    made = [report(config={"rate": 300.0, "sessions": sessions}) for sessions in (24, 240)]
+    assert [row[3] for row in tables.rows(made)] == ["none, sessions 24", "none, sessions 240"]
