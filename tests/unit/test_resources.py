@@ -153,13 +153,13 @@ def test_a_servers_child_that_ends_in_the_midst_of_a_sample_counts_still() -> No
         )
         spun(server)
         sessions[server.pid] = "postgres"
-        until(lambda: "postgres" in sampler.uses() and sampler.uses()["postgres"].cpu_s >= 0.5)
+        until(lambda: "postgres" in sampler.uses() and sampler.uses()["postgres"].cpu_s >= 0.45)
         sampler._stop.set()
         sampler._thread.join()
         left.append(True)
         sampler._sample()
     assert not left
-    assert sampler.uses()["postgres"].cpu_s >= 0.5
+    assert sampler.uses()["postgres"].cpu_s >= 0.45
     ended(server)
 
 
