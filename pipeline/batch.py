@@ -110,7 +110,8 @@ class _Run:
 
 @dataclass(frozen=True)
 class _Counting:
-    """Counts and digests the rows on their way to a `BatchWriter`; the results reach the driver as an accumulator."""
+    """Counts and digests the rows on their way to a `BatchWriter`; the results reach the driver as an accumulator, each
+    with the moment at which the last row was handed over."""
 
     batch: int
     failpoints: Failpoints
@@ -123,7 +124,7 @@ class _Counting:
         yield from task.take(batches)
         aside = self.quarantine.flush()
         task.passing("before-prepare")
-        self.results.add([Written(partition, task.rows, task.digest, {}, aside).__dict__])
+        self.results.add([(Written(partition, task.rows, task.digest, {}, aside).__dict__, time.time())])
 
 
 def _first_try(batch: int) -> int:
@@ -147,16 +148,19 @@ def _first_try(batch: int) -> int:
     return partition
 
 
-class _Lists(AccumulatorParam[list[dict[str, Any]]]):
-    def zero(self, _value: list[dict[str, Any]]) -> list[dict[str, Any]]:
+_Result = tuple[dict[str, Any], float]
+
+
+class _Lists(AccumulatorParam[list[_Result]]):
+    def zero(self, _value: list[_Result]) -> list[_Result]:
         return []
 
-    def addInPlace(self, one: list[dict[str, Any]], other: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    def addInPlace(self, one: list[_Result], other: list[_Result]) -> list[_Result]:
         return one + other
 
 
 @cache
-def _results(context: SparkContext) -> Accumulator[list[dict[str, Any]]]:
+def _results(context: SparkContext) -> Accumulator[list[_Result]]:
     """One accumulator for all batches: pyspark keeps every one that was ever made."""
     return context.accumulator([], _Lists())
 
@@ -273,7 +277,10 @@ class Batch:
         counting = _Counting(self.id, self._failpoints, self._quarantine, results).__call__
         with self.timed("run"):
             self.timings_ms |= writer.write_batch(self.rows.mapInArrow(counting, schema(TYPES)), self.id)
-        self.results = sorted((Written(**result) for result in results.value), key=lambda made: made.partition)
+        # By two clocks: on a cluster it is as good as theirs agree.
+        last_s = max((handed_over_s for _, handed_over_s in results.value), default=time.time())
+        self.timings_ms["commit"] = max(0.0, time.time() - last_s) * 1000
+        self.results = sorted((Written(**result) for result, _ in results.value), key=lambda made: made.partition)
         if not self.results:
             raise AnotherDriver(
                 f"batch {self.id}: the sink holds it already and ran nothing, and it did not when this driver "

@@ -105,8 +105,11 @@ def recoveries(faults: Sequence[Line], watched: Watched) -> list[Recovery]:
 
 def of_run(faults: Sequence[Line], found: Sequence[Recovery], watched: Watched) -> Recovery:
     """One recovery for a whole run: from its first fault to the first new row, through whatever faults came before
-    that row; with the longest gap and all replayed rows of the run."""
-    gap = float(np.max(np.diff(watched.seen_us))) / US_PER_MS if len(watched.seen_us) > 1 else None
+    that row; with all replayed rows of the run, and its longest gap from the load's first row on: between priming and
+    load there is nothing to see."""
+    loaded = np.flatnonzero(watched.seen_us - watched.latency_us >= watched.loaded_us)
+    seen_us = watched.seen_us[int(loaded[0]) :] if len(loaded) else watched.seen_us[:0]
+    gap = float(np.max(np.diff(seen_us))) / US_PER_MS if len(seen_us) > 1 else None
     if not faults:
         return Recovery(longest_gap=gap)
     last = next((at for at, marks in enumerate(found) if marks.first_visible is not None), len(found) - 1)

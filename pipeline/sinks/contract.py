@@ -184,7 +184,8 @@ class BatchWriter(Protocol):
     """Writes a whole batch from the driver, by a writer of Spark's: for sinks whose atomic step is the batch."""
 
     def write_batch(self, rows: DataFrame, batch: int, /) -> dict[str, float]:
-        """Writes all rows (the columns of `pipeline.rows`) in one go, and returns timings_ms."""
+        """Writes all rows (the columns of `pipeline.rows`) in one go, and returns timings_ms. `commit` is added to
+        them: from the moment at which the last task had handed over its last row until this returns."""
 
 
 class Sink:

@@ -238,10 +238,12 @@ class TransactionalWriter:
         # some milliseconds for it.
         marking = None if self.commits else aside(lambda: self._mark(producer, task, {}))
         sent = _produce_all(producer, self.names.topic, _chain(first, rows), reports)
+        sent_all = time.perf_counter()
         if marking is not None:
             marking.result()
+        waited = time.perf_counter() - sent_all  # for what the rows' own time has not hidden of the marker
         task.passing("before-prepare")
-        started = time.perf_counter()
+        started = time.perf_counter() - waited
         if self.commits:  # nothing else will hold what the replay must be compared with
             counted, digest = task.counted()
             self._mark(producer, task, {"rows": counted, "digest": f"{digest:x}"})

@@ -5,9 +5,11 @@ The frame is as much of Spark as a batch asks of it; that Spark keeps the rest i
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -136,3 +138,44 @@ def test_a_mark_of_all_of_it_is_compared_with_all_of_it() -> None:
     assert replayed(Marked({WHOLE: mark("b")}), "", "b", "") == [1]
     with pytest.raises(NondeterministicReplay, match="all of it"):
         replayed(Marked({WHOLE: mark("b")}), "a", "b", "")
+
+
+class Sums:
+    """As much of an accumulator as a batch asks of it."""
+
+    def __init__(self, value: list[Any], _param: Any) -> None:
+        self.value = value
+
+    def add(self, more: list[Any]) -> None:
+        self.value += more
+
+
+class Handed:
+    """The rows of a batch that a writer of Spark's takes, with the task that they pass on their way."""
+
+    def __init__(self, task: Any = None) -> None:
+        self.task = task
+        self.sparkSession = SimpleNamespace(sparkContext=Context())
+
+    def mapInArrow(self, task: Any, _schema: Any) -> Handed:
+        return Handed(task)
+
+
+class Context:
+    accumulator = Sums
+
+
+def test_what_a_writer_of_sparks_takes_after_the_last_row_is_the_batchs_commit() -> None:
+    rows_s, commit_s = 0.2, 0.05
+
+    class Slow:
+        def write_batch(self, rows: Any, _batch: int) -> dict[str, float]:
+            time.sleep(rows_s)
+            assert len(list(rows.task(iter([row("a")])))) == 1
+            time.sleep(commit_s)
+            return {"write": (rows_s + commit_s) * 1000}
+
+    frame: Any = Handed()
+    batch = Batch(frame, 7, 1, Failpoints((), Path("/dev/null"), None), Quarantine("bad", "in", {}))
+    batch.run(Slow())
+    assert commit_s * 900 <= batch.timings_ms["commit"] < rows_s * 1000

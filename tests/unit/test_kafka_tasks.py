@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from dataclasses import dataclass
 from typing import Any, cast
 
@@ -19,6 +20,21 @@ from pipeline.sinks.kafka_tasks import TransactionalWriter
 class Task:
     batch: int = 7
     partition: int = 1
+
+    def counted(self) -> tuple[int, int]:
+        return 0, 0
+
+    def passing(self, _point: str) -> None:
+        """No fault."""
+
+
+class Ready:
+    """A producer that has begun its transaction."""
+
+    name, producer_id, epoch, producer = "id", 1, 0, None
+
+    def commit(self) -> None:
+        """Done at once."""
 
 
 class NeverAnswers:
@@ -49,3 +65,18 @@ def test_what_runs_aside_gives_its_result_and_its_error_and_keeps_no_process_ali
     assert aside(lambda: threading.current_thread().daemon).result(5) is True
     with pytest.raises(ZeroDivisionError):
         aside(lambda: 1 // 0).result(5)
+
+
+@pytest.mark.parametrize("commits", [True, False], ids=["idempotent", "two-phase"])
+def test_what_a_task_waits_for_its_marker_is_in_what_it_took_to_prepare(
+    monkeypatch: pytest.MonkeyPatch, commits: bool
+) -> None:
+    took_s = 0.05
+    monkeypatch.setattr(TransactionalWriter, "_mark", lambda *_: time.sleep(took_s))
+    monkeypatch.setattr(kafka_tasks, "_produce_all", lambda *_: 0)
+    monkeypatch.setattr(kafka_tasks, "_flush", lambda *_, **__: None)
+    writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=commits, ended={}, retired=frozenset())
+    transactional, first = cast("Any", Ready()), cast("Any", None)
+    _, timings = writer._write(transactional, cast("Any", Task()), first, iter(()), {})
+    assert timings["mark"] >= took_s * 1000 * 0.9  # two-phase: from the last row on, so a moment less
+    assert timings["prepare"] >= timings["mark"]

@@ -111,6 +111,13 @@ def test_a_healthy_run_has_only_its_longest_gap() -> None:
     assert of_run([], [], run) == Recovery(longest_gap=1500.0)
 
 
+def test_the_pause_between_priming_and_load_is_no_gap_of_a_run() -> None:
+    primed = {1 * S: 100_000, 2 * S: 100_000}
+    run = watched({**primed, **rows(5 * S, 5 * S + 300_000, 6 * S, latency=200_000)}, loaded_us=4 * S)
+    assert of_run([], [], run) == Recovery(longest_gap=700.0)
+    assert of_run([], [], watched(primed, loaded_us=4 * S)) == Recovery()
+
+
 def test_a_random_kill_is_seen_when_it_is_done_not_at_the_next_death() -> None:
     kills = [fault(FAULT, None, "random:kill"), fault(FAULT + 27 * S, 9, "random:kill")]
     events = [(kill["t_us"], "random-kill") for kill in kills]
