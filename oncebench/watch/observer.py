@@ -5,8 +5,11 @@ generator can make it late. CONFIG: `sink`, `target` (as the sink's kind provide
 stream), `status_path` (JSON lines). SIGTERM or SIGINT: takes what is there,
 writes it, exits 0.
 
-Promise: `seen_us` is the clock right after the poll that returned the row. One wake-up takes all rows that
-are there, so a row is at most `PAUSE_S` later than the client had it. A broker that restarts is waited for.
+Promise: `seen_us` is the clock when the reader had the row's data, before they became what is kept here (see
+`pipeline.sinks.reading`). Kafka hands rows over as they come: one wake-up takes all that are there, so a row is at
+most `PAUSE_S` later than the client had it. Any other sink is looked at, every 2 ms where a look is cheap, and a row is
+later by half of that on average and by what it takes to find and read it: docs/reading_the_tables.md says how much,
+sink by sink. What comes while rows of before are being kept is seen after that. A server that restarts is waited for.
 
 What can go wrong: exit code 1 with a message if the topic is not there within 30 s, or if records are gone. A
 kill -9 loses at most what came since the last write, half a second; the stream is then marked incomplete.
@@ -35,7 +38,7 @@ from oncebench.judge.latency import Distribution
 from oncebench.record import OBSERVED
 from oncebench.record.streams import LineWriter, StreamWriter
 from pipeline.errors import ReadError
-from pipeline.sinks.reading import Reader, Rows
+from pipeline.sinks.reading import Reader, Rows, now_us
 from pipeline.sinks.registry import SINKS
 
 POLL_S = 0.1  # the longest wait without rows; SIGTERM is heard after it
@@ -119,8 +122,8 @@ class _Buffer:
         self._writer = writer
         self._columns: dict[str, list[Any]] = {name: [] for name in OBSERVED.names}
 
-    def add(self, rows: Rows, seen_us: int) -> None:
-        seen = [seen_us] * len(rows)
+    def add(self, rows: Rows) -> None:
+        seen = [rows.seen_us] * len(rows)
         columns: tuple[list[Any], ...] = (rows.partition, rows.offset, rows.append_ms, seen, rows.key, rows.value)
         for name, column in zip(OBSERVED.names, columns, strict=True):
             self._columns[name] += column
@@ -142,13 +145,12 @@ def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Ca
             if last and end_at is None:
                 end_at = time.monotonic() + LAST_S
             rows = reader.poll(0 if last else POLL_S)
-            seen_us = time.time_ns() // 1000
             if len(rows):
-                buffer.add(rows, seen_us)
-                status.add(rows.value, seen_us)
+                buffer.add(rows)
+                status.add(rows.value, rows.seen_us)
             if time.monotonic() >= write_at:
                 buffer.write()
-                lines.append(status.line(seen_us))
+                lines.append(status.line(now_us()))
                 write_at = time.monotonic() + WRITE_S
             if end_at is not None and (not len(rows) or time.monotonic() > end_at):
                 break
@@ -156,7 +158,7 @@ def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Ca
                 time.sleep(PAUSE_S)
     finally:
         buffer.write()
-        lines.append(status.line(time.time_ns() // 1000))
+        lines.append(status.line(now_us()))
 
 
 def _on_signal(handler: Callable[[int, FrameType | None], None]) -> None:

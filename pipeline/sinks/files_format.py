@@ -18,6 +18,9 @@ import pyarrow.parquet as pq
 
 from pipeline.rows import KEY, ROW, json_texts
 
+# What was read of a file: makes its rows, and looks at the file no more.
+Content = Callable[[], list[dict[str, Any]]]
+
 
 @dataclass(frozen=True)
 class Format:
@@ -27,13 +30,13 @@ class Format:
         suffix: of a file's name.
         spark: what Spark calls it.
         write: writes the first rows and then the others; the file is whole when it returns.
-        read: the rows of a file.
+        read: what a file holds.
     """
 
     suffix: str
     spark: str
     write: Callable[[BinaryIO, pa.RecordBatch, Iterator[pa.RecordBatch]], None]
-    read: Callable[[Path], list[dict[str, Any]]]
+    read: Callable[[Path], Content]
 
 
 def json_lines(rows: pa.RecordBatch) -> pa.Buffer:
@@ -49,8 +52,9 @@ def _write_json_lines(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa
         file.write(json_lines(rows))
 
 
-def _read_json_lines(path: Path) -> list[dict[str, Any]]:
-    return [_row(line) for line in path.read_bytes().split(b"\n") if line]
+def _read_json_lines(path: Path) -> Content:
+    data = path.read_bytes()
+    return lambda: [_row(line) for line in data.split(b"\n") if line]
 
 
 def _row(line: bytes) -> dict[str, Any]:
@@ -68,16 +72,16 @@ def _write_parquet(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa.Re
             writer.write_batch(rows)
 
 
-def _read_parquet(path: Path) -> list[dict[str, Any]]:
+def _read_parquet(path: Path) -> Content:
     try:
         with pq.ParquetFile(path) as file:
             known = [name for name in file.schema_arrow.names if name in ROW]
-            rows: list[dict[str, Any]] = file.read(known, use_threads=False).to_pylist()
+            table = file.read(known, use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # the disk's words; pyarrow's own have no number
             raise
-        return [_unreadable(path.name.encode())]
-    return [row if KEY in row else _unreadable(path.name.encode()) for row in rows]
+        return lambda: [_unreadable(path.name.encode())]
+    return lambda: [row if KEY in row else _unreadable(path.name.encode()) for row in table.to_pylist()]
 
 
 def _unreadable(what: bytes) -> dict[str, Any]:

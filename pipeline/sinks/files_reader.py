@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from pipeline.sinks.files_format import Format
-from pipeline.sinks.reading import Rows, Snapshots, place_in_file, rows_of
+from pipeline.sinks.files_format import Content, Format
+from pipeline.sinks.reading import Rows, Snapshots, now_us, place_in_file, rows_of
 
 PENDING = ".pending"
 SPARK_METADATA, SPARK_TEMPORARY = "_spark_metadata", "_temporary"
@@ -48,21 +48,25 @@ class FolderReader:
 
     def fresh(self) -> Rows:
         """The rows of files that were not there at the last look."""
-        places: list[tuple[int, int]] = []
-        written_ms: list[int] = []
-        rows: list[dict[str, Any]] = []
+        read: list[tuple[str, int, Content]] = []
         for name in sorted(self._fresh_names()):
             path = self._folder / name
             try:
                 stamp_ms = path.stat().st_mtime_ns // 1_000_000
-                found = self._form.read(path)
+                read.append((name, stamp_ms, self._form.read(path)))
             except FileNotFoundError:  # gone since it was listed
                 continue
             self._read.add(name)
+        seen_us = now_us()
+        places: list[tuple[int, int]] = []
+        written_ms: list[int] = []
+        rows: list[dict[str, Any]] = []
+        for name, stamp_ms, content in read:
+            found = content()
             places += [place_in_file(name, line) for line in range(len(found))]
             written_ms += [stamp_ms] * len(found)
             rows += found
-        return rows_of(places, written_ms, rows)
+        return rows_of(places, written_ms, rows, seen_us)
 
     def leftovers(self) -> list[str]:
         """Files that are written and not shown: prepared ones, Spark's temporary ones, those that its log leaves

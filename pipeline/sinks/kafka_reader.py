@@ -27,7 +27,7 @@ from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from pipeline.errors import ReadError
 from pipeline.sinks.kafka_names import Names
-from pipeline.sinks.reading import End, ReadReport, Rows
+from pipeline.sinks.reading import End, ReadReport, Rows, now_us
 from pipeline.wire import Coordinator
 
 BATCH = 5_000  # records taken from the client's queue at a time: some 10 ms of work
@@ -156,6 +156,7 @@ class KafkaReader:
         ]
 
     def _rows(self, messages: list[Message]) -> Rows:
+        seen_us = now_us()
         shown: list[Message] = []
         for message in messages:
             error = message.error()
@@ -178,6 +179,7 @@ class KafkaReader:
             key=[message.key() for message in shown],
             value=[message.value() for message in shown],
             headers=[message.headers() or () for message in shown],
+            seen_us=seen_us,
         )
 
     def _find_partitions(self, limit_s: float) -> list[int]:

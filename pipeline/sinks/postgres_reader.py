@@ -24,7 +24,7 @@ from pipeline.errors import ReadError, RefusedStart
 from pipeline.rows import ROW, STRINGS
 from pipeline.sinks import postgres_tables as tables
 from pipeline.sinks.postgres_server import Names, connect, told
-from pipeline.sinks.reading import NotAnsweredError, Rows, Snapshots, rows_of
+from pipeline.sinks.reading import NotAnsweredError, Rows, Snapshots, now_us, rows_of
 
 PAGE = 10_000  # rows held in memory at a time: some 10 MB
 # A server that is away is asked again for so long: a crash and the replay of its log take seconds.
@@ -118,19 +118,19 @@ class Table:
             with self._connection.cursor(name="rows") as cursor:
                 cursor.execute(self._query, {"seen": self._seen})
                 while page := cursor.fetchmany(PAGE):
-                    rows = self._rows([row for row in page if row[-2] not in self._given])
+                    seen_us = now_us()
+                    rows = self._rows([row for row in page if row[-2] not in self._given], seen_us)
                     self._given.update(rows.offset)
                     if len(rows):
                         yield rows
         self._seen = now
         self._given.clear()
 
-    def _rows(self, page: Sequence[tuple[Any, ...]]) -> Rows:
-        now_ms = time.time_ns() // 1_000_000
+    def _rows(self, page: Sequence[tuple[Any, ...]], seen_us: int) -> Rows:
         rows = [dict(zip(ROW, row, strict=False)) for row in page]
         for row in rows:
             row |= {name: tables.read_back(row[name]) for name in STRINGS}
-        return rows_of([(0, row[-2]) for row in page], [row[-1] or now_ms for row in page], rows)
+        return rows_of([(0, row[-2]) for row in page], [row[-1] or seen_us // 1000 for row in page], rows, seen_us)
 
     def _snapshot(self) -> str:
         row = self._asking.execute("SELECT pg_current_snapshot()::text").fetchone()

@@ -10,7 +10,6 @@ server is away (`ReadError`).
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import TypeVar
 
@@ -19,7 +18,7 @@ import orjson
 from pipeline.errors import ReadError
 from pipeline.sinks.pravega_controller import Controller, ControllerAway, Stream
 from pipeline.sinks.pravega_wire import READ_BYTES, Chunk, SegmentError, SegmentStore, unframed
-from pipeline.sinks.reading import Rows, Snapshots
+from pipeline.sinks.reading import Rows, Snapshots, now_us
 
 Found = TypeVar("Found")
 
@@ -92,14 +91,15 @@ def _asked(stream: Stream, where: str, ask: Callable[[], Found]) -> Found:
 
 
 def _rows(number: int, events: list[tuple[int, bytes]]) -> Rows:
-    now_ms = time.time_ns() // 1_000_000  # Pravega keeps no time of an event
+    seen_us = now_us()  # Pravega keeps no time of an event
     return Rows(
         partition=[number] * len(events),
         offset=[offset for offset, _ in events],
-        append_ms=[now_ms] * len(events),
+        append_ms=[seen_us // 1000] * len(events),
         key=[_key(event) for _, event in events],
         value=[event for _, event in events],
         headers=[()] * len(events),
+        seen_us=seen_us,
     )
 
 

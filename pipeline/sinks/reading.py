@@ -4,6 +4,11 @@ Promise of every `Reader`: a row is given once per position (partition, offset),
 partition, and only when it is committed. A sink that is no log maps onto the same two numbers: a file and its
 line, a table and its sequence column. What can go wrong is told in the `ReadReport`, not raised, wherever a
 run can go on without it.
+
+A row counts as seen once its data are with the reader: bytes of JSON or columns, as any program that reads the sink has
+them then. What our own record does with them afterwards is not in it. A log hands rows over by itself; any other sink
+is looked at every LOOK_S, or as seldom as LOOK_SHARE of a core allows, so that a row is seen half of that later on
+average, and the time that a look takes to find and read it (`python -m tests.proofs.seeing_delay` measures both).
 """
 
 from __future__ import annotations
@@ -24,17 +29,29 @@ Headers = Sequence[tuple[str, bytes | None]]
 LINE_BITS = 24  # 16 million rows in one file
 NAME_BITS = 39  # two of 1,000 files meet with a probability of one in a million; a meeting would show as INCO
 OFFSET_BITS = 44
-# Between two looks at a sink that cannot tell by itself when something has become visible.
-LOOK_S = 0.01
-# A look that takes long (a big folder, a big table) may use this share of a core at most.
-LOOK_SHARE = 0.1
+# Between two looks at a sink that cannot tell by itself when something has become visible: 1 ms late on average, less
+# than any commit takes.
+LOOK_S = 0.002
+# Looks may use this share of a core at most, so that looking costs little beside a pipeline that uses most of one: a
+# look of more than 40 us (PostgreSQL, a big folder that has just changed) is taken less often. By processor time of
+# this process, all its threads: a look that was only kept waiting by others must not make the next late. What a server
+# does for a look is not in it; PostgreSQL's session takes half of what ours does.
+LOOK_SHARE = 0.02
 # How a transaction ended, by the marker in the log.
 COMMIT, ABORT = "commit", "abort"
 
 
+def now_us() -> int:
+    """The clock, epoch µs."""
+    return time.time_ns() // 1000
+
+
 @dataclass(frozen=True)
 class Rows:
-    """Columns of equal length: where each row stands, when it was appended (epoch ms), its key and value."""
+    """Columns of equal length: where each row stands, when it was appended (epoch ms), its key and value.
+
+    `seen_us`: epoch µs, when the data of all of them had been read; unless it is said, when this was made of them.
+    """
 
     partition: list[int] = field(default_factory=list)
     offset: list[int] = field(default_factory=list)
@@ -42,6 +59,7 @@ class Rows:
     key: list[bytes | None] = field(default_factory=list)
     value: list[bytes | None] = field(default_factory=list)
     headers: list[Headers] = field(default_factory=list)
+    seen_us: int = field(default_factory=now_us, compare=False, kw_only=True)
 
     def __len__(self) -> int:
         return len(self.offset)
@@ -214,19 +232,22 @@ class Snapshots:
         return ReadReport({}, 0.0, complete=True, log=False)
 
     def _look(self) -> Rows:
-        started = time.monotonic()
+        started = time.process_time()
         rows = self._fresh()
-        self._spent_s = time.monotonic() - started
+        self._spent_s = time.process_time() - started
         return rows
 
 
-def rows_of(places: Sequence[tuple[int, int]], append_ms: Sequence[int], rows: Sequence[Mapping[str, Any]]) -> Rows:
+def rows_of(
+    places: Sequence[tuple[int, int]], append_ms: Sequence[int], rows: Sequence[Mapping[str, Any]], seen_us: int
+) -> Rows:
     """Rows that a sink holds as columns, in the form in which every sink's rows are judged: key, and value as JSON.
 
     Args:
         places: (partition, offset) of each row.
         append_ms: when it was written, epoch ms.
         rows: its fields.
+        seen_us: see `Rows`; the clock before fields were made Python objects, where that can be told apart.
     """
     return Rows(
         partition=[partition for partition, _ in places],
@@ -235,6 +256,7 @@ def rows_of(places: Sequence[tuple[int, int]], append_ms: Sequence[int], rows: S
         key=[str(row[KEY]).encode() for row in rows],
         value=[orjson.dumps(row) for row in rows],
         headers=[()] * len(rows),
+        seen_us=seen_us,
     )
 
 

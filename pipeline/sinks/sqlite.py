@@ -23,7 +23,7 @@ import pyarrow as pa
 from pipeline.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from pipeline.rows import ROW, STRING, TYPES
 from pipeline.sinks.contract import EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
-from pipeline.sinks.reading import Rows, Snapshots, rows_of
+from pipeline.sinks.reading import Rows, Snapshots, now_us, rows_of
 
 if TYPE_CHECKING:
     from pipeline.config import PipelineConfig
@@ -170,10 +170,10 @@ def _read(target: Mapping[str, Any]) -> Snapshots:
         # There is one writer at a time, so ids are committed in their order.
         query = f"SELECT id, {_NAMES} FROM rows WHERE id > ? ORDER BY id"  # noqa: S608
         found = connection.execute(query, (newest,)).fetchall()
+        seen_us = now_us()
         newest = found[-1][0] if found else newest
-        now_ms = time.time_ns() // 1_000_000
         rows = [dict(zip(ROW, row[1:], strict=True)) for row in found]
-        return rows_of([(0, row[0]) for row in found], [now_ms] * len(found), rows)
+        return rows_of([(0, row[0]) for row in found], [seen_us // 1000] * len(found), rows, seen_us)
 
     return Snapshots(fresh, close=connection.close)
 

@@ -164,6 +164,22 @@ def test_a_reader_shows_each_committed_row_once_and_nothing_of_an_uncommitted_fi
     assert reader.leftovers() == ["part-of-a-dead-writer.parquet", "part-torn.parquet"]
 
 
+def test_a_reader_that_follows_a_table_is_told_of_new_versions_by_their_entries_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "table"
+    append(table, rows("a"))
+    reader = Following(table)
+    assert len(reader.fresh()) == 3
+    append(table, rows("b"))
+    append(table, rows("c"))
+    monkeypatch.delattr(DeltaTable, "update_incremental")  # milliseconds of a core, at each look in vain
+    monkeypatch.delattr(delta_reader, "DeltaTable")
+    found = reader.fresh()
+    assert [json.loads(value or b"")["session_key"] for value in found.value] == ["b"] * 3 + ["c"] * 3
+    assert len(reader.fresh()) == 0
+
+
 def test_a_start_on_a_table_that_cannot_be_understood_is_refused_in_words(tmp_path: Path) -> None:
     append(tmp_path / "table", rows("a"))
     entry = tmp_path / "table" / "_delta_log" / f"{0:020}.json"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import orjson
@@ -11,6 +12,7 @@ import pytest
 
 from pipeline.sinks.files_format import JSON_LINES, PARQUET
 from pipeline.sinks.files_reader import read_folder
+from pipeline.sinks.reading import now_us
 from tests.unit.test_files_sink import batches, pending, prepared, rows, shown, sink, values
 
 
@@ -25,6 +27,18 @@ def test_a_reader_is_given_each_file_once_and_never_what_is_hidden(tmp_path: Pat
     prepared(made, 3, 0)
     assert values(reader.poll(0)) == rows(count=3)
     assert reader.leftovers() == [f"temporary file .pending/{name}" for name in pending(tmp_path)]
+
+
+def test_a_row_is_seen_when_its_file_was_read_and_not_when_it_has_become_an_object(tmp_path: Path) -> None:
+    decoding_us = []
+
+    def decoded() -> list[dict[str, str]]:
+        decoding_us.append(now_us())
+        return [{"session_key": "a"}]
+
+    (tmp_path / "part-0").touch()
+    found = read_folder(replace(JSON_LINES, read=lambda _path: decoded), tmp_path).poll(0)
+    assert (len(found), found.seen_us <= decoding_us[0]) == (1, True)
 
 
 def test_rows_of_two_files_never_share_a_position(tmp_path: Path) -> None:
