@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import sys
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,9 @@ from pipeline.errors import PipelineError
 # What every commit is measured with: rate and warm-up of what is published, where all guarantees have room, and eight
 # seconds beyond the warm-up, so that all cells fit into an hour.
 FULL, SESSIONS = PROFILES["full"], 140
+# And once with a load that is there before the pipeline starts, for at a fixed rate a million events take as long as
+# planned: six batches, of about the size that they have where a pipeline on two cores is at its limit.
+FLAT_OUT: Mapping[str, Any] = {"rate": "max", "sessions": 300, "max_events_per_batch": 5_000}
 # Where the guarantee forbids them.
 PROMISED = {"lost": "LOSS", "duplicated": "DUP"}
 
@@ -43,7 +47,8 @@ def names(sinks: Sequence[str] = ()) -> list[str]:
 
 
 def figures(sinks: Sequence[str] = (), rounds: int = 3) -> dict[str, dict[str, list[float]]]:
-    """Measures each cell healthy, so many rounds in turns, and killed once where it tells most; sink after sink."""
+    """Measures each cell healthy, so many rounds in turns, killed once where it tells most, and once flat out; one sink
+    after the other."""
     load = Cell("", "", "", rate=FULL.rate, sessions=SESSIONS, warmup_s=FULL.warmup_s)
     cells = [cell for cell in quick(load) if cell.sink in (sinks or installed())]
     reports: list[Report] = []
@@ -57,7 +62,8 @@ def figures(sinks: Sequence[str] = (), rounds: int = 3) -> dict[str, dict[str, l
     with tempfile.TemporaryDirectory(prefix="oncebench-bench-") as folder:
         results = Results(Path(folder) / "results", "bench")
         for sink in dict.fromkeys(cell.sink for cell in cells):
-            todo = in_rounds([cell for cell in cells if cell.sink == sink], rounds)
+            mine = [cell for cell in cells if cell.sink == sink]
+            todo = in_rounds(mine, rounds) + [replace(cell, **FLAT_OUT) for cell in mine if not cell.faulted]
             before = len(reports) + len(failed)
             try:
                 reports.extend(run_series(todo, results, None, Path(folder) / sink, False, tell))
@@ -99,8 +105,11 @@ def _add(mine: dict[str, list[float]], name: str, value: float) -> None:
 
 
 def _costs(report: Report) -> Iterable[tuple[str, float]]:
+    """Of a run that is flat out the time of an event, and of others all the rest: latencies there are a queue's."""
+    flat_out = report.get("config", {}).get("rate") == "max"
     for metric in METRICS:
-        value = None if metric.promised or metric.name == "recovery_s" else figure(report, metric)
+        wanted = not metric.promised and metric.name != "recovery_s" and (metric.name == "s_per_million") == flat_out
+        value = figure(report, metric) if wanted else None
         if value is not None:
             yield metric.name, value
 

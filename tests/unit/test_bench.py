@@ -16,7 +16,7 @@ from oncebench import bench
 from oncebench.cli import cli
 from oncebench.commands import bench as command
 from oncebench.errors import UserError
-from oncebench.scenario import all_supports
+from oncebench.scenario import Cell, all_supports
 from tests.unit.test_tables import report
 
 KILLED = ["after-commit:kill"]
@@ -37,6 +37,13 @@ def test_healthy_runs_give_costs_round_by_round_and_promises_once() -> None:
         "broken": [0.0], "untested": [0.0], "lost": [0.0], "duplicated": [0.0],
     }  # fmt: skip
     assert not mine.keys() & {"recovery_s", "gap_ms", "s_per_million"}  # at a fixed rate it would tell the plan
+
+
+def test_a_run_flat_out_gives_the_time_of_an_event_and_no_latency_of_a_queue() -> None:
+    flat_out = report(seed=1, config={"rate": "max"}, throughput={"events_per_s": 4000.0})
+    (mine,) = bench.figures_of([report(seed=1), flat_out]).values()
+    assert (mine["s_per_million"], mine["p99_ms"], mine["batch_ms"]) == ([250.0], [7.0], [100.0])
+    assert mine["broken"] == [0.0]
 
 
 def test_each_step_of_the_sink_is_a_metric_of_its_own_and_none_holds_them_all() -> None:
@@ -106,11 +113,23 @@ def test_a_server_that_does_not_start_leaves_its_own_sink_untested_and_the_other
     assert found.keys() == set(bench.names(["kafka", "postgres"]))
     untested = {sink: sum(figures["untested"][0] for name, figures in found.items() if name.startswith(sink))
                 for sink in ("kafka", "postgres")}  # fmt: skip
-    assert untested == {"kafka": 0.0, "postgres": 2 * len(bench.names(["postgres"])) - 1}
-    assert "postgres: the server does not start; so 11 of its runs are untested" in capsys.readouterr().err
+    assert untested == {"kafka": 0.0, "postgres": 3 * len(bench.names(["postgres"])) - 1}
+    assert "postgres: the server does not start; so 17 of its runs are untested" in capsys.readouterr().err
     starts.clear()
     with pytest.raises(UserError, match="does not start"):
         bench.figures(["postgres"], 1)
+
+
+def test_every_cell_runs_at_a_fixed_rate_in_rounds_and_once_killed_and_once_flat_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[Cell] = []
+    monkeypatch.setattr(bench, "run_series", lambda cells, *_: ran.extend(cells) or [])
+    bench.figures(["kafka"], 3)
+    for name in bench.names(["kafka"]):
+        mine = [cell for cell in ran if f"{cell.sink} {cell.delivery} {cell.variant}" == name]
+        assert [(bool(cell.faults), cell.rate == "max") for cell in mine].count((False, False)) == 3
+        assert sorted((bool(cell.faults), cell.rate == "max") for cell in mine)[3:] == [(False, True), (True, False)]
 
 
 def test_an_interruption_ends_all_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,7 +148,7 @@ def test_asv_waits_for_as_long_as_twice_the_work_takes_however_many_rounds(
     monkeypatch.setenv("ONCEBENCH_BENCH_ROUNDS", str(rounds))
     path = Path(__file__).parents[2] / "benchmarks" / "cells.py"
     cells = runpy.run_path(str(path))
-    takes_s = len(bench.names(sinks.split())) * (34 * rounds + 40)
+    takes_s = len(bench.names(sinks.split())) * (34 * rounds + 40 + 25)
     assert 2 * takes_s < cells["setup_cache"].timeout < 2 * takes_s + 1200
 
 
