@@ -38,7 +38,7 @@ def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> 
     if not found:
         return ""
     swept = differing(found)
-    columns = [metric for metric in columns if any(figure(each, metric) is not None for each in _runs(found))]
+    columns = measured(found, columns)
     table: list[tuple[str, ...]] = [
         ("sink", "guarantee", "variant", *swept, "rounds", *(metric.heading for metric in columns))
     ]
@@ -49,6 +49,11 @@ def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> 
             figures = (_cell(rounds, metric, way, run) for metric in columns)
             table.append((setting.sink, *way, *map(str, _values(setting, swept)), str(run), *figures))
     return aligned(table)
+
+
+def measured(found: Mapping[Setting, Rounds], columns: Sequence[Metric]) -> list[Metric]:
+    """Those of the metrics that any run has a figure of."""
+    return [metric for metric in columns if any(figure(each, metric) is not None for each in _runs(found))]
 
 
 def _runs(found: Mapping[Setting, Rounds]) -> Iterator[Report]:

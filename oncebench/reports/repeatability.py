@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from oncebench.reports.cost_table import COLUMNS, told
+from oncebench.reports.cost_table import COLUMNS, measured, told
 from oncebench.reports.metrics import Metric, Report, figure
 from oncebench.reports.paired import (
     BASELINE,
@@ -116,6 +116,7 @@ def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMN
     table: list[tuple[str, ...]] = []
     found = settings(reports)
     swept = differing(found)
+    columns = measured(found, columns)
     for setting in in_order(found):
         rounds = found[setting]
         for way in _ways(rounds):
