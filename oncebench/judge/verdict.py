@@ -88,9 +88,10 @@ class Facts:
     """What a verdict rests on, beside the counts.
 
     `failed`: a fault was asked for, or acted, or the pipeline died. `before`: codes that were seen of batches which
-    were done before anything failed and were not run again, so that no failure explains them. `untrusted`: why the
-    evidence can't be trusted. `weak`: why the run can't tell. `untested`: why it tested nothing. `notes`: what to know
-    beside the verdict, whatever it is. Sentences for people.
+    were done before anything failed and were not run again, so that no failure explains them. `swept`: leftovers are
+    removed by the sink itself, or by a start that an interruption did not let come. `untrusted`: why the evidence can't
+    be trusted. `weak`: why the run can't tell. `untested`: why it tested nothing. `notes`: what to know beside the
+    verdict, whatever it is. Sentences for people.
     """
 
     delivery: str
@@ -167,7 +168,7 @@ def facts_of(
         failed=_failed(record, cell),
         before=_before(record, rows_of_batches),
         ordered=SINKS[cell.sink].ordered,
-        swept=SINKS[cell.sink].swept,
+        swept=SINKS[cell.sink].swept or (findings.drained is None and _interrupted(findings, record) is not None),
         untrusted=(*_untrusted(findings, record), *disagreements),
         weak=_weak(findings, record),
         untested=_untested(findings, record, cell),

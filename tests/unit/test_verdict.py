@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -314,7 +314,7 @@ def test_a_random_kill_that_comes_while_a_failpoint_kills_is_no_contradiction() 
     assert word(record, asked) == (KEPT, "")
 
 
-def interrupted(*events: tuple[str, float], sent: float = 0.25) -> tuple[str, str]:
+def interrupted(*events: tuple[str, float], sent: float = 0.25, leftovers: Sequence[str] = ()) -> tuple[str, str]:
     """The verdict on a run whose load was sent in part, with these events at seconds after the load's start."""
     timeline = Lines(tuple({"event": event, "t_us": STARTED_US + int(s * 1e6)} for event, s in events))
     record = make_record(WORLD, timeline=timeline)
@@ -324,7 +324,13 @@ def interrupted(*events: tuple[str, float], sent: float = 0.25) -> tuple[str, st
         sent_us=np.where(unsent, 0, record.ledger.sent_us),
         acked_us=np.where(unsent, 0, record.ledger.acked_us),
     )
-    return word(replace(record, ledger=ledger))
+    return word(replace(record, ledger=ledger, ends={**record.ends, "leftovers": list(leftovers)}))
+
+
+def test_what_the_next_start_would_have_removed_is_held_against_no_run_that_was_interrupted_before_it() -> None:
+    before = ("load-started", -0.2), ("load-done", 20.0), ("interrupted", 21.5)
+    assert interrupted(*before, sent=1, leftovers=["hidden"])[0] == UNKNOWN
+    assert interrupted(*before, ("drained", 23.0), sent=1, leftovers=["hidden"]) == (BROKEN, "ORPH: 1")
 
 
 @pytest.mark.parametrize("end", ["drained", "interrupted"])
