@@ -230,7 +230,7 @@ def test_what_a_child_used_stays_its_own_when_it_has_ended_and_its_parent_goes_o
         pytest.skip(f"{tmp_path} is on no disk")
     for seen in (before, after):
         assert WRITTEN <= seen["child"].written_bytes < 1.5 * WRITTEN
-        assert 0.15 <= seen["child"].cpu_s < 0.3
+        assert 0.15 <= seen["child"].cpu_s < 0.35  # twice 0.2 if what came before the mark counted
         assert seen["parent"].written_bytes < 0.1 * WRITTEN
         assert seen["parent"].cpu_s < 0.1
 
@@ -245,7 +245,7 @@ def test_what_is_used_after_the_end_counts_no_more() -> None:
         late = spinning(0.1)
         children[late.pid] = "late"
         spun(late)
-        ended(first)
-        ended(late)
+    ended(first)
+    ended(late)
     assert set(sampler.uses()) == {"first"}
     assert sampler.uses()["first"].cpu_s >= 0.08

@@ -331,6 +331,9 @@ def test_what_the_next_start_would_have_removed_is_held_against_no_run_that_was_
     before = ("load-started", -0.2), ("load-done", 20.0), ("interrupted", 21.5)
     assert interrupted(*before, sent=1, leftovers=["hidden"])[0] == UNKNOWN
     assert interrupted(*before, ("drained", 23.0), sent=1, leftovers=["hidden"]) == (BROKEN, "ORPH: 1")
+    assert interrupted(*before[:2], sent=1, leftovers=["hidden"])[0] == BROKEN  # nobody interrupted it
+    early = ("load-started", -0.2), ("interrupted", 4.6), ("load-done", 4.7), ("drained", 9.0)
+    assert interrupted(*early, leftovers=["hidden"])[0] == BROKEN  # all that was sent was done
 
 
 @pytest.mark.parametrize("end", ["drained", "interrupted"])
