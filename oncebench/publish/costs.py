@@ -51,14 +51,16 @@ def label(setting: Setting) -> str:
 
 
 def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
-    """The metrics, and for each setting each way's runs, medians, ratios and differences, one for each metric."""
+    """The metrics of which a run has a figure, and for each setting each way's runs, medians, ratios and differences,
+    one for each metric."""
     numbers = {id(report): number for number, report in enumerate(reports)}
     found = settings_of(reports)
     groups = groups_of(dict(found))
+    columns = [metric for metric in COLUMNS if any(_measured(rounds, metric) for _, rounds in found)]
     return {
         "baseline": list(BASELINE),
         "metrics": [
-            {"name": each.name, "heading": each.heading, "about": each.about, "digits": each.digits} for each in COLUMNS
+            {"name": each.name, "heading": each.heading, "about": each.about, "digits": each.digits} for each in columns
         ],
         "groups": [name.replace("_", " ") for name in ORDER if name in groups.values()],
         "other": OTHER,
@@ -67,11 +69,15 @@ def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
                 "sink": setting.sink,
                 "label": label(setting),
                 "group": groups[setting].replace("_", " "),
-                "rows": [_row(setting.sink, way, rounds, ways, numbers) for way in ways_in(rounds)],
+                "rows": [_row(setting.sink, way, rounds, columns, ways, numbers) for way in ways_in(rounds)],
             }
             for setting, rounds in found
         ],
     }
+
+
+def _measured(rounds: Rounds, metric: Metric) -> bool:
+    return any(figure(report, metric) is not None for here in rounds.values() for report in here.values())
 
 
 def absolute(rounds: Rounds, metric: Metric, way: tuple[str, str]) -> Difference | None:
@@ -88,13 +94,18 @@ def beside(rounds: Rounds, metric: Metric, way: tuple[str, str]) -> tuple[Differ
 
 
 def _row(
-    sink: str, way: tuple[str, str], rounds: Rounds, ways: Sequence[Way], numbers: Mapping[int, int]
+    sink: str,
+    way: tuple[str, str],
+    rounds: Rounds,
+    columns: Sequence[Metric],
+    ways: Sequence[Way],
+    numbers: Mapping[int, int],
 ) -> dict[str, Any]:
-    compared = [beside(rounds, metric, way) for metric in COLUMNS]
+    compared = [beside(rounds, metric, way) for metric in columns]
     return {
         "way": ways.index((sink, *way)),
         "runs": [numbers[id(here[way])] for here in rounds.values() if way in here],
-        "absolute": [_interval(absolute(rounds, metric, way)) for metric in COLUMNS],
+        "absolute": [_interval(absolute(rounds, metric, way)) for metric in columns],
         "ratio": [_interval(times, 1.0) for times, _ in compared],
         "difference": [_interval(more, 0.0) for _, more in compared],
     }

@@ -9,14 +9,13 @@ import pytest
 from oncebench.publish import costs, lists
 from oncebench.publish.pack import short
 from oncebench.publish.ways import ways_of
-from oncebench.reports.cost_table import COLUMNS
 from oncebench.reports.paired import Setting
 from oncebench.reports.report import SCHEMA
 from tests import made_up
 from tests.unit.test_paired import BASE, rounds
 from tests.unit.test_tables import report
 
-BATCH = [metric.name for metric in COLUMNS].index("batch_ms")
+BATCH = "batch_ms"
 
 
 def told(reports: list[dict[str, Any]]) -> dict[str, Any]:
@@ -24,8 +23,14 @@ def told(reports: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def rows(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    (setting,) = told(reports)["settings"]
-    return list(setting["rows"])
+    """The rows of the only setting, their figures by metric."""
+    page = told(reports)
+    (setting,) = page["settings"]
+    names = [metric["name"] for metric in page["metrics"]]
+    return [
+        {**row, **{part: dict(zip(names, row[part], strict=True)) for part in ("absolute", "ratio", "difference")}}
+        for row in setting["rows"]
+    ]
 
 
 def test_a_ratio_and_a_difference_come_with_interval_rounds_and_whether_they_show_anything() -> None:
@@ -50,12 +55,12 @@ def test_one_round_has_no_interval_and_shows_nothing() -> None:
 
 def test_the_row_that_others_are_compared_with_is_compared_with_nothing() -> None:
     base, _ = rows(rounds(8.0, 10.0))
-    assert set(base["ratio"]) == set(base["difference"]) == {None}
+    assert set(base["ratio"].values()) == set(base["difference"].values()) == {None}
 
 
 def test_a_sink_without_that_row_has_medians_and_no_ratio() -> None:
     (only,) = rows([report(seed=seed) for seed in range(5)])
-    assert set(only["ratio"]) == {None}
+    assert set(only["ratio"].values()) == {None}
     assert only["absolute"][BATCH] == [100, 100, 100, 5]
 
 
@@ -68,8 +73,17 @@ def test_sinks_and_settings_are_apart() -> None:
 
 def test_what_tells_nothing_has_no_figure_and_what_was_interrupted_no_row() -> None:
     (only,) = rows([report(verdict="unknown")])
-    assert set(only["absolute"]) == {None}
+    assert only["absolute"] == {}
     assert told([report(interrupted=True)])["settings"] == []
+
+
+def test_only_metrics_of_which_a_run_has_a_figure_can_be_chosen() -> None:
+    here = [report(seed=seed) for seed in range(2)]
+    names = [metric["name"] for metric in told(here)["metrics"]]
+    assert BATCH in names
+    assert "s_per_million" not in names  # of runs as fast as they can go alone
+    fast = [report(seed=seed, config={"rate": "max", "sessions": 50}) for seed in range(2)]
+    assert "s_per_million" in [metric["name"] for metric in told(fast)["metrics"]]
 
 
 @pytest.mark.parametrize(
