@@ -137,13 +137,15 @@ class Sampler:
         sessions = self._sessions()
         resident: dict[str, int] = {}
         now: dict[_Identity, _Seen] = {}
-        for process in psutil.process_iter():
+        for pid in psutil.pids():
             try:
+                session = os.getsid(pid)
+                if session != pid and session not in sessions:
+                    continue  # nearly all are others': nothing is read of them
+                process = psutil.Process(pid)
                 with process.oneshot():
-                    session, parent = os.getsid(process.pid), process.ppid()
-                    owner = sessions.get(session)
-                    if owner is None and session == process.pid:
-                        owner = sessions.get(parent)
+                    parent = process.ppid()
+                    owner = sessions.get(session) or sessions.get(parent)
                     if owner is None:
                         continue
                     identity = (process.pid, process.create_time())
