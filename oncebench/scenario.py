@@ -14,7 +14,7 @@ from typing import Any
 from oncebench.errors import USAGE, UserError
 from oncebench.nemesis.acts import complaint, not_beside, unplaced, why_not
 from pipeline.config import AS_SHIPPED, CHANGELOG, SNAPSHOTS, TUNED
-from pipeline.delivery import DROP, PROTOCOLS, REWRITE, choose, exactly_once_two_phase, protocol_of
+from pipeline.delivery import DROP, PROTOCOLS, REWRITE, as_shipped, choose, exactly_once_two_phase, protocol_of
 from pipeline.failpoints import parse_fault
 from pipeline.sinks.contract import DELIVERIES, Kind, Support
 from pipeline.sinks.registry import SINKS
@@ -123,6 +123,18 @@ def prepares(cell: Cell) -> bool:
     """Whether a cell's protocol decides about what its tasks have prepared, so that it can be lost in between."""
     kind = SINKS[cell.sink]
     return protocol_of(kind, choose(kind, cell.delivery, cell.variant)) is exactly_once_two_phase
+
+
+def declared(sink: str, delivery: str, variant: str) -> Support | None:
+    """The support of that name, as a report has it; None: the sink does not declare it (any more)."""
+    found = (each for each in SINKS[sink].supports if (each.delivery, each.variant) == (delivery, variant))
+    return next(found, None)
+
+
+def tells_rows(sink: str, delivery: str, variant: str) -> bool:
+    """Whether a pipeline notes how many rows each batch has made. Spark's own writers tell nobody."""
+    support = declared(sink, delivery, variant)
+    return support is None or protocol_of(SINKS[sink], support) is not as_shipped
 
 
 def support_of(sink: str, delivery: str, variant: str | None) -> Support:
@@ -239,7 +251,5 @@ def all_supports() -> Iterator[tuple[str, Support]]:
 def expected_codes(report: Mapping[str, Any]) -> set[str]:
     """The anomalies that a cell which is broken on purpose must show; none for all others."""
     cell = report["cell"]
-    shows = {
-        s.shows for s in SINKS[cell["sink"]].supports if (s.delivery, s.variant) == (cell["delivery"], cell["variant"])
-    }
-    return {code for code in shows if code is not None}
+    support = declared(cell["sink"], cell["delivery"], cell["variant"])
+    return set() if support is None or support.shows is None else {support.shows}

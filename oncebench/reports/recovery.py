@@ -4,7 +4,7 @@ The marks of a recovery, each in milliseconds after its fault: `detect` (the sup
 kill, which is its own doing; for a pipeline that was stopped, when it was let go on), `restart` (process back: the
 first new process has its query running), `first_visible` (first new row that a committed reader saw), `caught_up` (from
 here on no row was later than the p99 of before the first fault, for CALM_S). `longest_gap` is the longest time without
-a new row, `replayed_rows` how many rows were made again.
+a new row, `replayed_rows` how many rows were made again; None throughout where the pipeline tells no rows.
 
 A fault's time ends at the next fault; whatever the pipeline did in between is taken for that fault's doing, also a
 death that nobody asked for. What did not happen by then, or cannot be told, is None. So `caught_up` is None wherever
@@ -67,21 +67,29 @@ class Watched:
         seen_us: when each row was first seen, ascending.
         latency_us: latency of the same rows.
         loaded_us: when the load began: rows scheduled before it only primed the pipeline.
+        tells_rows: whether the pipeline's lines say how many rows a batch has made (`scenario.tells_rows`).
     """
 
     timeline: Sequence[Line]
     progress: Sequence[Line]
     seen_us: Ints
     latency_us: Ints
-    loaded_us: int = 0
+    loaded_us: int
+    tells_rows: bool
 
     @classmethod
     def of(
-        cls, timeline: Sequence[Line], progress: Sequence[Line], seen_us: Ints, latency_us: Ints, loaded_us: int = 0
+        cls,
+        timeline: Sequence[Line],
+        progress: Sequence[Line],
+        seen_us: Ints,
+        latency_us: Ints,
+        loaded_us: int,
+        tells_rows: bool,
     ) -> Watched:
         """The same from rows in any order."""
         order = np.argsort(seen_us, kind="stable")
-        return cls(timeline, progress, seen_us[order], latency_us[order], loaded_us)
+        return cls(timeline, progress, seen_us[order], latency_us[order], loaded_us, tells_rows)
 
 
 def recoveries(faults: Sequence[Line], watched: Watched) -> list[Recovery]:
@@ -156,7 +164,7 @@ def _recovery(fault: Line, end_us: int | None, begun: int, watched: Watched, lim
         first_visible=_since(fault_us, visible),
         caught_up=_since(fault_us, _caught_up(watched, limit_us, visible, end_us)),
         longest_gap=float(np.max(np.diff(edges))) / US_PER_MS if len(edges) > 1 else None,
-        replayed_rows=0 if continued and restarted is None else _replayed(watched.progress, restarted, end_us, begun),
+        replayed_rows=_replayed(watched, restarted, end_us, begun, continued),
     )
 
 
@@ -190,13 +198,19 @@ def _caught_up(watched: Watched, limit_us: float | None, visible_us: int | None,
     return None
 
 
-def _replayed(progress: Sequence[Line], restarted_us: int | None, end_us: int | None, begun: int) -> int | None:
-    """Rows of the batches up to `begun`, or up to what a life left open, that came to their end after the restart; None
-    where nothing tells."""
-    done = [line for line in progress if line["kind"] == "sink"]
-    if restarted_us is None or not done:  # Spark's own writer, with no fault asked for, tells of no batch
+def _replayed(
+    watched: Watched, restarted_us: int | None, end_us: int | None, begun: int, continued: bool
+) -> int | None:
+    """Rows of the batches up to `begun`, or up to what a life left open, that came to their end after the restart; 0
+    where the process went on, None where nothing tells."""
+    if not watched.tells_rows:
         return None
-    left = [line["open_batch"] for line in progress if line.get("open_batch") is not None
+    if restarted_us is None:
+        return 0 if continued else None
+    done = [line for line in watched.progress if line["kind"] == "sink"]
+    if not done:
+        return None
+    left = [line["open_batch"] for line in watched.progress if line.get("open_batch") is not None
             and line["t_us"] < restarted_us]  # fmt: skip
     begun = max([begun, *left, *(line["batch"] for line in done if line["t_us"] < restarted_us)])
     return sum(

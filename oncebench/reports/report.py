@@ -39,7 +39,7 @@ from oncebench.reports.price import needed, per_million, price, watching_share
 from oncebench.reports.recovery import Watched, of_run, recoveries
 from oncebench.reports.results import whole_lines
 from oncebench.reports.timeline import events_after, steadiness, timeline
-from oncebench.scenario import Cell
+from oncebench.scenario import Cell, tells_rows
 from oncebench.second.count import second_audit
 from oncebench.watch.resources import Use
 from pipeline.sinks.registry import SINKS
@@ -80,7 +80,10 @@ def make_report(
     latency_ms = seen.latency_us[seen.ended_us >= after_us] / 1e3
     faults = faults_of(record)
     acted = [fault for fault in faults if fault["hit"]]
-    watched = Watched.of(record.timeline.items, progress, seen.seen_us, seen.latency_us, record.plan.started_us)
+    telling = tells_rows(cell.sink, cell.delivery, cell.variant)
+    watched = Watched.of(
+        record.timeline.items, progress, seen.seen_us, seen.latency_us, record.plan.started_us, telling
+    )
     marks = recoveries(acted, watched)
     summary = record.load_status.items[-1].get("summary", {}) if record.load_status.items else {}
     measured_from_us = facts.get("measured_from_us", 0)
@@ -193,7 +196,8 @@ def read_reports(path: Path) -> list[dict[str, Any]]:
 
 
 def numbered(file: Path) -> list[tuple[int, dict[str, Any]]]:
-    """The reports of a file, each with the number of its line, from 1.
+    """The reports of a file, each with the number of its line, from 1. Rows that older ones count as made again where
+    nothing told of any (always 0) are null, as in newer ones.
 
     Raises:
         UserError: it is damaged, or was written by a newer oncebench.
@@ -209,7 +213,17 @@ def numbered(file: Path) -> list[tuple[int, dict[str, Any]]]:
             raise UserError(f"{file} is no report of oncebench: it has no schema and verdict")
         refuse_newer(report["schema"], file, SCHEMA)
         require(report, Report, file)
+        _take_back(report)
     return found
+
+
+def _take_back(report: dict[str, Any]) -> None:
+    """What an older report could not know: how many rows were made again of a variant that tells no rows."""
+    cell = report["cell"]
+    if not tells_rows(cell["sink"], cell["delivery"], cell["variant"]):
+        for marks in (report["recovery"], *(fault.get("recovery") for fault in report["faults"])):
+            if marks:
+                marks["replayed_rows"] = None
 
 
 def _throughput(seen_us: Any, record: Record, cell: Cell) -> dict[str, float | None]:

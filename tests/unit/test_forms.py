@@ -169,3 +169,25 @@ def test_a_report_that_does_not_fit_is_refused(report: Any, says: str, tmp_path:
         read_reports(tmp_path / "r.json")
     assert "r.json" in str(refused.value)
     assert says in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("sink", "delivery", "variant", "known"),
+    [
+        ("files-jsonl", "at-least-once", "native", None),
+        ("delta", "exactly-once", "native", None),
+        ("delta", "exactly-once", "idempotent", 0),
+        ("kafka", "exactly-once", "of-another-time", 0),
+    ],
+)
+def test_rows_that_an_older_report_counts_where_nothing_told_of_any_are_read_as_unknown(
+    sink: str, delivery: str, variant: str, known: int | None, tmp_path: Path
+) -> None:
+    marks = REPORT["recovery"] | {"restart": 1.0, "replayed_rows": 0}
+    older = REPORT | {"cell": REPORT["cell"] | {"sink": sink, "delivery": delivery, "variant": variant},
+                      "recovery": marks,
+                      "faults": [FAULT | {"recovery": marks}, FAULT, FAULT | {"recovery": None}]}  # fmt: skip
+    (tmp_path / "r.json").write_text(json.dumps(older))
+    (read,) = read_reports(tmp_path / "r.json")
+    assert (read["recovery"]["replayed_rows"], read["faults"][0]["recovery"]["replayed_rows"]) == (known, known)
+    assert read["recovery"]["restart"] == 1.0

@@ -26,13 +26,14 @@ def watched(
     running: list[int] | None = None,
     sinks: list[tuple[int, int, int]] | None = None,
     loaded_us: int = 0,
+    tells_rows: bool = True,
 ) -> Watched:
     """A run: rows (seen: latency), the timeline, when lives ran, and sink lines (time, batch, rows)."""
     timeline = [{"t_us": t_us, "event": event} for t_us, event in ([KILLED] if events is None else events)]
     progress = [{"kind": "running", "t_us": t_us} for t_us in ([1 * S, 13 * S] if running is None else running)]
     progress += [{"kind": "sink", "t_us": t_us, "batch": batch, "rows": n} for t_us, batch, n in sinks or []]
     seen, latency = np.array(list(rows), dtype=np.int64), np.array(list(rows.values()), dtype=np.int64)
-    return Watched.of(timeline, progress, seen, latency, loaded_us)
+    return Watched.of(timeline, progress, seen, latency, loaded_us, tells_rows)
 
 
 def first(rows: dict[int, int], **how: Any) -> Recovery:
@@ -158,11 +159,21 @@ def test_a_pipeline_that_is_struck_again_before_it_is_back_has_not_recovered_fro
         ([(5 * S, 5, 7), (9 * S, 6, 40), (15 * S, 7, 80)], 0),  # killed when Spark had the batch
         ([(5 * S, 5, 7), (15 * S, 6, 40), (16 * S, 7, 80)], 40),
         ([(5 * S, 7, 7), (15 * S, 6, 40), (16 * S, 7, 80), (17 * S, 8, 160)], 120),  # two batches were taken back
-        ([], None),  # Spark's own writer tells of no batch
+        ([], None),  # no batch came to its end
     ],
 )
 def test_rows_are_replayed_by_batches_that_had_begun(sinks: list[tuple[int, int, int]], replayed: int | None) -> None:
     assert first(rows(*BEFORE, 14 * S), sinks=sinks).replayed_rows == replayed
+
+
+def test_of_a_pipeline_that_tells_no_rows_none_are_known_to_be_replayed_also_where_it_went_on() -> None:
+    silent = [(9 * S, 6, 0), (15 * S, 6, 0), (22 * S, 8, 0)]
+    events = [KILLED, (21 * S, "pipeline-continued")]
+    run = watched(rows(*BEFORE, 14 * S, 22 * S), events=events, sinks=silent, tells_rows=False)
+    faults = [fault(), fault(20 * S, 8)]
+    found = recoveries(faults, run)
+    assert [marks.first_visible for marks in found] == [4000.0, 2000.0]
+    assert [marks.replayed_rows for marks in [*found, of_run(faults, found, run)]] == [None] * 3
 
 
 def test_a_batch_that_a_life_has_left_open_is_made_again_though_no_fault_hit_it() -> None:
