@@ -14,7 +14,7 @@ from itertools import product
 from typing import TypeVar
 
 from oncebench.nemesis.acts import not_here, pointless
-from oncebench.scenario import Cell, all_supports, checked_fault
+from oncebench.scenario import Cell, all_supports, checked_fault, declared
 from pipeline.delivery import exactly_once_two_phase, protocol_of
 from pipeline.failpoints import FIRST_BATCH, KILL, POINTS, Fault, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
@@ -43,6 +43,7 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-prepare:kill-worker",
         "after-decision:repartition",
         "mid-commit:crash-loop",
+        "mid-write:stop-worker:5",
     ),
     "executor": (
         "mid-write:kill-executor",
@@ -50,6 +51,7 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "before-decision:kill-executor",
         "after-decision:kill-executor",
         "after-commit:kill-executor",
+        "after-prepare:stop-executor:5",
     ),
     "broker": (
         "mid-write:kill-broker",
@@ -59,6 +61,7 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-decision:hijack",
         "after-decision:kill-broker",
         "mid-commit:stop-broker:5",
+        "after-prepare:bounce-broker",
     ),
     "postgres": (
         "mid-write:kill-session",
@@ -67,11 +70,16 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-decision:kill-session",
         "after-decision:kill-postgres",
         "mid-commit:kill-postgres",
+        "mid-write:stop-session:5",
+        "after-prepare:stop-postgres:5",
+        "after-prepare:bounce-postgres",
     ),
     "link": (
         # Before the others: a cut would lose the commit that is still held back when the next fault comes.
         "after-prepare:cut-link:3",
         "mid-commit:cut-link:3",
+        "after-prepare:cut-postgres-link:3",
+        "after-decision:cut-postgres-link:3",
         "after-prepare:late-commit:5",
         "before-decision:lose-answer",
         "after-decision:late-commit:5",
@@ -96,6 +104,7 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-commit-log:cut-commits",
         "after-commit-log:empty-commits",
         "after-commit-log:lose-commits",
+        "after-commit-log:flip-state",
     ),
     # Each alone: what they do to rows is not confined to the batch in which they act.
     "old-checkpoint": ("after-commit:roll-back",),
@@ -174,6 +183,20 @@ def left_out(
             elif (why := not_here(fault, ours)) is not None:
                 here.setdefault(why, {})[str(fault)] = None
     return no_point, here
+
+
+def can_be_done(column: str, sink: str, delivery: str, variant: str) -> bool:
+    """Whether what stands above a column has a point in a row, wherever it is run and whatever this machine has; of a
+    pair, both. So has what is no fault, and everything where the sink does not declare that row: nothing says more."""
+    support = declared(sink, delivery, variant)
+    if support is None:
+        return True
+    row, home = Row(sink, support), next((family for family in FAMILIES if column in columns(family)), "")
+    try:
+        faults = [parse_fault(text) for text in column.split(", ")]
+    except ValueError:
+        return True
+    return all(_pointless(row, home, fault) is None and not_here(fault) is None for fault in faults)
 
 
 def _faults(family: str) -> Iterator[tuple[str, Fault]]:

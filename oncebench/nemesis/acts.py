@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from oncebench.nemesis import disk, link, lives, servers
-from oncebench.nemesis.checkpoint import BACK, COMMITS, OFFSETS, act, cut, emptied, gone, lost, rolled_back
+from oncebench.nemesis.checkpoint import BACK, COMMITS, OFFSETS, act, cut, emptied, flipped, gone, lost, rolled_back
 from oncebench.nemesis.servers import KAFKA, POSTGRES
 from oncebench.nemesis.stage import Act
 from oncebench.services.small_disk import cannot_mount
@@ -75,9 +75,25 @@ NEMESES: Mapping[str, Nemesis] = {
         Nemesis("outage", "killed, and started again so many seconds later", lives.outage, timed=True),
         Nemesis("crash-loop", f"killed, and {lives.LOOP} times more while it starts", lives.crash_loop),
         Nemesis("kill-worker", "SIGKILL for one Python worker", lives.kill_worker, points=OF_A_TASK, in_workers=True),
+        Nemesis(
+            "stop-worker",
+            "one Python worker stands still for so many seconds",
+            lives.stop_worker,
+            timed=True,
+            points=OF_A_TASK,
+            in_workers=True,
+        ),
         Nemesis("kill-executor", "SIGKILL for the JVM of one executor", lives.kill_executor, on_executors=True),
+        Nemesis(
+            "stop-executor",
+            "the JVM of one executor stands still for so many seconds",
+            lives.stop_executor,
+            timed=True,
+            on_executors=True,
+        ),
         Nemesis("repartition", "killed, started with one partition more", lives.repartition, points=OF_A_BATCH),
         Nemesis("kill-broker", "SIGKILL for the Kafka broker, and a start", servers.kill_broker, breaks=KAFKA),
+        Nemesis("bounce-broker", "a clean stop of the Kafka broker, and a start", servers.bounce_broker, breaks=KAFKA),
         Nemesis("stop-broker", "the broker stands still for so many seconds", servers.stop_broker, True, KAFKA),
         Nemesis("hijack", "a stranger takes our transactional ids", servers.hijack, breaks=KAFKA, in_kafka=OPEN),
         Nemesis(
@@ -99,12 +115,30 @@ NEMESES: Mapping[str, Nemesis] = {
         ),
         Nemesis("cut-link", "no way to Kafka for so many seconds", link.cut_link, True, KAFKA, on_link=True),
         Nemesis("kill-postgres", "SIGKILL for PostgreSQL, and a start", servers.kill_postgres, breaks=POSTGRES),
+        Nemesis("bounce-postgres", "a clean stop of PostgreSQL, and a start", servers.bounce_postgres, breaks=POSTGRES),
+        Nemesis("stop-postgres", "PostgreSQL stands still for so many seconds", servers.stop_postgres, True, POSTGRES),
         Nemesis(
             "kill-session",
             "SIGKILL for one session of PostgreSQL",
             servers.kill_session,
             breaks=POSTGRES,
             direct=True,
+        ),
+        Nemesis(
+            "stop-session",
+            "one session of PostgreSQL stands still for so many seconds",
+            servers.stop_session,
+            timed=True,
+            breaks=POSTGRES,
+            direct=True,
+        ),
+        Nemesis(
+            "cut-postgres-link",
+            "no way to PostgreSQL for so many seconds",
+            link.cut_postgres_link,
+            timed=True,
+            breaks=POSTGRES,
+            on_link=True,
         ),
         Nemesis(
             "lose-postgres-answer",
@@ -147,6 +181,12 @@ NEMESES: Mapping[str, Nemesis] = {
                 ("empty", "is empty", emptied),
                 ("lose", "is gone", lost),
             )
+        ),
+        Nemesis(
+            "flip-state",
+            "killed; of what the last batch wrote to the state store one bit is another",
+            act(flipped),
+            replaces=True,
         ),
         Nemesis(
             "roll-back",

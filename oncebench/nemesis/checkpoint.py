@@ -22,6 +22,8 @@ from oncebench.nemesis.stage import OVERTAKEN, Act, Stage, waiting
 
 OFFSETS, COMMITS = "offsets", "commits"
 BACK = 2  # batches that the older copy does not know
+# What a version of the state is called: RocksDB's changes or whole, and those of the store in memory.
+_CHANGES = frozenset({".changelog", ".zip", ".delta"})
 # A batch takes a second or two, a restart in between ten; longer than both, on a busy machine too.
 MORE_BATCHES_S = 60.0
 
@@ -112,18 +114,26 @@ def _copied(stage: Stage, word: str) -> Iterator[Path]:
 
 def cut(log: str, checkpoint: Path) -> None:
     """Half of the newest entry is missing: a write that the disk never finished."""
-    entry = newest(checkpoint / log)
+    entry = _unguarded(newest(checkpoint / log))
     os.truncate(entry, entry.stat().st_size // 2)
 
 
 def emptied(log: str, checkpoint: Path) -> None:
     """The newest entry is there and empty: a rename that came to the disk before its data."""
-    os.truncate(newest(checkpoint / log), 0)
+    os.truncate(_unguarded(newest(checkpoint / log)), 0)
 
 
 def lost(log: str, checkpoint: Path) -> None:
     """The newest entry is gone."""
     newest(checkpoint / log).unlink()
+
+
+def flipped(checkpoint: Path) -> None:
+    """One bit is another in the middle of what the last batch wrote to the state store."""
+    change = _unguarded(newest_change(checkpoint))
+    content = bytearray(change.read_bytes())
+    content[len(content) // 2] ^= 1
+    change.write_bytes(content)
 
 
 def gone(checkpoint: Path) -> None:
@@ -142,6 +152,22 @@ def newest(log: Path) -> Path:
     if not entries:
         raise NothingThereError(f"Spark's {log.name} has no entry yet")
     return max(entries, key=lambda path: int(path.name))
+
+
+def newest_change(checkpoint: Path) -> Path:
+    """Of the files that the last batch wrote to the state store (one for each partition) the largest. Raises
+    `NothingThereError`."""
+    written = [path for path in checkpoint.glob("state/*/*/*.*") if path.stem.isdigit() and path.suffix in _CHANGES]
+    if not written:
+        raise NothingThereError("the state store has written nothing yet")
+    return max(written, key=lambda path: (int(path.stem), path.stat().st_size))
+
+
+def _unguarded(entry: Path) -> Path:
+    """The same, without the checksum that Hadoop keeps beside it: Spark itself is to see the damage, as where its
+    checkpoint lies on a store without such files."""
+    entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
+    return entry
 
 
 def act(damage: Callable[[Path], None]) -> Act:

@@ -71,7 +71,16 @@ def lose_postgres_answer(stage: Stage, _seconds: float) -> Generator[None]:
 
 def cut_link(stage: Stage, seconds: float) -> Generator[None]:
     """No connection between the pipeline and the broker for so long: open ones are closed, new ones refused."""
-    proxy = _proxy(stage, KAFKA)
+    yield from _cut(stage, KAFKA, seconds)
+
+
+def cut_postgres_link(stage: Stage, seconds: float) -> Generator[None]:
+    """No connection between the pipeline and PostgreSQL for so long."""
+    yield from _cut(stage, POSTGRES, seconds)
+
+
+def _cut(stage: Stage, server: str, seconds: float) -> Generator[None]:
+    proxy = _proxy(stage, server)
     with stage.holding():
         proxy.cut()
         stage.note("link-cut")

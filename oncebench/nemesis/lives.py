@@ -73,28 +73,44 @@ def crash_loop(stage: Stage, _seconds: float) -> Generator[None]:
 
 def kill_worker(stage: Stage, _seconds: float) -> Generator[None]:
     """SIGKILL for the Python worker that passes the point, and for nothing else."""
-    pid = int(stage.hit["pid"])
-    if pid == stage.child.pid or pid not in stage.child.members():
-        stage.idle("the point was not passed by a worker")
-    else:
+    if (pid := _worker(stage)) is not None:
         os.kill(pid, signal.SIGKILL)
         stage.note("worker-killed", pid=pid)
     stage.go_on()
     yield
 
 
+def stop_worker(stage: Stage, seconds: float) -> Generator[None]:
+    """The Python worker that passes the point stands still for so long, and nothing else does."""
+    yield from _stopped(stage, _worker(stage), "worker", seconds)
+
+
 def kill_executor(stage: Stage, _seconds: float) -> Generator[None]:
-    """SIGKILL for the JVM of one executor: of the one whose worker passes the point, or, where the driver does, of the
-    first. Its Python workers find out by themselves."""
-    found = _executors(stage.child.members())
-    own = [executor for executor in found if any(each.pid == stage.hit["pid"] for each in _below(executor))]
-    if not found:
-        stage.idle("the pipeline has no executors of its own")
-    for executor in (own or found)[:1]:
-        executor.kill()
-        stage.note("executor-killed", pid=executor.pid)
+    """SIGKILL for the JVM of one executor (`_executor`). Its Python workers find out by themselves."""
+    if (pid := _executor(stage)) is not None:
+        os.kill(pid, signal.SIGKILL)
+        stage.note("executor-killed", pid=pid)
     stage.go_on()
     yield
+
+
+def stop_executor(stage: Stage, seconds: float) -> Generator[None]:
+    """The JVM of one executor (`_executor`) stands still for so long; its Python workers go on."""
+    yield from _stopped(stage, _executor(stage), "executor", seconds)
+
+
+def _stopped(stage: Stage, pid: int | None, told: str, seconds: float) -> Generator[None]:
+    """All but this process, which stands still, goes on; that one so many seconds later."""
+    stage.go_on(frozenset() if pid is None else frozenset({pid}))
+    if pid is None:
+        return
+    stage.note(f"{told}-stopped", pid=pid)
+    try:
+        yield from pausing(seconds)
+    finally:
+        # If it has died meanwhile, or all has, there is nobody to continue; others go on anyway.
+        stage.child.thaw()
+        stage.note(f"{told}-continued", pid=pid)
 
 
 def repartition(stage: Stage, _seconds: float) -> Generator[None]:
@@ -141,6 +157,26 @@ def zombie(stage: Stage, _seconds: float) -> Generator[None]:
 def _refuses_partitions(words: str, recorded: int) -> bool:
     """Whether these are the words with which the pipeline refuses another number of partitions than this."""
     return words.startswith("refused to start: ") and f" was made with partitions {recorded}," in words
+
+
+def _worker(stage: Stage) -> int | None:
+    """The pid of the Python worker that passes the point; None, and the act is idle, if none does."""
+    pid = int(stage.hit["pid"])
+    if pid != stage.child.pid and pid in stage.child.members():
+        return pid
+    stage.idle("the point was not passed by a worker")
+    return None
+
+
+def _executor(stage: Stage) -> int | None:
+    """The pid of the JVM of the executor whose worker passes the point, or, where the driver does, of the first; None,
+    and the act is idle, if there is none."""
+    found = _executors(stage.child.members())
+    own = [executor for executor in found if any(each.pid == stage.hit["pid"] for each in _below(executor))]
+    if found:
+        return int((own or found)[0].pid)
+    stage.idle("the pipeline has no executors of its own")
+    return None
 
 
 def _executors(pids: Iterable[int]) -> list[psutil.Process]:

@@ -6,7 +6,8 @@ flushed, nobody is told. What can go wrong: a server does not come back, or does
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
+from contextlib import suppress
 
 import psutil
 from confluent_kafka import KafkaException, Producer
@@ -34,39 +35,60 @@ def kill_postgres(stage: Stage, _seconds: float) -> Generator[None]:
     yield from _bounce(stage, POSTGRES, "postgres")
 
 
+def bounce_broker(stage: Stage, _seconds: float) -> Generator[None]:
+    """The broker is shut down in good order under a pipeline that goes on, and started again."""
+    yield from _bounce(stage, KAFKA, "broker", clean=True)
+
+
+def bounce_postgres(stage: Stage, _seconds: float) -> Generator[None]:
+    """PostgreSQL is shut down in good order, with its sessions, under a pipeline that goes on, and started again."""
+    yield from _bounce(stage, POSTGRES, "postgres", clean=True)
+
+
 def stop_broker(stage: Stage, seconds: float) -> Generator[None]:
     """The broker stands still for so long: connections stay open, and nothing answers."""
-    broker = stage.servers[KAFKA]
-    with stage.holding():
-        broker.pause()
-        stage.note("broker-stopped")
-        try:
-            stage.go_on()
-            yield from pausing(seconds)
-        finally:
-            broker.resume()
-            stage.note("broker-continued")
+    yield from _stopped(stage, KAFKA, "broker", seconds)
+
+
+def stop_postgres(stage: Stage, seconds: float) -> Generator[None]:
+    """PostgreSQL stands still for so long, with all its sessions."""
+    yield from _stopped(stage, POSTGRES, "postgres", seconds)
 
 
 def kill_session(stage: Stage, _seconds: float) -> Generator[None]:
     """One of PostgreSQL's sessions that the pipeline uses is killed; the postmaster then ends all and recovers."""
     server = stage.servers[POSTGRES]
-    ports = {port for pid in stage.child.members() for port in _ports(pid)}
     before = psutil.Process(server.pid).children()
-    found = [each for each in before if _serves(each, ports)]
-    if not found:
-        stage.idle("the pipeline had no session open")
+    if (session := _session(stage, before)) is None:
         stage.go_on()
         return
     with stage.holding():
-        found[0].kill()
-        stage.note("session-killed", pid=found[0].pid)
+        session.kill()
+        stage.note("session-killed", pid=session.pid)
         try:
             stage.go_on()
             yield
         finally:
             server.wait_until_recovered(before)
             stage.note("postgres-back")
+
+
+def stop_session(stage: Stage, seconds: float) -> Generator[None]:
+    """One of PostgreSQL's sessions that the pipeline uses stands still for so long, with its locks."""
+    session = _session(stage, psutil.Process(stage.servers[POSTGRES].pid).children())
+    if session is None:
+        stage.go_on()
+        return
+    with stage.holding():
+        session.suspend()
+        stage.note("session-stopped", pid=session.pid)
+        try:
+            stage.go_on()
+            yield from pausing(seconds)
+        finally:
+            with suppress(psutil.NoSuchProcess):  # a postmaster that ended meanwhile has ended it
+                session.resume()
+            stage.note("session-continued", pid=session.pid)
 
 
 def hijack(stage: Stage, _seconds: float) -> Generator[None]:
@@ -95,17 +117,42 @@ def hijack(stage: Stage, _seconds: float) -> Generator[None]:
     yield
 
 
-def _bounce(stage: Stage, name: str, told: str) -> Generator[None]:
+def _stopped(stage: Stage, name: str, told: str, seconds: float) -> Generator[None]:
     server = stage.servers[name]
     with stage.holding():
-        server.kill()
-        stage.note(f"{told}-killed")
+        server.pause()
+        stage.note(f"{told}-stopped")
+        try:
+            stage.go_on()
+            yield from pausing(seconds)
+        finally:
+            server.resume()
+            stage.note(f"{told}-continued")
+
+
+def _bounce(stage: Stage, name: str, told: str, clean: bool = False) -> Generator[None]:
+    server = stage.servers[name]
+    with stage.holding():
+        if clean:
+            server.stop()
+        else:
+            server.kill()
+        stage.note(f"{told}-{'ended' if clean else 'killed'}")
         try:
             stage.go_on()
             yield
         finally:
             server.start()
             stage.note(f"{told}-back")
+
+
+def _session(stage: Stage, sessions: Sequence[psutil.Process]) -> psutil.Process | None:
+    """Of PostgreSQL's sessions one that the pipeline uses; None, and the act is idle, if it uses none."""
+    ports = {port for pid in stage.child.members() for port in _ports(pid)}
+    found = [each for each in sessions if _serves(each, ports)]
+    if not found:
+        stage.idle("the pipeline had no session open")
+    return found[0] if found else None
 
 
 def _ports(pid: int) -> set[int]:

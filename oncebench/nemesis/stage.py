@@ -105,14 +105,14 @@ class Stage:
         """Says that there was nothing to act on: such a run has not tested this fault."""
         self.note("nemesis-idle", fault=self.hit["fault"], why=why)
 
-    def thaw(self) -> None:
-        """Continues the pipeline, of which no more is told."""
+    def thaw(self, but: frozenset[int] = frozenset()) -> None:
+        """Continues the pipeline, of which no more is told, except these of its processes."""
         self.standing = False
-        self.child.thaw()
+        self.child.thaw(but)
 
-    def go_on(self) -> None:
-        """Continues the pipeline."""
-        self.thaw()
+    def go_on(self, but: frozenset[int] = frozenset()) -> None:
+        """Continues the pipeline, except these of its processes."""
+        self.thaw(but)
         self.note("pipeline-continued")
 
     def kill(self) -> None:

@@ -102,13 +102,26 @@ class PostgresServer:
         sessions: list[psutil.Process] = []
         if self._child.alive:
             self._child.freeze()  # so that it starts no session meanwhile
-            with suppress(psutil.NoSuchProcess):
-                sessions = psutil.Process(self._child.pid).children(recursive=True)  # each is a Unix session of its own
+            sessions = self._sessions()
         self._child.kill_session()
         for each in sessions:
             with suppress(psutil.NoSuchProcess):
                 each.kill()
         psutil.wait_procs(sessions, _STOP_LIMIT_S)
+
+    def pause(self) -> None:
+        """SIGSTOP for the postmaster and all its sessions: connections stay open and nothing answers."""
+        self._running().freeze()  # so that it starts no session meanwhile
+        for each in self._sessions():
+            with suppress(psutil.NoSuchProcess):
+                each.suspend()
+
+    def resume(self) -> None:
+        """SIGCONT after `pause`."""
+        for each in self._sessions():
+            with suppress(psutil.NoSuchProcess):
+                each.resume()
+        self._running().thaw()
 
     def wait_until_recovered(self, before: Sequence[psutil.Process]) -> None:
         """Return when it answers again after one of its sessions was killed: it then ends `before`, all the processes
@@ -123,6 +136,13 @@ class PostgresServer:
             self._child.send(signal.SIGINT)  # SIGTERM would wait until all have gone
             self._child.wait(_STOP_LIMIT_S)
             self.kill()
+
+    def _sessions(self) -> list[psutil.Process]:
+        """The postmaster's processes; each is a Unix session of its own."""
+        found: list[psutil.Process] = []
+        with suppress(psutil.NoSuchProcess):
+            found = psutil.Process(self._running().pid).children(recursive=True)
+        return found
 
     def _init(self) -> None:
         """Makes the data folder."""

@@ -68,10 +68,10 @@ class Child:
         """SIGSTOP the child and all its descendants."""
         sessions.freeze(self.session)
 
-    def thaw(self) -> None:
-        """SIGCONT the child and all its descendants; nothing happens once they have been killed."""
+    def thaw(self, but: frozenset[int] = frozenset()) -> None:
+        """SIGCONT the child and all its descendants, except these; nothing happens once they have been killed."""
         if self._popen.returncode is None:
-            sessions.thaw(self.session)
+            sessions.thaw(self.session, but)
 
     def wait(self, timeout_s: float) -> bool:
         """Wait until the child itself has ended; False if it still runs after `timeout_s`."""

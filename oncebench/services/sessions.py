@@ -82,9 +82,9 @@ def freeze(session: Session) -> tuple[int, ...]:
     return tuple(sorted(stopped))
 
 
-def thaw(session: Session) -> None:
-    """SIGCONT every member."""
-    _signal_all(members(session), signal.SIGCONT)
+def thaw(session: Session, but: frozenset[int] = frozenset()) -> None:
+    """SIGCONT every member, except these."""
+    _signal_all(set(members(session)) - but, signal.SIGCONT)
 
 
 def kill(session: Session, timeout_s: float) -> bool:

@@ -20,13 +20,15 @@ class Life:
     thawed: int = 0
     returncode: int | None = None
     others: tuple[int, ...] = ()
+    left: list[frozenset[int]] = field(default_factory=list)
 
     def kill_session(self) -> None:
         self.returncode = -9 if self.alive else self.returncode
         self.alive = False
 
-    def thaw(self) -> None:
+    def thaw(self, but: frozenset[int] = frozenset()) -> None:
         self.thawed += 1
+        self.left.append(but)
 
     def send(self, _number: int) -> None:
         self.dies(0 if self.returncode is None else self.returncode)

@@ -191,10 +191,11 @@ def test_an_act_that_is_cut_short_lets_everything_pass(tmp_path: Path, act: Any)
 
 
 @pytest.mark.parametrize("cut_short", [False, True])
-def test_a_cut_link_is_mended_also_when_the_run_ends_before(tmp_path: Path, cut_short: bool) -> None:
+@pytest.mark.parametrize("cut", [link.cut_link, link.cut_postgres_link])
+def test_a_cut_link_is_mended_also_when_the_run_ends_before(tmp_path: Path, cut: Any, cut_short: bool) -> None:
     proxy = Link()
     world, stage = staged(tmp_path, proxy)
-    act = link.cut_link(stage, 3600.0 if cut_short else 0.001)
+    act = cut(stage, 3600.0 if cut_short else 0.001)
     next(act)
     assert (proxy.said, stage.held, world.all[0].thawed) == (["cut"], True, 1)
     act.close() if cut_short else run(act, looks=10**6)

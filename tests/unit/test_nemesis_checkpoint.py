@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from functools import partial
 
 import pytest
@@ -14,9 +15,10 @@ from tests.unit.nemesis_world import World, entries, run
 @pytest.mark.parametrize(
     ("name", "found"),
     [
-        ("cut-offsets", {"offsets/10": b"1234"}),
-        ("empty-commits", {"commits/10": b""}),
+        ("cut-offsets", {"offsets/10": b"1234", "offsets/.10.crc": None}),
+        ("empty-commits", {"commits/10": b"", "commits/.10.crc": None}),
         ("lose-commits", {"commits/10": None}),
+        ("flip-state", {"state/0/1/10.changelog": b"chaoge", "state/0/1/.10.changelog.crc": None}),
         ("lose-checkpoint", None),
     ],
 )
@@ -33,6 +35,15 @@ def test_a_refused_damage_is_mended_and_the_checkpoint_is_what_it_was(
     assert world.events == ["pipeline-killed", "checkpoint-damaged", "refused"]
     assert (entries(world.folder / "checkpoint"), stage.held) == (before, False)
     assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
+
+
+def test_where_the_state_store_has_written_nothing_the_flip_is_idle_and_nobody_is_killed(world: World) -> None:
+    shutil.rmtree(world.folder / "checkpoint" / "state")
+    act = NEMESES["flip-state"].act
+    assert act is not None
+    run(act(world.stage("flip-state"), 0.0), world)
+    assert world.events == ["nemesis-idle", "pipeline-continued"]
+    assert world.whys == ["the state store has written nothing yet"]
 
 
 def test_a_damage_that_is_not_refused_stays_and_the_run_goes_on_with_it(world: World) -> None:

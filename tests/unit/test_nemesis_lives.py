@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -184,6 +185,38 @@ def executors() -> Iterator[list[tuple[subprocess.Popen[str], int]]]:
         os.kill(worker, signal.SIGKILL)
         each.kill()
         each.communicate()
+
+
+@pytest.mark.parametrize("cut_short", [False, True])
+def test_only_the_worker_that_passes_the_point_stands_still_and_all_go_on_also_when_the_run_ends_before(
+    world: World, cut_short: bool
+) -> None:
+    stage = world.stage("stop-worker")
+    world.all[0].others = (1, 76, 77)
+    acting = lives.stop_worker(stage, 3600.0 if cut_short else 0.001)
+    next(acting)
+    assert (world.all[0].left, stage.standing) == ([frozenset({77})], False)
+    acting.close() if cut_short else run(acting, looks=10**6)
+    assert world.all[0].left == [frozenset({77}), frozenset()]
+    assert world.events == ["pipeline-continued", "worker-stopped", "worker-continued"]
+
+
+def test_the_executor_whose_worker_passes_the_point_stands_still_and_its_worker_does_not(
+    world: World, executors: list[tuple[subprocess.Popen[str], int]]
+) -> None:
+    (first, _), (second, worker) = executors
+    stage = world.stage("stop-executor")
+    stage.hit = {**stage.hit, "pid": worker}
+    world.all[0].others = (second.pid, os.getpid(), first.pid, worker)
+    run(lives.stop_executor(stage, 0.001), looks=10**6)
+    assert world.all[0].left == [frozenset({second.pid}), frozenset()]
+    assert world.events == ["pipeline-continued", "executor-stopped", "executor-continued"]
+
+
+@pytest.mark.parametrize("act", [lives.stop_worker, lives.stop_executor])
+def test_where_there_is_nobody_to_stop_the_act_is_idle_and_the_pipeline_goes_on(world: World, act: Any) -> None:
+    run(act(world.stage("stop"), 3600.0))
+    assert (world.events, world.all[0].left) == (["nemesis-idle", "pipeline-continued"], [frozenset()])
 
 
 @pytest.mark.parametrize("passed_by", ["the driver", "the second's worker"])

@@ -133,10 +133,47 @@ def test_a_server_is_waited_for_only_while_a_nemesis_keeps_it_from_serving(
         assert supervisor.breaking is breaking
 
 
-def test_a_stopped_broker_is_continued_also_when_the_run_ends_before(world: World) -> None:
+@pytest.mark.parametrize("act", [servers.bounce_broker, servers.bounce_postgres])
+def test_a_server_that_was_shut_down_in_good_order_is_started_again_also_when_the_run_ends_before(
+    world: World, act: Any
+) -> None:
+    for cut_short in (False, True):
+        server = Server()
+        acting = act(world.stage("bounce", server), 0.0)
+        next(acting)
+        assert (server.said, world.all[0].thawed > 0) == (["stop"], True)
+        acting.close() if cut_short else run(acting)
+        assert server.said == ["stop", "start"]
+
+
+@pytest.mark.parametrize("cut_short", [False, True])
+def test_a_session_that_stands_still_is_continued_also_when_the_run_ends_before(
+    world: World, monkeypatch: pytest.MonkeyPatch, cut_short: bool
+) -> None:
+    said: list[str] = []
+    session = SimpleNamespace(pid=11, suspend=lambda: said.append("suspend"), resume=lambda: said.append("resume"))
+    monkeypatch.setattr(servers.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [session]))
+    monkeypatch.setattr(servers, "_serves", lambda *_: True)
+    stage = world.stage("stop-session", Server())
+    acting = servers.stop_session(stage, 3600.0 if cut_short else 0.001)
+    next(acting)
+    assert (said, stage.held, stage.standing) == (["suspend"], True, False)
+    acting.close() if cut_short else run(acting, looks=10**6)
+    assert (said, stage.held) == (["suspend", "resume"], False)
+    assert world.events == ["session-stopped", "pipeline-continued", "session-continued"]
+
+
+def test_where_the_pipeline_has_no_session_none_stands_still(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(servers.psutil, "Process", lambda _pid: SimpleNamespace(children=list))
+    run(servers.stop_session(world.stage("stop-session", Server()), 0.0))
+    assert world.events == ["nemesis-idle", "pipeline-continued"]
+
+
+@pytest.mark.parametrize("act", [servers.stop_broker, servers.stop_postgres])
+def test_a_stopped_server_is_continued_also_when_the_run_ends_before(world: World, act: Any) -> None:
     server = Server()
-    stage = world.stage("stop-broker", server)
-    acting = servers.stop_broker(stage, 3600.0)
+    stage = world.stage("stop", server)
+    acting = act(stage, 3600.0)
     next(acting)
     assert (server.said, world.all[0].thawed, stage.held) == (["pause"], 1, True)
     acting.close()
