@@ -140,6 +140,13 @@ LIMITS: Mapping[tuple[str, str, str], Mapping[str, str]] = {
     ("lose-checkpoint", AT_MOST_ONCE, "claim"): {"DUP": _CLAIMS_GONE},
     ("lose-checkpoint", EXACTLY_ONCE, "native"): {"DUP": _QUERY_GONE},
 }
+# Where a weaker guarantee has nothing at stake, so that what it allows elsewhere is a finding there: a kill before
+# anything was written or claimed, or when Spark knows that the batch is done; and under at-most-once also when all is
+# written.
+SPARED: Mapping[str, frozenset[str]] = {
+    AT_MOST_ONCE: frozenset({"batch-start:kill", "after-commit:kill", "after-commit-log:kill"}),
+    AT_LEAST_ONCE: frozenset({"batch-start:kill", "after-commit-log:kill"}),
+}
 # Nemeses that have batches written again which were done before they came, so that no fault is charged with those rows.
 REACHING_BACK = frozenset({"roll-back", "lose-checkpoint"})
 

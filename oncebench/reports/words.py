@@ -2,8 +2,9 @@
 
 Promise: a pure function of reports, and the one place where `limit` is said: a run is that where everything forbidden
 that it shows is charged to faults of which the fault matrix knows it (`oncebench.matrix.LIMITS`). Reports and exit
-codes keep the verdict `broken`. What can go wrong: two faults in one batch are charged to the first of them (see
-`oncebench.judge.attribution`).
+codes keep the verdict `broken`. A fault is `broken` in a run that is kept where it shows what its guarantee allows at
+other points only (`oncebench.matrix.SPARED`). What can go wrong: two faults in one batch are charged to the first of
+them (see `oncebench.judge.attribution`).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
-from oncebench.matrix import LIMITS, REACHING_BACK
+from oncebench.matrix import LIMITS, REACHING_BACK, SPARED, named
 from pipeline.failpoints import parse_fault
 
 LIMIT = "limit"
@@ -61,7 +62,14 @@ def judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
         return VACUOUS, "; ".join(report["reasons"])  # of the run as a whole
     if not report["rows"]["visible"]:
         return VACUOUS, "no row is visible"
+    spared = SPARED.get(report["cell"]["delivery"], frozenset())
+    if named([fault["fault"]]) in spared and (codes := _charged(fault)):
+        return BROKEN, f"{' '.join(codes)}, where nothing is at stake"
     return KEPT, ""
+
+
+def _charged(fault: Mapping[str, Any]) -> list[str]:
+    return [code for code, name in CHARGED.items() if fault[name]]
 
 
 def _untested(fault: Mapping[str, Any]) -> list[str]:

@@ -156,6 +156,23 @@ def test_rows_that_a_quiet_batch_doubled_are_no_limit_of_a_fault_that_reaches_ba
     assert words(broken) == {"mid-write:kill": "broken (DUP)"}
 
 
+@pytest.mark.parametrize(
+    ("delivery", "elsewhere", "spared", "seen", "code"),
+    [
+        (AT_LEAST_ONCE, "after-commit:kill", "after-commit-log:kill@after=2", {"duplicated": 20}, "DUP"),
+        (AT_LEAST_ONCE, "after-commit:kill", "batch-start:kill@after=2", {"duplicated": 20}, "DUP"),
+        (AT_MOST_ONCE, "after-decision:kill", "after-commit:kill@after=2", {"lost": 20}, "LOSS"),
+    ],
+)
+def test_what_a_weaker_guarantee_allows_is_a_finding_where_a_kill_has_nothing_at_stake(
+    delivery: str, elsewhere: str, spared: str, seen: dict[str, int], code: str
+) -> None:
+    found = words(report(fault(elsewhere, **seen), fault(spared, **seen), delivery=delivery))
+    point = spared.split("@", maxsplit=1)[0]
+    assert found == {elsewhere: "kept", point: f"broken ({code}, where nothing is at stake)"}
+    assert words(report(fault(elsewhere, **seen), fault(spared), delivery=delivery))[point] == "kept"
+
+
 def test_a_limit_covers_no_other_anomaly_beside_it() -> None:
     both = report(fault("after-commit:roll-back", duplicated=20), delivery=AT_MOST_ONCE, verdict="broken",
                   codes=("DUP", "CORR"))  # fmt: skip
@@ -238,9 +255,9 @@ def test_a_weaker_guarantee_that_never_shows_its_weakness_has_tested_nothing(
     delivery: str, shows: dict[str, int]
 ) -> None:
     quiet = report(fault("mid-write:kill"), delivery=delivery)
-    telling = report(fault("after-commit:kill", **shows), delivery=delivery)
+    telling = report(fault("after-decision:kill", **shows), delivery=delivery)
     assert words(quiet) == {"mid-write:kill": "vacuous"}
-    assert words(quiet, telling) == {"mid-write:kill": "kept", "after-commit:kill": "kept"}
+    assert words(quiet, telling) == {"mid-write:kill": "kept", "after-decision:kill": "kept"}
     assert "kept, 5 " in fault_matrix.markdown(fault_matrix.cells_of([telling]), "kills")
 
 
