@@ -3,7 +3,7 @@
 Promise: a cell is the worst of its repeats, with all that these lost and doubled, and names the runs that it stands
 for; the command is that of its worst run, with the cell's own fault alone. A run that was interrupted is left out: what
 it was not asked any more is no verdict; so is the try of a rate, unless it broke its promise. Faults that are in no
-family of `oncebench.matrix` stand under `other`.
+family of `oncebench.matrix` stand under `other`. Where there is no cell, it is told whether there could be one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncebench.judge.verdict import BROKEN
-from oncebench.matrix import FAMILIES
+from oncebench.matrix import FAMILIES, can_be_done
 from oncebench.matrix import columns as columns_of
 from oncebench.publish.pack import Texts, columns
 from oncebench.publish.ways import Way, way_of
@@ -92,7 +92,7 @@ def words_of(matrix: Matrix) -> dict[Way, str]:
 
 
 def as_json(matrix: Matrix, ways: Sequence[Way], texts: Texts) -> dict[str, Any]:
-    """Families, cells, and for each row and family what its cells come to."""
+    """Families, cells, for each row and family what its cells come to, and by row the faults without a point in it."""
     families = families_of(matrix)
     faults = [fault for of_family in families.values() for fault in of_family]
     by_way = {way: at for at, way in enumerate(ways)}
@@ -113,6 +113,7 @@ def as_json(matrix: Matrix, ways: Sequence[Way], texts: Texts) -> dict[str, Any]
             ("way", "family", "word", "codes", "lost", "doubled", "alike", "cells"),
             _sums(matrix, list(families), by_way, texts),
         ),
+        "pointless": [[at for fault, at in by_fault.items() if not can_be_done(fault, *way)] for way in ways],
     }  # fmt: skip
 
 

@@ -1,12 +1,13 @@
 """The fault matrix as tables: for each sink, guarantee and variant, what each fault did to the promise.
 
 Promise: a pure function of reports. A cell of the matrix is one fault in one run: `kept`, `broken (CODES)`, `unknown`,
-or `vacuous` (it was not hit, or found nothing to act on). The worst of its repeats is shown. Rows are charged to the
-fault of their batch, whether it tested anything or not; an anomaly that can't be charged to one fault, and what a batch
-lost or doubled in which none acted, breaks the cell of every fault of its run that acted, or of all where none did: a
-broken run has a broken cell. A row of the matrix
-that never shows what its guarantee allows (at-most-once no loss, at-least-once no duplicate) has tested nothing:
-`vacuous`, the whole of it (a guarantee is only worth telling apart where the weaker one fails).
+or `vacuous` (it was not hit, or found nothing to act on). The worst of its repeats is shown; `n/a` where the fault has
+no point in the row, on whatever machine, and `-` where it has one and no run is there. Rows are charged to the fault of
+their batch, whether it tested anything or not; an anomaly that can't be charged to one fault, and what a batch lost or
+doubled in which none acted, breaks the cell of every fault of its run that acted, or of all where none did: a broken
+run has a broken cell. A row of the matrix that never shows what its guarantee allows (at-most-once no loss,
+at-least-once no duplicate) has tested nothing: `vacuous`, the whole of it (a guarantee is only worth telling apart
+where the weaker one fails).
 
 What can go wrong: two faults in one batch are charged to the first of them (see `oncebench.judge.attribution`).
 """
@@ -20,7 +21,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 from oncebench.judge.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
-from oncebench.matrix import RANDOM, RANDOM_KILL, named, paired
+from oncebench.matrix import RANDOM, RANDOM_KILL, can_be_done, named, paired
 from oncebench.matrix import columns as columns_of
 from oncebench.reports.tables import Report, aligned
 from oncebench.reports.words import CHARGED, LIMIT, ORDER, judged
@@ -28,6 +29,8 @@ from oncebench.scenario import order_of
 from pipeline.failpoints import KILL, parse_fault
 from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE
 
+# A cell without a run.
+NO_POINT, NOT_RUN = "n/a", "-"
 # What a weaker guarantee must show at least once, or its row has tested nothing.
 TIGHT = {AT_MOST_ONCE: "lost", AT_LEAST_ONCE: "duplicated"}
 
@@ -78,7 +81,7 @@ def markdown(cells: Sequence[Cell], family: str) -> str:
     for row in dict.fromkeys(cell.row for cell in cells):
         of_row = {fault: [cell for cell in cells if (cell.row, cell.fault) == (row, fault)] for fault in columns}
         if any(of_row.values()):
-            lines.append((*row, *(_worst(found) for found in of_row.values())))
+            lines.append((*row, *(_worst(found) or _empty(fault, row) for fault, found in of_row.items())))
     return aligned(lines)
 
 
@@ -150,9 +153,14 @@ def _loose(cell: Cell) -> Cell:
                 cell.seed, cell.reproduce)  # fmt: skip
 
 
+def _empty(fault: str, row: tuple[str, str, str]) -> str:
+    return NOT_RUN if can_be_done(fault, *row) else NO_POINT
+
+
 def _worst(cells: Sequence[Cell]) -> str:
+    """Empty where there is none."""
     if not cells:
-        return "-"
+        return ""
     worst = min(cells, key=lambda cell: ORDER.index(cell.word))
     lost, doubled = sum(cell.lost for cell in cells), sum(cell.duplicated for cell in cells)
     seen = ", ".join(f"{number} {word}" for number, word in ((lost, "lost"), (doubled, "doubled")) if number)

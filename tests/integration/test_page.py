@@ -161,6 +161,33 @@ def test_a_family_opens_to_its_faults_and_the_heading_keeps_the_focus(page: Page
     assert page.run("location.hash") == "#open=kills"
 
 
+def test_an_empty_cell_says_whether_a_run_could_be_there(page: Page) -> None:
+    page.run("location.hash = '#families=broker,timeout&open=broker'")
+    page.settle()
+
+    def told(row: str) -> dict[str, str]:
+        """What stands in the empty cells of a row, by their columns."""
+        lines = page.run(
+            "[...document.querySelectorAll('#matrix thead tr:nth-child(2), #matrix tbody tr')].map((row) => "
+            "[row.innerText, ...[...row.querySelectorAll('th.fault, td')].map((cell) => cell.innerText)])"
+        )
+        head, cells = lines[0][1:], next(line[1:] for line in lines[1:] if " ".join(line[0].split()).startswith(row))
+        both = zip(("".join(name.split()) for name in head), cells, strict=True)
+        return {name: text for name, text in both if text in ("n/a", "-")}
+
+    nothing_to_take = {"after-preparehijack": "n/a", "after-decisionhijack": "n/a"}
+    assert told("delta exactly-once idempotent") == {**nothing_to_take, "2faults": "n/a"}
+    assert told("kafka exactly-once two-phase") == {}
+    broken = told("broken-kafka exactly-once no-fencing")
+    assert (broken["mid-writekill-broker"], broken["after-decisionhijack"]) == ("-", "n/a")
+    page.run("location.hash = '#families=broker'")
+    page.settle()
+    assert list(told("broken-kafka exactly-once no-fencing").values()) == ["-"]  # some of its faults could be run
+    key = page.run("document.getElementById('matrix-key').innerText")
+    assert "n/a: cannot be done to this row" in key
+    assert "-: could be done, and no run is here" in key
+
+
 def test_a_cell_leads_to_its_runs_their_lines_and_the_command_and_back(page: Page) -> None:
     click(page, "#open-all")
     page.run("document.querySelector('#matrix td.broken button').focus()")

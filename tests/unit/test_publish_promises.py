@@ -105,6 +105,19 @@ def test_a_family_is_summed_up_by_its_worst_cell_and_how_many_are_like_it() -> N
     assert (ORDER[sums["word"][0]], sums["alike"], sums["cells"], sums["lost"]) == ("broken", [1], [3], [20])
 
 
+def test_of_each_row_the_faults_that_have_no_point_in_it_are_told() -> None:
+    texts = ("mid-write:kill", "mid-write:kill-worker@after=2", "after-prepare:hijack@after=2")
+    chains = [report(*map(fault, texts), variant=variant) for variant in ("two-phase", "native")]
+    chains[1]["cell"]["delivery"] = "at-least-once"
+    strange = report(fault("mid-commit:hijack"), variant="two-phase")
+    told = packed(matrix(*chains, strange, report()))
+    faults = [name for family in told["families"] for name in family["faults"]]
+    assert faults == ["none", "mid-write:kill", "mid-write:kill-worker", "after-prepare:hijack", "mid-commit:hijack"]
+    by_way = dict(zip(("v", "native", "two-phase"), told["pointless"], strict=True))
+    names = {way: [faults[at] for at in pointless] for way, pointless in by_way.items()}
+    assert names == {"v": [], "native": ["mid-write:kill-worker", *faults[3:]], "two-phase": []}
+
+
 def test_random_kills_are_one_cell_that_answers_for_the_run() -> None:
     made = with_rows(report(fault("mid-write:kill")), duplicated=2)
     made["cell"] = {**made["cell"], "faults": [], "random_kills": 1}

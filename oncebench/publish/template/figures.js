@@ -1,7 +1,7 @@
 // Plots: scales, axes, the marks of the guarantees, and a figure that can also be read as a table.
 
 const DATA = window.ONCEBENCH;
-if (!DATA || DATA.form !== 1) {
+if (!DATA || DATA.form !== 2) {
   put(
     "main",
     el(

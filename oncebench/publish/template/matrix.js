@@ -8,13 +8,17 @@ const MEANING = {
   unknown: "the run cannot tell",
   vacuous: "nothing was tested",
 };
+const NO_CELL = {
+  "n/a": "cannot be done to this row: it has nothing that the fault could act on",
+  "-": "could be done, and no run is here",
+};
 const FAULTS = MATRIX.families.flatMap((family, at) => family.faults.map((fault) => ({ fault, family: at })));
 
 function showMatrixKey() {
   put(
     "matrix-key",
     Object.entries(MEANING).map(([word, meaning]) => el("li", {}, worded(word), `: ${meaning}`)),
-    el("li", {}, "-: not run"),
+    Object.entries(NO_CELL).map(([word, meaning]) => el("li", {}, `${word}: ${meaning}`)),
   );
 }
 
@@ -166,8 +170,14 @@ function rowHead(way) {
   );
 }
 
+// Where no run is: of a family `n/a` only if none of its faults can be done.
+function noCell(way, faults) {
+  const pointless = faults.every((each) => MATRIX.pointless[way].includes(each.at));
+  return el("td", { class: "empty" }, pointless ? "n/a" : "-");
+}
+
 function matrixCell(way, family, fault, at) {
-  if (at === undefined) return el("td", { class: "empty" }, "-");
+  if (at === undefined) return noCell(way, [fault]);
   const cells = MATRIX.cells;
   const word = DATA.words[cells.word[at]];
   const runs = cells.entries[at].length / 5;
@@ -182,7 +192,7 @@ function matrixCell(way, family, fault, at) {
 }
 
 function familyCell(way, family, at, cells, faults) {
-  if (at === undefined) return el("td", { class: "empty" }, "-");
+  if (at === undefined) return noCell(way, faults);
   if (family.faults.length < 2) return matrixCell(way, family, faults[0], cells.get(`${way} ${faults[0].at}`));
   const sums = MATRIX.sums;
   const word = DATA.words[sums.word[at]];
