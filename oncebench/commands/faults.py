@@ -29,6 +29,9 @@ from oncebench.services.beside import ours
 
 # Batches are limited by events, so the rate only says how long the load lasts; slow enough that batches stay in step.
 RATE = 300.0
+# Seconds by the clock that a fault took, with its share of a run's start, when three shares ran side by side on two
+# cores (docs/faults.md; random kills: 1,190 of them, 26 s each in its share): how fast that machine got through faults.
+FAULT_S, DELTA_FAULT_S, RANDOM_KILL_S = 14.0, 31.0, 9.0
 
 
 class _Share(click.ParamType[tuple[int, int]]):
@@ -90,6 +93,9 @@ def faults(
     Faults are chained: one run meets those of a family one after the other, each in a batch of its own. Exactly-once
     is run with several seeds, the others once. Prints two tables for each family, of verdicts and of
     recovery, and writes reports, tables and JUnit XML.
+
+    Everything takes most of a day, `--sink files-jsonl --only two-phase --family kills` some minutes; how long, the
+    command says at its start.
     """
     require_sinks(sinks)
     if publish and resume:
@@ -119,7 +125,8 @@ def faults(
     # An option that an older report does not know of stood at its default.
     done = [Cell("", "", "").as_json() | report["config"] for report in reports]
     left = [cell for cell in todo[share[0] - 1 :: share[1]] if cell.as_json() not in done]
-    click.echo(f"{len(todo)} runs, of which {len(left)} are left here; reports {results.runs}", err=True)
+    click.echo(f"{len(todo)} runs, of which {len(left)} are left here{_long(left, share[1])}", err=True)
+    click.echo(f"reports {results.runs}", err=True)
     trouble = Trouble()
     before = len(reports)
     try:
@@ -137,6 +144,23 @@ def faults(
         sys.exit(INTERRUPTED)
     words = {cell.word for cell in found} or {"vacuous"}
     sys.exit(BROKEN if "broken" in words else ERROR if trouble.lines or words & {"unknown", "vacuous"} else KEPT)
+
+
+def _long(left: Sequence[Cell], shares: int) -> str:
+    """How many faults these runs have and how long that took elsewhere; of a share: if the others run beside it."""
+    if not left:
+        return ""
+    minutes = shares * sum(map(_seconds, left)) / 60
+    told = f"{minutes:.0f} min" if minutes < 100 else f"{minutes / 60:.0f} h"
+    how = f"all {shares} shares side by side" if shares > 1 else "three shares side by side, longer without --share"
+    faults = sum(len(cell.faults) + cell.random_kills for cell in left)
+    return f": {faults:,} faults, about {told} on two cores with {how}"
+
+
+def _seconds(cell: Cell) -> float:
+    if cell.sink == "delta":
+        return DELTA_FAULT_S * (len(cell.faults) + cell.random_kills)
+    return FAULT_S * len(cell.faults) + RANDOM_KILL_S * cell.random_kills
 
 
 def _interrupted(done: int, of: int, stored: Sequence[Path]) -> str:

@@ -75,6 +75,31 @@ def test_shares_run_every_cell_once_and_are_shown_together(tmp_path: Path, ran: 
         assert CliRunner().invoke(cli, [*words, "--share", wrong]).exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--sink", "kafka"], "9 faults, about 2 min on two cores with three shares side by side, longer without"),
+        (["--sink", "kafka", "--seeds", "50"], "450 faults, about 2 h on two cores with three shares side by side"),
+        (["--sink", "kafka", "--seeds", "3", "--share", "1/3"],
+         "9 faults, about 6 min on two cores with all 3 shares side by side\n"),
+        (["--sink", "kafka", "--family", "random"], "43 faults, about 7 min on two cores"),
+        (["--sink", "delta", "--only", "idempotent"], "18 faults, about 7 min on two cores"),
+    ],
+)  # fmt: skip
+def test_at_its_start_it_says_how_many_faults_are_left_and_how_long_so_many_took(
+    ran: list[Cell], words: list[str], told: str
+) -> None:
+    said = CliRunner().invoke(cli, [*KILLS, *words]).stderr
+    assert f" are left here: {told}" in said.splitlines(keepends=True)[0]
+
+
+def test_where_nothing_is_left_it_says_no_time(tmp_path: Path, ran: list[Cell]) -> None:
+    CliRunner().invoke(cli, KILLS)
+    (file,) = tmp_path.glob("results/local/runs/*.jsonl")
+    again = CliRunner().invoke(cli, [*KILLS, "--resume", str(file)])
+    assert again.stderr.startswith("1 runs, of which 0 are left here\n")
+
+
 def test_a_run_that_two_files_have_is_counted_once(tmp_path: Path, ran: list[Cell]) -> None:
     CliRunner().invoke(cli, KILLS)
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
