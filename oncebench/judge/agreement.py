@@ -1,8 +1,8 @@
 """Whether two auditors counted the same: a pure function of their counts, whoever made them.
 
-Promise: every count of either is compared, and one that only the other has is compared with 0; the sentences name the
-count and what each auditor says. What can go wrong: both are wrong in the same way; they share no code to make that
-unlikely, and the contract, which they do share, is not judged here.
+Promise: every count of either is compared, each code's kinds too, and one that only the other has is compared with 0;
+the sentences name the count and what each auditor says. What can go wrong: both are wrong in the same way; they share
+no code to make that unlikely, and the contract, which they do share, is not judged here.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def counts_of(findings: Findings) -> dict[str, int]:
         "sessions": findings.sessions,
         "events": findings.events,
         "invalid": findings.invalid,
-        "STALL-LSO": findings.anomalies["STALL-LSO"].split,
+        **{code: anomaly.split for code, anomaly in findings.anomalies.items()},
     }
     return {code: anomaly.count for code, anomaly in findings.anomalies.items()} | {
         f"{part}.{word}": int(number) for part, words in parts.items() for word, number in words.items()

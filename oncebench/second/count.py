@@ -1,7 +1,8 @@
 """The second auditor's counts of a run, made in an empty DuckDB that can read nothing but what it is given.
 
 Promise: `second_audit` never raises and never writes into the run folder: it gives the counts, or says what kept it
-from counting. Its names are those of the anomaly codes, and `rows.`, `sessions.`, `events.` and `invalid.` with a word.
+from counting. Its names are those of the anomaly codes, with `.` and a kind where the kinds of one are told apart, and
+`rows.`, `sessions.`, `events.` and `invalid.` with a word.
 
 What can go wrong: a run too large for `MEMORY` is spilled to the temporary folder, and takes longer.
 """
@@ -88,7 +89,7 @@ def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
         "sessions.planned": files.planned,
         "sessions.torn": found["TORN"],
         "ORPH": len(files.ends.get("leftovers", [])),
-        "QUAR": found["QUAR"] if files.drained else 0,
+        **{name: found[name] if files.drained else 0 for name in found if name.split(".")[0] == "QUAR"},
         # What is pending when the run's patience ended is stalled; at least one, since the run did stall.
         "STALL": max(1, found["PEND"]) if files.drained is False else 0,
         "PEND": 0 if files.drained is False else found["PEND"],

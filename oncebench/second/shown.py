@@ -71,10 +71,17 @@ SELECT o.session, o.covered, count(i.copies) AS rows FROM owed o LEFT JOIN ids i
 
 COUNTS = {
     "LOSS": "SELECT sum(20 - rows) FROM visible WHERE covered",
+    "LOSS.whole-sessions": "SELECT sum(20) FROM visible WHERE covered AND rows = 0",
+    "LOSS.torn-sessions": "SELECT sum(20 - rows) FROM visible WHERE covered AND rows > 0",
     "PEND": "SELECT sum(20 - rows) FROM visible WHERE NOT covered",
     "TORN": "SELECT count(*) FROM visible WHERE covered AND rows BETWEEN 1 AND 19",
     "DUP": "SELECT sum(copies - 1) FROM ids",
+    "DUP.same-partition": "SELECT sum(copies - 1) FROM seen",
+    "DUP.other-partition": "SELECT (SELECT count(*) FROM seen) - (SELECT count(*) FROM ids)",
     "PHAN": "SELECT count(*) FROM ids WHERE NOT owed",
+    "PHAN.unknown-session": "SELECT count(*) FROM ids ANTI JOIN sessions USING (session)",
+    "PHAN.unfinished-session": "SELECT count(*) FROM ids JOIN sessions USING (session) WHERE arrived < 100",
+    "PHAN.row-number": "SELECT count(*) FROM ids JOIN sessions USING (session) WHERE arrived = 100 AND NOT owed",
     # Payloads that can't be read are told apart by their bytes.
     "DIV": """
         SELECT count(*) FROM (
@@ -86,6 +93,11 @@ COUNTS = {
     "CORR": """
         SELECT count(*) FROM shown s LEFT JOIN owed o USING (session, j)
         WHERE parsed IS NOT TRUE OR keyed IS NOT TRUE OR o.session IS NOT NULL AND (
+            events <> 5 OR s.total <> o.total OR s.checksum <> o.checksum OR s.ended_at <> o.ended_at)""",
+    "CORR.unreadable": "SELECT count(*) FROM shown WHERE parsed IS NOT TRUE",
+    "CORR.wrong-key": "SELECT count(*) FROM shown WHERE parsed AND keyed IS NOT TRUE",
+    "CORR.wrong-payload": """
+        SELECT count(*) FROM shown s JOIN owed o USING (session, j) WHERE parsed AND keyed AND (
             events <> 5 OR s.total <> o.total OR s.checksum <> o.checksum OR s.ended_at <> o.ended_at)""",
     "REORD": """
         SELECT count(DISTINCT session) FROM (

@@ -45,22 +45,28 @@ SELECT pos, arg_min({'key': key, 'value': value}, "at") AS record
 FROM input SEMI JOIN held USING (pos) SEMI JOIN invalid USING (pos) GROUP BY pos;
 """
 
-# A position at which two reads, or one read twice, do not show the same, or which only the earlier read shows.
+# A position at which two reads, or one read twice, do not show the same, or which only the earlier read shows. Of two
+# contents of one read the first in the file counts, the observer's first by time; of several kinds the first.
 READS = """
-CREATE TEMP TABLE observed_again AS SELECT pos FROM observed GROUP BY pos HAVING count(*) > 1;
+CREATE TEMP TABLE observed_again AS
+SELECT pos, first("at" ORDER BY seen_us, "at") AS stands FROM observed GROUP BY pos HAVING count(*) > 1;
 
 CREATE TEMP TABLE inconsistent AS
-SELECT pos FROM (SELECT pos, key, value FROM final SEMI JOIN final_again USING (pos))
-GROUP BY pos HAVING count(DISTINCT {'key': key, 'value': value}) > 1
-UNION
-SELECT pos FROM (SELECT pos, key, value FROM observed SEMI JOIN observed_again USING (pos))
-GROUP BY pos HAVING count(DISTINCT {'key': key, 'value': value}) > 1
-UNION
-SELECT f.pos FROM final f JOIN observed o ON o.pos = f.pos
-WHERE f.key IS DISTINCT FROM o.key OR f.value IS DISTINCT FROM o.value
-UNION
-SELECT o.pos FROM observed o LEFT JOIN read_to r ON r.partition = o.partition ANTI JOIN final USING (pos)
-WHERE o."offset" < coalesce(r.below, (SELECT below FROM run));
+SELECT pos, min(kind) AS kind FROM (
+    SELECT f.pos, 1 AS kind FROM final f JOIN observed o ON o.pos = f.pos
+        LEFT JOIN final_again fa ON fa.pos = f.pos LEFT JOIN observed_again oa ON oa.pos = o.pos
+    WHERE coalesce(fa.stands = f."at", true) AND coalesce(oa.stands = o."at", true)
+        AND (f.key IS DISTINCT FROM o.key OR f.value IS DISTINCT FROM o.value)
+    UNION ALL
+    SELECT o.pos, 2 FROM observed o LEFT JOIN read_to r ON r.partition = o.partition ANTI JOIN final USING (pos)
+    WHERE o."offset" < coalesce(r.below, (SELECT below FROM run))
+    UNION ALL
+    SELECT pos, 3 FROM (SELECT pos, key, value FROM final SEMI JOIN final_again USING (pos))
+    GROUP BY pos HAVING count(DISTINCT {'key': key, 'value': value}) > 1
+    UNION ALL
+    SELECT pos, 4 FROM (SELECT pos, key, value FROM observed SEMI JOIN observed_again USING (pos))
+    GROUP BY pos HAVING count(DISTINCT {'key': key, 'value': value}) > 1
+) GROUP BY pos;
 """
 
 # KIP-664: a transaction hangs if its coordinator runs none in that partition, or has not ended it 10 s after its time.
@@ -73,17 +79,30 @@ SELECT e.partition, bool_or(
 FROM ends e LEFT JOIN open_transactions o ON o.partition = e.partition WHERE lso < hw GROUP BY e.partition;
 """
 
+MISSING = "SELECT count(*) FROM (SELECT pos FROM invalid ANTI JOIN held USING (pos))"
+UNASKED = """
+    SELECT (SELECT count(DISTINCT pos) FROM held ANTI JOIN invalid USING (pos))
+        + (SELECT count(*) FROM held WHERE pos IS NULL AND NOT never_ended)"""
+CHANGED = """
+    SELECT count(DISTINCT pos) FROM held JOIN originals o USING (pos)
+    WHERE key IS DISTINCT FROM o.record.key OR value IS DISTINCT FROM o.record.value"""
+
 COUNTS = {
     "SRC": """
         SELECT count(*) FROM sent
         WHERE acked AND (copies <> 1 OR told_pos IS NOT NULL AND told_pos <> pos)""",
-    "QUAR": """
-        SELECT (SELECT count(*) FROM (SELECT pos FROM invalid ANTI JOIN held USING (pos)))
-            + (SELECT count(DISTINCT pos) FROM held ANTI JOIN invalid USING (pos))
-            + (SELECT count(*) FROM held WHERE pos IS NULL AND NOT never_ended)
-            + (SELECT count(DISTINCT pos) FROM held JOIN originals o USING (pos)
-               WHERE key IS DISTINCT FROM o.record.key OR value IS DISTINCT FROM o.record.value)""",
+    "SRC.absent": "SELECT count(*) FROM sent WHERE acked AND copies = 0",
+    "SRC.twice": "SELECT count(*) FROM sent WHERE acked AND copies > 1",
+    "SRC.elsewhere": "SELECT count(*) FROM sent WHERE acked AND copies = 1 AND told_pos <> pos",
+    "QUAR": f"SELECT ({MISSING}) + ({UNASKED}) + ({CHANGED})",
+    "QUAR.missing": MISSING,
+    "QUAR.unasked": UNASKED,
+    "QUAR.changed": CHANGED,
     "INCO": "SELECT count(*) FROM inconsistent",
+    "INCO.changed": "SELECT count(*) FROM inconsistent WHERE kind = 1",
+    "INCO.vanished": "SELECT count(*) FROM inconsistent WHERE kind = 2",
+    "INCO.final-read-twice": "SELECT count(*) FROM inconsistent WHERE kind = 3",
+    "INCO.observed-twice": "SELECT count(*) FROM inconsistent WHERE kind = 4",
     "STALL-LSO": "SELECT count(*) FROM ends WHERE lso < hw",
     "STALL-LSO.hanging": "SELECT count(*) FROM stuck WHERE hanging",
     "STALL-LSO.delayed": "SELECT count(*) FROM stuck WHERE NOT hanging",

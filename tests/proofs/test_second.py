@@ -33,6 +33,7 @@ from tests.unit.audit_world import (
     Shown,
     committed_to,
     event,
+    final_table,
     input_table,
     key_of,
     lay_out,
@@ -138,6 +139,20 @@ def test_compensating_faults_are_counted_apart() -> None:
     }  # fmt: skip
 
 
+def test_both_tell_the_kinds_of_what_is_wrong_with_rows_apart() -> None:
+    rows = list(WORLD.rows)
+    rows[25] = replace(rows[25], value=b"{")  # LOSS of a row beside the 20 of a whole session
+    rows[26] = replace(rows[26], key=b"other")
+    rows[27] = rows[27].changed(total=1)
+    copies = [rows[20], rows[21], replace(rows[22], partition=2), rows[23].changed(j=33)]
+    strange = [rows[24].changed(session_key=key_of(3)), *(rows[at].changed(session_key="x") for at in (28, 28, 29))]
+    assert agreed(make_record(WORLD, [*rows[20:], *copies, *strange])).items() >= {
+        "LOSS.whole-sessions": 20, "LOSS.torn-sessions": 1, "DUP.same-partition": 3, "DUP.other-partition": 1,
+        "PHAN.unknown-session": 2, "PHAN.unfinished-session": 1, "PHAN.row-number": 1,
+        "CORR.unreadable": 1, "CORR.wrong-key": 5, "CORR.wrong-payload": 1,
+    }.items()  # fmt: skip
+
+
 HOSTILE_KEYS = [
     "\0",
     "a\0b",
@@ -223,6 +238,8 @@ def test_both_judge_the_load_and_the_quarantine_alike() -> None:
     )
     found = agreed(record)
     assert (found["SRC"], found["QUAR"], found["events.quarantined_for_another_reason"]) == (3, 6, 1)
+    assert [found[f"SRC.{kind}"] for kind in ("absent", "twice", "elsewhere")] == [1, 1, 1]
+    assert [found[f"QUAR.{kind}"] for kind in ("missing", "unasked", "changed")] == [2, 3, 1]
 
 
 def test_both_take_a_session_that_never_ended_for_no_fault_if_it_is_unfinished() -> None:
@@ -242,6 +259,18 @@ def test_both_see_where_two_reads_disagree() -> None:
     assert agreed(replace(record, final=gone))["INCO"] == 3
     assert agreed(replace(record, final=replace(gone, complete=False)))["INCO"] == 2
     assert agreed(replace(record, final=gone, ends={**record.ends, "output_is_log": False}))["INCO"] == 4
+
+
+def test_where_a_read_shows_a_position_twice_both_compare_what_it_showed_first() -> None:
+    record, sound = make_record(WORLD), lay_out(WORLD.rows)
+    other = [(p, o, replace(row, value=b"other")) for p, o, row in sound]
+    for sound_us, kind in ((1, "observed-twice"), (3, "changed")):
+        seen = observed_table([*other, *sound], [2] * 60 + [sound_us] * 60)
+        found = agreed(replace(record, observed=Stream(seen, complete=True)))
+        assert {name for name in found if name.startswith("INCO")} == {"INCO", f"INCO.{kind}"}
+        assert found[f"INCO.{kind}"] == 60
+    final = pa.concat_tables([record.final.table, final_table(other[:3])])
+    assert agreed(replace(record, final=Stream(final, complete=True)))["INCO.final-read-twice"] == 3
 
 
 def test_both_say_alike_how_a_run_ended() -> None:
@@ -297,8 +326,8 @@ def report_of(folder: Path) -> dict[str, Any]:
 
 def test_a_report_says_that_two_auditors_agree_and_the_summary_tells_it(tmp_path: Path) -> None:
     report = report_of(written(make_record(WORLD), tmp_path / "run"))
-    assert report["auditors"] == {"agree": True, "compared": 43, "differ": {}, "trouble": ""}
-    assert "auditors    two, which agree on all 43 counts" in summary(report)
+    assert report["auditors"] == {"agree": True, "compared": 69, "differ": {}, "trouble": ""}
+    assert "auditors    two, which agree on all 69 counts" in summary(report)
     del report["auditors"]  # as in a report that was made before there were two
     require(report, Report, tmp_path)
     assert "auditors" not in summary(report)

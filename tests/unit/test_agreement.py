@@ -40,12 +40,13 @@ def test_an_auditor_that_could_not_count_is_a_reason_whatever_else_there_is() ->
     assert (found.to_json()["agree"], found.to_json()["trouble"]) == (False, "no such file")
 
 
-def test_every_number_of_the_first_auditor_has_a_name() -> None:
+def test_every_number_of_the_first_auditor_has_a_name_also_each_kind_of_a_code() -> None:
     findings = audit(make_record(make_world(3, 2, unfinished=1)))
     counts = counts_of(findings)
     assert counts.items() >= {"LOSS": 0, "rows.expected": 40, "sessions.unfinished": 1, "events.in_topic": 299}.items()
-    stuck = findings.anomalies["STALL-LSO"].split
-    parts = (findings.rows, findings.sessions, findings.events, findings.invalid, stuck)
+    assert counts.items() >= {"LOSS.whole-sessions": 0, "DUP.other-partition": 0, "STALL-LSO.hanging": 0}.items()
+    kinds = [anomaly.split for anomaly in findings.anomalies.values()]
+    parts = (findings.rows, findings.sessions, findings.events, findings.invalid, *kinds)
     assert len(counts) == len(findings.anomalies) + sum(map(len, parts))
 
 
