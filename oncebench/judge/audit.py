@@ -25,7 +25,7 @@ from oncebench.judge.model import ROWS, Expected, Ints, expected_output
 from oncebench.judge.outputs import Bools, read_outputs
 from oncebench.judge.reads import EVERYWHERE, Reads, bring_together
 from oncebench.judge.stuck import judge_stuck
-from oncebench.judge.visible import Explainer, Rows, expected_row_of, judge_rows
+from oncebench.judge.visible import Explainer, Rows, expected_row_of, explain_inconsistent, judge_rows
 from oncebench.record import Record, RecordError
 
 DRAINED = "drained"  # timeline event: everything the load sent was processed and committed
@@ -99,7 +99,7 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
         **_stall(visible.anomalies["PEND"], drained),
         "STALL-LSO": judge_stuck(record.ends.get("output", {}), record.ends.get("open_transactions", [])),
         "SRC": source.faults,
-        "INCO": reads.inconsistent,
+        "INCO": explain_inconsistent(reads, expected),
         "ORPH": _leftovers(record.ends.get("leftovers", [])),
         "QUAR": quarantine.faults if drained else Anomaly(),
         "LOSTC": judge_lost_commits(expected, visible, record.progress.items, Explainer(expected, final)),

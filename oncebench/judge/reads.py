@@ -1,15 +1,17 @@
 """Two reads of one topic brought together: the final read and what the observer saw while the run went on.
 
 Promise: one row per position, whatever the order of rows in the files; positions whose content the reads
-don't agree on are listed (INCO). What can go wrong: where a position was read twice with different content,
-the first one in the file is taken, so the other counts depend on that choice; INCO says that it happened.
+don't agree on are listed (INCO), with what was shown there. What can go wrong: where a position was read
+twice with different content, the first one in the file is taken, so the other counts depend on that choice;
+INCO says that it happened.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +34,8 @@ class Reads:
     """Rows of the final read in position order (`finals` of them), then those that only the observer saw.
 
     `seen_us`: epoch µs of the first sighting, 0 if the observer did not see the row. `append_ms`: the
-    record's time.
+    record's time. `disputed`: what was shown at the positions of the examples of `inconsistent`, partition, offset, key
+    and value, by the final read first, in the order of the file, then by the observer, in that of time.
     """
 
     partition: Ints
@@ -43,6 +46,7 @@ class Reads:
     seen_us: Ints
     append_ms: Ints
     inconsistent: Anomaly
+    disputed: pa.Table
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,14 @@ def bring_together(final: Stream, observed: Stream, read_ends: Mapping[int, int]
     all_seen = np.concatenate((np.zeros(finals, np.int64), seen_us[only]))
     all_append = np.concatenate((final.table["timestamp_ms"].to_numpy()[last.rows], append_ms[only]))
     all_seen[place[found]] = seen_us[found]
+    inconsistent = _inconsistent(
+        {
+            "changed": seen.position[found][~same],
+            "vanished": seen.position[gone],
+            "final-read-twice": last.disputed,
+            "observed-twice": seen.disputed,
+        }
+    )
     return Reads(
         partition=position >> OFFSET_BITS,
         offset=position & ((1 << OFFSET_BITS) - 1),
@@ -109,20 +121,28 @@ def bring_together(final: Stream, observed: Stream, read_ends: Mapping[int, int]
         finals=finals,
         seen_us=all_seen,
         append_ms=all_append,
-        inconsistent=_inconsistent(
-            {
-                "changed": seen.position[found][~same],
-                "vanished": seen.position[gone],
-                "final-read-twice": last.disputed,
-                "observed-twice": seen.disputed,
-            }
-        ),
+        inconsistent=inconsistent,
+        disputed=_shown_at([example["row"] for example in inconsistent.examples], final.table, observed.table),
     )
+
+
+def _shown_at(places: Sequence[Sequence[int]], final: pa.Table, observed: pa.Table) -> pa.Table:
+    """What the reads showed at those [partition, offset]."""
+    wanted = [(partition << OFFSET_BITS) | offset for partition, offset in places]
+    last, seen = (read.filter(pa.array(_is_at(wanted, read))) for read in (final, observed))
+    seen = seen.take(pa.array(np.argsort(seen["seen_us"].to_numpy(), kind="stable")))
+    return pa.concat_tables(read.select(["partition", "offset", "key", "value"]) for read in (last, seen))
+
+
+def _is_at(wanted: list[int], read: pa.Table) -> Bools:
+    if not wanted:
+        return np.zeros(read.num_rows, dtype=bool)
+    return np.isin(position_of(read["partition"].to_numpy(), read["offset"].to_numpy()), wanted)
 
 
 def _inconsistent(kinds: dict[str, Ints]) -> Anomaly:
     split: dict[str, int] = {}
-    examples: list[dict[str, object]] = []
+    examples: list[dict[str, Any]] = []
     counted: set[int] = set()
     for kind, positions in kinds.items():
         new = [position for position in np.unique(positions).tolist() if position not in counted]

@@ -1,4 +1,4 @@
-"""What the audit says about the visible rows: LOSS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD, SCAT.
+"""What the audit says about the visible rows: LOSS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD, SCAT; what explains INCO.
 
 Promise: counts are exact by the rules in `anomalies.CATALOGUE`, from ids with their multiplicities, never
 from totals; one loss and one duplicate are two findings. All of it is arithmetic on columns.
@@ -9,16 +9,16 @@ as well.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from oncebench.judge.anomalies import EXAMPLES, Anomaly
-from oncebench.judge.model import EVENTS_PER_ROW, ROWS, Expected, Ints
-from oncebench.judge.outputs import Bools, Outputs
-from oncebench.judge.reads import position_of
+from oncebench.judge.model import EVENTS_PER_ROW, ROWS, Expected, Ints, one_array
+from oncebench.judge.outputs import Bools, Outputs, read_outputs
+from oncebench.judge.reads import Reads, position_of
 
 TEXT_BYTES = 200  # of a corrupt value shown in an example
 
@@ -123,9 +123,9 @@ class Explainer:
             found[pair].append([int(events.partition[at]), int(events.offset[at])])
         return found
 
-    def expected_rows(self, places: Ints) -> tuple[dict[str, Any], ...]:
+    def expected_rows(self, places: Ints, most: int = EXAMPLES) -> tuple[dict[str, Any], ...]:
         """Examples for places (session * 20 + j) among the expected rows."""
-        pairs = [divmod(place, ROWS) for place in places[:EXAMPLES].tolist()]
+        pairs = [divmod(place, ROWS) for place in places[:most].tolist()]
         inputs = self.input_of([(int(self.expected.key[session]), j) for session, j in pairs])
         return tuple(
             {
@@ -181,6 +181,28 @@ class Explainer:
     def position(self, at: int) -> list[int]:
         """[partition, offset] of a visible row."""
         return [int(self.rows.partition[at]), int(self.rows.offset[at])]
+
+
+def explain_inconsistent(reads: Reads, expected: Expected) -> Anomaly:
+    """INCO, each example with the input behind the first expected row that was shown there; in `also` the first other
+    one, where two reads showed two."""
+    if not reads.inconsistent.count:
+        return reads.inconsistent
+    shown = reads.disputed
+    values = one_array(shown["value"])
+    outputs = read_outputs(one_array(shown["key"]), values)
+    partition, offset = (shown[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
+    rows = Rows(partition, offset, values, outputs, expected_row_of(expected, outputs))
+    explain = Explainer(expected, rows)
+    places = np.unique(rows.expected_row[rows.expected_row >= 0])
+    told = dict(zip(places.tolist(), explain.expected_rows(places, len(places)), strict=True))
+    examples = []
+    for example in reads.inconsistent.examples:
+        here = (partition == example["row"][0]) & (offset == example["row"][1])
+        named = [told[place] for place in dict.fromkeys(rows.expected_row[here].tolist()) if place >= 0]
+        also = {"also": named[1]} if len(named) > 1 else {}
+        examples.append({**example, **(named[0] if named else {}), **also})
+    return replace(reads.inconsistent, examples=tuple(examples))
 
 
 def _repeated(rows: Rows, explain: Explainer) -> dict[str, Anomaly]:

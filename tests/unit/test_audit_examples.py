@@ -124,14 +124,37 @@ def test_each_way_in_which_two_reads_disagree_is_shown_with_its_place() -> None:
     twice = table.slice(60, 1).set_column(4, table.schema.field(4), [pa.array([b"other"], pa.binary())])
     final = Stream(pa.concat_tables([table.slice(0, 33), table.slice(34), twice]), complete=True)
     shown = audit(replace(record, final=final)).anomalies["INCO"]
+    behind = [
+        {"id": f"{KEY}:{j}", "input": [[1, 3 * seq] for seq in range(5 * j, 5 * j + 5)], "last_event": [1, 297]}
+        for j in (9, 10, 13)
+    ]
+    first = {"id": f"{key_of(0)}:0", "input": [[0, 3 * seq] for seq in range(5)], "last_event": [0, 297]}
+    third = {"id": f"{key_of(3)}:0", "input": [[1, 3 * seq + 1] for seq in range(5)], "last_event": [1, 298]}
     assert shown.examples == (
-        {"row": [1, 13], "kind": "changed"},
-        {"row": [1, 19], "kind": "vanished"},
-        {"row": [1, 10_000], "kind": "vanished"},
-        {"row": [1, 30], "kind": "final-read-twice"},
-        {"row": [1, 15], "kind": "observed-twice"},
+        {"row": [1, 13], "kind": "changed", **behind[0]},
+        {"row": [1, 19], "kind": "vanished", **behind[2]},
+        {"row": [1, 10_000], "kind": "vanished", **first},
+        {"row": [1, 30], "kind": "final-read-twice", **third},
+        {"row": [1, 15], "kind": "observed-twice", **behind[1], "also": first},
     )
     assert shown.split == {"changed": 1, "vanished": 2, "final-read-twice": 1, "observed-twice": 1}
+
+
+def test_a_position_that_names_another_row_than_before_is_shown_with_both_and_one_that_names_none_with_its_place() -> (
+    None
+):
+    placed, ends = lay_out(WORLD.rows), {"output": {"0": {"lso": 500, "hw": 500}}, "final_complete": True}
+    seen = [(*placed[at][:2], replace(WORLD.rows[at + 3], key=b"x" * at)) for at in range(2)]
+    seen += [(0, 400, replace(WORLD.rows[0], value=b"{")), (0, 401, WORLD.rows[0].changed(j=20))]
+    observed = Stream(observed_table(seen, [9, 8, 7, 6]), complete=True)
+    shown = found("INCO", observed=observed, ends=ends)
+    assert [(example["row"], example.get("id"), example.get("also", {}).get("id")) for example in shown.examples] == [
+        (list(placed[0][:2]), f"{key_of(0)}:0", f"{key_of(0)}:3"),
+        (list(placed[1][:2]), f"{key_of(0)}:1", f"{key_of(0)}:4"),
+        ([0, 400], None, None),
+        ([0, 401], None, None),
+    ]
+    assert shown.examples[0]["also"]["input"] == [[0, 3 * seq] for seq in range(15, 20)]
 
 
 def with_input(*sent: Sent, held: list[dict[str, Any]] | None = None) -> Record:
