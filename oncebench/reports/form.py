@@ -99,6 +99,8 @@ class Report(TypedDict):
     reasons: list[str]
     auditors: NotRequired[_Auditors]  # older reports were made by one
     anomalies: dict[Annotated[str, one_of(CATALOGUE)], Count]
+    rules: NotRequired[dict[Annotated[str, one_of(CATALOGUE)], str]]  # older reports tell neither rules nor kinds
+    splits: NotRequired[dict[Annotated[str, one_of(CATALOGUE)], dict[str, int]]]
     sessions: _Sessions
     rows: _Rows
     throughput: _Throughput

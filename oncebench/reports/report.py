@@ -22,8 +22,9 @@ import numpy as np
 
 from oncebench.errors import UserError
 from oncebench.judge.agreement import Agreement, compare, counts_of
+from oncebench.judge.anomalies import CATALOGUE
 from oncebench.judge.attribution import by_batch, charged, uncharged
-from oncebench.judge.audit import Sightings, audit, first_sightings
+from oncebench.judge.audit import Findings, Sightings, audit, first_sightings
 from oncebench.judge.deaths import deaths
 from oncebench.judge.latency import Distribution
 from oncebench.judge.model import expected_output
@@ -101,7 +102,7 @@ def make_report(
         "reasons": [without(record.path, reason) for reason in verdict.reasons],
         "auditors": agreement.to_json(),
         "anomalies": findings.counts(),
-        "examples": {code: list(found.examples) for code, found in findings.anomalies.items() if found.count},
+        **_explained(findings),
         "sessions": dict(findings.sessions),
         "rows": dict(findings.rows),
         "events": {**findings.events, "invalid_by_reason": dict(findings.invalid)},
@@ -139,6 +140,16 @@ def make_report(
         "interrupted": bool(facts.get("interrupted")),
         "reproduce": _again(cell, facts),
     }  # fmt: skip
+
+
+def _explained(findings: Findings) -> dict[str, Any]:
+    """Of each code that occurred: its rule, its count by kind, and examples."""
+    occurred = {code: found for code, found in findings.anomalies.items() if found.count}
+    return {
+        "rules": {code: CATALOGUE[code].rule for code in occurred},
+        "splits": {code: dict(found.split) for code, found in occurred.items() if found.split},
+        "examples": {code: list(found.examples) for code, found in occurred.items()},
+    }
 
 
 def _append(seen: Sightings, from_us: int) -> Distribution:

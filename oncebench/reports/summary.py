@@ -9,7 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
+from textwrap import wrap
 from typing import Any
+
+from oncebench.judge.anomalies import TERMS, terms_of
 
 Report = Mapping[str, Any]
 
@@ -39,8 +42,7 @@ def summary(report: Report, files: Path | None = None) -> str:
     ]
     lines += [f"              {reason}" for reason in report["reasons"]]
     lines += _auditors(report)
-    if report["anomalies"]:
-        lines.append("  seen        " + ", ".join(f"{code} {n}" for code, n in report["anomalies"].items()))
+    lines += _seen(report)
     lines += [
         f"  sessions    {report['sessions']['acknowledged']:,} acknowledged, "
         f"{report['sessions']['finished']:,} finished",
@@ -67,6 +69,28 @@ def _auditors(report: Report) -> list[str]:
     if told["agree"]:
         return [f"  auditors    two, which agree on all {told['compared']} counts"]
     return [f"  auditors    two, {'and the second could not count' if told['trouble'] else 'which DISAGREE'}"]
+
+
+def _seen(report: Report) -> list[str]:
+    """The codes with their counts; then of each its rule, and its count by kind; then the words that rules make use of.
+
+    Reports from before rules and kinds were in them show the counts alone.
+    """
+    if not report["anomalies"]:
+        return []
+    rules, splits = report.get("rules", {}), report.get("splits", {})
+    lines = ["  seen        " + ", ".join(f"{code} {n}" for code, n in report["anomalies"].items())]
+    for code, rule in rules.items():
+        kinds = ", ".join(f"{kind} {n}" for kind, n in splits.get(code, {}).items() if n)
+        lines += _wrapped(f"{code}{f' ({kinds})' if kinds else ''}: {rule}")
+    terms = {term for rule in rules.values() for term in terms_of(rule)}
+    for term, meaning in TERMS.items():
+        lines += _wrapped(f"{term}: {meaning}") if term in terms else []
+    return lines
+
+
+def _wrapped(text: str) -> list[str]:
+    return wrap(text, 120, initial_indent=" " * 14, subsequent_indent=" " * 16, break_on_hyphens=False)
 
 
 def _speed(report: Report) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -9,8 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oncebench.judge.anomalies import CATALOGUE
+from oncebench.judge.audit import audit
 from oncebench.reports import report
 from oncebench.scenario import Cell
+from tests.unit.audit_world import make_record, make_world
 
 KAFKA = {"bootstrap_servers": "b1:9092,b2:9092"}
 
@@ -38,6 +42,16 @@ def test_a_report_does_not_tell_where_its_run_folder_was(tmp_path: Path) -> None
     died = {"event": "pipeline-failed", "t_us": 2, "exit_code": 1, "why": f"no {tmp_path.resolve()}/checkpoint"}
     record: Any = SimpleNamespace(path=tmp_path, timeline=SimpleNamespace(items=[died]), hits=SimpleNamespace(items=[]))
     assert [death["why"] for death in report._died(record)["each_unasked"]] == ["no checkpoint"]
+
+
+def test_each_code_that_occurred_comes_with_its_rule_its_count_by_kind_and_its_examples() -> None:
+    world = make_world(3, 1)
+    told = report._explained(audit(make_record(world, [*world.rows[1:], replace(world.rows[5], partition=1)])))
+    assert told["rules"] == {code: CATALOGUE[code].rule for code in ("LOSS", "TORN", "DUP", "SCAT")}
+    assert told["splits"] == {
+        "LOSS": {"whole-sessions": 0, "torn-sessions": 1}, "DUP": {"same-partition": 0, "other-partition": 1},
+    }  # fmt: skip
+    assert {code: len(examples) for code, examples in told["examples"].items()} == dict.fromkeys(told["rules"], 1)
 
 
 def test_a_load_that_was_there_first_is_timed_from_the_life_that_took_it_up() -> None:

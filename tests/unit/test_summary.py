@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from oncebench.judge.anomalies import CATALOGUE, TERMS
 from oncebench.reports.faults import faults_of
 from oncebench.reports.summary import summary
 
@@ -63,6 +64,26 @@ def test_a_run_that_was_not_kept_shows_its_counts_and_no_speed(verdict: str) -> 
     told = lines(report(verdict))
     assert told.keys().isdisjoint(SPEEDS)
     assert told.keys() >= {"sessions", "rows", "fault", "speed"}
+
+
+def test_each_code_that_was_seen_has_its_rule_its_kinds_and_what_the_words_of_the_rule_stand_for() -> None:
+    rules = {code: CATALOGUE[code].rule for code in ("TORN", "DUP", "INCO")}
+    splits = {"DUP": {"same-partition": 0, "other-partition": 3}, "INCO": {"changed": 4, "vanished": 1}}
+    text = summary(report("broken", anomalies={"TORN": 2, "DUP": 3, "INCO": 5}, rules=rules, splits=splits))
+    shown = text.split("  seen        ")[1].split("\n  sessions")[0].splitlines()
+    assert shown[0] == "TORN 2, DUP 3, INCO 5"
+    assert max(map(len, shown)) <= 120
+    assert " ".join(" ".join(shown[1:]).split()) == (
+        f"TORN: {rules['TORN']} DUP (other-partition 3): {rules['DUP']} INCO (changed 4, vanished 1): {rules['INCO']} "
+        f"E: {TERMS['E']} m(x): {TERMS['m(x)']} covered: {TERMS['covered']}"
+    )
+    few = summary(report("broken", anomalies={"ORPH": 2}, rules={"ORPH": CATALOGUE["ORPH"].rule}))
+    assert not any(f" {term}: " in few for term in TERMS)
+
+
+def test_a_report_from_before_rules_were_in_it_shows_the_counts_alone() -> None:
+    text = summary(report("broken", anomalies={"LOSS": 2, "DUP": 3}))
+    assert "  seen        LOSS 2, DUP 3\n  sessions  " in text
 
 
 def test_what_was_not_measured_has_no_line() -> None:
