@@ -63,8 +63,8 @@ def judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
     if not report["rows"]["visible"]:
         return VACUOUS, "no row is visible"
     spared = SPARED.get(report["cell"]["delivery"], frozenset())
-    if named([fault["fault"]]) in spared and (codes := _charged(fault)):
-        return BROKEN, f"{' '.join(codes)}, where nothing is at stake"
+    if named([fault["fault"]]) in spared and (shown := _charged(fault)):
+        return BROKEN, f"{' '.join(shown)}, where nothing is at stake"
     return KEPT, ""
 
 
