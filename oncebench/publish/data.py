@@ -10,6 +10,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from oncebench.judge.anomalies import CATALOGUE, TERMS, terms_of
 from oncebench.publish import about, costs, curves, promises, returns, timelines
 from oncebench.publish.pack import Texts, columns, numbers, short
 from oncebench.publish.stored import Stored
@@ -40,6 +41,8 @@ def data_of(stored: Sequence[Stored]) -> dict[str, Any]:
         "form": FORM,
         "about": about.as_json(reports, matrix, on_purpose),
         "words": list(ORDER),
+        "codes": _codes(reports),
+        "terms": TERMS,
         "ways": [[*way, on_purpose[way], words.get(way)] for way in ways],
         "matrix": promises.as_json(matrix, ways, texts),
         "costs": costs.as_json(reports, ways),
@@ -48,6 +51,16 @@ def data_of(stored: Sequence[Stored]) -> dict[str, Any]:
         "returns": returns.as_json(reports, ways),
         "runs": _runs(stored, ways, texts),
         "text": texts.as_json(),  # last: it has grown until here
+    }
+
+
+def _codes(reports: Sequence[Report]) -> dict[str, Any]:
+    """Each code that some run shows: what it means, its exact rule, and which words of that have to be explained."""
+    shown = {code for report in reports for code in report["anomalies"]}
+    return {
+        code.name: {"means": code.means, "rule": code.rule, "terms": terms_of(code.rule)}
+        for code in CATALOGUE.values()
+        if code.name in shown
     }
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oncebench.judge.anomalies import CATALOGUE, TERMS, terms_of
 from oncebench.publish.write import publish
 from tests import made_up
 from tests.browser import Page, browser, installed
@@ -198,6 +199,13 @@ def test_a_cell_leads_to_its_runs_their_lines_and_the_command_and_back(page: Pag
     told = page.run("document.getElementById('dialog').innerText")
     assert "oncebench run --sink" in told
     assert "faults-20260101-010000.jsonl line " in told
+    code = "DUP" if "broken, DUP" in label else "LOSS"
+    lines = (
+        "[...document.querySelectorAll('#dialog dl > div')].map((line) => [...line.children].map((e) => e.innerText))"
+    )
+    shown, rule = dict(page.run(lines)), CATALOGUE[code].rule
+    assert shown[code] == f"{CATALOGUE[code].means}: {rule}"
+    assert shown.items() >= {term: TERMS[term] for term in terms_of(rule)}.items()
     assert page.run("document.querySelector('#dialog a').getAttribute('href')") == "runs/faults-20260101-010000.jsonl"
     page.press("Escape")
     page.wait("!document.getElementById('dialog').open")

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.errors import UserError
+from oncebench.judge.anomalies import CATALOGUE, TERMS
 from oncebench.publish import lists, page, write
 from oncebench.publish.data import as_script, data_of
 from oncebench.publish.stored import Stored, stored_in, take_in
@@ -64,6 +65,17 @@ def test_older_reports_make_a_page_with_nothing_where_they_have_nothing() -> Non
     assert all(curves == [] for curves in told["curves"]["settings"])
     assert told["about"]["machines"] == [f"not recorded ({len(some())} runs)"]
     assert told["matrix"]["cells"]["way"]
+
+
+def test_the_page_tells_the_rule_of_each_code_that_some_run_shows_and_what_its_words_stand_for() -> None:
+    made = some()
+    told = data_of(
+        stored([{**made[0], "anomalies": {"STALE": 1, "LOSS": 2}}, *({**each, "anomalies": {}} for each in made)])
+    )
+    assert list(told["codes"]) == ["LOSS", "STALE"]
+    loss = CATALOGUE["LOSS"]
+    assert told["codes"]["LOSS"] == {"means": loss.means, "rule": loss.rule, "terms": ["E", "m(x)", "covered"]}
+    assert told["terms"] == TERMS
 
 
 def test_the_page_tells_when_the_servers_take_a_commit_for_safe() -> None:

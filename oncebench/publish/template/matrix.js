@@ -248,6 +248,7 @@ function showCell(way, fault, at) {
       ]),
       { numeric: [2, 3, 4] },
     ),
+    ruled([unwrap(MATRIX.cells.codes[at]), ...of.map((each) => unwrap(each[2]))]),
   );
 }
 
@@ -282,6 +283,7 @@ function showFamily(way, family, cells, faults) {
       ]),
       { numeric: [2, 3] },
     ),
+    ruled(rows.map(({ at }) => unwrap(MATRIX.cells.codes[at]))),
   );
 }
 

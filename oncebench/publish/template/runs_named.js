@@ -37,6 +37,20 @@ function sourceOf(run) {
   return el("a", { href: `runs/${encodeURIComponent(file)}`, class: "source" }, `${file} line ${RUNS.line[run]}`);
 }
 
+// Each code that some texts name: what it means and its exact rule; then what the words of these rules stand for.
+function ruled(texts) {
+  const named = new Set(texts.join(" ").split(/[^\w-]+/));
+  const found = Object.entries(DATA.codes).filter(([code]) => named.has(code));
+  const terms = new Set(found.flatMap(([, code]) => code.terms));
+  const said = [
+    ...found.map(([code, { means, rule }]) => [code, `${means}: ${rule}`]),
+    ...Object.entries(DATA.terms).filter(([term]) => terms.has(term)),
+  ];
+  const lines = said.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)));
+  const heading = el("p", {}, "What the codes mean, and the rules by which they are counted");
+  return lines.length ? [heading, el("dl", { class: "facts" }, lines)] : [];
+}
+
 // A command breaks between its options only, as long as there is room for one.
 const command = (text) =>
   el(
@@ -71,6 +85,7 @@ function showRuns(title, runs, before = []) {
       ]),
       { numeric: [1, 2, 3] },
     ),
+    ruled(runs.map((run) => unwrap(RUNS.codes[run]))),
   );
 }
 
