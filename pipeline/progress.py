@@ -29,14 +29,16 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql.streaming.listener import StreamingQueryListener
+
+from pipeline.errors import RefusedStart
 
 # Some 90,000 batches of 0.7 KB: five hours at five a second, and nothing that a disk with a checkpoint would notice.
 MOST_BYTES = 64 * 1024 * 1024
@@ -164,12 +166,17 @@ def offsets_of(offset: Any, topic: str) -> dict[str, int]:
 
 
 def committed_position(checkpoint: Path, topic: str) -> tuple[int, dict[str, int]] | None:
-    """(batch, end offsets) of the newest batch in Spark's commit log; None before the first one."""
+    """(batch, end offsets) of the newest batch in Spark's commit log; None before the first one.
+
+    Raises:
+        RefusedStart: the entry is damaged.
+    """
     done = sorted(_batches(checkpoint / "commits"))
     if not done:
         return None
-    lines = (checkpoint / "offsets" / str(done[-1])).read_text().splitlines()
-    return done[-1], offsets_of(lines[-1], topic)
+    entry = checkpoint / "offsets" / str(done[-1])
+    with _whole(entry):
+        return done[-1], offsets_of(entry.read_text().splitlines()[-1], topic)
 
 
 def open_batch(checkpoint: Path) -> int | None:
@@ -180,16 +187,34 @@ def open_batch(checkpoint: Path) -> int | None:
 
 
 def begun_at(checkpoint: Path, batch: int) -> float | None:
-    """When Spark planned a batch, by its offset log (OffsetSeqMetadata.batchTimestampMs); None: it does not say."""
-    for line in (checkpoint / "offsets" / str(batch)).read_text().splitlines():
-        if '"batchTimestampMs"' in line:
-            return float(json.loads(line)["batchTimestampMs"]) / 1000
+    """When Spark planned a batch, by its offset log (OffsetSeqMetadata.batchTimestampMs); None: it does not say.
+
+    Raises:
+        RefusedStart: the entry is damaged.
+    """
+    entry = checkpoint / "offsets" / str(batch)
+    with _whole(entry):
+        for line in entry.read_text().splitlines():
+            if '"batchTimestampMs"' in line:
+                return float(json.loads(line)["batchTimestampMs"]) / 1000
     return None
 
 
 def newest_batch(checkpoint: Path) -> int | None:
     """The newest batch in Spark's offset log, finished or not."""
     return max(_batches(checkpoint / "offsets"), default=None)
+
+
+@contextmanager
+def _whole(entry: Path) -> Iterator[None]:
+    """Whoever reads an entry of Spark's in here finds it whole, or is refused."""
+    try:
+        yield
+    except (ValueError, LookupError, OSError) as error:  # cut short, empty, or gone
+        raise RefusedStart(
+            f"{entry} in Spark's offset log can't be read ({error}): the checkpoint is damaged. Restore all of it, "
+            "with its journal, from before the damage; without it nobody knows what was written."
+        ) from error
 
 
 def _batches(folder: Path) -> list[int]:

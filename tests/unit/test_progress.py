@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pipeline.progress import Listener, Progress, open_batch
+from pipeline.errors import RefusedStart
+from pipeline.progress import Listener, Progress, begun_at, committed_position, open_batch
 
 
 @pytest.mark.parametrize(
@@ -31,6 +32,36 @@ def test_the_batch_that_spark_runs_again_is_the_newest_that_it_has_not_committed
 
 def test_a_new_checkpoint_has_none(tmp_path: Path) -> None:
     assert open_batch(tmp_path / "new") is None
+
+
+ENTRY = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1500,"conf":{}}\n{"in":{"0":7}}'
+
+
+def checkpointed(folder: Path, entry: str) -> Path:
+    """A checkpoint with one batch, whose entry in the offset log is this."""
+    for log, text in (("offsets", entry), ("commits", "v1\n{}")):
+        (folder / log).mkdir()
+        (folder / log / "3").write_text(text)
+    return folder
+
+
+def test_an_entry_of_the_offset_log_tells_when_its_batch_was_planned_and_how_far_it_reaches(tmp_path: Path) -> None:
+    checkpoint = checkpointed(tmp_path, ENTRY)
+    assert (begun_at(checkpoint, 3), committed_position(checkpoint, "in")) == (1.5, (3, {"0": 7}))
+
+
+@pytest.mark.parametrize("kept", [0, 30, 45, len(ENTRY) - 3])
+def test_a_damaged_entry_of_the_offset_log_refuses_the_start_and_is_named(tmp_path: Path, kept: int) -> None:
+    checkpoint = checkpointed(tmp_path, ENTRY[:kept])
+    with pytest.raises(
+        RefusedStart, match=r"offsets/3 in Spark's offset log can't be read .*: the checkpoint is damaged"
+    ):
+        committed_position(checkpoint, "in")
+
+
+def test_an_entry_that_is_cut_where_it_tells_when_its_batch_was_planned_refuses_the_start(tmp_path: Path) -> None:
+    with pytest.raises(RefusedStart, match=r"offsets/3 .* the checkpoint is damaged"):
+        begun_at(checkpointed(tmp_path, ENTRY[:45]), 3)
 
 
 FULL = Path("/dev/full")  # every write to it fails as on a full disk
