@@ -42,7 +42,7 @@ class Pretended:
         self.at_stop()
         self.kill_session()
 
-    def thaw(self) -> None:
+    def thaw(self, _but: frozenset[int] = frozenset()) -> None:
         self.thawed += 1
 
     def send(self, _number: int) -> None:
