@@ -68,7 +68,7 @@ def expected_row_of(expected: Expected, outputs: Outputs) -> Ints:
     return np.where(inside, session * ROWS + outputs.j, -1)
 
 
-def judge_rows(expected: Expected, rows: Rows, covered: Bools, *, is_log: bool = True) -> Visible:
+def judge_rows(expected: Expected, rows: Rows, covered: Bools, *, is_log: bool) -> Visible:
     """Judge the visible rows.
 
     Args:

@@ -89,10 +89,10 @@ def torn_batches(looks: list[int], *, at_once: bool = True, rows: tuple[Shown, .
 
 
 def test_a_batch_that_the_observer_was_shown_in_parts_is_TORNB_and_told_with_its_input() -> None:
-    found = torn_batches([1] * 40 + [2] * 30 + [4] * 10)
+    found = torn_batches([1] * 40 + [2] * 20 + [3] * 10 + [4] * 10)
     assert found.count == 1
     (example,) = found.examples
-    assert (example["batch"], example["looks"], example["span_ms"]) == (1, 2, 2.0)
+    assert (example["batch"], example["looks"], example["span_ms"]) == (1, 3, 2.0)
     assert (example["first"]["id"], example["last"]["id"]) == ("b-00000002:0", "b-00000003:10")
     assert len(example["first"]["input"]) == 5
 
