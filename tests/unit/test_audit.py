@@ -248,11 +248,11 @@ def test_a_row_that_nothing_explains_is_PHAN() -> None:
     world = make_world(4, 2, unfinished=1)
     stranger = replace(world.rows[0], key=b"x").changed(session_key="x")
     early = replace(world.rows[0], key=key_of(3).encode()).changed(session_key=key_of(3))
-    beyond = world.rows[0].changed(j=20)
-    below = world.rows[0].changed(j=-1)
-    findings = audit(make_record(world, [*world.rows, stranger, early, beyond, below]))
-    assert findings.counts() == {"PHAN": 4}
-    assert findings.anomalies["PHAN"].split == {"unknown-session": 1, "unfinished-session": 1, "row-number": 2}
+    another = stranger.changed(j=1)
+    beyond = [world.rows[0].changed(j=j) for j in (20, 21, -1)]
+    findings = audit(make_record(world, [*world.rows, stranger, another, early, *beyond]))
+    assert findings.counts() == {"PHAN": 6}
+    assert findings.anomalies["PHAN"].split == {"unknown-session": 2, "unfinished-session": 1, "row-number": 3}
     assert findings.sessions["unfinished"] == 1
 
 

@@ -121,6 +121,7 @@ def test_what_a_batch_lost_or_doubled_that_was_done_before_anything_failed_no_fa
     assert judged(2, done) == BROKEN
     assert judged(3, done) == KEPT
     assert judged(2, [*done, {**told, "batch": 2, "t_us": 9_500}]) == KEPT  # run again since: an older checkpoint
+    assert judged(2, [*done, {**told, "batch": 2, "t_us": 9_500, "recovered": True}]) == BROKEN  # told again, not run
     assert judged(-1, done) == KEPT
 
 
