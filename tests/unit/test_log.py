@@ -125,6 +125,10 @@ def test_rows_are_compared_with_the_youngest_driver_before_them_and_not_with_the
     assert judged(by_generations(2, 3, 2, 1)).counts() == {"STALE": 30}
 
 
+def test_the_very_first_record_of_a_log_may_be_the_youngest_drivers() -> None:
+    assert judged(by_generations(2, *[1] * 59)).counts() == {"STALE": 59}
+
+
 def test_a_younger_driver_that_was_aborted_makes_an_older_one_STALE_all_the_same() -> None:
     assert judged(by_generations(1, 2, 1, hidden=(1,))).anomalies["STALE"].count == 20
 
