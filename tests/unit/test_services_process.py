@@ -68,6 +68,27 @@ def test_a_process_stands_still_once_it_is_stopped_and_until_it_is_continued_and
     assert tree.stands_still(worker)
 
 
+MAIN_THREAD_GONE = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("ready", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no such state")
+def test_a_child_is_alive_until_all_of_it_has_ended_and_asking_does_not_reap_it(tmp_path: Path) -> None:
+    code = [sys.executable, "-c", MAIN_THREAD_GONE]
+    with process.start("half dead", code, tmp_path / "log") as child:
+        state = Path(f"/proc/{child.pid}/stat")
+        wait_for("its first thread to end", lambda: ") Z" in state.read_text())
+        assert child.alive, "its other thread still runs"
+        os.kill(child.pid, signal.SIGKILL)
+        wait_for("it to end", lambda: not child.alive)
+        assert child.returncode is None
+        assert state.exists(), "its number must not become another's"
+
+
 def test_killing_a_session_ends_descendants_in_other_process_groups_too(tree: Child) -> None:
     pids = tree.members()
     assert len(pids) == 3
