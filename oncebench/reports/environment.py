@@ -53,7 +53,13 @@ def _git(root: Path, *words: str) -> str | None:
 
 def _cpu_model() -> str | None:
     info = Path("/proc/cpuinfo")
-    if not info.exists():
-        return None
-    names = [line.split(":", 1)[1].strip() for line in info.read_text().splitlines() if line.startswith("model name")]
-    return names[0] if names else None
+    return cpu_model(info.read_text()) if info.exists() else None
+
+
+def cpu_model(info: str) -> str | None:
+    """What Linux's `/proc/cpuinfo` calls the first processor, with family and model where it has them: clouds call
+    processors ten years apart by one name ("AMD EPYC")."""
+    first = info.split("\n\n", maxsplit=1)[0]
+    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
+    name, family, model = (told.get(key) for key in ("model name", "cpu family", "model"))
+    return f"{name} (family {family}, model {model})" if name and family and model else name

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.reports import environment as under_test
-from oncebench.reports.environment import commit_of
+from oncebench.reports.environment import commit_of, cpu_model
 
 OWN = Path(under_test.__file__).relative_to(under_test.ROOT)
 
@@ -56,3 +56,10 @@ def test_a_package_that_lies_in_a_strangers_clone_has_no_commit(clone: Path) -> 
 def test_where_there_is_no_clone_there_is_no_commit(tmp_path: Path) -> None:
     commit_of.cache_clear()
     assert commit_of(tmp_path) is None
+
+
+def test_processors_of_one_name_are_told_apart() -> None:
+    old = "processor\t: 0\ncpu family\t: 23\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\nmodel\t\t: 9\n"
+    assert cpu_model(old) == "AMD EPYC (family 23, model 1)"
+    assert cpu_model("processor\t: 0\nmodel name\t: ARMv8 Processor rev 4 (v8l)\n") == "ARMv8 Processor rev 4 (v8l)"
+    assert cpu_model("processor\t: 0\nBogoMIPS\t: 50.00\n") is None
