@@ -58,6 +58,8 @@ SWEPT: Mapping[str, str] = {
     "open_sessions": "open sessions in the state",
     "partitions": "partitions",
 }
+# What a batch takes; and what a million events take where the number of batches is what is swept.
+PRICE, PRICE_ALONG = "cpu_ms_batch", {"trigger_ms": "cpu_s"}
 # So many panels are as wide as a page.
 MOST_IN_A_ROW = 3
 # Where a legend hides no point.
@@ -80,7 +82,7 @@ def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
         panel.axhline(1, color="0.7", linewidth=0.8)
         panel.axvline(1, color="0.7", linewidth=0.8)
         for way in ways(rounds):
-            price, late = (beside(rounds, name, way) for name in ("cpu_s", "p99_ms"))
+            price, late = (beside(rounds, name, way) for name in (PRICE, "p99_ms"))
             if price is None or late is None:
                 continue
             panel.errorbar(
@@ -88,7 +90,7 @@ def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
                 color=LOOKS[way][1], markersize=5, linewidth=0.8, label=" ".join(way),
             )  # fmt: skip
         panel.set_title(sink, fontsize=9)
-        panel.set_xlabel("CPU s per million events\n(x at-least-once)", fontsize=8)
+        panel.set_xlabel("CPU of a batch\n(x at-least-once)", fontsize=8)
         panel.tick_params(labelsize=7)
         panel.legend(**BELOW)
     for row in panels:
@@ -122,7 +124,7 @@ def parts_of_a_batch(found: Sequence[tuple[str, Rounds]]) -> None:
 def along(sink: str, field: str, where: str, swept: Sequence[tuple[float, Rounds]], file: str) -> None:
     """Price and p99 beside at-least-once, at each value of a swept field; `where`: what else tells the sweep apart."""
     figure_, panels = plt.subplots(1, 2, figsize=(8, 3))
-    for panel, name in zip(panels, ("cpu_s", "p99_ms"), strict=True):
+    for panel, name in zip(panels, (PRICE_ALONG.get(field, PRICE), "p99_ms"), strict=True):
         panel.axhline(1, color="0.7", linewidth=0.8)
         for way in (way for way in LOOKS if way != BASELINE and any(way in ways(rounds) for _, rounds in swept)):
             compared = [(at, beside(rounds, name, way)) for at, (_, rounds) in enumerate(swept)]
@@ -169,7 +171,7 @@ def main(paths: Iterable[Path]) -> None:
     """Draws what there are runs for."""
     mpl.rcParams |= {"svg.hashsalt": "oncebench", "svg.fonttype": "none"}  # the same bytes again, and text as text
     reports = [report for path in paths for report in read_reports(path)]
-    found = settings(report for report in reports if figure(report, BY_NAME["cpu_s"]))
+    found = settings(report for report in reports if figure(report, BY_NAME[PRICE]))
     several = {setting: rounds for setting, rounds in found.items() if len(rounds) >= FEWEST_ROUNDS}
     full = [(sink, several[setting]) for sink, setting in sorted(full_of(several).items())]
     if not full:

@@ -70,7 +70,7 @@ def _prices(reports: Sequence[Report]) -> Iterator[str]:
     """What exactly-once took beside at-least-once of the same sink, over all sinks, as a range and not as a mean."""
     settings = dict(settings_of(reports))
     full = [settings[setting] for setting in full_of(settings).values()]
-    for name, what in (("p99_ms", "p99 latency"), ("cpu_s", "CPU seconds per event")):
+    for name, what in (("p99_ms", "p99 latency"), ("cpu_ms_batch", "processor time of a batch")):
         found = [
             times
             for rounds in full

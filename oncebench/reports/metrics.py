@@ -70,6 +70,36 @@ def _seconds_per_million(report: Report) -> float | None:
     return 1e6 / per_s if per_s else None
 
 
+def _pauses(report: Report) -> bool:
+    """Whether a batch fits into the trigger interval, or the load is there at once. A pipeline that begins a batch as
+    soon as the last is over keeps the machine busy whatever a batch takes: by the million events it uses what the
+    machine has, and the cheaper a batch is the more of them there are."""
+    config, batch_ms = report.get("config", {}), field("batches", "trigger_ms")(report)
+    fits = batch_ms is not None and batch_ms <= config.get("trigger_ms", 0)
+    return bool(fits or config.get("rate") == "max")
+
+
+def _per_million(of: Callable[[Report], float | None]) -> Callable[[Report], float | None]:
+    """What a million events take; None where that tells nothing of a batch's price (see `_pauses`)."""
+    return lambda report: of(report) if _pauses(report) else None
+
+
+def _events_a_batch(report: Report) -> float | None:
+    """From the end of the warm-up on, by which prices count: what the checkpoint has is told by event and by batch."""
+    batch, million = (field("checkpoint", each, "bytes")(report) for each in ("per_batch", "per_million_events"))
+    return batch / million * 1e6 if batch and million else None
+
+
+def _per_batch(of: Callable[[Report], float | None]) -> Callable[[Report], float | None]:
+    """What a batch takes, from what a million events take."""
+
+    def find(report: Report) -> float | None:
+        million, events = of(report), _events_a_batch(report)
+        return None if million is None or events is None else million * events / 1e6
+
+    return find
+
+
 def _peak_memory(report: Report) -> float | None:
     used = [use["peak_rss_bytes"] for name, use in report.get("resources", {}).items() if name not in WATCHING]
     return sum(used) / 1e6 if used else None
@@ -94,13 +124,15 @@ METRICS = (
     Metric("commit_ms", "commit ms", SPEED, field("sink_ms", "commit"), 1),
     Metric("checkpoint_percent", "checkpoint %", CHECKPOINT, field("checkpoint", "share_of_batch", scale=100), 1),
     Metric("checkpoint_mb", "checkpoint MB/M", CHECKPOINT,
-           field("checkpoint", "per_million_events", "bytes", scale=1e-6), 1),
+           _per_million(field("checkpoint", "per_million_events", "bytes", scale=1e-6)), 1),
     Metric("checkpoint_kb_batch", "checkpoint kB/batch", CHECKPOINT,
            field("checkpoint", "per_batch", "bytes", scale=1e-3), 1),
     Metric("checkpoint_files_batch", "checkpoint files/batch", CHECKPOINT,
            field("checkpoint", "per_batch", "files"), 1),
-    Metric("cpu_s", "CPU s/M", PRICE, field("cpu_s_per_million_events")),
-    Metric("written_mb", "written MB/M", PRICE, field("price", "written_bytes", scale=1e-6)),
+    Metric("cpu_ms_batch", "CPU ms/batch", PRICE, _per_batch(field("cpu_s_per_million_events", scale=1e3))),
+    Metric("written_kb_batch", "written kB/batch", PRICE, _per_batch(field("price", "written_bytes", scale=1e-3))),
+    Metric("cpu_s", "CPU s/M", PRICE, _per_million(field("cpu_s_per_million_events"))),
+    Metric("written_mb", "written MB/M", PRICE, _per_million(field("price", "written_bytes", scale=1e-6))),
     Metric("memory_mb", "peak memory MB", PRICE, _peak_memory),
     Metric("recovery_s", "recovery s", RECOVERY, field("recovery", "first_visible", scale=1e-3), 1),
 )  # fmt: skip

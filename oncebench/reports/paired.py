@@ -176,8 +176,8 @@ def lines(reports: Sequence[Report]) -> list[str]:
         where = ", ".join(filter(None, (setting.sink, in_fields(setting, several))))
         for of in sorted({way for here in rounds.values() if BASELINE in here for way in here} - {BASELINE}):
             extra = difference(rounds, BY_NAME["batch_ms"], of)
-            time, price = (ratio(rounds, BY_NAME[name], of) for name in ("s_per_million", "cpu_s"))
-            slower, what = (price, "processor time") if time is None else (time, "time per event")
+            time, price = (ratio(rounds, BY_NAME[name], of) for name in ("s_per_million", "cpu_ms_batch"))
+            slower, what = (price, "processor time of a batch") if time is None else (time, "time per event")
             if extra is None or slower is None:
                 continue
             told.append(

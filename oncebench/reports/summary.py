@@ -13,6 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 from oncebench.judge.anomalies import TERMS, terms_of
+from oncebench.reports.metrics import BY_NAME
 
 Report = Mapping[str, Any]
 
@@ -95,7 +96,7 @@ def _wrapped(text: str) -> list[str]:
 
 def _speed(report: Report) -> list[str]:
     latency, batch, sink = report["latency_ms"], report["batches"]["trigger_ms"], report["sink_ms"]
-    rate, cpu = report["throughput"]["events_per_s"], report["cpu_s_per_million_events"]
+    rate = report["throughput"]["events_per_s"]
     share = report["checkpoint"]["share_of_batch"]
     mark = ", with a death in it that nobody asked for" if _unasked(report) else ""
     lines = [] if rate is None else [f"  throughput  {_number(rate)} events/s{mark}"]
@@ -106,9 +107,10 @@ def _speed(report: Report) -> list[str]:
         steps = "  ".join(f"{name} {_number(ms)}" for name, ms in sink.items() if ms is not None)
         parts = [*([f"checkpoint {share:.1%}"] if share is not None else []), *([f"sink {steps} ms"] if steps else [])]
         lines.append(f"  batch       {_number(batch)} ms{', of which ' if parts else ''}{', '.join(parts)}")
-    if cpu is not None:
-        lines.append(f"  CPU         {_number(cpu)} s per million events (pipeline and broker)")
-    return lines
+    of_batch, of_million = (BY_NAME[name].of(report) for name in ("cpu_ms_batch", "cpu_s"))
+    used = [] if of_batch is None else [f"{_number(of_batch)} ms a batch"]
+    used += [] if of_million is None else [f"{_number(of_million)} s per million events"]
+    return [*lines, f"  CPU         {', '.join(used)} (pipeline and servers)"] if used else lines
 
 
 def _where(fault: Mapping[str, Any]) -> str:

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from oncebench.judge.verdict import BROKEN
-from oncebench.reports.metrics import field, why_no_speed
+from oncebench.reports.metrics import BY_NAME, field, why_no_speed
 from oncebench.reports.paired import Setting, differing
 from oncebench.reports.swept import setting_in_words
 from oncebench.reports.titles import title
@@ -47,7 +47,7 @@ COLUMNS = (
     Column("p95 ms", field("latency_ms", "p95"), "{:,.0f}"),
     Column("p99 ms", field("latency_ms", "p99"), "{:,.0f}"),
     Column("checkpoint %", field("checkpoint", "share_of_batch", scale=100), "{:,.1f}"),
-    Column("CPU s/M events", field("cpu_s_per_million_events"), "{:,.0f}"),
+    Column("CPU ms/batch", BY_NAME["cpu_ms_batch"].of, "{:,.0f}"),
     Column("recovery s", field("recovery", "first_visible", scale=1e-3), "{:,.1f}"),
 )
 HEADINGS = ("sink", "guarantee", "variant", "faults", "verdict", *(column.heading for column in COLUMNS))

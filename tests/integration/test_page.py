@@ -134,11 +134,11 @@ def test_chips_filter_every_part_and_stand_in_the_address(page: Page) -> None:
 
 
 def test_an_address_restores_what_was_chosen_and_a_strange_one_does_no_harm(shared: Page, address: str) -> None:
-    chosen = "#sinks=delta&families=kills,broker&open=kills&metric=cpu_s&find=seed%3A1"
+    chosen = "#sinks=delta&families=kills,broker&open=kills&metric=cpu_ms_batch&find=seed%3A1"
     shared.open(address + chosen)
     assert {row.split("\n")[0] for row in rows(shared, "matrix")} == {"delta"}
     assert shared.run("document.querySelectorAll('#matrix thead tr')[1].cells.length") == 10  # nine kills, and broker
-    assert "CPU s/M" in shared.run("document.querySelector('#costs caption').textContent")
+    assert "CPU ms/batch" in shared.run("document.querySelector('#costs caption').textContent")
     assert shared.run("document.getElementById('find').value") == "seed:1"
     assert shared.run("location.hash") == chosen
     shared.open(address + "#sinks=nowhere,%3Cb%3E&metric=__proto__&timeline=x&open=&cell&&=&%E0%A4%A")
@@ -296,11 +296,11 @@ def test_tables_have_captions_and_scopes_and_headings_are_in_order(page: Page) -
 
 def test_the_chosen_figure_is_the_one_that_is_shown(page: Page) -> None:
     before = page.run("document.getElementById('costs').innerText")
-    click(page, chip("metric", "cpu_s"))
+    click(page, chip("metric", "cpu_ms_batch"))
     after = page.run("document.getElementById('costs').innerText")
     assert before != after
-    assert page.run("location.hash") == "#metric=cpu_s"
-    assert focused(page, "dataset.value") == "cpu_s"
+    assert page.run("location.hash") == "#metric=cpu_ms_batch"
+    assert focused(page, "dataset.value") == "cpu_ms_batch"
 
 
 def test_what_was_swept_stands_behind_a_line_by_its_values_and_stays_open_when_drawn_anew(
@@ -321,7 +321,7 @@ def test_what_was_swept_stands_behind_a_line_by_its_values_and_stays_open_when_d
         assert shared.run(f"document.querySelectorAll('#{part} details.swept[open]').length") == 0
     shared.run("document.querySelector('#costs details.swept > summary').click()")
     shared.settle()
-    click(shared, chip("metric", "cpu_s"))
+    click(shared, chip("metric", "cpu_ms_batch"))
     assert shared.run("document.querySelectorAll('#costs details.swept[open]').length") == 1
     assert shared.complaints == []
 

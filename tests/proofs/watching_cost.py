@@ -30,7 +30,9 @@ from oncebench.scenario import Cell
 from oncebench.services import process
 from oncebench.watch.resources import Sampler
 
-RATE, SESSIONS = 1_000.0, 200  # 20 s of a load that every guarantee sustains
+RATE, SESSIONS = 1_000.0, 300  # 30 s of a load that every guarantee sustains
+# With room between the batches: without it a pipeline takes what of the machine is left, watched or not.
+TRIGGER_MS = 2_000
 PIPELINE = ("spark_jvm", "python_driver", "python_workers")
 UNWATCHED_LOOK_S = 1.0  # the suite still has to see that a run is done
 
@@ -61,7 +63,8 @@ def main(pairs: int, sinks: tuple[str, ...]) -> None:
         for sink in sinks:
             ratios, shares = [], []
             for number in range(pairs):
-                cell = Cell(sink, "exactly-once", "two-phase", rate=RATE, sessions=SESSIONS, seed=number + 1)
+                cell = Cell(sink, "exactly-once", "two-phase", rate=RATE, sessions=SESSIONS, trigger_ms=TRIGGER_MS,
+                            seed=number + 1)  # fmt: skip
                 took, uses = dict.fromkeys(("watched", "unwatched"), 0.0), {}
                 for name in list(took)[:: 1 if number % 2 else -1]:
                     with open_work_dir(Path(temporary) / f"{sink}-{number}-{name}") as folder:

@@ -147,7 +147,7 @@ def test_the_comparison_is_told_in_one_line() -> None:
 
 def test_one_round_has_no_interval_and_every_text_says_so() -> None:
     (line,) = paired.lines(rounds(8.0))
-    assert ", 1 round: +8.0 ms a batch (1 round), processor time x 1.000 (1 round)" in line
+    assert ", 1 round: +8.0 ms a batch (1 round), processor time of a batch x 1.000 (1 round)" in line
     table = cost_table.markdown(rounds(8.0), [BATCH])
     assert table.splitlines()[3].endswith("| 1      | 1.08x (1 round) |")
     assert "~" not in table

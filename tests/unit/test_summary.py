@@ -28,7 +28,7 @@ def report(verdict: str = "kept", **changes: Any) -> dict[str, Any]:
         "throughput": {"events_per_s": 1800.0},
         "latency_ms": {"p50": 5.0, "p95": 6.0, "p99": 7.0, "p999": 8.0, "max": 9.0, "n": 300},
         "batches": {"trigger_ms": 100.0},
-        "checkpoint": {"share_of_batch": 0.04},
+        "checkpoint": {"share_of_batch": 0.04, "per_million_events": {"bytes": 2e7}, "per_batch": {"bytes": 4e3}},
         "sink_ms": {"prepare": 20.0, "decide": None, "commit": 12.0, "total": 40.0},
         "cpu_s_per_million_events": 900.0,
         "deaths": {"asked": 1, "unasked": 0, "each_unasked": []},

@@ -22,7 +22,7 @@ def report(variant: str = "two-phase", verdict: str = "kept", seed: int = 1, **c
         "rows": {"lost": 0, "duplicated": 0 if verdict == "kept" else 2},
         "throughput": {"events_per_s": 1000.0},
         "latency_ms": {"p50": 5.0, "p95": 6.0, "p99": 7.0},
-        "checkpoint": {"share_of_batch": 0.05},
+        "checkpoint": {"share_of_batch": 0.05, "per_million_events": {"bytes": 5e6}, "per_batch": {"bytes": 5e3}},
         "cpu_s_per_million_events": 3.0,
         "recovery": {"first_visible": None},
         "batches": {"trigger_ms": 100.0},
@@ -129,7 +129,7 @@ def test_markdown_groups_thousands_in_every_column_and_csv_holds_plain_numbers()
         cpu_s_per_million_events=1068.0,
     )
     shown = only_row(big)
-    assert [shown[name] for name in ("lost", "events/s", "p50 ms", "p99 ms", "CPU s/M events")] == [
+    assert [shown[name] for name in ("lost", "events/s", "p50 ms", "p99 ms", "CPU ms/batch")] == [
         "1,234", "12,346", "1,178", "30,000", "1,068",
     ]  # fmt: skip
     read = next(csv.DictReader(io.StringIO(tables.as_csv([big]))))
