@@ -21,7 +21,7 @@ from oncebench.commands.series import run_series
 from oncebench.errors import INTERRUPTED, UserError
 from oncebench.judge.verdict import BROKEN, FORBIDDEN, KEPT, RULES
 from oncebench.profiles import PROFILES, quick
-from oncebench.reports.metrics import METRICS, Report, figure
+from oncebench.reports.metrics import METRICS, Report, figure, flat_out
 from oncebench.reports.results import Results
 from oncebench.rounds import in_rounds
 from oncebench.scenario import Cell, all_supports, installed
@@ -106,11 +106,10 @@ def _add(mine: dict[str, list[float]], name: str, value: float) -> None:
 
 
 def _costs(report: Report) -> Iterable[tuple[str, float]]:
-    """Of a run that is flat out what a million events take, and of others all the rest: latencies there are a queue's,
-    and elsewhere a million events take what time and machine there are."""
-    flat_out = report.get("config", {}).get("rate") == "max"
+    """Of a run that is flat out what a million events take, and of others all the rest: elsewhere a million events take
+    what time and machine there are."""
     for metric in METRICS:
-        wanted = not metric.promised and metric.name != "recovery_s" and (metric.name in BY_MILLION) == flat_out
+        wanted = not metric.promised and metric.name != "recovery_s" and (metric.name in BY_MILLION) == flat_out(report)
         value = figure(report, metric) if wanted else None
         if value is not None:
             yield metric.name, value

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 from oncebench.judge.anomalies import TERMS, terms_of
-from oncebench.reports.metrics import BY_NAME
+from oncebench.reports.metrics import BY_NAME, flat_out
 
 Report = Mapping[str, Any]
 
@@ -100,7 +100,7 @@ def _speed(report: Report) -> list[str]:
     share = report["checkpoint"]["share_of_batch"]
     mark = ", with a death in it that nobody asked for" if _unasked(report) else ""
     lines = [] if rate is None else [f"  throughput  {_number(rate)} events/s{mark}"]
-    if latency["n"]:
+    if latency["n"] and not flat_out(report):
         told = "  ".join(f"{name} {_number(latency[name])}" for name in _QUANTILES)
         lines.append(f"  latency     {told} ms, n {latency['n']:,} (scheduled end event to a committed reader){mark}")
     if batch is not None:

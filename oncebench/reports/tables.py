@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 from oncebench.judge.verdict import BROKEN
-from oncebench.reports.metrics import BY_NAME, field, why_no_speed
+from oncebench.reports.metrics import BY_NAME, field, latency, why_no_speed
 from oncebench.reports.paired import Setting, differing
 from oncebench.reports.swept import setting_in_words
 from oncebench.reports.titles import title
@@ -43,9 +43,9 @@ COLUMNS = (
     Column("lost", field("rows", "lost"), "{:,.0f}", speed=False),
     Column("duplicated", field("rows", "duplicated"), "{:,.0f}", speed=False),
     Column("events/s", field("throughput", "events_per_s"), "{:,.0f}"),
-    Column("p50 ms", field("latency_ms", "p50"), "{:,.0f}"),
-    Column("p95 ms", field("latency_ms", "p95"), "{:,.0f}"),
-    Column("p99 ms", field("latency_ms", "p99"), "{:,.0f}"),
+    Column("p50 ms", latency("p50"), "{:,.0f}"),
+    Column("p95 ms", latency("p95"), "{:,.0f}"),
+    Column("p99 ms", latency("p99"), "{:,.0f}"),
     Column("checkpoint %", field("checkpoint", "share_of_batch", scale=100), "{:,.1f}"),
     Column("CPU ms/batch", BY_NAME["cpu_ms_batch"].of, "{:,.0f}"),
     Column("recovery s", field("recovery", "first_visible", scale=1e-3), "{:,.1f}"),

@@ -41,3 +41,13 @@ def test_what_a_batch_takes_is_unknown_without_batches_or_price() -> None:
     without_batches = {**measured(), "checkpoint": {"per_million_events": {"bytes": 5e6}, "per_batch": None}}
     for report in (without_price, without_batches):
         assert figure(report, BY_NAME["cpu_ms_batch"]) is None
+
+
+def test_only_a_load_that_has_a_plan_can_be_late_for_it() -> None:
+    late = {"generator": {"lateness_ms": {"p99": 4_000.0}}, "throughput": {"events_per_s": 5_000.0}}
+    flat_out = measured(trigger_ms=0, rate="max") | late
+    assert figure(flat_out, BY_NAME["s_per_million"]) == pytest.approx(200.0)
+    assert figure(flat_out, BY_NAME["cpu_s"]) is not None
+    assert figure(flat_out | {"latency_ms": {"p50": 9_000.0}}, BY_NAME["p50_ms"]) is None, "the time in a queue"
+    planned = measured(trigger_ms=0, rate=1000.0) | late
+    assert figure(planned, BY_NAME["cpu_ms_batch"]) is None

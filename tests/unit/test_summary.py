@@ -54,6 +54,12 @@ def test_a_kept_run_shows_what_it_cost() -> None:
     assert told["batch"] == "100 ms, of which checkpoint 4.0%, sink prepare 20  commit 12  total 40 ms"
 
 
+def test_a_load_that_was_there_at_once_has_no_latency() -> None:
+    told = lines(report(config={"rate": "max"}))
+    assert "latency" not in told and told["throughput"] == "1,800 events/s"
+    assert told["CPU"].endswith("s per million events (pipeline and servers)")
+
+
 def test_open_sessions_stand_in_the_first_line() -> None:
     cell = report()["cell"] | {"open_sessions": 10_000}
     assert summary(report(cell=cell)).splitlines()[0] == "kafka  exactly-once  v  healthy, 10,000 open sessions"
