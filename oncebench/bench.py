@@ -34,6 +34,8 @@ FULL, SESSIONS = PROFILES["full"], 120
 # planned: six batches, of about the size that they have where a pipeline on two cores is at its limit.
 FLAT_OUT: Mapping[str, Any] = {"rate": "max", "sessions": 300, "max_events_per_batch": 5_000}
 BY_MILLION = frozenset({"s_per_million", "cpu_s", "written_mb", "checkpoint_mb"})
+# asv prints every digit that it is given, and rounds differ by percents.
+DIGITS = 4
 # Where the guarantee forbids them.
 PROMISED = {"lost": "LOSS", "duplicated": "DUP"}
 
@@ -112,7 +114,7 @@ def _costs(report: Report) -> Iterable[tuple[str, float]]:
         wanted = not metric.promised and metric.name != "recovery_s" and (metric.name in BY_MILLION) == flat_out(report)
         value = figure(report, metric) if wanted else None
         if value is not None:
-            yield metric.name, value
+            yield metric.name, float(f"{value:.{DIGITS}g}")
 
 
 def _promises(report: Report) -> Iterable[tuple[str, float]]:
