@@ -15,7 +15,17 @@ from oncebench.publish.pack import short
 from oncebench.publish.ways import Way
 from oncebench.reports.cost_table import COLUMNS
 from oncebench.reports.metrics import Metric, figure
-from oncebench.reports.paired import BASELINE, Difference, Rounds, Setting, bootstrap, difference, ratio, settings
+from oncebench.reports.paired import (
+    BASELINE,
+    Difference,
+    Rounds,
+    Setting,
+    bootstrap,
+    difference,
+    ratio,
+    settings,
+    with_unit,
+)
 from oncebench.reports.swept import ORDER, OTHER, groups_of, in_order
 from oncebench.reports.tables import Report
 from oncebench.scenario import Cell, order_of
@@ -44,7 +54,7 @@ def label(setting: Setting) -> str:
     load = f"{rate:,g} events/s" if isinstance(rate, int | float) else "as fast as it can" if rate == "max" else "?"
     usual = Cell("", "", "").as_json()
     other = [
-        f"{name.replace('_', ' ')} {value}" for name, value in config.items()
+        with_unit(name, value) for name, value in config.items()
         if name not in _UNSAID and value != usual.get(name)
     ]  # fmt: skip
     return ", ".join([load, f"{config.get('sessions', '?')} sessions", *other])

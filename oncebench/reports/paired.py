@@ -35,6 +35,8 @@ _SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint a
 # Follows from the rate and from what is swept.
 _FOLLOWING = frozenset({"sessions"})
 _EVENTS = field("events", "in_topic")
+# Those that a field's name ends with.
+UNITS = frozenset({"ms", "s", "bytes"})
 Report = Mapping[str, Any]
 Way = tuple[str, str]
 
@@ -137,8 +139,18 @@ def differing(found: Iterable[Setting]) -> list[str]:
 
 
 def in_fields(setting: Setting, names: Iterable[str]) -> str:
-    """What a setting has in these fields: `trigger ms 100, rate 500`; empty without any."""
-    return ", ".join(f"{name.replace('_', ' ')} {setting.config[name]}" for name in names if name in setting.config)
+    """What a setting has in these fields: `trigger 100 ms, rate 500`; empty without any."""
+    return ", ".join(with_unit(name, setting.config[name]) for name in names if name in setting.config)
+
+
+def with_unit(name: str, value: Any) -> str:
+    """A field and its value, the unit behind it: `trigger_ms`, 2000 are `trigger 2,000 ms`."""
+    stem, _, unit = name.rpartition("_")
+    said, unit = (stem, f" {unit}") if unit in UNITS else (name, "")
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return f"{said.replace('_', ' ')} {f'{value:,}' if number else value}{unit}"
 
 
 def pairs(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Iterator[tuple[float, float]]:

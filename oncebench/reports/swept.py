@@ -102,7 +102,7 @@ def in_order(found: Mapping[Setting, Rounds]) -> list[Setting]:
 
 
 def setting_in_words(setting: Setting, names: Sequence[str]) -> str:
-    """What a setting has in the fields in which settings differ: `trigger ms 100`; where these are several, without
+    """What a setting has in the fields in which settings differ: `trigger 100 ms`; where these are several, without
     those that are as in the full comparison."""
     return in_fields(
         setting, [name for name in names if len(names) == 1 or setting.config.get(name) != _EXPECTED.get(name)]

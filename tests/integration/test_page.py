@@ -314,8 +314,8 @@ def test_what_was_swept_stands_behind_a_line_by_its_values_and_stays_open_when_d
             ".map((each) => [each.textContent, Boolean(each.closest('details.swept'))])"
         )
         assert [within for _, within in told] == [False, True, True, True, True], part
-        found = [next((ms for ms in ("100", "5000", "30000") if f"trigger ms {ms}," in text), "") for text, _ in told]
-        assert found == ["", "100", "5000", "30000", ""], part
+        found = [next((ms for ms in ("100", "5,000", "30,000") if f"trigger {ms} ms," in text), "") for text, _ in told]
+        assert found == ["", "100", "5,000", "30,000", ""], part
         summaries = f"[...document.querySelectorAll('#{part} details.swept > summary')].map((each) => each.textContent)"
         assert shared.run(summaries) == ["Swept: trigger ms, 3 settings", "Other settings, 1 setting"]
         assert shared.run(f"document.querySelectorAll('#{part} details.swept[open]').length") == 0

@@ -135,7 +135,7 @@ def test_each_setting_is_told_with_what_it_has_of_its_own() -> None:
         for each in rounds(8.0)
     ]
     told = [line.split(": ")[0] for line in paired.lines(made)]
-    assert told == ["kafka, trigger ms 0", "kafka, trigger ms 1000"]
+    assert told == ["kafka, trigger 0 ms", "kafka, trigger 1,000 ms"]
 
 
 def test_the_comparison_is_told_in_one_line() -> None:
@@ -233,9 +233,9 @@ def test_recoveries_are_compared_within_their_round_and_healthy_runs_are_not_in_
 def test_recoveries_under_several_settings_are_told_apart() -> None:
     made = [
         each | {"config": each["config"] | {"open_sessions": sessions}}
-        for sessions in (0, 10_000)
+        for sessions in (0, 1_000_000)
         for each in (killed(1, *paired.BASELINE, 9000.0), killed(1, *OF, 9500.0))
     ]
     assert [line.split(":")[:2] for line in paired.recoveries(made)] == [
-        ["kafka, after-commit", f"kill, open sessions {sessions}"] for sessions in (0, 10_000)
+        ["kafka, after-commit", f"kill, open sessions {sessions:,}"] for sessions in (0, 1_000_000)
     ]

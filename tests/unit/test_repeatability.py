@@ -98,10 +98,10 @@ def test_settings_of_one_sink_are_told_apart_wherever_a_cell_stands() -> None:
         return [each | {"config": {"trigger_ms": trigger}} for trigger in (1000, 500) for each in series(*batches_ms)]
 
     noise = [line.split("|")[4].strip() for line in noise_markdown(both(*[0.0] * 5), [BATCH]).splitlines()]
-    assert noise == ["setting", "-" * len("trigger ms 1000"), *["trigger ms 500"] * 2, *["trigger ms 1000"] * 2]
+    assert noise == ["setting", "-" * len("trigger 1,000 ms"), *["trigger 500 ms"] * 2, *["trigger 1,000 ms"] * 2]
     found = list(again(both(*[8.0] * 5), both(*[90.0] * 5), [BATCH]))
     apart = again_markdown(found).split("\n\n")[1].splitlines()
-    assert [line.split("|")[4].strip() for line in apart][2:] == ["trigger ms 1000", "trigger ms 500"]
+    assert [line.split("|")[4].strip() for line in apart][2:] == ["trigger 1,000 ms", "trigger 500 ms"]
 
 
 def test_what_only_one_series_has_is_not_compared() -> None:

@@ -63,8 +63,8 @@ def test_the_full_comparison_is_told_by_its_setting_and_not_by_how_many_ways_ran
 def test_of_each_sink_the_full_comparison_comes_first_then_sweeps_by_their_values() -> None:
     made = [*swept("t", "trigger_ms", 30000, 100, 0, 1000, 5000), *series("full"), *series("x", warmup_s=3.0)]
     assert shown(made) == [
-        ("", "1,000 events/s, 180 sessions, warmup s 6.0"),
-        *(("trigger ms", f"1,000 events/s, {180 + at} sessions{', trigger ms ' + str(ms) if ms else ''}, warmup s 6.0")
+        ("", "1,000 events/s, 180 sessions, warmup 6 s"),
+        *(("trigger ms", f"1,000 events/s, {180 + at} sessions{f', trigger {ms:,} ms' if ms else ''}, warmup 6 s")
           for at, ms in ((2, 0), (1, 100), (3, 1000), (4, 5000), (0, 30000))),
         ("other settings", "1,000 events/s, 180 sessions"),
     ]  # fmt: skip
@@ -109,7 +109,7 @@ def test_a_load_that_comes_first_and_words_stand_behind_numbers_in_a_sweep() -> 
 def test_tables_have_the_values_of_a_sweep_by_their_size() -> None:
     rows = tables.rows(swept("t", "trigger_ms", 0, 1000, 500, 10_000))
     assert [row[3] for row in rows if row[2] == "two-phase"] == [
-        f"none, trigger ms {value}" for value in (0, 500, 1000, 10_000)
+        f"none, trigger {value:,} ms" for value in (0, 500, 1000, 10_000)
     ]
 
 
@@ -117,10 +117,10 @@ def test_among_many_sweeps_a_setting_is_told_by_what_is_not_as_in_the_full_compa
     made = [*series("full"), *swept("t", "trigger_ms", 100, 5000), *series("r", rate=500.0)]
     rows = tables.rows(made)
     assert [row[3] for row in rows if row[2] == "two-phase"] == [
-        "none", "none, rate 500.0", "none, trigger ms 100", "none, trigger ms 5000"
+        "none", "none, rate 500", "none, trigger 100 ms", "none, trigger 5,000 ms"
     ]  # fmt: skip
     noise = [line.split("|")[4].strip() for line in noise_markdown(made).splitlines()[2:]]
-    assert noise[::2] == ["-", "trigger ms 100", "trigger ms 5000", "rate 500.0"]
+    assert noise[::2] == ["-", "trigger 100 ms", "trigger 5,000 ms", "rate 500"]
 
 
 def answer(reports: list[dict[str, Any]]) -> list[str]:
@@ -152,10 +152,10 @@ def test_every_run_tells_its_setting_on_the_page_and_in_the_list() -> None:
     data = data_of(stored)
     words, texts = data["text"]["words"], data["text"]["texts"]
     done = [" ".join(words[word] for word in texts[number]) for number in data["runs"]["done"]]
-    assert done == ["healthy, trigger ms 0"] * 2 + ["healthy, trigger ms 500"] * 2
+    assert done == ["healthy, trigger 0 ms"] * 2 + ["healthy, trigger 500 ms"] * 2
     read = [row["setting"] for row in csv.DictReader(io.StringIO(lists.runs(stored)))]
     assert len(set(read)) == 2
-    assert read[2].startswith("1,000 events/s, 180 sessions, trigger ms 500")
+    assert read[2].startswith("1,000 events/s, 180 sessions, trigger 500 ms")
 
 
 @pytest.fixture

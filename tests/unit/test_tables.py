@@ -170,7 +170,7 @@ def test_each_value_of_a_sweep_has_a_row_of_its_own() -> None:
         for seed in (1, 2)
     ]
     found = [dict(zip(tables.HEADINGS, row, strict=True)) for row in tables.rows(made)]
-    assert [row["faults"] for row in found] == ["none, trigger ms 0", "none, trigger ms 1000"]
+    assert [row["faults"] for row in found] == ["none, trigger 0 ms", "none, trigger 1,000 ms"]
     assert only_row(*made[:2])["faults"] == "none"
 
 
@@ -195,7 +195,7 @@ def test_chains_of_different_faults_are_never_one_row() -> None:
 def test_faulted_runs_under_different_settings_have_rows_of_their_own() -> None:
     rows = tables.rows([killed(*KILLS), killed(*KILLS, rate=1000.0, sessions=80), killed("mid-write:kill"), report()])
     assert [row[3] for row in rows] == [
-        "none", "killed mid-write", "kills: 3 faults, rate 300.0", "kills: 3 faults, rate 1000.0",
+        "none", "killed mid-write", "kills: 3 faults, rate 300", "kills: 3 faults, rate 1,000",
     ]  # fmt: skip
 
 
