@@ -1,7 +1,8 @@
 """What each guarantee of each sink costs and breaks, tracked over commits. Lower is better throughout.
 
-All cells are measured once for all metrics, in turns. `ONCEBENCH_BENCH_SINKS` (names with spaces between them) and
-`ONCEBENCH_BENCH_ROUNDS` make it less: `oncebench bench` sets them.
+All cells are measured once for all metrics, in turns. `ONCEBENCH_BENCH_SINKS` (names with spaces between them),
+`ONCEBENCH_BENCH_ONLY` (words that a cell must have) and `ONCEBENCH_BENCH_ROUNDS` make it less: `oncebench bench` sets
+them.
 """
 
 import os
@@ -12,18 +13,19 @@ from oncebench import bench as _bench
 from oncebench.reports import metrics as _metrics
 
 _SINKS = os.environ.get("ONCEBENCH_BENCH_SINKS", "").split()
+_ONLY = [words] if (words := os.environ.get("ONCEBENCH_BENCH_ONLY")) else []  # older commits take none
 _ROUNDS = int(os.environ.get("ONCEBENCH_BENCH_ROUNDS", "3"))
 
 
 def setup_cache():
     """Figures by cell and metric."""
-    return _bench.figures(_SINKS, _ROUNDS)
+    return _bench.figures(_SINKS, _ROUNDS, *_ONLY)
 
 
 # A healthy round of a cell takes 34 s on two idle cores, its killed run 40 s, the one flat out 25 s; a busy machine may
 # take twice that. Each sink starts its servers once, and the first run of all fetches jars. Of what takes longer asv
 # keeps nothing.
-_CELLS = [name for name in _bench.names() if not _SINKS or name.split()[0] in _SINKS]
+_CELLS = _bench.names(_SINKS, *_ONLY)
 setup_cache.timeout = 2 * len(_CELLS) * (34 * _ROUNDS + 40 + 25) + 600
 
 
@@ -43,7 +45,7 @@ class _Cells:
     version = "6"  # by hand: asv's own would change with every edit of this file
 
     def setup(self, _figures, cell):
-        if _SINKS and cell.split()[0] not in _SINKS:
+        if cell not in _CELLS:
             raise _Skip
 
 

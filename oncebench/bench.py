@@ -40,20 +40,22 @@ DIGITS = 4
 PROMISED = {"lost": "LOSS", "duplicated": "DUP"}
 
 
-def names(sinks: Sequence[str] = ()) -> list[str]:
-    """Every cell that can be measured here: "sink guarantee variant"."""
-    return [
+def names(sinks: Sequence[str] = (), only: str = "") -> list[str]:
+    """Every cell that can be measured here: "sink guarantee variant"; of these, those with every word of `only`."""
+    found = (
         f"{sink} {support.delivery} {support.variant}"
         for sink, support in all_supports()
         if sink in (sinks or installed())
-    ]
+    )
+    return [name for name in found if all(word in name for word in only.split())]
 
 
-def figures(sinks: Sequence[str] = (), rounds: int = 3) -> dict[str, dict[str, list[float]]]:
-    """Measures each cell healthy, so many rounds in turns, killed once where it tells most, and once flat out; one sink
-    after the other."""
+def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[str, dict[str, list[float]]]:
+    """Measures each cell that `names` gives healthy, so many rounds in turns, killed once where it tells most, and once
+    flat out; one sink after the other."""
     load = Cell("", "", "", rate=FULL.rate, sessions=SESSIONS, warmup_s=FULL.warmup_s)
-    cells = [cell for cell in quick(load) if cell.sink in (sinks or installed())]
+    wanted = names(sinks, only)
+    cells = [cell for cell in quick(load) if _name(cell) in wanted]
     reports: list[Report] = []
     failed: list[str] = []
     ended: Exception | None = None

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import click
 
+from oncebench.bench import names
 from oncebench.errors import ERROR, USAGE, MissingEnvironment, UserError
 from oncebench.scenario import require_sinks
 
@@ -27,6 +28,7 @@ MACHINE = "oncebench"
 
 @click.command(short_help="asv: cost and promises over commits.")
 @click.option("--sink", "sinks", multiple=True, help="Only these; may be given several times [default: every sink].")
+@click.option("--only", metavar="TEXT", default="", help="Only cells that have every word of TEXT: `kafka two-phase`.")
 @click.option(
     "--rounds",
     type=click.IntRange(1),
@@ -41,6 +43,7 @@ MACHINE = "oncebench"
 @click.option("--pages", is_flag=True, help="Then make asv's pages, in .asv/html.")
 def bench(
     sinks: tuple[str, ...],
+    only: str,
     rounds: int,
     quick: bool,
     bench: str | None,
@@ -64,25 +67,29 @@ def bench(
             "them; commit them, or give --dry-run",
             exit_code=USAGE,
         )
-    wanted = sinks or (("kafka",) if quick else ())
+    wanted = sinks or (("kafka",) if quick and not only else ())
+    cells = names(wanted, only)
+    if not cells:
+        raise UserError(f"no cell that can be run here has all of {only!r}; see `oncebench list`", exit_code=USAGE)
     environment = {
         **os.environ,
         "ONCEBENCH_BENCH_SINKS": " ".join(wanted),
+        "ONCEBENCH_BENCH_ONLY": only,
         "ONCEBENCH_BENCH_ROUNDS": str(1 if quick else rounds),
     }
     _asv(["machine", "--yes", "--machine", MACHINE], environment)
-    _asv(arguments(chosen(bench, wanted), commits, dry_run), environment)
+    _asv(arguments(chosen(bench, cells if wanted or only else ()), commits, dry_run), environment)
     if pages:
         _asv(["publish"], environment)
 
 
-def chosen(bench: str | None, sinks: Sequence[str]) -> str | None:
-    """A pattern for what asv is to run, by name and cell. Of cells that skip themselves it would start a process for
-    each metric, and put nothing in the place of figures that it has kept."""
-    if not sinks:
+def chosen(bench: str | None, cells: Sequence[str]) -> str | None:
+    """A pattern for what asv is to run, by name and cell; of all cells `bench` as it is. Of cells that skip themselves
+    it would start a process for each metric, and put nothing in the place of figures that it has kept."""
+    if not cells:
         return bench
-    named = "|".join(re.escape(sink) for sink in sinks)
-    return rf"^(?=.*?(?:{bench or ''}))(?:micro\.|cells\..*\('(?:{named}) )"
+    named = "|".join(map(re.escape, cells))
+    return rf"^(?=.*?(?:{bench or ''}))(?:micro\.|cells\..*\('(?:{named})')"
 
 
 def arguments(bench: str | None, commits: str | None, dry_run: bool) -> list[str]:

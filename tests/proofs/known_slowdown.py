@@ -1,11 +1,12 @@
-"""What asv makes of known changes: `python -m tests.proofs.known_slowdown [ROUNDS]`, some 50 minutes, quiet machine.
+"""What asv makes of known changes: `python -m tests.proofs.known_slowdown [ROUNDS]`, some 25 minutes, quiet machine.
 
 A clone gets two commits: one whose two-phase commit to Kafka takes 10 ms longer, and one that has that taken back but
 forgets what a batch has already committed, so that a replay of the idempotent variant doubles it (two-phase looks into
-its journal and doubles nothing). asv measures the commit they stand on and both, each installed in asv's own
-environment, and compares. Promise: what is printed is what `asv compare` says, of the second all of its promises and no
-costs: it is run for one round, of which a cost says nothing. What can go wrong: asv measures commit after commit, so
-other load on the machine is counted to whichever met it.
+its journal and doubles nothing). asv measures Kafka's two exactly-once cells at the commit they stand on and at both,
+each installed in asv's own environment, and compares: idempotent shares the sink's file but not the slow commit, and
+two-phase not the doubling, so that each is there to stay as it was. Promise: what is printed is what `asv compare`
+says, of the second all of its promises and no costs: it is run for one round, of which a cost says nothing. What can go
+wrong: asv measures commit after commit, so other load on the machine is counted to whichever met it.
 """
 
 from __future__ import annotations
@@ -59,8 +60,9 @@ def run(clone: Path, *command: str) -> str:
 
 
 def measure(clone: Path, commits: str, rounds: int) -> None:
-    """Has asv measure commits of the clone: the Kafka sink, in an environment that asv makes."""
-    words = ["bench", "--sink", "kafka", "--rounds", str(rounds), "--bench", "cells", "--commits", commits]
+    """Has asv measure commits of the clone: exactly-once into Kafka, in an environment that asv makes."""
+    which = ["--sink", "kafka", "--only", "exactly-once", "--bench", "cells"]
+    words = ["bench", *which, "--rounds", str(rounds), "--commits", commits]
     run(clone, sys.executable, "-c", "from oncebench.cli import main; main()", *words)
 
 

@@ -139,16 +139,19 @@ def test_an_interruption_ends_all_sinks(monkeypatch: pytest.MonkeyPatch) -> None
     assert len(began) == 1
 
 
-@pytest.mark.parametrize(("sinks", "rounds"), [("", 3), ("", 7), ("kafka", 1)])
-def test_asv_waits_for_as_long_as_twice_the_work_takes_however_many_rounds(
-    sinks: str, rounds: int, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("sinks", "only", "rounds"), [("", "", 3), ("", "", 7), ("kafka", "", 1), ("kafka", "exactly-once", 1)]
+)
+def test_asv_waits_for_as_long_as_twice_the_work_takes_however_many_rounds_and_cells(
+    sinks: str, only: str, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("asv_runner")
     monkeypatch.setenv("ONCEBENCH_BENCH_SINKS", sinks)
+    monkeypatch.setenv("ONCEBENCH_BENCH_ONLY", only)
     monkeypatch.setenv("ONCEBENCH_BENCH_ROUNDS", str(rounds))
     path = Path(__file__).parents[2] / "benchmarks" / "cells.py"
     cells = runpy.run_path(str(path))
-    takes_s = len(bench.names(sinks.split())) * (34 * rounds + 40 + 25)
+    takes_s = len(bench.names(sinks.split(), only)) * (34 * rounds + 40 + 25)
     assert 2 * takes_s < cells["setup_cache"].timeout < 2 * takes_s + 1200
 
 
@@ -196,20 +199,45 @@ def test_figures_are_kept_under_this_commit_and_quick_means_one_sink_and_one_rou
 
 
 @pytest.mark.parametrize(
-    ("bench", "sinks", "wanted"),
+    ("bench", "cells", "wanted"),
     [
-        (None, ["kafka"], ["micro.Load.time_encode", "cells.Cost.track_p99_ms('kafka a b')"]),
-        ("Cost", ["kafka", "delta"], ["cells.Cost.track_p99_ms('kafka a b')", "cells.Cost.track_p99_ms('delta a b')"]),
-        ("^micro", ["kafka"], ["micro.Load.time_encode"]),
-        ("nobody|time_decode$", ["kafka"], []),
+        (None, ["kafka a b"], ["micro.Load.time_encode", "cells.Cost.track_p99_ms('kafka a b')"]),
+        ("Cost", ["kafka a b", "delta a b"],
+         ["cells.Cost.track_p99_ms('kafka a b')", "cells.Cost.track_p99_ms('delta a b')"]),
+        ("^micro", ["kafka a b"], ["micro.Load.time_encode"]),
+        ("nobody|time_decode$", ["kafka a b"], []),
+        ("Cost", ["kafka a"], []),  # the beginning of a name is none
     ],
-)
-def test_of_some_sinks_only_those_are_asked_of_asv(bench: str | None, sinks: list[str], wanted: list[str]) -> None:
+)  # fmt: skip
+def test_of_some_cells_only_those_are_asked_of_asv(bench: str | None, cells: list[str], wanted: list[str]) -> None:
     told = ["micro.Load.time_encode", *(f"cells.Cost.track_p99_ms('{sink} a b')" for sink in ("kafka", "delta"))]
-    pattern = command.chosen(bench, sinks)
+    pattern = command.chosen(bench, cells)
     assert pattern is not None
     assert [name for name in told if re.search(pattern, name)] == wanted
     assert command.chosen(bench, []) == bench
+
+
+def test_words_choose_cells_and_only_those_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Cell] = []
+    monkeypatch.setattr(bench, "run_series", lambda cells, *_: ran.extend(cells) or [])
+    bench.figures([], 1, "kafka exactly-once")
+    assert {(cell.sink, cell.delivery, cell.variant) for cell in ran} == {
+        ("kafka", "exactly-once", "idempotent"), ("kafka", "exactly-once", "two-phase"),
+    }  # fmt: skip
+
+
+def test_words_reach_asv_and_those_that_no_cell_has_are_refused(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(command, "_asv", lambda words, environment: ran.append((list(words), environment)))
+    assert CliRunner().invoke(cli, ["bench", "--quick", "--only", "sqlite"]).exit_code == 0
+    words, environment = ran[-1]
+    assert environment["ONCEBENCH_BENCH_ONLY"] == "sqlite"
+    asked = words[words.index("--bench") + 1]
+    assert re.search(asked, "cells.Cost.track_p99_ms('sqlite exactly-once idempotent')")
+    assert not re.search(asked, "cells.Cost.track_p99_ms('kafka exactly-once idempotent')")
+    refused = CliRunner().invoke(cli, ["bench", "--only", "kafka nobody"]).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, len(ran)) == (2, 2)
 
 
 def test_older_commits_get_environments_of_their_own() -> None:
