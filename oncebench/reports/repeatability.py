@@ -2,10 +2,11 @@
 
 Promise: pure functions of reports. The noise floor of a cell is what comparing it with itself shows: each round's
 figure over that of the round before it in its series, with the same bootstrap interval as any other ratio; a difference
-between guarantees that is not wider tells nothing. Two series agree on a ratio to at-least-once if each median lies in
-the other's interval; where rounds are too few for one, the ratio is left out. That is a hard test: of two series of one
-and the same thing, five rounds each, it is passed by 71 % (a 95 % interval is about the true value, and the other
-median is off it too). So beside it stands whether the series are told apart at all, by an exact Mann-Whitney test,
+between guarantees that is not wider tells nothing. Of two series, where rounds are enough for intervals, each ratio to
+at-least-once is asked three things, and of two series of one and the same thing, five rounds each, so many pass (drawn
+from a normal distribution): whether each median lies in the other's interval (71 %: a 95 % interval is about the true
+value, and the other median is off it too); whether the one repeats the other, that is its median lies in the other's
+interval once that allows for both being off (92 %); whether they are told apart at all, by an exact Mann-Whitney test,
 which chance alone does to one in twenty at most. What can go wrong: with few rounds intervals are wide, series agree
 easily; the noise floor says how wide.
 """
@@ -17,6 +18,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from math import sqrt
 
 from oncebench.reports.cost_table import COLUMNS, measured, told
 from oncebench.reports.metrics import Metric, Report, figure
@@ -61,9 +63,22 @@ class Again:
         )
 
     @property
+    def repeats(self) -> bool:
+        """Whether the first one's median lies where a repeat of the second is to be expected."""
+        low, high = expected_of_a_repeat(self.second)
+        return low <= self.first.median <= high
+
+    @property
     def told_apart(self) -> bool:
         """Whether the rounds of the one lie so far from those of the other as chance alone seldom puts them."""
         return by_chance(self.first.rounds, self.second.rounds) < CHANCE
+
+
+def expected_of_a_repeat(found: Difference) -> tuple[float, float]:
+    """Where the median of a second series of as many rounds is to be expected: two medians that are off alike differ by
+    the square root of 2 of what one is off, so the interval is that much wider, by factors, as ratios scatter."""
+    low, high = (found.median * (end / found.median) ** sqrt(2) for end in (found.low, found.high))
+    return low, high
 
 
 def by_chance(one: Sequence[float], other: Sequence[float]) -> float:
@@ -129,18 +144,18 @@ def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMN
 
 
 def again_markdown(found: Sequence[Again]) -> str:
-    """By metric how many ratios agree or are told apart, then those that don't agree; empty without any to compare."""
+    """By metric how many ratios agree, repeat or are told apart, then those that don't agree; empty without any."""
     if not found:
         return ""
     of = Counter(each.metric.heading for each in found)
     swept = differing({each.setting for each in found})
     agreed = Counter(each.metric.heading for each in found if each.agrees)
+    repeated = Counter(each.metric.heading for each in found if each.repeats)
     told_apart = Counter(each.metric.heading for each in found if each.told_apart)
-    rows: list[tuple[str, ...]] = [(name, str(n), str(agreed[name]), str(told_apart[name])) for name, n in of.items()]
-    rows.append(
-        ("all", str(len(found)), *(f"{n} ({n / len(found):.0%})" for n in (agreed.total(), told_apart.total())))
-    )
-    counts = aligned([("metric", "ratios", "agree", "told apart"), *rows])
+    counted = (agreed, repeated, told_apart)
+    rows = [(name, str(n), *(str(each[name]) for each in counted)) for name, n in of.items()]
+    rows.append(("all", str(len(found)), *(f"{each.total()} ({each.total() / len(found):.0%})" for each in counted)))
+    counts = aligned([("metric", "ratios", "agree", "repeat", "told apart"), *rows])
     apart = [
         (
             each.setting.sink,
@@ -149,6 +164,7 @@ def again_markdown(found: Sequence[Again]) -> str:
             each.metric.heading,
             told(each.first),
             told(each.second),
+            "yes" if each.repeats else "",
             "yes" if each.told_apart else "",
         )
         for each in found
@@ -157,7 +173,7 @@ def again_markdown(found: Sequence[Again]) -> str:
     if not apart:
         return counts
     heading = ("sink", "guarantee", "variant", *(["setting"] if swept else []), "metric", "the one", "the other",
-               "told apart")  # fmt: skip
+               "repeats", "told apart")  # fmt: skip
     return f"{counts}\n{aligned([heading, *apart])}"
 
 

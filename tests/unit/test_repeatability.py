@@ -8,13 +8,22 @@ from itertools import combinations
 from statistics import NormalDist
 from typing import Any
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.reports.metrics import BY_NAME
-from oncebench.reports.paired import settings
-from oncebench.reports.repeatability import again, again_markdown, beside_itself, by_chance, noise_markdown
+from oncebench.reports.paired import Difference, Setting, bootstrap, settings
+from oncebench.reports.repeatability import (
+    Again,
+    again,
+    again_markdown,
+    beside_itself,
+    by_chance,
+    expected_of_a_repeat,
+    noise_markdown,
+)
 from tests.unit.test_paired import OF, rounds
 
 BATCH = BY_NAME["batch_ms"]
@@ -42,6 +51,22 @@ def test_series_agree_where_each_median_lies_in_the_others_interval(second: tupl
     assert (found.way, found.metric) == (OF, BATCH)
     assert found.agrees == other.agrees
     assert found.agrees is agrees
+
+
+def test_a_repeat_is_expected_within_an_interval_that_is_wider_by_the_square_root_of_two() -> None:
+    low, high = expected_of_a_repeat(Difference(2.0, 1.0, 4.0, ()))
+    assert (low, high) == (pytest.approx(2 / 2**2**0.5), pytest.approx(2 * 2**2**0.5))
+    assert expected_of_a_repeat(Difference(1.0, 1.0, 1.0, ())) == (1.0, 1.0)
+
+
+def test_nine_in_ten_series_of_one_and_the_same_thing_repeat_each_other() -> None:
+    draw = np.random.default_rng(1)
+
+    def one() -> Difference:
+        return bootstrap(np.exp(draw.normal(0, 0.1, 5)).tolist())
+
+    repeated = sum(Again(Setting("kafka", "{}"), OF, BATCH, one(), one()).repeats for _ in range(400))
+    assert 0.88 <= repeated / 400 <= 0.96
 
 
 @pytest.mark.parametrize(
@@ -142,20 +167,21 @@ def test_the_noise_floor_has_no_step_from_one_series_to_another(named: bool) -> 
 def test_a_comparison_counts_by_metric_and_lists_what_does_not_agree() -> None:
     first = series(8.0, 16.0, 24.0, 32.0, 40.0)
     found = list(again(first, series(9.0, 15.0, 27.0, 30.0, 45.0), [BATCH]))
-    assert again_markdown(found) == (
-        "| metric   | ratios | agree  | told apart |\n"
-        "| -------- | ------ | ------ | ---------- |\n"
-        "| batch ms | 1      | 0      | 0          |\n"
-        "| all      | 1      | 0 (0%) | 0 (0%)     |\n"
-        "\n"
-        "| sink  | guarantee    | variant   | metric   | the one              | the other            | told apart |\n"
-        "| ----- | ------------ | --------- | -------- | -------------------- | -------------------- | ---------- |\n"
-        "| kafka | exactly-once | two-phase | batch ms | 1.08x (1.08 to 1.08) | 1.09x (1.07 to 1.09) |            |\n"
+    counts, apart = again_markdown(found).split("\n\n")
+    assert counts == (
+        "| metric   | ratios | agree  | repeat   | told apart |\n"
+        "| -------- | ------ | ------ | -------- | ---------- |\n"
+        "| batch ms | 1      | 0      | 1        | 0          |\n"
+        "| all      | 1      | 0 (0%) | 1 (100%) | 0 (0%)     |"
     )
+    heading, _, only = ([cell.strip() for cell in line.strip("|").split("|")] for line in apart.splitlines())
+    assert heading == ["sink", "guarantee", "variant", "metric", "the one", "the other", "repeats", "told apart"]
+    both = ["1.08x (1.08 to 1.08)", "1.09x (1.07 to 1.09)"]
+    assert only == ["kafka", "exactly-once", "two-phase", "batch ms", *both, "yes", ""]
     found = list(again(first, series(30.0, 60.0, 90.0, 120.0, 150.0), [BATCH]))
     assert again_markdown(found).splitlines()[2:4] == [
-        "| batch ms | 1      | 0      | 1          |",
-        "| all      | 1      | 0 (0%) | 1 (100%)   |",
+        "| batch ms | 1      | 0      | 0      | 1          |",
+        "| all      | 1      | 0 (0%) | 0 (0%) | 1 (100%)   |",
     ]
     assert again_markdown(found).splitlines()[-1].endswith("| yes        |")
     assert noise_markdown(first, [BATCH]).splitlines()[-1].endswith("| 1.25 to 2.00 |")
