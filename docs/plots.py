@@ -58,8 +58,8 @@ SWEPT: Mapping[str, str] = {
     "open_sessions": "open sessions in the state",
     "partitions": "partitions",
 }
-# What a batch takes; and what a million events take where the number of batches is what is swept.
-PRICE, PRICE_ALONG = "cpu_ms_batch", {"trigger_ms": "cpu_s"}
+# What a million events take, which is a price only where the pipeline rests between batches.
+PRICE = "cpu_s"
 # So many panels are as wide as a page.
 MOST_IN_A_ROW = 3
 # Where a legend hides no point.
@@ -124,7 +124,7 @@ def parts_of_a_batch(found: Sequence[tuple[str, Rounds]]) -> None:
 def along(sink: str, field: str, where: str, swept: Sequence[tuple[float, Rounds]], file: str) -> None:
     """Price and p99 beside at-least-once, at each value of a swept field; `where`: what else tells the sweep apart."""
     figure_, panels = plt.subplots(1, 2, figsize=(8, 3))
-    for panel, name in zip(panels, (PRICE_ALONG.get(field, PRICE), "p99_ms"), strict=True):
+    for panel, name in zip(panels, (PRICE, "p99_ms"), strict=True):
         panel.axhline(1, color="0.7", linewidth=0.8)
         for way in (way for way in LOOKS if way != BASELINE and any(way in ways(rounds) for _, rounds in swept)):
             compared = [(at, beside(rounds, name, way)) for at, (_, rounds) in enumerate(swept)]

@@ -6,6 +6,7 @@ they show what they are for.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -125,15 +126,16 @@ class Profile:
         sinks: those it has if the user names none (empty: every sink that misses nothing here).
         repeat: rounds over its healthy cells if the user names none; beside them faulted ones are run in the first
             only.
-        rate, duration_s: its load if the user names none. By default: long enough for some 40 batches after the
-            start-up ones; ten such cells fit into six minutes.
-        warmup_s: of its cells, if the user names no load.
+        rate, duration_s: its load if the user names none. By default: long enough for some 25 batches after the
+            start-up ones; ten such cells fit into six minutes. Two cores are at their limit with 2,000 events/s, where
+            a latency is that of a queue; at half of that all guarantees have room.
+        warmup_s: of its cells.
     """
 
     cells: Callable[[Cell | None], list[Cell]]
     sinks: tuple[str, ...] = ()
     repeat: int = 1
-    rate: float = 2000.0
+    rate: float = 1000.0
     duration_s: float = 10.0
     warmup_s: float = Cell.warmup_s
 
@@ -164,11 +166,18 @@ PROFILES: Mapping[str, Profile] = {
     # Each fault needs batches of its own, and a restart between two: a longer load, and a slower one.
     "failpoints": Profile(failpoints, FIRST, rate=300.0, duration_s=60.0),
     "double": Profile(double, FIRST),
-    "cost": Profile(cost, FIRST),
-    # Ten, because a recovery falls into whole seconds of Spark's and Kafka's own; at the rate of what is published.
-    "recovery": Profile(recovery, FIRST, repeat=10, rate=1000.0, duration_s=14.0),
-    # What is published: five rounds are the fewest of which an interval says something. Two cores are at their limit
-    # with 2,000 events/s, where a latency is that of a queue; at half of that all guarantees have room. In 25 runs the
-    # median latency fell for six seconds, by a quarter, until the JVM had compiled what is hot, and then no more.
-    "full": Profile(standard, repeat=5, rate=1000.0, duration_s=18.0, warmup_s=6.0),
+    # As long as those of `full`, so that they can stand beside them.
+    "cost": Profile(cost, FIRST, duration_s=18.0, warmup_s=6.0),
+    # Ten, because a recovery falls into whole seconds of Spark's and Kafka's own.
+    "recovery": Profile(recovery, FIRST, repeat=10, duration_s=14.0),
+    # What is published: five rounds are the fewest of which an interval says something. In 25 runs the median latency
+    # fell for six seconds, by a quarter, until the JVM had compiled what is hot, and then no more.
+    "full": Profile(standard, repeat=5, duration_s=18.0, warmup_s=6.0),
 }
+
+
+def by_profile(field: Callable[[Profile], float]) -> str:
+    """What most profiles have of a field, then those that have something else: `10; full: 18, recovery: 14`."""
+    usual, _ = Counter(map(field, PROFILES.values())).most_common(1)[0]
+    others = (f"{name}: {field(profile):g}" for name, profile in PROFILES.items() if field(profile) != usual)
+    return "; ".join(filter(None, (f"{usual:g}", ", ".join(others))))

@@ -25,7 +25,7 @@ from oncebench.commands.options import (
 from oncebench.commands.series import Trouble, at_least_s, run_series
 from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.measure import exit_code
-from oncebench.profiles import PROFILES
+from oncebench.profiles import PROFILES, by_profile
 from oncebench.reports import cost_table, paired, tables
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.rounds import in_rounds
@@ -52,9 +52,13 @@ FEW_RUNS = 3  # of which nobody needs to be told how long they take
 @click.option(
     "--sweep", type=click.Choice(sorted(SWEEPS)), help="Each healthy cell at several values of one thing; no others."
 )
-@click.option("--repeat", type=click.IntRange(1), help="Rounds over all healthy cells [default: 1; full: 5].")
-@load_options(rate="2000; failpoints: 300", duration="10; failpoints: 60")
-@cell_options
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    help=f"Rounds over all healthy cells [default: {by_profile(attrgetter('repeat'))}].",
+)
+@load_options(rate=by_profile(attrgetter("rate")), duration=by_profile(attrgetter("duration_s")))
+@cell_options(warmup=by_profile(attrgetter("warmup_s")))
 @click.option("--publish", is_flag=True, help="Write to results/ (what the repository publishes), not results/local/.")
 @postgres_option
 @work_dir_option
@@ -92,7 +96,8 @@ def compare(
     named = {name for name in words if _source(name) is not ParameterSource.DEFAULT}
     if not named & {"duration", "sessions"}:
         words["duration"] = of.duration_s
-        words |= {} if "warmup_s" in named else {"warmup_s": of.warmup_s}
+    if "warmup_s" not in named:
+        words["warmup_s"] = of.warmup_s
     if "rate" not in named:
         words["rate"] = str(of.rate)
     cells = of.chosen(base_cell(**words), sinks)

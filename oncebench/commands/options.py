@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -68,9 +68,19 @@ open_sessions_option = click.option(
 )  # fmt: skip
 
 
-def cell_options(command: F) -> F:
-    """What the pipeline is to be like."""
-    for option in (
+def cell_options(warmup: str = "3") -> Callable[[F], F]:
+    """What the pipeline is to be like. `warmup`: what the help says of its default."""
+
+    def decorate(command: F) -> F:
+        for option in _cell_options(warmup)[::-1]:
+            command = option(command)
+        return command
+
+    return decorate
+
+
+def _cell_options(warmup: str) -> Sequence[Callable[[F], F]]:
+    return (
         click.option("--trigger", "trigger_ms", type=click.IntRange(0), default=0, metavar="MS", show_default=True,
                      help="Time between micro-batches; 0: as fast as possible."),
         click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=2, show_default=True,
@@ -88,11 +98,9 @@ def cell_options(command: F) -> F:
                      help="What of RocksDB's state is written in each batch: its changes, or its files."),
         click.option("--master", default="local[2]", show_default=True, help="Spark master."),
         click.option("--warmup", "warmup_s", type=click.FloatRange(0, MAX_WARMUP_S), default=3.0, callback=_finite,
-                     show_default=True, metavar="S",
-                     help="What is measured begins so long after the load's start."),
-    )[::-1]:  # fmt: skip
-        command = option(command)
-    return command
+                     metavar="S",
+                     help=f"What is measured begins so long after the load's start [default: {warmup}]."),
+    )  # fmt: skip
 
 
 def _use_postgres(context: click.Context, _option: click.Parameter, dsn: str | None) -> None:

@@ -47,7 +47,7 @@ BASE_BYTES = 200_000_000
 @click.option("--delivery", required=True, help="at-most-once, at-least-once or exactly-once.")
 @click.option("--variant", help="How the guarantee is kept [default: the sink's default].")
 @load_options()
-@cell_options
+@cell_options()
 @click.option(
     "--fault",
     "faults",

@@ -90,10 +90,10 @@ def sustain(
 ) -> None:
     """Search the highest rate that each guarantee of a sink keeps up with, then compare all at 75 % of the lowest.
 
-    A rate is kept up with if the lag does not grow by 1 % of the load, latency does not rise by a quarter, and every
-    promise is kept; where it is not, it is tried twice more, and two of three decide. Prints the rates, and for each
-    sink what its guarantees cost at a rate that all of them keep up with. A guarantee of which a probe is too short to
-    tell is left out of that, and the exit code is then 1.
+    A rate is kept up with if the lag does not grow by 1 % of the load for sure (by two standard errors), latency does
+    not rise by a quarter, and every promise is kept; where it is not, it is tried twice more, and two of three decide.
+    Prints the rates, and for each sink what its guarantees cost at a rate that all of them keep up with. A guarantee of
+    which a probe is too short to tell is left out of that, and the exit code is then 1.
     """
     wanted = sinks or ("kafka",)
     require_sinks(wanted)

@@ -54,7 +54,8 @@ def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path
             click.echo(_UNDO, err=True)
         return
     places = stored or _newest()
-    reports = [report for place in [existing(place) for place in places] for report in read_reports(place)]
+    read = [report for place in [existing(place) for place in places] for report in read_reports(place)]
+    reports = list({report.get("run", id(report)): report for report in read}.values())  # each run once
     if against is not None:
         click.echo(_compared(reports, read_reports(existing(against))), nl=False)
         return
@@ -65,7 +66,8 @@ def _compared(reports: list[dict[str, Any]], others: list[dict[str, Any]]) -> st
     found = list(repeatability.again(reports, others))
     if not found:
         raise UserError(
-            f"nothing to compare: no healthy cell beside at-least-once is in both, with {FEWEST_ROUNDS} rounds in each",
+            f"nothing to compare: no healthy cell beside at-least-once is in both, on one and the same machine, "
+            f"with {FEWEST_ROUNDS} rounds in each",
             exit_code=USAGE,
         )
     floor = repeatability.noise_markdown(reports)

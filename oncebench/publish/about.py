@@ -67,24 +67,28 @@ def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
 
 
 def _prices(reports: Sequence[Report]) -> Iterator[str]:
-    """What exactly-once took beside at-least-once of the same sink, over all sinks, as a range and not as a mean."""
-    settings = dict(settings_of(reports))
-    full = [settings[setting] for setting in full_of(settings).values()]
-    for name, what in (("p99_ms", "p99 latency"), ("cpu_ms_batch", "processor time of a batch")):
-        found = [
-            times
-            for rounds in full
-            for way in ways_in(rounds)
-            if way[0] == "exactly-once" and (times := beside(rounds, BY_NAME[name], way)[0]) is not None
+    """What exactly-once took beside at-least-once of the same sink, as a range over the sinks and not as a mean: the
+    latency of the full comparison, and the price where batches leave room, without which it is none."""
+    found = dict(settings_of(reports))
+    full = list(full_of(found).values())
+    for name, settings, where, what in (
+        ("p99_ms", full, f"At {RATE:,g} events/s", "p99 latency"),
+        ("cpu_s", found, "Where the pipeline rests between batches,", "processor time by event"),
+    ):
+        ratios = [
+            (setting.sink, times)
+            for setting in settings
+            for way in ways_in(found[setting])
+            if way[0] == "exactly-once" and (times := beside(found[setting], BY_NAME[name], way)[0]) is not None
             and times.has_interval
         ]  # fmt: skip
-        if found:
-            low, high = min(each.median for each in found), max(each.median for each in found)
-            unclear = sum(not each.shows(1.0) for each in found)
+        if ratios:
+            low, high = min(each.median for _, each in ratios), max(each.median for _, each in ratios)
+            unclear = sum(not each.shows(1.0) for _, each in ratios)
             yield (
-                f"At {RATE:,g} events/s exactly-once took {low:.2f} to {high:.2f} times the {what} of "
-                f"{' '.join(BASELINE)} of the same sink "
-                f"(no difference shown in {unclear} of {len(found)})."
+                f"{where} exactly-once took {low:.2f} to {high:.2f} times the {what} of {' '.join(BASELINE)} of the "
+                f"same sink (no difference shown in {unclear} of {len(ratios)} comparisons, of "
+                f"{', '.join(sorted({sink for sink, _ in ratios}))})."
             )
 
 

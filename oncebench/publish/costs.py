@@ -13,15 +13,18 @@ from typing import Any
 
 from oncebench.publish.pack import short
 from oncebench.publish.ways import Way
-from oncebench.reports.cost_table import COLUMNS
+from oncebench.reports.cost_table import COLUMNS, falls_behind
 from oncebench.reports.metrics import Metric, figure
 from oncebench.reports.paired import (
     BASELINE,
+    MACHINE,
     Difference,
     Rounds,
     Setting,
     bootstrap,
     difference,
+    differing,
+    in_fields,
     ratio,
     settings,
     with_unit,
@@ -30,7 +33,7 @@ from oncebench.reports.swept import ORDER, OTHER, groups_of, in_order
 from oncebench.reports.tables import Report
 from oncebench.scenario import Cell, order_of
 
-_UNSAID = ("sink", "delivery", "variant", "faults", "random_kills", "seed", "rate", "sessions")
+_UNSAID = ("sink", "delivery", "variant", "faults", "random_kills", "seed", "rate", "sessions", MACHINE)
 
 
 def settings_of(reports: Sequence[Report]) -> list[tuple[Setting, Rounds]]:
@@ -67,6 +70,7 @@ def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
     found = settings_of(reports)
     groups = groups_of(dict(found))
     columns = [metric for metric in COLUMNS if any(_measured(rounds, metric) for _, rounds in found)]
+    machines = [MACHINE] if MACHINE in differing(setting for setting, _ in found) else []
     return {
         "baseline": list(BASELINE),
         "metrics": [
@@ -77,7 +81,7 @@ def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
         "settings": [
             {
                 "sink": setting.sink,
-                "label": label(setting),
+                "label": ", ".join(filter(None, (label(setting), in_fields(setting, machines)))),
                 "group": groups[setting].replace("_", " "),
                 "rows": [_row(setting.sink, way, rounds, columns, ways, numbers) for way in ways_in(rounds)],
             }
@@ -114,6 +118,7 @@ def _row(
     compared = [beside(rounds, metric, way) for metric in columns]
     return {
         "way": ways.index((sink, *way)),
+        "behind": int(falls_behind(rounds, way)),
         "runs": [numbers[id(here[way])] for here in rounds.values() if way in here],
         "absolute": [_interval(absolute(rounds, metric, way)) for metric in columns],
         "ratio": [_interval(times, 1.0) for times, _ in compared],

@@ -25,7 +25,7 @@ from oncebench.reports.words import ORDER, is_healthy, word_of
 # Raised when the page's scripts could misread older data.
 FORM = 2
 # What the list of all runs shows of each.
-_OF_RUNS = ("p50_ms", "p99_ms", "cpu_ms_batch", "recovery_s")
+_OF_RUNS = ("p50_ms", "p99_ms", "cpu_s", "recovery_s")
 _PER_S = field("throughput", "events_per_s")
 
 

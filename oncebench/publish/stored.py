@@ -47,14 +47,18 @@ def take_in(files: Iterable[Path], folder: Path) -> list[Path]:
     """Copies files of reports into a results folder; one that is there already may have grown meanwhile.
 
     Raises:
-        UserError: one is no file of reports, or another one of its name is there. Nothing of it was copied then.
+        UserError: one is no file of reports, another one of its name is there, or its runs are there under another
+            name: they would count twice. Nothing of it was copied then.
     """
     wanted = [each for file in files for each in (sorted((file / RUNS).glob("*.jsonl")) if file.is_dir() else [file])]
     for file in wanted:
         there = folder / RUNS / file.name
         if file.suffix != ".jsonl":
             raise UserError(f"{file} is no file of reports (.jsonl, one on each line); give one of results/local/runs/")
-        numbered(file)
+        mine = {report.get("run") for _, report in numbered(file)} - {None}
+        for other in sorted((folder / RUNS).glob("*.jsonl")):
+            if other.name != file.name and mine & {report.get("run") for _, report in numbered(other)}:
+                raise UserError(f"{file} holds runs that are in {other} already, and would count twice")
         if there.exists() and not file.read_bytes().startswith(there.read_bytes()):
             raise UserError(f"{there} holds other reports than {file}; give the new file another name")
     taken = []

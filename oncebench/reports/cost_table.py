@@ -2,8 +2,9 @@
 
 Promise: pure functions of reports; the row that others are compared with shows its own medians. A ratio is the median
 over rounds of runs that took turns, with its 95 % bootstrap interval; one that crosses 1 is marked `~`: no difference
-shown. Where rounds are too few for an interval, or a run of them tells nothing, their number stands beside it. There is
-no overall winner: sinks are not compared with one another.
+shown. Where rounds are too few for an interval, or a run of them tells nothing, their number stands beside it. What
+fell behind its load in most rounds is told by that: its latencies are those of a queue. There is no overall winner:
+sinks are not compared with one another.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from statistics import median
 from typing import Any
 
-from oncebench.reports.metrics import METRICS, Metric, Report, figure
+from oncebench.reports.metrics import METRICS, Metric, Report, figure, flat_out
 from oncebench.reports.paired import (
     BASELINE,
     Difference,
@@ -24,6 +25,7 @@ from oncebench.reports.paired import (
     ratio,
     settings,
 )
+from oncebench.reports.sustained import fell_behind
 from oncebench.reports.swept import in_order
 from oncebench.reports.tables import aligned
 from oncebench.scenario import order_of
@@ -47,8 +49,15 @@ def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> 
         for way in sorted({way for here in rounds.values() for way in here}, key=lambda way: order_of(*way)):
             run = sum(way in here for here in rounds.values())
             figures = (_cell(rounds, metric, way, run) for metric in columns)
-            table.append((setting.sink, *way, *map(str, _values(setting, swept)), str(run), *figures))
+            late = ", falls behind" if falls_behind(rounds, way) else ""
+            table.append((setting.sink, *way, *map(str, _values(setting, swept)), f"{run}{late}", *figures))
     return aligned(table)
+
+
+def falls_behind(rounds: Rounds, way: Way) -> bool:
+    """Whether a way did not keep up with its load in most of its rounds; of single ones chance makes some."""
+    late = [fell_behind(here[way]) for here in rounds.values() if way in here and not flat_out(here[way])]
+    return 2 * sum(late) > len(late)
 
 
 def measured(found: Mapping[Setting, Rounds], columns: Sequence[Metric]) -> list[Metric]:

@@ -32,6 +32,7 @@ BASELINE = ("at-least-once", "acknowledged")
 # Of a run's configuration: what tells the two runs of a pair apart.
 _OWN = ("delivery", "variant", "seed")
 _SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices are counted as they are now
+MACHINE = "machine"
 # Follows from the rate and from what is swept.
 _FOLLOWING = frozenset({"sessions"})
 _EVENTS = field("events", "in_topic")
@@ -66,7 +67,8 @@ class Difference:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the runs of a comparison have in common: the sink, and all of the configuration but the way and the seed."""
+    """What the runs of a comparison have in common: the sink, the machine, and all of the configuration but the way and
+    the seed."""
 
     sink: str
     rest: str
@@ -78,6 +80,8 @@ class Setting:
         config = {name: value for name, value in report.get("config", {}).items() if name not in _OWN}
         if report.get("schema", 1) < _SAME_RULES_SINCE:
             config["schema"] = report.get("schema", 1)
+        if (machine := machine_of(report)) is not None:
+            config[MACHINE] = machine
         return Setting(report["cell"]["sink"], json.dumps(config, sort_keys=True))
 
     @property
@@ -85,6 +89,12 @@ class Setting:
         """What they have in common, field by field."""
         found: dict[str, Any] = json.loads(self.rest)
         return found
+
+
+def machine_of(report: Report) -> str | None:
+    """Processor and cores: machines of one kind differ by a factor; None of reports that do not tell."""
+    told = report.get("environment", {})
+    return f"{told['cpu']}, {told['cores']} cores" if told.get("cpu") and told.get("cores") else None
 
 
 # By (series, how many runs of this way in it had the seed before, seed). Reports that do not tell their series are told
@@ -174,9 +184,11 @@ def difference(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) 
 
 
 def ratio(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Difference | None:
-    """How many times `beside` is `of`; None if no round has both, or one of `beside` is 0."""
+    """How many times `beside` is `of`; None if no round has both, or a figure is not above 0: a gap that is shorter
+    than clocks tell has no ratio."""
     found = list(pairs(rounds, metric, of, beside))
-    return bootstrap([mine / theirs for mine, theirs in found]) if found and all(b for _, b in found) else None
+    able = found and all(mine > 0 and theirs > 0 for mine, theirs in found)
+    return bootstrap([mine / theirs for mine, theirs in found]) if able else None
 
 
 def lines(reports: Sequence[Report]) -> list[str]:
@@ -188,14 +200,14 @@ def lines(reports: Sequence[Report]) -> list[str]:
         where = ", ".join(filter(None, (setting.sink, in_fields(setting, several))))
         for of in sorted({way for here in rounds.values() if BASELINE in here for way in here} - {BASELINE}):
             extra = difference(rounds, BY_NAME["batch_ms"], of)
-            time, price = (ratio(rounds, BY_NAME[name], of) for name in ("s_per_million", "cpu_ms_batch"))
-            slower, what = (price, "processor time of a batch") if time is None else (time, "time per event")
-            if extra is None or slower is None:
+            time, price = (ratio(rounds, BY_NAME[name], of) for name in ("s_per_million", "cpu_s"))
+            slower, what = (price, "processor time of an event") if time is None else (time, "time per event")
+            if extra is None:
                 continue
+            more = "" if slower is None else f", {what} x {slower.median:.3f} {slower.interval('.3f')}"
             told.append(
                 f"{where}: {' '.join(of)} beside {' '.join(BASELINE)}, {in_words(extra)}: "
-                f"{extra.median:+.1f} ms a batch {extra.interval('+.1f')}, "
-                f"{what} x {slower.median:.3f} {slower.interval('.3f')}"
+                f"{extra.median:+.1f} ms a batch {extra.interval('+.1f')}{more}"
             )
     return told
 

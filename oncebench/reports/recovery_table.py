@@ -42,10 +42,11 @@ MARKS = (
     _Mark("detect", "seen s"),
     _Mark("restart", "process back s"),
     _Mark("first_visible", "first row s"),
+    _Mark("longest_gap", "longest gap s"),
     _Mark("replayed_rows", "replayed rows", 1.0, "{:,.0f}"),
 )
 # Those of `overall` beside them, which few faults of a chain have, or which say little of one fault.
-MORE = (_Mark("caught_up", "caught up s"), _Mark("longest_gap", "longest gap s"))
+MORE = (_Mark("caught_up", "caught up s"),)
 HEADINGS = ("sink", "guarantee", "variant", "nemesis", "n", *(mark.heading for mark in MARKS))
 OVERALL = ("recovery from all faults", "n", "p50", "p95")
 

@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 from oncebench.judge.anomalies import TERMS, terms_of
-from oncebench.reports.metrics import BY_NAME, flat_out
+from oncebench.reports.metrics import BY_NAME, cpu_ms_of_a_batch, flat_out
 
 Report = Mapping[str, Any]
 
@@ -107,7 +107,7 @@ def _speed(report: Report) -> list[str]:
         steps = "  ".join(f"{name} {_number(ms)}" for name, ms in sink.items() if ms is not None)
         parts = [*([f"checkpoint {share:.1%}"] if share is not None else []), *([f"sink {steps} ms"] if steps else [])]
         lines.append(f"  batch       {_number(batch)} ms{', of which ' if parts else ''}{', '.join(parts)}")
-    of_batch, of_million = (BY_NAME[name].of(report) for name in ("cpu_ms_batch", "cpu_s"))
+    of_batch, of_million = cpu_ms_of_a_batch(report), BY_NAME["cpu_s"].of(report)
     used = [] if of_batch is None else [f"{_number(of_batch)} ms a batch"]
     used += [] if of_million is None else [f"{_number(of_million)} s per million events"]
     return [*lines, f"  CPU         {', '.join(used)} (pipeline and servers)"] if used else lines

@@ -22,12 +22,19 @@ LATENCY_RISE = 0.25
 TOO_SHORT = "it was too short to tell"
 
 
+def fell_behind(report: Report) -> bool:
+    """Whether the lag grew by more than LAG_SLOPE of the load for sure; False where a report does not tell."""
+    seen = report.get("steadiness") or {}
+    slope, error = seen.get("lag_slope"), seen.get("lag_slope_error") or 0.0
+    return slope is not None and slope - FOR_SURE * error >= LAG_SLOPE
+
+
 def why_not(report: Report) -> Iterator[str]:
     """Reasons why a run's rate is none that can be kept up."""
     yield from why_no_speed(report)
     seen = report["steadiness"]
-    slope, rise, error = seen["lag_slope"], seen["latency_rise"], seen.get("lag_slope_error") or 0.0
-    if slope is not None and slope - FOR_SURE * error >= LAG_SLOPE:
+    slope, rise = seen["lag_slope"], seen["latency_rise"]
+    if fell_behind(report):
         yield f"the lag grew by {slope:.1%} of the load"
     elif slope is None or rise is None:
         yield TOO_SHORT

@@ -47,8 +47,8 @@ COLUMNS = (
     Column("p95 ms", latency("p95"), "{:,.0f}"),
     Column("p99 ms", latency("p99"), "{:,.0f}"),
     Column("checkpoint %", field("checkpoint", "share_of_batch", scale=100), "{:,.1f}"),
-    Column("CPU ms/batch", BY_NAME["cpu_ms_batch"].of, "{:,.0f}"),
-    Column("recovery s", field("recovery", "first_visible", scale=1e-3), "{:,.1f}"),
+    Column("CPU s/M events", BY_NAME["cpu_s"].of, "{:,.0f}"),
+    Column("recovery s", BY_NAME["recovery_s"].of, "{:,.1f}"),
 )
 HEADINGS = ("sink", "guarantee", "variant", "faults", "verdict", *(column.heading for column in COLUMNS))
 KEY_COLUMNS = 5

@@ -1,4 +1,5 @@
-"""Real PostgreSQL servers for tests of its sink: one for a file's tests, and one that a test may do anything to."""
+"""Real PostgreSQL servers for tests of its sink (one for a file's tests, one that a test may do anything to), and the
+published page in a real browser."""
 
 from __future__ import annotations
 
@@ -7,8 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from oncebench.publish.write import publish
 from oncebench.services.postgres import PostgresServer, start_postgres
 from pipeline.sinks.postgres_server import VARIABLE
+from tests import made_up
+from tests.browser import Page, browser
+from tests.results_page import reports
 
 
 @pytest.fixture(scope="module")
@@ -23,3 +28,22 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresSer
     with start_postgres(tmp_path) as server:
         monkeypatch.setenv(VARIABLE, server.dsn)
         yield server
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = made_up.write(tmp_path_factory.mktemp("results"), reports())
+    return publish(folder)[0].as_uri()
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
+    with browser(tmp_path_factory.mktemp("browser")) as page:
+        yield page
+
+
+@pytest.fixture
+def page(shared: Page, address: str) -> Page:
+    """The page as it is first seen."""
+    shared.open(address)
+    return shared

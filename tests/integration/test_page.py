@@ -2,69 +2,20 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from oncebench.judge.anomalies import CATALOGUE, TERMS, terms_of
 from oncebench.publish.write import publish
 from tests import made_up
-from tests.browser import Page, browser, installed
+from tests.browser import Page, installed
+from tests.results_page import chip, click, focused, reports, rows
 from tests.unit.test_swept import series, swept
 
 pytestmark = pytest.mark.skipif(installed() is None, reason="no Chromium here: apt-get install chromium")
 # Where WCAG 2 wants text to be told from what is behind it (AA).
 LEAST_CONTRAST = 4.5
-
-
-def reports() -> list[dict[str, Any]]:
-    """Of three sinks everything; a reason, an id and versions would be markup, if the page took them for that."""
-    sinks = ("kafka", "delta", "broken-kafka")
-    made = [each for each in made_up.reports(rounds=3, seeds=1) if each["cell"]["sink"] in sinks]
-    unknown = next(each for each in made if each["cell"]["faults"] and each["verdict"] == "kept")
-    unknown |= {"verdict": "unknown", "reasons": [made_up.HOSTILE], "run": made_up.HOSTILE}
-    made[0]["environment"] = {**made[0]["environment"], "cpu": made_up.HOSTILE, "java": made_up.HOSTILE}
-    made[0]["reproduce"] = made_up.HOSTILE
-    return made
-
-
-@pytest.fixture(scope="module")
-def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = made_up.write(tmp_path_factory.mktemp("results"), reports())
-    return publish(folder)[0].as_uri()
-
-
-@pytest.fixture(scope="module")
-def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
-    with browser(tmp_path_factory.mktemp("browser")) as page:
-        yield page
-
-
-@pytest.fixture
-def page(shared: Page, address: str) -> Page:
-    """The page as it is first seen."""
-    shared.open(address)
-    return shared
-
-
-def rows(page: Page, part: str) -> list[str]:
-    """The row headings of the tables in a part of the page."""
-    return list(page.run(f"[...document.querySelectorAll('#{part} tbody tr')].map((row) => row.cells[0].innerText)"))
-
-
-def click(page: Page, selector: str) -> None:
-    page.run(f"document.querySelector({json.dumps(selector)}).click()")
-
-
-def chip(kind: str, value: str) -> str:
-    return f'.chip[data-kind="{kind}"][data-value="{value}"]'
-
-
-def focused(page: Page, what: str = "innerText") -> Any:
-    return page.run(f"document.activeElement.{what}")
 
 
 def test_every_part_is_drawn_without_a_complaint_and_nothing_but_its_data_is_asked_for(
@@ -134,11 +85,11 @@ def test_chips_filter_every_part_and_stand_in_the_address(page: Page) -> None:
 
 
 def test_an_address_restores_what_was_chosen_and_a_strange_one_does_no_harm(shared: Page, address: str) -> None:
-    chosen = "#sinks=delta&families=kills,broker&open=kills&metric=cpu_ms_batch&find=seed%3A1"
+    chosen = "#sinks=delta&families=kills,broker&open=kills&metric=batch_ms&find=seed%3A1"
     shared.open(address + chosen)
     assert {row.split("\n")[0] for row in rows(shared, "matrix")} == {"delta"}
     assert shared.run("document.querySelectorAll('#matrix thead tr')[1].cells.length") == 10  # nine kills, and broker
-    assert "CPU ms/batch" in shared.run("document.querySelector('#costs caption').textContent")
+    assert "batch ms" in shared.run("document.querySelector('#costs caption').textContent")
     assert shared.run("document.getElementById('find').value") == "seed:1"
     assert shared.run("location.hash") == chosen
     shared.open(address + "#sinks=nowhere,%3Cb%3E&metric=__proto__&timeline=x&open=&cell&&=&%E0%A4%A")
@@ -151,15 +102,6 @@ def test_the_address_of_a_view_changes_the_page_while_it_is_open(page: Page) -> 
     page.run("location.hash = '#sinks=delta'")
     page.wait("document.querySelector('.chip[data-value=delta]').ariaPressed === 'true'")
     assert {row.split("\n")[0] for row in rows(page, "matrix")} == {"delta"}
-
-
-def test_a_family_opens_to_its_faults_and_the_heading_keeps_the_focus(page: Page) -> None:
-    before = page.run("document.querySelectorAll('#matrix thead tr')[1].cells.length")
-    page.run("document.querySelector('button.open[data-family=kills]').focus()")
-    page.press("Enter")
-    assert page.run("document.querySelectorAll('#matrix thead tr')[1].cells.length") == before + 8
-    assert (focused(page, "dataset.family"), focused(page, "ariaExpanded")) == ("kills", "true")
-    assert page.run("location.hash") == "#open=kills"
 
 
 def test_an_empty_cell_says_whether_a_run_could_be_there(page: Page) -> None:
@@ -213,38 +155,6 @@ def test_a_cell_leads_to_its_runs_their_lines_and_the_command_and_back(page: Pag
     assert focused(page, "ariaLabel") == label
 
 
-def test_arrow_keys_go_from_cell_to_cell_and_the_matrix_is_one_stop(page: Page) -> None:
-    assert page.run("document.querySelectorAll('#matrix .cell-button[tabindex=\"0\"]').length") == 1
-    page.run("document.querySelector('#matrix .cell-button[tabindex=\"0\"]').focus()")
-    start = focused(page, "ariaLabel")
-    for key in ("ArrowRight", "ArrowDown", "End", "Home"):
-        before = focused(page, "ariaLabel")
-        page.press(key)
-        assert focused(page, "ariaLabel") != before, key
-    assert focused(page, "ariaLabel") != start
-    assert page.run("document.querySelectorAll('#matrix .cell-button[tabindex=\"0\"]').length") == 1
-
-
-def test_the_tab_key_reaches_every_part_and_the_focus_is_seen(page: Page) -> None:
-    visited: set[str] = set()
-    unseen: list[str] = []
-    count = page.run("document.querySelectorAll('a, button, select, input, summary, [tabindex=\"0\"]').length")
-    for _ in range(count):
-        page.press("Tab")
-        told = page.run(
-            "(() => { const at = document.activeElement; const style = getComputedStyle(at);"
-            "const part = at.closest('main > section');"
-            "return [part ? part.id : '', style.outlineStyle, parseFloat(style.outlineWidth),"
-            "at.outerHTML.slice(0, 80), at.tagName]; })()"
-        )
-        visited.add(told[0])
-        if told[4] != "BODY" and (told[1] == "none" or told[2] < 2):  # the body: past the end, and round again
-            unseen.append(told[3])
-    assert unseen == []
-    sections = set(page.run("[...document.querySelectorAll('main > section')].map((each) => each.id)"))
-    assert sections <= visited
-
-
 @pytest.mark.parametrize("width", [390, 768, 1280])
 def test_no_width_makes_the_page_scroll_sideways(shared: Page, address: str, width: int) -> None:
     for chosen in ("", "#open=kills,pairs,lives"):
@@ -296,11 +206,11 @@ def test_tables_have_captions_and_scopes_and_headings_are_in_order(page: Page) -
 
 def test_the_chosen_figure_is_the_one_that_is_shown(page: Page) -> None:
     before = page.run("document.getElementById('costs').innerText")
-    click(page, chip("metric", "cpu_ms_batch"))
+    click(page, chip("metric", "batch_ms"))
     after = page.run("document.getElementById('costs').innerText")
     assert before != after
-    assert page.run("location.hash") == "#metric=cpu_ms_batch"
-    assert focused(page, "dataset.value") == "cpu_ms_batch"
+    assert page.run("location.hash") == "#metric=batch_ms"
+    assert focused(page, "dataset.value") == "batch_ms"
 
 
 def test_what_was_swept_stands_behind_a_line_by_its_values_and_stays_open_when_drawn_anew(
@@ -321,7 +231,7 @@ def test_what_was_swept_stands_behind_a_line_by_its_values_and_stays_open_when_d
         assert shared.run(f"document.querySelectorAll('#{part} details.swept[open]').length") == 0
     shared.run("document.querySelector('#costs details.swept > summary').click()")
     shared.settle()
-    click(shared, chip("metric", "cpu_ms_batch"))
+    click(shared, chip("metric", "batch_ms"))
     assert shared.run("document.querySelectorAll('#costs details.swept[open]').length") == 1
     assert shared.complaints == []
 

@@ -25,7 +25,7 @@ from oncebench.reports.report import read_reports
 from oncebench.reports.swept import full_of
 
 RUNS = Path(__file__).parents[2] / "results" / "runs"
-METRICS = ("p50_ms", "batch_ms", "gap_ms", "commit_ms", "cpu_ms_batch")
+METRICS = ("p50_ms", "batch_ms", "gap_ms", "commit_ms")
 ROUNDS = (3, 5, 7)
 TRIES = 200
 FACTORS = np.arange(1.05, 6, 0.05)

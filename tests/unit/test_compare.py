@@ -81,7 +81,7 @@ def test_a_comparison_of_few_rounds_promises_no_intervals(
     [
         ((), (1000.0, 180, 6.0)),
         (("--warmup", "2"), (1000.0, 180, 2.0)),
-        (("--rate", "500", "--duration", "4"), (500.0, 20, 3.0)),
+        (("--rate", "500", "--duration", "40"), (500.0, 200, 6.0)),
     ],
 )
 def test_the_load_and_the_warm_up_are_the_profiles_unless_the_user_names_others(

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.reports.metrics import BY_NAME, figure
+from oncebench.reports.metrics import BY_NAME, cpu_ms_of_a_batch, figure
 
 BY_MILLION = ("cpu_s", "written_mb", "checkpoint_mb")
 
@@ -31,16 +31,34 @@ def test_what_a_million_events_take_is_told_only_where_batches_leave_the_machine
 
 
 def test_what_a_batch_takes_is_what_its_share_of_a_million_events_takes() -> None:
-    report = measured(trigger_ms=0, rate=1000.0)
-    assert figure(report, BY_NAME["cpu_ms_batch"]) == pytest.approx(400.0)
-    assert figure(report, BY_NAME["written_kb_batch"]) == pytest.approx(700.0)
+    assert cpu_ms_of_a_batch(measured(trigger_ms=0, rate=1000.0)) == pytest.approx(400.0)
+
+
+@pytest.mark.parametrize(("n", "told"), [(2000, True), (1999, False), (None, True)])
+def test_a_p99_has_a_session_above_it_or_is_none(n: int | None, told: bool) -> None:
+    report = measured(rate=1000.0) | {"latency_ms": {"p50": 300.0, "p99": 500.0} | ({} if n is None else {"n": n})}
+    assert figure(report, BY_NAME["p99_ms"]) == (500.0 if told else None)
+    assert figure(report, BY_NAME["p50_ms"]) == 300.0
+
+
+@pytest.mark.parametrize(
+    ("restart", "gap", "seen_s"),
+    [(5000.0, 9000.0, 0.3), (None, 9000.0, 9.0), (None, None, 0.3)],  # killed, outlived, an older report
+)
+def test_a_silence_after_rows_of_the_batch_in_hand_is_what_an_outlived_fault_took(
+    restart: float | None, gap: float | None, seen_s: float
+) -> None:
+    marks = {"restart": restart, "first_visible": 300.0}
+    report = measured() | {"recovery": marks, "faults": [{"recovery": {"longest_gap": gap}}, {}]}
+    assert figure(report, BY_NAME["recovery_s"]) == pytest.approx(seen_s)
+    assert figure(measured() | {"recovery": {"first_visible": None}, "faults": []}, BY_NAME["recovery_s"]) is None
 
 
 def test_what_a_batch_takes_is_unknown_without_batches_or_price() -> None:
     without_price = {**measured(), "cpu_s_per_million_events": None}
     without_batches = {**measured(), "checkpoint": {"per_million_events": {"bytes": 5e6}, "per_batch": None}}
     for report in (without_price, without_batches):
-        assert figure(report, BY_NAME["cpu_ms_batch"]) is None
+        assert cpu_ms_of_a_batch(report) is None
 
 
 def test_only_a_load_that_has_a_plan_can_be_late_for_it() -> None:
@@ -50,4 +68,4 @@ def test_only_a_load_that_has_a_plan_can_be_late_for_it() -> None:
     assert figure(flat_out, BY_NAME["cpu_s"]) is not None
     assert figure(flat_out | {"latency_ms": {"p50": 9_000.0}}, BY_NAME["p50_ms"]) is None, "the time in a queue"
     planned = measured(trigger_ms=0, rate=1000.0) | late
-    assert figure(planned, BY_NAME["cpu_ms_batch"]) is None
+    assert figure(planned, BY_NAME["batch_ms"]) is None

@@ -138,6 +138,32 @@ def test_each_setting_is_told_with_what_it_has_of_its_own() -> None:
     assert told == ["kafka, trigger 0 ms", "kafka, trigger 1,000 ms"]
 
 
+def test_machines_are_never_one_setting_and_are_told_apart() -> None:
+    places = [{"cpu": "AMD EPYC", "cores": cores} for cores in (2, 64)]
+    made = [each | {"environment": place} for place in places for each in rounds(8.0, 8.0, 8.0, 8.0, 8.0)]
+    assert [len(found) for found in paired.settings(made).values()] == [5, 5]
+    assert [line.split(": ")[0] for line in paired.lines(made)] == [
+        "kafka, machine AMD EPYC, 2 cores", "kafka, machine AMD EPYC, 64 cores"
+    ]  # fmt: skip
+    assert len(paired.settings(rounds(8.0))) == 1  # reports that do not tell
+
+
+def test_a_figure_that_is_not_above_0_has_no_ratio() -> None:
+    made = rounds(8.0, 8.0, 8.0, 8.0, 8.0)
+    made[2] = made[2] | {"batches": {"trigger_ms": -0.05}}
+    assert paired.ratio(only(made), BATCH, OF) is None
+    assert paired.difference(only(made), BATCH, OF) is not None
+
+
+@pytest.mark.parametrize(("late", "told"), [(3, "5, falls behind"), (2, "5")])
+def test_what_falls_behind_in_most_rounds_is_told_by_that(late: int, told: str) -> None:
+    made = rounds(8.0, 8.0, 8.0, 8.0, 8.0)
+    for each in made[1 : 2 * late : 2]:
+        each["steadiness"] = {"lag_slope": 0.12, "lag_slope_error": 0.02}
+    lines = cost_table.markdown(made, [BATCH]).splitlines()
+    assert [line.split("|")[4].strip() for line in lines[2:]] == ["5", told]
+
+
 def test_the_comparison_is_told_in_one_line() -> None:
     (line,) = paired.lines(rounds(8.0, 10.0, 12.0))
     assert line.startswith(
@@ -147,7 +173,9 @@ def test_the_comparison_is_told_in_one_line() -> None:
 
 def test_one_round_has_no_interval_and_every_text_says_so() -> None:
     (line,) = paired.lines(rounds(8.0))
-    assert ", 1 round: +8.0 ms a batch (1 round), processor time of a batch x 1.000 (1 round)" in line
+    assert line.endswith(", 1 round: +8.0 ms a batch (1 round)")
+    with_room = [each | {"config": {"trigger_ms": 1000}} for each in rounds(8.0)]
+    assert paired.lines(with_room)[0].endswith("(1 round), processor time of an event x 1.000 (1 round)")
     table = cost_table.markdown(rounds(8.0), [BATCH])
     assert table.splitlines()[3].endswith("| 1      | 1.08x (1 round) |")
     assert "~" not in table

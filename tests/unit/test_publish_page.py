@@ -203,8 +203,11 @@ def test_the_command_publishes_what_is_in_results_and_what_it_is_given(
     monkeypatch.chdir(tmp_path)
     made_up.write(Path("results"), some())
     made_up.write(Path("results/local"), some()[:1])
-    Path("results/local/runs/cost-20260101-000000.jsonl").rename("results/local/runs/mine.jsonl")
-    done = CliRunner().invoke(cli, ["table", "--publish", "results/local/runs/mine.jsonl"], catch_exceptions=False)
+    mine = Path("results/local/runs/cost-20260101-000000.jsonl").rename("results/local/runs/mine.jsonl")
+    with pytest.raises(UserError, match="would count twice"):
+        CliRunner().invoke(cli, ["table", "--publish", f"{mine}"], catch_exceptions=False, standalone_mode=False)
+    mine.write_text(mine.read_text().replace(some()[0]["run"], "another-run"))
+    done = CliRunner().invoke(cli, ["table", "--publish", f"{mine}"], catch_exceptions=False)
     assert done.exit_code == 0
     assert "results/index.html" in done.output
     assert len(read(Path("results/data.js").read_text())["runs"]["way"]) == len(some()) + 1

@@ -127,10 +127,13 @@ def answer(reports: list[dict[str, Any]]) -> list[str]:
     return list(about.as_json(reports, matrix_of(reports), ways_of(reports))["answer"])
 
 
-def test_the_answer_is_of_the_full_comparison_alone_and_of_what_has_an_interval() -> None:
+def test_the_answer_is_of_the_full_comparison_and_of_prices_with_room_and_of_what_has_an_interval() -> None:
     full = series("full")
-    (p99, _) = told = answer(full)
+    (p99,) = told = answer(full)
     assert p99.startswith("At 1,000 events/s exactly-once took ")
+    assert p99.endswith("(no difference shown in 0 of 1 comparisons, of kafka).")
+    (_, price) = answer([*full, *series("room", trigger_ms=5000)])
+    assert price.startswith("Where the pipeline rests between batches, exactly-once took ")
     others = [*series("t", trigger_ms=100), *series("f", "files-jsonl", rounds=1)]
     slow = [
         each | {"latency_ms": each["latency_ms"] | {"p99": 30_000.0 if at % 2 else 1.0}}

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import csv
 import io
+import json
+from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
+from oncebench.cli import cli
 from oncebench.publish import lists
 from oncebench.publish.data import data_of
 from oncebench.publish.stored import Stored
 from oncebench.reports import tables
+from tests import made_up
 
 
 def report(variant: str = "two-phase", verdict: str = "kept", seed: int = 1, **changes: Any) -> dict[str, Any]:
@@ -40,6 +45,15 @@ def only_row(*reports: dict[str, Any]) -> dict[str, str]:
 def test_a_kept_cell_shows_its_figures() -> None:
     row = only_row(report())
     assert (row["verdict"], row["events/s"], row["p99 ms"], row["recovery s"]) == ("kept", "1,000", "7", "-")
+
+
+def test_a_run_that_is_given_twice_counts_once(tmp_path: Path) -> None:
+    text = json.dumps(made_up.cell_of("kafka", "exactly-once", "two-phase")) + "\n"
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.jsonl").write_text(text)
+    words = ["table", "--csv", f"{tmp_path / 'a.jsonl'}"]
+    once, twice = (CliRunner().invoke(cli, [*words, *more]).output for more in ([], [f"{tmp_path / 'b.jsonl'}"]))
+    assert once == twice
 
 
 def test_a_broken_cell_shows_its_counts_and_no_speed() -> None:
@@ -127,9 +141,10 @@ def test_markdown_groups_thousands_in_every_column_and_csv_holds_plain_numbers()
         throughput={"events_per_s": 12345.6},
         latency_ms={"p50": 1178.4, "p95": 2000.0, "p99": 30000.0},
         cpu_s_per_million_events=1068.0,
+        config={"trigger_ms": 1000},
     )
     shown = only_row(big)
-    assert [shown[name] for name in ("lost", "events/s", "p50 ms", "p99 ms", "CPU ms/batch")] == [
+    assert [shown[name] for name in ("lost", "events/s", "p50 ms", "p99 ms", "CPU s/M events")] == [
         "1,234", "12,346", "1,178", "30,000", "1,068",
     ]  # fmt: skip
     read = next(csv.DictReader(io.StringIO(tables.as_csv([big]))))

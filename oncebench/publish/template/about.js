@@ -48,22 +48,16 @@ function showParts() {
     landings: "Landings",
     runs: "All runs",
   };
-  // The address holds what is chosen, so a way to a part is gone without it.
   put(
     "parts",
-    parts.map((part) =>
-      el(
-        "a",
-        {
-          href: `#${part.id}`,
-          click: (event) => {
-            event.preventDefault();
-            part.scrollIntoView();
-            part.focus({ preventScroll: true });
-          },
-        },
-        names[part.id],
-      ),
-    ),
+    parts.map((part) => el("a", { href: `#${part.id}`, click: (event) => goTo(event, part) }, names[part.id])),
   );
+  document.querySelector(".skip").addEventListener("click", (event) => goTo(event, $("promises")));
+}
+
+// The address holds what is chosen, so a way to a part is gone without it.
+function goTo(event, part) {
+  event.preventDefault();
+  part.scrollIntoView();
+  part.focus({ preventScroll: true });
 }

@@ -63,8 +63,11 @@ function showAllRuns() {
             type: "button",
             class: "chip",
             click: () => {
+              const before = rows.length;
               shownRuns += AT_ONCE * 5;
               showAllRuns();
+              // The button that had the focus is another now, or gone: go on at the first run that was not shown.
+              $("runs-table").querySelectorAll("tbody tr")[before]?.querySelector("a, summary")?.focus();
             },
           },
           "Show more",

@@ -68,7 +68,12 @@ function costTable(setting, at, metric, low, high) {
       const [, delivery, variant] = DATA.ways[row.way];
       const [ratio, told] = ratioOf(row, at);
       return [
-        el("span", { class: "way" }, el("span", { class: `tag ${delivery}` }, delivery), el("span", {}, variant)),
+        el(
+          "span",
+          { class: "way" },
+          el("span", { class: `tag ${delivery}` }, delivery),
+          el("span", {}, row.behind ? `${variant}, falls behind its load` : variant),
+        ),
         ratio,
         el("td", { class: "axis" }, interval(row, at, x, width)),
         told,

@@ -1,7 +1,7 @@
 // Latency against price, a plot for each sink (and setting): what a way takes of both, and if its promise was kept.
 
 function showTradeoffs() {
-  const [x, y] = ["p99_ms", "cpu_ms_batch"].map((name) => METRICS.indexOf(name));
+  const [x, y] = ["p99_ms", "cpu_s"].map((name) => METRICS.indexOf(name));
   const settings = COSTS.settings
     .map((setting) => ({
       ...setting,
@@ -49,7 +49,7 @@ function tradeoff(setting, atX, atY) {
     13,
     height - edge.bottom - 4,
   );
-  const parts = [axes(x, y, width, height, edge, "p99 latency, ms", "CPU ms a batch")];
+  const parts = [axes(x, y, width, height, edge, "p99 latency, ms", "CPU s for a million events")];
   points.forEach((point, at) => {
     const [px, py, delivery] = [x(point.x[0]), y(point.y[0]), DATA.ways[point.row.way][1]];
     if (point.x[1] !== null) parts.push(line(x(point.x[1]), py, x(point.x[2]), py, `whisker ${delivery}`));
@@ -64,7 +64,7 @@ function tradeoff(setting, atX, atY) {
     parts.push(mark(DATA.ways[point.row.way][1], x(point.x[0]), y(point.y[0]), isHollow(point.row.way))),
   );
   const told = points.map(
-    (point) => `${wayName(point.row.way)}: ${figure(point.x[0])} ms, ${figure(point.y[0])} ms of CPU a batch`,
+    (point) => `${wayName(point.row.way)}: ${figure(point.x[0])} ms, ${figure(point.y[0])} CPU s for a million events`,
   );
   const between = (found, digits = 0) =>
     found[1] === null ? "-" : `${figure(found[1], digits)} to ${figure(found[2], digits)}`;

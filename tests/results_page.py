@@ -1,0 +1,37 @@
+"""What tests of the published page share: the reports that it is made of, and words for what they do to it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests import made_up
+from tests.browser import Page
+
+
+def reports() -> list[dict[str, Any]]:
+    """Of three sinks everything; a reason, an id and versions would be markup, if the page took them for that."""
+    sinks = ("kafka", "delta", "broken-kafka")
+    made = [each for each in made_up.reports(rounds=3, seeds=1) if each["cell"]["sink"] in sinks]
+    unknown = next(each for each in made if each["cell"]["faults"] and each["verdict"] == "kept")
+    unknown |= {"verdict": "unknown", "reasons": [made_up.HOSTILE], "run": made_up.HOSTILE}
+    made[0]["environment"] = {**made[0]["environment"], "cpu": made_up.HOSTILE, "java": made_up.HOSTILE}
+    made[0]["reproduce"] = made_up.HOSTILE
+    return made
+
+
+def rows(page: Page, part: str) -> list[str]:
+    """The row headings of the tables in a part of the page."""
+    return list(page.run(f"[...document.querySelectorAll('#{part} tbody tr')].map((row) => row.cells[0].innerText)"))
+
+
+def click(page: Page, selector: str) -> None:
+    page.run(f"document.querySelector({json.dumps(selector)}).click()")
+
+
+def chip(kind: str, value: str) -> str:
+    return f'.chip[data-kind="{kind}"][data-value="{value}"]'
+
+
+def focused(page: Page, what: str = "innerText") -> Any:
+    return page.run(f"document.activeElement.{what}")
