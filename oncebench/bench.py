@@ -3,13 +3,15 @@
 Promise: its name, arguments and result do not change, so that a commit of today can be measured by the benchmarks of a
 later one and the other way round. The result is {"sink guarantee variant": {metric: [a figure for each round]}}; those
 of promises are one figure each, the sum over all runs of the cell, healthy or killed, and a run that came to no end
-counts as one that could not tell. A metric that no run of a cell has is missing. Each sink has a lab of its own: a
-server that does not start leaves the runs of its sink untested, and no others. What can go wrong: nothing can be
-measured here (`UserError`).
+counts as one that could not tell. A metric that no run of a cell has is missing. Where REPORTS names a results folder
+in the environment, the reports of the runs stay there, a file for each commit that is measured. Each sink has a lab of
+its own: a server that does not start leaves the runs of its sink untested, and no others. What can go wrong: nothing
+can be measured here (`UserError`).
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,11 +24,12 @@ from oncebench.errors import INTERRUPTED, UserError
 from oncebench.judge.verdict import BROKEN, FORBIDDEN, KEPT, RULES
 from oncebench.profiles import PROFILES, quick
 from oncebench.reports.metrics import METRICS, Report, figure, flat_out
-from oncebench.reports.results import Results
+from oncebench.reports.results import Results, stamp
 from oncebench.rounds import in_rounds
 from oncebench.scenario import Cell, all_supports, installed
 from pipeline.errors import PipelineError
 
+REPORTS = "ONCEBENCH_BENCH_REPORTS"
 # What every commit is measured with: rate and warm-up of what is published, where all guarantees have room, and ten
 # seconds beyond the warm-up: a p99 needs a hundred sessions, and all cells fit into an hour.
 FULL, SESSIONS = PROFILES["full"], 160
@@ -65,7 +68,7 @@ def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[
         failed.append(_name(cell))
 
     with tempfile.TemporaryDirectory(prefix="oncebench-bench-") as folder:
-        results = Results(Path(folder) / "results", "bench")
+        results = Results(Path(os.environ.get(REPORTS) or Path(folder) / "results"), f"bench-{stamp()}")
         for sink in dict.fromkeys(cell.sink for cell in cells):
             mine = [cell for cell in cells if cell.sink == sink]
             todo = in_rounds(mine, rounds) + [replace(cell, **FLAT_OUT) for cell in mine if not cell.faulted]

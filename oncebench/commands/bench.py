@@ -17,8 +17,9 @@ from pathlib import Path
 
 import click
 
-from oncebench.bench import names
+from oncebench.bench import REPORTS, names
 from oncebench.errors import ERROR, USAGE, MissingEnvironment, UserError
+from oncebench.reports.results import LOCAL
 from oncebench.scenario import require_sinks
 
 SETTINGS = "asv.conf.json"
@@ -53,8 +54,9 @@ def bench(
 ) -> None:
     """Run the asv benchmarks of this commit (or of --commits) and keep their figures in results/asv.
 
-    `asv compare` and `asv publish` read them. A full run takes some 57 minutes on two cores, with Pravega 64; one that
-    takes more than twice its time is ended, and nothing of it is kept.
+    `asv compare` and `asv publish` read them. The reports of the runs stay in results/local/runs. A full run takes some
+    57 minutes on two cores, with Pravega 64; one that takes more than twice its time is ended, and nothing of it is
+    kept.
     """
     require_sinks(sinks)
     if not Path(SETTINGS).exists():
@@ -76,11 +78,20 @@ def bench(
         "ONCEBENCH_BENCH_SINKS": " ".join(wanted),
         "ONCEBENCH_BENCH_ONLY": only,
         "ONCEBENCH_BENCH_ROUNDS": str(1 if quick else rounds),
+        # asv works in folders of its own.
+        REPORTS: os.fspath(LOCAL.resolve()),
     }
+    before = _reports()
     _asv(["machine", "--yes", "--machine", MACHINE], environment)
     _asv(arguments(chosen(bench, cells if wanted or only else ()), commits, dry_run), environment)
+    for file in sorted(_reports() - before):
+        click.echo(f"reports {file}", err=True)
     if pages:
         _asv(["publish"], environment)
+
+
+def _reports() -> set[Path]:
+    return set((LOCAL / "runs").glob("bench-*.jsonl"))
 
 
 def chosen(bench: str | None, cells: Sequence[str]) -> str | None:

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from oncebench import bench
+from oncebench.bench import REPORTS
 from oncebench.cli import cli
 from oncebench.commands import bench as command
 from oncebench.errors import UserError
@@ -132,6 +133,18 @@ def test_every_cell_runs_at_a_fixed_rate_in_rounds_and_once_killed_and_once_flat
         assert sorted((bool(cell.faults), cell.rate == "max") for cell in mine)[3:] == [(False, True), (True, False)]
 
 
+def test_reports_stay_where_the_environment_says_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went: list[Path] = []
+    monkeypatch.setattr(bench, "run_series", lambda _cells, results, *_: went.append(results.runs) or [])
+    bench.figures(["sqlite"], 1)
+    monkeypatch.setenv(bench.REPORTS, f"{tmp_path}")
+    bench.figures(["sqlite"], 1)
+    assert [path.is_relative_to(tmp_path / "runs") for path in went] == [False, True]
+    assert went[1].name.startswith("bench-")
+
+
 def test_an_interruption_ends_all_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
     began: list[str] = []
     monkeypatch.setattr(bench, "run_series", lambda cells, *_: began.append(cells[0].sink) or [])
@@ -196,6 +209,7 @@ def test_figures_are_kept_under_this_commit_and_quick_means_one_sink_and_one_rou
     assert f"--environment=existing:{sys.executable}" in words
     assert (environment["ONCEBENCH_BENCH_SINKS"], environment["ONCEBENCH_BENCH_ROUNDS"]) == ("kafka", "1")
     assert pages == ["publish"]
+    assert environment[REPORTS] == f"{clone / 'results' / 'local'}"
 
 
 @pytest.mark.parametrize(
