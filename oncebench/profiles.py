@@ -170,8 +170,8 @@ PROFILES: Mapping[str, Profile] = {
     "cost": Profile(cost, FIRST, duration_s=18.0, warmup_s=6.0),
     # Ten, because a recovery falls into whole seconds of Spark's and Kafka's own.
     "recovery": Profile(recovery, FIRST, repeat=10, duration_s=14.0),
-    # What is published: five rounds are the fewest of which an interval says something. In 25 runs the median latency
-    # fell for six seconds, by a quarter, until the JVM had compiled what is hot, and then no more.
+    # What is published: five rounds are the fewest of which an interval says something. In 50 runs the median latency
+    # fell by a tenth until the sixth second, while the JVM compiled what is hot, and by a twentieth after it.
     "full": Profile(standard, repeat=5, duration_s=18.0, warmup_s=6.0),
 }
 
