@@ -1,8 +1,8 @@
 """The pictures of docs/what_it_costs.md: `python docs/plots.py [REPORTS...]` writes docs/plots/*.svg (extra `docs`).
 
 Promise: every point is a median over rounds of runs in `results/runs/` (or of the files that are named), every bar its
-95 % bootstrap interval, from the same functions as the tables; nothing is drawn of fewer than five rounds. What is not
-along a sweep is of the full comparison alone. Guarantees are told apart by marker and word, not by colour alone. What
+95 % bootstrap interval, from the same functions as the tables; nothing is drawn of fewer than five rounds. A price is
+drawn where the pipeline rests between batches, the parts of a batch are of the full comparison. Guarantees are told apart by marker and word, not by colour alone. What
 can go wrong: there are no healthy runs of the full comparison in rounds; then no file is written, and it says so.
 """
 
@@ -31,7 +31,7 @@ from oncebench.reports.paired import (
     settings,
 )
 from oncebench.reports.report import read_reports
-from oncebench.reports.swept import full_of, sweeps
+from oncebench.reports.swept import full_of, in_order, sweeps
 from oncebench.scenario import order_of
 
 mpl.use("svg")  # no window
@@ -70,15 +70,15 @@ Report = dict[str, Any]
 
 
 def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
-    """A panel for each sink: p99 beside at-least-once against processor time beside at-least-once."""
-    compared = [(sink, rounds) for sink, rounds in found if BASELINE in ways(rounds)]
+    """A panel for each sink and trigger: p99 beside at-least-once against processor time beside at-least-once."""
+    compared = [(title, rounds) for title, rounds in found if any(beside(rounds, PRICE, way) for way in ways(rounds))]
     if not compared:
         return
     down, across = ceil(len(compared) / MOST_IN_A_ROW), min(len(compared), MOST_IN_A_ROW)
     figure_, panels = plt.subplots(down, across, figsize=(3.2 * across, 3.4 * down), sharey=True, squeeze=False)
     for panel in panels.flat[len(compared) :]:
         panel.set_axis_off()
-    for panel, (sink, rounds) in zip(panels.flat, compared, strict=False):
+    for panel, (title, rounds) in zip(panels.flat, compared, strict=False):
         panel.axhline(1, color="0.7", linewidth=0.8)
         panel.axvline(1, color="0.7", linewidth=0.8)
         for way in ways(rounds):
@@ -89,8 +89,8 @@ def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
                 price.median, late.median, xerr=bars(price), yerr=bars(late), fmt=LOOKS[way][0],
                 color=LOOKS[way][1], markersize=5, linewidth=0.8, label=" ".join(way),
             )  # fmt: skip
-        panel.set_title(sink, fontsize=9)
-        panel.set_xlabel("CPU of a batch\n(x at-least-once)", fontsize=8)
+        panel.set_title(title, fontsize=9)
+        panel.set_xlabel(f"{BY_NAME[PRICE].heading} (x at-least-once)", fontsize=8)
         panel.tick_params(labelsize=7)
         panel.legend(**BELOW)
     for row in panels:
@@ -171,12 +171,15 @@ def main(paths: Iterable[Path]) -> None:
     """Draws what there are runs for."""
     mpl.rcParams |= {"svg.hashsalt": "oncebench", "svg.fonttype": "none"}  # the same bytes again, and text as text
     reports = [report for path in paths for report in read_reports(path)]
-    found = settings(report for report in reports if figure(report, BY_NAME[PRICE]))
+    found = settings(report for report in reports if figure(report, BY_NAME["batch_ms"]))
     several = {setting: rounds for setting, rounds in found.items() if len(rounds) >= FEWEST_ROUNDS}
     full = [(sink, several[setting]) for sink, setting in sorted(full_of(several).items())]
     if not full:
         sys.exit("no healthy runs of the full comparison in rounds; make some with `oncebench compare --profile full`")
-    price_and_latency(full)
+    price_and_latency([
+        (f"{setting.sink}, {in_fields(setting, ['trigger_ms'])}", several[setting])
+        for setting in in_order(several)
+    ])  # fmt: skip
     parts_of_a_batch(full)
     for sink, field, where, name, swept in swept_of(several):
         along(sink, field, where, [(setting.config[field], several[setting]) for setting in swept], name)

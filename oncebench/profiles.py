@@ -126,9 +126,9 @@ class Profile:
         sinks: those it has if the user names none (empty: every sink that misses nothing here).
         repeat: rounds over its healthy cells if the user names none; beside them faulted ones are run in the first
             only.
-        rate, duration_s: its load if the user names none. By default: long enough for some 25 batches after the
-            start-up ones; ten such cells fit into six minutes. Two cores are at their limit with 2,000 events/s, where
-            a latency is that of a queue; at half of that all guarantees have room.
+        rate, duration_s: its load if the user names none. By default: so long that a p99 has the hundred sessions that
+            it needs; ten such cells fit into six minutes. Two cores are at their limit with 2,000 events/s, where a
+            latency is that of a queue; at half of that all guarantees have room.
         warmup_s: of its cells.
     """
 
@@ -136,7 +136,7 @@ class Profile:
     sinks: tuple[str, ...] = ()
     repeat: int = 1
     rate: float = 1000.0
-    duration_s: float = 10.0
+    duration_s: float = 14.0
     warmup_s: float = Cell.warmup_s
 
     def chosen(self, base: Cell | None, sinks: Sequence[str] = ()) -> list[Cell]:
@@ -169,7 +169,7 @@ PROFILES: Mapping[str, Profile] = {
     # As long as those of `full`, so that they can stand beside them.
     "cost": Profile(cost, FIRST, duration_s=18.0, warmup_s=6.0),
     # Ten, because a recovery falls into whole seconds of Spark's and Kafka's own.
-    "recovery": Profile(recovery, FIRST, repeat=10, duration_s=14.0),
+    "recovery": Profile(recovery, FIRST, repeat=10),
     # What is published: five rounds are the fewest of which an interval says something. In 50 runs the median latency
     # fell by a tenth until the sixth second, while the JVM compiled what is hot, and by a twentieth after it.
     "full": Profile(standard, repeat=5, duration_s=18.0, warmup_s=6.0),

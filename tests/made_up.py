@@ -36,11 +36,11 @@ def reports(rounds: int = 5, seeds: int = 3) -> list[dict[str, Any]]:
     return [*healthy(rounds), *faulted(seeds), *on_purpose()]
 
 
-def healthy(rounds: int = 5) -> Iterator[dict[str, Any]]:
-    """Rounds of healthy runs, all with the same load; a round is slower or faster for all."""
+def healthy(rounds: int = 5, **setting: Any) -> Iterator[dict[str, Any]]:
+    """Rounds of healthy runs, all with the same load and setting; a round is slower or faster for all."""
     for seed in range(1, rounds + 1):
         for sink, support in all_supports():
-            cell = Cell(sink, support.delivery, support.variant, seed=seed, rate=RATE, sessions=200)
+            cell = Cell(sink, support.delivery, support.variant, seed=seed, rate=RATE, sessions=200, **setting)
             yield _report(cell, "kept")
 
 
@@ -79,7 +79,7 @@ def write(folder: Path, made: list[dict[str, Any]]) -> Path:
 def _report(
     cell: Cell, verdict: str, reasons: list[str] | None = None, codes: list[str] | None = None
 ) -> dict[str, Any]:
-    drawn = random.Random(f"{cell.title} {cell.seed}")
+    drawn = random.Random(f"{cell.title} {cell.seed}{f' {cell.trigger_ms}' if cell.trigger_ms else ''}")
     # The round's share is the same for all of its runs: pairs are nearer to one another than rounds are.
     of_round = random.Random(cell.seed).uniform(0.93, 1.09)
     batch_ms, cpu_s = _SINK.get(cell.sink, (600, 900))

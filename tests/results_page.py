@@ -10,9 +10,11 @@ from tests.browser import Page
 
 
 def reports() -> list[dict[str, Any]]:
-    """Of three sinks everything; a reason, an id and versions would be markup, if the page took them for that."""
+    """Of three sinks everything, and a series with room between its batches, which tells a price; a reason, an id and
+    versions would be markup, if the page took them for that."""
     sinks = ("kafka", "delta", "broken-kafka")
     made = [each for each in made_up.reports(rounds=3, seeds=1) if each["cell"]["sink"] in sinks]
+    made += [each for each in made_up.healthy(3, trigger_ms=5000) if each["cell"]["sink"] == "kafka"]
     unknown = next(each for each in made if each["cell"]["faults"] and each["verdict"] == "kept")
     unknown |= {"verdict": "unknown", "reasons": [made_up.HOSTILE], "run": made_up.HOSTILE}
     made[0]["environment"] = {**made[0]["environment"], "cpu": made_up.HOSTILE, "java": made_up.HOSTILE}
