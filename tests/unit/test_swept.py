@@ -179,7 +179,7 @@ def test_pictures_are_of_the_full_comparison_however_many_ways_a_sweep_has(
     full, sweep = series("full"), series("r", rate=4000.0, sessions=720)
     more = [{**each, "cell": {**each["cell"], "variant": "idempotent"}} for each in sweep]
     drawn: list[Any] = []
-    monkeypatch.setattr(plots, "price_and_latency", drawn.extend)
+    monkeypatch.setattr(plots, "parts_of_a_batch", drawn.extend)
     folder = made_up.write(tmp_path, [*full, *sweep, *more]) / "runs"
     plots.main(folder.glob("cost-*.jsonl"))
     ((_, rounds),) = drawn
@@ -199,8 +199,8 @@ def test_each_sweep_by_numbers_has_a_picture_of_its_own_and_one_by_words_none(pl
     names = [name for *_, name, _ in plots.swept_of(settings(made))]
     assert sorted(names) == [
         "kafka_along_rate.svg",
-        "kafka_along_trigger_ms_rate_1000.0.svg",
-        "kafka_along_trigger_ms_rate_500.0.svg",
+        "kafka_along_trigger_ms_rate_1_000.svg",
+        "kafka_along_trigger_ms_rate_500.svg",
     ]
 
 
@@ -211,7 +211,8 @@ def test_six_sinks_are_two_rows_of_panels_and_every_sweep_is_written(
     drawn: list[list[int]] = []
     of = plots.plt.subplots
     monkeypatch.setattr(plots.plt, "subplots", lambda *a, **k: drawn.append(list(a)) or of(*a, **k))
-    made = [each for sink in sinks for each in series("full", sink)] + swept("r", "rate", "max", 250.0, 500.0)
+    room = [each for sink in sinks for each in series("room", sink, trigger_ms=5000)]  # where a price is one
+    made = [*series("full"), *room, *swept("r", "rate", "max", 250.0, 500.0)]
     folder = made_up.write(tmp_path, made) / "runs"
     plots.main(folder.glob("cost-*.jsonl"))
     assert drawn[0] == [2, 3]

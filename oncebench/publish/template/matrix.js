@@ -76,7 +76,11 @@ function showMatrix() {
     ),
   );
   put("matrix", openers(families), box("Correctness matrix", made));
-  $("matrix").querySelector(".box").scrollLeft = left;
+  const scrolling = $("matrix").querySelector(".box");
+  scrolling.scrollLeft = left;
+  // What the keyboard goes to is not left under the head and the first column, which stay where they are.
+  const [head, first] = [made.tHead.offsetHeight, made.querySelector(".stick").offsetWidth];
+  scrolling.style.scrollPadding = `${head + 8}px 8px 8px ${first + 8}px`;
   rove(made);
 }
 

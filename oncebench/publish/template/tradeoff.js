@@ -7,12 +7,13 @@ function showTradeoffs() {
       ...setting,
       rows: setting.rows.filter((row) => wanted(row.way) && row.absolute[x] && row.absolute[y]),
     }))
-    .filter((setting) => setting.rows.length);
-  if (!settings.length) return put("tradeoffs", nothing("No healthy run of what you chose has both figures."));
+    .filter((setting) => setting.rows.length > 1);
+  const none = "Of what you chose no two ways have both figures: a price wants room between the batches.";
+  if (!settings.length) return put("tradeoffs", nothing(none));
   put(
     "tradeoffs",
     tradeoffKey(),
-    inGroups("tradeoffs", settings, (group) => grid(group.map((setting) => tradeoff(setting, x, y)))),
+    grid(settings.map((setting) => tradeoff(setting, x, y))),
   );
 }
 
