@@ -171,7 +171,7 @@ PROFILES: Mapping[str, Profile] = {
     # Ten, because a recovery falls into whole seconds of Spark's and Kafka's own.
     "recovery": Profile(recovery, FIRST, repeat=10),
     # What is published: five rounds are the fewest of which an interval says something. In 50 runs the median latency
-    # fell by a tenth until the sixth second, while the JVM compiled what is hot, and by a twentieth after it.
+    # fell by 7 % until the sixth second, while the JVM compiled what is hot, and by 6 % after it.
     "full": Profile(standard, repeat=5, duration_s=18.0, warmup_s=6.0),
 }
 

@@ -74,9 +74,11 @@ def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]
 
 
 def markdown(reports: Sequence[Report]) -> str:
-    """A Markdown table, aligned so that it is readable as text too."""
-    table = [HEADINGS, *rows(reports)]
-    widths = [max(len(row[at]) for row in table) for at in range(len(HEADINGS))]
+    """A Markdown table, aligned so that it is readable as text too, without columns that no row has a figure in."""
+    found = rows(reports)
+    told = [at for at in range(len(HEADINGS)) if at < KEY_COLUMNS or any(row[at] != "-" for row in found)]
+    table = [tuple(row[at] for at in told) for row in (HEADINGS, *found)]
+    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
     lines = [_line(row, widths) for row in table]
     rule = ["-" * width if at < KEY_COLUMNS else "-" * (width - 1) + ":" for at, width in enumerate(widths)]
     return "\n".join([lines[0], "| " + " | ".join(rule) + " |", *lines[1:]]) + "\n"

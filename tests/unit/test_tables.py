@@ -56,6 +56,13 @@ def test_a_run_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     assert once == twice
 
 
+def test_a_column_that_no_row_has_a_figure_in_is_left_out_of_markdown_and_stays_in_csv() -> None:
+    busy, with_room = report(), report(seed=2, config={"trigger_ms": 1000})
+    assert "CPU s/M events" not in tables.markdown([busy])
+    assert "CPU s/M events" in tables.markdown([busy, with_room])
+    assert "CPU s/M events" in tables.as_csv([busy])
+
+
 def test_a_broken_cell_shows_its_counts_and_no_speed() -> None:
     row = only_row(report(verdict="broken"))
     assert (row["verdict"], row["duplicated"], row["events/s"], row["p50 ms"]) == ("broken (DUP)", "2", "-", "-")
