@@ -22,9 +22,9 @@ def setup_cache():
     return _bench.figures(_SINKS, _ROUNDS, *_ONLY)
 
 
-# A healthy round of a cell takes 34 s on two idle cores, its killed run 40 s, the one flat out 25 s; a busy machine may
-# take twice that. Each sink starts its servers once, and the first run of all fetches jars. Of what takes longer asv
-# keeps nothing.
+# A healthy round of a cell takes 30 to 38 s on two cores, its killed run 31 to 37 s, the one flat out 17 to 27 s; a
+# busy machine may take twice that. Each sink starts its servers once, and the first run of all fetches jars. Of what
+# takes longer asv keeps nothing.
 _CELLS = _bench.names(_SINKS, *_ONLY)
 setup_cache.timeout = 2 * len(_CELLS) * (34 * _ROUNDS + 40 + 25) + 600
 
