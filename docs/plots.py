@@ -2,8 +2,9 @@
 
 Promise: every point is a median over rounds of runs in `results/runs/` (or of the files that are named), every bar its
 95 % bootstrap interval, from the same functions as the tables; nothing is drawn of fewer than five rounds. A price is
-drawn where the pipeline rests between batches, the parts of a batch are of the full comparison. Guarantees are told apart by marker and word, not by colour alone. What
-can go wrong: there are no healthy runs of the full comparison in rounds; then no file is written, and it says so.
+drawn where the pipeline rests between batches, the parts of a batch are of the full comparison. Guarantees are told
+apart by marker and word, not by colour alone. What can go wrong: there are no healthy runs of the full comparison in
+rounds; then no file is written, and it says so.
 """
 
 import re
@@ -71,7 +72,10 @@ Report = dict[str, Any]
 
 def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
     """A panel for each sink and trigger: p99 beside at-least-once against processor time beside at-least-once."""
-    compared = [(title, rounds) for title, rounds in found if any(beside(rounds, PRICE, way) for way in ways(rounds))]
+    compared = [
+        (title, rounds) for title, rounds in found
+        if any(beside(rounds, PRICE, way) and beside(rounds, "p99_ms", way) for way in ways(rounds))
+    ]  # fmt: skip
     if not compared:
         return
     down, across = ceil(len(compared) / MOST_IN_A_ROW), min(len(compared), MOST_IN_A_ROW)
