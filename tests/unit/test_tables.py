@@ -48,7 +48,8 @@ def test_a_kept_cell_shows_its_figures() -> None:
 
 
 def test_a_run_that_is_given_twice_counts_once(tmp_path: Path) -> None:
-    text = json.dumps(made_up.cell_of("kafka", "exactly-once", "two-phase")) + "\n"
+    made = made_up.cell_of("kafka", "at-least-once", "acknowledged")
+    text = json.dumps(made | {"rows": made["rows"] | {"duplicated": 20}}) + "\n"
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text(text)
     words = ["table", "--csv", f"{tmp_path / 'a.jsonl'}"]
