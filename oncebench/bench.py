@@ -30,9 +30,9 @@ from oncebench.scenario import Cell, all_supports, installed
 from pipeline.errors import PipelineError
 
 REPORTS = "ONCEBENCH_BENCH_REPORTS"
-# What every commit is measured with: rate and warm-up of what is published, where all guarantees have room, and ten
-# seconds beyond the warm-up: a p99 needs a hundred sessions, and all cells fit into an hour.
-FULL, SESSIONS = PROFILES["full"], 160
+# What every commit is measured with is the load of what is published, so that its runs can stand beside those.
+FULL = PROFILES["full"]
+SESSIONS = round(FULL.rate * FULL.duration_s / 100)
 # Killed in its third second it has to come back, of which rows that wait in the topic tell: no more load than it takes.
 SESSIONS_KILLED = 100
 # And once with a load that is there before the pipeline starts, for at a fixed rate a million events take as long as

@@ -79,8 +79,8 @@ def test_a_comparison_of_few_rounds_promises_no_intervals(
 @pytest.mark.parametrize(
     ("words", "load"),
     [
-        ((), (1000.0, 180, 6.0)),
-        (("--warmup", "2"), (1000.0, 180, 2.0)),
+        ((), (1000.0, 160, 6.0)),
+        (("--warmup", "2"), (1000.0, 160, 2.0)),
         (("--rate", "500", "--duration", "40"), (500.0, 200, 6.0)),
     ],
 )

@@ -27,7 +27,7 @@ from oncebench.scenario import support_of
 from tests import made_up
 
 PLOTS = Path(__file__).parents[2] / "docs" / "plots.py"
-LOAD = {"rate": PROFILES["full"].rate, "sessions": 180, "warmup_s": PROFILES["full"].warmup_s}
+LOAD = {"rate": PROFILES["full"].rate, "sessions": 160, "warmup_s": PROFILES["full"].warmup_s}
 WAYS = (("at-least-once", "acknowledged"), ("exactly-once", "two-phase"))
 
 
@@ -42,7 +42,7 @@ def series(name: str, sink: str = "kafka", rounds: int = 5, **changes: Any) -> l
 
 def swept(name: str, field: str, *values: Any, **changes: Any) -> list[dict[str, Any]]:
     return [each for at, value in enumerate(values) for each in series(name, **{**changes, field: value,
-                                                                             "sessions": 180 + at})]  # fmt: skip
+                                                                             "sessions": 160 + at})]  # fmt: skip
 
 
 def shown(reports: list[dict[str, Any]]) -> list[tuple[str, str]]:
@@ -63,10 +63,10 @@ def test_the_full_comparison_is_told_by_its_setting_and_not_by_how_many_ways_ran
 def test_of_each_sink_the_full_comparison_comes_first_then_sweeps_by_their_values() -> None:
     made = [*swept("t", "trigger_ms", 30000, 100, 0, 1000, 5000), *series("full"), *series("x", warmup_s=3.0)]
     assert shown(made) == [
-        ("", "1,000 events/s, 180 sessions, warmup 6 s"),
-        *(("trigger ms", f"1,000 events/s, {180 + at} sessions{f', trigger {ms:,} ms' if ms else ''}, warmup 6 s")
+        ("", "1,000 events/s, 160 sessions, warmup 6 s"),
+        *(("trigger ms", f"1,000 events/s, {160 + at} sessions{f', trigger {ms:,} ms' if ms else ''}, warmup 6 s")
           for at, ms in ((2, 0), (1, 100), (3, 1000), (4, 5000), (0, 30000))),
-        ("other settings", "1,000 events/s, 180 sessions"),
+        ("other settings", "1,000 events/s, 160 sessions"),
     ]  # fmt: skip
 
 
@@ -158,7 +158,7 @@ def test_every_run_tells_its_setting_on_the_page_and_in_the_list() -> None:
     assert done == ["healthy, trigger 0 ms"] * 2 + ["healthy, trigger 500 ms"] * 2
     read = [row["setting"] for row in csv.DictReader(io.StringIO(lists.runs(stored)))]
     assert len(set(read)) == 2
-    assert read[2].startswith("1,000 events/s, 180 sessions, trigger 500 ms")
+    assert read[2].startswith("1,000 events/s, 160 sessions, trigger 500 ms")
 
 
 @pytest.fixture
