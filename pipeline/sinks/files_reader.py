@@ -42,7 +42,7 @@ class FolderReader:
 
     def __init__(self, form: Format, folder: Path, *, heeding_metadata: bool = True) -> None:
         self._form, self._folder = form, folder
-        self._heeding_metadata = heeding_metadata
+        self._metadata = folder / SPARK_METADATA if heeding_metadata else None
         self._read: set[str] = set()
         self._stamp: tuple[Path, int] | None = None
 
@@ -100,8 +100,7 @@ class FolderReader:
         return names_in(self._folder) if log is None else set(named_in(log))
 
     def _log(self) -> Path | None:
-        log = self._folder / SPARK_METADATA
-        return log if self._heeding_metadata and log.is_dir() else None
+        return self._metadata if self._metadata is not None and self._metadata.is_dir() else None
 
 
 def named_in(log: Path) -> Iterable[str]:

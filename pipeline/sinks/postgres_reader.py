@@ -19,6 +19,8 @@ from typing import Any
 
 import psycopg
 from psycopg import sql
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
 
 from pipeline.errors import ReadError, RefusedStart
 from pipeline.rows import ROW, STRINGS
@@ -31,6 +33,7 @@ PAGE = 10_000  # rows held in memory at a time: some 10 MB
 AWAY_LIMIT_S = 60.0
 # Before it every transaction is unseen (1 and 2 are the server's own, rows begin at 3).
 NOTHING_SEEN = "3:3:"
+SNAPSHOT = b"snapshot"  # the name of the statement that asks for the present one
 
 
 class Table:
@@ -99,7 +102,7 @@ class Table:
             table=sql.Identifier(self._names.table),
             seen=sql.Placeholder("seen"),
         )
-        self._asking = connection.cursor()  # kept: to make one costs more than to ask
+        _checked(connection.pgconn, connection.pgconn.prepare(SNAPSHOT, b"SELECT pg_current_snapshot()::text"))
         return connection
 
     def _fresh(self) -> Rows:
@@ -133,9 +136,11 @@ class Table:
         return rows_of([(0, row[-2]) for row in page], [row[-1] or seen_us // 1000 for row in page], rows, seen_us)
 
     def _snapshot(self) -> str:
-        row = self._asking.execute("SELECT pg_current_snapshot()::text").fetchone()
-        assert row is not None, "a SELECT without FROM gives one row"
-        return str(row[0])
+        # Asked many times a second, so asked of libpq: a cursor's execute and fetch take a multiple of this.
+        pgconn = self._connection.pgconn
+        snapshot = _checked(pgconn, pgconn.exec_prepared(SNAPSHOT, ())).get_value(0, 0)
+        assert snapshot is not None, "a SELECT without FROM gives one row, and a snapshot is never null"
+        return snapshot.decode()
 
     def _wait_for(self, error: psycopg.Error) -> None:
         """Gives up on a server that has been away for too long."""
@@ -148,6 +153,12 @@ class Table:
                 f"table {self._names.table!r} cannot be read: for {AWAY_LIMIT_S:g} s PostgreSQL has not answered "
                 f"({told(error)}); look at the server, then run again"
             ) from error
+
+
+def _checked(pgconn: PGconn, result: PGresult) -> PGresult:
+    if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+        raise psycopg.OperationalError(pgconn.get_error_message())
+    return result
 
 
 def prepared(connection: psycopg.Connection, names: Names) -> list[str]:

@@ -65,6 +65,10 @@ class Rows:
         return len(self.offset)
 
 
+# What most looks find: made once, for they are many. Nobody adds to the columns of rows that are given.
+NOTHING = Rows()
+
+
 @dataclass(frozen=True)
 class End:
     """Of one partition: its first offset, the end for a committed reader (`lso`), and the end of the log (`hw`)."""
@@ -207,7 +211,7 @@ class Snapshots:
             try:
                 rows = self._look()
             except NotAnsweredError:
-                rows = Rows()
+                rows = NOTHING
             if len(rows) or time.monotonic() >= deadline:
                 return rows
             time.sleep(min(max(LOOK_S, self._spent_s / LOOK_SHARE), max(0.0, deadline - time.monotonic())))
@@ -249,6 +253,8 @@ def rows_of(
         rows: its fields.
         seen_us: see `Rows`; the clock before fields were made Python objects, where that can be told apart.
     """
+    if not rows:
+        return NOTHING
     return Rows(
         partition=[partition for partition, _ in places],
         offset=[offset for _, offset in places],
