@@ -50,6 +50,8 @@ from pipeline.sinks.registry import SINKS
 
 # Looked at this often; processes report every 250 to 500 ms, faults must be answered sooner.
 LOOK_S = 0.05
+# While a load is sent to which nothing is done there is nobody to answer, and looks are at the pipeline's expense.
+CALM_LOOK_S = 0.2
 # Spark and its JVM start in 5 to 10 s on two idle cores; a machine under load may take several times that.
 START_LIMIT_S = 120.0
 # A run has stalled when so long no batch was committed and no fault came, once the load has ended. A restart with its
@@ -58,6 +60,7 @@ STANDSTILL_S = 180.0
 # After Ctrl-C: long enough for the batch in hand, short enough for whoever pressed it.
 INTERRUPTED_DRAIN_S = 8.0
 CHILD_STOP_S = 15.0
+LOADING = "loading"  # the phase in which the generator sends
 # The broker looks for timed-out transactions every 10 s, and writes their markers.
 ABORT_MARGIN_S = 20.0
 # Of the batch that takes the open sessions in, an event each: a pipeline that does fewer than these is stuck.
@@ -82,7 +85,7 @@ def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: thread
     """Runs `cell` in `folder` (an open work dir).
 
     Args:
-        show: called about every LOOK_S with what there is to see.
+        show: called about every LOOK_S or CALM_LOOK_S with what there is to see.
         interrupted: set by the first Ctrl-C.
     """
     with ExitStack() as stack:
@@ -168,7 +171,7 @@ class _Run:
     def _load(self) -> None:
         self._start_load()
         generator = self.children["generator"]
-        in_time = self._until("loading", lambda: not generator.alive, Patience(START_LIMIT_S + self._load_s()))
+        in_time = self._until(LOADING, lambda: not generator.alive, Patience(START_LIMIT_S + self._load_s()))
         self._end("generator")
         self.supervisor.note("load-done")
         if not in_time and not self.interrupted.is_set():
@@ -281,7 +284,7 @@ class _Run:
             if self.lab.own_broker is not None and not self.lab.own_broker.alive and not self.supervisor.acting:
                 raise UserError(f"the Kafka broker died while {phase}; see {self.lab.own_broker.log}")
             self._look()
-            time.sleep(LOOK_S)
+            time.sleep(CALM_LOOK_S if phase == LOADING and not self.cell.faulted else LOOK_S)
         return True
 
     def _note_interruption(self) -> None:

@@ -1,21 +1,20 @@
-"""What watching costs is told of the work that a run still had before it when it began to count."""
+"""What watching costs is told from windows of one run: each watched one beside the one next to it."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
+import pytest
 
-from oncebench.watch.resources import Use
-from tests.proofs.watching_cost import PIPELINE, cpu_s_per_million
-from tests.unit.test_timeline import START, S, record
+from tests.proofs.watching_cost import Window, ratios, share, turns
 
 
-def test_a_run_that_began_to_count_late_is_charged_for_what_it_still_had_to_do() -> None:
-    """A batch of two events at 1 s, one at 2 s, each of half a second's work."""
-    done = record([0.1, 0.2, 1.1, 1.2], [(1.0, 2), (2.0, 4)])
+def test_each_pair_of_windows_has_one_of_both_and_the_order_turns() -> None:
+    assert turns(8) == [True, False, False, True, True, False, False, True]
 
-    def ran(counts_from_s: float, cpu_s: float) -> Any:
-        uses = {name: Use(cpu_s / 3, 0) for name in PIPELINE} | {"observer": Use(9.0, 0)}
-        return SimpleNamespace(uses=uses, measured_from_us=START + round(counts_from_s * S))
 
-    assert round(cpu_s_per_million(ran(0.0, 1.0), done)) == round(cpu_s_per_million(ran(1.0, 0.5), done)) == 250_000
+def test_a_watched_window_is_compared_with_the_one_beside_it_whichever_came_first() -> None:
+    windows = [Window(True, 6.0, 0.3), Window(False, 5.0, 0.0), Window(False, 4.0, 0.0), Window(True, 5.0, 0.2)]
+    assert ratios(windows) == [1.2, 1.25]
+
+
+def test_watchers_are_told_beside_the_windows_that_they_watched() -> None:
+    assert share([Window(True, 6.0, 0.3), Window(False, 5.0, 0.1), Window(True, 4.0, 0.2)]) == pytest.approx(0.05)
