@@ -7,9 +7,10 @@ writes it, exits 0.
 
 Promise: `seen_us` is the clock when the reader had the row's data, before they became what is kept here (see
 `pipeline.sinks.reading`). Kafka hands rows over as they come: one wake-up takes all that are there, so a row is at
-most `PAUSE_S` later than the client had it. Any other sink is looked at, every 2 ms where a look is cheap, and a row is
-later by half of that on average and by what it takes to find and read it: docs/reading_the_tables.md says how much,
-sink by sink. What comes while rows of before are being kept is seen after that. A server that restarts is waited for.
+most `PAUSE_S` later than the client had it. Of files and Delta's log the kernel tells; any other sink is looked at,
+every 5 ms where a look is cheap. A row is later by half of that on average and by what it takes to find and read it:
+docs/reading_the_tables.md says how much, sink by sink. What comes while rows of before are being kept is seen after
+that. A server that restarts is waited for.
 
 What can go wrong: exit code 1 with a message if the topic is not there within 30 s, or if records are gone. A
 kill -9 loses at most what came since the last write, half a second; the stream is then marked incomplete.

@@ -49,6 +49,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pipeline.durable import is_uri
 from pipeline.errors import RefusedStart
 from pipeline.journal import checkpoint_id
+from pipeline.sinks.changes import changes_in
 from pipeline.sinks.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
@@ -221,8 +222,9 @@ def _open(config: PipelineConfig) -> DeltaSink:
 
 
 def _read(target: Mapping[str, Any]) -> Snapshots:
-    table = Following(Path(target["output"]))
-    return Snapshots(table.fresh, table.leftovers)
+    folder = Path(target["output"])
+    table = Following(folder)
+    return Snapshots(table.fresh, table.leftovers, changes=changes_in(folder / "_delta_log"))
 
 
 LACKS = {"two-phase": "no process can end a Delta commit that another has prepared"}

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from pipeline.sinks.changes import changes_in
 from pipeline.sinks.files_format import Content, Format
 from pipeline.sinks.reading import Rows, Snapshots, now_us, place_in_file, rows_of
 
@@ -118,4 +119,4 @@ def named_in(log: Path) -> Iterable[str]:
 def read_folder(form: Format, folder: Path, *, heeding_metadata: bool = True) -> Snapshots:
     """A reader of a folder of files."""
     reader = FolderReader(form, folder, heeding_metadata=heeding_metadata)
-    return Snapshots(reader.fresh, reader.leftovers)
+    return Snapshots(reader.fresh, reader.leftovers, changes=changes_in(folder, folder / SPARK_METADATA))

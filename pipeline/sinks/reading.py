@@ -6,9 +6,10 @@ line, a table and its sequence column. What can go wrong is told in the `ReadRep
 run can go on without it.
 
 A row counts as seen once its data are with the reader: bytes of JSON or columns, as any program that reads the sink has
-them then. What our own record does with them afterwards is not in it. A log hands rows over by itself; any other sink
-is looked at every LOOK_S, or as seldom as LOOK_SHARE of a core allows, so that a row is seen half of that later on
-average, and the time that a look takes to find and read it (`python -m tests.proofs.seeing_delay` measures both).
+them then. What our own record does with them afterwards is not in it. A log hands rows over by itself, and of files the
+kernel tells (`changes`); any other sink is looked at every LOOK_S, or as seldom as LOOK_SHARE of a core allows, so that
+a row is seen half of that later on average, and the time that a look takes to find and read it
+(`python -m tests.proofs.seeing_delay` measures both).
 """
 
 from __future__ import annotations
@@ -29,14 +30,16 @@ Headers = Sequence[tuple[str, bytes | None]]
 LINE_BITS = 24  # 16 million rows in one file
 NAME_BITS = 39  # two of 1,000 files meet with a probability of one in a million; a meeting would show as INCO
 OFFSET_BITS = 44
-# Between two looks at a sink that cannot tell by itself when something has become visible: 1 ms late on average, less
-# than any commit takes.
-LOOK_S = 0.002
-# Looks may use this share of a core at most, so that looking costs little beside a pipeline that uses most of one: a
-# look of more than 40 us (PostgreSQL, a big folder that has just changed) is taken less often. By processor time of
-# this process, all its threads: a look that was only kept waiting by others must not make the next late. What a server
-# does for a look is not in it; PostgreSQL's session takes half of what ours does.
-LOOK_SHARE = 0.02
+# Between two looks at a sink that cannot tell by itself when something has become visible, nor has anybody who does:
+# 2.5 ms late on average, under half a percent of the latencies there.
+LOOK_S = 0.005
+# Looks may use this share of a core at most, so that looking costs little beside a pipeline that uses a quarter of one:
+# a look of more than 50 us (PostgreSQL on a slow machine, a big folder) is taken less often. By processor time of this
+# process, all its threads: a look that was only kept waiting by others must not make the next late. What a server does
+# for a look is not in it; PostgreSQL's session takes half of what ours does.
+LOOK_SHARE = 0.01
+# Where somebody tells of changes: for those of which no word comes. 20 looks a second take a thousandth of a core.
+UNTOLD_S = 0.05
 # How a transaction ended, by the marker in the log.
 COMMIT, ABORT = "commit", "abort"
 
@@ -183,6 +186,18 @@ class NotAnsweredError(Exception):
     """The sink could not be asked just now: that is not the same as being shown nothing."""
 
 
+class Changes(Protocol):
+    """Tells when there may be something to look at."""
+
+    def wait(self, at_most_s: float) -> None:
+        """Until something has changed since the last call, or so long."""
+        ...
+
+    def close(self) -> None:
+        """Give back what it takes to be told."""
+        ...
+
+
 class Snapshots:
     """A reader of a sink that is no log: it is asked again and again what is there now.
 
@@ -191,6 +206,7 @@ class Snapshots:
             `NotAnsweredError` as long as the sink is away and may come back, `ReadError` when that takes too long.
         leftovers: see `Reader.leftovers`.
         close: gives back what `fresh` uses.
+        changes: tell when there is something to look at; None: nobody does.
     """
 
     def __init__(
@@ -198,10 +214,12 @@ class Snapshots:
         fresh: Callable[[], Rows],
         leftovers: Callable[[], list[str]] = list,
         close: Callable[[], None] = lambda: None,
+        changes: Changes | None = None,
     ) -> None:
         self._fresh = fresh
         self.leftovers = leftovers
-        self.close = close
+        self._close = close
+        self._changes = changes
         self._spent_s = 0.0
 
     def poll(self, timeout_s: float) -> Rows:
@@ -214,7 +232,13 @@ class Snapshots:
                 rows = NOTHING
             if len(rows) or time.monotonic() >= deadline:
                 return rows
-            time.sleep(min(max(LOOK_S, self._spent_s / LOOK_SHARE), max(0.0, deadline - time.monotonic())))
+            self._rest(max(0.0, deadline - time.monotonic()))
+
+    def close(self) -> None:
+        """See `Reader.close`."""
+        if self._changes is not None:
+            self._changes.close()
+        self._close()
 
     def ends(self) -> dict[int, End]:
         """None: what is no log has no ends."""
@@ -240,6 +264,15 @@ class Snapshots:
         rows = self._fresh()
         self._spent_s = time.process_time() - started
         return rows
+
+    def _rest(self, at_most_s: float) -> None:
+        """Until the next look: as long as this one asks for, and until there is a reason for one."""
+        owed_s = min(self._spent_s / LOOK_SHARE, at_most_s)
+        if self._changes is None:
+            time.sleep(min(max(LOOK_S, owed_s), at_most_s))
+        else:
+            time.sleep(owed_s)
+            self._changes.wait(min(UNTOLD_S, at_most_s - owed_s))
 
 
 def rows_of(
