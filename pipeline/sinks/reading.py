@@ -266,13 +266,11 @@ class Snapshots:
         return rows
 
     def _rest(self, at_most_s: float) -> None:
-        """Until the next look: as long as this one asks for, and until there is a reason for one."""
-        owed_s = min(self._spent_s / LOOK_SHARE, at_most_s)
+        """Until there is a reason for the next look, or until it may be taken without one."""
         if self._changes is None:
-            time.sleep(min(max(LOOK_S, owed_s), at_most_s))
+            time.sleep(min(max(LOOK_S, self._spent_s / LOOK_SHARE), at_most_s))
         else:
-            time.sleep(owed_s)
-            self._changes.wait(min(UNTOLD_S, at_most_s - owed_s))
+            self._changes.wait(min(UNTOLD_S, at_most_s))
 
 
 def rows_of(
