@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import Any
 
 import psycopg
-from psycopg import sql
+from psycopg import generators, sql
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
@@ -136,9 +136,12 @@ class Table:
         return rows_of([(0, row[-2]) for row in page], [row[-1] or seen_us // 1000 for row in page], rows, seen_us)
 
     def _snapshot(self) -> str:
-        # Asked many times a second, so asked of libpq: a cursor's execute and fetch take a multiple of this.
+        # Asked many times a second, so asked of libpq: a cursor's execute and fetch take a multiple of this. It is
+        # psycopg that waits, for libpq lets no signal through.
         pgconn = self._connection.pgconn
-        snapshot = _checked(pgconn, pgconn.exec_prepared(SNAPSHOT, ())).get_value(0, 0)
+        pgconn.send_query_prepared(SNAPSHOT, ())
+        (result,) = self._connection.wait(generators.execute(pgconn))
+        snapshot = _checked(pgconn, result).get_value(0, 0)
         assert snapshot is not None, "a SELECT without FROM gives one row, and a snapshot is never null"
         return snapshot.decode()
 

@@ -155,7 +155,13 @@ def measured(cell: Cell, lab: Lab, folder: Path, count: int) -> list[Window]:
 
 
 def main(count: int, sinks: tuple[str, ...]) -> None:
-    """Prints the pairs of each sink, and the ratio over all with its interval."""
+    """Prints the pairs of each sink, and the ratio over all with its interval.
+
+    Raises:
+        SystemExit: the windows make no pairs.
+    """
+    if count < 2 or count % 2:
+        raise SystemExit(f"{count} windows make no pairs: give an even number of them")
     load_s = WARM_S + 2 * TRIGGER_MS / 1000 + count * WINDOW_S
     with tempfile.TemporaryDirectory(prefix="watching-") as temporary, open_lab(Path(temporary), None, sinks) as lab:
         for sink in sinks:
