@@ -54,8 +54,9 @@ def bench(
 ) -> None:
     """Run the asv benchmarks of this commit (or of --commits) and keep their figures in results/asv.
 
-    `asv compare` and `asv publish` read them. The reports of the runs stay in results/local/runs. A full run took 63
-    minutes on two cores; one that takes more than twice its time is ended, and nothing of it is kept.
+    `asv compare` and `asv publish` read them. The reports of the runs stay in results/local/runs. A full run took 47
+    and 63 minutes on two machines of two cores; one that takes more than twice its time is ended, and nothing of it is
+    kept.
     """
     require_sinks(sinks)
     if not Path(SETTINGS).exists():
