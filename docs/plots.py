@@ -74,7 +74,7 @@ def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
     """A panel for each sink and trigger: p99 beside at-least-once against processor time beside at-least-once."""
     compared = [
         (title, rounds) for title, rounds in found
-        if any(beside(rounds, PRICE, way) and beside(rounds, "p99_ms", way) for way in ways(rounds))
+        if any(beside(rounds, PRICE, way) and beside(rounds, "p99_ms", way) for way in ways(rounds) if way != BASELINE)
     ]  # fmt: skip
     if not compared:
         return

@@ -68,12 +68,12 @@ def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
 
 def _prices(reports: Sequence[Report]) -> Iterator[str]:
     """What exactly-once took beside at-least-once of the same sink, as a range over the sinks and not as a mean: the
-    latency of the full comparison, and the price where batches leave room, without which it is none."""
+    latency of the full comparison, and the price where it is one: of a load that was there at once, or with room."""
     found = dict(settings_of(reports))
     full = list(full_of(found).values())
     for name, settings, where, what in (
         ("p99_ms", full, f"At {RATE:,g} events/s", "p99 latency"),
-        ("cpu_s", found, "Where the pipeline rests between batches,", "processor time by event"),
+        ("cpu_s", found, "Flat out, or with room between batches,", "processor time by event"),
     ):
         ratios = [
             (setting.sink, times)

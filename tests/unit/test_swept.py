@@ -133,7 +133,7 @@ def test_the_answer_is_of_the_full_comparison_and_of_prices_with_room_and_of_wha
     assert p99.startswith("At 1,000 events/s exactly-once took ")
     assert p99.endswith("(no difference shown in 0 of 1 comparisons, of kafka).")
     (_, price) = answer([*full, *series("room", trigger_ms=5000)])
-    assert price.startswith("Where the pipeline rests between batches, exactly-once took ")
+    assert price.startswith("Flat out, or with room between batches, exactly-once took ")
     others = [*series("t", trigger_ms=100), *series("f", "files-jsonl", rounds=1)]
     slow = [
         each | {"latency_ms": each["latency_ms"] | {"p99": 30_000.0 if at % 2 else 1.0}}
