@@ -23,10 +23,10 @@ def setup_cache():
 
 
 # A healthy round of a cell takes 30 to 38 s on two cores, its killed run 31 to 37 s, the one flat out 17 to 27 s; a
-# busy machine may take twice that. Each sink starts its servers once, and the first run of all fetches jars. Of what
-# takes longer asv keeps nothing.
+# busy machine may take twice that. From 7 rounds on all three are run in each. Each sink starts its servers once, and
+# the first run of all fetches jars. Of what takes longer asv keeps nothing.
 _CELLS = _bench.names(_SINKS, *_ONLY)
-setup_cache.timeout = 2 * len(_CELLS) * (34 * _ROUNDS + 40 + 25) + 600
+setup_cache.timeout = 2 * len(_CELLS) * (34 * _ROUNDS + (40 + 25) * (_ROUNDS if _ROUNDS >= 7 else 1)) + 600
 
 
 def _track(metric, unit):

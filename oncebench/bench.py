@@ -38,6 +38,9 @@ SESSIONS_KILLED = 100
 # And once with a load that is there before the pipeline starts, for at a fixed rate a million events take as long as
 # planned: six batches, of about the size that they have where a pipeline on two cores is at its limit.
 FLAT_OUT: Mapping[str, Any] = {"rate": "max", "sessions": 300, "max_events_per_batch": 5_000}
+# From so many rounds on asv asks a test. Of one run it knows no interval, and tells any change of a tenth: so what is
+# killed and what is flat out then takes as many rounds as the rest.
+TESTED_ROUNDS = 7
 BY_MILLION = frozenset({"s_per_million", "cpu_s", "written_mb", "checkpoint_mb"})
 # asv prints every digit that it is given, and rounds differ by percents.
 DIGITS = 4
@@ -57,7 +60,7 @@ def names(sinks: Sequence[str] = (), only: str = "") -> list[str]:
 
 def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[str, dict[str, list[float]]]:
     """Measures each cell that `names` gives healthy, so many rounds in turns, killed once where it tells most, and once
-    flat out; one sink after the other."""
+    flat out (from TESTED_ROUNDS on all of them in so many rounds); one sink after the other."""
     load = Cell("", "", "", rate=FULL.rate, sessions=SESSIONS, warmup_s=FULL.warmup_s)
     wanted = names(sinks, only)
     cells = [
@@ -77,7 +80,9 @@ def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[
         results = Results(Path(os.environ.get(REPORTS) or Path(folder) / "results"), f"bench-{stamp()}")
         for sink in dict.fromkeys(cell.sink for cell in cells):
             mine = [cell for cell in cells if cell.sink == sink]
-            todo = in_rounds(mine, rounds) + [replace(cell, **FLAT_OUT) for cell in mine if not cell.faulted]
+            healthy, killed = ([cell for cell in mine if cell.faulted == faulted] for faulted in (False, True))
+            flat_out, others = [replace(cell, **FLAT_OUT) for cell in healthy], rounds if rounds >= TESTED_ROUNDS else 1
+            todo = in_rounds(healthy, rounds) + in_rounds(killed, others) + in_rounds(flat_out, others)
             before = len(reports) + len(failed)
             try:
                 reports.extend(run_series(todo, results, None, Path(folder) / sink, False, tell))

@@ -35,7 +35,8 @@ MACHINE = "oncebench"
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="Of the healthy runs. From 7 on asv compares by statistics; of fewer it sees large changes only, of 6 none.",
+    help="Of the healthy runs, from 7 on of all: then asv compares by statistics. Of fewer it sees large changes only, "
+    "of 6 none, and takes chance for a change where there is one run.",
 )
 @click.option("--quick", is_flag=True, help="One round of the Kafka sink (or of --sink).")
 @click.option("--bench", metavar="REGEX", help="Only benchmarks whose name fits, as asv's -b: `micro`, `cells`.")

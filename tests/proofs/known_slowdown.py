@@ -1,4 +1,4 @@
-"""What asv makes of known changes: `python -m tests.proofs.known_slowdown [ROUNDS]`, some 25 minutes, quiet machine.
+"""What asv makes of known changes: `python -m tests.proofs.known_slowdown [ROUNDS]`, some 40 minutes, quiet machine.
 
 A clone gets two commits: one whose two-phase commit to Kafka takes 10 ms longer, and one that has that taken back but
 forgets what a batch has already committed, so that a replay of the idempotent variant doubles it (two-phase looks into
