@@ -1,7 +1,7 @@
 """The pictures of docs/what_it_costs.md: `python docs/plots.py [REPORTS...]` writes docs/plots/*.svg (extra `docs`).
 
 Promise: every point is a median over rounds of runs in `results/runs/` (or of the files that are named), every bar its
-95 % bootstrap interval, from the same functions as the tables; nothing is drawn of fewer than five rounds. A price is
+95 % bootstrap interval, from the same functions as the tables; no ratio is drawn of fewer than five rounds. A price is
 drawn where the pipeline rests between batches, the parts of a batch are of the full comparison. Guarantees are told
 apart by marker and word, not by colour alone. What can go wrong: there are no healthy runs of the full comparison in
 rounds; then no file is written, and it says so.
