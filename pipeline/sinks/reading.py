@@ -31,7 +31,7 @@ LINE_BITS = 24  # 16 million rows in one file
 NAME_BITS = 39  # two of 1,000 files meet with a probability of one in a million; a meeting would show as INCO
 OFFSET_BITS = 44
 # Between two looks at a sink that cannot tell by itself when something has become visible, nor has anybody who does:
-# 2.5 ms late on average, under half a percent of the latencies there.
+# 2.5 ms late on average, a percent of the latencies there.
 LOOK_S = 0.005
 # Looks may use this share of a core at most, so that looking costs little beside a pipeline that uses a quarter of one:
 # a look of more than 50 us (PostgreSQL on a slow machine, a big folder) is taken less often. By processor time of this
