@@ -1,4 +1,6 @@
-"""What each guarantee of each sink costs and breaks, tracked over commits. Lower is better throughout.
+"""What each guarantee of each sink costs and breaks, tracked over commits.
+
+Lower is better, but of a share (`checkpoint_percent`): it also falls when the rest of a batch grows.
 
 All cells are measured once for all metrics, in turns. `ONCEBENCH_BENCH_SINKS` (names with spaces between them),
 `ONCEBENCH_BENCH_ONLY` (words that a cell must have) and `ONCEBENCH_BENCH_ROUNDS` make it less: `oncebench bench` sets

@@ -1,5 +1,7 @@
 """What runs for every event, row or transaction beside Spark and Kafka: pure Python, no JVM, seconds in all."""
 
+from asv_runner.benchmarks.mark import SkipNotImplemented as _Skip
+
 from oncebench import micro as _micro
 
 
@@ -41,3 +43,30 @@ class Audit(_Work):
 
     def time_expected_output(self):
         self.work.expected_output()
+
+
+class _Newer(_Work):
+    """Work that older commits do not have; they skip it."""
+
+    def setup(self):
+        super().setup()
+        if not hasattr(self.work, self.needs):
+            raise _Skip
+
+
+class Ledger(_Newer):
+    """The generator's ledger: planned on disk, and opened."""
+
+    needs = "ledger"
+
+    def time_ledger(self):
+        self.work.ledger()
+
+
+class WholeAudit(_Newer):
+    """All of the first auditor, of a run without a fault."""
+
+    needs = "audit"
+
+    def time_audit(self):
+        self.work.audit()

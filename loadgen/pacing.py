@@ -167,7 +167,7 @@ def parse_shape(spec: str, rate: Rate, events: int) -> Shape:
         shape = Burst(rate, *numbers)
     else:
         shape = Constant(rate)
-    duration_s = float(shape.inverse(np.array([float(events)]))[0])
+    duration_s = lasts_s(shape, events)
     if duration_s > MAX_DURATION_S:
         days = duration_s / 86_400
         raise ConfigError(f"rate: {events} events at {rate:g}/s would take {days:.0f} days; raise the rate")
@@ -177,6 +177,11 @@ def parse_shape(spec: str, rate: Rate, events: int) -> Shape:
             f" {shape.every_s - shape.on_s:.1f} s; give more sessions or a shorter EVERY_S"
         )
     return shape
+
+
+def lasts_s(shape: Shape, events: int) -> float:
+    """How long a load of so many events takes."""
+    return float(shape.inverse(np.array([float(events)]))[0])
 
 
 def sessions_for(spec: str, rate: Rate, duration_s: float) -> int:

@@ -23,7 +23,7 @@ from oncebench.commands.series import run_series
 from oncebench.errors import INTERRUPTED, UserError
 from oncebench.judge.verdict import BROKEN, FORBIDDEN, KEPT, RULES
 from oncebench.profiles import PROFILES, quick
-from oncebench.reports.metrics import METRICS, Report, figure, flat_out
+from oncebench.reports.metrics import BY_NAME, METRICS, Report, figure, flat_out
 from oncebench.reports.results import Results, stamp
 from oncebench.rounds import in_rounds
 from oncebench.scenario import Cell, all_supports, installed
@@ -143,6 +143,6 @@ def _promises(report: Report) -> Iterable[tuple[str, float]]:
 
 
 def _recovery(report: Report) -> Iterable[tuple[str, float]]:
-    recovery = report["recovery"]["first_visible"]
-    if recovery is not None and report["verdict"] == KEPT:
-        yield "recovery_s", recovery / 1000
+    value = figure(report, BY_NAME["recovery_s"])
+    if value is not None:
+        yield "recovery_s", float(f"{value:.{DIGITS}g}")

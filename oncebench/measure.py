@@ -15,6 +15,7 @@ from typing import Any
 from oncebench.errors import BROKEN, ERROR, KEPT
 from oncebench.nemesis.disk import BROKER, CHECKPOINT, OUTPUT
 from oncebench.record import FACTS, Record
+from oncebench.reports.environment import environment
 from oncebench.reports.report import FILE, make_report, write_report
 from oncebench.run.cell import Ran, run_cell
 from oncebench.run.lab import Lab
@@ -38,7 +39,8 @@ def measure(
     theirs = {SERVICES[name].variable: lab.theirs[name] for name in used}
     facts = {"run": ran.run, "topics": ran.topics.as_json(), "kafka": ran.kafka, "java": lab.java.version,
              "theirs": theirs, "durability": ran.durability, "interrupted": ran.interrupted,
-             "checkpoint_written": ran.checkpoint_written, "measured_from_us": ran.measured_from_us}  # fmt: skip
+             "checkpoint_written": ran.checkpoint_written, "measured_from_us": ran.measured_from_us,
+             "environment": environment()}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in ran.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))
     return _report(Record.load(folder), cell, ran, facts)

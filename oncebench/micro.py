@@ -6,13 +6,26 @@ Promise: names and arguments do not change, for `benchmarks/` times old commits 
 
 from __future__ import annotations
 
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
 import numpy as np
 import pyarrow as pa
 
+from loadgen.config import LoadConfig
+from loadgen.ledger import Ledger
 from loadgen.pacing import parse_shape
+from loadgen.producer import plan_load
 from loadgen.schedule import schedule
 from loadgen.session import encode
+from oncebench import record
+from oncebench.judge.audit import audit
 from oncebench.judge.model import expected_output
+from oncebench.record import FINAL, INPUT, OBSERVED, QUARANTINE, Record
+from oncebench.record.streams import Lines, Stream
 from pipeline.digest import digest
 from pipeline.events import check
 from pipeline.sessions import rows_of
@@ -36,14 +49,51 @@ class Work:
     def __init__(self) -> None:
         keys, values = made()
         self.records = [(key.encode(), value.encode()) for key, value in zip(keys, values, strict=True)]
-        rows = [row for key in keys[::100] for row in rows_of(key, list(range(100)), STARTED_US)]
-        self.batch = pa.RecordBatch.from_pydict({name: [row[name] for row in rows] for name in ROW})
+        events = [json.loads(value) for value in values]
+        rows = [
+            {name: row[name] for name in ROW}
+            for of in (events[first : first + 100] for first in range(0, EVENTS, 100))
+            for row in rows_of(of[0]["session_key"], [each["value"] for each in of], of[-1]["scheduled_at"])
+        ]
+        self.batch = pa.RecordBatch.from_pylist(rows)
         self.topic = pa.table({
             "partition": pa.array([0] * EVENTS, pa.int32()),
             "offset": pa.array(range(EVENTS), pa.int64()),
             "key": pa.array([key for key, _ in self.records], pa.binary()),
             "value": pa.array([value for _, value in self.records], pa.binary()),
         })  # fmt: skip
+        self.record = self._recorded(rows)
+
+    def _recorded(self, rows: Sequence[Mapping[str, Any]]) -> Record:
+        """What a run of these events leaves, that showed these rows."""
+        shown = pa.table({
+            "partition": pa.array([0] * len(rows), pa.int32()),
+            "offset": pa.array(range(len(rows)), pa.int64()),
+            "timestamp_ms": pa.array([0] * len(rows), pa.int64()),
+            "key": pa.array([row["session_key"].encode() for row in rows], pa.binary()),
+            "value": pa.array([json.dumps(row).encode() for row in rows], pa.binary()),
+        }, FINAL)  # fmt: skip
+        sent = STARTED_US + np.arange(EVENTS, dtype=np.int64)
+        ledger = record.Ledger(
+            session=np.repeat(np.arange(SESSIONS, dtype=np.uint32), 100),
+            seq=np.tile(np.arange(100, dtype=np.uint8), SESSIONS),
+            scheduled_us=sent, sent_us=sent + 1, acked_us=sent + 2,
+            partition=np.zeros(EVENTS, np.int32), offset=np.arange(EVENTS, dtype=np.int64),
+        )  # fmt: skip
+        zeros = pa.array([0] * EVENTS, pa.int64())
+        return Record(
+            path=Path("made-up"),
+            cell={},
+            plan=record.Plan(1, SESSIONS, EVENTS, "made-up", STARTED_US),
+            ledger=ledger,
+            input=Stream(self.topic.add_column(2, "timestamp_ms", zeros).cast(INPUT), complete=True),
+            final=Stream(shown, complete=True),
+            observed=Stream(OBSERVED.empty_table(), complete=True),
+            quarantine=Stream(QUARANTINE.empty_table(), complete=True),
+            ends={"output": {"0": {"lso": len(rows), "hw": len(rows)}}, "final_complete": True},
+            progress=Lines(({"kind": "batch", "batch": 0, "end_offsets": {"0": EVENTS}},)),
+            timeline=Lines(({"t_us": STARTED_US, "event": "drained"},)),
+        )
 
     def schedule(self) -> None:
         """When the generator is to send each event."""
@@ -72,6 +122,18 @@ class Work:
         for producer in range(100):
             end_txn_request(Transaction(f"oncebench-{producer}", producer, 0), True).encode(version=3)
 
+    def ledger(self) -> None:
+        """A load of these events planned on disk, and its ledger opened again."""
+        with TemporaryDirectory() as folder:
+            place = Path(folder) / "ledger"
+            plan_load(LoadConfig("localhost:9092", "made-up", 2000.0, SESSIONS, place), lambda: STARTED_US)
+            Ledger.open(place)
+
     def expected_output(self) -> None:
         """What the topic owes, by the first auditor."""
         expected_output(self.topic)
+
+    def audit(self) -> None:
+        """All of the first auditor, of a run that lost and doubled nothing."""
+        found = audit(self.record)
+        assert found.rows["visible"] == len(self.batch) and not any(found.counts().values()), found.rows

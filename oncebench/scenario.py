@@ -9,8 +9,10 @@ import shlex
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, cast
 
+from loadgen.pacing import Rate, lasts_s, parse_shape
+from loadgen.session import EVENTS_PER_SESSION
 from oncebench.errors import USAGE, UserError
 from oncebench.nemesis.acts import complaint, not_beside, unplaced, why_not
 from pipeline.config import AS_SHIPPED, CHANGELOG, SNAPSHOTS, TUNED
@@ -75,6 +77,12 @@ class Cell:
     def faulted(self) -> bool:
         """Whether anything is done to the pipeline."""
         return bool(self.faults or self.random_kills)
+
+    @property
+    def load_s(self) -> float:
+        """How long the load takes by its plan, in seconds; 0 where all of it is due at once."""
+        events = self.sessions * EVENTS_PER_SESSION
+        return lasts_s(parse_shape(self.shape, cast(Rate, self.rate), events), events)
 
     @property
     def title(self) -> str:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from loadgen.pacing import sessions_for
 from oncebench.scenario import CHECKPOINT_CHOICES, STATE_CHOICES, Cell
 
 # Batches with input that a load lasts for at least: those that a run leaves out as its first ones, and as many again.
@@ -59,5 +60,5 @@ def _as_long(before: Cell, cell: Cell) -> Cell:
     """The cell with as many sessions as its load needs to last as long as before, and for a few triggers."""
     if isinstance(before.rate, str) or isinstance(cell.rate, str):
         return cell
-    lasts_s = max(before.sessions * 100 / before.rate, FEWEST_TRIGGERS * cell.trigger_ms / 1000)
-    return replace(cell, sessions=max(1, round(lasts_s * cell.rate / 100)))
+    lasts_s = max(before.load_s, FEWEST_TRIGGERS * cell.trigger_ms / 1000)
+    return replace(cell, sessions=sessions_for(cell.shape, cell.rate, lasts_s))

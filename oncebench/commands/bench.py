@@ -16,6 +16,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from oncebench.bench import REPORTS, names
 from oncebench.errors import ERROR, USAGE, MissingEnvironment, UserError
@@ -60,6 +61,9 @@ def bench(
     kept.
     """
     require_sinks(sinks)
+    given = click.get_current_context().get_parameter_source("rounds")
+    if quick and given is not ParameterSource.DEFAULT:
+        raise UserError("--quick is one round: give it or --rounds", exit_code=USAGE)
     if not Path(SETTINGS).exists():
         raise UserError(f"there is no {SETTINGS} here; run this in a clone of the repository", exit_code=USAGE)
     if find_spec("asv") is None:

@@ -26,7 +26,7 @@ from oncebench.commands.series import Trouble, at_least_s, run_series
 from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.measure import exit_code
 from oncebench.profiles import PROFILES, by_profile
-from oncebench.reports import cost_table, paired, tables
+from oncebench.reports import comparison
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.rounds import in_rounds
 from oncebench.scenario import Cell
@@ -142,23 +142,9 @@ def _source(name: str) -> ParameterSource | None:
 
 def _show(reports: list[dict[str, Any]], results: Results) -> None:
     written, comma = results.write_tables(reports)
-    click.echo(tables.markdown(reports), nl=False)
-    if any(len(report["faults"]) > 1 for report in reports):
-        click.echo("\nrows that each fault lost or doubled:\n\n" + tables.fault_markdown(reports), nl=False)
-    if told := paired.lines(reports):
-        click.echo("\n" + "\n".join(told))
-        click.echo(f"\nas ratios to at-least-once acknowledged of the same sink, {_intervals(reports)}:\n")
-        click.echo(cost_table.markdown(reports), nl=False)
-    if told := paired.recoveries(reports):
-        click.echo("\n" + "\n".join(told))
+    click.echo(comparison.text(reports), nl=False)
     click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
     say_how_to_replay(reports)
-
-
-def _intervals(reports: list[dict[str, Any]]) -> str:
-    most = max(len(rounds) for rounds in paired.settings(reports).values())
-    few = f"of fewer than {paired.FEWEST_ROUNDS} rounds, which have no interval (try --repeat {paired.FEWEST_ROUNDS})"
-    return "95 % intervals" if most >= paired.FEWEST_ROUNDS else few
 
 
 def _chosen(cells: list[Cell], called: Callable[[Cell], str], only: str | None) -> list[Cell]:

@@ -112,8 +112,7 @@ class Trouble:
 
 def at_least_s(cells: Sequence[Cell]) -> float:
     """How long runs take on an idle machine if nothing goes wrong: their loads, and what each takes beside it."""
-    loads = (cell.sessions * 100 / cell.rate for cell in cells if not isinstance(cell.rate, str))
-    return sum(loads) + RUN_S * len(cells)
+    return sum(cell.load_s for cell in cells) + RUN_S * len(cells)
 
 
 def left(done: int, of: int, began: float) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,16 @@ import click
 
 from oncebench.commands.interrupted import done_of, interruption_told
 from oncebench.commands.options import keep_option, postgres_option, refuse_idle_postgres, work_dir_option
-from oncebench.commands.series import Run, open_series
+from oncebench.commands.series import Run, Trouble, open_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, USAGE, UserError
 from oncebench.profiles import PROFILES
-from oncebench.reports import cost_table
+from oncebench.reports import cost_table, sustained
 from oncebench.reports.paired import FEWEST_ROUNDS
 from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
-from oncebench.reports.sustained import TOO_SHORT, why_not
-from oncebench.reports.tables import aligned
 from oncebench.rounds import in_rounds
 from oncebench.run.search import Found, of_three, search
 from oncebench.scenario import Cell, all_supports, require_sinks
+from pipeline.errors import PipelineError
 
 # Of the slowest guarantee's rate: latencies are compared where none of them is near its limit (Apache Solr Benchmark
 # and OpenMessaging take 70 to 80 %).
@@ -93,7 +92,7 @@ def sustain(
     A rate is kept up with if the lag does not grow by 1 % of the load for sure (by two standard errors), latency does
     not rise by a quarter, and every promise is kept; where it is not, it is tried twice more, and two of three decide.
     Prints the rates, and for each sink what its guarantees cost at a rate that all of them keep up with. A guarantee of
-    which a probe is too short to tell is left out of that, and the exit code is then 1.
+    which a probe tells nothing is left out of that, and the exit code is then 1.
     """
     wanted = sinks or ("kafka",)
     require_sinks(wanted)
@@ -107,41 +106,39 @@ def sustain(
     largest = [_at(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
     place = work_dir or default_work_dir("sustain")
     found: dict[Cell, Found] = {}
-    untold: dict[Cell, str] = {}
-    tried: dict[Cell, _Probes] = {}
+    probes: list[dict[str, Any]] = []
     compared_at: dict[str, float] = {}
     reports: list[dict[str, Any]] = []
+    untold, trouble = list[str](), Trouble()
     try:
         with open_series(largest, results, bootstrap_servers, place, keep) as (run, cut):
             for cell in cells:
-                tried[cell] = _Probes(run, cut, cell, probe_s)
                 try:
-                    found[cell] = search(of_three(tried[cell].keeps_up), start, LOWEST, HIGHEST, precision)
-                    told = _told(found[cell])
-                except _TooShort as error:
-                    told = untold[cell] = str(error)
-                click.echo(f"{cell.title}: {told}", err=True)
-            click.echo(_rates(found, untold, tried), nl=False)
+                    keeps_up = _Probes(run, cut, cell, probe_s, probes).keeps_up
+                    found[cell] = search(of_three(keeps_up), start, LOWEST, HIGHEST, precision)
+                    click.echo(f"{cell.title}: {_told(found[cell])}", err=True)
+                except (UserError, PipelineError) as error:
+                    if getattr(error, "exit_code", None) == INTERRUPTED:
+                        raise
+                    untold.append(f"{cell.title}: {error}")
+                    click.echo(untold[-1], err=True)
             if repeat:
                 compared_at = _compared_at(found)
                 compared = [_at(cell, compared_at[cell.sink], probe_s) for cell in found if cell.sink in compared_at]
-                _rounds(run, cut, in_rounds(compared, repeat), reports)
+                _rounds(run, cut, in_rounds(compared, repeat), reports, trouble)
     finally:  # what was measured is shown, whatever came later
-        if 0 < len(found) + len(untold) < len(cells):
-            click.echo(_rates(found, untold, tried), nl=False)
+        click.echo(sustained.markdown(probes), nl=False)
         for sink, rate in compared_at.items():
             if mine := [report for report in reports if report["cell"]["sink"] == sink]:
                 click.echo(f"\n{sink} at {rate:,.0f} events/s:\n\n{cost_table.markdown(mine)}", nl=False)
         if results.runs.exists():
             click.echo(f"\nreports {results.runs}", err=True)
-    if any(each.broken for each in tried.values()) or any(report["verdict"] == "broken" for report in reports):
+    click.echo("\n".join(untold), nl=bool(untold), err=True)
+    trouble.tell_again()
+    if any(report["verdict"] == "broken" for report in (*probes, *reports)):
         sys.exit(BROKEN)
-    if untold:
+    if untold or trouble.lines:
         sys.exit(ERROR)
-
-
-class _TooShort(UserError):
-    """A probe did not tell whether its rate was kept up with."""
 
 
 def _compared_at(found: Mapping[Cell, Found]) -> dict[str, float]:
@@ -160,69 +157,53 @@ def _at(cell: Cell, rate: float, lasts_s: float) -> Cell:
     return replace(cell, rate=rate, sessions=max(1, round(rate * lasts_s / 100)))
 
 
-@dataclass
+@dataclass(frozen=True)
 class _Probes:
-    """Tries rates of one cell, and knows the highest that it kept up with, and why it did not with others."""
+    """Tries rates of one cell; the report of each is added to `reports`."""
 
     run: Run
     cut: Any
     cell: Cell
     probe_s: float
-    why: dict[float, str] = field(default_factory=dict)
-    kept: float = 0.0
-    broken: bool = False
+    reports: list[dict[str, Any]]
 
     def keeps_up(self, rate: float) -> bool:
-        """Tries a rate (events per second) once."""
+        """Tries a rate (events per second) once.
+
+        Raises:
+            UserError: it could not be told, or was interrupted.
+        """
         cell = _at(self.cell, round(rate), self.probe_s)
         title = f"{cell.sink} {cell.delivery} {cell.variant} at {rate:,.0f} events/s"
         report = self.run(cell, title, True)
         if self.cut.is_set():
             raise UserError(f"interrupted while the rate of {cell.title} was searched", exit_code=INTERRUPTED)
-        reasons = list(why_not(report))
-        if reasons == [TOO_SHORT]:
-            raise _TooShort(f"a probe of {self.probe_s:g} s is too short to tell whether {rate:,.0f} events/s can be "
+        self.reports.append(report)
+        reasons = list(sustained.why_not(report))
+        if reasons == [sustained.TOO_SHORT]:
+            raise UserError(f"a probe of {self.probe_s:g} s is too short to tell whether {rate:,.0f} events/s can be "
                             "kept up: batches take too long for it; give a longer --probe")  # fmt: skip
         click.echo(f"{title}: {'; '.join(reasons) or 'kept up'}", err=True)
-        self.broken = self.broken or report["verdict"] == "broken"
-        if reasons:
-            self.why[rate] = "; ".join(reasons)
-        else:
-            self.kept = max(self.kept, rate)
         return not reasons
 
 
-def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, Any]]) -> None:
+def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, Any]], trouble: Trouble) -> None:
     """Adds the reports as they come, so that they are there after an interruption too."""
     with interruption_told():
         for number, cell in enumerate(cells, 1):
-            report = run(cell, f"{number}/{len(cells)} {cell.brief}", False)
+            try:
+                report = run(cell, f"{number}/{len(cells)} {cell.brief}", False)
+            except (UserError, PipelineError) as error:
+                if getattr(error, "exit_code", None) == INTERRUPTED:
+                    raise
+                trouble(cell, error)
+                continue
             reports += [] if report["interrupted"] else [report]
             if cut.is_set():
                 break
-    if len(reports) < len(cells):
+    if len(reports) + len(trouble.lines) < len(cells):
         raise UserError(done_of(len(reports), len(cells)), exit_code=INTERRUPTED)
-
-
-def _rates(found: Mapping[Cell, Found], untold: Mapping[Cell, str], tried: Mapping[Cell, _Probes]) -> str:
-    head = ("sink", "guarantee", "variant", "keeps up with, events/s", "not with", "because")
-    rows = (_row(cell, found[cell], probes.why) if cell in found else _open_row(cell, probes.kept, untold[cell])
-            for cell, probes in tried.items() if cell in found or cell in untold)  # fmt: skip
-    return aligned([head, *rows])
 
 
 def _told(found: Found) -> str:
     return f"keeps up with {found.kept:,.0f} events/s" + (f", not with {found.lost:,.0f}" if found.lost else "")
-
-
-def _row(cell: Cell, found: Found, why: Mapping[float, str]) -> tuple[str, ...]:
-    lost, because = ("-", "-") if found.lost is None else (f"{found.lost:,.0f}", why.get(found.lost, "-"))
-    return *_way(cell), f"{found.kept:,.0f}", lost, because
-
-
-def _open_row(cell: Cell, kept: float, why: str) -> tuple[str, ...]:
-    return *_way(cell), f"{kept:,.0f} or more" if kept else "?", "?", why
-
-
-def _way(cell: Cell) -> tuple[str, ...]:
-    return cell.sink, cell.delivery, cell.variant

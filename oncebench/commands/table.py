@@ -11,7 +11,7 @@ from oncebench.commands.options import existing
 from oncebench.errors import USAGE, UserError
 from oncebench.publish.stored import take_in
 from oncebench.publish.write import publish
-from oncebench.reports import repeatability, tables
+from oncebench.reports import comparison, repeatability, tables
 from oncebench.reports.paired import FEWEST_ROUNDS
 from oncebench.reports.report import read_reports
 from oncebench.reports.results import LOCAL, PUBLISHED
@@ -24,7 +24,7 @@ _UNDO = (
 
 @click.command(short_help="Tables from stored reports; with --publish the results page.")
 @click.argument("stored", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--csv", "as_csv", is_flag=True, help="CSV with plain numbers instead of Markdown.")
+@click.option("--csv", "as_csv", is_flag=True, help="The first table alone, as CSV with plain numbers.")
 @click.option(
     "--publish",
     "published",
@@ -38,7 +38,7 @@ _UNDO = (
     help="Instead: whether another series of the same cells says the same, ratio by ratio, and the noise floor.",
 )
 def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path | None) -> None:
-    """Print one table of reports; repeats of a cell are put together.
+    """Print what reports say: a table of all cells, repeats of one together, then what can be compared of them.
 
     STORED are files of reports or results folders [default: your newest comparison, else the published one].
     """
@@ -59,7 +59,7 @@ def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path
     if against is not None:
         click.echo(_compared(reports, read_reports(existing(against))), nl=False)
         return
-    click.echo(tables.as_csv(reports) if as_csv else tables.markdown(reports), nl=False)
+    click.echo(tables.as_csv(reports) if as_csv else comparison.text(reports), nl=False)
 
 
 def _compared(reports: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
@@ -71,7 +71,8 @@ def _compared(reports: list[dict[str, Any]], others: list[dict[str, Any]]) -> st
             exit_code=USAGE,
         )
     floor = repeatability.noise_markdown(reports)
-    beside = f"\neach cell beside itself, a round and the one before it, 95 %:\n\n{floor}" if floor else ""
+    what = "each cell beside itself: a round as a ratio to the one before it, where the median of these lies"
+    beside = f"\n{what} (bootstrap):\n\n{floor}" if floor else ""
     return repeatability.again_markdown(found) + beside
 
 

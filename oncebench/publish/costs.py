@@ -8,7 +8,7 @@ never compared with one another. Of each sink the full comparison comes first, t
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from oncebench.publish.pack import short
@@ -63,6 +63,13 @@ def label(setting: Setting) -> str:
     return ", ".join([load, f"{config.get('sessions', '?')} sessions", *other])
 
 
+def labels(found: Iterable[Setting]) -> dict[Setting, str]:
+    """The label of each setting; with the machine where settings of one sink were run on several."""
+    settings = list(found)
+    machines = [MACHINE] if MACHINE in differing(settings) else []
+    return {each: ", ".join(filter(None, (label(each), in_fields(each, machines)))) for each in settings}
+
+
 def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
     """The metrics of which a run has a figure, and for each setting each way's runs, medians, ratios and differences,
     one for each metric."""
@@ -70,7 +77,7 @@ def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
     found = settings_of(reports)
     groups = groups_of(dict(found))
     columns = [metric for metric in COLUMNS if any(_measured(rounds, metric) for _, rounds in found)]
-    machines = [MACHINE] if MACHINE in differing(setting for setting, _ in found) else []
+    called = labels(setting for setting, _ in found)
     return {
         "baseline": list(BASELINE),
         "metrics": [
@@ -81,7 +88,7 @@ def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
         "settings": [
             {
                 "sink": setting.sink,
-                "label": ", ".join(filter(None, (label(setting), in_fields(setting, machines)))),
+                "label": called[setting],
                 "group": groups[setting].replace("_", " "),
                 "rows": [_row(setting.sink, way, rounds, columns, ways, numbers) for way in ways_in(rounds)],
             }

@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from oncebench.publish.costs import absolute, beside, label, settings_of, ways_in
+from oncebench.publish.costs import absolute, beside, labels, settings_of, ways_in
 from oncebench.publish.promises import codes_of, families_of, matrix_of, worst
 from oncebench.publish.stored import Stored
 from oncebench.publish.ways import way_of, ways_of
@@ -37,7 +37,8 @@ def runs(stored: Sequence[Stored]) -> str:
         "seed",
         *(each.name for each in METRICS),
     )
-    return _csv(head, (_run(each) for each in stored))
+    called = labels({Setting.of(each.report) for each in stored})
+    return _csv(head, (_run(each, called[Setting.of(each.report)]) for each in stored))
 
 
 def cells(reports: Sequence[Report]) -> str:
@@ -65,21 +66,23 @@ def costs(reports: Sequence[Report]) -> str:
 
 
 def _costs(reports: Sequence[Report]) -> Iterator[Sequence[Any]]:
-    for setting, rounds in settings_of(reports):
+    settings = settings_of(reports)
+    called = labels(setting for setting, _ in settings)
+    for setting, rounds in settings:
         for way in ways_in(rounds):
             for metric in METRICS:
                 found = absolute(rounds, metric, way)
                 if found is not None:
                     times = None if metric.promised else beside(rounds, metric, way)[0]
-                    yield (setting.sink, *way, label(setting), metric.name, len(found.rounds), *_parts(found),
+                    yield (setting.sink, *way, called[setting], metric.name, len(found.rounds), *_parts(found),
                            *_parts(times))  # fmt: skip
 
 
-def _run(each: Stored) -> tuple[Any, ...]:
+def _run(each: Stored, setting: str) -> tuple[Any, ...]:
     report = each.report
     codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
     return (each.file, each.line, report.get("run"), *way_of(report), title(report) or "none",
-            label(Setting.of(report)), word_of(report), " ".join(sorted(codes)), report["seed"],
+            setting, word_of(report), " ".join(sorted(codes)), report["seed"],
             *(figure(report, metric) for metric in METRICS))  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from oncebench.publish import lists
 from oncebench.publish.data import as_script, data_of
 from oncebench.publish.page import page
 from oncebench.publish.stored import stored_in
-from oncebench.reports import cost_table, fault_matrix, fault_text, repeatability, tables
+from oncebench.reports import cost_table, fault_matrix, fault_text, repeatability, sustained, tables
 
 PAGE, DATA = "index.html", "data.js"
 
@@ -33,6 +33,7 @@ def publish(folder: Path) -> list[Path]:
         "tables/all.md": tables.markdown(reports),
         "tables/all.csv": tables.as_csv(reports),
         "tables/costs.md": cost_table.markdown(reports),
+        "tables/sustained.md": sustained.markdown(reports),
         "tables/noise.md": repeatability.noise_markdown(reports),
         "tables/costs.csv": lists.costs(reports),
         "tables/faults.md": fault_text.markdown(reports, fault_matrix.cells_of(reports)),

@@ -82,6 +82,7 @@ class Facts(TypedDict):
     uses: dict[str, _Use]
     checkpoint_written: NotRequired[_Written]  # not counted in older runs
     measured_from_us: NotRequired[Count]  # in older runs: when the load began
+    environment: NotRequired[dict[str, Any]]  # in older runs: that of whoever judges them
 
 
 _End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count]})

@@ -70,19 +70,21 @@ def cores_of(master: str) -> int | None:
 
 
 def checkpoint_costs(progress: Progress, folder: Path) -> dict[str, float | int | None]:
-    """Medians per batch in ms, the share of a batch, and what the checkpoint folder holds at the end."""
+    """Medians per batch in ms, the share of a batch, and what the checkpoint folder holds at the end (None: it is
+    gone)."""
     batches = progress.settled()
     wal = [line["duration_ms"].get("walCommit", 0) for line in batches]
     log = [line["duration_ms"].get("commitOffsets", 0) for line in batches]
     state = [progress.state_commit_ms(line) for line in batches]
     total = sum(line["duration_ms"]["triggerExecution"] for line in batches)
-    files = [path for path in folder.rglob("*") if path.is_file()] if folder.is_dir() else []
+    files = [path for path in folder.rglob("*") if path.is_file()]
+    there = folder.is_dir()  # a run that was not kept whole has none when it is judged again
     return {
         "wal_ms": _median(wal),
         "commit_log_ms": _median(log),
         "state_commit_ms": _median(state),
-        "bytes": sum(path.stat().st_size for path in files),
-        "files": len(files),
+        "bytes": sum(path.stat().st_size for path in files) if there else None,
+        "files": len(files) if there else None,
         "share_of_batch": round((sum(wal) + sum(log) + sum(state)) / total, 4) if total else None,
     }
 

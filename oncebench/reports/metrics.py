@@ -29,7 +29,7 @@ LATE_MS = 100.0
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. Lower is better throughout.
+    """One metric. Lower is better, but of a share: it also falls when the rest grows.
 
     Attributes:
         name: in files and on the command line.
@@ -184,4 +184,4 @@ def why_no_speed(report: Report) -> Iterator[str]:
         yield f"the generator was {late:,.0f} ms late for one event in a hundred"
     unasked = report.get("deaths", {}).get("unasked", 0)
     if unasked:
-        yield f"the pipeline died {unasked} times unasked"
+        yield f"the pipeline died {unasked} time{'s' if unasked > 1 else ''} unasked"

@@ -61,7 +61,7 @@ def make_report(
         uses: what each component used; empty when a stored run is judged again.
         facts: `run`, `topics`, `kafka`, `theirs`, `java`, and `interrupted` of the run; `durability`, if it was asked;
             `checkpoint_written`, if it was counted; `measured_from_us`, from when on `uses` and that were (older runs:
-            from the load's start).
+            from the load's start); `environment`, the machine and versions it ran on (older runs: this one's).
         latencies: where to keep every single one: an array [rows, 3] of int64, epoch µs, in the order of row ids: when
             the row's session was scheduled to end, when the row was written (0: the sink does not tell), when it was
             first seen.
@@ -133,8 +133,9 @@ def make_report(
         "generator": {"lateness_ms": summary.get("lateness_ms"), "sent_share": summary.get("sent_share"),
                       "events_per_s": summary.get("events_per_s")},
         "topics": _from_here(facts.get("topics"), record.path),
-        "environment": {**environment(), "java": facts.get("java"), "kafka": facts.get("kafka"),
-                        "theirs": facts.get("theirs") or {}, "durability": facts.get("durability")},
+        "environment": {**(facts.get("environment") or environment()), "java": facts.get("java"),
+                        "kafka": facts.get("kafka"), "theirs": facts.get("theirs") or {},
+                        "durability": facts.get("durability")},
         "config": cell.as_json(),
         "seed": cell.seed,
         "interrupted": bool(facts.get("interrupted")),

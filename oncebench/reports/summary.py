@@ -1,7 +1,7 @@
 """A report in a few lines for a person: the promise first, then what it cost, then where the files are.
 
-Promise: a line is there only if it says something; a run that was not `kept` shows its counts and no speed, as in the
-tables (its report keeps the figures).
+Promise: a line is there only if it says something; a run that was not `kept`, or tells nothing of its speed, shows its
+counts and why it shows no more, as in the tables (its report keeps the figures).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from textwrap import wrap
 from typing import Any
 
 from oncebench.judge.anomalies import TERMS, terms_of
-from oncebench.reports.metrics import BY_NAME, cpu_ms_of_a_batch, flat_out
+from oncebench.reports.metrics import BY_NAME, cpu_ms_of_a_batch, flat_out, latency, why_no_speed
 
 Report = Mapping[str, Any]
 
@@ -23,7 +23,7 @@ _MEANING = {
     "unknown": "this run cannot tell",
     "vacuous": "nothing was tested",
 }
-_QUANTILES = ("p50", "p95", "p99", "p999", "max")
+_QUANTILES = ("p50", "p95", "p99", "p999")
 _MARKS = {"detect": "seen", "restart": "process back", "first_visible": "first row", "caught_up": "caught up"}
 
 
@@ -50,11 +50,11 @@ def summary(report: Report, files: Path | None = None) -> str:
         f"  rows        {rows['expected']:,} expected, {rows['visible']:,} visible, {rows['lost']:,} lost, "
         f"{rows['duplicated']:,} duplicated",
     ]
-    kept = report["verdict"] == "kept"
-    lines += _speed(report) if kept else ["  speed       not shown: the promise was not seen to be kept"]
+    hidden = "; ".join(_hidden(report))
+    lines += [f"  speed       not shown: {hidden}"] if hidden else _speed(report)
     lines += [f"  fault       {fault['fault']}: {_where(fault)}" for fault in report["faults"]]
     lines += [f"  died        1 x unasked ({death['told']}); see logs/pipeline.log" for death in _unasked(report)]
-    if kept and report["faults"]:
+    if report["faults"] and not hidden:
         lines += [*_recovery(report["recovery"]), *_of_several(report["faults"])]
     lines.append(f"  reproduce   {report['reproduce']}")
     if files is not None:
@@ -94,15 +94,24 @@ def _wrapped(text: str) -> list[str]:
     return wrap(text, 120, initial_indent=" " * 14, subsequent_indent=" " * 16, break_on_hyphens=False)
 
 
+def _hidden(report: Report) -> list[str]:
+    """Why no speed is shown."""
+    if report["verdict"] != "kept":
+        return ["the promise was not seen to be kept"]
+    return list(why_no_speed(report))
+
+
 def _speed(report: Report) -> list[str]:
-    latency, batch, sink = report["latency_ms"], report["batches"]["trigger_ms"], report["sink_ms"]
+    batch, sink = report["batches"]["trigger_ms"], report["sink_ms"]
     rate = report["throughput"]["events_per_s"]
     share = report["checkpoint"]["share_of_batch"]
-    mark = ", with a death in it that nobody asked for" if _unasked(report) else ""
-    lines = [] if rate is None else [f"  throughput  {_number(rate)} events/s{mark}"]
-    if latency["n"] and not flat_out(report):
-        told = "  ".join(f"{name} {_number(latency[name])}" for name in _QUANTILES)
-        lines.append(f"  latency     {told} ms, n {latency['n']:,} (scheduled end event to a committed reader){mark}")
+    lines = [] if rate is None else [f"  throughput  {_number(rate)} events/s"]
+    found = {name: latency(name)(report) for name in _QUANTILES}
+    told = [f"{name} {_number(ms)}" for name, ms in found.items() if ms is not None]
+    n = report["latency_ms"]["n"]
+    if n and not flat_out(report):
+        told += [f"max {_number(report['latency_ms']['max'])}"]
+        lines.append(f"  latency     {'  '.join(told)} ms, n {n:,} (scheduled end event to a committed reader)")
     if batch is not None:
         steps = "  ".join(f"{name} {_number(ms)}" for name, ms in sink.items() if ms is not None)
         parts = [*([f"checkpoint {share:.1%}"] if share is not None else []), *([f"sink {steps} ms"] if steps else [])]

@@ -1,14 +1,21 @@
-"""Whether a pipeline kept up with its load: a pure function of the report.
+"""Whether a pipeline kept up with its load, and where its limit lies: pure functions of reports.
 
 Promise: `why_not` names every reason, none means that it did. The conditions are Theodolite's (the lag's slope) and
-Karimov's (latency does not rise; "Benchmarking Distributed Stream Data Processing Systems", ICDE 2018).
+Karimov's (latency does not rise; "Benchmarking Distributed Stream Data Processing Systems", ICDE 2018). `limits` are
+told by the probes of `oncebench sustain` alone, each search by itself. What can go wrong: a search that was cut short
+leaves a limit that is known from one side only.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from oncebench.reports.metrics import Report, why_no_speed
+from oncebench.reports.paired import Setting, Way, differing, in_fields
+from oncebench.reports.tables import aligned
+from oncebench.scenario import order_of
 
 # Theodolite's threshold: the lag may grow by so much of the load. A lag goes up by a batch's worth and down again with
 # every batch, so over 17 s of a probe with batches of 0.9 s its slope is known to 1.5 % only: it must be above this for
@@ -40,3 +47,75 @@ def why_not(report: Report) -> Iterator[str]:
         yield TOO_SHORT
     elif rise >= LATENCY_RISE:
         yield f"latency rose by {rise:.0%}"
+
+
+@dataclass(frozen=True)
+class Limit:
+    """What one search found of one way.
+
+    Attributes:
+        setting: what its probes have in common: all but their rates.
+        tries: how many probes there were.
+        kept, lost: the highest rate (events per second) that was kept up with, and the lowest that was not; None:
+            there is none among those that were tried.
+        because: why `lost` was not kept up with.
+    """
+
+    setting: Setting
+    way: Way
+    tries: int
+    kept: float | None
+    lost: float | None
+    because: str
+
+
+def limits(reports: Iterable[Report]) -> list[Limit]:
+    """A limit for each way that each search tried; of a rate that was tried several times the last answer counts, as
+    in `oncebench.run.search.of_three`. A probe that was interrupted, or too short to tell, says nothing."""
+    searches: dict[tuple[str, Setting, Way], list[Report]] = {}
+    for report in reports:
+        if report.get("probe") and not report.get("interrupted"):
+            cell = report["cell"]
+            place = report.get("series", ""), _but_its_rate(report), (cell["delivery"], cell["variant"])
+            searches.setdefault(place, []).append(report)
+    found = [_limit(setting, way, probes) for (_, setting, way), probes in searches.items()]
+    return sorted(found, key=lambda each: (each.setting.sink, *order_of(*each.way)))
+
+
+def _limit(setting: Setting, way: Way, probes: list[Report]) -> Limit:
+    answers: dict[float, str] = {}
+    for report in probes:
+        if (reasons := list(why_not(report))) != [TOO_SHORT]:
+            answers[report["config"]["rate"]] = "; ".join(reasons)
+    lost = min((rate for rate, why in answers.items() if why), default=None)
+    kept = max((rate for rate, why in answers.items() if not why and (lost is None or rate < lost)), default=None)
+    return Limit(setting, way, len(probes), kept, lost, "" if lost is None else answers[lost])
+
+
+def _but_its_rate(report: Report) -> Setting:
+    """The setting of a probe without what a search changes from one to the next."""
+    setting = Setting.of(report)
+    rest = {name: value for name, value in setting.config.items() if name not in ("rate", "sessions")}
+    return Setting(setting.sink, json.dumps(rest, sort_keys=True))
+
+
+def markdown(reports: Iterable[Report]) -> str:
+    """The limits as a Markdown table, a row for each search of each way; empty without probes."""
+    found = limits(reports)
+    if not found:
+        return ""
+    apart = differing({each.setting for each in found})
+    head = ("sink", "guarantee", "variant", *(["setting"] if apart else []), "keeps up with, events/s", "not with",
+            "because", "probes")  # fmt: skip
+    rows = (
+        (each.setting.sink, *each.way, *([in_fields(each.setting, apart) or "-"] if apart else []), *_told(each))
+        for each in found
+    )
+    return aligned([head, *rows])
+
+
+def _told(limit: Limit) -> tuple[str, str, str, str]:
+    kept = "none that was tried" if limit.kept is None else f"{limit.kept:,.0f}"
+    open_ended = limit.lost is None and limit.kept is not None
+    lost = "-" if limit.lost is None else f"{limit.lost:,.0f}"
+    return f"{kept}{' or more' if open_ended else ''}", lost, limit.because or "-", str(limit.tries)

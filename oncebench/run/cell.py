@@ -21,6 +21,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from loadgen.session import EVENTS_PER_SESSION
 from oncebench.errors import UserError
 from oncebench.nemesis.disk import CHECKPOINT
 from oncebench.nemesis.servers import KAFKA
@@ -63,6 +64,8 @@ CHILD_STOP_S = 15.0
 LOADING = "loading"  # the phase in which the generator sends
 # The broker looks for timed-out transactions every 10 s, and writes their markers.
 ABORT_MARGIN_S = 20.0
+# Of what is due at once the generator sends at least so much: a third of the slowest in results/runs/costs-flat-out.
+FLAT_OUT_EVENTS_PER_S = 10_000.0
 # Of the batch that takes the open sessions in, an event each: a pipeline that does fewer than these is stuck.
 OPEN_SESSIONS_PER_S = 200.0
 
@@ -128,6 +131,8 @@ class _Run:
         self.primed = 0
         self.measured_from_us = 0
         self.warm = cell.rate == "max"  # such a load has no time
+        at_once = cell.sessions * EVENTS_PER_SESSION / FLAT_OUT_EVENTS_PER_S
+        self.load_s = at_once if cell.rate == "max" else cell.load_s
 
     def run(self) -> Ran:
         (self.folder / "cell.json").write_text(json.dumps(self._described(), indent=1))
@@ -171,11 +176,11 @@ class _Run:
     def _load(self) -> None:
         self._start_load()
         generator = self.children["generator"]
-        in_time = self._until(LOADING, lambda: not generator.alive, Patience(START_LIMIT_S + self._load_s()))
+        in_time = self._until(LOADING, lambda: not generator.alive, Patience(START_LIMIT_S + self.load_s))
         self._end("generator")
         self.supervisor.note("load-done")
         if not in_time and not self.interrupted.is_set():
-            raise UserError(f"the load did not end within {START_LIMIT_S + self._load_s():.0f} s; see {generator.log}")
+            raise UserError(f"the load did not end within {START_LIMIT_S + self.load_s:.0f} s; see {generator.log}")
         if not (self.folder / "ledger" / "plan.json").exists():
             if self.interrupted.is_set():
                 raise nothing_to_report("load began")
@@ -238,7 +243,7 @@ class _Run:
     def _patience(self) -> Patience:
         # A backlog may come as one batch. Restarts do not count: a pipeline that dies again and again gets nowhere.
         return Patience(
-            STANDSTILL_S + self._stopped_s() + 2 * self._load_s(),
+            STANDSTILL_S + self._stopped_s() + 2 * self.load_s,
             lambda: (sum(self.position.values()), self.supervisor.hits, self.supervisor.random_kills_left),
         )
 
@@ -265,10 +270,6 @@ class _Run:
         home = Path(__file__).resolve().parents[2]
         log = self.folder / "logs" / f"{name}.log"
         self.children[name] = process.start(f"the {name}", command, log, cwd=home, env=self.lab.environment())
-
-    def _load_s(self) -> float:
-        """How long the load takes by its plan."""
-        return self.cell.sessions * 100 / self.cell.rate if isinstance(self.cell.rate, float | int) else 30.0
 
     def _until(self, phase: str, done: Callable[[], bool], patience: Patience, interrupted_s: float = 0.0) -> bool:
         """Watches and shows until `done` or patience is over; an interruption leaves `interrupted_s` of it."""
@@ -310,7 +311,7 @@ class _Run:
         load, observer = self.load_lines.last(), self.observer_lines.last()
         sent = load.get("summary", load).get("acknowledged", 0)
         lag = self.primed + sent - sum(self.position.values()) if self.position else None
-        load_s = None if self.cell.rate == "max" else self._load_s()
+        load_s = None if self.cell.rate == "max" else self.load_s
         self.show(Seen(self.phase, load, observer, self.batch, lag, self.faults.told(), load_s))
 
     def _end_warm_up(self) -> None:

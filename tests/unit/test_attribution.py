@@ -102,6 +102,7 @@ def test_the_first_three_batches_of_each_life_are_not_counted_as_settled(tmp_pat
         20,
         0.5,
     )
+    assert (costs["bytes"], costs["files"]) == (0, 0)
     assert (batch_costs(told)["n"], batch_costs(told)["trigger_ms"]) == (8, 100)
     assert sink_costs(told) == {"prepare": None, "decide": 4.0, "commit": None, "total": None}
 
@@ -146,3 +147,8 @@ def test_what_batches_without_a_fault_lost_and_doubled_is_told_apart() -> None:
     faults = [{"hit": True, "batch": 6}, {"hit": False, "batch": None}]
     assert attribution.uncharged(faults, {6: (1, 2), 7: (3, 0), -1: (0, 4)}) == {"lost": 3, "duplicated": 4}
     assert attribution.uncharged(faults, {6: (1, 2)}) == {"lost": 0, "duplicated": 0}
+
+
+def test_a_checkpoint_that_is_gone_is_unknown_and_not_empty(tmp_path: Any) -> None:
+    costs = checkpoint_costs(Progress([], 0, 2), tmp_path / "gone")
+    assert (costs["bytes"], costs["files"]) == (None, None)

@@ -287,3 +287,31 @@ def test_asv_calls_each_metric_of_a_cell_as_a_method_and_gets_its_samples_or_a_s
     assert cells.Promise().track_broken(figures, cell) == {"samples": [0.0], "number": 1}
     with pytest.raises(skip):
         cells.Recovery().track_recovery_s(figures, cell)
+
+
+def test_quick_is_one_round_and_is_not_given_with_rounds(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_asv", lambda *_: pytest.fail("nothing is to run"))
+    refused = CliRunner().invoke(cli, ["bench", "--quick", "--rounds", "3"]).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, str(refused)) == (2, "--quick is one round: give it or --rounds")
+
+
+def test_a_recovery_under_a_late_generator_is_no_figure() -> None:
+    late = killed("exactly-once") | {"generator": {"lateness_ms": {"p99": 340.0}}}
+    (mine,) = bench.figures_of([late]).values()
+    assert "recovery_s" not in mine and mine["broken"] == [0.0]
+
+
+def test_what_is_timed_without_a_jvm_runs_and_older_commits_skip_what_they_have_not() -> None:
+    micro = pytest.importorskip("benchmarks.micro")
+    skip = pytest.importorskip("asv_runner.benchmarks.mark").SkipNotImplemented
+    for name in dir(micro):
+        if isinstance(of := getattr(micro, name), type) and not name.startswith("_"):
+            made = of()
+            made.setup()
+            for timed in (each for each in dir(made) if each.startswith("time_")):
+                getattr(made, timed)()
+    older = micro.Ledger()
+    older.needs = "something that this commit has not"
+    with pytest.raises(skip):
+        older.setup()

@@ -22,7 +22,8 @@ class Starting(_Run):
         self.noted: list[str] = []
         self.folder, self.phase, self.interruption_noted = folder, "starting", False
         self.children: dict[str, Any] = {}
-        self.cell: Any = SimpleNamespace(sessions=1, rate=100, faults=())
+        self.cell: Any = SimpleNamespace(faults=())
+        self.load_s = 1.0
         self.supervisor: Any = SimpleNamespace(
             child=None,
             note=lambda event, **_fields: self.noted.append(event),

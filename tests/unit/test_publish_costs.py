@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from typing import Any
 
 import pytest
@@ -114,3 +116,12 @@ def test_the_list_of_costs_has_no_interval_of_one_round() -> None:
         ["1", "100.0", "", "", "", "", ""],
         ["1", "108.0", "", "", "1.08", "", ""],
     ]
+
+
+def test_in_the_list_of_costs_settings_of_two_machines_are_told_apart() -> None:
+    here, there = ({"environment": {"cpu": cpu, "cores": 2}} for cpu in ("one", "another"))
+    both = [{**report, **where} for where in (here, there) for report in rounds(8.0)]
+    told = {row["setting"] for row in csv.DictReader(io.StringIO(lists.costs(both)))}
+    assert {each.rsplit("machine ", 1)[-1] for each in told} == {"one, 2 cores", "another, 2 cores"}
+    (alone,) = {row["setting"] for row in csv.DictReader(io.StringIO(lists.costs(rounds(8.0))))}
+    assert "machine" not in alone

@@ -12,6 +12,7 @@ import pytest
 
 from oncebench.judge.anomalies import CATALOGUE
 from oncebench.judge.audit import audit
+from oncebench.record.streams import Lines
 from oncebench.reports import report
 from oncebench.scenario import Cell
 from tests.unit.audit_world import make_record, make_world
@@ -59,3 +60,15 @@ def test_a_load_that_was_there_first_is_timed_from_the_life_that_took_it_up() ->
     record: Any = SimpleNamespace(progress=SimpleNamespace(items=running), plan=SimpleNamespace(started_us=10_000_000))
     cell = Cell("kafka", "exactly-once", "two-phase", rate="max")
     assert report._throughput(np.array([30_000_000]), record, cell) == {"events_per_s": 0.5, "sessions_per_s": 0.01}
+
+
+def test_a_run_that_is_judged_elsewhere_keeps_the_machine_that_it_ran_on_and_an_older_one_takes_this_ones(
+    tmp_path: Path,
+) -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase")
+    record = replace(make_record(make_world(2)), path=tmp_path, progress=Lines(()), cell={"cell": cell.as_json()})
+    there = {"cpu": "of another machine", "commit": "abc"}
+    told = report.make_report(record, cell, {}, {"run": "r", "environment": there})["environment"]
+    assert (told["cpu"], told["commit"], "cores" in told) == ("of another machine", "abc", False)
+    older = report.make_report(record, cell, {}, {"run": "r"})["environment"]
+    assert older["cpu"] == report.environment()["cpu"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -70,3 +71,12 @@ def test_every_report_tells_its_series_and_a_probe_that_it_is_one(
         made = [run(CELLS[0], "title", False), run(CELLS[1], "title", True)]
     assert [(report["series"], report.get("probe")) for report in made] == [("name", None), ("name", True)]
     assert [json.loads(line) for line in results.runs.read_text().splitlines()] == made
+
+
+def test_how_long_a_series_takes_counts_the_shape_of_each_load() -> None:
+    even = Cell("kafka", "exactly-once", "two-phase", rate=1000.0, sessions=100)
+    assert even.load_s == pytest.approx(10)
+    assert replace(even, shape="ramp:0").load_s == pytest.approx(20)
+    assert replace(even, shape="burst:10000:1:2").load_s == pytest.approx(1.9)
+    assert replace(even, rate="max").load_s == 0
+    assert series.at_least_s([replace(even, shape="ramp:0")]) == pytest.approx(20 + series.RUN_S)

@@ -160,12 +160,24 @@ def test_faults_come_in_order_of_time_and_what_was_not_done_last() -> None:
     ]
 
 
-def test_a_death_that_nobody_asked_for_is_told_and_marks_the_speed() -> None:
+def test_a_death_that_nobody_asked_for_is_told_and_no_speed_is_shown() -> None:
     death = {"exit_code": None, "signal": 11, "why": "", "told": "signal 11, 0.9 s after its start"}
     told = lines(report(deaths={"asked": 0, "unasked": 1, "each_unasked": [death]}))
     assert told["died"] == "1 x unasked (signal 11, 0.9 s after its start); see logs/pipeline.log"
-    assert told["throughput"] == "1,800 events/s, with a death in it that nobody asked for"
-    assert told["latency"].endswith("with a death in it that nobody asked for")
+    assert told["speed"] == "not shown: the pipeline died 1 time unasked" and told.keys().isdisjoint(SPEEDS)
+
+
+def test_a_kept_run_whose_generator_was_late_shows_no_speed_and_says_why() -> None:
+    told = lines(report(generator={"lateness_ms": {"p99": 340.0}}))
+    assert told["speed"] == "not shown: the generator was 340 ms late for one event in a hundred"
+    assert told.keys().isdisjoint(SPEEDS)
+
+
+def test_a_percentile_above_which_no_whole_session_lies_is_not_shown() -> None:
+    of = report()["latency_ms"]
+    assert "p95 6  p99 7  max 9 ms" in lines(report(latency_ms={**of, "n": 2000}))["latency"]
+    assert "p50 5  p95 6  max 9 ms" in lines(report(latency_ms={**of, "n": 1000}))["latency"]
+    assert "p99 7  p999 8  max 9 ms" in lines(report(latency_ms={**of, "n": 20_000}))["latency"]
 
 
 def test_a_report_from_before_deaths_were_counted_is_still_shown() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from oncebench.commands.sustain import _Probes
 from oncebench.errors import UserError
-from oncebench.reports.sustained import why_not
+from oncebench.reports.sustained import limits, markdown, why_not
 from oncebench.run.search import Found, of_three, search
 from oncebench.scenario import Cell
 from tests.unit.test_tables import report
@@ -83,9 +83,43 @@ def test_a_pipeline_whose_lag_shrinks_or_stays_keeps_up_and_one_that_breaks_its_
 
 def test_a_probe_that_is_too_short_to_tell_is_no_rate_that_was_not_kept_up_with() -> None:
     cell = Cell("kafka", "exactly-once", "two-phase")
-    short = _Probes(lambda *_: steady(lag_slope=None, latency_rise=None), threading.Event(), cell, 12.0)
+    found: list[dict[str, Any]] = []
+    short = _Probes(lambda *_: steady(lag_slope=None, latency_rise=None), threading.Event(), cell, 12.0, found)
     with pytest.raises(UserError, match="give a longer --probe"):
         short.keeps_up(300.0)
-    behind = _Probes(lambda *_: steady(lag_slope=0.5), threading.Event(), cell, 12.0)
+    behind = _Probes(lambda *_: steady(lag_slope=0.5), threading.Event(), cell, 12.0, found)
     assert not behind.keeps_up(300.0)
-    assert behind.why == {300.0: "the lag grew by 50.0% of the load"}
+    assert len(found) == 2
+
+
+def probe(rate: float, lag_slope: float | None, **changes: Any) -> dict[str, Any]:
+    of = {"config": {"rate": rate, "sessions": round(rate / 5), "sink": "kafka"}, "probe": True, "series": "sustain-1"}
+    return steady(lag_slope=lag_slope, latency_rise=None if lag_slope is None else 0.0) | of | changes
+
+
+def told(*probes: dict[str, Any]) -> list[tuple[float | None, float | None, int]]:
+    return [(each.kept, each.lost, each.tries) for each in limits(probes)]
+
+
+def test_of_a_rate_that_was_tried_three_times_the_last_answer_counts() -> None:
+    assert told(probe(1000, 0.0), probe(2000, 0.5), probe(2000, 0.0), probe(2000, 0.5)) == [(1000, 2000, 4)]
+    assert told(probe(1000, 0.5), probe(1000, 0.0), probe(1000, 0.0)) == [(1000, None, 3)]
+
+
+def test_what_only_one_side_of_is_known_is_said_to_be_open() -> None:
+    assert told(probe(1000, 0.5)) == [(None, 1000, 1)]
+    assert told(probe(1000, None)) == [(None, None, 1)]
+    assert "| 1,000 or more           | -        | -       | 1      |" in markdown([probe(1000, 0.0)])
+    assert "| none that was tried     | 1,000    | the lag grew by 50.0% of the load |" in markdown([probe(1000, 0.5)])
+
+
+def test_searches_are_told_apart_by_series_and_machine_and_rounds_are_none() -> None:
+    other = {"cpu": "another", "cores": 2}
+    again = probe(2000, 0.0, series="sustain-2", environment=other)
+    assert told(probe(1000, 0.0), again, probe(500, 0.0, probe=False)) == [(1000, None, 1), (2000, None, 1)]
+    assert "machine another, 2 cores" in markdown([probe(1000, 0.0), again])
+    assert markdown([probe(500, 0.0, probe=False)]) == ""
+
+
+def test_a_probe_that_was_interrupted_says_nothing() -> None:
+    assert told(probe(1000, 0.0), probe(2000, 0.5, interrupted=True)) == [(1000, None, 1)]

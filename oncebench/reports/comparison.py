@@ -1,0 +1,41 @@
+"""What a series of runs says, as one text: what `oncebench compare` ends with, and `oncebench table` says again.
+
+Promise: a pure function of reports. The table of all cells comes first; then, where there are any, what each of several
+faults did, what each guarantee adds beside at-least-once and its ratios, recoveries, and the rates that searches found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from oncebench.reports import cost_table, paired, sustained, tables
+from oncebench.reports.metrics import Report
+
+
+def text(reports: Sequence[Report]) -> str:
+    """Markdown, a part after the other with an empty line between."""
+    return "\n".join(_parts(reports))
+
+
+def _parts(reports: Sequence[Report]) -> Iterator[str]:
+    yield tables.markdown(reports)
+    if any(len(report["faults"]) > 1 for report in reports):
+        yield f"rows that each fault lost or doubled:\n\n{tables.fault_markdown(reports)}"
+    if told := paired.lines(reports):
+        yield _lines(told)
+        ratios = cost_table.markdown(reports)
+        yield f"as ratios to at-least-once acknowledged of the same sink, {_intervals(reports)}:\n\n{ratios}"
+    if told := paired.recoveries(reports):
+        yield _lines(told)
+    if limits := sustained.markdown(reports):
+        yield f"what each guarantee keeps up with:\n\n{limits}"
+
+
+def _lines(told: Sequence[str]) -> str:
+    return "\n".join(told) + "\n"
+
+
+def _intervals(reports: Sequence[Report]) -> str:
+    most = max(len(rounds) for rounds in paired.settings(reports).values())
+    few = f"of fewer than {paired.FEWEST_ROUNDS} rounds, which have no interval (try --repeat {paired.FEWEST_ROUNDS})"
+    return "95 % intervals" if most >= paired.FEWEST_ROUNDS else few

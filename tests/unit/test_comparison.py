@@ -1,0 +1,46 @@
+"""What a stored comparison says is what it said when it was made: the table, the ratios, the rates that were found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from oncebench.cli import cli
+from oncebench.reports import cost_table, tables
+from oncebench.reports.comparison import text
+from tests import made_up
+from tests.unit.test_paired import rounds
+from tests.unit.test_sustained import probe
+from tests.unit.test_tables import report
+
+
+def test_ratios_and_differences_follow_the_table() -> None:
+    five = rounds(8.0, 10.0, 12.0, 10.0, 10.0)
+    told = text(five)
+    assert told.startswith(tables.markdown(five) + "\n")
+    assert "+10.0 ms a batch (+8.0 to +12.0)" in told
+    assert told.endswith(f"of the same sink, 95 % intervals:\n\n{cost_table.markdown(five)}")
+    assert "fewer than 5 rounds" in text(rounds(8.0))
+
+
+def test_a_cell_with_nothing_beside_it_is_a_table_and_no_more() -> None:
+    assert text([report()]) == tables.markdown([report()])
+
+
+def test_rates_that_a_search_found_are_told() -> None:
+    told = text([report(), probe(1000, 0.0), probe(2000, 0.5)])
+    assert "\nwhat each guarantee keeps up with:\n\n| sink " in told
+    assert "| 1,000 " in told and "| 2,000 " in told
+
+
+def test_the_table_of_stored_reports_says_all_of_it(tmp_path: Path) -> None:
+    pair = [made_up.cell_of("kafka", "at-least-once", "acknowledged"),
+            made_up.cell_of("kafka", "exactly-once", "two-phase")]  # fmt: skip
+    file = tmp_path / "series.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in pair))
+    done = CliRunner().invoke(cli, ["table", str(file)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout == text(pair)
+    assert "as ratios to at-least-once acknowledged of the same sink" in done.stdout
