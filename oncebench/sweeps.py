@@ -2,7 +2,8 @@
 
 Promise: a sweep changes one field, and of the load only what that makes necessary: a load lasts as long as it did, or
 as a few triggers. There is no state store in memory: Spark's `transformWithState` takes RocksDB only
-(`UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS`).
+(`UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS`). What can go wrong: at one of its values a load has no room
+for its shape (`UserError`).
 """
 
 from __future__ import annotations
@@ -11,7 +12,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from loadgen.pacing import sessions_for
+from loadgen.errors import LoadError
+from loadgen.pacing import parse_shape, sessions_for
+from loadgen.session import EVENTS_PER_SESSION
+from oncebench.errors import USAGE, UserError
 from oncebench.scenario import CHECKPOINT_CHOICES, STATE_CHOICES, Cell
 
 # Batches with input that a load lasts for at least: those that a run leaves out as its first ones, and as many again.
@@ -61,4 +65,9 @@ def _as_long(before: Cell, cell: Cell) -> Cell:
     if isinstance(before.rate, str) or isinstance(cell.rate, str):
         return cell
     lasts_s = max(before.load_s, FEWEST_TRIGGERS * cell.trigger_ms / 1000)
-    return replace(cell, sessions=sessions_for(cell.shape, cell.rate, lasts_s))
+    longer = replace(cell, sessions=sessions_for(cell.shape, cell.rate, lasts_s))
+    try:
+        parse_shape(longer.shape, cell.rate, longer.sessions * EVENTS_PER_SESSION)
+    except LoadError as error:
+        raise UserError(f"{longer.title} at {cell.rate:,g} events/s: {error}", exit_code=USAGE) from error
+    return longer

@@ -117,7 +117,7 @@ def sustain(
                     keeps_up = _Probes(run, cut, cell, probe_s, probes).keeps_up
                     found[cell] = search(of_three(keeps_up), start, LOWEST, HIGHEST, precision)
                     click.echo(f"{cell.title}: {_told(found[cell])}", err=True)
-                except (UserError, PipelineError) as error:
+                except (UserError, PipelineError, OSError) as error:
                     if getattr(error, "exit_code", None) == INTERRUPTED:
                         raise
                     untold.append(f"{cell.title}: {error}")
@@ -193,7 +193,7 @@ def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, A
         for number, cell in enumerate(cells, 1):
             try:
                 report = run(cell, f"{number}/{len(cells)} {cell.brief}", False)
-            except (UserError, PipelineError) as error:
+            except (UserError, PipelineError, OSError) as error:
                 if getattr(error, "exit_code", None) == INTERRUPTED:
                     raise
                 trouble(cell, error)

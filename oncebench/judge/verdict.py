@@ -256,7 +256,7 @@ def _interrupted(findings: Findings, record: Record) -> str | None:
 
 def _notes(record: Record) -> tuple[str, ...]:
     died = deaths(record.timeline.items, record.hits.items)
-    return tuple(f"the pipeline died unasked ({death}): its speed includes that" for death in died.unasked)
+    return tuple(f"the pipeline died unasked ({death})" for death in died.unasked)
 
 
 def _untested(findings: Findings, record: Record, cell: Asked) -> tuple[str, ...]:

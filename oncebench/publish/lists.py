@@ -37,7 +37,9 @@ def runs(stored: Sequence[Stored]) -> str:
         "seed",
         *(each.name for each in METRICS),
     )
-    called = labels({Setting.of(each.report) for each in stored})
+    reports = [each.report for each in stored]
+    healthy = labels(setting for setting, _ in settings_of(reports))  # as on the page
+    called = {**labels({Setting.of(report) for report in reports}), **healthy}
     return _csv(head, (_run(each, called[Setting.of(each.report)]) for each in stored))
 
 

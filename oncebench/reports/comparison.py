@@ -1,25 +1,32 @@
 """What a series of runs says, as one text: what `oncebench compare` ends with, and `oncebench table` says again.
 
 Promise: a pure function of reports. The table of all cells comes first; then, where there are any, what each of several
-faults did, what each guarantee adds beside at-least-once and its ratios, recoveries, and the rates that searches found.
+faults did (where all are of one kind: a mixture is told by `oncebench faults`), what each guarantee adds beside
+at-least-once and its ratios, recoveries, and the rates that searches found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from oncebench.matrix import RANDOM_KILL
 from oncebench.reports import cost_table, paired, sustained, tables
 from oncebench.reports.metrics import Report
+from pipeline.failpoints import KILL, parse_fault
 
 
 def text(reports: Sequence[Report]) -> str:
-    """Markdown, a part after the other with an empty line between."""
-    return "\n".join(_parts(reports))
+    """Markdown, a part after the other with an empty line between; without runs that were interrupted, if there are
+    others."""
+    whole = [report for report in reports if not report.get("interrupted")]
+    return "\n".join(_parts(whole or reports))
 
 
 def _parts(reports: Sequence[Report]) -> Iterator[str]:
-    yield tables.markdown(reports)
-    if any(len(report["faults"]) > 1 for report in reports):
+    if tables.rows(reports):
+        yield tables.markdown(reports)
+    several = [report for report in reports if len(report["faults"]) > 1]
+    if len({_action(fault["fault"]) for report in several for fault in report["faults"]}) == 1:
         yield f"rows that each fault lost or doubled:\n\n{tables.fault_markdown(reports)}"
     if told := paired.lines(reports):
         yield _lines(told)
@@ -29,6 +36,10 @@ def _parts(reports: Sequence[Report]) -> Iterator[str]:
         yield _lines(told)
     if limits := sustained.markdown(reports):
         yield f"what each guarantee keeps up with:\n\n{limits}"
+
+
+def _action(fault: str) -> str:
+    return KILL if fault == RANDOM_KILL else parse_fault(fault).action
 
 
 def _lines(told: Sequence[str]) -> str:

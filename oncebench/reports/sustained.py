@@ -55,6 +55,7 @@ class Limit:
 
     Attributes:
         setting: what its probes have in common: all but their rates.
+        series: the search that they belong to; empty where reports do not tell.
         tries: how many probes there were.
         kept, lost: the highest rate (events per second) that was kept up with, and the lowest that was not; None:
             there is none among those that were tried.
@@ -63,6 +64,7 @@ class Limit:
 
     setting: Setting
     way: Way
+    series: str
     tries: int
     kept: float | None
     lost: float | None
@@ -70,26 +72,29 @@ class Limit:
 
 
 def limits(reports: Iterable[Report]) -> list[Limit]:
-    """A limit for each way that each search tried; of a rate that was tried several times the last answer counts, as
-    in `oncebench.run.search.of_three`. A probe that was interrupted, or too short to tell, says nothing."""
+    """A limit for each way that each search tried. A rate is kept up with if the first answer says so, or two of three
+    do; it is not if two say no, as in `oncebench.run.search.of_three`: a single no, after which the search was cut, is
+    no answer. A probe that was interrupted, or too short to tell, says nothing."""
     searches: dict[tuple[str, Setting, Way], list[Report]] = {}
     for report in reports:
-        if report.get("probe") and not report.get("interrupted"):
+        if report.get("probe") and not report.get("interrupted") and "rate" in report.get("config", {}):
             cell = report["cell"]
             place = report.get("series", ""), _but_its_rate(report), (cell["delivery"], cell["variant"])
             searches.setdefault(place, []).append(report)
-    found = [_limit(setting, way, probes) for (_, setting, way), probes in searches.items()]
+    found = [_limit(setting, way, series, probes) for (series, setting, way), probes in searches.items()]
     return sorted(found, key=lambda each: (each.setting.sink, *order_of(*each.way)))
 
 
-def _limit(setting: Setting, way: Way, probes: list[Report]) -> Limit:
-    answers: dict[float, str] = {}
+def _limit(setting: Setting, way: Way, series: str, probes: list[Report]) -> Limit:
+    answers: dict[float, list[str]] = {}
     for report in probes:
-        if (reasons := list(why_not(report))) != [TOO_SHORT]:
-            answers[report["config"]["rate"]] = "; ".join(reasons)
-    lost = min((rate for rate, why in answers.items() if why), default=None)
-    kept = max((rate for rate, why in answers.items() if not why and (lost is None or rate < lost)), default=None)
-    return Limit(setting, way, len(probes), kept, lost, "" if lost is None else answers[lost])
+        if report.get("steadiness") and (reasons := list(why_not(report))) != [TOO_SHORT]:
+            answers.setdefault(report["config"]["rate"], []).append("; ".join(reasons))
+    no = {rate: [why for why in said if why] for rate, said in answers.items()}
+    lost = min((rate for rate, why in no.items() if len(why) > 1), default=None)
+    yes = (rate for rate, said in answers.items() if not said[0] or said.count("") > 1)
+    kept = max((rate for rate in yes if lost is None or rate < lost), default=None)
+    return Limit(setting, way, series, len(probes), kept, lost, "" if lost is None else no[lost][-1])
 
 
 def _but_its_rate(report: Report) -> Setting:
@@ -105,16 +110,20 @@ def markdown(reports: Iterable[Report]) -> str:
     if not found:
         return ""
     apart = differing({each.setting for each in found})
-    head = ("sink", "guarantee", "variant", *(["setting"] if apart else []), "keeps up with, events/s", "not with",
-            "because", "probes")  # fmt: skip
-    rows = (
-        (each.setting.sink, *each.way, *([in_fields(each.setting, apart) or "-"] if apart else []), *_told(each))
-        for each in found
-    )
-    return aligned([head, *rows])
+    again = len({(each.setting, each.way) for each in found}) < len(found)  # one way was searched several times
+    head = ("sink", "guarantee", "variant", *(["setting"] if apart else []), *(["search"] if again else []),
+            "keeps up with, events/s", "not with", "because", "probes")  # fmt: skip
+
+    def row(each: Limit) -> tuple[str, ...]:
+        where = [in_fields(each.setting, apart) or "-"] if apart else []
+        return each.setting.sink, *each.way, *where, *([each.series or "-"] if again else []), *_told(each)
+
+    return aligned([head, *map(row, found)])
 
 
 def _told(limit: Limit) -> tuple[str, str, str, str]:
+    if limit.kept is None and limit.lost is None:
+        return "?", "?", "no probe told anything", str(limit.tries)
     kept = "none that was tried" if limit.kept is None else f"{limit.kept:,.0f}"
     open_ended = limit.lost is None and limit.kept is not None
     lost = "-" if limit.lost is None else f"{limit.lost:,.0f}"

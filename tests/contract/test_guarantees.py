@@ -6,6 +6,7 @@ for `test_sinks`; all of them really killed, for `compare --profile standard`.)
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
 from dataclasses import replace
@@ -71,4 +72,10 @@ def test_exactly_once_outlives_a_death_in_the_write_a_death_in_its_replay_and_on
     assert report["verdict"] == "kept", (report["verdict"], report["reasons"], report["anomalies"])
     assert [fault["hit"] for fault in report["faults"]] == [True, True, True]
     assert report["anomalies"].keys() <= {"EXPO"}  # what an abort left in a log
-    assert judge_again(tmp_path / "run")["anomalies"] == report["anomalies"]
+    facts = tmp_path / "run" / "facts.json"
+    noted = json.loads(facts.read_text())
+    assert noted["environment"]["cpu"] == report["environment"]["cpu"]
+    facts.write_text(json.dumps({**noted, "environment": {**noted["environment"], "cpu": "of another machine"}}))
+    again = judge_again(tmp_path / "run")
+    assert again["anomalies"] == report["anomalies"]
+    assert again["environment"]["cpu"] == "of another machine"  # it is the run's, not that of whoever judges

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 from click.testing import CliRunner
 
@@ -11,7 +12,7 @@ from oncebench.cli import cli
 from oncebench.reports import cost_table, tables
 from oncebench.reports.comparison import text
 from tests import made_up
-from tests.unit.test_paired import rounds
+from tests.unit.test_paired import BASE, rounds
 from tests.unit.test_sustained import probe
 from tests.unit.test_tables import report
 
@@ -30,7 +31,7 @@ def test_a_cell_with_nothing_beside_it_is_a_table_and_no_more() -> None:
 
 
 def test_rates_that_a_search_found_are_told() -> None:
-    told = text([report(), probe(1000, 0.0), probe(2000, 0.5)])
+    told = text([report(), probe(1000, 0.0), probe(2000, 0.5), probe(2000, 0.5)])
     assert "\nwhat each guarantee keeps up with:\n\n| sink " in told
     assert "| 1,000 " in told and "| 2,000 " in told
 
@@ -44,3 +45,30 @@ def test_the_table_of_stored_reports_says_all_of_it(tmp_path: Path) -> None:
     assert done.exit_code == 0, done.output
     assert done.stdout == text(pair)
     assert "as ratios to at-least-once acknowledged of the same sink" in done.stdout
+
+
+def killed(way: dict[str, Any], *faults: str, seed: int = 1) -> dict[str, Any]:
+    each = [{"fault": fault, "point": fault.split(":")[0], "hit": True, "lost": 0, "duplicated": 20, "batch": 6,
+             "recovery": {"first_visible": 4000.0}} for fault in faults]  # fmt: skip
+    cell = {**way, "faults": list(faults)}
+    return report(seed=seed, cell=cell, faults=each, recovery={"first_visible": 4000.0, "restart": 1.0})
+
+
+def test_what_each_of_several_kills_did_and_recoveries_are_told_and_a_mixture_is_left_to_the_fault_matrix() -> None:
+    kills = ("mid-write:kill", "after-commit:kill")
+    pair = [killed(BASE, *kills), killed(report()["cell"], *kills)]
+    told = text(pair)
+    assert f"rows that each fault lost or doubled:\n\n{tables.fault_markdown(pair)}" in told
+    assert told.endswith("until new rows are seen (1 round)\n")
+    mixed = [killed(report()["cell"], "mid-write:kill", "after-commit:stop:5")]
+    assert "rows that each fault" not in text(mixed)
+
+
+def test_a_run_that_was_interrupted_is_left_out_as_it_was_in_the_series_and_shown_where_it_is_all() -> None:
+    cut = report("idempotent", "unknown", interrupted=True)
+    assert text([report(), cut]) == text([report()])
+    assert "unknown" in text([cut])
+
+
+def test_probes_alone_have_no_empty_table_before_them() -> None:
+    assert text([probe(1000, 0.0)]).startswith("what each guarantee keeps up with:")

@@ -10,6 +10,7 @@ import pytest
 
 from oncebench.publish import costs, lists
 from oncebench.publish.pack import short
+from oncebench.publish.stored import Stored
 from oncebench.publish.ways import ways_of
 from oncebench.reports.paired import Setting
 from oncebench.reports.report import SCHEMA
@@ -125,3 +126,12 @@ def test_in_the_list_of_costs_settings_of_two_machines_are_told_apart() -> None:
     assert {each.rsplit("machine ", 1)[-1] for each in told} == {"one, 2 cores", "another, 2 cores"}
     (alone,) = {row["setting"] for row in csv.DictReader(io.StringIO(lists.costs(rounds(8.0))))}
     assert "machine" not in alone
+
+
+def test_a_run_is_listed_under_the_setting_of_its_costs_though_others_were_made_elsewhere() -> None:
+    made = [{**each, "environment": {"cpu": "one", "cores": 2}} for each in made_up.healthy(1)]
+    faulted = [{**each, "environment": {"cpu": "another", "cores": 2}} for each in made_up.faulted(1)]
+    stored = [Stored(each, "f", at) for at, each in enumerate([*made, *faulted], 1)]
+    listed = {row["setting"] for row in csv.DictReader(io.StringIO(lists.runs(stored))) if row["faults"] == "none"}
+    costed = {row["setting"] for row in csv.DictReader(io.StringIO(lists.costs([*made, *faulted])))}
+    assert listed == costed

@@ -17,6 +17,7 @@ from oncebench.errors import BROKEN, UserError
 from oncebench.profiles import PROFILES
 from oncebench.reports.timeline import FEWEST_STEPS
 from oncebench.scenario import Cell
+from pipeline.errors import PipelineError
 from tests.unit.test_tables import report
 
 WORDS = ("sustain", "--only", "exactly-once", "--repeat", "2")
@@ -27,7 +28,8 @@ LIMIT = 1000.0
 
 class Pipelines:
     """What was run, and how it came out: a way keeps up with its limit and no more. `ends`: after so many runs comes a
-    Ctrl-C; `fails`: what a way's runs raise; `looks`: of a way's probes what they say instead."""
+    Ctrl-C; `fails`: what a way's runs raise; `looks`: of a way's probes what they say instead, `round_looks`: of
+    rounds."""
 
     def __init__(self) -> None:
         self.ran: list[Cell] = []
@@ -35,6 +37,7 @@ class Pipelines:
         self.limits: dict[str, float] = {}
         self.fails: dict[str, Exception] = {}
         self.looks: dict[str, dict[str, Any]] = {}
+        self.round_looks: dict[str, Any] = {}
         self.ends: int | None = None
         self.cut = threading.Event()
 
@@ -59,7 +62,7 @@ class Pipelines:
                 steadiness={"lag_slope": behind, "lag_slope_error": 0.0, "latency_rise": 0.0},
                 **({"probe": True} if probe else {}),
             )
-            made |= self.looks.get(cell.variant, {}) if probe else {}
+            made |= self.looks.get(cell.variant, {}) if probe else self.round_looks
             results.add(made)
             return made
 
@@ -129,6 +132,8 @@ def test_each_sink_is_compared_at_the_rate_of_its_own_slowest(pipelines: Pipelin
     [
         ({"steadiness": {"lag_slope": None, "latency_rise": None}}, None, "a probe of 24 s is too short to tell"),
         ({}, UserError("the broker died while draining"), "the broker died while draining"),
+        ({}, PipelineError("the topic is gone"), "the topic is gone"),
+        ({}, OSError("no space left"), "no space left"),
     ],
 )
 def test_a_probe_that_tells_nothing_ends_the_search_of_its_own_guarantee_only(
@@ -161,7 +166,8 @@ def test_a_round_that_comes_to_no_end_is_told_and_the_others_go_on(pipelines: Pi
         patch.setattr(sustain, "open_series", series)
         done = CliRunner().invoke(cli, WORDS)
     assert (len(pipelines.rounds), done.exit_code) == (2, 1)
-    assert "not run to its end: kafka exactly-once idempotent, healthy: it got no further" in done.stderr
+    said = "not run to its end: kafka exactly-once idempotent, healthy: it got no further"
+    assert done.stderr.count(said) == 4  # two rounds, each when it happens and at the end
     assert "| kafka | exactly-once | two-phase | 2 " in done.stdout
 
 
@@ -180,3 +186,8 @@ def test_what_is_compared_begins_to_count_when_the_jit_is_done_and_the_shortest_
     CliRunner().invoke(cli, WORDS)
     assert {cell.warmup_s for cell in pipelines.ran} == {PROFILES["full"].warmup_s}
     assert sustain.SHORTEST_S - PROFILES["full"].warmup_s >= FEWEST_STEPS + 3
+
+
+def test_a_promise_that_a_round_broke_ends_it_with_that_exit_code(pipelines: Pipelines) -> None:
+    pipelines.round_looks = {"verdict": "broken"}
+    assert CliRunner().invoke(cli, WORDS).exit_code == BROKEN

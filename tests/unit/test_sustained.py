@@ -101,24 +101,55 @@ def told(*probes: dict[str, Any]) -> list[tuple[float | None, float | None, int]
     return [(each.kept, each.lost, each.tries) for each in limits(probes)]
 
 
-def test_of_a_rate_that_was_tried_three_times_the_last_answer_counts() -> None:
-    assert told(probe(1000, 0.0), probe(2000, 0.5), probe(2000, 0.0), probe(2000, 0.5)) == [(1000, 2000, 4)]
-    assert told(probe(1000, 0.5), probe(1000, 0.0), probe(1000, 0.0)) == [(1000, None, 3)]
+@pytest.mark.parametrize(
+    ("slopes", "found"),
+    [
+        ((0.0,), (2000, None)),
+        ((0.5, 0.5), (1000, 2000)),
+        ((0.5, 0.0, 0.5), (1000, 2000)),
+        ((0.5, 0.0, 0.0), (2000, None)),
+        ((0.5,), (1000, None)),  # the search was cut there: one no is no answer
+        ((0.5, 0.0), (1000, None)),
+        ((0.5, None), (1000, None)),
+    ],
+)
+def test_a_no_counts_if_two_of_three_say_it_and_a_search_that_was_cut_says_no_more_than_it_knows(
+    slopes: tuple[float | None, ...], found: tuple[float | None, ...]
+) -> None:
+    tries = (probe(1000, 0.0), *(probe(2000, slope) for slope in slopes))
+    assert told(*tries) == [(*found, len(tries))]
 
 
-def test_what_only_one_side_of_is_known_is_said_to_be_open() -> None:
-    assert told(probe(1000, 0.5)) == [(None, 1000, 1)]
-    assert told(probe(1000, None)) == [(None, None, 1)]
+def test_a_rate_above_one_that_was_lost_is_none_that_is_kept_up_with() -> None:
+    assert told(probe(1000, 0.5), probe(1000, 0.5), probe(2000, 0.0)) == [(None, 1000, 3)]
+
+
+def test_what_only_one_side_of_is_known_is_said_to_be_open_and_nothing_is_no_limit() -> None:
     assert "| 1,000 or more           | -        | -       | 1      |" in markdown([probe(1000, 0.0)])
-    assert "| none that was tried     | 1,000    | the lag grew by 50.0% of the load |" in markdown([probe(1000, 0.5)])
+    lost = markdown([probe(1000, 0.5), probe(1000, 0.5)])
+    assert "| none that was tried     | 1,000    | the lag grew by 50.0% of the load |" in lost
+    assert "| ?                       | ?        | no probe told anything | 1 " in markdown([probe(1000, None)])
 
 
-def test_searches_are_told_apart_by_series_and_machine_and_rounds_are_none() -> None:
+def test_searches_are_told_apart_by_machine_and_by_series_and_rounds_are_none() -> None:
     other = {"cpu": "another", "cores": 2}
-    again = probe(2000, 0.0, series="sustain-2", environment=other)
-    assert told(probe(1000, 0.0), again, probe(500, 0.0, probe=False)) == [(1000, None, 1), (2000, None, 1)]
-    assert "machine another, 2 cores" in markdown([probe(1000, 0.0), again])
+    there, again = probe(2000, 0.0, environment=other), probe(4000, 0.0, series="sustain-2")
+    assert told(probe(1000, 0.0), there, probe(500, 0.0, probe=False)) == [(1000, None, 1), (2000, None, 1)]
+    assert "machine another, 2 cores" in markdown([probe(1000, 0.0), there])
+    assert told(probe(1000, 0.0), again) == [(1000, None, 1), (4000, None, 1)]
+    assert "| sustain-2 | 4,000 or more " in markdown([probe(1000, 0.0), again])
     assert markdown([probe(500, 0.0, probe=False)]) == ""
+
+
+def test_limits_stand_by_sink_and_in_the_order_of_guarantees() -> None:
+    ways = [("postgres", "at-most-once"), ("kafka", "exactly-once"), ("kafka", "at-least-once")]
+    cells = [{**report()["cell"], "sink": sink, "delivery": delivery} for sink, delivery in ways]
+    found = limits(probe(1000, 0.0, cell=cell) for cell in cells)
+    assert [(each.setting.sink, each.way[0]) for each in found] == [*reversed(ways[1:]), ways[0]]
+
+
+def test_a_damaged_probe_says_nothing() -> None:
+    assert told(probe(1000, 0.0), probe(2000, 0.0, steadiness=None), probe(4000, 0.0, config={})) == [(1000, None, 2)]
 
 
 def test_a_probe_that_was_interrupted_says_nothing() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oncebench.errors import USAGE, UserError
 from oncebench.profiles import PROFILES
 from oncebench.reports import cost_table
 from oncebench.reports.metrics import BY_NAME
@@ -91,3 +92,12 @@ def test_the_cost_table_tells_what_was_swept_and_compares_within_each_value() ->
         ["1000", "1", "100"], ["1000", "1", "1.10x (1 round)"],
         ["5000", "1", "200"], ["5000", "1", "1.50x (1 round)"],
     ]  # fmt: skip
+
+
+def test_a_load_with_a_shape_lasts_as_long_at_every_rate_and_one_without_room_for_it_is_refused_in_words() -> None:
+    ramp = replace(CELL, shape="ramp:0")
+    assert {round(cell.load_s, 1) for cell in SWEEPS["rate"].of([ramp])} == {20.0}
+    burst = replace(CELL, rate=333.0, sessions=30, shape="burst:4000:1:10")
+    with pytest.raises(UserError, match="before its first burst") as refused:
+        list(SWEEPS["rate"].of([burst]))
+    assert refused.value.exit_code == USAGE
