@@ -1,17 +1,21 @@
 """What a series of runs says, as one text: what `oncebench compare` ends with, and `oncebench table` says again.
 
-Promise: a pure function of reports. The table of all cells comes first; then, where there are any, what each of several
-faults did (where all are of one kind: a mixture is told by `oncebench faults`), what each guarantee adds beside
-at-least-once and its ratios, recoveries, and the rates that searches found.
+Promise: a pure function of reports. The table of all cells comes first; then, where there are any, why a run that kept
+its promise has no figures in it, what each of several faults did (where all are of one kind: a mixture is told by
+`oncebench faults`), what each guarantee adds beside at-least-once and its ratios, recoveries, and the rates that
+searches found.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from oncebench.judge.verdict import KEPT
 from oncebench.matrix import RANDOM_KILL
 from oncebench.reports import cost_table, paired, sustained, tables
-from oncebench.reports.metrics import Report
+from oncebench.reports.metrics import Report, why_no_speed
+from oncebench.reports.titles import title
+from oncebench.reports.words import only_tried
 from pipeline.failpoints import KILL, parse_fault
 
 
@@ -25,6 +29,8 @@ def text(reports: Sequence[Report]) -> str:
 def _parts(reports: Sequence[Report]) -> Iterator[str]:
     if tables.rows(reports):
         yield tables.markdown(reports)
+    if told := list(_without_speed(reports)):
+        yield _lines(told)
     several = [report for report in reports if len(report["faults"]) > 1]
     if len({_action(fault["fault"]) for report in several for fault in report["faults"]}) == 1:
         yield f"rows that each fault lost or doubled:\n\n{tables.fault_markdown(reports)}"
@@ -36,6 +42,15 @@ def _parts(reports: Sequence[Report]) -> Iterator[str]:
         yield _lines(told)
     if limits := sustained.markdown(reports):
         yield f"what each guarantee keeps up with:\n\n{limits}"
+
+
+def _without_speed(reports: Sequence[Report]) -> Iterator[str]:
+    """Of each run that kept its promise and yet has no figures: why."""
+    for report in reports:
+        if report["verdict"] == KEPT and not only_tried(report) and (why := "; ".join(why_no_speed(report))):
+            cell = report["cell"]
+            way = f"{cell['sink']} {cell['delivery']} {cell['variant']}, {title(report) or 'healthy'}"
+            yield f"no figures of {way}, seed {report['seed']}: {why}"
 
 
 def _action(fault: str) -> str:

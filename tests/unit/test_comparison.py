@@ -72,3 +72,10 @@ def test_a_run_that_was_interrupted_is_left_out_as_it_was_in_the_series_and_show
 
 def test_probes_alone_have_no_empty_table_before_them() -> None:
     assert text([probe(1000, 0.0)]).startswith("what each guarantee keeps up with:")
+
+
+def test_a_run_that_kept_its_promise_and_has_no_figures_says_why() -> None:
+    late = report(seed=7, generator={"lateness_ms": {"p99": 340.0}})
+    said = "no figures of kafka exactly-once two-phase, healthy, seed 7: the generator was 340 ms late"
+    assert said in text([late, report(seed=8)])
+    assert "no figures" not in text([report(), report("idempotent", "broken"), {**late, "probe": True}])
