@@ -49,23 +49,23 @@ class Work:
     def __init__(self) -> None:
         keys, values = made()
         self.records = [(key.encode(), value.encode()) for key, value in zip(keys, values, strict=True)]
-        events = [json.loads(value) for value in values]
-        rows = [
-            {name: row[name] for name in ROW}
-            for of in (events[first : first + 100] for first in range(0, EVENTS, 100))
-            for row in rows_of(of[0]["session_key"], [each["value"] for each in of], of[-1]["scheduled_at"])
-        ]
-        self.batch = pa.RecordBatch.from_pylist(rows)
+        rows = [row for key in keys[::100] for row in rows_of(key, list(range(100)), STARTED_US)]
+        self.batch = pa.RecordBatch.from_pydict({name: [row[name] for row in rows] for name in ROW})
         self.topic = pa.table({
             "partition": pa.array([0] * EVENTS, pa.int32()),
             "offset": pa.array(range(EVENTS), pa.int64()),
             "key": pa.array([key for key, _ in self.records], pa.binary()),
             "value": pa.array([value for _, value in self.records], pa.binary()),
         })  # fmt: skip
-        self.record = self._recorded(rows)
+        self.record = self._recorded([json.loads(value) for value in values])
 
-    def _recorded(self, rows: Sequence[Mapping[str, Any]]) -> Record:
-        """What a run of these events leaves, that showed these rows."""
+    def _recorded(self, events: Sequence[Mapping[str, Any]]) -> Record:
+        """What a run of these events leaves, that showed all of their rows."""
+        rows = [
+            {name: row[name] for name in ROW}
+            for of in (events[first : first + 100] for first in range(0, EVENTS, 100))
+            for row in rows_of(of[0]["session_key"], [each["value"] for each in of], of[-1]["scheduled_at"])
+        ]
         shown = pa.table({
             "partition": pa.array([0] * len(rows), pa.int32()),
             "offset": pa.array(range(len(rows)), pa.int64()),
