@@ -38,8 +38,8 @@ proofs: $(STAMP)
 # The auditor's code, changed in one place at a time. Few examples: what a change breaks, few show.
 mutation: $(STAMP)
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutation]'
-	@ONCEBENCH_EXAMPLES=3 $(RUN)/python tests/proofs/mutation_run.py
-	@$(RUN)/python -m tests.proofs.mutation_score --survivors
+	@ONCEBENCH_EXAMPLES=3 $(RUN)/python proofs/mutants/mutation_run.py
+	@$(RUN)/python -m proofs.mutants.mutation_score --survivors
 
 lint: $(STAMP)
 	@$(RUN)/ruff check .

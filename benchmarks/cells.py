@@ -12,7 +12,7 @@ import os
 from asv_runner.benchmarks.mark import SkipNotImplemented as _Skip
 
 from oncebench import bench as _bench
-from oncebench.reports import metrics as _metrics
+from oncebench.report.measures import metrics as _metrics
 
 _SINKS = os.environ.get("ONCEBENCH_BENCH_SINKS", "").split()
 _ONLY = [words] if (words := os.environ.get("ONCEBENCH_BENCH_ONLY")) else []  # older commits take none

@@ -19,15 +19,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from oncebench.audit.verdict import BROKEN, FORBIDDEN, KEPT, RULES
 from oncebench.commands.series import run_series
+from oncebench.delivery.errors import PipelineError
 from oncebench.errors import INTERRUPTED, UserError
-from oncebench.judge.verdict import BROKEN, FORBIDDEN, KEPT, RULES
-from oncebench.profiles import PROFILES, quick
-from oncebench.reports.metrics import BY_NAME, METRICS, Report, figure, flat_out
-from oncebench.reports.results import Results, stamp
-from oncebench.rounds import in_rounds
-from oncebench.scenario import Cell, all_supports, installed
-from pipeline.errors import PipelineError
+from oncebench.report.measures.metrics import BY_NAME, METRICS, Report, figure, flat_out
+from oncebench.report.results import Results, stamp
+from oncebench.scenario.cell import Cell, all_supports, installed
+from oncebench.scenario.profiles import PROFILES, quick
+from oncebench.scenario.rounds import in_rounds
 
 REPORTS = "ONCEBENCH_BENCH_REPORTS"
 # What every commit is measured with is the load of what is published, so that its runs can stand beside those.

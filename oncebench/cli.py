@@ -26,9 +26,9 @@ from oncebench.commands.load import load
 from oncebench.commands.run import run
 from oncebench.commands.sustain import sustain
 from oncebench.commands.table import table
+from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ERROR, INTERRUPTED, UserError
 from oncebench.run.workdir import disk_errors
-from pipeline.errors import PipelineError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

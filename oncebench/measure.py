@@ -13,17 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.errors import BROKEN, ERROR, KEPT
-from oncebench.nemesis.disk import BROKER, CHECKPOINT, OUTPUT
+from oncebench.faults.disk import BROKER, CHECKPOINT, OUTPUT
+from oncebench.lab.lab import Lab
+from oncebench.live.status import Show
+from oncebench.observe.resources import Use
 from oncebench.record import FACTS, Record
-from oncebench.reports.environment import environment
-from oncebench.reports.report import FILE, make_report, write_report
+from oncebench.report.environment import environment
+from oncebench.report.report import FILE, make_report, write_report
 from oncebench.run.cell import Ran, run_cell
-from oncebench.run.lab import Lab
-from oncebench.run.seen import Show
-from oncebench.scenario import Cell, expected_codes
-from oncebench.services.beside import SERVICES
-from oncebench.watch.resources import Use
-from pipeline.sinks.registry import SINKS
+from oncebench.scenario.cell import Cell, expected_codes
+from oncebench.servers.sink_servers import SERVICES
+from oncebench.sinks.registry import SINKS
 
 LATENCIES = "latencies.npy"  # every row's times, beside the report
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.

@@ -22,14 +22,14 @@ from loadgen.producer import plan_load
 from loadgen.schedule import schedule
 from loadgen.session import encode
 from oncebench import record
-from oncebench.judge.audit import audit
-from oncebench.judge.model import expected_output
+from oncebench.audit.python.audit import audit
+from oncebench.audit.python.model import expected_output
+from oncebench.delivery.digest import digest
 from oncebench.record import FINAL, INPUT, OBSERVED, QUARANTINE, Record
 from oncebench.record.streams import Lines, Stream
-from pipeline.digest import digest
+from oncebench.sinks.kafka.coordinator import Transaction, end_txn_request
 from pipeline.events import check
 from pipeline.sessions import rows_of
-from pipeline.wire import Transaction, end_txn_request
 
 SESSIONS, EVENTS = 100, 10_000  # enough that what happens once does not count
 STARTED_US = 1_700_000_000_000_000

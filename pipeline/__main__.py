@@ -12,10 +12,10 @@ import sys
 from pathlib import Path
 from types import FrameType
 
+from oncebench.delivery.errors import PipelineError, RefusedStart
 from pipeline.config import read_config
-from pipeline.errors import PipelineError, RefusedStart
-from pipeline.sockets import short_sockets
-from pipeline.temporary import own_temporary
+from pipeline.spark.sockets import short_sockets
+from pipeline.spark.temporary import own_temporary
 
 
 def main(arguments: list[str]) -> int:

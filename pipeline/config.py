@@ -13,9 +13,9 @@ from pathlib import Path
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
-from pipeline.durable import is_uri
-from pipeline.errors import RefusedStart
-from pipeline.failpoints import Fault, parse_fault
+from oncebench.delivery.durable import is_uri
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.failpoints import Fault, parse_fault
 
 # As fast as possible: the next micro-batch begins when the last one is done.
 TRIGGER_ASAP = 0
@@ -32,7 +32,7 @@ class PipelineConfig:
         input_topic: events, keyed by session.
         output: where rows go: a target that the sink's kind has provided.
         quarantine_topic: where records go that give no row.
-        sink, delivery, variant: see `pipeline.sinks` and `pipeline.delivery`.
+        sink, delivery, variant: see `oncebench.sinks` and `oncebench.delivery.protocols`.
         sink_id: names this pipeline to the sink, for ever; letters, digits, `.`, `_` and `-`.
         checkpoint: folder of Spark's checkpoint and of our journal; a path, not a URI.
         record: folder for progress.jsonl, hits.jsonl and trace.jsonl.
@@ -42,19 +42,20 @@ class PipelineConfig:
         session_timeout_ms: event time after which a session that does not end leaves the state.
         transaction_timeout_ms: how long a transaction may stay open, from its first row to its commit.
         on_lost: `rewrite` or `drop` (as Flink's sink does) when a decided transaction was aborted by its time-out.
-        checkpoint_writing: `tuned` or `as-shipped`, see `pipeline.spark`.
+        checkpoint_writing: `tuned` or `as-shipped`, see `pipeline.spark.session`.
         state_store: what of RocksDB's state is written in each batch: its changes (`changelog`) or files (`snapshots`).
         master: Spark master.
         jars: of the sink, for driver and workers.
         driver_jars: on the driver's own class path: Spark's Kafka connector, and the tuned local file system.
         jvm_options: more options of the driver's JVM (an archive of its classes).
-        sockets: folder of the sockets between the JVM and its Python workers; None: TCP. `pipeline.sockets` sets it.
+        sockets: folder of the sockets between the JVM and its Python workers; None: TCP. `pipeline.spark.sockets`
+        sets it.
         faults: in the order in which they are to act.
         trace: whether passed failpoints are noted (needed to tell where a random kill landed).
         progress_whole: whether a line of progress.jsonl that cannot be written stops the pipeline, and none is dropped
             for its age: for a run that is judged by them. Otherwise see `pipeline.progress`.
         kafka: librdkafka settings of every client, and of Spark's source as `kafka.NAME`. Without TLS and SASL.
-        spark: Spark settings of one's own; they stand above those of `pipeline.spark`.
+        spark: Spark settings of one's own; they stand above those of `pipeline.spark.session`.
     """
 
     bootstrap_servers: str

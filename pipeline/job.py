@@ -22,21 +22,21 @@ from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from pipeline import errors
-from pipeline.batch import Batch, warm_up
+from oncebench.delivery import errors
+from oncebench.delivery.batch import Batch, warm_up
+from oncebench.delivery.contract import Sink, Support
+from oncebench.delivery.deterministic_plan import refuse_without_shuffle
+from oncebench.delivery.errors import AnotherDriver, NoKafka, PipelineError, QueryDied, RefusedStart, StoppedGently
+from oncebench.delivery.failpoints import Failpoints
+from oncebench.delivery.journal import Identity, Journal, open_journal
+from oncebench.delivery.protocols import as_shipped, choose, protocol_of
+from oncebench.delivery.quarantine import Quarantine
+from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
-from pipeline.delivery import as_shipped, choose, protocol_of
-from pipeline.errors import AnotherDriver, NoKafka, PipelineError, QueryDied, RefusedStart, StoppedGently
-from pipeline.failpoints import Failpoints
-from pipeline.journal import Identity, Journal, open_journal
-from pipeline.plan import refuse_without_shuffle
 from pipeline.progress import Listener, Monitoring, Progress, begun_at, committed_position, newest_batch, open_batch
-from pipeline.quarantine import Quarantine
 from pipeline.query import query as rows_of
 from pipeline.rows import ASIDE, KEY, LONG, TYPES
-from pipeline.sinks.contract import Sink, Support
-from pipeline.sinks.registry import SINKS
-from pipeline.spark import refuse_own, refuse_retries, session, stop
+from pipeline.spark.session import refuse_own, refuse_retries, session, stop
 
 # How often the main thread looks whether the query has ended or should: a stop is answered within a tenth of a second.
 POLL_S = 0.05
@@ -45,7 +45,7 @@ _TRACEBACK = "Traceback (most recent call last):"
 _ERROR = re.compile(r"\s*[A-Za-z_][\w.]*(: |$)")
 _SPELT = {LONG: "bigint"}  # as Spark says it of a DataFrame
 # How a task's own error looks when Spark hands it on as text.
-_TASK_ERROR = re.compile(r"^pipeline\.errors\.(\w+): (.+)$", re.MULTILINE)
+_TASK_ERROR = re.compile(r"^oncebench\.delivery\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 class Job:
@@ -69,7 +69,7 @@ class Job:
         """Runs until `stopping` is set or something fails.
 
         Raises:
-            PipelineError: see `pipeline.errors`.
+            PipelineError: see `oncebench.delivery.errors`.
         """
         config = self.config
         refuse_retries(config.master)

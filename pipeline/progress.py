@@ -38,7 +38,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from pipeline.errors import RefusedStart
+from oncebench.delivery.errors import RefusedStart
 
 # Some 90,000 batches of 0.7 KB: five hours at five a second, and nothing that a disk with a checkpoint would notice.
 MOST_BYTES = 64 * 1024 * 1024

@@ -16,7 +16,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipeline.errors import NullInRow, RefusedStart
+from oncebench.delivery.errors import NullInRow, RefusedStart
 
 STRING, INT, LONG = "string", "int", "long"  # Spark's names
 # In the order of files and tables. The first is a string: Kafka's key.

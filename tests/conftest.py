@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from hypothesis import Phase, settings
 
-from oncebench.run.lab import QUICK_ABORTS, Lab, spark_of
-from oncebench.services.beside import open_services
-from oncebench.services.java import find_java
-from oncebench.services.kafka import KafkaBroker, start_kafka
-from pipeline.sinks.registry import SINKS
+from oncebench.downloads.java import find_java
+from oncebench.lab.lab import QUICK_ABORTS, Lab, spark_of
+from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
+from oncebench.servers.sink_servers import open_services
+from oncebench.sinks.registry import SINKS
 from tests.pipelines import Fixture
 
 # How long one example takes is the machine's affair; pytest-timeout ends what hangs.

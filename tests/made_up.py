@@ -13,14 +13,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oncebench import matrix
-from oncebench.judge.latency import CURVE
-from oncebench.matrix import RANDOM_KILL
-from oncebench.profiles import broken
-from oncebench.reports.report import SCHEMA
-from oncebench.scenario import Cell, all_supports, expected_codes
-from pipeline.failpoints import POINTS
-from pipeline.sinks.registry import SINKS
+from oncebench.audit.python.latency import CURVE
+from oncebench.delivery.failpoints import POINTS
+from oncebench.report.report import SCHEMA
+from oncebench.scenario import fault_matrix
+from oncebench.scenario.cell import Cell, all_supports, expected_codes
+from oncebench.scenario.fault_matrix import RANDOM_KILL
+from oncebench.scenario.profiles import broken
+from oncebench.sinks.registry import SINKS
 
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\"></script>"
 START_US = 1_795_356_900_000_000
@@ -32,7 +32,7 @@ _WAY = {"claim": 0.97, "acknowledged": 1.0, "native": 0.99, "two-phase": 1.09, "
 
 
 def reports(rounds: int = 5, seeds: int = 3) -> list[dict[str, Any]]:
-    """Healthy rounds of everything, the whole fault matrix, and what is broken on purpose."""
+    """Healthy rounds of everything, the whole fault fault_matrix, and what is broken on purpose."""
     return [*healthy(rounds), *faulted(seeds), *on_purpose()]
 
 
@@ -46,8 +46,8 @@ def healthy(rounds: int = 5, **setting: Any) -> Iterator[dict[str, Any]]:
 
 def faulted(seeds: int = 3) -> Iterator[dict[str, Any]]:
     """The runs of the fault matrix; a few of them are broken, unknown or vacuous."""
-    rows = matrix.rows(tuple(SINKS))
-    cells = matrix.cells(rows, matrix.FAMILIES, Cell("", "", "", rate=300.0), matrix.seeds_for(seeds))
+    rows = fault_matrix.rows(tuple(SINKS))
+    cells = fault_matrix.cells(rows, fault_matrix.FAMILIES, Cell("", "", "", rate=300.0), fault_matrix.seeds_for(seeds))
     for number, cell in enumerate(cells):
         verdict, reasons, codes = "kept", [], []
         if (cell.sink, cell.variant, cell.seed) == ("delta", "native", 1) and "kill-broker" in "".join(cell.faults):

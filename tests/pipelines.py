@@ -13,17 +13,17 @@ from typing import Any
 
 from confluent_kafka import Producer
 
-from oncebench.judge.model import Expected, expected_output
+from oncebench.audit.python.model import Expected, expected_output
+from oncebench.delivery.failpoints import parse_fault
+from oncebench.lab.lab import Lab
+from oncebench.observe.final_read import save_topic
 from oncebench.record import INPUT
 from oncebench.record.streams import read_lines, read_stream
-from oncebench.run.lab import Lab
 from oncebench.run.supervisor import Supervisor
-from oncebench.watch.save import save_topic
+from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.reader import Rows
+from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
-from pipeline.failpoints import parse_fault
-from pipeline.sinks.kafka_reader import KafkaReader
-from pipeline.sinks.reading import Rows
-from pipeline.sinks.registry import SINKS
 
 WAIT_S = 120.0  # Spark starts in 5 to 10 s on idle cores, and in many times that beside other tests
 PARTITIONS = 2

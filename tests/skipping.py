@@ -22,9 +22,9 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 
+from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig, read_config
-from pipeline.sinks.registry import SINKS
-from pipeline.spark import session
+from pipeline.spark.session import session
 
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 CHECK = "spark.sql.streaming.stateStore.commitValidation.enabled"

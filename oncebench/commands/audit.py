@@ -11,8 +11,8 @@ import click
 from oncebench.commands.options import existing
 from oncebench.errors import USAGE, UserError
 from oncebench.measure import exit_code, judge_again
-from oncebench.reports.report import read_reports
-from oncebench.reports.summary import summary
+from oncebench.report.report import read_reports
+from oncebench.report.summary import summary
 
 
 @click.command(short_help="Judge a stored run again.")

@@ -19,19 +19,20 @@ from oncebench.commands.options import (
     refuse_idle_postgres,
     work_dir_option,
 )
+from oncebench.delivery.contract import Place, Support
 from oncebench.errors import USAGE, UserError
+from oncebench.experiments.batches import WARM_ROUNDS
+from oncebench.home import HOME
+from oncebench.lab.lab import Lab, open_lab
+from oncebench.processes import child as process
 from oncebench.record.streams import read_lines
-from oncebench.reports.batches import table
-from oncebench.reports.results import default_work_dir
-from oncebench.run.batches import WARM_ROUNDS
+from oncebench.report.results import default_work_dir
+from oncebench.report.tables.batches import table
 from oncebench.run.interrupt import gently
-from oncebench.run.lab import Lab, open_lab
 from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
-from oncebench.scenario import all_supports, installed, require_sinks
-from oncebench.services import process
+from oncebench.scenario.cell import all_supports, installed, require_sinks
+from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig, write_config
-from pipeline.sinks.contract import Place, Support
-from pipeline.sinks.registry import SINKS
 
 LOOK_S = 0.2
 TOLD_EVERY = 50
@@ -147,11 +148,10 @@ def _write_arm(arm: Arm, arms: Sequence[Arm], lab: Lab, folder: Path, partitions
 
 
 def _run(lab: Lab, folder: Path, wanted: int, interrupted: Callable[[], bool]) -> None:
-    command = [sys.executable, "-m", "oncebench.run.batches", str(folder)]
-    home = Path(__file__).resolve().parents[2]
+    command = [sys.executable, "-m", "oncebench.experiments.batches", str(folder)]
     log = folder / "logs" / "batches.log"
     limit_s = START_S + BATCH_S * wanted
-    with process.start("the batches", command, log, cwd=home, env=lab.environment()) as child:
+    with process.start("the batches", command, log, cwd=HOME, env=lab.environment()) as child:
         deadline = time.monotonic() + limit_s
         told = 0
         while child.alive and not interrupted():

@@ -20,8 +20,8 @@ from click.core import ParameterSource
 
 from oncebench.bench import REPORTS, names
 from oncebench.errors import ERROR, USAGE, MissingEnvironment, UserError
-from oncebench.reports.results import LOCAL
-from oncebench.scenario import require_sinks
+from oncebench.report.results import LOCAL
+from oncebench.scenario.cell import require_sinks
 
 SETTINGS = "asv.conf.json"
 # asv's machine name is the host's, which says nothing to readers and changes with every container.

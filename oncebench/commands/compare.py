@@ -25,12 +25,12 @@ from oncebench.commands.options import (
 from oncebench.commands.series import Trouble, at_least_s, run_series
 from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.measure import exit_code
-from oncebench.profiles import PROFILES, by_profile
-from oncebench.reports import comparison
-from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
-from oncebench.rounds import in_rounds
-from oncebench.scenario import Cell
-from oncebench.sweeps import SWEEPS
+from oncebench.report.comparisons import comparison
+from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.profiles import PROFILES, by_profile
+from oncebench.scenario.rounds import in_rounds
+from oncebench.scenario.sweeps import SWEEPS
 
 FEW_RUNS = 3  # of which nobody needs to be told how long they take
 

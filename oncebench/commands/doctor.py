@@ -7,8 +7,8 @@ import sys
 import click
 
 from oncebench.errors import ENVIRONMENT, KEPT
-from oncebench.run.provision import provision
-from oncebench.services.doctor import checks
+from oncebench.lab.provision import provision
+from oncebench.servers.doctor import checks
 
 
 @click.command(short_help="What this machine has and lacks.")

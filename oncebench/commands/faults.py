@@ -20,12 +20,12 @@ from oncebench.commands.options import (
 )
 from oncebench.commands.series import Trouble, run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
-from oncebench.matrix import FAMILIES, Row, cells, left_out, rows, seeds_for
-from oncebench.reports import fault_matrix, fault_text
-from oncebench.reports.report import numbered
-from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
-from oncebench.scenario import Cell, require_sinks
-from oncebench.services.beside import ours
+from oncebench.report.report import numbered
+from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.tables import fault_matrix, fault_text
+from oncebench.scenario.cell import Cell, require_sinks
+from oncebench.scenario.fault_matrix import FAMILIES, Row, cells, left_out, rows, seeds_for
+from oncebench.servers.sink_servers import ours
 
 # Batches are limited by events, so the rate only says how long the load lasts; slow enough that batches stay in step.
 RATE = 300.0

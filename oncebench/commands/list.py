@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import click
 
-from oncebench.nemesis.acts import NEMESES
-from oncebench.profiles import PROFILES
-from oncebench.scenario import lacking, order_of, ordered, require_sinks
-from pipeline.failpoints import FORM, POINTS
-from pipeline.sinks.contract import Kind, Support
-from pipeline.sinks.registry import SINKS
+from oncebench.delivery.contract import Kind, Support
+from oncebench.delivery.failpoints import FORM, POINTS
+from oncebench.faults.catalogue import NEMESES
+from oncebench.scenario.cell import lacking, order_of, ordered, require_sinks
+from oncebench.scenario.profiles import PROFILES
+from oncebench.sinks.registry import SINKS
 
 NOT_THERE = "n/a"
 Line = tuple[str, str, str, str]

@@ -13,13 +13,14 @@ import click
 
 from oncebench.commands.options import base_cell, load_options, work_dir_option
 from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
-from oncebench.reports.results import default_work_dir
+from oncebench.home import HOME
+from oncebench.processes import child as process
+from oncebench.record.json_lines import Tail
+from oncebench.report.results import default_work_dir
 from oncebench.run.interrupt import gently
-from oncebench.run.tail import Tail
 from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
-from oncebench.services import process
-from oncebench.services.external import external
-from oncebench.services.kafka import start_kafka
+from oncebench.servers.kafka.broker import start_kafka
+from oncebench.servers.kafka.external import external
 
 LOOK_S = 0.1
 # A line a second, as load tools do.
@@ -71,9 +72,8 @@ def _send(config: Mapping[str, Any], folder: Path, interrupted: Any) -> dict[str
     path.write_text(json.dumps(config, indent=1))
     log = folder / "logs" / "generator.log"
     status = Tail(folder / "load.jsonl")
-    home = Path(__file__).resolve().parents[2]
     said = 0.0
-    with process.start("the generator", [sys.executable, "-m", "loadgen", str(path)], log, cwd=home) as child:
+    with process.start("the generator", [sys.executable, "-m", "loadgen", str(path)], log, cwd=HOME) as child:
         while child.alive:
             if interrupted.is_set():
                 child.stop_gently(STOP_S)

@@ -17,13 +17,13 @@ from loadgen.config import MAX_SESSIONS
 from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from loadgen.session import MAX_RECORD_BYTES
+from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import USAGE, UserError
-from oncebench.scenario import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell, prepares
+from oncebench.scenario.cell import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell, prepares
+from oncebench.sinks.postgres.connection import VARIABLE, secrets
+from oncebench.sinks.registry import SINKS
 from pipeline.config import CHANGELOG
-from pipeline.errors import RefusedStart
-from pipeline.sinks.postgres_server import VARIABLE, secrets
-from pipeline.sinks.registry import SINKS
-from pipeline.spark import refuse_retries
+from pipeline.spark.session import refuse_retries
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")

@@ -22,18 +22,18 @@ from oncebench.commands.options import (
     refuse_idle_postgres,
     work_dir_option,
 )
+from oncebench.delivery.failpoints import FORM
 from oncebench.errors import INTERRUPTED, USAGE, UserError
+from oncebench.lab.disk import prepare_disks
+from oncebench.lab.lab import open_lab
+from oncebench.live.view import view
 from oncebench.measure import BULKY, exit_code, measure
-from oncebench.reports.results import LOCAL, Results, default_work_dir, stamp
-from oncebench.reports.summary import summary
-from oncebench.run.disks import prepare_disks
+from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.report.summary import summary
 from oncebench.run.interrupt import gently
-from oncebench.run.lab import open_lab
-from oncebench.run.live import view
 from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, require_free
-from oncebench.scenario import Cell, checked_fault, require_possible, support_of
-from oncebench.services.beside import ours
-from pipeline.failpoints import FORM
+from oncebench.scenario.cell import Cell, checked_fault, require_possible, support_of
+from oncebench.servers.sink_servers import ours
 
 # A run's own files: topic data twice (broker and record), state and logs; measured at about 300 bytes an event that is
 # not padded. What it is padded with stands in the topic and in the record, and nowhere else.

@@ -20,16 +20,16 @@ from typing import Any
 import click
 
 from oncebench.commands.run import bytes_needed
+from oncebench.delivery.errors import PipelineError
 from oncebench.errors import INTERRUPTED, UserError
+from oncebench.lab.disk import prepare_disks
+from oncebench.lab.lab import open_lab
+from oncebench.live.view import view
 from oncebench.measure import BULKY, measure
-from oncebench.reports.results import Results
-from oncebench.run.disks import prepare_disks
+from oncebench.report.results import Results
 from oncebench.run.interrupt import gently
-from oncebench.run.lab import open_lab
-from oncebench.run.live import view
 from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, require_free
-from oncebench.scenario import Cell
-from pipeline.errors import PipelineError
+from oncebench.scenario.cell import Cell
 
 # What a run takes beside its load, on two idle cores: Spark's start, priming, draining, reading, judging.
 RUN_S = 16.0

@@ -13,15 +13,16 @@ import click
 from oncebench.commands.interrupted import done_of, interruption_told
 from oncebench.commands.options import keep_option, postgres_option, refuse_idle_postgres, work_dir_option
 from oncebench.commands.series import Run, Trouble, open_series
+from oncebench.delivery.errors import PipelineError
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, USAGE, UserError
-from oncebench.profiles import PROFILES
-from oncebench.reports import cost_table, sustained
-from oncebench.reports.paired import FEWEST_ROUNDS
-from oncebench.reports.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
-from oncebench.rounds import in_rounds
-from oncebench.run.search import Found, of_three, search
-from oncebench.scenario import Cell, all_supports, require_sinks
-from pipeline.errors import PipelineError
+from oncebench.experiments.rate_search import Found, of_three, search
+from oncebench.report.comparisons import sustained
+from oncebench.report.comparisons.paired import FEWEST_ROUNDS
+from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.tables import cost_table
+from oncebench.scenario.cell import Cell, all_supports, require_sinks
+from oncebench.scenario.profiles import PROFILES
+from oncebench.scenario.rounds import in_rounds
 
 # Of the slowest guarantee's rate: latencies are compared where none of them is near its limit (Apache Solr Benchmark
 # and OpenMessaging take 70 to 80 %).

@@ -9,12 +9,13 @@ import click
 
 from oncebench.commands.options import existing
 from oncebench.errors import USAGE, UserError
-from oncebench.publish.stored import take_in
-from oncebench.publish.write import publish
-from oncebench.reports import comparison, repeatability, tables
-from oncebench.reports.paired import FEWEST_ROUNDS
-from oncebench.reports.report import read_reports
-from oncebench.reports.results import LOCAL, PUBLISHED
+from oncebench.report.comparisons import comparison, repeatability
+from oncebench.report.comparisons.paired import FEWEST_ROUNDS
+from oncebench.report.report import read_reports
+from oncebench.report.results import LOCAL, PUBLISHED
+from oncebench.report.tables import table as tables
+from oncebench.site.stored import take_in
+from oncebench.site.write import publish
 
 _UNDO = (
     f"these stand in git: `git checkout {PUBLISHED} && git clean -f {PUBLISHED}` brings back the published ones (and "

@@ -19,9 +19,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from oncebench.record import parts
-from oncebench.record.forms import OBJECT, require
+from oncebench.record import schema as parts
 from oncebench.record.streams import Lines, RecordError, Stream, read_lines, read_stream, refuse_newer
+from oncebench.record.validation import OBJECT, require
 
 __all__ = [
     "FACTS",

@@ -19,7 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from oncebench.record.forms import OBJECT, RecordError, require
+from oncebench.record.validation import OBJECT, RecordError, require
 
 __all__ = ["LineWriter", "Lines", "RecordError", "Stream", "StreamWriter", "read_lines", "read_stream", "refuse_newer"]
 

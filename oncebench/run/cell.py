@@ -22,32 +22,33 @@ from pathlib import Path
 from typing import Any
 
 from loadgen.session import EVENTS_PER_SESSION
+from oncebench.delivery.failpoints import parse_fault
 from oncebench.errors import UserError
-from oncebench.nemesis.disk import CHECKPOINT
-from oncebench.nemesis.servers import KAFKA
-from oncebench.run.brokers import open_broker
+from oncebench.faults.disk import CHECKPOINT
+from oncebench.faults.server import KAFKA
+from oncebench.home import HOME
+from oncebench.lab.broker import open_broker
+from oncebench.lab.disk import open_disks
+from oncebench.lab.lab import Lab
+from oncebench.lab.links import Links, open_links
+from oncebench.live.newest_fault import FaultsSeen
+from oncebench.live.status import Seen, Show
+from oncebench.observe.final_read import ends_json, save_output, save_quarantine, save_topic
+from oncebench.observe.resources import Use
+from oncebench.processes import child as process
+from oncebench.processes.child import Child
+from oncebench.record.json_lines import Tail
 from oncebench.run.configs import load_config, observer_config, pipeline_config
-from oncebench.run.disks import open_disks
-from oncebench.run.faults_seen import FaultsSeen
 from oncebench.run.interrupt import nothing_to_report
-from oncebench.run.lab import Lab
-from oncebench.run.links import Links, open_links
 from oncebench.run.meters import PIPELINE, Meters
-from oncebench.run.patience import Patience
 from oncebench.run.priming import PRIMING_BATCHES, open_sessions, prime
-from oncebench.run.seen import Seen, Show
+from oncebench.run.progress_timeout import Patience
 from oncebench.run.supervisor import Supervisor
-from oncebench.run.tail import Tail
 from oncebench.run.topics import Topics, make_topics
 from oncebench.run.workdir import full_disk_told
-from oncebench.scenario import Cell
-from oncebench.services import process
-from oncebench.services.process import Child
-from oncebench.watch.resources import Use
-from oncebench.watch.save import ends_json, save_output, save_quarantine, save_topic
-from pipeline.failpoints import parse_fault
-from pipeline.sinks.kafka_reader import KafkaReader
-from pipeline.sinks.registry import SINKS
+from oncebench.scenario.cell import Cell
+from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.registry import SINKS
 
 # Looked at this often; processes report every 250 to 500 ms, faults must be answered sooner.
 LOOK_S = 0.05
@@ -255,7 +256,9 @@ class _Run:
         return {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}
 
     def _start_observer(self) -> None:
-        self._start_child("observer", "oncebench.watch.observer", observer_config(self.cell, self.topics, self.folder))
+        self._start_child(
+            "observer", "oncebench.observe.observer", observer_config(self.cell, self.topics, self.folder)
+        )
 
     def _start_load(self) -> None:
         self.supervisor.note("load-started")
@@ -267,9 +270,8 @@ class _Run:
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(config, indent=1))
         command = [sys.executable, "-m", module, str(path)]
-        home = Path(__file__).resolve().parents[2]
         log = self.folder / "logs" / f"{name}.log"
-        self.children[name] = process.start(f"the {name}", command, log, cwd=home, env=self.lab.environment())
+        self.children[name] = process.start(f"the {name}", command, log, cwd=HOME, env=self.lab.environment())
 
     def _until(self, phase: str, done: Callable[[], bool], patience: Patience, interrupted_s: float = 0.0) -> bool:
         """Watches and shows until `done` or patience is over; an interruption leaves `interrupted_s` of it."""

@@ -8,14 +8,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from oncebench.nemesis.disk import CHECKPOINT
-from oncebench.run.lab import Lab
-from oncebench.run.place import placed
+from oncebench.delivery.failpoints import parse_fault
+from oncebench.faults.disk import CHECKPOINT
+from oncebench.lab.lab import Lab
+from oncebench.run.spark.master import placed
 from oncebench.run.topics import Topics
-from oncebench.scenario import Cell
+from oncebench.scenario.cell import Cell
+from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
-from pipeline.failpoints import parse_fault
-from pipeline.sinks.registry import SINKS
 
 # No session of a run leaves its state before the end of the run: some run for longer than the pipeline's 10 minutes.
 OPEN_TIMEOUT_MS = 86_400_000
@@ -70,7 +70,7 @@ def load_config(cell: Cell, bootstrap_servers: str, topics: Topics, folder: Path
 
 
 def observer_config(cell: Cell, topics: Topics, folder: Path) -> dict[str, Any]:
-    """Of the observer (`oncebench.watch.observer`)."""
+    """Of the observer (`oncebench.observe.observer`)."""
     return {
         "sink": cell.sink,
         "target": topics.target,

@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.errors import UserError
-from oncebench.nemesis.servers import KAFKA
-from oncebench.watch.resources import Sampler, Use
-from oncebench.watch.written import Written
+from oncebench.faults.server import KAFKA
+from oncebench.observe.bytes_written import Written
+from oncebench.observe.resources import Sampler, Use
 
 PIPELINE, BROKER = "pipeline", "broker"
 # Components that load and look: not part of what a guarantee costs.

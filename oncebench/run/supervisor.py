@@ -1,7 +1,7 @@
 """Starts the pipeline, brings it back after every death, kills it at random, and lets each nemesis act.
 
 Promise: every start, death and restart is a line of timeline.jsonl; when a failpoint has stopped the pipeline, the
-nemesis that it names acts (`oncebench.nemesis`) and is undone in all circumstances; nothing of the pipeline is left
+nemesis that it names acts (`oncebench.faults`) and is undone in all circumstances; nothing of the pipeline is left
 when the supervisor is closed. What can go wrong: the pipeline refuses to start (`UserError` with its own words), or
 dies again and again (`UserError` after MAX_FAILURES in a row).
 
@@ -19,20 +19,20 @@ import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
-from pathlib import Path
 from types import TracebackType
 from typing import Any
 
 from oncebench.errors import ERROR, UserError
-from oncebench.nemesis.acts import NEMESES
-from oncebench.nemesis.stage import Stage
+from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.context import Stage
+from oncebench.home import HOME
+from oncebench.processes import child as process
+from oncebench.processes.child import Child
+from oncebench.record.json_lines import AllLines
 from oncebench.record.streams import LineWriter, read_lines
-from oncebench.run.tail import AllLines
-from oncebench.services import process
-from oncebench.services.process import Child
 from pipeline.config import PipelineConfig, write_config
-from pipeline.sockets import sweep
-from pipeline.temporary import sweep_temporary
+from pipeline.spark.sockets import sweep
+from pipeline.spark.temporary import sweep_temporary
 
 # Unasked deaths in a row, all but the first before the query ran, after which a restart will not help. A pipeline that
 # runs and dies again and again is a finding, and no error: its run stalls.
@@ -103,13 +103,12 @@ class Supervisor:
         write_config(config or self._config, path)
         # A C library that crashes while it is imported then says in the log where.
         command = [sys.executable, "-X", "faulthandler", "-m", "pipeline", str(path)]
-        home = Path(__file__).resolve().parents[2]
         log = self._folder / "logs" / "pipeline.log"
         self._hits_before = len(self._hits())
         self._log_before = log.stat().st_size if log.exists() else 0
         self._started_us = _now_us()
         self._death_noted = False
-        self._child = process.start("the pipeline", command, log, env=self._environment, cwd=home)
+        self._child = process.start("the pipeline", command, log, env=self._environment, cwd=HOME)
         self._running_before = self._times_running()
         self.note("pipeline-started", pid=self._child.pid, tells_over=True)  # older supervisors did not
 

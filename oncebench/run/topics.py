@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oncebench.nemesis.disk import OUTPUT
-from oncebench.scenario import Cell
-from oncebench.services.topics import Kafka
-from pipeline.sinks.contract import Place
-from pipeline.sinks.registry import SINKS
+from oncebench.delivery.contract import Place
+from oncebench.faults.disk import OUTPUT
+from oncebench.scenario.cell import Cell
+from oncebench.servers.kafka.topics import Kafka
+from oncebench.sinks.registry import SINKS
 
 # Records of 1 MB and their headers must fit into the quarantine topic.
 QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024)}

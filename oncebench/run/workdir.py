@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Self
 
+from oncebench.delivery.errors import PipelineError
 from oncebench.errors import USAGE, MissingEnvironment, UserError
-from pipeline.errors import PipelineError
 
 MARKER = "oncebench-work.json"
 _SCHEMA = 1

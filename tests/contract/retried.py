@@ -20,16 +20,16 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from pipeline.batch import Batch
+from oncebench.delivery.batch import Batch
+from oncebench.delivery.errors import PipelineError
+from oncebench.delivery.failpoints import Failpoints
+from oncebench.delivery.journal import Identity, open_journal
+from oncebench.delivery.quarantine import Quarantine
 from pipeline.config import AS_SHIPPED, PipelineConfig
-from pipeline.errors import PipelineError
-from pipeline.failpoints import Failpoints
 from pipeline.job import in_plain_words
-from pipeline.journal import Identity, open_journal
-from pipeline.quarantine import Quarantine
 from pipeline.sessions import OUTPUT_SCHEMA
-from pipeline.spark import session, stop
-from tests.contract.lives import PARTITIONS, ROW
+from pipeline.spark.session import session, stop
+from tests.contract.attempts import PARTITIONS, ROW
 
 LIMIT_S = 240.0  # an executor starts in some seconds on idle cores
 

@@ -16,15 +16,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from oncebench.lab.lab import Lab
 from oncebench.measure import LATENCIES, judge_again, measure
-from oncebench.profiles import FIRST, TELLING_FAULT
-from oncebench.run.lab import Lab
 from oncebench.run.workdir import open_work_dir
-from oncebench.scenario import Cell, all_supports, checked_fault
-from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
-from pipeline.sinks.registry import SINKS
+from oncebench.scenario.cell import Cell, all_supports, checked_fault
+from oncebench.scenario.profiles import FIRST, TELLING_FAULT
+from oncebench.sinks.registry import SINKS
+from tests import ROOT
 
-HAND_CHECK = Path(__file__).parents[2] / "docs" / "hand_check.py"
+HAND_CHECK = ROOT / "tools" / "hand_check.py"
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
 SMALL = Cell("", "", "", rate=1000.0, sessions=100, warmup_s=0.0)

@@ -9,13 +9,13 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from oncebench.run.lab import Lab
+from oncebench.delivery.deterministic_plan import refuse_without_shuffle
+from oncebench.delivery.errors import RefusedStart
+from oncebench.lab.lab import Lab
 from pipeline.config import PipelineConfig
-from pipeline.errors import RefusedStart
-from pipeline.plan import refuse_without_shuffle
 from pipeline.query import query
-from pipeline.sockets import short_sockets
-from pipeline.spark import session
+from pipeline.spark.session import session
+from pipeline.spark.sockets import short_sockets
 
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 

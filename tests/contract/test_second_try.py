@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.run.lab import environment
-from oncebench.services.java import find_java
+from oncebench.downloads.java import find_java
+from oncebench.lab.lab import environment
+from tests import ROOT
 
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
-ROOT = Path(__file__).parents[2]
 LIMIT_S = 540.0
 
 

@@ -11,17 +11,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from oncebench.run.batches import made_up
-from oncebench.run.lab import Lab
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
+from oncebench.delivery.errors import PipelineError
+from oncebench.delivery.failpoints import POINTS
+from oncebench.delivery.journal import open_journal
+from oncebench.experiments.batches import made_up
+from oncebench.lab.lab import Lab
+from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
-from pipeline.errors import PipelineError
-from pipeline.failpoints import POINTS
-from pipeline.journal import open_journal
-from pipeline.sinks.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
-from pipeline.sinks.registry import SINKS
-from pipeline.sockets import short_sockets
-from pipeline.spark import session
-from tests.contract.lives import PARTITIONS, ROW, Made, Output, identity, keeps, make_output, rows_for
+from pipeline.spark.session import session
+from pipeline.spark.sockets import short_sockets
+from tests.contract.attempts import PARTITIONS, ROW, Made, Output, identity, keeps, make_output, rows_for
 
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.publish.write import publish
-from oncebench.services.postgres import PostgresServer, start_postgres
-from pipeline.sinks.postgres_server import VARIABLE
+from oncebench.servers.postgres import PostgresServer, start_postgres
+from oncebench.sinks.postgres.connection import VARIABLE
+from oncebench.site.write import publish
 from tests import made_up
 from tests.browser import Page, browser
 from tests.results_page import reports

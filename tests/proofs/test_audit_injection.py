@@ -14,11 +14,20 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncebench.judge.audit import Findings, audit
-from oncebench.judge.model import Expected, expected_output
+from oncebench.audit.python.audit import Findings, audit
+from oncebench.audit.python.model import Expected, expected_output
 from oncebench.record import Record
 from oncebench.record.streams import Stream
-from tests.unit.audit_world import Shown, World, committed_to, final_table, key_of, lay_out, make_record, make_world
+from tests.unit.audit.audit_world import (
+    Shown,
+    World,
+    committed_to,
+    final_table,
+    key_of,
+    lay_out,
+    make_record,
+    make_world,
+)
 
 # Seconds' worth; ONCEBENCH_EXAMPLES=10000 for the long proof.
 EXAMPLES = int(os.environ.get("ONCEBENCH_EXAMPLES", "90"))

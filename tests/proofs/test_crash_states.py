@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.crash_states.calls import (
+from oncebench.delivery.contract import DELIVERIES, EXACTLY_ONCE
+from oncebench.delivery.protocols import choose
+from proofs.crash_states.calls import (
     DRIVER,
     FOLDER,
     Call,
@@ -27,15 +29,14 @@ from oncebench.crash_states.calls import (
     Unlink,
     Write,
 )
-from oncebench.crash_states.disk import Content, Disk, Tree, after, everything, power_cuts, settled
-from oncebench.crash_states.folder import build, tree_of
-from oncebench.crash_states.lives import Home, Pipeline
-from oncebench.crash_states.orders import moments
-from oncebench.crash_states.recorder import Killed, NotRecorded, Recorder
-from oncebench.crash_states.scenarios import first_batch, next_batches
-from oncebench.crash_states.variants import BROKEN, DECLARED, FORMATS, SOUND, SPARE, Variant
-from pipeline.delivery import choose
-from pipeline.sinks.contract import DELIVERIES, EXACTLY_ONCE
+from proofs.crash_states.disk import Content, Disk, Tree, after, everything, power_cuts, settled
+from proofs.crash_states.folder import build, tree_of
+from proofs.crash_states.lives import Home, Pipeline
+from proofs.crash_states.orders import moments
+from proofs.crash_states.recorder import Killed, NotRecorded, Recorder
+from proofs.crash_states.scenarios import first_batch, next_batches
+from proofs.crash_states.variants import BROKEN, DECLARED, FORMATS, SOUND, SPARE, Variant
+from tests import ROOT
 
 # Of how many states of a search one is judged here, by what its name contains; the command judges them all.
 ONE_OF = {"killed": 300, "at-most-once": 150, "offsets": 5, "": 30}
@@ -205,7 +206,7 @@ def test_the_kernel_was_asked_for_what_is_in_the_record_and_for_nothing_else(tmp
     """strace as a second witness, of fsync too, which no comparison of trees can see. Parquet: C++ writes it."""
     trace = tmp_path / "trace"
     watch = [str(STRACE), "-f", "-y", "-qq", "-s", "0", "-o", str(trace), "-e", f"trace={TRACED},{MORE}"]
-    root = Path(__file__).parents[2]
+    root = ROOT
     lived = [sys.executable, "-c", LIVED, str(tmp_path), "files-parquet", EXACTLY_ONCE]
     done = subprocess.run([*watch, *lived], capture_output=True, text=True, cwd=root, timeout=250, check=False)
     if "Operation not permitted" in done.stderr:

@@ -10,18 +10,18 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from oncebench.judge.agreement import compare, counts_of
-from oncebench.judge.anomalies import CATALOGUE
-from oncebench.judge.audit import audit
-from oncebench.judge.verdict import KEPT, Facts, decide
-from oncebench.protocol_model.variants import GROUPS
-from oncebench.second import count
-from pipeline.sinks.registry import SINKS
-from tests.proofs import mutated_histories as histories
-from tests.proofs.mutants import MUTANTS, Mutant
+from oncebench.audit.agreement import compare, counts_of
+from oncebench.audit.anomalies import CATALOGUE
+from oncebench.audit.python.audit import audit
+from oncebench.audit.sql import count
+from oncebench.audit.verdict import KEPT, Facts, decide
+from oncebench.sinks.registry import SINKS
+from proofs.mutants import histories
+from proofs.mutants.mutants import MUTANTS, Mutant
+from proofs.protocol_model.variants import GROUPS
+from tests import ROOT
 from tests.proofs.test_second import files_of
 
-ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "why_believe_it.md"
 DEMONSTRATORS = {f"{kind.name}/{each.variant}": each.shows for kind in SINKS.values() for each in kind.supports}
 VARIANTS = {variant.name: variant.shows or "allowed" for group in GROUPS.values() for variant in group}

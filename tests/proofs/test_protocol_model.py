@@ -6,10 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from oncebench.protocol_model.forgetting import forgotten
-from oncebench.protocol_model.moves import first_world, harmful, natural
-from oncebench.protocol_model.search import search
-from oncebench.protocol_model.setting import (
+from oncebench.delivery.failpoints import POINTS
+from proofs.protocol_model.forgetting import forgotten
+from proofs.protocol_model.moves import first_world, harmful, natural
+from proofs.protocol_model.search import search
+from proofs.protocol_model.setting import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
     IDEMPOTENT,
@@ -17,10 +18,9 @@ from oncebench.protocol_model.setting import (
     Bounds,
     Setting,
 )
-from oncebench.protocol_model.symmetry import canonical, mirrored, renamed, uses
-from oncebench.protocol_model.variants import BROKEN, HARSHER, UNANSWERED, Variant
-from oncebench.protocol_model.world import World
-from pipeline.failpoints import POINTS
+from proofs.protocol_model.symmetry import canonical, mirrored, renamed, uses
+from proofs.protocol_model.variants import BROKEN, HARSHER, UNANSWERED, Variant
+from proofs.protocol_model.world import World
 
 SMALL = {
     AT_MOST_ONCE: Bounds(1, kills=1, zombies=1),

@@ -16,19 +16,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncebench.judge.agreement import Agreement, compare, counts_of
-from oncebench.judge.audit import audit
+from oncebench.audit.agreement import Agreement, compare, counts_of
+from oncebench.audit.python.audit import audit
+from oncebench.audit.sql import count, outputs
+from oncebench.audit.sql.files import LEDGER, Files, committed, drained, placed, read_files, spans
 from oncebench.record import FINAL, INPUT, MARKER, OBSERVED, QUARANTINE, Record
-from oncebench.record.forms import require
 from oncebench.record.streams import Lines, Stream, write_stream
-from oncebench.reports.form import Report
-from oncebench.reports.report import make_report
-from oncebench.reports.summary import summary
-from oncebench.scenario import Cell
-from oncebench.second import count, shown
-from oncebench.second.files import LEDGER, Files, committed, drained, placed, read_files, spans
+from oncebench.record.validation import require
+from oncebench.report.report import make_report
+from oncebench.report.schema import Report
+from oncebench.report.summary import summary
+from oncebench.scenario.cell import Cell
 from tests.proofs.test_audit_injection import EXAMPLES, Injection, inject, injections
-from tests.unit.audit_world import (
+from tests.unit.audit.audit_world import (
     Sent,
     Shown,
     committed_to,
@@ -43,7 +43,7 @@ from tests.unit.audit_world import (
     observed_table,
     quarantine_table,
 )
-from tests.unit.test_model import BAD, GOOD, KEY, mutations
+from tests.unit.audit.test_model import BAD, GOOD, KEY, mutations
 
 WORLD = make_world(4, 2, unfinished=1)
 CELL = Cell("kafka", "exactly-once", "two-phase")
@@ -336,7 +336,7 @@ def test_a_report_says_that_two_auditors_agree_and_the_summary_tells_it(tmp_path
 def test_a_mistake_in_one_auditor_makes_the_verdict_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = written(make_record(WORLD, WORLD.rows[1:]), tmp_path / "run")
     assert report_of(folder)["verdict"] == "broken"
-    monkeypatch.setitem(shown.COUNTS, "LOSS", "SELECT 0")
+    monkeypatch.setitem(outputs.COUNTS, "LOSS", "SELECT 0")
     report = report_of(folder)
     assert (report["verdict"], report["auditors"]["agree"]) == ("unknown", False)
     assert report["auditors"]["differ"]["LOSS"] == {"first": 1, "second": 0}
@@ -375,8 +375,8 @@ def test_the_two_auditors_share_no_code() -> None:
         if isinstance(node, ast.ImportFrom) and node.module
     }
     own = {name for name in imported if name.split(".")[0] in ("oncebench", "pipeline", "loadgen")}
-    assert own and all(name.startswith("oncebench.second") for name in own)
-    assert all("oncebench.second" not in path.read_text() for path in (second.parent / "judge").glob("*.py"))
+    assert own and all(name.startswith("oncebench.audit.sql") for name in own)
+    assert all("oncebench.audit.sql" not in path.read_text() for path in (second.parent / "python").glob("*.py"))
 
 
 def test_the_database_reads_no_file() -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.nemesis_world import World
+from tests.unit.faults.faults_world import World
 
 
 @pytest.fixture

@@ -1,0 +1,138 @@
+"""What the audit says about the input side: generator faults (SRC), foreign events, quarantine (QUAR).
+
+Promise: an acknowledged event must stand in the input topic exactly once, at the position that was
+acknowledged; an invalid event must stand in quarantine at least once, and nothing else may but what an
+unfinished session held when its timer fired, which comes without a place. Events that the generator never
+attempted are foreign: counted, no fault, since a user may feed a topic with events of their own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from oncebench.audit.anomalies import EXAMPLES, Anomaly
+from oncebench.audit.python.model import REASONS, SEQS, Expected, Ints, in_position_order, one_array
+from oncebench.audit.python.reads import OFFSET_BITS, PARTITION_BITS, position_of, unpack
+from oncebench.record import Ledger, Plan
+
+Bytes = tuple[bytes | None, bytes | None]
+NEVER_ENDED = "never-ended"  # why a session was set aside that left the state unfinished
+
+
+@dataclass(frozen=True)
+class Source:
+    """What the generator did to the input: its faults, and how many events in the topic are not its own."""
+
+    faults: Anomaly
+    foreign_events: int
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """What is wrong in quarantine; `wrong_reason`: records rightly there, but not for the model's reason."""
+
+    faults: Anomaly = field(default_factory=Anomaly)
+    wrong_reason: int = 0
+
+
+def judge_source(ledger: Ledger, plan: Plan, expected: Expected, input_rows: int) -> Source:
+    """Compare the ledger with the input topic; `input_rows` is the number of records in it, valid or not."""
+    events = expected.events
+    row_of = np.full(plan.sessions * SEQS, -1, dtype=np.int64)
+    row_of[ledger.session.astype(np.int64) * SEQS + ledger.seq] = np.arange(len(ledger.seq))
+    session = _planned_sessions(expected.keys, plan)[events.key]
+    row = np.where(session >= 0, row_of[np.maximum(session, 0) * SEQS + events.seq], -1) if len(row_of) else session
+    own = row >= 0
+    own[own] = (ledger.scheduled_us[row[own]] == events.scheduled_us[own]) & (ledger.sent_us[row[own]] > 0)
+    row = row[own]
+    copies = np.bincount(row, minlength=len(ledger.seq))
+    position = np.full(len(ledger.seq), -1, dtype=np.int64)
+    position[row] = position_of(events.partition, events.offset)[own]
+
+    acked = ledger.acked_us > 0
+    known = ledger.offset >= 0  # an acknowledgement need not say where
+    told = np.full(len(ledger.seq), -1, dtype=np.int64)
+    told[known] = position_of(ledger.partition[known], ledger.offset[known])
+    absent = acked & (copies == 0)
+    twice = acked & (copies > 1)
+    elsewhere = acked & (copies == 1) & known & (told != position)
+    examples = [
+        {
+            "session_key": _key(plan, int(ledger.session[at])),
+            "seq": int(ledger.seq[at]),
+            "kind": kind,
+            "acknowledged_at": [int(ledger.partition[at]), int(ledger.offset[at])],
+        }
+        for kind, where in (("absent", absent), ("twice", twice), ("elsewhere", elsewhere))
+        for at in np.flatnonzero(where)[:EXAMPLES].tolist()
+    ]
+    split = {"absent": int(absent.sum()), "twice": int(twice.sum()), "elsewhere": int(elsewhere.sum())}
+    return Source(Anomaly(sum(split.values()), tuple(examples[:EXAMPLES]), split), input_rows - len(row))
+
+
+def _key(plan: Plan, session: int) -> str:
+    return f"{plan.seed:x}-{session:08d}"
+
+
+def _planned_sessions(keys: list[str], plan: Plan) -> Ints:
+    """For each session key its number in the plan, or -1 if it is not of the plan."""
+    planned = {_key(plan, session): session for session in range(plan.sessions)}
+    return np.array([planned.get(key, -1) for key in keys], dtype=np.int64)
+
+
+def judge_quarantine(quarantine: pa.Table, expected: Expected, source: pa.Table) -> Quarantined:
+    """Compare the quarantine with the invalid events of the input read `source`; copies are allowed."""
+    invalid = expected.invalid
+    wanted = dict(zip(position_of(invalid.partition, invalid.offset).tolist(), invalid.reason.tolist(), strict=True))
+    found: dict[int, set[Bytes]] = {}
+    nameless: list[list[int]] = []
+    wrong_reason = 0
+    unfinished = {key.encode() for key in expected.unfinished}
+    for item in quarantine.to_pylist():
+        partition, offset = item["source_partition"], item["source_offset"]
+        if (partition, offset, item["reason"]) == (None, None, NEVER_ENDED) and item["key"] in unfinished:
+            continue
+        if (
+            partition is None
+            or offset is None
+            or not (0 <= partition < 2**PARTITION_BITS and 0 <= offset < 2**OFFSET_BITS)
+        ):
+            nameless.append([item["partition"], item["offset"]])
+            continue
+        position = (partition << OFFSET_BITS) | offset
+        found.setdefault(position, set()).add((item["key"], item["value"]))
+        wrong_reason += position in wanted and item["reason"] != REASONS[wanted[position]]
+    original = _records_at(source, sorted(found.keys() & wanted.keys()))
+    kinds = {
+        "missing": sorted(wanted.keys() - found.keys()),
+        "unasked": sorted(found.keys() - wanted.keys()),
+        "changed": [position for position, record in original.items() if found[position] != {record}],
+    }
+    split = {kind: len(positions) for kind, positions in kinds.items()}
+    split["unasked"] += len(nameless)
+    examples: list[dict[str, Any]] = [
+        {"kind": kind, "input": [list(unpack(position))], "reason": _reason(wanted.get(position))}
+        for kind, positions in kinds.items()
+        for position in positions[:EXAMPLES]
+    ]
+    examples += [{"kind": "unasked", "input": [], "row": row} for row in nameless[:EXAMPLES]]
+    return Quarantined(Anomaly(sum(split.values()), tuple(examples[:EXAMPLES]), split), wrong_reason)
+
+
+def _reason(code: int | None) -> str | None:
+    return None if code is None else REASONS[code]
+
+
+def _records_at(source: pa.Table, positions: list[int]) -> dict[int, Bytes]:
+    """Key and value of the input records at packed positions, all of which are there."""
+    if not positions:
+        return {}
+    partition, offset, order = in_position_order(source)
+    rows = pa.array(order[np.searchsorted(position_of(partition, offset), positions)])
+    keys = one_array(source["key"]).take(rows).to_pylist()
+    values = one_array(source["value"]).take(rows).to_pylist()
+    return dict(zip(positions, zip(keys, values, strict=True), strict=True))

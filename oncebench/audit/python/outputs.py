@@ -1,0 +1,155 @@
+"""Visible output records as columns: which row each says it is, what it carries, whether its form is right.
+
+Promise: exact, whatever bytes a sink hands over. Batches in which every value is an object of the six fields
+with the right types go through fast; one value that is not sends its batch through a check value by value.
+
+What can go wrong: nothing raises. A value that can't be read has no id (`id` is -1) and is not `parsed`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncebench.audit.python.model import ROWS, Ints, parse_json
+
+FIELDS = ("session_key", "j", "events", "total", "checksum", "ended_at")
+NUMBERS = len(FIELDS) - 1
+STEP = 1_024  # values turned into dicts at a time; with many more alive the garbage collector takes most of the time
+_FIELDS_OF = itemgetter(*FIELDS)
+_INT64 = range(-(2**63), 2**63)  # what a column of Arrow or numpy can hold
+
+Bools = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Outputs:
+    """Columns of equal length n, in the order of the records given.
+
+    `id`: number of the pair (session_key, j), equal for equal pairs, -1 if the value names none. Ids of a j
+    in 0..19 are `session * 20 + j`; others come after those. `session` indexes `session_keys`. `payload` [n,
+    4] is events, total, checksum, ended_at, zero unless `parsed`; `keyed`: the record's key is the row's
+    session_key.
+    """
+
+    id: Ints
+    session: Ints
+    j: Ints
+    payload: Ints
+    parsed: Bools
+    keyed: Bools
+    session_keys: list[str]
+
+    def head(self, rows: int) -> Outputs:
+        """The first `rows` records."""
+        return Outputs(
+            self.id[:rows],
+            self.session[:rows],
+            self.j[:rows],
+            self.payload[:rows],
+            self.parsed[:rows],
+            self.keyed[:rows],
+            self.session_keys,
+        )
+
+
+def read_outputs(keys: pa.Array, values: pa.Array) -> Outputs:
+    """Read records given as two binary arrays of the same length."""
+    size = len(values)
+    numbers = np.zeros((size, NUMBERS), dtype=np.int64)
+    parsed = np.zeros(size, dtype=bool)
+    identified = np.zeros(size, dtype=bool)
+    names: list[pa.Array] = []
+    for first in range(0, size, STEP):
+        piece = slice(first, min(first + STEP, size))
+        batch: list[bytes | None] = values[piece].to_numpy(zero_copy_only=False).tolist()
+        regular = _all_regular(batch)
+        if regular is None:
+            rows = [_read_one(value) for value in batch]
+            names.append(pa.array([row.session_key for row in rows], pa.string()))
+            numbers[piece] = [row.numbers for row in rows]
+            parsed[piece] = [row.parsed for row in rows]
+            identified[piece] = [row.session_key is not None for row in rows]
+        else:
+            names.append(pa.array(regular[0], pa.string()))
+            numbers[piece] = regular[1]
+            parsed[piece] = identified[piece] = True
+    column = pa.chunked_array(names, pa.string()).combine_chunks()
+    coded = column.dictionary_encode()
+    session = coded.indices.fill_null(-1).to_numpy().astype(np.int64)
+    keyed = pc.fill_null(pc.equal(keys, column.cast(pa.large_binary())), False)
+    return Outputs(
+        id=_ids(session, numbers[:, 0], identified),
+        session=session,
+        j=numbers[:, 0],
+        payload=np.ascontiguousarray(numbers[:, 1:]),
+        parsed=parsed,
+        keyed=keyed.to_numpy(zero_copy_only=False),
+        session_keys=coded.dictionary.to_pylist(),
+    )
+
+
+def _all_regular(values: Sequence[bytes | None]) -> tuple[Sequence[str], Ints] | None:
+    """Session keys and numbers [n, 5] if every value has the right form, else None."""
+    try:
+        objects = list(map(orjson.loads, values))  # type: ignore[arg-type]  # None raises, as any other bad value
+        names, *columns = zip(*map(_FIELDS_OF, objects), strict=True)
+        right = (
+            set(map(type, objects)) == {dict}
+            and set(map(len, objects)) == {len(FIELDS)}
+            and set(map(type, names)) == {str}
+            and all(set(map(type, column)) == {int} for column in columns)
+        )
+        return (names, np.array(columns, dtype=np.int64).T) if right else None
+    except (ValueError, TypeError, LookupError, OverflowError):
+        return None
+
+
+@dataclass(frozen=True)
+class _Row:
+    """One record: no session_key means that its value names no row."""
+
+    session_key: str | None = None
+    numbers: tuple[int, ...] = (0,) * NUMBERS
+    parsed: bool = False
+
+
+def _read_one(value: bytes | None) -> _Row:
+    try:
+        row: Any = None if value is None else parse_json(value)
+    except ValueError:
+        return _Row()
+    if type(row) is not dict or not _is_text(row.get("session_key")) or not _is_int64(row.get("j")):
+        return _Row()
+    numbers: tuple[Any, ...] = tuple(row.get(name) for name in FIELDS[1:])
+    if row.keys() == set(FIELDS) and all(map(_is_int64, numbers)):
+        return _Row(row["session_key"], numbers, parsed=True)
+    return _Row(row["session_key"], (row["j"], 0, 0, 0, 0))
+
+
+def _is_text(item: object) -> bool:
+    """Whether it can be written as UTF-8, which half a character (a lone surrogate) can't."""
+    return type(item) is str and item.encode("utf-8", "replace").decode("utf-8") == item
+
+
+def _is_int64(number: object) -> bool:
+    return type(number) is int and number in _INT64
+
+
+def _ids(session: Ints, j: Ints, identified: Bools) -> Ints:
+    inside = identified & (j >= 0) & (j < ROWS)
+    ids = np.where(inside, session * ROWS + j, -1)
+    outside = identified & ~inside
+    if outside.any():
+        pairs = np.stack((session[outside], j[outside]), axis=1)
+        _, number = np.unique(pairs, axis=0, return_inverse=True)
+        ids[outside] = (session.max() + 1) * ROWS + number.reshape(-1)
+    return ids

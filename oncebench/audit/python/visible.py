@@ -1,0 +1,342 @@
+"""What the audit says about the visible rows: LOSS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD, SCAT; what explains INCO.
+
+Promise: counts are exact by the rules in `anomalies.CATALOGUE`, from ids with their multiplicities, never
+from totals; one loss and one duplicate are two findings. All of it is arithmetic on columns.
+
+What can go wrong: a row that can't be read has no id, so it is CORR and the row it should have been is LOSS
+as well.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from oncebench.audit.anomalies import EXAMPLES, Anomaly
+from oncebench.audit.python.model import EVENTS_PER_ROW, ROWS, Expected, Ints, one_array
+from oncebench.audit.python.outputs import Bools, Outputs, read_outputs
+from oncebench.audit.python.reads import Reads, position_of
+
+TEXT_BYTES = 200  # of a corrupt value shown in an example
+
+
+@dataclass(frozen=True)
+class Visible:
+    """Expected rows against visible rows. `multiplicity` [sessions, 20] is m(x) of the expected ids."""
+
+    multiplicity: Ints
+    covered: Bools
+    anomalies: dict[str, Anomaly]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The visible rows: where each stands, and `expected_row` = session * 20 + j in E, or -1."""
+
+    partition: Ints
+    offset: Ints
+    values: pa.Array
+    outputs: Outputs
+    expected_row: Ints
+
+    @property
+    def position(self) -> Ints:
+        """Partition and offset of each row, packed."""
+        return position_of(self.partition, self.offset)
+
+    def head(self, rows: int) -> Rows:
+        """The first `rows` of them."""
+        first = slice(rows)
+        return Rows(
+            self.partition[first],
+            self.offset[first],
+            self.values[first],
+            self.outputs.head(rows),
+            self.expected_row[first],
+        )
+
+
+def expected_row_of(expected: Expected, outputs: Outputs) -> Ints:
+    """For each output record, its place (session * 20 + j) among the expected rows, or -1 if it is none."""
+    number = {key: at for at, key in enumerate(expected.session_keys)}
+    session_of = np.array([*(number.get(key, -1) for key in outputs.session_keys), -1], dtype=np.int64)
+    session = session_of[outputs.session]
+    inside = (session >= 0) & (outputs.j >= 0) & (outputs.j < ROWS)
+    return np.where(inside, session * ROWS + outputs.j, -1)
+
+
+def judge_rows(expected: Expected, rows: Rows, covered: Bools, *, is_log: bool) -> Visible:
+    """Judge the visible rows.
+
+    Args:
+        covered: [sessions] the pipeline has committed the session's last event.
+        is_log: whether partitions are those of a log, and not files or tables.
+    """
+    sessions = len(expected.session_keys)
+    named = rows.expected_row[rows.expected_row >= 0]
+    multiplicity = np.bincount(named, minlength=sessions * ROWS).reshape(sessions, ROWS)
+    explain = Explainer(expected, rows)
+    missing = multiplicity == 0
+    visible = ROWS - missing.sum(axis=1)
+    lost = missing & covered[:, None]
+    pending = missing & ~covered[:, None]
+    whole = lost & (visible == 0)[:, None]
+    torn = (visible > 0) & (visible < ROWS) & covered
+    return Visible(
+        multiplicity,
+        covered,
+        {
+            "LOSS": Anomaly(
+                int(lost.sum()),
+                explain.expected_rows(np.flatnonzero(lost)),
+                {"whole-sessions": int(whole.sum()), "torn-sessions": int((lost & ~whole).sum())},
+            ),
+            "PEND": Anomaly(int(pending.sum()), explain.expected_rows(np.flatnonzero(pending))),
+            "TORN": Anomaly(int(torn.sum()), explain.sessions(np.flatnonzero(torn), missing)),
+            **_repeated(rows, explain),
+            "PHAN": _phantoms(expected, rows, explain),
+            "CORR": _corrupt(expected, rows, explain),
+            "REORD": _reordered(expected, rows),
+            "SCAT": _scattered(expected, rows) if is_log else Anomaly(),
+        },
+    )
+
+
+class Explainer:
+    """Makes examples: at most EXAMPLES of them, with the input offsets of the events behind each row."""
+
+    def __init__(self, expected: Expected, rows: Rows) -> None:
+        self.expected = expected
+        self.rows = rows
+
+    def input_of(self, wanted: list[tuple[int, int]]) -> dict[tuple[int, int], list[list[int]]]:
+        """[partition, offset] of the events behind each (key, j); key indexes `Expected.keys`."""
+        events = self.expected.events
+        row = events.key * ROWS + events.seq // EVENTS_PER_ROW
+        found: dict[tuple[int, int], list[list[int]]] = {pair: [] for pair in wanted}
+        inside = [key * ROWS + j for key, j in wanted if key >= 0 and 0 <= j < ROWS]
+        for at in np.flatnonzero(np.isin(row, inside)).tolist() if inside else ():
+            pair = divmod(int(row[at]), ROWS)
+            found[pair].append([int(events.partition[at]), int(events.offset[at])])
+        return found
+
+    def expected_rows(self, places: Ints, most: int = EXAMPLES) -> tuple[dict[str, Any], ...]:
+        """Examples for places (session * 20 + j) among the expected rows."""
+        pairs = [divmod(place, ROWS) for place in places[:most].tolist()]
+        inputs = self.input_of([(int(self.expected.key[session]), j) for session, j in pairs])
+        return tuple(
+            {
+                "id": f"{self.expected.session_keys[session]}:{j}",
+                "input": inputs[int(self.expected.key[session]), j],
+                "last_event": self.last_event(session),
+            }
+            for session, j in pairs
+        )
+
+    def last_event(self, session: int) -> list[int]:
+        """[partition, offset] of the event that finished the session."""
+        return [int(self.expected.last_partition[session]), int(self.expected.last_offset[session])]
+
+    def sessions(self, sessions: Ints, missing: Bools) -> tuple[dict[str, Any], ...]:
+        """Examples for torn sessions."""
+        return tuple(
+            {
+                "session_key": self.expected.session_keys[session],
+                "missing": np.flatnonzero(missing[session]).tolist(),
+                "input": [self.last_event(session)],
+            }
+            for session in sessions[:EXAMPLES].tolist()
+        )
+
+    def ids(self, ids: Ints) -> tuple[dict[str, Any], ...]:
+        """Examples for ids of `Outputs`, expected or not, with every position they stand at."""
+        outputs = self.rows.outputs
+        first = [int(np.flatnonzero(outputs.id == number)[0]) for number in ids[:EXAMPLES].tolist()]
+        names = [(outputs.session_keys[outputs.session[at]], int(outputs.j[at])) for at in first]
+        known = {name for name, _ in names}
+        key_of = {key: at for at, key in enumerate(self.expected.keys) if key in known}
+        inputs = self.input_of([(key_of.get(name, -1), j) for name, j in names])
+        return tuple(
+            {
+                "id": f"{name}:{j}",
+                "rows": [self.position(at) for at in np.flatnonzero(outputs.id == number)[:EXAMPLES].tolist()],
+                "input": inputs[key_of.get(name, -1), j],
+            }
+            for number, (name, j) in zip(ids[:EXAMPLES].tolist(), names, strict=True)
+        )
+
+    def positions(self, found: Ints) -> list[dict[str, Any]]:
+        """Examples for visible rows, each with its id if it names one, and the input behind it."""
+        chosen = found[:EXAMPLES].tolist()
+        places = self.rows.expected_row[chosen]
+        behind = iter(self.expected_rows(places[places >= 0]))
+        return [
+            {"row": self.position(at), **(next(behind) if place >= 0 else {})}
+            for at, place in zip(chosen, places.tolist(), strict=True)
+        ]
+
+    def position(self, at: int) -> list[int]:
+        """[partition, offset] of a visible row."""
+        return [int(self.rows.partition[at]), int(self.rows.offset[at])]
+
+
+def explain_inconsistent(reads: Reads, expected: Expected) -> Anomaly:
+    """INCO, each example with the input behind the first expected row that was shown there; in `also` the first other
+    one, where two reads showed two."""
+    if not reads.inconsistent.count:
+        return reads.inconsistent
+    shown = reads.disputed
+    values = one_array(shown["value"])
+    outputs = read_outputs(one_array(shown["key"]), values)
+    partition, offset = (shown[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
+    rows = Rows(partition, offset, values, outputs, expected_row_of(expected, outputs))
+    explain = Explainer(expected, rows)
+    places = np.unique(rows.expected_row[rows.expected_row >= 0])
+    told = dict(zip(places.tolist(), explain.expected_rows(places, len(places)), strict=True))
+    examples = []
+    for example in reads.inconsistent.examples:
+        here = (partition == example["row"][0]) & (offset == example["row"][1])
+        named = [told[place] for place in dict.fromkeys(rows.expected_row[here].tolist()) if place >= 0]
+        also = {"also": named[1]} if len(named) > 1 else {}
+        examples.append({**example, **(named[0] if named else {}), **also})
+    return replace(reads.inconsistent, examples=tuple(examples))
+
+
+def _repeated(rows: Rows, explain: Explainer) -> dict[str, Anomaly]:
+    """DUP and DIV, over all ids, expected or not."""
+    ids = rows.outputs.id
+    named = ids >= 0
+    counts = np.bincount(ids[named], minlength=1)
+    repeated = np.flatnonzero(named & (counts[ids] > 1))
+    repeated = repeated[np.argsort(ids[repeated], kind="stable")]  # copies of one id stand together
+    id_of = ids[repeated]
+    new = np.ones(len(repeated), dtype=bool)
+    new[1:] = id_of[1:] != id_of[:-1]
+    extra = len(repeated) - int(new.sum())
+    places = np.unique(_with_partition(rows.partition[repeated], id_of))
+    other = len(places) - int(new.sum())
+    payloads = _payloads(rows, repeated)
+    first = np.maximum.accumulate(np.where(new, np.arange(len(new)), 0)) if len(new) else repeated
+    divergent = np.unique(id_of[np.any(payloads != payloads[first], axis=1)])
+    return {
+        "DUP": Anomaly(extra, explain.ids(id_of[new]), {"same-partition": extra - other, "other-partition": other}),
+        "DIV": Anomaly(len(divergent), explain.ids(divergent)),
+    }
+
+
+def _with_partition(partition: Ints, number: Ints) -> Ints:
+    """One integer per (partition, number) that sorts the same way; numbers are not negative."""
+    distinct = np.unique(partition)
+    width = (int(number.max(initial=0)) // ROWS + 1) * ROWS  # a multiple of ROWS, so that // ROWS tells sessions apart
+    return np.searchsorted(distinct, partition) * width + number
+
+
+def _payloads(rows: Rows, chosen: Ints) -> Ints:
+    """[n, 5] numbers, equal for equal payloads; one that could not be parsed is told apart by its bytes."""
+    parsed = rows.outputs.parsed[chosen]
+    payloads = np.column_stack((parsed.astype(np.int64), rows.outputs.payload[chosen]))
+    if not parsed.all():
+        raw = rows.values.take(pa.array(chosen[~parsed])).dictionary_encode()
+        payloads[~parsed, 1] = raw.indices.to_numpy()
+    return payloads
+
+
+def _phantoms(expected: Expected, rows: Rows, explain: Explainer) -> Anomaly:
+    outputs = rows.outputs
+    strange = (outputs.id >= 0) & (rows.expected_row < 0)
+    ids, first = np.unique(outputs.id[strange], return_index=True)
+    finished = set(expected.session_keys) if len(ids) else set()
+    split = {"unknown-session": 0, "unfinished-session": 0, "row-number": 0}
+    for session in outputs.session[strange][first].tolist():
+        key = outputs.session_keys[session]
+        kind = (
+            "row-number"
+            if key in finished
+            else "unfinished-session"
+            if key in expected.unfinished
+            else "unknown-session"
+        )
+        split[kind] += 1
+    return Anomaly(len(ids), explain.ids(ids), split)
+
+
+def _corrupt(expected: Expected, rows: Rows, explain: Explainer) -> Anomaly:
+    outputs, place = rows.outputs, rows.expected_row
+    sound = np.zeros(len(place), dtype=bool)
+    known = np.flatnonzero(place >= 0)
+    wanted = (expected.total, expected.checksum, expected.ended_at)
+    equal = outputs.payload[known, 0] == EVENTS_PER_ROW
+    for column, values in enumerate(wanted, start=1):
+        equal &= outputs.payload[known, column] == values.reshape(-1)[place[known]]
+    sound[known] = equal
+    wrong_payload = outputs.parsed & outputs.keyed & (place >= 0) & ~sound
+    kinds = {
+        "unreadable": ~outputs.parsed,
+        "wrong-key": outputs.parsed & ~outputs.keyed,
+        "wrong-payload": wrong_payload,
+    }
+    chosen = [(kind, at) for kind, where in kinds.items() for at in np.flatnonzero(where)[:EXAMPLES].tolist()]
+    split = {kind: int(where.sum()) for kind, where in kinds.items()}
+    return Anomaly(sum(split.values()), _corrupt_examples(expected, rows, explain, chosen[:EXAMPLES]), split)
+
+
+def _corrupt_examples(
+    expected: Expected, rows: Rows, explain: Explainer, chosen: list[tuple[str, int]]
+) -> tuple[dict[str, Any], ...]:
+    places = np.array([rows.expected_row[at] for _, at in chosen], dtype=np.int64)
+    behind = {example["id"]: example["input"] for example in explain.expected_rows(places[places >= 0])}
+    examples: list[dict[str, Any]] = []
+    for (kind, at), place in zip(chosen, places.tolist(), strict=True):
+        value = rows.values[at].as_py()
+        text = None if value is None else value[:TEXT_BYTES].decode("utf-8", "backslashreplace")
+        examples.append({"row": explain.position(at), "kind": kind, "value": text})
+        if place >= 0:
+            session, j = divmod(place, ROWS)
+            name = f"{expected.session_keys[session]}:{j}"
+            wanted = [int(column[session, j]) for column in (expected.total, expected.checksum, expected.ended_at)]
+            examples[-1] |= {"id": name, "expected": [EVENTS_PER_ROW, *wanted], "input": behind[name]}
+    return tuple(examples)
+
+
+def _reordered(expected: Expected, rows: Rows) -> Anomaly:
+    """Sessions whose first occurrences in one partition do not ascend in j; `rows` are in position order."""
+    known = np.flatnonzero(rows.expected_row >= 0)
+    place, first = np.unique(
+        _with_partition(rows.partition[known], rows.expected_row[known]), return_index=True
+    )  # by partition, session, j
+    at = known[first]
+    back = np.flatnonzero((place[1:] // ROWS == place[:-1] // ROWS) & (at[1:] < at[:-1])) + 1
+    sessions, which = np.unique(rows.expected_row[at[back]] // ROWS, return_index=True)
+    examples = tuple(
+        {
+            "session_key": expected.session_keys[session],
+            "row": [int(rows.partition[at[row]]), int(rows.offset[at[row]])],
+            "j_after_j": [int(place[row - 1] % ROWS), int(place[row] % ROWS)],
+            "input": [[int(expected.last_partition[session]), int(expected.last_offset[session])]],
+        }
+        for session, row in zip(sessions[:EXAMPLES].tolist(), back[which[:EXAMPLES]].tolist(), strict=True)
+    )
+    return Anomaly(len(sessions), examples)
+
+
+def _scattered(expected: Expected, rows: Rows) -> Anomaly:
+    """Sessions with rows in several partitions; an example has the first row in each of the first two."""
+    known = np.flatnonzero(rows.expected_row >= 0)
+    pairs, first = np.unique(
+        np.column_stack((rows.expected_row[known] // ROWS, rows.partition[known])), axis=0, return_index=True
+    )  # by session, partition
+    again = np.flatnonzero(pairs[1:, 0] == pairs[:-1, 0]) + 1
+    sessions, which = np.unique(pairs[again, 0], return_index=True)
+    at = known[first]
+    examples = tuple(
+        {
+            "session_key": expected.session_keys[session],
+            "rows": [[int(rows.partition[row]), int(rows.offset[row])] for row in (at[second - 1], at[second])],
+            "input": [[int(expected.last_partition[session]), int(expected.last_offset[session])]],
+        }
+        for session, second in zip(sessions[:EXAMPLES].tolist(), again[which[:EXAMPLES]].tolist(), strict=True)
+    )
+    return Anomaly(len(sessions), examples)

@@ -1,0 +1,233 @@
+"""The durable mark of a delivery guarantee: claims, decisions and the generation of the driver.
+
+Promise: once `claim` or `decide` has returned, the entry survives kill -9 and power loss (file and folder are
+fsynced), and no two drivers can have made the same entry (an entry is put in place by link(2), which refuses an
+existing name). What can go wrong: the folder is on a file system without link or fsync semantics; then the first
+entry fails with the reason.
+
+The journal stands inside the checkpoint folder, so that the two travel together. Entries:
+
+    identity.json                 what this checkpoint belongs to
+    checkpoint.json               a random id: what tells this checkpoint from every other
+    generation-00000003.json      the third driver that was started here
+    claim-000000012.json          at-most-once: batch 12 may have been written
+    decision-000000012.0.json     exactly-once: batch 12 is decided; .1 is the rewrite of what was lost, and so on
+
+The counterpart in Flink is the committable in the checkpoint (TwoPhaseCommitSinkFunction.pendingCommitTransactions).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import uuid
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from oncebench.delivery.durable import fsync_folder, make_folder
+from oncebench.delivery.errors import AnotherDriver, RefusedStart
+
+# Spark keeps the logs of 100 batches (spark.sql.streaming.minBatchesToRetain); a journal that forgets earlier than
+# the checkpoint could not judge a checkpoint that was rolled back by hand.
+KEEP_BATCHES = 100
+_ENTRY = re.compile(r"(claim|decision)-(\d{9,})(?:\.(\d+))?\.json")
+_GENERATION = re.compile(r"generation-(\d{8,})\.json")
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What a checkpoint belongs to; a start with another identity is refused."""
+
+    sink_id: str
+    sink: str
+    delivery: str
+    variant: str
+    partitions: int
+
+
+class Journal:
+    """One driver's view of the journal folder. Make it with `open_journal`."""
+
+    def __init__(self, folder: Path, generation: int) -> None:
+        self.folder = folder
+        self.generation = generation
+
+    def check_still_ours(self) -> None:
+        """Raises AnotherDriver when a younger driver was started on this checkpoint."""
+        newest = _newest_generation(self.folder)
+        if newest > self.generation:
+            raise AnotherDriver(
+                f"another driver was started on this checkpoint ({self.folder / _generation_name(newest)}); this one, "
+                f"generation {self.generation}, stops and has written nothing more. Let one driver run per checkpoint."
+            )
+
+    def claim(self, batch: int) -> bool:
+        """Claims a batch for at-most-once. False when a driver before this one had claimed it already."""
+        self.check_still_ours()
+        name = f"claim-{batch:09d}.json"
+        if self._put(name, {"batch": batch, "generation": self.generation}):
+            self.check_still_ours()  # else it may be the claim of a batch that others have done, and forgotten
+            return True
+        self._refuse_younger(name)
+        return False
+
+    def decide(self, batch: int, attempt: int, entry: dict[str, Any]) -> None:
+        """Makes the irrevocable decision that a batch is committed.
+
+        Args:
+            batch: the batch id.
+            attempt: 0, or how often partitions of this batch were rewritten after they had been lost.
+            entry: what commit needs, as JSON.
+        """
+        self.check_still_ours()
+        name = f"decision-{batch:09d}.{attempt}.json"
+        if not self._put(name, {"batch": batch, "generation": self.generation, **entry}):
+            raise AnotherDriver(
+                f"batch {batch} was decided by another driver ({self.folder / name}); this one, generation "
+                f"{self.generation}, stops: what it prepared stays invisible and is aborted at the next start."
+            )
+        self.check_still_ours()
+
+    def decisions(self, batch: int) -> list[dict[str, Any]]:
+        """Every decision about a batch, oldest first; empty when it is undecided.
+
+        Raises:
+            AnotherDriver: a younger driver was started, or has decided this batch since this one looked: the
+                transactions that it names may hold a later batch by now.
+        """
+        self.check_still_ours()
+        found: list[dict[str, Any]] = []
+        for attempt in range(1_000_000):
+            path = self.folder / f"decision-{batch:09d}.{attempt}.json"
+            if not path.exists():
+                break
+            found.append(json.loads(path.read_text()))
+        for decision in found:
+            if decision["generation"] > self.generation:
+                raise AnotherDriver(
+                    f"batch {batch} was decided by another driver, of generation {decision['generation']}; this one, "
+                    f"generation {self.generation}, stops and has written nothing more."
+                )
+        return found
+
+    def newest_decision(self) -> int | None:
+        """The highest batch with a decision, or None."""
+        return max((batch for kind, batch in self._entries() if kind == "decision"), default=None)
+
+    def newest_prepared(self) -> list[dict[str, Any]]:
+        """What the newest decided batch prepared, each with its `batch` and `partition`: commits may be unfinished."""
+        newest = self.newest_decision()
+        if newest is None:
+            return []
+        return [
+            {**entry["prepared"], "batch": newest, "partition": entry["partition"]}
+            for made in self.decisions(newest)
+            for entry in made["partitions"]
+            if entry["prepared"]
+        ]
+
+    def prune(self, batch: int) -> None:
+        """Forgets entries of batches that Spark's own checkpoint has forgotten too."""
+        for path in self.folder.iterdir():
+            entry = _ENTRY.fullmatch(path.name)
+            if entry and int(entry[2]) < batch - KEEP_BATCHES:
+                path.unlink(missing_ok=True)
+
+    def _entries(self) -> Iterator[tuple[str, int]]:
+        for path in self.folder.iterdir():
+            entry = _ENTRY.fullmatch(path.name)
+            if entry:
+                yield entry[1], int(entry[2])
+
+    def _refuse_younger(self, name: str) -> None:
+        author = json.loads((self.folder / name).read_text())["generation"]
+        if author >= self.generation:
+            raise AnotherDriver(
+                f"{self.folder / name} was written by another driver (generation {author}, this is "
+                f"{self.generation}); this one stops and writes nothing more."
+            )
+
+    def _put(self, name: str, entry: dict[str, Any]) -> bool:
+        return put_exclusively(self.folder, name, entry)
+
+
+def put_exclusively(folder: Path, name: str, entry: dict[str, Any]) -> bool:
+    """Writes a JSON file durably, unless the name is taken already; says whether it did."""
+    temporary = folder / f".{name}.{uuid.uuid4().hex}"
+    try:
+        with temporary.open("w") as file:
+            json.dump(entry, file)
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(temporary, folder / name)
+        except FileExistsError:
+            return False
+    finally:
+        temporary.unlink(missing_ok=True)
+    fsync_folder(folder)
+    return True
+
+
+def checkpoint_id(checkpoint: Path) -> str:
+    """What tells this checkpoint from every other one, also from one of the same name after it was deleted.
+
+    Random, and made when it is first asked for; for sinks whose markers must not outlive the checkpoint. The journal
+    is open already.
+    """
+    folder = checkpoint / "journal"
+    put_exclusively(folder, "checkpoint.json", {"id": uuid.uuid4().hex})
+    return str(json.loads((folder / "checkpoint.json").read_text())["id"])
+
+
+def _generation_name(generation: int) -> str:
+    return f"generation-{generation:08d}.json"
+
+
+def _newest_generation(folder: Path) -> int:
+    found = (_GENERATION.fullmatch(path.name) for path in folder.iterdir())
+    return max((int(match[1]) for match in found if match), default=0)
+
+
+def open_journal(checkpoint: Path, identity: Identity) -> Journal:
+    """Opens the journal of a checkpoint and takes the next generation: older drivers stop at their next step.
+
+    Raises:
+        RefusedStart: the checkpoint belongs to something else, or has batches but no journal.
+    """
+    folder = checkpoint / "journal"
+    has_batches = (checkpoint / "offsets").is_dir() and any(
+        path.name.isdigit() for path in (checkpoint / "offsets").iterdir()
+    )
+    if has_batches and not (folder / "identity.json").exists():
+        raise RefusedStart(
+            f"{checkpoint} has batches but no journal: it was not made by this pipeline, or its journal was removed. "
+            "Put the journal folder back as it was last (an older copy does not know what was committed since), or "
+            "take a new checkpoint folder and a new sink_id."
+        )
+    make_folder(folder)  # an entry is as durable as the folder that it stands in
+    for leftover in folder.glob(".*.json.*"):
+        leftover.unlink(missing_ok=True)
+    if not put_exclusively(folder, "identity.json", asdict(identity)):
+        _compare(checkpoint, Identity(**json.loads((folder / "identity.json").read_text())), identity)
+    generation = _newest_generation(folder) + 1
+    while not put_exclusively(folder, _generation_name(generation), {"pid": os.getpid()}):
+        generation += 1
+    for path in folder.iterdir():
+        old = _GENERATION.fullmatch(path.name)
+        if old and int(old[1]) < generation - KEEP_BATCHES:
+            path.unlink(missing_ok=True)
+    return Journal(folder, generation)
+
+
+def _compare(checkpoint: Path, recorded: Identity, asked: Identity) -> None:
+    for field, was in asdict(recorded).items():
+        now = getattr(asked, field)
+        if was != now:
+            raise RefusedStart(
+                f"the checkpoint {checkpoint} was made with {field} {was!r}, and this start asks for {now!r}. "
+                f"Start with {field} {was!r}, or take a new checkpoint folder and a new sink_id."
+            )

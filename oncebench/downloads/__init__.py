@@ -1,0 +1,1 @@
+"""Java and jars, downloaded once and checked by hash."""

@@ -1,0 +1,123 @@
+"""Delivers the same made-up batches under several guarantees in turns: what each protocol and sink adds to a batch.
+
+`python -m oncebench.experiments.batches FOLDER`, a process of its own. FOLDER holds `plan.json` ({"rows", "rounds"})
+and one
+pipeline configuration per arm, `arm-*.json`; `batches.jsonl` gets a line {"round", "arm", "ms"} for each batch.
+
+Promise: all arms run in one Spark, in one process, one batch each per round, in an order that turns with the round; so
+whatever the machine does meanwhile meets them all. The rows come from Spark itself and cost next to nothing: source,
+state and Spark's own logs are left out, what is timed is `oncebench.delivery.protocols` with a sink, and Spark's one
+job that
+they need. What can go wrong: a sink refuses to start (exit code 2 and its words in the log).
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
+
+from oncebench.delivery.batch import Batch, warm_up
+from oncebench.delivery.errors import PipelineError
+from oncebench.delivery.failpoints import Failpoints
+from oncebench.delivery.journal import Identity, open_journal
+from oncebench.delivery.protocols import choose, protocol_of
+from oncebench.delivery.quarantine import Quarantine
+from oncebench.record.streams import LineWriter
+from oncebench.sinks.registry import SINKS
+from pipeline.config import PipelineConfig, read_config
+from pipeline.sessions import OUTPUT_SCHEMA
+from pipeline.spark.session import session
+from pipeline.spark.sockets import short_sockets
+
+# Until the JVM has compiled what a batch needs; afterwards the times of 200 rounds showed no trend.
+WARM_ROUNDS = 20
+ROWS_PER_SESSION = 20
+
+
+class Arm:
+    """One guarantee of one sink, started."""
+
+    def __init__(self, config: PipelineConfig, spark: SparkSession) -> None:
+        self._config = config
+        kind = SINKS[config.sink]
+        support = choose(kind, config.delivery, config.variant)
+        self._sink = kind.open(config)
+        self._protocol = protocol_of(kind, support)
+        identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+        self._journal = open_journal(config.checkpoint, identity)
+        self._sink.start(support, self._journal.generation, [])
+        self._failpoints = Failpoints((), config.record / "hits.jsonl", None)
+        self._quarantine = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
+        tasks = spark.range(0, config.partitions, 1, config.partitions)
+        warm_up(tasks, self._sink.warm(), self._failpoints, self._quarantine)
+
+    def deliver(self, rows: DataFrame, number: int) -> tuple[float, dict[str, float]]:
+        """Delivers a batch; returns ms, and the protocol's steps in ms."""
+        batch = Batch(rows, number, self._config.partitions, self._failpoints, self._quarantine)
+        started = time.perf_counter()
+        self._protocol(batch, self._sink, self._journal, self._config.on_lost)
+        spent = (time.perf_counter() - started) * 1000
+        self._journal.prune(number)
+        return spent, batch.timings_ms
+
+    def close(self) -> None:
+        """Gives back what the sink took."""
+        self._sink.close()
+
+
+def made_up(spark: SparkSession, rows: int, number: int, partitions: int) -> DataFrame:
+    """Rows of whole sessions in the form in which the stateful operator hands them on."""
+    columns = {
+        "session_key": f.concat(f.lit(f"r{number}-"), (f.col("id") / ROWS_PER_SESSION).cast("long").cast("string")),
+        "j": (f.col("id") % ROWS_PER_SESSION).cast("int"),
+        "events": f.lit(5),
+        "total": f.col("id") * 7919 % 1_000_000,
+        "checksum": f.col("id") * 104_729 % 4_294_967_291,
+        "ended_at": f.lit(1_700_000_000_000_000) + f.col("id"),
+    }
+    schema = [column.split() for column in OUTPUT_SCHEMA.split(", ")]
+    wanted = [columns.get(name, f.lit(None)).cast(kind).alias(name) for name, kind in schema]
+    return spark.range(0, rows, 1, partitions).select(*wanted)
+
+
+def run(folder: Path) -> None:
+    """Runs every round over every arm."""
+    plan = json.loads((folder / "plan.json").read_text())
+    configs = {path.stem.removeprefix("arm-"): read_config(path) for path in sorted(folder.glob("arm-*.json"))}
+    kinds = [SINKS[config.sink] for config in configs.values()]
+    with short_sockets(next(iter(configs.values()))) as first:
+        spark = session(first, {name: value for kind in kinds for name, value in kind.spark.items()})
+        arms = {name: Arm(config, spark) for name, config in configs.items()}
+        try:
+            _take_turns(spark, arms, plan, first.partitions, folder / "batches.jsonl")
+        finally:
+            for arm in arms.values():
+                arm.close()
+            spark.stop()
+
+
+def _take_turns(
+    spark: SparkSession, arms: Mapping[str, Arm], plan: Mapping[str, int], partitions: int, told: Path
+) -> None:
+    names = list(arms)
+    with LineWriter(told) as lines:
+        for number in range(WARM_ROUNDS + plan["rounds"]):
+            at = number % len(names)
+            for name in names[at:] + names[:at]:
+                rows = made_up(spark, plan["rows"], number, partitions)
+                spent, steps = arms[name].deliver(rows, number)
+                lines.append({"round": number - WARM_ROUNDS, "arm": name, "ms": spent, "steps_ms": steps})
+
+
+if __name__ == "__main__":
+    try:
+        run(Path(sys.argv[1]))
+    except PipelineError as error:
+        print(f"refused to start: {error}", file=sys.stderr)
+        sys.exit(2)

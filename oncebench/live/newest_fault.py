@@ -1,0 +1,66 @@
+"""The newest fault in a few words, and whether the pipeline serves again, while a run goes on.
+
+Promise: only what was written since the last look is read, so it may be asked many times a second. It looks at the
+failpoints' hits, the supervisor's timeline (random kills, deaths that nobody asked for) and the pipeline's progress.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from oncebench.delivery.failpoints import KILL
+from oncebench.record.json_lines import Tail
+
+_DEATHS = ("pipeline-killed", "random-kill", "pipeline-failed", "zombie-left")
+
+
+class FaultsSeen:
+    """Follows the faults of the run in `folder`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._hits = Tail(folder / "hits.jsonl")
+        self._timeline = Tail(folder / "timeline.jsonl")
+        self._progress = Tail(folder / "progress.jsonl")
+        self._newest: Mapping[str, Any] = {}
+        self._down_us = self._stopped_us = self._running_us = self._continued_us = 0
+
+    def told(self) -> str:
+        """`after-prepare:kill in batch 6, restarting`, say; empty as long as nothing has happened."""
+        for line in self._progress.fresh():
+            if line["kind"] == "running":
+                self._running_us = max(self._running_us, line["t_us"])
+        for hit in self._hits.fresh():
+            self._happened(hit)
+            if hit["action"] == KILL:
+                self._down_us = max(self._down_us, hit["t_us"])
+            else:
+                self._stopped_us = max(self._stopped_us, hit["t_us"])
+        for line in self._timeline.fresh():
+            if line["event"] in _DEATHS:
+                self._down_us = max(self._down_us, line["t_us"])
+            if line["event"] in ("random-kill", "pipeline-failed"):
+                self._happened(line)
+            elif line["event"] == "pipeline-continued":
+                self._continued_us = line["t_us"]
+        if not self._newest:
+            return ""
+        if self._down_us > self._running_us:
+            return f"{_words(self._newest)}, restarting"
+        stopped = self._stopped_us > max(self._continued_us, self._down_us)
+        return f"{_words(self._newest)}{', stopped' if stopped else ''}"
+
+    def _happened(self, line: Mapping[str, Any]) -> None:
+        if line["t_us"] >= self._newest.get("t_us", 0):
+            self._newest = line
+
+
+def _words(line: Mapping[str, Any]) -> str:
+    if line.get("event") == "pipeline-failed":
+        code = line["exit_code"] or 0
+        return f"died ({f'signal {-code}' if code < 0 else f'exit code {code}'})"
+    if line.get("event") == "random-kill":
+        landed = line["landed"]
+        return "random kill" if landed is None else f"random kill past {landed['point']} in batch {landed['batch']}"
+    return f"{line['fault']} in batch {line['batch']}"

@@ -1,0 +1,143 @@
+"""Reads a topic to its end and keeps what it showed in the run folder.
+
+Promise: the file carries the end mark only if the read was complete, so a reader that gave up can't be taken
+for a topic that was empty. What can go wrong: see `ReadReport.note`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import closing
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from oncebench.delivery.contract import Kind
+from oncebench.delivery.errors import ReadError
+from oncebench.record import FINAL, LOG, QUARANTINE
+from oncebench.record.streams import StreamWriter
+from oncebench.sinks.reader import End, Headers, LogReader, OpenTransaction, Reader, ReadReport, Rows
+
+SETTLE_S = 90.0  # the default transaction time-out (60 s), the broker's clean-up interval (10 s), and some margin
+IDLE_S = 30.0  # a broker on loopback that says nothing for so long is down
+
+
+@dataclass(frozen=True)
+class LogReport:
+    """How the read of a log went: `complete`, or `note` says why not. `open`: what holds up its last stable offsets."""
+
+    complete: bool
+    open: Sequence[OpenTransaction] = ()
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Output:
+    """What was read of an output: its rows, what it holds of work that no commit will show, its log if there is one.
+
+    `at_once`: whether the sink shows a batch in one step. `stamped`: whether its rows tell when they were written.
+    """
+
+    read: ReadReport
+    leftovers: Sequence[str] = ()
+    log: LogReport | None = None
+    at_once: bool = False
+    stamped: bool = False
+
+
+def save_topic(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
+    """Write input.arrow or final.arrow: every record of [0, end)."""
+    return _save(reader, path, FINAL, _record, settle_s, idle_s)
+
+
+def save_output(kind: Kind, target: Mapping[str, Any], folder: Path, *, settle_s: float = SETTLE_S) -> Output:
+    """Write final.arrow, and log.arrow where the sink's log tells who wrote; `folder`: of the run."""
+    with closing(kind.read(target)) as reader:
+        read = save_topic(reader, folder / "final.arrow", settle_s=settle_s)
+        leftovers = tuple(reader.leftovers())
+    if kind.log is None:
+        return Output(read, leftovers, None, kind.whole, kind.stamped)
+    with closing(kind.log(target)) as log:
+        return Output(read, leftovers, save_log(log, folder / "log.arrow", read.ends), kind.whole, kind.stamped)
+
+
+def save_quarantine(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
+    """Write quarantine.arrow: every record of [0, end) with what its headers say; null where they say nothing."""
+    return _save(reader, path, QUARANTINE, _quarantined, settle_s, idle_s)
+
+
+def save_log(log: LogReader, path: Path, ends: Mapping[int, End], *, idle_s: float = IDLE_S) -> LogReport:
+    """Write log.arrow: the stretches of the output's log up to `ends`."""
+    stuck = [partition for partition, end in ends.items() if end.lso < end.hw]
+    try:
+        with StreamWriter(path, LOG) as writer:
+            log.read(ends, lambda found: writer.append(vars(found)), idle_s=idle_s)
+        return LogReport(True, tuple(log.open_transactions(stuck, idle_s=idle_s)) if stuck else ())
+    except ReadError as error:
+        return LogReport(False, note=str(error))
+
+
+def ends_json(output: Output, source: ReadReport) -> dict[str, Any]:
+    """What ends.json says about the reads of the output and the input topic."""
+    read, log = output.read, output.log
+    return {
+        "output": read.ends_json(),
+        "output_is_log": read.log,
+        "batches_at_once": output.at_once,
+        "stamped": output.stamped,
+        "leftovers": list(output.leftovers),
+        "input": source.ends_json(),
+        "waited_s": read.waited_s + source.waited_s,
+        "final_complete": read.complete,
+        **({} if log is None else {"log_complete": log.complete, "open_transactions": list(map(asdict, log.open))}),
+        "notes": [report.note for report in (read, source, log) if report is not None and report.note],
+    }
+
+
+def _save(reader: Reader, path: Path, schema: pa.Schema, columns: Any, settle_s: float, idle_s: float) -> ReadReport:
+    writer = StreamWriter(path, schema)
+    complete = False
+    try:
+        report = reader.read_to_end(lambda rows: writer.append(columns(rows)), settle_s=settle_s, idle_s=idle_s)
+        complete = report.complete
+    finally:
+        writer.close(complete=complete)
+    return report
+
+
+def _record(rows: Rows) -> Mapping[str, list[Any]]:
+    return {
+        "partition": rows.partition,
+        "offset": rows.offset,
+        "timestamp_ms": rows.append_ms,
+        "key": rows.key,
+        "value": rows.value,
+    }
+
+
+def _quarantined(rows: Rows) -> Mapping[str, list[Any]]:
+    headers = [_last_headers(each) for each in rows.headers]
+    return {
+        **_record(rows),
+        "reason": [_text(each.get("reason")) for each in headers],
+        "source_partition": [_number(each.get("source_partition"), 31) for each in headers],
+        "source_offset": [_number(each.get("source_offset"), 63) for each in headers],
+    }
+
+
+def _last_headers(headers: Headers) -> dict[str, bytes | None]:
+    return dict(headers)
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")
+
+
+def _number(value: bytes | None, bits: int) -> int | None:
+    text = _text(value)
+    if text is None or not (text.isascii() and text.isdigit()):
+        return None
+    number = int(text[:20])  # more digits than any offset has; a longer text must not cost time
+    return number if number < 2**bits else None

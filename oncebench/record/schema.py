@@ -1,0 +1,213 @@
+"""The forms of the parts of a run folder: which fields the audit and the report rely on.
+
+Promise: one table per file, and nothing but tables; what a run writes fits them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, NotRequired
+
+from pydantic import AfterValidator, Discriminator, Field, GetPydanticSchema, Tag
+from typing_extensions import TypedDict  # pydantic takes that of `typing` only from Python 3.12
+
+from oncebench.delivery.contract import DELIVERIES
+from oncebench.delivery.failpoints import parse_fault
+from oncebench.record.validation import Count, Whole, one_of
+from oncebench.sinks.registry import SINKS
+
+Sink = Annotated[str, one_of(SINKS)]
+Delivery = Annotated[str, one_of(DELIVERIES)]
+_Fault = Annotated[str, AfterValidator(parse_fault)]
+_NO_RATE = {"custom_error_type": "rate", "custom_error_message": 'Input should be a number or "max"'}
+_Rate = Annotated[float | Literal["max"], GetPydanticSchema(lambda kind, make: {**make(kind), **_NO_RATE})]
+_Partition = Annotated[str, Field(pattern="^[0-9]{1,10}$")]
+_Offsets = dict[_Partition, Count]
+
+
+class Asked(TypedDict, closed=True):
+    """What was run: every field of a `Cell`."""
+
+    sink: Sink
+    delivery: Delivery
+    variant: str
+    faults: list[_Fault]
+    random_kills: NotRequired[Count]
+    rate: NotRequired[_Rate]
+    sessions: NotRequired[Count]
+    open_sessions: NotRequired[Count]
+    record_bytes: NotRequired[Count]
+    shape: NotRequired[str]
+    seed: NotRequired[int]
+    trigger_ms: NotRequired[Count]
+    partitions: NotRequired[Count]
+    max_events_per_batch: NotRequired[Count | None]
+    transaction_timeout_ms: NotRequired[Count]
+    on_lost: NotRequired[str]
+    checkpoint_writing: NotRequired[str]
+    state_store: NotRequired[str]
+    master: NotRequired[str]
+    warmup_s: NotRequired[float]
+
+
+Cell = TypedDict("Cell", {"run": str, "cell": Asked})
+
+
+class Plan(TypedDict):
+    seed: int
+    sessions: Count
+    events: Count
+    started_us: Whole
+    topic: NotRequired[str]
+    rate: NotRequired[_Rate]
+    shape: NotRequired[str]
+
+
+_Use = TypedDict(
+    "_Use",
+    {"cpu_s": float, "peak_rss_bytes": Count, "written_bytes": Count, "read_bytes": NotRequired[Count]},
+    closed=True,
+)
+
+
+_Written = TypedDict("_Written", {"bytes": Count, "files": Count})
+
+
+class Facts(TypedDict):
+    run: str
+    topics: dict[str, str]
+    kafka: dict[str, Any]
+    durability: NotRequired[dict[str, dict[str, str]]]  # not asked in older runs
+    java: str | None
+    interrupted: bool
+    uses: dict[str, _Use]
+    checkpoint_written: NotRequired[_Written]  # not counted in older runs
+    measured_from_us: NotRequired[Count]  # in older runs: when the load began
+    environment: NotRequired[dict[str, Any]]  # in older runs: that of whoever judges them
+
+
+_End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count]})
+
+
+class _Open(TypedDict):
+    partition: Count
+    offset: Count
+    producer: Whole
+    transactional_id: str | None
+    state: str | None
+    here: bool
+    started_ms: int
+    timeout_ms: Count
+    asked_ms: Whole
+
+
+class Ends(TypedDict):
+    output: dict[_Partition, _End]
+    input: dict[_Partition, _End]
+    leftovers: list[str]
+    final_complete: bool
+    output_is_log: NotRequired[bool]
+    batches_at_once: NotRequired[bool]  # whether the sink shows a batch in one step
+    stamped: NotRequired[bool]  # whether the sink's rows tell when they were written
+    log_complete: NotRequired[bool]  # only where the sink's log tells who wrote
+    open_transactions: NotRequired[list[_Open]]  # as above
+
+
+class _Durations(TypedDict):
+    triggerExecution: float
+    walCommit: NotRequired[float]
+    commitOffsets: NotRequired[float]
+    addBatch: NotRequired[float]
+    queryPlanning: NotRequired[float]
+
+
+_State = TypedDict("_State", {"commitTimeMs": float, "numShufflePartitions": NotRequired[Count]})
+_Line = TypedDict("_Line", {"kind": str, "t_us": Whole})
+
+
+class _Batch(_Line):
+    batch: Whole
+    began_us: NotRequired[Whole]  # older runs do not tell
+    start_offsets: _Offsets
+    end_offsets: _Offsets
+    input_rows: Count
+    duration_ms: _Durations
+    state: list[_State]
+
+
+class _Recovered(_Line):
+    """A batch line written at the next start, for one whose own line a kill has prevented."""
+
+    batch: Whole
+    start_offsets: _Offsets
+    end_offsets: _Offsets
+    input_rows: Annotated[int, Field(ge=0, le=0)]
+
+
+class _Started(_Line):
+    open_batch: NotRequired[Whole | None]  # older runs do not tell
+
+
+class _SinkTimes(_Line):
+    batch: Whole
+    rows: Count
+    timings_ms: dict[str, float]
+    drained: NotRequired[bool]
+    dropped: NotRequired[list[Whole]]
+
+
+def _kind_of_progress(line: object) -> str:
+    match line:
+        case {"kind": "batch", "recovered": again} if again:
+            return "(recovered)"
+        case {"kind": "batch" | "sink" | "started" as kind}:
+            return f"({kind})"
+    return "(other)"
+
+
+Progress = Annotated[
+    Annotated[_Batch, Tag("(batch)")]
+    | Annotated[_Recovered, Tag("(recovered)")]
+    | Annotated[_SinkTimes, Tag("(sink)")]
+    | Annotated[_Started, Tag("(started)")]
+    | Annotated[_Line, Tag("(other)")],
+    Discriminator(_kind_of_progress),
+]
+
+
+class Hit(TypedDict):
+    fault: str
+    point: str
+    batch: Whole
+    action: str
+    t_us: Whole
+    rows: NotRequired[Count | None]
+    partition: NotRequired[Whole | None]
+    seconds: NotRequired[float]
+
+
+_Event = TypedDict("_Event", {"event": str, "t_us": Whole})
+_Landed = TypedDict("_Landed", {"point": str, "batch": Whole})
+_RandomKill = TypedDict("_RandomKill", {"event": str, "t_us": Whole, "landed": _Landed | None})
+
+
+def _kind_of_event(line: object) -> str:
+    match line:
+        case {"event": "random-kill"}:
+            return "(random-kill)"
+    return "(other)"
+
+
+Timeline = Annotated[
+    Annotated[_RandomKill, Tag("(random-kill)")] | Annotated[_Event, Tag("(other)")], Discriminator(_kind_of_event)
+]
+Observer = TypedDict("Observer", {"t_us": Whole})
+
+
+class _Summary(TypedDict, total=False):
+    acknowledged: Count | None
+    lateness_ms: dict[str, float | None] | None
+    sent_share: float | None
+    events_per_s: float | None
+
+
+Load = TypedDict("Load", {"summary": NotRequired[_Summary]})

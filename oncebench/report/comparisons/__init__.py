@@ -1,0 +1,1 @@
+"""Comparisons of several runs: ratios with intervals, sweeps, sustained rates."""

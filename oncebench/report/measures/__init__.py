@@ -1,0 +1,1 @@
+"""Figures computed from one run: checkpoint, recovery, timeline, price."""

@@ -1,0 +1,62 @@
+"""What a run's events cost the machine: processor seconds and bytes, per million input events.
+
+Promise: pure functions of what the operating system counted. The price is that of everything that a guarantee needs
+(Spark's JVM, driver, Python workers, Kafka, the sink's server), never that of what loads and looks; where a server is
+the user's own its share was not seen, and there is no price: half of one would look cheap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from oncebench.observe.resources import Use
+from oncebench.run.meters import BROKER, SUITE, WATCHING
+
+MILLION = 1e6
+
+
+def needed(services: Iterable[str]) -> frozenset[str]:
+    """The components without which there is no price: Kafka, and the servers of the sink."""
+    return frozenset({BROKER, *services})
+
+
+def price(uses: Mapping[str, Use], events: int | None, servers: frozenset[str]) -> dict[str, Any] | None:
+    """`cpu_s`, `written_bytes` and `read_bytes` per million events, and by component; None if one of `servers` is
+    missing or there were no events."""
+    if not events or not servers <= uses.keys():
+        return None
+    priced = {name: use for name, use in uses.items() if name not in WATCHING}
+    by_component = {
+        name: {
+            "cpu_s": _per_million(use.cpu_s, events),
+            "written_bytes": _per_million(use.written_bytes, events),
+            "read_bytes": _per_million(use.read_bytes, events),
+        }
+        for name, use in sorted(priced.items())
+    }
+    total = {
+        figure: round(sum(each[figure] for each in by_component.values()), 2)
+        for figure in ("cpu_s", "written_bytes", "read_bytes")
+    }
+    return {**total, "by_component": by_component}
+
+
+def per_million(counts: Mapping[str, int] | None, events: int | None) -> dict[str, float | None]:
+    """Counts per million events; None where nothing was counted or there were no events."""
+    if not counts or not events:
+        return {"bytes": None, "files": None}
+    return {name: _per_million(counts[name], events) for name in ("bytes", "files")}
+
+
+def watching_share(uses: Mapping[str, Use]) -> float | None:
+    """What looking costs: the processor time of observer and suite as a share of the pipeline's; None if one is
+    missing."""
+    pipeline = sum(uses[name].cpu_s for name in ("spark_jvm", "python_driver", "python_workers") if name in uses)
+    if not pipeline or not {"observer", SUITE} <= uses.keys():
+        return None
+    return round((uses["observer"].cpu_s + uses[SUITE].cpu_s) / pipeline, 4)
+
+
+def _per_million(used: float, events: int) -> float:
+    return round(used / events * MILLION, 2)

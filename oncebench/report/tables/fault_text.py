@@ -1,0 +1,34 @@
+"""All that a fault matrix tells, as one text: verdicts and recovery by family, then where random kills landed.
+
+Promise: a pure function of reports; a table that would be empty is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from oncebench.report.comparisons import random_kills
+from oncebench.report.tables import fault_matrix, recovery_table
+from oncebench.report.tables.table import Report
+from oncebench.scenario.fault_matrix import FAMILIES
+
+
+def markdown(reports: Sequence[Report], found: Sequence[fault_matrix.Cell]) -> str:
+    """The tables in Markdown, each below a line that says what it is.
+
+    Args:
+        found: the cells that the reports have.
+    """
+    return "\n".join(_tables(reports, found))
+
+
+def _tables(reports: Sequence[Report], found: Sequence[fault_matrix.Cell]) -> Iterator[str]:
+    for family in FAMILIES:
+        if table := fault_matrix.markdown(found, family):
+            yield f"{family}:\n\n{table}"
+        if table := recovery_table.markdown(reports, family):
+            yield f"recovery, {family}: median / maximum\n\n{table}"
+    if table := random_kills.markdown(reports):
+        yield f"where the random kills landed:\n\n{table}"
+    if table := recovery_table.overall(reports):
+        yield table

@@ -1,0 +1,1 @@
+"""What the suite prepares for the Spark of a run."""

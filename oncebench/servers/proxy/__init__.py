@@ -1,0 +1,1 @@
+"""A TCP proxy that can delay a request, drop a response, or cut the connection."""

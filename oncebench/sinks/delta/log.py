@@ -1,0 +1,106 @@
+"""A Delta table's log, read without Spark: its columns, its transactions, the files that a commit added.
+
+Promise: only whole commits are looked at. What can go wrong: a log that was cleaned up (a commit that is asked for is
+gone: `LookupError`), a damaged one, or one of a newer protocol (`readable` makes errors of ours of that).
+
+Source: Delta's protocol (PROTOCOL.md of delta-io/delta), by delta-rs and by the log's own files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import reduce
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from oncebench.delivery import digest
+from oncebench.delivery.errors import PipelineError
+from pipeline.rows import INT, TYPES
+
+# A row's columns in Delta's words.
+COLUMNS = {name: "integer" if kind == INT else kind for name, kind in TYPES.items()}
+
+
+def difference(table: Path) -> str | None:
+    """What tells the columns of a table from those of our rows, for people; None if nothing or no table."""
+    if not DeltaTable.is_deltatable(str(table)):
+        return None
+    found = DeltaTable(str(table))
+    types = {column["name"]: column["type"] for column in json.loads(found.schema().to_json())["fields"]}
+    for name, kind in COLUMNS.items():
+        if types.get(name) != kind:
+            return f"column {name!r} is {types.get(name, 'missing')!r} and must be {kind!r}"
+    for name in types:
+        if name not in COLUMNS:
+            return f"column {name!r} is not one of our rows'"
+    for name in found.metadata().partition_columns:
+        return f"it is partitioned by column {name!r}, and must not be partitioned"
+    return None
+
+
+def transactions(log: Path) -> dict[str, int]:
+    """The newest txnVersion of every txnAppId in a table's log: its newest checkpoint, then the commits after it."""
+    checkpoints = sorted(log.glob("*.checkpoint*.parquet"))
+    newest = version_of(checkpoints[-1]) if checkpoints else -1
+    found: dict[str, int] = {}
+    for path in checkpoints:
+        if version_of(path) == newest:
+            entries = pq.read_table(path, columns=["txn"])["txn"].drop_null().to_pylist()
+            found |= {entry["appId"]: entry["version"] for entry in entries}
+    for path in commits(log):
+        if version_of(path) > newest:
+            found |= {action["txn"]["appId"]: action["txn"]["version"] for action in actions(path, "txn")}
+    return found
+
+
+def commits(log: Path) -> list[Path]:
+    """The commits of a table's log that were not cleaned up, oldest first."""
+    return sorted(path for path in log.glob("*.json") if path.stem.isdigit())
+
+
+def files_of(log: Path, app_id: str, batch: int) -> list[str]:
+    """Names of the data files that the commit with the entry (app_id, batch) added.
+
+    Raises:
+        LookupError: the log holds no such commit any more.
+    """
+    for path in reversed(commits(log)):
+        entry = {"appId": app_id, "version": batch}
+        if any(entry.items() <= action["txn"].items() for action in actions(path, "txn")):
+            return [unquote(action["add"]["path"]) for action in actions(path, "add")]
+    raise LookupError(f"no commit of batch {batch} in {log}")
+
+
+def counted(files: Sequence[Path]) -> tuple[int, int]:
+    """(rows, digest) of the rows in data files."""
+    batches = [batch for file in files for batch in pq.ParquetFile(file).read().to_batches()]
+    return sum(batch.num_rows for batch in batches), reduce(digest.add, map(digest.digest, batches), 0)
+
+
+def version_of(path: Path) -> int:
+    return int(path.name.split(".", 1)[0])
+
+
+def actions(commit: Path, kind: str) -> Iterator[dict[str, Any]]:
+    for line in commit.read_bytes().splitlines():
+        action = json.loads(line)
+        if kind in action:
+            yield action
+
+
+@contextmanager
+def readable(kind: type[PipelineError], table: Path, advice: str) -> Iterator[None]:
+    """What delta-rs or a damaged log says, as an error of ours. (delta-rs: newer protocols, missing versions.)"""
+    try:
+        yield
+    except (DeltaError, ValueError, pa.ArrowException) as error:
+        words = str(error).splitlines() or [type(error).__name__]  # what follows its first line is a stack
+        raise kind(f"the Delta table {table} cannot be read: {words[0]}. {advice}") from error

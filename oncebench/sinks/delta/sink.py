@@ -1,0 +1,253 @@
+"""Delta Lake: rows are appended to a table, a batch is one commit of its log, and the commit holds the batch's marker.
+
+At-least-once appends; at-most-once appends what was claimed. Exactly-once is idempotent: each commit holds a
+transaction entry of Delta's (txnAppId = sink_id and the id of the checkpoint, txnVersion = batch). A start looks for
+the newest entry of its txnAppId. The batch that it names is there: a replay is drained (Delta's own skip runs nothing,
+and Spark would miss the state's commits), and its rows are compared with those of the data files which that commit
+added. There is no two-phase variant: Delta knows no commit that is prepared by one process and ended by another.
+
+A txnAppId that outlives its checkpoint loses data in silence: the new checkpoint counts from batch 0 again, and Delta
+skips every version up to the one that it knows. So the id of the checkpoint is part of it, and a start is refused
+where the table has entries of this sink_id from another checkpoint, which would be written twice.
+
+Fencing: an older driver that wakes up and appends its batch under the same txnAppId meets Delta's own check. If the
+younger one has committed that batch before, Delta skips the write (`oncebench.delivery.batch` sees that nothing ran,
+and the
+driver stops); if it commits while the older one writes, the older one fails with a ConcurrentTransactionException. At
+most one commit per batch stands. What can go wrong: on a local disk Delta puts a log entry in place by a look and a
+rename; two drivers that do so in the same instant could replace each other's. Where the store has a put-if-absent
+(HDFS, and Delta's log stores for clouds) they cannot. Two checkpoints that are both new and start at the same moment
+do not see each other either.
+
+A writer that dies leaves data files which no version names. No reader sees them, and Delta's VACUUM removes them. A
+start leaves them alone: nothing tells them from the files of a writer that is about to commit, another's or a zombie's,
+and a commit whose file is gone breaks the table.
+
+Limits: the table is a folder that this process can read (our look at the log goes by the file system). A commit whose
+data files were compacted and vacuumed before its batch was replayed can't be compared: such a start is refused. A
+batch that makes no rows leaves one empty Parquet file which no version names: it is Spark's, holds nothing and is not
+told among the leftovers. Compacting (OPTIMIZE) gives rows a new place: don't compact while an observer reads.
+
+The baseline is Delta's own streaming sink, which promises exactly-once per query id (its entry: query id, batch). It
+has no place for faults, so where faults are asked for it is Delta's documented idempotent write in foreachBatch, with
+the same entry and the same skip. Records that were set aside are left out of it, and reach no quarantine topic.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from oncebench.delivery.contract import (
+    AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    EXACTLY_ONCE,
+    WHOLE,
+    Kind,
+    Mark,
+    Place,
+    Sink,
+    Support,
+    TaskView,
+)
+from oncebench.delivery.durable import is_uri
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.journal import checkpoint_id
+from oncebench.sinks.delta.log import COLUMNS, counted, difference, files_of, readable, transactions
+from oncebench.sinks.delta.reader import Following
+from oncebench.sinks.folder_events import changes_in
+from oncebench.sinks.reader import Snapshots
+
+if TYPE_CHECKING:
+    from pipeline.config import PipelineConfig
+
+
+@dataclass(frozen=True)
+class Append:
+    """Appends a batch as one commit; with `app_id`, the commit holds (app_id, batch)."""
+
+    table: Path
+    app_id: str | None = None
+
+    def write_batch(self, rows: DataFrame, batch: int) -> dict[str, float]:
+        started = time.perf_counter()
+        writer = rows.write.format("delta").mode("append")
+        if self.app_id is not None:
+            writer = writer.option("txnAppId", self.app_id).option("txnVersion", batch)
+        writer.save(str(self.table))
+        return {"write": (time.perf_counter() - started) * 1000}
+
+
+class Nothing:
+    """Uses up the rows: there is nothing to warm in a worker, Spark's writer runs in the JVM."""
+
+    def write(self, _task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        for _ in rows:
+            pass
+        return {}, {}
+
+
+SUPPORTS = (
+    Support(AT_MOST_ONCE, "claim", "claim, then append", default=True),
+    Support(AT_LEAST_ONCE, "acknowledged", "append, one commit per batch", default=True),
+    Support(EXACTLY_ONCE, "idempotent", "append with txnAppId and txnVersion in the same commit", default=True),
+    Support(
+        EXACTLY_ONCE, "native",
+        "Delta's own streaming sink, as shipped (killed: its idempotent write in foreachBatch), per query id",
+    ),
+)  # fmt: skip
+
+
+class DeltaSink(Sink):
+    """Rows in a Delta table, a commit per batch.
+
+    Args:
+        table: folder of the table; made by the first batch.
+        sink_id: names this sink in the table's log; two pipelines must not share one.
+        partitions: tasks per batch.
+        checkpoint: Spark's checkpoint, with our journal in it.
+    """
+
+    def __init__(self, table: Path, sink_id: str, partitions: int, checkpoint: Path) -> None:
+        self.partitions = partitions
+        self._table = table
+        self._sink_id = sink_id
+        self._checkpoint = checkpoint
+        self._app_id = ""
+        self._unnumbered = count()
+        self._marks: dict[int, Mark] = {}
+
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: columns compared, entries of other checkpoints refused, the marker read."""
+        del generation, keep  # Delta's own check of the entries fences
+        if is_uri(str(self._table)):
+            raise RefusedStart(
+                f"{self._table} is a URI for Spark and a relative folder for our reader of the table's log, which "
+                "would find none of its batches there. Give the path of a folder in a mounted file system."
+            )
+        with readable(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
+            wrong = difference(self._table)
+        if wrong is not None:
+            raise RefusedStart(
+                f"the Delta table {self._table} was made for other rows: {wrong}. Nothing was written. Take another "
+                "folder, or move this table away."
+            )
+        if not os.access(_existing(self._table), os.W_OK):
+            raise RefusedStart(f"{self._table} cannot be written. Nothing was written. Mend its rights or its mount.")
+        if support.variant != "idempotent":
+            return
+        self._app_id = f"{self._sink_id}/{checkpoint_id(self._checkpoint)}"
+        log = self._table / "_delta_log"
+        with readable(RefusedStart, self._table, "Nothing was written. Mend the table's log, or take another folder."):
+            entries = transactions(log)
+        self._refuse_other_checkpoints(entries)
+        if self._app_id in entries:
+            self._marks = {WHOLE: self._mark(log, entries[self._app_id])}
+
+    def warm(self) -> Nothing:
+        return Nothing()
+
+    def unacknowledged(self) -> Append:
+        return Append(self._table)
+
+    def acknowledged(self) -> Append:
+        return Append(self._table)
+
+    def marked(self) -> Append:
+        return Append(self._table, self._app_id)
+
+    def marks(self) -> Mapping[int, Mark]:
+        return self._marks
+
+    def write_as_shipped(self, rows: DataFrame) -> None:
+        told = rows.sparkSession.sparkContext.getLocalProperty
+        query, batch = told("sql.streaming.queryId"), told("streaming.sql.batchId")
+        # Outside a query (`oncebench batches`) it is given an identity, for it is the entry that takes the time.
+        number = next(self._unnumbered) if batch is None else int(batch)
+        Append(self._table, query or self._sink_id).write_batch(rows_only(rows), number)
+
+    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
+        return rows_only(rows).writeStream.format("delta").outputMode("append").option("path", str(self._table))
+
+    def _refuse_other_checkpoints(self, entries: Mapping[str, int]) -> None:
+        others = {app: batch for app, batch in entries.items() if app.startswith(f"{self._sink_id}/")}
+        others.pop(self._app_id, None)
+        if others:
+            app, batch = max(others.items(), key=lambda entry: entry[1])
+            raise RefusedStart(
+                f"the Delta table {self._table} holds batches up to {batch} of sink_id {self._sink_id!r} from another "
+                f"checkpoint (txnAppId {app}), and this start has {self._checkpoint}: the checkpoint is new or "
+                "another's, or two pipelines share the sink_id. Restore the checkpoint that wrote them, or take a new "
+                "sink_id (rows would then be written again)."
+            )
+
+    def _mark(self, log: Path, batch: int) -> Mark:
+        if (self._checkpoint / "commits" / str(batch)).exists():
+            return Mark(batch, 0, 0)  # never replayed: nothing will be compared
+        try:
+            files = [self._table / name for name in files_of(log, self._app_id, batch)]
+            return Mark(batch, *counted(files))
+        except (OSError, LookupError) as gone:
+            raise RefusedStart(
+                f"batch {batch} is in the Delta table {self._table}, but what it wrote can't be looked up any more "
+                f"({gone!r}): its log entry or data files were cleaned up. Its replay could not be compared. Restore "
+                "them, or take a new checkpoint and a new sink_id (rows would then be written again)."
+            ) from gone
+
+
+def rows_only(rows: DataFrame) -> DataFrame:
+    """The columns of rows, without what was set aside."""
+    return rows.where("reason is null").select(*COLUMNS)
+
+
+def _existing(path: Path) -> Path:
+    """The folder, or the nearest one above it that is there."""
+    return path if path.is_dir() else _existing(path.absolute().parent)
+
+
+def _provide(place: Place) -> dict[str, Any]:
+    return {"output": str(place.folder / "table")}
+
+
+def _open(config: PipelineConfig) -> DeltaSink:
+    return DeltaSink(Path(config.output["output"]), config.sink_id, config.partitions, config.checkpoint)
+
+
+def _read(target: Mapping[str, Any]) -> Snapshots:
+    folder = Path(target["output"])
+    table = Following(folder)
+    return Snapshots(table.fresh, table.leftovers, changes=changes_in(folder / "_delta_log"))
+
+
+LACKS = {"two-phase": "no process can end a Delta commit that another has prepared"}
+KINDS = (
+    Kind(
+        name="delta",
+        supports=SUPPORTS,
+        lacks=LACKS,
+        ordered=False,
+        swept=True,
+        whole=True,
+        provide=_provide,
+        in_folder=True,
+        open=_open,
+        stamped=True,
+        read=_read,
+        jars=("spark-delta",),
+        spark={
+            "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+            "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+            # Tasks in which Delta replays its log after a commit; 50 by default, for tables of millions of files.
+            "spark.databricks.delta.snapshotPartitions": "2",
+        },
+    ),
+)

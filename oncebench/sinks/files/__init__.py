@@ -1,0 +1,1 @@
+"""File sinks: JSON lines and Parquet, committed by rename."""

@@ -1,0 +1,122 @@
+"""The file sinks' committed reader: lists the folder, or what `_spark_metadata` names where there is one.
+
+Promise: a file is read once, whole, when its name is first seen. Names that begin with `.` or `_` are left out. In a
+folder of Spark's own streaming sink only the files count that its log names, as for Spark; `heeding_metadata=False`
+reads such a folder as every other program does, for comparison.
+
+What can go wrong: with `heeding_metadata=False` a file may be read while Spark is still writing it. A file that goes
+away between two looks is not missed: rows that were seen and vanish are found by the audit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from oncebench.sinks.files.formats import Content, Format
+from oncebench.sinks.folder_events import changes_in
+from oncebench.sinks.reader import Rows, Snapshots, now_us, place_in_file, rows_of
+
+PENDING = ".pending"
+SPARK_METADATA, SPARK_TEMPORARY = "_spark_metadata", "_temporary"
+HIDDEN = (".", "_")
+# A folder's time stamp goes in steps of up to 10 ms: one that is younger than this may hide a later change.
+STAMP_NS = 50_000_000
+
+
+def names_in(folder: Path) -> set[str]:
+    """The files that a reader of the folder is shown; none if there is no folder."""
+    try:
+        with os.scandir(folder) as entries:
+            return {entry.name for entry in entries if not entry.name.startswith(HIDDEN) and entry.is_file()}
+    except FileNotFoundError:
+        return set()
+
+
+class FolderReader:
+    """What `Snapshots` asks; see the module."""
+
+    def __init__(self, form: Format, folder: Path, *, heeding_metadata: bool = True) -> None:
+        self._form, self._folder = form, folder
+        self._metadata = folder / SPARK_METADATA if heeding_metadata else None
+        self._read: set[str] = set()
+        self._stamp: tuple[Path, int] | None = None
+
+    def fresh(self) -> Rows:
+        """The rows of files that were not there at the last look."""
+        read: list[tuple[str, int, Content]] = []
+        for name in sorted(self._fresh_names()):
+            path = self._folder / name
+            try:
+                stamp_ms = path.stat().st_mtime_ns // 1_000_000
+                read.append((name, stamp_ms, self._form.read(path)))
+            except FileNotFoundError:  # gone since it was listed
+                continue
+            self._read.add(name)
+        seen_us = now_us()
+        places: list[tuple[int, int]] = []
+        written_ms: list[int] = []
+        rows: list[dict[str, Any]] = []
+        for name, stamp_ms, content in read:
+            found = content()
+            places += [place_in_file(name, line) for line in range(len(found))]
+            written_ms += [stamp_ms] * len(found)
+            rows += found
+        return rows_of(places, written_ms, rows, seen_us)
+
+    def leftovers(self) -> list[str]:
+        """Files that are written and not shown: prepared ones, Spark's temporary ones, those that its log leaves
+        out."""
+        hidden = [
+            path.relative_to(self._folder)
+            for below in (PENDING, SPARK_TEMPORARY)
+            for path in (self._folder / below).rglob("*")
+            if path.is_file() and not path.name.startswith(HIDDEN)
+        ]
+        unnamed = names_in(self._folder) - self._shown()
+        return sorted([f"temporary file {path}" for path in hidden] + [f"unreferenced file {name}" for name in unnamed])
+
+    def _fresh_names(self) -> set[str]:
+        """New names; one call of stat when the folder, or Spark's log in it, is as it was."""
+        log = self._log()
+        watched = self._folder if log is None else log
+        now = time.time_ns()
+        try:
+            changed = watched.stat().st_mtime_ns
+        except FileNotFoundError:
+            return set()
+        if self._stamp == (watched, changed):
+            return set()
+        names = self._shown()
+        self._stamp = (watched, changed) if now - changed > STAMP_NS else None
+        return names - self._read
+
+    def _shown(self) -> set[str]:
+        log = self._log()
+        return names_in(self._folder) if log is None else set(named_in(log))
+
+    def _log(self) -> Path | None:
+        return self._metadata if self._metadata is not None and self._metadata.is_dir() else None
+
+
+def named_in(log: Path) -> Iterable[str]:
+    """The files that Spark's log names. A batch N is the file `N`, or `N.compact` with all that came before it."""
+    batches: dict[int, str] = {}
+    for name in names_in(log):
+        number, _, compacted = name.partition(".")
+        if number.isdecimal() and (compacted == "compact" or int(number) not in batches):
+            batches[int(number)] = name
+    for _, name in sorted(batches.items()):
+        for line in (log / name).read_text("utf-8").splitlines()[1:]:  # the first line is the log's version
+            yield Path(unquote(urlsplit(json.loads(line)["path"]).path)).name
+
+
+def read_folder(form: Format, folder: Path, *, heeding_metadata: bool = True) -> Snapshots:
+    """A reader of a folder of files."""
+    reader = FolderReader(form, folder, heeding_metadata=heeding_metadata)
+    return Snapshots(reader.fresh, reader.leftovers, changes=changes_in(folder, folder / SPARK_METADATA))

@@ -1,0 +1,1 @@
+"""Kafka sink: at-most-once, at-least-once, and exactly-once by transactions."""

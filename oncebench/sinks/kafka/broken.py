@@ -1,0 +1,118 @@
+"""Kafka, broken on purpose: what becomes of exactly-once when one detail of the protocol is left out.
+
+Each variant declares the anomaly that it must show; a run that does not show it is a finding about the suite. None of
+this is for use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from oncebench.delivery.contract import EXACTLY_ONCE, Mark, Sink, Support
+from oncebench.delivery.protocols import commit, decision, exactly_once_idempotent, undecided
+from oncebench.sinks.kafka.sink import KINDS as _SOUND
+from oncebench.sinks.kafka.sink import KafkaSink, open_as
+
+if TYPE_CHECKING:
+    from oncebench.delivery.batch import Batch
+    from oncebench.delivery.journal import Journal
+    from pipeline.config import PipelineConfig
+
+
+def without_marker(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
+    """A transaction per task, but nothing in it says which batch it was: a replay cannot know that it is there."""
+    batch.run(sink.marked())
+    undecided(batch)
+
+
+def without_journal(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
+    """Tasks prepare and the driver commits one after the other, with no decision on disk (as Pravega's connector does).
+
+    A death amid the commits leaves some partitions committed; the replay writes all of them again.
+    """
+    prepared = {written.partition: written.prepared for written in batch.run(sink.prepare()) if written.prepared}
+    for point in ("before-decision", "after-decision"):
+        batch.at(point)
+    commit(batch, sink, prepared)
+
+
+def taken_as_done(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
+    """A decided batch is taken as committed, although an abort came between: DSv2 calls abort after a failed commit.
+
+    The sink's start has aborted what was prepared, without a look into the journal; the replay writes nothing.
+    """
+    if journal.decisions(batch.id):
+        return batch.drain()
+    written = batch.run(sink.prepare())
+    batch.at("before-decision")
+    journal.decide(batch.id, 0, decision(written))
+    batch.at("after-decision")
+    commit(batch, sink, {w.partition: w.prepared for w in written if w.prepared})
+    return None
+
+
+class AbortsDecided(KafkaSink):
+    """Aborts at start whatever is open, also what the journal says is decided."""
+
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+        del keep
+        super().start(support, generation, [])
+
+
+class NeverFences(KafkaSink):
+    """Starts beside whoever is there: no generation is published, and no transactional id of an older driver fenced."""
+
+    def _publish_generation(self, generation: int) -> bool:
+        del generation
+        return False
+
+    def _fence(self, names: Any) -> None:
+        del names
+
+    def _take(self, names: Any) -> None:
+        del names
+
+    def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
+        del stable  # what an older driver has open would have to be waited for
+        return super()._read_marks(stable=False)
+
+
+def _open(config: PipelineConfig) -> KafkaSink:
+    return open_as(_CLASSES.get(config.variant, KafkaSink), config)
+
+
+_CLASSES: Mapping[str | None, type[KafkaSink]] = {"abort-after-commit": AbortsDecided, "no-fencing": NeverFences}
+SUPPORTS = (
+    Support(EXACTLY_ONCE, "no-marker", "a transaction per task without a marker", shows="DUP"),
+    Support(EXACTLY_ONCE, "no-journal", "the driver commits without a decision", shows="DUP", shown_by=("mid-commit",)),
+    Support(
+        EXACTLY_ONCE,
+        "abort-after-commit",
+        "an abort that does not look into the journal",
+        shows="LOSS",
+        shown_by=("after-decision",),
+    ),
+    Support(
+        EXACTLY_ONCE,
+        "no-fencing",
+        "a transaction per task with a marker, and older drivers may go on",
+        shows="DUP",
+        shown_by=("after-prepare:zombie",),
+    ),
+)
+KINDS = (
+    replace(
+        _SOUND[0],
+        name="broken-kafka",
+        supports=SUPPORTS,
+        open=_open,
+        protocols={
+            (EXACTLY_ONCE, "no-marker"): without_marker,
+            (EXACTLY_ONCE, "no-journal"): without_journal,
+            (EXACTLY_ONCE, "abort-after-commit"): taken_as_done,
+            (EXACTLY_ONCE, "no-fencing"): exactly_once_idempotent,
+        },
+    ),
+)

@@ -1,0 +1,228 @@
+"""The Kafka sink's committed reader: what a consumer with `isolation.level=read_committed` is shown.
+
+Promise: partitions are assigned, not subscribed, and no offset is ever committed, so a reader leaves no trace
+and no group. The end of a read is a position, never a count: aborted records and the markers of transactions
+take up offsets but are never shown (KIP-98). A broker that restarts is waited for.
+
+What can go wrong: an open transaction keeps the last stable offset (LSO) below the end of the log (HW), and
+nothing above it can be read, also not what other writers committed. The report then shows lso < hw.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    Consumer,
+    IsolationLevel,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka.admin import AdminClient, OffsetSpec
+
+from oncebench.delivery.errors import ReadError
+from oncebench.sinks.kafka.coordinator import Coordinator
+from oncebench.sinks.kafka.names import Names
+from oncebench.sinks.reader import End, ReadReport, Rows, now_us
+
+BATCH = 5_000  # records taken from the client's queue at a time: some 10 ms of work
+REQUEST_S = 10.0  # for an answer; a broker that is up needs milliseconds, one that restarts some seconds
+SETTLE_PAUSE_S = 0.05  # between two questions to the broker: what is waited for takes milliseconds, or a time-out
+READ_POLL_S = 0.2  # how long a read to the end waits for records before it looks at its clock
+
+_SETTINGS: dict[str, str | int | bool] = {
+    "group.id": "oncebench-reader",  # the client asks for one; never joined, nothing is committed to it
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",  # records that are gone must be told, not jumped over
+    "enable.partition.eof": True,  # tells the end also where the last offsets hold nothing that can be shown
+    "check.crcs": True,
+    "fetch.min.bytes": 1,  # the broker answers at once when a commit makes a record visible
+    "fetch.wait.max.ms": 100,  # any byte ends the wait; it only bounds how long a partition not in this request waits
+    "fetch.queue.backoff.ms": 5,  # as shipped, a full queue in the client would be looked at again after 1 s
+    "reconnect.backoff.ms": 50,
+    "reconnect.backoff.max.ms": 250,  # as shipped, up to 10 s of the reader's own would be added to a recovery
+    "topic.metadata.refresh.fast.interval.ms": 100,
+}
+
+_HOPELESS = frozenset(
+    {
+        KafkaError._AUTO_OFFSET_RESET,
+        KafkaError.OFFSET_OUT_OF_RANGE,
+        KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        KafkaError._AUTHENTICATION,
+        KafkaError.INVALID_MSG,
+        KafkaError._BAD_MSG,
+    }
+)
+
+
+class KafkaReader:
+    """Follows or reads one topic from its beginning; see `Reader`.
+
+    `committed=False` shows uncommitted and aborted records as well: for metrics, never for a judgement.
+    `client`: further librdkafka settings, such as security. `start_s`: how long the topic may take to exist.
+    `sink_id`: whose open transactions count as leftovers.
+    Raises `ReadError` if the topic can't be found by then.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        *,
+        committed: bool = True,
+        client: Mapping[str, Any] | None = None,
+        start_s: float = 30.0,
+        sink_id: str | None = None,
+    ) -> None:
+        self.topic = topic
+        self._bootstrap_servers, self._sink_id = bootstrap_servers, sink_id
+        self._where = f"topic {topic} on {bootstrap_servers}"
+        common = {"bootstrap.servers": bootstrap_servers, "log_level": 2, **(client or {})}
+        self._level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
+        level = "read_committed" if committed else "read_uncommitted"
+        self._admin = AdminClient(common)
+        self._consumer = Consumer({**_SETTINGS, "isolation.level": level, **common})
+        self._partitions = self._find_partitions(start_s)
+        self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self._partitions])
+        self._reached = dict.fromkeys(self._partitions, 0)
+
+    def poll(self, timeout_s: float) -> Rows:
+        """The rows that are there; waits up to `timeout_s` for the first. Raises `ReadError` if rows are gone."""
+        # consume(n, timeout) would wait until n records are there or the time is over, and so make each row late
+        first = self._consumer.poll(timeout_s)
+        if first is None:
+            return Rows()
+        return self._rows([first, *self._consumer.consume(BATCH, 0)])
+
+    def ends(self) -> dict[int, End]:
+        """First offset, LSO and HW of each partition, as the broker has them now."""
+        low = self._offsets(OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
+        lso = self._offsets(OffsetSpec.latest(), self._level)
+        hw = self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
+        return {number: End(low[number], lso[number], hw[number]) for number in self._partitions}
+
+    def read_to_end(self, take: Callable[[Rows], Any], *, settle_s: float, idle_s: float = 30.0) -> ReadReport:
+        """Read [0, LSO) of every partition; the ends are those at the moment when LSO reached HW, or time was up."""
+        ends, waited_s = self._settled(settle_s)
+        quiet_since = time.monotonic()
+        while behind := self._behind(ends):
+            before = dict(self._reached)
+            rows = self.poll(READ_POLL_S)
+            if len(rows):
+                take(_below(rows, ends))
+            if self._reached != before:
+                quiet_since = time.monotonic()
+            elif time.monotonic() - quiet_since > idle_s:
+                note = f"{self._where}: nothing came for {idle_s:.0f} s, " + ", ".join(behind)
+                return ReadReport(ends, waited_s, complete=False, note=note)
+        gone = [f"partition {number} begins at {end.low}" for number, end in ends.items() if end.low > 0]
+        note = f"{self._where}: its first records are gone, {', '.join(gone)}" if gone else ""
+        return ReadReport(ends, waited_s, complete=not gone, note=note)
+
+    def leftovers(self) -> list[str]:
+        """Transactions of the sink_id that nobody has ended."""
+        if self._sink_id is None:
+            return []
+        with Coordinator({"bootstrap_servers": self._bootstrap_servers}) as coordinator:
+            listed = coordinator.listed(Names(self._sink_id, 0, self.topic).prefix)
+        return [f"open transaction {txn.transactional_id}" for txn in listed if txn.state == "Ongoing"]
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()
+
+    def _settled(self, limit_s: float) -> tuple[dict[int, End], float]:
+        start = time.monotonic()
+        while True:
+            ends = self.ends()
+            waited_s = time.monotonic() - start
+            if waited_s >= limit_s or all(end.lso >= end.hw for end in ends.values()):
+                return ends, waited_s
+            time.sleep(SETTLE_PAUSE_S)
+
+    def _behind(self, ends: Mapping[int, End]) -> list[str]:
+        """What is still to be read, in words. A partition is done when the client's position is at its end."""
+        return [
+            f"partition {number} read up to {max(self._reached[number], end.low)} of {end.lso}"
+            for number, end in ends.items()
+            if max(self._reached[number], end.low) < end.lso
+        ]
+
+    def _rows(self, messages: list[Message]) -> Rows:
+        seen_us = now_us()
+        shown: list[Message] = []
+        for message in messages:
+            error = message.error()
+            if error is None:
+                shown.append(message)
+                self._reached[message.partition()] = message.offset() + 1
+            elif error.code() == KafkaError._PARTITION_EOF:
+                number = message.partition()
+                self._reached[number] = max(self._reached[number], message.offset())
+            elif error.fatal() or error.code() in _HOPELESS:
+                raise ReadError(
+                    f"{self._where} can't be read on: {error.str()} ({error.name()}); if its records were deleted "
+                    "(retention, or the topic made anew), run again with a fresh topic"
+                )
+            # whatever else the client reports it mends itself: a broker that is away or has just come back
+        return Rows(
+            partition=[message.partition() for message in shown],
+            offset=[message.offset() for message in shown],
+            append_ms=[message.timestamp()[1] for message in shown],
+            key=[message.key() for message in shown],
+            value=[message.value() for message in shown],
+            headers=[message.headers() or () for message in shown],
+            seen_us=seen_us,
+        )
+
+    def _find_partitions(self, limit_s: float) -> list[int]:
+        start = time.monotonic()
+        while True:
+            try:
+                found = self._consumer.list_topics(self.topic, timeout=min(REQUEST_S, limit_s)).topics[self.topic]
+                if found.error is None and found.partitions:
+                    return sorted(found.partitions)
+                why = str(found.error)
+            except KafkaException as error:
+                why = error.args[0].str()
+            if time.monotonic() - start >= limit_s:
+                raise ReadError(
+                    f"{self._where} was not found within {limit_s:.0f} s ({why}); check the address, that the broker "
+                    "is up, and that the topic was created"
+                )
+            time.sleep(SETTLE_PAUSE_S)
+
+    def _offsets(self, spec: OffsetSpec, level: IsolationLevel) -> dict[int, int]:
+        """Asks again while the broker has no answer: it comes back from a restart, or has only just made the topic."""
+        wanted = {TopicPartition(self.topic, number): spec for number in self._partitions}
+        start = time.monotonic()
+        while True:
+            answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=REQUEST_S)
+            try:
+                return {place.partition: answer.result().offset for place, answer in answers.items()}
+            except KafkaException as error:
+                if time.monotonic() - start >= REQUEST_S:
+                    raise ReadError(
+                        f"{self._where}: the broker did not tell its offsets ({error.args[0].str()}); check that it is "
+                        "up and that the topic may be read"
+                    ) from error
+            time.sleep(SETTLE_PAUSE_S)
+
+
+def _below(rows: Rows, ends: Mapping[int, End]) -> Rows:
+    """The rows below the recorded ends: what was appended since is not part of this read."""
+    kept = [at for at, number in enumerate(rows.partition) if rows.offset[at] < ends[number].lso]
+    if len(kept) == len(rows):
+        return rows
+    return Rows(*([column[at] for at in kept] for column in _columns(rows)))
+
+
+def _columns(rows: Rows) -> tuple[list[Any], ...]:
+    return rows.partition, rows.offset, rows.append_ms, rows.key, rows.value, rows.headers

@@ -1,0 +1,400 @@
+"""Kafka, the driver's side: what is supported, commit by EndTxn, fencing, markers.
+
+At-most-once is acks=0; at-least-once is acks=all with every delivery report checked. Exactly-once comes in two
+variants, both with a marker inside each transaction (a consumer-group offset, KIP-98 and KIP-447):
+
+* two-phase: a task writes in a transaction, flushes, and leaves it open; the driver decides and sends EndTxn for each
+  (as Flink's KafkaCommitter does by resuming the producer). The marker tells afterwards, when the coordinator's
+  answer does not, whether a partition was committed.
+* idempotent: each task commits its own transaction; the marker in it tells a replay to leave the partition out.
+
+Fencing: every start takes a generation, publishes it as a group offset, then fences every transactional id of this
+sink_id that no decision names. A worker of an older driver that makes its producer later sees the younger generation
+and stops. What can go wrong: markers are group offsets, which brokers forget after `offsets.retention.minutes`
+(7 days by default): a pipeline that stood still for longer with an open batch is not started (`forgets_after_s`).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
+from oncebench.delivery.errors import CommitUncertain, RefusedStart
+from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction
+from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, Notes, end_forgotten, settle
+from oncebench.sinks.kafka.log import KafkaLog
+from oncebench.sinks.kafka.markers import Offsets
+from oncebench.sinks.kafka.names import Names, generation_of, transactional_ids
+from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, Warm
+from pipeline.rows import KEY, ROW
+
+if TYPE_CHECKING:
+    from pipeline.config import PipelineConfig
+
+# How long a commit may ask before it gives up and leaves the rest to a restart: a broker's restart takes seconds.
+COMMIT_LIMIT_S = 60.0
+# Start-up requests to a broker that was found reachable before.
+ADMIN_LIMIT_S = 20.0
+# A pipeline that lives on looks for transactions that Kafka forgot to end before the first batch that begins so long
+# after the last look, which takes a few requests. Readers wait until then.
+LOOK_AGAIN_S = 30.0
+# Markers read side by side, a client with its threads each: a start of some partitions takes as long as one of one.
+READ_AT_ONCE = 8
+# A coordinator writes its log for each id: so many take a second or two on a busy machine, of the 20 that they have.
+FENCED_AT_ONCE = 100
+# Of how many batches a worker may ask whether its last one is committed. One that was idle for longer makes a new
+# producer, which takes half a second; and every task is sent the list.
+ENDED_KEPT = 10
+_log = logging.getLogger(__name__)
+
+
+SUPPORTS = (
+    Support(AT_MOST_ONCE, "claim", "claim, then acks=0", default=True),
+    Support(AT_LEAST_ONCE, "acknowledged", "acks=all, every delivery report checked", default=True),
+    Support(AT_LEAST_ONCE, "native", "Spark's own Kafka sink, as shipped"),
+    Support(
+        EXACTLY_ONCE,
+        "two-phase",
+        "tasks prepare, the driver decides and ends the transactions",
+        default=True,
+    ),
+    Support(EXACTLY_ONCE, "idempotent", "a transaction per task with a marker of the batch in it"),
+)
+
+
+class KafkaSink(Sink):
+    """Rows as JSON records keyed by session, into one topic.
+
+    Args:
+        topic: the output topic.
+        sink_id: names this sink to the cluster; two pipelines must not share one.
+        partitions: tasks per batch.
+        client: librdkafka settings of the cluster, `bootstrap.servers` at least.
+        transaction_timeout_ms: how long one may stay open, from its first row on (broker: transaction.max.timeout.ms).
+        quarantine_topic: where the baseline writes what was set aside.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        sink_id: str,
+        partitions: int,
+        client: Mapping[str, Any],
+        transaction_timeout_ms: int,
+        quarantine_topic: str,
+    ) -> None:
+        self.partitions = partitions
+        self._topic = topic
+        self._client = dict(client)
+        self._timeout_ms = transaction_timeout_ms
+        self._quarantine_topic = quarantine_topic
+        self._names = Names(sink_id, 0, topic)
+        self._transactional = False
+        self._admin = AdminClient(self._client)
+        self._offsets = Offsets(self._client, topic)
+        self._coordinator: Coordinator | None = None
+        self._marks: dict[int, Mark] = {}
+        # Decided and committed before this driver started. With the batch, for a worker keeps its id and epoch: a
+        # decision of the next batch, on its way to the disk while this driver starts, names the same transaction.
+        self._done: set[tuple[int, Transaction]] = set()
+        self._ended: dict[str, int] = {}
+        self._retired: set[str] = set()
+        self._look_again = 0.0
+
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: generation published, older drivers fenced, markers read."""
+        self._names = Names(self._names.sink_id, generation, self._topic)
+        self._transactional = support.delivery == EXACTLY_ONCE
+        if not self._transactional:
+            return
+        self._check_timeout()
+        self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
+        follows = self._publish_generation(generation)
+        self._end_forgotten(self._take)
+        # A worker uses its id again once a batch is committed: where the marker is there, what the id holds now is of
+        # a later, undecided batch. Markers of a decided batch that is not committed yet can't be waited for.
+        marks = self._read_marks(stable=False)
+        open_ = [prepared for prepared in keep if not _has(marks, prepared["partition"], prepared["batch"])]
+        self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in keep if prepared not in open_}
+        named = {str(prepared["transactional_id"]) for prepared in open_}
+        self._fence(self._left(self._fenced_before() if follows else 0) - named)
+        self._note_fenced(generation - 1)
+        self._marks = self._read_marks(stable=not open_)
+
+    def warm(self) -> Warm:
+        return Warm(self._client, self._names, self._timeout_ms, self.partitions, self._transactional)
+
+    def unacknowledged(self) -> Appender:
+        return Appender(self._client, self._topic, acknowledged=False)
+
+    def acknowledged(self) -> Appender:
+        return Appender(self._client, self._topic, acknowledged=True)
+
+    def prepare(self) -> TransactionalWriter:
+        return self._writer(commits=False)
+
+    def marked(self) -> TransactionalWriter:
+        return self._writer(commits=True)
+
+    def _writer(self, commits: bool) -> TransactionalWriter:
+        if time.monotonic() > self._look_again:
+            # No task of ours runs between two batches, and older drivers' are fenced: nobody is to be fenced.
+            self._end_forgotten(None)
+        return TransactionalWriter(
+            self._client, self._names, self._timeout_ms, commits, dict(self._ended), frozenset(self._retired)
+        )
+
+    def marks(self) -> Mapping[int, Mark]:
+        return self._marks
+
+    def forgets_after_s(self) -> float | None:
+        minutes = self._broker_setting("offsets.retention.minutes") if self._transactional else None
+        return None if minutes is None else int(minutes) * 60.0
+
+    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+        """See `Sink.commit`. Asks all coordinators at once; doubtful ids are retired and fenced before it returns.
+
+        Raises:
+            CommitUncertain: a coordinator did not answer within COMMIT_LIMIT_S.
+        """
+        assert self._coordinator is not None, "start() comes first"
+        ended = {p: self._transaction(entry) for p, entry in prepared.items()}
+        parts = sorted(p for p, transaction in ended.items() if (batch, transaction) not in self._done)
+        if not parts:
+            return set()
+        transactions = [ended[p] for p in parts]
+        answers = self._coordinator.end(transactions, commit=True, limit_s=COMMIT_LIMIT_S)
+        unclear = {p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.ELSEWHERE}
+        silent = [p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.UNKNOWN]
+        if silent:
+            codes = {answer.error_code for answer in answers}
+            raise CommitUncertain(
+                f"batch {batch}, partitions {silent}: the transaction coordinator gave no definite answer within "
+                f"{COMMIT_LIMIT_S:g} s (error codes {sorted(codes)}). The batch is decided: start again when the "
+                "broker is back, and the replay finishes it."
+            )
+        lost: set[int] = set()
+        if unclear:
+            marks = self._read_marks()
+            lost = {p for p in unclear if not _has(marks, p, batch)}
+            _log.warning("batch %d: transactions of %s had ended elsewhere, %s lost", batch, unclear, lost)
+        for transaction, answer in zip(transactions, answers, strict=True):
+            if answer.outcome is Outcome.DONE and not answer.doubtful:
+                self._ended.pop(transaction.transactional_id, None)
+                self._ended[transaction.transactional_id] = batch
+        for name in list(self._ended)[: -ENDED_KEPT * self.partitions]:
+            del self._ended[name]
+        doubtful = {
+            txn.transactional_id
+            for txn, answer in zip(transactions, answers, strict=True)
+            if answer.doubtful or answer.outcome is Outcome.ELSEWHERE
+        }
+        if doubtful:
+            # An EndTxn that went unanswered may still arrive and would end the producer's next transaction (the flaw
+            # that KIP-890 mends for clients that speak TV2): these ids are never used again.
+            self._retired |= doubtful
+            self._fence(doubtful)
+        return lost
+
+    def _transaction(self, prepared: Mapping[str, Any]) -> Transaction:
+        return Transaction(prepared["transactional_id"], prepared["producer_id"], prepared["epoch"])
+
+    def _fence(self, names: set[str]) -> None:
+        """Fences ids, which makes their coordinators forget what they decided: so what Kafka forgot is ended before."""
+        if names:
+            assert self._coordinator is not None, "start() comes first"
+            settle(self._coordinator, self._names.prefix, names, self._timeout_ms, ADMIN_LIMIT_S)
+            self._end_forgotten(self._take)
+            self._take(names)
+
+    def _take(self, names: Iterable[str]) -> None:
+        """Fences ids as they are; workers of this driver are told not to use theirs again."""
+        assert self._coordinator is not None, "start() comes first"
+        asked = sorted(names)
+        self._retired.update(name for name in asked if name.startswith(self._names.own_prefix))
+        for at in range(0, len(asked), FENCED_AT_ONCE):
+            self._coordinator.fence(asked[at : at + FENCED_AT_ONCE], self._timeout_ms, ADMIN_LIMIT_S)
+
+    def _left(self, fenced: int) -> set[str]:
+        """Ids of older drivers' workers that may still be in use: not those of generations up to `fenced`, unless they
+        were used.
+
+        A fence leaves an id `Empty` (TransactionMetadata.prepareIncrementProducerEpoch), and nobody but its next
+        InitProducerId gets it out of that: the producer that had it has an older epoch, and is refused; where the
+        coordinator has forgotten the id (`transactional.id.expiration.ms`), by INVALID_PRODUCER_ID_MAPPING. An id that
+        was made after that fence is of a worker that looked for a younger generation after it was published, and
+        stopped. Fencing each again would take a start longer and longer, and keep Kafka from ever forgetting one.
+        """
+        assert self._coordinator is not None, "start() comes first"
+        return {
+            txn.transactional_id
+            for txn in self._coordinator.listed(self._names.prefix)
+            if txn.state != "Empty" or (generation_of(self._names.sink_id, txn.transactional_id) or math.inf) > fenced
+        }
+
+    def _fenced_before(self) -> int:
+        noted = self._offsets.read(self._names.fenced_group)
+        return 0 if noted is None else noted.number
+
+    def _note_fenced(self, generation: int) -> None:
+        """Notes that all ids up to a generation are fenced, or named by an open decision and so not `Empty`."""
+        group = self._names.fenced_group
+        try:
+            self._offsets.write(group, generation)
+        except KafkaException as error:  # the next start then fences each again
+            _log.warning("could not note in group %s what is fenced: %s", group, error)
+
+    def _end_forgotten(self, fence: Callable[[Iterable[str]], None] | None) -> None:
+        assert self._coordinator is not None, "start() comes first"
+        self._look_again = time.monotonic() + LOOK_AGAIN_S
+        topics = self._topic, OFFSETS_TOPIC
+        end_forgotten(self._coordinator, self._names.prefix, topics, Notes(self._offsets), fence)
+
+    def _check_timeout(self) -> None:
+        allowed = self._broker_setting("transaction.max.timeout.ms")
+        if allowed is not None and self._timeout_ms > int(allowed):
+            raise RefusedStart(
+                f"transaction timeout {self._timeout_ms} ms is more than the broker allows "
+                f"(transaction.max.timeout.ms = {allowed}). Ask for less, or raise it on the broker."
+            )
+
+    def _broker_setting(self, name: str) -> str | None:
+        broker = next(iter(self._admin.list_topics(timeout=ADMIN_LIMIT_S).brokers))
+        resource = ConfigResource(ResourceType.BROKER, str(broker))
+        try:
+            found = self._admin.describe_configs([resource], request_timeout=ADMIN_LIMIT_S)[resource].result()
+        except KafkaException as error:  # not allowed to look: the broker itself refuses a wrong timeout later
+            if error.args[0].code() == KafkaError._TIMED_OUT:  # it may well allow it
+                raise
+            _log.warning("cannot read broker settings: %s", error)
+            return None
+        return found[name].value if name in found else None
+
+    def _publish_generation(self, generation: int) -> bool:
+        """Says whether an older one was there still; whoever published a younger one knows more than this driver."""
+        group = self._names.generation_group
+        published = self._offsets.read(group)
+        if published is not None and published.number > generation:  # equal: of a refused start, and put back since
+            raise RefusedStart(
+                f"this start is generation {generation} of sink_id {self._names.sink_id!r} by its journal, and the "
+                f"cluster has seen generation {published.number} (offset of group {group}): the journal is new, older "
+                "(a copy that was put back, say), or another's. Nothing was read or written. Put the journal back as "
+                "it was last, with its checkpoint; if it is gone, take a new checkpoint, sink_id and output. If only "
+                "starts are missing in it, start again: each takes the next generation."
+            )
+        try:
+            self._offsets.write(group, generation)
+        except KafkaException as error:
+            raise RefusedStart(
+                f"could not publish generation {generation} as an offset of group {group}: {error}. The output topic "
+                "must be there, and the group writable and without members (no console, no exporter)."
+            ) from error
+        return published is not None
+
+    def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
+        """The newest committed marker of each partition; `stable`: once no transaction with one is open."""
+        marks: dict[int, Mark] = {}
+        groups = map(self._names.marker_group, range(self.partitions))
+        with ThreadPoolExecutor(READ_AT_ONCE) as beside:  # each has to find its group's coordinator, which takes time
+            noted_by = enumerate(beside.map(lambda group: self._offsets.read(group, stable), groups))
+        for partition, found in noted_by:
+            if found is not None:
+                noted = json.loads(found.metadata)
+                marks[partition] = Mark(found.number - 1, noted.get("rows", 0), int(noted.get("digest", "0"), 16))
+        return marks
+
+    def write_as_shipped(self, rows: DataFrame) -> None:
+        writer = self._shipped(rows).write.format("kafka")
+        writer.options(**self._spark_options()).save()
+
+    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
+        return self._shipped(rows).writeStream.format("kafka").options(**self._spark_options())
+
+    def _spark_options(self) -> dict[str, str]:
+        # Records of 1 MB that were set aside pass through this producer too.
+        options = {f"kafka.{name}": str(value) for name, value in self._client.items()}
+        return {**options, "kafka.max.request.size": "8388608", "includeHeaders": "true"}
+
+    def _shipped(self, rows: DataFrame) -> DataFrame:
+        """Key, value, topic and headers in one go: rows to the output topic, the rest to quarantine."""
+        row = f.to_json(f.struct(*ROW)).cast("binary")
+        good = f.col("reason").isNull()
+        return rows.select(
+            f.when(good, f.col(KEY).cast("binary")).otherwise(f.col("key")).alias("key"),
+            f.when(good, row).otherwise(f.col("value")).alias("value"),
+            f.when(good, f.lit(self._topic)).otherwise(f.lit(self._quarantine_topic)).alias("topic"),
+            f.when(~good, f.array(_header("reason"), _header("source_partition"), _header("source_offset"))).alias(
+                "headers"
+            ),
+        )
+
+    def close(self) -> None:
+        if self._coordinator is not None:
+            self._coordinator.close()
+
+
+def _provide(place: Place) -> dict[str, Any]:
+    topic = place.make_topic(f"{place.name}.out")
+    return {"output": topic, "sink_id": place.name, "kafka": dict(place.kafka)}
+
+
+def open_as(sink: type[KafkaSink], config: PipelineConfig) -> KafkaSink:
+    """The sink of a pipeline, of this class."""
+    return sink(
+        topic=config.output["output"],
+        sink_id=config.sink_id,
+        partitions=config.partitions,
+        client=config.kafka_client,
+        transaction_timeout_ms=config.transaction_timeout_ms,
+        quarantine_topic=config.quarantine_topic,
+    )
+
+
+def _read(target: Mapping[str, Any]) -> KafkaReader:
+    client = dict(target["kafka"])
+    servers = client.pop("bootstrap.servers")
+    return KafkaReader(servers, target["output"], client=client, sink_id=target["sink_id"])
+
+
+def _log_of(target: Mapping[str, Any]) -> KafkaLog:
+    return KafkaLog(target["kafka"]["bootstrap.servers"], target["output"], target["sink_id"])
+
+
+KINDS = (
+    Kind(
+        name="kafka",
+        supports=SUPPORTS,
+        lacks={},
+        ordered=True,
+        provide=_provide,
+        open=partial(open_as, KafkaSink),
+        stamped=True,
+        read=_read,
+        expires=True,
+        transactional_ids=transactional_ids,
+        log=_log_of,
+    ),
+)
+
+
+def _has(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
+    """Whether a partition's marker says that this batch is committed."""
+    return partition in marks and marks[partition].batch >= batch
+
+
+def _header(name: str) -> Any:
+    return f.struct(f.lit(name).alias("key"), f.col(name).cast("string").cast("binary").alias("value"))

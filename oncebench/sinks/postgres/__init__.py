@@ -1,0 +1,1 @@
+"""PostgreSQL sink: exactly-once by prepared transactions or a ledger table."""

@@ -1,0 +1,25 @@
+"""PostgreSQL, broken on purpose: a transaction per task and no ledger. None of this is for use.
+
+Whoever loses the answer to a COMMIT (here: dies right after it) cannot know whether the rows are there, and writes them
+again.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from oncebench.delivery.contract import EXACTLY_ONCE, Support
+from oncebench.delivery.protocols import at_least_once
+from oncebench.sinks.postgres.sink import KINDS as _SOUND
+
+SUPPORTS = (
+    Support(EXACTLY_ONCE, "no-ledger", "no ledger: a lost COMMIT answer", shows="DUP", shown_by=("after-prepare",)),
+)
+KINDS = (
+    replace(
+        _SOUND[0],
+        name="broken-postgres",
+        supports=SUPPORTS,
+        protocols={(EXACTLY_ONCE, "no-ledger"): at_least_once},
+    ),
+)

@@ -1,0 +1,180 @@
+"""PostgreSQL's committed reader: what a SELECT is shown, each row once, as soon as it is committed.
+
+Rows do not become visible in the order of their ids, nor of their transactions' numbers. So it is asked what the
+present snapshot sees that the one before did not: rows of transactions that were not finished then (column `tx`,
+indexed). As long as the snapshot has not changed there is nothing to ask for. A row's position is its id, in one
+partition.
+
+Promise: a row with a smaller id that is committed later is not missed, and a row that an upsert writes over itself is
+not shown again. What can go wrong: a transaction that stays open or prepared for long makes each look longer, never
+wrong; without `track_commit_timestamp` a row's time of commit is that of the look which found it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import generators, sql
+from psycopg.pq import ExecStatus
+from psycopg.pq.abc import PGconn, PGresult
+
+from oncebench.delivery.errors import ReadError, RefusedStart
+from oncebench.sinks.postgres import tables
+from oncebench.sinks.postgres.connection import Names, connect, told
+from oncebench.sinks.reader import NotAnsweredError, Rows, Snapshots, now_us, rows_of
+from pipeline.rows import ROW, STRINGS
+
+PAGE = 10_000  # rows held in memory at a time: some 10 MB
+# A server that is away is asked again for so long: a crash and the replay of its log take seconds.
+AWAY_LIMIT_S = 60.0
+# Before it every transaction is unseen (1 and 2 are the server's own, rows begin at 3).
+NOTHING_SEEN = "3:3:"
+SNAPSHOT = b"snapshot"  # the name of the statement that asks for the present one
+
+
+class Table:
+    """Follows one table."""
+
+    def __init__(self, names: Names) -> None:
+        self._names = names
+        self._seen = NOTHING_SEEN
+        self._pages: Generator[Rows, None, None] | None = None
+        self._given: set[int] = set()  # ids of a look that is not done: it may have to begin anew
+        self._away_since: float | None = None
+        try:
+            self._connection = self._connect()
+            tables.check_table(self._connection, names.table)
+        except psycopg.Error as error:
+            raise ReadError(f"table {names.table!r} cannot be read: {told(error)}") from error
+        except RefusedStart as error:
+            raise ReadError(f"table {names.table!r} cannot be read: {error}") from error
+
+    def fresh(self) -> Rows:
+        """The rows that have become visible since.
+
+        Raises:
+            NotAnsweredError: the server is away, and may come back.
+            ReadError: it has been away for too long, or the table can't be read.
+        """
+        try:
+            if self._connection.closed:
+                self._connection = self._connect()
+            rows = self._fresh()
+        except psycopg.OperationalError as error:
+            self._wait_for(error)
+            raise NotAnsweredError from error
+        except psycopg.Error as error:
+            raise ReadError(f"table {self._names.table!r} cannot be read on: {told(error)}") from error
+        self._away_since = None
+        return rows
+
+    def leftovers(self) -> list[str]:
+        """Prepared transactions of the sink_id that nobody has committed or rolled back."""
+        if self._connection.closed:
+            self._connection = self._connect()
+        return [f"prepared transaction {gid}" for gid in prepared(self._connection, self._names)]
+
+    def close(self) -> None:
+        """Closes the connection, in the middle of a look too."""
+        if self._pages is not None:
+            with suppress(psycopg.Error):  # the server may have gone before us
+                self._pages.close()
+        self._connection.close()
+
+    def _connect(self) -> psycopg.Connection:
+        connection = connect(f"oncebench.reader.{self._names.table[:40]}")
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ  # one snapshot for all pages of a look
+        # Of a table that has just been made the planner knows nothing, and would read all of it each time.
+        connection.execute("SET enable_seqscan = off")
+        row = connection.execute("SHOW track_commit_timestamp").fetchone()
+        dated = row is not None and row[0] == "on"
+        when = "(extract(epoch FROM pg_xact_commit_timestamp(tx::xid)) * 1000)::bigint" if dated else "NULL::bigint"
+        self._query = sql.SQL(
+            "SELECT {columns}, id, {when} FROM {table} WHERE tx >= pg_snapshot_xmin({seen}::pg_snapshot) "
+            "AND NOT pg_visible_in_snapshot(tx, {seen}::pg_snapshot)"
+        ).format(
+            columns=sql.SQL(", ").join(map(sql.Identifier, ROW)),
+            when=sql.SQL(when),
+            table=sql.Identifier(self._names.table),
+            seen=sql.Placeholder("seen"),
+        )
+        _checked(connection.pgconn, connection.pgconn.prepare(SNAPSHOT, b"SELECT pg_current_snapshot()::text"))
+        return connection
+
+    def _fresh(self) -> Rows:
+        rows = None if self._pages is None else next(self._pages, None)
+        if rows is None:
+            self._pages = None
+            if self._snapshot() == self._seen:
+                return Rows()
+            self._pages = self._look()
+            rows = next(self._pages, None)
+        return Rows() if rows is None else rows
+
+    def _look(self) -> Generator[Rows, None, None]:
+        with self._connection.transaction():
+            now = self._snapshot()
+            with self._connection.cursor(name="rows") as cursor:
+                cursor.execute(self._query, {"seen": self._seen})
+                while page := cursor.fetchmany(PAGE):
+                    seen_us = now_us()
+                    rows = self._rows([row for row in page if row[-2] not in self._given], seen_us)
+                    self._given.update(rows.offset)
+                    if len(rows):
+                        yield rows
+        self._seen = now
+        self._given.clear()
+
+    def _rows(self, page: Sequence[tuple[Any, ...]], seen_us: int) -> Rows:
+        rows = [dict(zip(ROW, row, strict=False)) for row in page]
+        for row in rows:
+            row |= {name: tables.read_back(row[name]) for name in STRINGS}
+        return rows_of([(0, row[-2]) for row in page], [row[-1] or seen_us // 1000 for row in page], rows, seen_us)
+
+    def _snapshot(self) -> str:
+        # Asked many times a second, so asked of libpq: a cursor's execute and fetch take a multiple of this. It is
+        # psycopg that waits, for libpq lets no signal through.
+        pgconn = self._connection.pgconn
+        pgconn.send_query_prepared(SNAPSHOT, ())
+        (result,) = self._connection.wait(generators.execute(pgconn))
+        snapshot = _checked(pgconn, result).get_value(0, 0)
+        assert snapshot is not None, "a SELECT without FROM gives one row, and a snapshot is never null"
+        return snapshot.decode()
+
+    def _wait_for(self, error: psycopg.Error) -> None:
+        """Gives up on a server that has been away for too long."""
+        self._pages = None
+        self._connection.close()
+        now = time.monotonic()
+        self._away_since = now if self._away_since is None else self._away_since
+        if now - self._away_since > AWAY_LIMIT_S:
+            raise ReadError(
+                f"table {self._names.table!r} cannot be read: for {AWAY_LIMIT_S:g} s PostgreSQL has not answered "
+                f"({told(error)}); look at the server, then run again"
+            ) from error
+
+
+def _checked(pgconn: PGconn, result: PGresult) -> PGresult:
+    if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+        raise psycopg.OperationalError(pgconn.get_error_message())
+    return result
+
+
+def prepared(connection: psycopg.Connection, names: Names) -> list[str]:
+    """The gids of this sink_id's prepared transactions in this database, oldest first."""
+    rows = connection.execute(
+        "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND starts_with(gid, %s) "
+        "ORDER BY prepared",
+        (names.gid_prefix,),
+    ).fetchall()
+    return [gid for (gid,) in rows]
+
+
+def read(target: Mapping[str, Any]) -> Snapshots:
+    """A committed reader of a target; see `Kind.read`."""
+    table = Table(Names(target["sink_id"], 0, target["output"]))
+    return Snapshots(table.fresh, table.leftovers, table.close)

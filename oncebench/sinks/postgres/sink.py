@@ -1,0 +1,285 @@
+"""PostgreSQL, the driver's side: what is supported, commit by COMMIT PREPARED, fencing, the ledger's marks.
+
+Rows go in by COPY, one transaction per partition. At-most-once does not wait for the disk at COMMIT; the others do,
+also where role, database or server say `synchronous_commit = off`, and refuse a server that forces nothing to the disk
+(`fsync = off`). Exactly-once comes in three variants:
+
+* two-phase: a task puts its rows and a ledger row into one transaction and prepares it (PREPARE TRANSACTION survives a
+  crash of everybody); the driver decides and commits each from its own session. "Does not exist" is settled by the
+  ledger row: it is there if, and only if, the transaction was committed.
+* idempotent: a task commits its rows together with the ledger row, whose primary key refuses the same batch again.
+* upsert: by row id; a replay writes each row over itself. No ledger, but a unique index and a second copy of each row.
+
+Fencing: a start takes the next epoch of its sink_id, ends the sessions of older epochs, and then rolls back what they
+prepared and no decision names: its locks would hold up the replay. What can go wrong: the role may not end another
+role's sessions (the start is refused and names them); max_prepared_transactions is 0, as shipped.
+
+The baseline (`native`) is Spark's JDBC writer called from foreachBatch, also where faults are not asked for: Spark has
+no streaming sink for JDBC. Records that were set aside are left out by it and go nowhere.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
+
+import psycopg
+from psycopg import sql
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
+from oncebench.delivery.errors import CommitUncertain, RefusedStart
+from oncebench.sinks.postgres import tables
+from oncebench.sinks.postgres.connection import Names, connect, dsn, missing, parts, redacted, told
+from oncebench.sinks.postgres.reader import prepared as prepared_of
+from oncebench.sinks.postgres.reader import read
+from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, Warm
+from pipeline.rows import ROW, STRINGS
+
+if TYPE_CHECKING:
+    from pipeline.config import PipelineConfig
+
+OLDEST_SERVER = 130000  # xid8 and pg_current_xact_id, which the reader needs, came with 13
+# How long a commit may ask before it leaves the rest to a restart: a server that crashed is back within seconds.
+COMMIT_LIMIT_S = 60.0
+COMMIT_PAUSE_S = 0.05
+# An ended session is gone when it has rolled back; that takes milliseconds.
+FENCE_LIMIT_S = 20.0
+FENCE_PAUSE_S = 0.02
+MOST_NAME_BYTES = 63  # longer identifiers are cut by the server
+_log = logging.getLogger(__name__)
+
+
+SUPPORTS = (
+    Support(AT_MOST_ONCE, "claim", "claim, then COPY; COMMIT does not wait for the disk", default=True),
+    Support(AT_LEAST_ONCE, "acknowledged", "COPY and COMMIT per task", default=True),
+    Support(AT_LEAST_ONCE, "native", "Spark's JDBC writer in foreachBatch, as shipped"),
+    Support(EXACTLY_ONCE, "two-phase", "tasks PREPARE TRANSACTION, the driver decides and commits", default=True),
+    Support(EXACTLY_ONCE, "idempotent", "a transaction per task with the batch's ledger row in it"),
+    Support(EXACTLY_ONCE, "upsert", "INSERT .. ON CONFLICT (row id) DO UPDATE"),
+)
+
+
+class PostgresSink(Sink):
+    """Rows in one table.
+
+    Args:
+        table: the output table.
+        sink_id: names this sink to the server; two pipelines must not share one.
+        partitions: tasks per batch.
+    """
+
+    def __init__(self, table: str, sink_id: str, partitions: int) -> None:
+        self.partitions = partitions
+        self._names = Names(sink_id, 0, table)
+        self._variant = ""
+        self._open: psycopg.Connection | None = None
+        self._marks: dict[int, Mark] = {}
+
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: settings checked, epoch taken, older drivers ended, orphans rolled back, marks read.
+
+        The epoch is the server's own count and not `generation`, which begins anew with each checkpoint.
+        """
+        del generation
+        self._names.check()
+        self._variant = support.variant
+        try:
+            connection = self._connection()
+            self._check(connection, support)
+            tables.make_tables(connection)
+            if support.variant == "upsert":
+                tables.make_row_ids_unique(connection, self._names.table)
+            epoch = tables.next_epoch(connection, self._names.sink_id)
+            self._names = Names(self._names.sink_id, epoch, self._names.table)
+            connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
+            self._end_older(connection)
+            self._roll_back_orphans(connection, {str(entry["gid"]) for entry in keep})
+            self._marks = tables.newest_marks(connection, self._names.sink_id)
+        except psycopg.Error as error:
+            raise RefusedStart(f"PostgreSQL at {redacted(dsn())} is of no use to this sink: {told(error)}") from error
+
+    def warm(self) -> Warm:
+        return Warm(self._names)
+
+    def unacknowledged(self) -> Appender:
+        return Appender(self._names, durable=False)
+
+    def acknowledged(self) -> Appender:
+        return (Upserter if self._variant == "upsert" else Appender)(self._names)
+
+    def prepare(self) -> Preparer:
+        return Preparer(self._names)
+
+    def marked(self) -> Marked:
+        return Marked(self._names)
+
+    def marks(self) -> Mapping[int, Mark]:
+        return self._marks
+
+    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+        """See `Sink.commit`.
+
+        Raises:
+            CommitUncertain: the server gave no definite answer within COMMIT_LIMIT_S.
+        """
+        return {p for p in sorted(prepared) if not self._committed(batch, p, str(prepared[p]["gid"]))}
+
+    def write_as_shipped(self, rows: DataFrame) -> None:
+        good = rows.where(f.col("reason").isNull()).select(*ROW)
+        for name in STRINGS:  # see postgres_tables
+            text = f.replace(name, f.lit(tables.STAND_IN), f.lit(tables.STAND_IN * 2))
+            good = good.withColumn(name, f.replace(text, f.lit(tables.NUL), f.lit(tables.STAND_IN + "0")))
+        good.write.format("jdbc").options(**self._jdbc()).mode("append").save()
+
+    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
+        return rows.writeStream.foreachBatch(lambda batch, _number: self.write_as_shipped(batch))
+
+    def close(self) -> None:
+        if self._open is not None:
+            self._open.close()
+
+    def _connection(self) -> psycopg.Connection:
+        if self._open is None or self._open.closed:
+            self._open = connect(self._names.application)
+        return self._open
+
+    def _check(self, connection: psycopg.Connection, support: Support) -> None:
+        if connection.info.server_version < OLDEST_SERVER:
+            raise RefusedStart(f"PostgreSQL 13 or newer is needed, this is {_setting(connection, 'server_version')}")
+        if _setting(connection, "server_encoding") != "UTF8":
+            raise RefusedStart("the database's encoding must be UTF8, or not every session key can be stored")
+        if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
+            raise RefusedStart("this server is a standby and takes no writes: name the primary")
+        if support.delivery != AT_MOST_ONCE and _setting(connection, "fsync") == "off":
+            raise RefusedStart(
+                "this server runs with fsync = off: a crash of its machine may take back what was committed, or ruin "
+                f"all its data, and {support.delivery} promises that nothing is lost. Set fsync = on in "
+                "postgresql.conf and reload the server, or take at-most-once"
+            )
+        tables.check_table(connection, self._names.table)
+        allowed = int(_setting(connection, "max_prepared_transactions"))
+        if self._variant == "two-phase" and allowed < self.partitions:
+            raise RefusedStart(
+                f"two-phase needs a prepared transaction per task, and max_prepared_transactions is {allowed}: set it "
+                f"to {2 * self.partitions} or more in postgresql.conf and restart the server, or take the variant "
+                "idempotent"
+            )
+        if self._variant == "native":
+            self._jdbc()
+
+    def _end_older(self, connection: psycopg.Connection) -> None:
+        """Ends the sessions of older epochs, paused ones too, and returns when they are gone.
+
+        A task that begins a transaction later sees the younger epoch. So from here on nothing of theirs moves.
+        """
+        deadline = time.monotonic() + FENCE_LIMIT_S
+        refused = ""
+        while True:
+            rows = connection.execute(
+                "SELECT pid, application_name FROM pg_stat_activity "
+                "WHERE starts_with(application_name, %s) AND datname = current_database()",
+                (self._names.application_prefix,),
+            ).fetchall()
+            older = [pid for pid, application in rows if self._names.is_older(application)]
+            if not older:
+                return
+            for pid in older:
+                try:
+                    connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
+                except psycopg.errors.InsufficientPrivilege as error:
+                    refused = told(error)
+            if time.monotonic() > deadline:
+                pids = ", ".join(map(str, older))
+                raise RefusedStart(
+                    f"older drivers of sink_id {self._names.sink_id} still have sessions (pid {pids}) that could not "
+                    f"be ended ({refused or 'they do not answer'}): call pg_terminate_backend on them, then start again"
+                )
+            time.sleep(FENCE_PAUSE_S)
+
+    def _roll_back_orphans(self, connection: psycopg.Connection, keep: Collection[str]) -> None:
+        for gid in prepared_of(connection, self._names):
+            if gid not in keep:
+                _log.info("rolling back %s: no decision names it", gid)
+                connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
+
+    def _committed(self, batch: int, partition: int, gid: str) -> bool:
+        """Commits a prepared transaction; False if it is gone and was not committed."""
+        statement = sql.SQL("COMMIT PREPARED {}").format(sql.Literal(gid))
+        deadline = time.monotonic() + COMMIT_LIMIT_S
+        while True:
+            try:
+                try:
+                    self._connection().execute(statement)
+                    return True
+                except psycopg.errors.UndefinedObject:  # it has ended, and what it did is visible if it did anything
+                    return tables.in_ledger(self._connection(), self._names.sink_id, partition, batch) is not None
+            except psycopg.Error as error:
+                # Away, or busy: a session whose answer was lost may still be at it.
+                busy = isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState)
+                again = busy or self._open is None or missing(self._open, error)
+                if not again or time.monotonic() > deadline:
+                    raise CommitUncertain(
+                        f"batch {batch}, partition {partition}: {gid} could not be committed: {told(error)}. The batch "
+                        "is decided: start again when PostgreSQL is well, and the replay finishes it."
+                    ) from error
+                if not busy:
+                    self.close()
+            time.sleep(COMMIT_PAUSE_S)
+
+    def _jdbc(self) -> dict[str, str]:
+        """Options of Spark's JDBC writer, from what libpq made of the DSN. It waits for the disk as we do."""
+        info, given = self._connection().info, parts(dsn())
+        if info.host.startswith(("/", "@")):
+            raise RefusedStart("Spark's JDBC writer cannot use a Unix socket: name the server by host and port")
+        host = f"[{info.host}]" if ":" in info.host else info.host
+        more = {name: given[name] for name in ("sslmode", "sslrootcert", "sslcert", "sslkey") if name in given}
+        more["options"] = f"-c synchronous_commit={_setting(self._connection(), 'synchronous_commit')}"
+        options = {
+            "url": f"jdbc:postgresql://{host}:{info.port}/{quote(info.dbname, safe='')}?{urlencode(more)}",
+            "driver": "org.postgresql.Driver",
+            "dbtable": sql.Identifier(self._names.table).as_string(self._connection()),
+            "user": info.user,
+        }
+        return options | ({"password": info.password} if info.password else {})
+
+
+def _setting(connection: psycopg.Connection, name: str) -> str:
+    row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
+    assert row is not None, "a SELECT without FROM gives one row"
+    return str(row[0])
+
+
+def _provide(place: Place) -> dict[str, Any]:
+    if len(place.name.encode()) > MOST_NAME_BYTES:
+        raise RefusedStart(f"{place.name!r} is too long for a table's name (at most {MOST_NAME_BYTES} bytes)")
+    try:
+        with connect("oncebench.provide") as connection:
+            connection.execute(tables.definition(place.name))
+    except psycopg.Error as error:
+        raise RefusedStart(f"no output table could be made at {redacted(dsn())}: {told(error)}") from error
+    return {"output": place.name, "sink_id": place.name}
+
+
+def _open(config: PipelineConfig) -> PostgresSink:
+    return PostgresSink(config.output["output"], config.sink_id, config.partitions)
+
+
+KINDS = (
+    Kind(
+        name="postgres",
+        supports=SUPPORTS,
+        lacks={},
+        ordered=False,
+        provide=_provide,
+        open=_open,
+        read=read,
+        services=("postgres",),
+        jars=("spark-postgres",),
+    ),
+)

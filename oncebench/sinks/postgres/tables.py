@@ -1,0 +1,220 @@
+"""PostgreSQL: the output table, the ledger and the epochs of drivers; what they look like, and whether they do.
+
+The output table has a row's six columns, `id` (its position) and `tx` (the transaction that wrote it, indexed: a reader
+asks for the transactions that it has not seen yet). `oncebench_ledger` has a row per partition and batch that was
+written exactly once, put there by the transaction that wrote it. `oncebench_epochs` has each sink_id's newest epoch.
+
+Promise: a session key comes back as it was. text cannot hold U+0000, so it is stored as U+2400 and a 0, and U+2400
+itself twice; any other key is stored as it is. What can go wrong: a table of another shape is refused with the column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import psycopg
+import pyarrow as pa
+import pyarrow.compute as pc
+from psycopg import sql
+
+from oncebench.delivery.contract import Mark
+from oncebench.delivery.errors import RefusedStart
+from pipeline.rows import ID, INT, LONG, ROW, STRING, STRINGS, TYPES
+
+_TYPES = {STRING: "text", INT: "integer", LONG: "bigint"}
+COLUMNS: Mapping[str, str] = {
+    "id": "bigint", **{name: _TYPES[kind] for name, kind in TYPES.items()}, "tx": "xid8",
+}  # fmt: skip
+FILLED_IN = ("id", "tx")  # by the server, when a row is inserted
+# As long as the journal's entries (oncebench.delivery.journal): a checkpoint that is rolled back by hand further is
+# refused.
+KEEP_BATCHES = 100
+# One session at a time makes the tables: CREATE TABLE IF NOT EXISTS alone fails in one of two that run at once.
+_MAKING = 0x6F6E6365  # "once"
+
+LEDGER = sql.Identifier("oncebench_ledger")
+EPOCHS = sql.Identifier("oncebench_epochs")
+# An index entry takes at most some 2,700 bytes and a key may be longer, so its SHA-256 is indexed (MD5 collisions can
+# be made on purpose). The way through decode() is there because convert_to() is not immutable.
+ROW_ID = sql.SQL(", ").join(
+    sql.SQL(r"sha256(decode(replace({}, E'\\', E'\\\\'), 'escape'))" if name in STRINGS else "{}").format(
+        sql.Identifier(name)
+    )
+    for name in ID
+)
+
+NUL, STAND_IN = "\x00", "\u2400"
+# In this order: the stand-in first, then what stands in, then what COPY's text format would take for its own.
+_STORED = ((STAND_IN, STAND_IN * 2), (NUL, STAND_IN + "0"))
+_COPY = (*_STORED, ("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
+_BACK = re.compile(f"{STAND_IN}([{STAND_IN}0])")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column as the server describes it. `needed`: an insert must give a value."""
+
+    name: str
+    kind: str
+    needed: bool
+
+
+def stored(key: str) -> str:
+    """A session key as it stands in the table."""
+    for found, put in _STORED:
+        key = key.replace(found, put)
+    return key
+
+
+def read_back(text: str) -> str:
+    """The session key that `stored` was given."""
+    return _BACK.sub(lambda found: NUL if found[1] == "0" else STAND_IN, text) if STAND_IN in text else text
+
+
+def copy_text(batch: pa.RecordBatch) -> memoryview:
+    """A record batch in COPY's text format, columns as in ROW."""
+    texts = [_copied(batch.column(name)) if name in STRINGS else batch.column(name).cast(pa.string()) for name in ROW]
+    lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*texts, "\t"), "", "\n")
+    # The lines stand one behind the other in Arrow's own buffer: nothing is copied or looked at row by row.
+    _, offsets, data = lines.buffers()
+    ends = memoryview(offsets).cast("i")
+    return memoryview(data)[ends[lines.offset] : ends[lines.offset + len(lines)]]
+
+
+def _copied(texts: pa.Array) -> pa.Array:
+    for found, put in _COPY:
+        texts = pc.replace_substring(texts, pattern=found, replacement=put)
+    return texts
+
+
+def wrong_with(found: Mapping[str, Column]) -> str | None:
+    """What keeps a table with these columns from being an output table; None if nothing does."""
+    for name, kind in COLUMNS.items():
+        if name not in found:
+            return f"it has no column {name} ({kind})"
+        if found[name].kind != kind:
+            return f"its column {name} is {found[name].kind}, not {kind}"
+        if name in FILLED_IN and found[name].needed:
+            return f"its column {name} has no default"
+    for name, column in found.items():
+        if name not in COLUMNS and column.needed:
+            return f"its column {name} has no default and would stay empty"
+    return None
+
+
+def definition(table: str) -> sql.Composed:
+    """The statements that make an output table."""
+    columns = sql.SQL(", ").join(
+        sql.SQL("{} " + COLUMNS[name] + " NOT NULL").format(sql.Identifier(name)) for name in ROW
+    )
+    return sql.SQL(
+        "CREATE TABLE {table} (id bigserial, {columns}, "
+        "tx xid8 NOT NULL DEFAULT pg_current_xact_id()); CREATE INDEX ON {table} (tx)"
+    ).format(table=sql.Identifier(table), columns=columns)
+
+
+def check_table(connection: psycopg.Connection, table: str) -> None:
+    """Raises RefusedStart if the output table is not there or not of its shape."""
+    described = connection.execute(
+        "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '' "
+        "FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+        (sql.Identifier(table).as_string(connection),),
+    ).fetchall()
+    found = {name: Column(name, kind, needed) for name, kind, needed in described}
+    wrong = wrong_with(found) if found else "there is none in this database and search_path"
+    kept = connection.execute(
+        "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p') AND relpersistence = 'p'",
+        (sql.Identifier(table).as_string(connection),),
+    ).fetchone()
+    if wrong is None and kept is None:
+        wrong = "it is a view, or UNLOGGED or temporary, and so not kept when the server is killed"
+    if wrong is not None:
+        raise RefusedStart(
+            f"table {table!r} cannot take the output: {wrong}. Make it with: {definition(table).as_string(connection)}"
+        )
+
+
+def make_tables(connection: psycopg.Connection) -> None:
+    """Makes the ledger and the table of epochs, where they are not there yet."""
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
+        connection.execute(
+            sql.SQL(
+                "CREATE TABLE IF NOT EXISTS {} (sink_id text, partition integer, batch bigint, rows bigint NOT NULL, "
+                "digest text NOT NULL, PRIMARY KEY (sink_id, partition, batch))"
+            ).format(LEDGER)
+        )
+        connection.execute(
+            sql.SQL("CREATE TABLE IF NOT EXISTS {} (sink_id text PRIMARY KEY, epoch bigint NOT NULL)").format(EPOCHS)
+        )
+
+
+def make_row_ids_unique(connection: psycopg.Connection, table: str) -> None:
+    """Makes the unique index that an upsert needs, where it is not there yet.
+
+    Raises:
+        RefusedStart: the table holds a row twice.
+    """
+    index = sql.Identifier(f"{table[:40]}_row_id")
+    statement = sql.SQL("CREATE UNIQUE INDEX IF NOT EXISTS {} ON {} ({})").format(index, sql.Identifier(table), ROW_ID)
+    try:
+        connection.execute(statement)
+    except psycopg.errors.UniqueViolation:
+        raise RefusedStart(
+            f"table {table!r} holds a row ({', '.join(ID)}) twice, so that no upsert can work on it: remove the "
+            "doubled rows, or write to a fresh table"
+        ) from None
+
+
+def next_epoch(connection: psycopg.Connection, sink_id: str) -> int:
+    """Takes the next epoch of a sink_id: tasks of older ones stop at their next transaction."""
+    statement = sql.SQL(
+        "INSERT INTO {} AS known (sink_id, epoch) VALUES (%s, 1) "
+        "ON CONFLICT (sink_id) DO UPDATE SET epoch = known.epoch + 1 RETURNING epoch"
+    ).format(EPOCHS)
+    row = connection.execute(statement, (sink_id,)).fetchone()
+    assert row is not None, "INSERT .. RETURNING of one row gives one row"
+    return int(row[0])
+
+
+def newest_epoch(connection: psycopg.Connection, sink_id: str) -> int | None:
+    """The epoch of the newest driver of a sink_id."""
+    row = connection.execute(sql.SQL("SELECT epoch FROM {} WHERE sink_id = %s").format(EPOCHS), (sink_id,)).fetchone()
+    return None if row is None else int(row[0])
+
+
+def put_in_ledger(connection: psycopg.Connection, sink_id: str, partition: int, mark: Mark) -> bool:
+    """Puts a partition's marker there within the open transaction; False if it is there already.
+
+    Waits for another transaction that is about to put the same marker.
+    """
+    statement = sql.SQL(
+        "WITH old AS (DELETE FROM {ledger} "
+        "WHERE sink_id = %(sink)s AND partition = %(partition)s AND batch <= %(old)s) "
+        "INSERT INTO {ledger} (sink_id, partition, batch, rows, digest) "
+        "VALUES (%(sink)s, %(partition)s, %(batch)s, %(rows)s, %(digest)s) ON CONFLICT DO NOTHING"
+    ).format(ledger=LEDGER)
+    values = {"sink": sink_id, "partition": partition, "batch": mark.batch, "rows": mark.rows}
+    more = {"digest": f"{mark.digest:016x}", "old": mark.batch - KEEP_BATCHES}
+    return connection.execute(statement, values | more).rowcount == 1
+
+
+def in_ledger(connection: psycopg.Connection, sink_id: str, partition: int, batch: int) -> Mark | None:
+    """The marker of a partition's batch, if it was committed."""
+    statement = sql.SQL(
+        "SELECT rows, digest FROM {} WHERE sink_id = %s AND partition = %s AND batch = %s"
+    ).format(LEDGER)  # fmt: skip
+    row = connection.execute(statement, (sink_id, partition, batch)).fetchone()
+    return None if row is None else Mark(batch, row[0], int(row[1], 16))
+
+
+def newest_marks(connection: psycopg.Connection, sink_id: str) -> dict[int, Mark]:
+    """The newest marker of each partition."""
+    statement = sql.SQL(
+        "SELECT DISTINCT ON (partition) partition, batch, rows, digest FROM {} WHERE sink_id = %s "
+        "ORDER BY partition, batch DESC"
+    ).format(LEDGER)
+    rows = connection.execute(statement, (sink_id,)).fetchall()
+    return {partition: Mark(batch, count, int(digest, 16)) for partition, batch, count, digest in rows}

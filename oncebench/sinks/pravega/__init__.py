@@ -1,0 +1,1 @@
+"""Pravega sink: exactly-once by the transactions of a stream."""

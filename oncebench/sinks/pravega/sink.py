@@ -1,0 +1,305 @@
+"""Pravega: rows as events of a stream. At-most-once, at-least-once, and exactly-once by two-phase commit.
+
+* two-phase: each task writes its rows into a Pravega transaction of its own, waits until the store has acknowledged
+  them all, and leaves it open; the driver journals the transactions' ids and lets the controller commit each. Who began
+  a transaction does not count, so a worker that is killed in between takes nothing with it.
+* at-least-once and at-most-once: events are appended to the stream's segments, each acknowledged; under at-most-once
+  after the batch was claimed.
+
+The segment is chosen by the task and not by a hash of a routing key: a session's rows come from one task, so a reader
+is shown them in order, but a writer of somebody else's with routing keys would choose otherwise.
+
+Fencing: only a driver that has decided asks for a commit, and the journal takes one decision on a batch: a driver or a
+task that wakes up late has nothing to show. What dead writers leave open no reader sees, and the controller aborts it
+when its lease (`transaction_timeout_ms`) runs out; it can be neither listed nor aborted before, for the controller has
+no call that lists open transactions.
+
+What can go wrong: the lease runs out between pre-commit and commit (then the partition is lost, and written again or
+dropped, see `on_lost`); a decided batch is replayed a day later, when the controller has forgotten its transactions
+(`CommitUncertain`); the stream is scaled while a task writes (the batch fails and a restart writes it again).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Place, Sink, Support, TaskView
+from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.sinks.files.formats import json_lines
+from oncebench.sinks.pravega import controller as control
+from oncebench.sinks.pravega.controller import Controller, ControllerAway, Stream, own_segment
+from oncebench.sinks.pravega.reader import read
+from oncebench.sinks.pravega.segment_store import SegmentError, SegmentStore, framed
+
+if TYPE_CHECKING:
+    from pipeline.config import PipelineConfig
+
+VARIABLE = "ONCEBENCH_PRAVEGA"  # where the controller is: host:port
+SCOPE = "oncebench"
+# The controller merges a transaction's segments some 100 ms after it has taken the commit; one that was just started
+# takes its time.
+COMMIT_LIMIT_S = 60.0
+COMMIT_PAUSE_S = 0.01
+
+# One per worker process; processes are reused from batch to batch.
+_controllers: dict[str, Controller] = {}
+_homes: dict[str, tuple[str, int]] = {}
+_stores: dict[tuple[str, int], SegmentStore] = {}
+
+
+def address() -> str:
+    """Where the controller is. Raises `RefusedStart` if nobody has said so."""
+    found = os.environ.get(VARIABLE, "")
+    if ":" not in found:
+        raise RefusedStart(f"{VARIABLE} must name Pravega's controller as host:port; it is {found!r}")
+    return found
+
+
+def _controller(where: str) -> Controller:
+    if where not in _controllers:
+        _controllers[where] = Controller(where)
+    return _controllers[where]
+
+
+def _store(controller: Controller, segment: str) -> SegmentStore:
+    """A connection to the store that has a segment of the stream, and with it the segments of its transactions."""
+    if segment not in _homes:
+        _homes[segment] = controller.home(segment)
+    home = _homes[segment]
+    if home not in _stores:
+        _stores[home] = SegmentStore(*home)
+    return _stores[home]
+
+
+def _drop_stores() -> None:
+    """Closes this process's connections to segment stores; which store has what is asked anew after that."""
+    for store in _stores.values():
+        store.close()
+    _stores.clear()
+    _homes.clear()
+
+
+@dataclass(frozen=True)
+class EventWriter:
+    """Writes a partition as events of one segment: of the stream's own, or of a transaction that it leaves open.
+
+    Attributes:
+        where: the controller.
+        stream: the stream.
+        lease_ms: how long a transaction waits for the driver; None: no transaction.
+    """
+
+    where: str
+    stream: Stream
+    lease_ms: int | None = None
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        first = next(rows, None)
+        if first is None:  # no rows, no transaction: there is nothing to decide about
+            task.passing("before-prepare")
+            task.passing("after-prepare")
+            return {}, {}
+        try:
+            return self._write(task, first, rows)
+        except BaseException as error:
+            _drop_stores()  # what they still have to answer would be taken for answers to the next batch
+            if not isinstance(error, ControllerAway | SegmentError | OSError):
+                raise
+            raise DeliveryFailed(
+                f"batch {task.batch}, partition {task.partition}: Pravega ({self.where}, stream {self.stream}) did not "
+                f"acknowledge every row ({error}). A restart of the pipeline writes the batch again."
+            ) from error
+
+    def _write(
+        self, task: TaskView, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]
+    ) -> tuple[dict[str, Any], dict[str, float]]:
+        timings: dict[str, float] = {}
+        started = time.perf_counter()
+        controller = _controller(self.where)
+        transaction = None if self.lease_ms is None else controller.begin(self.stream, self.lease_ms)
+        segments = controller.segments(self.stream) if transaction is None else transaction.segments
+        segment = segments.names[task.partition % len(segments.names)]
+        store = _store(controller, own_segment(segment))
+        timings["begin"] = (time.perf_counter() - started) * 1000
+
+        def events() -> Iterator[bytes]:
+            yield from _events(first)
+            for batch in others:
+                yield from _events(batch)
+            task.passing("before-prepare")
+
+        started = time.perf_counter()
+        store.append(segment, segments.token, framed(events()))
+        timings["prepare"] = (time.perf_counter() - started) * 1000
+        task.passing("after-prepare")
+        return {} if transaction is None else {"transaction": transaction.id}, timings
+
+
+def _events(rows: pa.RecordBatch) -> list[bytes]:
+    lines: bytes = json_lines(rows).to_pybytes()
+    return lines.split(b"\n")[:-1]
+
+
+@dataclass(frozen=True)
+class Warm:
+    """Makes a worker's connections before the first batch."""
+
+    where: str
+    stream: Stream
+
+    def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        try:
+            controller = _controller(self.where)
+            for segment in controller.segments(self.stream).names:
+                _store(controller, segment)
+        except (ControllerAway, SegmentError, OSError) as error:
+            raise DeliveryFailed(f"a worker cannot reach Pravega as the driver could: {error}") from error
+        return {}, {}
+
+
+SUPPORTS = (
+    Support(AT_MOST_ONCE, "claim", "claim, then events appended to the stream", default=True),
+    Support(AT_LEAST_ONCE, "acknowledged", "events appended to the stream, each acknowledged", default=True),
+    Support(EXACTLY_ONCE, "two-phase", "tasks leave transactions open, the driver decides and commits", default=True),
+)
+
+
+class PravegaSink(Sink):
+    """Rows as events of one stream.
+
+    Args:
+        stream: it is there already.
+        partitions: tasks per batch.
+        lease_ms: how long a prepared transaction may stay open.
+    """
+
+    def __init__(self, stream: Stream, partitions: int, lease_ms: int) -> None:
+        self.partitions = partitions
+        self._stream, self._lease_ms = stream, lease_ms
+        self._where = address()
+        self._controller = Controller(self._where)
+
+    def start(self, support: Support, _generation: int, _keep: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: the stream looked up, the lease tried out. What is fenced, and by what: see above."""
+        try:
+            found = self._controller.segments(self._stream)
+            if not found.names:
+                raise RefusedStart(f"there is no stream {self._stream} at {self._where}: make it, or name another")
+            if support.variant == "two-phase":
+                self._controller.abort(self._stream, self._controller.begin(self._stream, self._lease_ms).id)
+        except ControllerAway as error:
+            if "lease" in str(error):
+                raise RefusedStart(
+                    f"Pravega takes no transaction with a lease of {self._lease_ms} ms ({error}): choose another "
+                    "transaction time-out, or change controller.transaction.lease.count.min or .max"
+                ) from error
+            raise RefusedStart(f"Pravega's controller at {self._where} is of no use to this sink: {error}") from error
+
+    def warm(self) -> Warm:
+        return Warm(self._where, self._stream)
+
+    def unacknowledged(self) -> EventWriter:
+        return EventWriter(self._where, self._stream)
+
+    def acknowledged(self) -> EventWriter:
+        return EventWriter(self._where, self._stream)
+
+    def prepare(self) -> EventWriter:
+        return EventWriter(self._where, self._stream, self._lease_ms)
+
+    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+        """See `Sink.commit`: returns when readers are shown the rows.
+
+        Raises:
+            CommitUncertain: the controller gave no definite answer within COMMIT_LIMIT_S.
+        """
+        ids = {partition: str(entry["transaction"]) for partition, entry in prepared.items()}
+        deadline = time.monotonic() + COMMIT_LIMIT_S
+        for transaction in ids.values():  # all of them first: the controller works on them side by side
+            self._insist(batch, deadline, partial(self._controller.commit, self._stream, transaction))
+        return {partition for partition, name in ids.items() if not self._settled(batch, name, deadline)}
+
+    def _settled(self, batch: int, transaction: str, deadline: float) -> bool:
+        """Waits until a transaction has ended; False if it was aborted."""
+        while True:
+            state = self._insist(batch, deadline, partial(self._controller.state, self._stream, transaction))
+            if state == control.COMMITTED:
+                return True
+            if state in (control.ABORTING, control.ABORTED):
+                return False
+            if state == control.OPEN:  # the controller failed to take the commit
+                self._insist(batch, deadline, partial(self._controller.commit, self._stream, transaction))
+            if state == control.UNKNOWN:
+                raise CommitUncertain(
+                    f"batch {batch}: the controller at {self._where} does not know transaction {transaction} of "
+                    f"{self._stream} any more (it forgets a day after the end), or never did: nobody can tell whether "
+                    "it was committed. Look whether the batch's rows are in the stream. If they are not, remove the "
+                    f"newest decision about batch {batch} from the checkpoint's journal, and a start writes it anew."
+                )
+            if time.monotonic() > deadline:
+                raise CommitUncertain(
+                    f"batch {batch}: transaction {transaction} of {self._stream} was not merged within "
+                    f"{COMMIT_LIMIT_S:g} s. The batch is decided: start again, and the replay finishes it."
+                )
+            time.sleep(COMMIT_PAUSE_S)
+
+    def _insist(self, batch: int, deadline: float, ask: Callable[[], int]) -> int:
+        """Asks until there is an answer."""
+        while True:
+            try:
+                return ask()
+            except ControllerAway as error:
+                if time.monotonic() > deadline:
+                    raise CommitUncertain(
+                        f"batch {batch}: Pravega's controller at {self._where} could not be asked ({error}). The batch "
+                        "is decided: start again when it is well, and the replay finishes it."
+                    ) from error
+            time.sleep(COMMIT_PAUSE_S)
+
+    def close(self) -> None:
+        self._controller.close()
+
+
+def _provide(place: Place) -> dict[str, Any]:
+    stream = Stream(SCOPE, place.name)
+    controller = Controller(address())
+    try:
+        made = controller.make_stream(stream, place.partitions)
+    except ControllerAway as error:
+        raise RefusedStart(f"no stream {stream} could be made at {controller.address}: {error}") from error
+    finally:
+        controller.close()
+    if not made:
+        raise RefusedStart(f"{controller.address} makes no stream {stream}: it is there, or may not be called so")
+    return {"output": str(stream)}
+
+
+def _open(config: PipelineConfig) -> PravegaSink:
+    return PravegaSink(Stream.named(config.output["output"]), config.partitions, config.transaction_timeout_ms)
+
+
+KINDS = (
+    Kind(
+        name="pravega",
+        supports=SUPPORTS,
+        lacks={
+            "exactly-once/idempotent": "a marker that is committed with the rows would be shown to readers as an event",
+            "at-least-once/native": "Spark ships no Pravega sink to compare with",
+        },
+        ordered=True,
+        provide=_provide,
+        open=_open,
+        read=lambda target: read(address(), Stream.named(target["output"])),
+        services=("pravega",),
+        swept=True,
+        expires=True,
+        missing=control.MISSING,
+    ),
+)

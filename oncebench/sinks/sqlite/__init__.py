@@ -1,0 +1,1 @@
+"""SQLite sink: the smallest sink, kept as the example for your own."""

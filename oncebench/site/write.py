@@ -1,0 +1,54 @@
+"""Writes what is published: index.html and data.js beside runs/, and the table, all anew from all reports.
+
+Promise: nothing is published that does not stand in runs/, and each file is written whole or not at all.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from oncebench.report.comparisons import repeatability, sustained
+from oncebench.report.tables import cost_table, fault_matrix, fault_text, table
+from oncebench.site import lists
+from oncebench.site.data import as_script, data_of
+from oncebench.site.page import page
+from oncebench.site.stored import stored_in
+
+PAGE, DATA = "index.html", "data.js"
+
+
+def publish(folder: Path) -> list[Path]:
+    """Writes page and tables of a results folder; returns their paths, the page first.
+
+    Raises:
+        UserError: there is no report, or a damaged one.
+    """
+    stored = stored_in(folder)
+    reports = [each.report for each in stored]
+    data = as_script(data_of(stored))
+    made: Mapping[str, str] = {
+        PAGE: page(data),
+        DATA: data,
+        "tables/all.md": table.markdown(reports),
+        "tables/all.csv": table.as_csv(reports),
+        "tables/costs.md": cost_table.markdown(reports),
+        "tables/sustained.md": sustained.markdown(reports),
+        "tables/noise.md": repeatability.noise_markdown(reports),
+        "tables/costs.csv": lists.costs(reports),
+        "tables/faults.md": fault_text.markdown(reports, fault_matrix.cells_of(reports)),
+        "tables/faults.csv": lists.cells(reports),
+        "tables/runs.csv": lists.runs(stored),
+    }
+    for name in (name for name, text in made.items() if not text):
+        (folder / name).unlink(missing_ok=True)  # of an earlier time: there is nothing to put in it now
+    return [_written(folder / name, text) for name, text in made.items() if text]
+
+
+def _written(path: Path, text: str) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.write_text(text, "utf-8")
+    temporary.replace(path)
+    return path

@@ -1,0 +1,1 @@
+"""The Spark session of the pipeline: settings, workers, temporary files."""

@@ -1,0 +1,1 @@
+"""What proves the product: protocol model, crash-state search, mutants. Not part of the wheel."""

@@ -1,0 +1,104 @@
+"""The same pipeline with one defence left out: its calls edited, or its code replaced. None of this is for use.
+
+An edit makes of a record what the code would have asked for without that line: fsync changes nothing that a living
+machine shows, so all other calls stay as they were.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from oncebench.delivery.batch import Batch
+from oncebench.delivery.contract import Kind, Sink, TaskView
+from oncebench.delivery.journal import Journal
+from oncebench.delivery.protocols import commit, decision
+from oncebench.sinks.files.formats import Format
+from oncebench.sinks.files.sink import FileSink, FileWriter
+from pipeline.config import PipelineConfig
+from proofs.crash_states.calls import Call, Create, Link, Recorded, Rename, SyncFile, SyncFolder
+
+Edit = Callable[[Sequence[Recorded]], list[Recorded]]
+HIDDEN, SHOWN, JOURNAL = "output/.pending", "output", "checkpoint/journal"
+
+
+def without_fsync_of_files(folder: str) -> Edit:
+    """Files that were made in a folder are not forced."""
+
+    def edit(log: Sequence[Recorded]) -> list[Recorded]:
+        made = _made_in(folder, log)
+        return [each for each in log if not (isinstance(each.call, SyncFile) and each.call.file in made)]
+
+    return edit
+
+
+def fsync_of_files_after(folder: str, named: type[Link] | type[Rename]) -> Edit:
+    """Files that were made in a folder are forced after they have got their last name, and not before."""
+
+    def edit(log: Sequence[Recorded]) -> list[Recorded]:
+        made, edited = _made_in(folder, log), []
+        late = {each.call.file for each in log if isinstance(each.call, named) and each.call.file in made}
+        for each in log:
+            if isinstance(each.call, SyncFile) and each.call.file in late:
+                continue
+            edited.append(each)
+            if isinstance(each.call, named) and each.call.file in late:
+                edited.append(Recorded(each.actor, SyncFile(each.call.file)))
+        return edited
+
+    return edit
+
+
+def without_fsync_of_folder(folder: str) -> Edit:
+    """The names in a folder are not forced."""
+
+    def edit(log: Sequence[Recorded]) -> list[Recorded]:
+        return [each for each in log if each.call != SyncFolder(folder)]
+
+    return edit
+
+
+def _made_in(folder: str, log: Sequence[Recorded]) -> set[int]:
+    calls: list[Call] = [each.call for each in log]
+    return {call.file for call in calls if isinstance(call, Create) and str(Path(call.path).parent) == folder}
+
+
+def committed_before_decided(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
+    """Two-phase, the wrong way round: shown first, decided afterwards."""
+    prepared = batch.run(sink.prepare())
+    commit(batch, sink, {written.partition: written.prepared for written in prepared if written.prepared})
+    journal.decide(batch.id, 0, decision(prepared))
+
+
+@dataclass(frozen=True)
+class _InPlace(FileWriter):
+    """Writes a partition under its final name."""
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        name = self.names.temporary(task.batch, task.partition)
+        self._write(task, self.names.folder / self.names.final(name), next(rows), rows)
+        return {"file": name}, {}
+
+
+class InPlace(FileSink):
+    """Writes where readers look; nothing is left for a commit."""
+
+    def prepare(self) -> FileWriter:
+        return _InPlace(self._names, self._form, durable=True, shown_as=None)
+
+    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+        del batch, prepared
+        return set()
+
+
+def in_place(kind: Kind, form: Format) -> Kind:
+    """A kind whose tasks write their files under the final names."""
+
+    def opened(config: PipelineConfig) -> FileSink:
+        return InPlace(form, config.output["output"], config.sink_id, config.partitions)
+
+    return replace(kind, open=opened)

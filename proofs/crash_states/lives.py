@@ -1,0 +1,120 @@
+"""Lives of a driver: the real journal, sink, protocol and batch, over a stand-in for Spark.
+
+Promise: the steps and their order are those of `pipeline.job.Job.run`; what is done with a batch is done by the very
+function that a running query calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from oncebench.delivery.contract import Kind, Support
+from oncebench.delivery.journal import Identity, open_journal
+from oncebench.delivery.protocols import Protocol, protocol_of
+from oncebench.sinks.files.reader import names_in
+from oncebench.sinks.reader import Rows as Shown
+from pipeline.config import PipelineConfig
+from pipeline.job import Job
+from proofs.crash_states.spark import PARTITIONS, Logs, Put, Row, Rows, row_in
+
+SINK_ID = "s"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """What lives: a kind of file sink under a guarantee.
+
+    Attributes:
+        kind, support: the sink and the guarantee.
+        output: the folder of files, below the pipeline's.
+        offsets_forced: whether Spark's offset log is taken to reach the disk at once.
+        protocol: what is done with a batch, if it is not what this guarantee asks for.
+        broken: the sink, if it is not the sound one.
+    """
+
+    kind: Kind
+    support: Support
+    output: str = "output"
+    offsets_forced: bool = True
+    protocol: Protocol | None = None
+    broken: Kind | None = None
+
+    @property
+    def sound(self) -> Pipeline:
+        """The same, with nothing that is broken on purpose."""
+        return replace(self, protocol=None, broken=None)
+
+
+class Home:
+    """Where a pipeline lives: its checkpoint and its output in one folder; its record elsewhere."""
+
+    def __init__(self, pipeline: Pipeline, root: Path, record: Path) -> None:
+        self.pipeline, self.root = pipeline, root
+        self.output = root / pipeline.output
+        self.checkpoint = root / "checkpoint"
+        self._job = Job(
+            PipelineConfig(
+                bootstrap_servers="",
+                input_topic="",
+                output={"output": str(self.output)},
+                quarantine_topic="",
+                sink=pipeline.kind.name,
+                delivery=pipeline.support.delivery,
+                variant=pipeline.support.variant,
+                sink_id=SINK_ID,
+                checkpoint=self.checkpoint,
+                record=record,
+                partitions=PARTITIONS,
+            )
+        )
+
+    def logs(self, put: Put) -> Logs:
+        """Spark's logs."""
+        return Logs(self.checkpoint, put, self.pipeline.offsets_forced)
+
+    def live(self, last: int, available: int, put: Put, as_actor: Callable[[str], None] = lambda _: None) -> None:
+        """A driver starts, finishes an open batch, and goes on until batch `last` is done; -1: it only starts.
+
+        Raises:
+            PipelineError: it refuses, and says what to do.
+        """
+        config, pipeline = self._job.config, self.pipeline
+        sink = (pipeline.broken or pipeline.kind).open(config)
+        identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+        journal = open_journal(config.checkpoint, identity)
+        sink.start(pipeline.support, journal.generation, journal.newest_prepared())
+        journal.check_still_ours()
+        self._job._refuse_older_checkpoint(sink)
+        logs = self.logs(put)
+        logs.make()
+        protocol = pipeline.protocol or protocol_of(pipeline.kind, pipeline.support)
+        deliver = self._job._deliverer(protocol, sink, journal)
+        while last >= 0 and last not in logs.done():
+            batch, count = logs.begin(available)
+            deliver(Rows(batch, count, as_actor), batch)
+            logs.end(batch)
+        sink.close()
+
+    def shown(self) -> Counter[Row]:
+        """Every row that a committed reader is shown."""
+        found: Counter[Row] = Counter()
+
+        def take(rows: Shown) -> None:
+            found.update(row_in(value or b"") for value in rows.value)
+
+        target: Mapping[str, Any] = self._job.config.output
+        reader = self.pipeline.kind.read(target)
+        reader.read_to_end(take, settle_s=0.0, idle_s=0.0)
+        reader.close()
+        return found
+
+    def leftovers(self) -> list[str]:
+        """Every file of the sink or the journal that is neither shown nor an entry."""
+        shown = names_in(self.output)
+        sink = [path for path in self.output.rglob("*") if path.is_file() and path.name not in shown]
+        journal = [path for path in (self.checkpoint / "journal").iterdir() if path.name.startswith(".")]
+        return sorted(str(path.relative_to(self.root)) for path in sink + journal)

@@ -1,0 +1,144 @@
+"""What the driver's code needs of Spark, without Spark: two logs, input that goes on, and tasks that run here.
+
+Spark writes `offsets/N` before a batch and `commits/N` after it, and forces neither to the disk. An entry is taken to
+be there as a whole or not at all: an empty or torn one stops Spark itself, before any of our code is asked. Where the
+offset log is taken to be forced, so is the name of each folder above it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from pyspark import TaskContext
+
+from pipeline.rows import ROW
+from proofs.crash_states.calls import DRIVER
+
+PARTITIONS = 2
+Put = Callable[[Path, bytes, bool], None]
+Row = tuple[Any, ...]  # in the order of ROW
+_SCHEMA = pa.schema(
+    [("session_key", pa.string()), ("j", pa.int32()), ("events", pa.int32())]
+    + [(name, pa.int64()) for name in ("total", "checksum", "ended_at")]
+    + [("reason", pa.string())]
+)
+
+
+def rows_of(batch: int, partition: int, count: int) -> list[Row]:
+    """The rows of a partition of a batch; `count` says how far the batch reads."""
+    key = f"session-{batch}-{partition}"
+    return [(key, j, 5, 1000 * batch + j, 4_000_000_000 - j, 1_700_000_000_000_000 + j) for j in range(count)]
+
+
+@dataclass(frozen=True)
+class Logs:
+    """The offset log and the commit log of a checkpoint.
+
+    Attributes:
+        checkpoint: the folder of both.
+        put: writes an entry; the last argument says whether it is forced to the disk.
+        forced: whether the offset log is. The commit log never is.
+    """
+
+    checkpoint: Path
+    put: Put
+    forced: bool
+
+    def make(self) -> None:
+        """Makes the folders of both."""
+        for name in ("offsets", "commits"):
+            (self.checkpoint / name).mkdir(exist_ok=True)
+
+    def begin(self, available: int) -> tuple[int, int]:
+        """The next batch and the rows per partition of it; an open one is run again with the rows that it had.
+
+        Args:
+            available: how far a new batch reads.
+        """
+        offsets, commits = (_numbers(self.checkpoint / name) for name in ("offsets", "commits"))
+        newest = max(offsets, default=-1)
+        if newest >= 0 and newest not in commits:
+            return newest, self.rows(newest)
+        self.put(self.checkpoint / "offsets" / str(newest + 1), str(available).encode(), self.forced)
+        return newest + 1, available
+
+    def end(self, batch: int) -> None:
+        """The batch is done: it is never run again, if this reaches the disk."""
+        entry = self.checkpoint / "commits" / str(batch)
+        if not entry.exists():
+            self.put(entry, b"{}", False)
+
+    def done(self) -> set[int]:
+        """The batches that are never run again."""
+        return _numbers(self.checkpoint / "commits")
+
+    def rows(self, batch: int) -> int:
+        """How many rows per partition a batch has."""
+        return int((self.checkpoint / "offsets" / str(batch)).read_bytes())
+
+
+class Rows:
+    """A batch's rows, as `oncebench.delivery.batch.Batch` asks for them; its tasks run in this process, one after
+    the other.
+
+    Args:
+        batch: its number.
+        count: rows per partition.
+        as_actor: is told who acts from here on.
+    """
+
+    def __init__(self, batch: int, count: int, as_actor: Callable[[str], None]) -> None:
+        self._parts = [_input(batch, partition, count) for partition in range(PARTITIONS)]
+        self._as_actor = as_actor
+        self._task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter
+
+    def mapInArrow(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: str) -> Rows:
+        """See Spark."""
+        self._task = task
+        return self
+
+    def collect(self) -> list[tuple[str]]:
+        """Runs a task per partition."""
+        results: list[tuple[str]] = []
+        for number, rows in enumerate(self._parts):
+            with self._inside_task(number):
+                for batch in self._task(iter([rows])):
+                    results += [(text,) for text in batch.column("result").to_pylist()]
+        return results
+
+    @contextmanager
+    def _inside_task(self, number: int) -> Iterator[None]:
+        context = TaskContext._getOrCreate()
+        context._partitionId, context._attemptNumber = number, 0
+        self._as_actor(f"task {number}")
+        try:
+            yield
+        finally:
+            self._as_actor(DRIVER)
+            TaskContext._taskContext = None
+
+
+@cache
+def _input(batch: int, partition: int, count: int) -> pa.RecordBatch:
+    rows = rows_of(batch, partition, count)
+    columns = [*zip(*rows, strict=True), (None,) * len(rows)]
+    return pa.record_batch(
+        [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], _SCHEMA
+    )
+
+
+def _numbers(folder: Path) -> set[int]:
+    return {int(path.name) for path in folder.iterdir() if path.name.isdigit()} if folder.is_dir() else set()
+
+
+def row_in(value: bytes) -> Row:
+    """A row as a committed reader shows it; what it could not read comes out with fields missing."""
+    shown = json.loads(value)
+    return tuple(shown.get(name) for name in ROW)

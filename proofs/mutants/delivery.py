@@ -1,0 +1,130 @@
+"""Delivery code with one detail changed: protocols, the operator, and the order in which Spark does things."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Row
+
+from oncebench.delivery.batch import Batch
+from oncebench.delivery.protocols import commit, exactly_once_two_phase
+from oncebench.delivery.journal import Journal
+from pipeline.sessions import FIELDS, Sessions, rows_of
+from oncebench.delivery.contract import Sink
+from proofs.mutants.small_run import Aside
+from proofs.mutants.small_spark import PARTITIONS, Spark
+
+# ------------------------------------------------------------------------------------------ protocols
+
+
+def claimed_late(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
+    """At-most-once that writes first and claims then."""
+    batch.run(sink.acknowledged())
+    batch.at("before-decision")
+    journal.claim(batch.id)
+
+
+def not_compared(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
+    """Idempotent; a replay's rows are not compared with those of the first run."""
+    done = {partition for partition, mark in sink.marks().items() if mark.batch == batch.id}
+    batch.run(sink.marked(), only=set(range(PARTITIONS)) - done)
+
+
+def done_by_number(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
+    """Idempotent; every batch up to the marker's number is taken as done, as Delta takes a txnVersion."""
+    done = {partition for partition, mark in sink.marks().items() if mark.batch >= batch.id}
+    batch.run(sink.marked(), only=set(range(PARTITIONS)) - done)
+
+
+def returns_early(batch: Batch, sink: Sink, journal: Journal, on_lost: str) -> None:
+    """Two-phase; a replay of what is decided commits it and leaves the rows where they are."""
+    for made in journal.decisions(batch.id):
+        commit(batch, sink, {each["partition"]: each["prepared"] for each in made["partitions"] if each["prepared"]})
+        return
+    exactly_once_two_phase(batch, sink, journal, on_lost)
+
+
+# ------------------------------------------------------------------------------------------ the operator
+
+
+class GivesWhatIsThere(Sessions):
+    """A session that has not ended gives its rows when its timer fires."""
+
+    def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
+        _, _, _, ended_at, values = self.session.get()
+        for _ in super().handleExpiredTimer(key, timerValues, expiredTimerInfo):
+            yield from rows_of(key[0].decode(), [max(0, value) for value in values], ended_at)
+
+
+class LooksAtTheClock(Sessions):
+    """A row tells when it was made."""
+
+    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
+        for row in super().handleInputRows(key, rows, timerValues):
+            now = {} if row["ended_at"] is None else {"ended_at": time.time_ns()}
+            yield Row(*FIELDS)(*{**row.asDict(), **now}.values())
+
+
+# ------------------------------------------------------------------------------------------ Spark, and the quarantine
+
+
+class CommitsFirst(Spark):
+    """The commit log has a batch before the sink has it."""
+
+    def rows(self, number: int) -> Any:
+        self.checkpoint.commits.add(number)
+        return super().rows(number)
+
+    def commit(self, number: int) -> None:
+        """It was done before."""
+
+
+class CommitsByItself(CommitsFirst):
+    """Positions are committed as soon as the input was read, and the state with them."""
+
+    def task(self, number: int, partition: int) -> Iterator[pa.RecordBatch]:
+        yield from list(super().task(number, partition))
+
+
+class NamesAnew(Spark):
+    """Positions are kept apart from the rows, and a batch that is run again has another number."""
+
+    def name(self, number: int) -> int:
+        return number + 1000 * self.life
+
+
+class DealsAnew(Spark):
+    """What the operator makes is dealt out to the writers otherwise in each life."""
+
+    def task(self, number: int, partition: int) -> Iterator[pa.RecordBatch]:
+        for own in range(PARTITIONS):
+            for batch in super().task(number, own):
+                dealt = [self._dealt_to(key, own) == partition for key in batch.column("session_key").to_pylist()]
+                yield batch.filter(pa.array(dealt, pa.bool_()))
+
+    def _dealt_to(self, key: str | None, own: int) -> int:
+        return own if key is None else (zlib.crc32(key.encode()) + self.life) % PARTITIONS
+
+
+class BeginsAnew(Spark):
+    """The second driver has a new checkpoint, and finds the whole input before it."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        if self.life == 1:
+            for part in (self.checkpoint.offsets, self.checkpoint.commits, self.checkpoint.states):
+                part.clear()
+        if self.life:
+            self.arrivals = [[event for arrived in self.arrivals for event in arrived]]
+
+
+class Forgets(Aside):
+    """Records that were set aside are copied nowhere."""
+
+    def copy(self, aside: pa.RecordBatch) -> None:
+        assert pc.all(pc.is_valid(aside.column("reason"))).as_py()

@@ -1,0 +1,288 @@
+"""Sinks and their readers with one detail changed, over real files; and what befalls a sink from outside."""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+
+from pipeline.config import PipelineConfig
+from oncebench.delivery.errors import CommitUncertain
+from oncebench.sinks.files.broken import VisibleNames
+from oncebench.delivery.contract import Sink, Support, TaskView, Writer
+from oncebench.sinks.files.sink import FileSink, FileWriter, Names
+from oncebench.sinks.files.formats import JSON_LINES, json_lines
+from oncebench.sinks.files.reader import PENDING, names_in, read_folder
+from oncebench.sinks.reader import Rows, Snapshots
+from oncebench.sinks.sqlite.sink import ROW, MarkedWriter, SqliteSink, _connect, _transaction
+from proofs.mutants.small_run import TELLING, Died, Run
+
+Opens = Callable[[PipelineConfig], Sink]
+Change = Callable[[pa.RecordBatch], pa.RecordBatch]
+WINDOW = 10  # rows that a writer remembers which drops what it has written before
+
+
+# ------------------------------------------------------------------------------------------ what is written
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A writer that is handed other rows in one partition of one batch."""
+
+    writer: Writer
+    change: Change
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        return self.writer.write(task, self._changed(rows) if (task.batch, task.partition) == (TELLING, 0) else rows)
+
+    def _changed(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        yield self.change(together(rows))
+
+
+def together(rows: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
+    """All rows of a partition, of which there are some."""
+    (whole,) = pa.Table.from_batches(list(rows)).combine_chunks().to_batches()
+    return whole
+
+
+def taking(*places: int) -> Change:
+    """The rows at these places, where the first session's are 0 to 19 and the second's 20 to 39."""
+    return lambda rows: rows.take(pa.array(places))
+
+
+def files_with(change: Change) -> Opens:
+    """Two-phase files whose tasks write other rows once."""
+
+    class Sinks(FileSink):
+        def prepare(self) -> Any:
+            return Changed(super().prepare(), change)
+
+    return opener(Sinks)
+
+
+def opener(sink: type[FileSink], form: Any = JSON_LINES) -> Opens:
+    return lambda config: sink(form, config.output["output"], config.sink_id, config.partitions)
+
+
+def _flipping(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
+    lines = bytearray(b"".join(bytes(json_lines(rows)) for rows in (first, *others)))
+    lines[lines.index(b',"checksum"') - 1] ^= 1  # the last digit of a total
+    file.write(lines)
+
+
+FLIPPING = replace(JSON_LINES, write=_flipping)
+
+
+# ------------------------------------------------------------------------------------------ files
+
+
+class NeverForced(FileSink):
+    """Nothing is forced to the disk before it is renamed."""
+
+    def prepare(self) -> FileWriter:
+        return replace(super().prepare(), durable=False)
+
+
+class Unhidden(FileSink):
+    """Prepared files stand where readers look."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        ours = self._names
+        self._names = VisibleNames(ours.folder, ours.sink_id, ours.generation, ours.suffix)
+
+
+@dataclass(frozen=True)
+class DirectWriter:
+    """Writes a file where it will stay, so that half of it can be seen."""
+
+    names: Names
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        made = list(rows)
+        if not made:
+            return {}, {}
+        lines = b"".join(bytes(json_lines(each)) for each in made)
+        name = self.names.temporary(task.batch, task.partition)
+        task.passing("before-prepare")
+        with (self.names.folder / self.names.final(name)).open("wb", buffering=0) as file:
+            file.write(lines[: len(lines) // 2 - 7])  # amid a line
+            task.passing("after-prepare")
+            file.write(lines[len(lines) // 2 - 7 :])
+        return {"file": name}, {}
+
+
+class Direct(FileSink):
+    def prepare(self) -> Any:
+        return DirectWriter(self._names)
+
+
+class NamedByAttempt(Names):
+    """No two attempts have the same name."""
+
+    def final(self, temporary: str) -> str:
+        return temporary
+
+
+class Unnamed(FileSink):
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        ours = self._names
+        self._names = NamedByAttempt(ours.folder, ours.sink_id, ours.generation, ours.suffix)
+
+
+class SweepsTooMuch(FileSink):
+    """A start removes the newest batch's files as well."""
+
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+        super().start(support, generation, keep)
+        newest = max((mark.batch for mark in self._marks.values()), default=-1)
+        for name in names_in(self._names.folder):
+            if (self._names.batch_and_partition(name) or (None,))[0] == newest:
+                (self._names.folder / name).unlink()
+
+
+class SweepsNothing(FileSink):
+    """A start leaves what dead writers left."""
+
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+        left = names_in(self._names.pending)
+        super().start(support, generation, [*keep, *({"file": name} for name in left)])
+
+
+class Swallows(FileSink):
+    """A commit that fails is taken for one that was made."""
+
+    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+        with suppress(CommitUncertain):
+            super().commit(batch, prepared)
+        return set()
+
+
+# ------------------------------------------------------------------------------------------ sqlite
+
+
+@dataclass(frozen=True)
+class MarksLater(MarkedWriter):
+    """The ledger's row comes in a transaction of its own."""
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        values = list(_values(rows))
+        task.passing("before-prepare")
+        with closing(_connect(self.path)) as connection:
+            with _transaction(connection):
+                self._stop_if_older(connection)
+                _insert(connection, values)
+            task.passing("after-prepare")
+            counted, digest = task.counted()
+            marker = (self.sink_id, task.partition, task.batch, counted, f"{digest:x}")
+            with _transaction(connection):
+                connection.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", marker)
+        return {}, {}
+
+
+@dataclass(frozen=True)
+class RemembersFew(MarkedWriter):
+    """Drops what is among the newest rows of the table; no marker."""
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        values = list(_values(rows))
+        task.passing("before-prepare")
+        with closing(_connect(self.path)) as connection, _transaction(connection):
+            newest = connection.execute("SELECT session_key, j FROM rows ORDER BY id DESC LIMIT ?", (WINDOW,))
+            known = set(newest.fetchall())
+            _insert(connection, [row for row in values if row[:2] not in known])
+        return {}, {}
+
+
+@dataclass(frozen=True)
+class NeverLooks(MarkedWriter):
+    """A worker does not look for a younger driver."""
+
+    def _stop_if_older(self, connection: Any) -> None:
+        del connection
+
+
+def _values(rows: Iterator[pa.RecordBatch]) -> Iterator[tuple[Any, ...]]:
+    for batch in rows:
+        yield from zip(*(batch.column(name).to_pylist() for name in ROW), strict=True)
+
+
+def _insert(connection: Any, values: list[tuple[Any, ...]]) -> None:
+    connection.executemany(f"INSERT INTO rows ({', '.join(ROW)}) VALUES (?, ?, ?, ?, ?, ?)", values)
+
+
+def sqlite_with(writer: type[MarkedWriter]) -> Opens:
+    """SQLite whose tasks write with another writer."""
+
+    class Sinks(SqliteSink):
+        def marked(self) -> MarkedWriter:
+            return writer(self._path, self._sink_id, self._generation)
+
+    return lambda config: Sinks(config.output["output"], config.sink_id, config.partitions)
+
+
+def sqlite_under_a_new_name(config: PipelineConfig) -> Sink:
+    """Every driver takes a name of its own for its ledger and its generation."""
+    return SqliteSink(config.output["output"], uuid.uuid4().hex, config.partitions)
+
+
+class Shared(SqliteSink):
+    """Another pipeline has the same name, and starts whenever this one has."""
+
+    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+        super().start(support, generation, keep)
+        SqliteSink(self._path, self._sink_id, self.partitions).start(support, generation + 1, keep)
+
+
+def shared(config: PipelineConfig) -> Sink:
+    return Shared(config.output["output"], config.sink_id, config.partitions)
+
+
+# ------------------------------------------------------------------------------------------ readers, and harm
+
+
+def uncommitted(target: Mapping[str, Any]) -> Snapshots:
+    """A reader of files that is shown what is prepared as well."""
+    folder = Path(target["output"])
+    both = read_folder(JSON_LINES, folder), read_folder(JSON_LINES, folder / PENDING)
+
+    def fresh() -> Rows:
+        shown, hidden = (reader.poll(0) for reader in both)
+        columns = ("partition", "offset", "append_ms", "key", "value", "headers")
+        return Rows(*(getattr(shown, name) + getattr(hidden, name) for name in columns))
+
+    return Snapshots(fresh)
+
+
+def lose_what_is_prepared(run: Run) -> None:
+    """Prepared files vanish, as a transaction does whose time is over, and the driver dies."""
+    for path in (Path(run.target["output"]) / PENDING).iterdir():
+        path.unlink()
+    raise Died
+
+
+def cut_the_power(run: Run) -> None:
+    """Files that were not forced to the disk are empty, under the names that they had; the driver dies."""
+    for path in Path(run.target["output"]).rglob("*.jsonl"):
+        if path.stat().st_ino not in run.forced:
+            os.truncate(path, 0)
+    raise Died
+
+
+def refuse_a_rename(_run: Run) -> None:
+    """The disk refuses the next file that is to be shown, and takes those after it."""
+    sound = FileSink._show
+
+    def refused(_sink: FileSink, _name: str) -> bool:
+        FileSink._show = sound  # type: ignore[method-assign]
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    FileSink._show = refused  # type: ignore[method-assign]

@@ -1,0 +1,261 @@
+"""A run of the pipeline in one process and without a JVM, life after life, and the record of it for the auditors.
+
+Real are the operator, batches, failpoints' names, protocols, journal, sinks and their committed readers, over real
+files on a real disk. Played are Spark (`small_spark`), Kafka's input topic (a list) and the quarantine (another). A
+death is an exception at a failpoint: nothing after it is done, and a new driver starts. Whatever else befalls a run is
+a function that is called at a failpoint. Each part can be replaced: that is what a mutant is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any, cast
+from unittest.mock import patch
+
+import pyarrow as pa
+
+from oncebench.record import FINAL, OBSERVED, Record
+from oncebench.record.streams import Lines, Stream, read_lines
+from pipeline.config import PipelineConfig
+from oncebench.delivery.protocols import Protocol, choose, protocol_of
+from oncebench.delivery.errors import PipelineError
+from oncebench.delivery.failpoints import Failpoints
+from pipeline.job import Job
+from oncebench.delivery.journal import Identity, open_journal
+from oncebench.delivery.quarantine import Quarantine
+from pipeline.sessions import Sessions
+from oncebench.delivery.contract import Place, Sink
+from oncebench.sinks.reader import Reader, Rows
+from oncebench.sinks.registry import SINKS
+from proofs.mutants.small_spark import PARTITIONS, Checkpoint, Spark, SparkDied
+from tests.unit.audit.audit_world import STARTED_US, Sent, World, input_table, make_record, make_world, quarantine_table
+
+SESSIONS, NEVER_ENDS = 12, 2  # session 2 lacks its end
+BATCHES = 7
+TELLING = 5  # a batch that owes rows in both partitions, as those before and after it
+PATIENCE = 8  # lives that the supervisor starts before it gives up
+
+
+class Died(Exception):
+    """The process dies here, by kill -9 or by whatever befell it."""
+
+
+@cache
+def small_world() -> tuple[World, tuple[tuple[Sent, ...], ...]]:
+    """Sessions that begin one after the other, and all that arrives, by batch; the last is no event."""
+    made = make_world(SESSIONS, PARTITIONS)
+    counted: Counter[bytes | None] = Counter()
+    arrived: list[tuple[int, Sent]] = []
+    for each in made.sent:
+        session, seq = int((each.key or b"").rsplit(b"-", 1)[1]), counted[each.key]
+        counted[each.key] += 1
+        if (session, seq) != (NEVER_ENDS, 99):
+            arrived.append((10 * session + seq, each))  # it begins ten events later than the one before it
+    arrived.sort(key=lambda item: item[0])
+    offsets = [0] * PARTITIONS
+    batches: list[list[Sent]] = [[] for _ in range(BATCHES)]
+    for at, each in arrived:
+        batches[at * BATCHES // (arrived[-1][0] + 1)].append(replace(each, offset=offsets[each.partition]))
+        offsets[each.partition] += 1
+    world = replace(made, sent=tuple(each for batch in batches for each in batch), rows=())
+    batches[-1].append(Sent(0, offsets[0], b"stranger", b"{"))
+    return world, tuple(map(tuple, batches))
+
+
+def input_of(arrivals: Sequence[Sequence[Sent]]) -> Stream:
+    """The input topic, read to its end."""
+    return Stream(input_table([each for batch in arrivals for each in batch]), complete=True)
+
+
+@dataclass(frozen=True)
+class Harm:
+    """Something that befalls the driver the first time that it passes this point of this batch.
+
+    At a point inside a task: in the task of partition 1, when that of partition 0 has come to its end.
+    """
+
+    point: str
+    does: Callable[[Run], None] | None = None  # None: it dies
+    batch: int = TELLING
+
+
+class Aside:
+    """The quarantine topic as a list (a Quarantine)."""
+
+    def __init__(self) -> None:
+        self.held: list[dict[str, Any]] = []
+
+    def copy(self, aside: pa.RecordBatch) -> None:
+        names = ("key", "value", "reason", "source_partition", "source_offset")
+        self.held += aside.select(names).to_pylist()
+
+    def flush(self) -> dict[str, int]:
+        return {}
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a pipeline is made of; whatever is not given is as it is."""
+
+    sink: str
+    delivery: str
+    variant: str
+    protocol: Protocol | None = None
+    opens: Callable[[PipelineConfig], Sink] | None = None
+    operator: type[Sessions] = Sessions
+    spark: type[Spark] = Spark
+    quarantine: type[Aside] = Aside
+    watched_by: Callable[[Mapping[str, Any]], Reader] | None = None  # the observer's reader
+    config: Callable[[PipelineConfig, int], PipelineConfig] = lambda config, _life: config
+    on_lost: str = "rewrite"
+    refuses_older_checkpoint: bool = True
+
+
+class Run:
+    """One run: its folder, what outlives a driver, what befalls it, and what its observer has seen."""
+
+    faults = ("some",)  # as of Failpoints: the protocols pass every point that faults can be asked for at
+
+    def __init__(self, parts: Parts, harms: tuple[Harm, ...], folder: Path) -> None:
+        self.parts, self.left, self.folder = parts, list(harms), folder
+        self.kind = SINKS[parts.sink]
+        self.world, self.arrivals = small_world()
+        self.checkpoint = Checkpoint()
+        self.quarantine = parts.quarantine()
+        self.lives = 0
+        (folder / "record").mkdir(parents=True)
+        self.target = self.kind.provide(Place("small", folder, PARTITIONS, {}, str))
+        self.observer = (parts.watched_by or self.kind.read)(self.target)
+        self.seen: list[Rows] = []
+        self.told: list[dict[str, Any]] = []  # batch lines: they outlive a checkpoint that is lost
+        self.forced: set[int] = set()  # inodes of what was forced to the disk
+
+    def passing(self, point: str, batch: int, _rows: int | None = None, partition: int | None = None) -> None:
+        """As of Failpoints."""
+        if partition is None or point == "after-prepare":
+            self.look()  # a file that has just been begun would be read as an empty one, and never again
+        for harm in self.left:
+            if (harm.point, harm.batch) == (point, batch) and partition in (None, PARTITIONS - 1):
+                self.left.remove(harm)
+                if harm.does is None:
+                    raise Died(f"at {point} of batch {batch}")
+                harm.does(self)
+                break
+
+    def batch_line(self, number: int) -> dict[str, Any]:
+        """What progress says of a batch in the commit log."""
+        ends = {str(partition): offset for partition, offset in self.checkpoint.offsets[number].items()}
+        return {"kind": "batch", "batch": number, "end_offsets": ends}
+
+    def look(self) -> None:
+        """The observer looks at the sink."""
+        self.seen.append(self.observer.poll(0))
+
+    def live(self) -> bool:
+        """One life of the driver; whether it lived until there was no more input."""
+        job = Job(self.config(self.lives))
+        try:
+            with patch("os.fsync", lambda handle: self.forced.add(os.fstat(handle).st_ino)):
+                return self._live(job)
+        finally:
+            os.close(job._progress._handle)
+
+    def _live(self, job: Job) -> bool:
+        life, self.lives = self.lives, self.lives + 1
+        parts, config = self.parts, job.config
+        support = choose(self.kind, parts.delivery, parts.variant)
+        identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+        operator = parts.operator(config.session_timeout_ms)
+        spark = parts.spark(self.checkpoint, self.arrivals, operator, life)
+        try:
+            journal = open_journal(config.checkpoint, identity)
+            sink = (parts.opens or self.kind.open)(config)
+            sink.start(support, journal.generation, journal.newest_prepared())
+            journal.check_still_ours()
+            job._failpoints, job._quarantine = cast(Failpoints, self), cast(Quarantine, self.quarantine)
+            if parts.refuses_older_checkpoint:
+                job._refuse_older_checkpoint(sink)
+            deliver = job._deliverer(parts.protocol or protocol_of(self.kind, support), sink, journal)
+            offsets = config.checkpoint / "offsets"  # names alone: what is asked of Spark's own files
+            offsets.mkdir(exist_ok=True)
+            while (number := spark.plan()) is not None:
+                (offsets / str(number)).touch()
+                deliver(cast(Any, spark.rows(number)), spark.name(number))
+                spark.commit(number)
+                self.told.append(self.batch_line(number))
+                self.passing("after-commit-log", number)
+        except (Died, SparkDied, PipelineError):
+            return False
+        self.look()
+        return True
+
+    def config(self, life: int) -> PipelineConfig:
+        """The configuration of a driver."""
+        parts = self.parts
+        config = PipelineConfig(
+            bootstrap_servers="nowhere",
+            input_topic="input",
+            output=self.target,
+            quarantine_topic="quarantine",
+            sink=parts.sink,
+            delivery=parts.delivery,
+            variant=parts.variant,
+            sink_id="small",
+            checkpoint=self.folder / "checkpoint",
+            record=self.folder / "record",
+            partitions=PARTITIONS,
+            session_timeout_ms=400,
+            on_lost=parts.on_lost,
+        )
+        return parts.config(config, life)
+
+    def to_the_end(self) -> Record:
+        """Starts the driver again and again, as the supervisor does; the record of all that."""
+        drained = any(self.live() for _ in range(PATIENCE))
+        return self.record("drained" if drained else "stalled")
+
+    def record(self, end: str) -> Record:
+        """What the auditors are given."""
+        self.observer.close()
+        final: list[Rows] = []
+        with closing(self.kind.read(self.target)) as reader:
+            report = reader.read_to_end(final.append, settle_s=0.0, idle_s=0.0)
+            leftovers = reader.leftovers()
+        ends = {"output": report.ends_json(), "output_is_log": report.log, "leftovers": leftovers}
+        log = self.checkpoint
+        batches = [*self.told, *(line for line in map(self.batch_line, sorted(log.commits)) if line not in self.told)]
+        lines = read_lines(self.folder / "record" / "progress.jsonl").items
+        reported = [line for line in lines if line["kind"] == "sink"]
+        return make_record(
+            self.world,
+            input=input_of(self.arrivals),
+            final=Stream(table(final, FINAL, "timestamp_ms"), complete=report.complete),
+            observed=Stream(table(self.seen, OBSERVED, "append_ms"), complete=True),
+            quarantine=Stream(quarantine_table(self.quarantine.held), complete=True),
+            ends={**ends, "final_complete": report.complete},
+            progress=Lines((*batches, *reported)),
+            timeline=Lines(({"t_us": 1, "event": end},)),
+        )
+
+
+def table(reads: list[Rows], schema: pa.Schema, time: str) -> pa.Table:
+    """Rows that a reader gave, in the order in which it gave them; looks are a millisecond apart."""
+    columns: dict[str, list[Any]] = {name: [] for name in schema.names}
+    for look, rows in enumerate(reads):
+        for name in ("partition", "offset", "key", "value"):
+            columns[name] += getattr(rows, name)
+        columns[time] += rows.append_ms
+        if "seen_us" in columns:
+            columns["seen_us"] += [STARTED_US + 1000 * (look + 1)] * len(rows)
+    return pa.table(columns, schema)
+
+
+def succeed(run: Run) -> None:
+    """The driver stops here, is taken for dead and succeeded by another that runs to its end; then it goes on."""
+    run.live()

@@ -1,0 +1,167 @@
+"""The tasks of a batch and the workers that they run in (`oncebench/sinks/kafka/writers.py`).
+
+Promise: the tasks of a batch take their steps in any order among each other. A worker's producer lives on from batch
+to batch under one id and epoch; a partition lands in the other worker in the next batch. A task that fails ends its
+driver, for there are no retries. Half of a partition's rows stand in the transaction at `mid-write`, all of them at
+`before-prepare`; outside of transactions they are visible there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from proofs.protocol_model import broker
+from proofs.protocol_model.setting import IDEMPOTENT, TWO_PHASE, Setting
+from proofs.protocol_model.startup import Move, dies, id_name, name
+from proofs.protocol_model.world import HALVES, PARTITIONS, Driver, Id, Producer, World, replaced, shown
+
+WAITING, DRAINED, COMMITTED = "waiting", "drained", "committed"
+FINISHED = frozenset({DRAINED, COMMITTED})
+
+
+def run(only: frozenset[int]) -> tuple[str, ...]:
+    """The tasks of a batch at their beginning: these partitions are written, the others drained."""
+    return tuple(WAITING if partition in only else DRAINED for partition in range(PARTITIONS))
+
+
+def finished(driver: Driver, setting: Setting) -> bool:
+    """Whether every task has returned."""
+    last = COMMITTED if setting.protocol == IDEMPOTENT else "after-prepare"
+    return all(task in (last, DRAINED) for task in driver.tasks)
+
+
+def slot(driver: Driver, partition: int) -> int:
+    """The worker in which a partition lands."""
+    return (partition + driver.batch) % PARTITIONS
+
+
+def steps(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
+    """Every step that any task of the batch can take next."""
+    for partition in range(PARTITIONS):
+        if setting.transactional:
+            yield from _transactional(world, driver, partition, setting)
+        else:
+            yield from _append(world, driver, partition)
+
+
+def _append(world: World, driver: Driver, partition: int) -> Iterator[Move]:
+    order = {WAITING: "mid-write", "mid-write": "before-prepare", "before-prepare": "after-prepare"}
+    point = order.get(driver.tasks[partition])
+    if point is None:
+        return
+    after = driver._replace(tasks=_at(driver, partition, point))
+    half = {"mid-write": 0, "before-prepare": 1}.get(point)
+    visible = world.visible if half is None else shown(world.visible, driver.batch, partition, range(half, half + 1))
+    told = f"{_task(driver, partition)} writes: {point}"
+    yield told, world._replace(visible=visible, drivers=replaced(world, driver, after))
+
+
+def _transactional(world: World, driver: Driver, partition: int, setting: Setting) -> Iterator[Move]:
+    at = driver.tasks[partition]
+    if at == WAITING:
+        yield from _begin(world, driver, partition, setting)
+    elif at == "made":
+        if setting.defences.worker_check and world.published > driver.generation:
+            yield dies(world, driver, "its worker sees a younger generation")
+        else:
+            after = driver._replace(tasks=_at(driver, partition, "checked"))
+            told = f"{_task(driver, partition)} finds no younger generation"
+            yield told, world._replace(drivers=replaced(world, driver, after))
+    elif at == "checked":
+        yield from _begun(world, driver, partition, setting)
+    elif at == "begun":
+        yield _write(world, driver, partition, "mid-write", 1, False)
+    elif at == "mid-write":
+        yield _write(world, driver, partition, "before-prepare", HALVES, False)
+    elif at == "before-prepare":
+        marked = setting.protocol == IDEMPOTENT and setting.defences.marker
+        yield _write(world, driver, partition, "after-prepare", HALVES, marked)
+    elif at == "after-prepare" and setting.protocol == IDEMPOTENT:
+        yield from _commit(world, driver, partition, setting)
+
+
+def _begin(world: World, driver: Driver, partition: int, setting: Setting) -> Iterator[Move]:
+    """Takes the worker's producer, or makes another one where it must not be used again."""
+    producer = driver.producers[slot(driver, partition)]
+    if producer is None or (producer.open and not producer.ended):
+        fresh = Id(driver.generation, driver.made, 0)
+        producers = _with(driver, partition, Producer(fresh))
+        after = driver._replace(tasks=_at(driver, partition, "made"), producers=producers, made=driver.made + 1)
+        told = f"{_task(driver, partition)} makes a producer, {id_name(fresh)}"
+        yield told, broker.make(world, fresh)._replace(drivers=replaced(world, driver, after))
+        return
+    if not producer.open:
+        yield from _begun(world, driver, partition, setting)
+        return
+    # For the producer its last transaction is still open: it commits once more, which is answered as done.
+    answer, committed = broker.end(world, producer.id, setting)
+    if answer == broker.ELSEWHERE:
+        yield dies(world, driver, f"{id_name(producer.id)} is fenced")
+    elif answer == broker.DONE:
+        yield from _begun(committed, driver, partition, setting)
+        if world.resent:
+            late = tuple(sorted((*world.late, producer.id)))
+            twice = committed._replace(late=late, resent=world.resent - 1)
+            for told, begun in _begun(twice, driver, partition, setting):
+                yield f"{told}; the EndTxn for the last one was sent twice by its client", begun
+
+
+def _begun(world: World, driver: Driver, partition: int, setting: Setting) -> Iterator[Move]:
+    producer = driver.producers[slot(driver, partition)]
+    assert producer is not None, "the task has made it"
+    marked = setting.protocol == TWO_PHASE and setting.defences.marker
+    answer, begun = broker.begin(world, producer.id, driver.batch, partition, marked)
+    if answer == broker.BUSY:
+        return
+    if answer == broker.ELSEWHERE:
+        yield dies(world, driver, f"{id_name(producer.id)} is fenced")
+        return
+    producers = _with(driver, partition, Producer(producer.id, open=True))
+    after = driver._replace(tasks=_at(driver, partition, "begun"), producers=producers)
+    told = f"{_task(driver, partition)} begins a transaction with {id_name(producer.id)}"
+    yield told, begun._replace(drivers=replaced(world, driver, after))
+
+
+def _write(world: World, driver: Driver, partition: int, point: str, halves: int, marked: bool) -> Move:
+    producer = driver.producers[slot(driver, partition)]
+    assert producer is not None, "the task has begun with it"
+    written = broker.write(world, producer.id, halves, marked)
+    if written is None:
+        return dies(world, driver, f"{id_name(producer.id)} has no open transaction any more")
+    after = driver._replace(tasks=_at(driver, partition, point))
+    told = f"{_task(driver, partition)} in its transaction: {point}"
+    return told, written._replace(drivers=replaced(world, driver, after))
+
+
+def _commit(world: World, driver: Driver, partition: int, setting: Setting) -> Iterator[Move]:
+    """Idempotent: the task ends its own transaction; without a definite answer it fails."""
+    producer = driver.producers[slot(driver, partition)]
+    assert producer is not None, "the task has begun with it"
+    late = tuple(sorted((*world.late, producer.id)))
+    if world.unanswered:
+        told, after = dies(world, driver, f"partition {partition}'s commit got no answer")
+        yield told, after._replace(late=late, unanswered=world.unanswered - 1)
+    answer, committed = broker.end(world, producer.id, setting)
+    if answer == broker.ELSEWHERE:
+        yield dies(world, driver, f"{id_name(producer.id)} is fenced")
+    elif answer == broker.DONE:
+        producers = _with(driver, partition, Producer(producer.id))
+        moved = driver._replace(tasks=_at(driver, partition, COMMITTED), producers=producers)
+        told = f"{_task(driver, partition)} commits its transaction"
+        after = committed._replace(drivers=replaced(world, driver, moved))
+        yield told, after
+        if world.resent:
+            yield f"{told}, sent twice by its client", after._replace(late=late, resent=world.resent - 1)
+
+
+def _task(driver: Driver, partition: int) -> str:
+    return f"{name(driver)}, batch {driver.batch}, task {partition}"
+
+
+def _at(driver: Driver, partition: int, point: str) -> tuple[str, ...]:
+    return tuple(point if at == partition else task for at, task in enumerate(driver.tasks))
+
+
+def _with(driver: Driver, partition: int, producer: Producer | None) -> tuple[Producer | None, ...]:
+    mine = slot(driver, partition)
+    return tuple(producer if at == mine else each for at, each in enumerate(driver.producers))

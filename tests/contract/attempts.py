@@ -1,0 +1,183 @@
+"""A sink under a protocol, life after life of its driver: real Spark, real sink, made-up batches.
+
+A death is an exception at a failpoint, in the task or in the driver: what is durable by then is what a kill -9 would
+leave. (That real kills do the same is for `test_guarantees`.) Nothing here knows a sink's name.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import _parse_datatype_string
+
+from oncebench.delivery.batch import Batch
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, Kind, Place, Support
+from oncebench.delivery.failpoints import Failpoints, parse_fault
+from oncebench.delivery.journal import Identity, open_journal
+from oncebench.delivery.protocols import protocol_of
+from oncebench.delivery.quarantine import Quarantine
+from oncebench.lab.lab import Lab
+from oncebench.sinks.reader import Rows
+from pipeline.config import PipelineConfig
+from pipeline.sessions import FIELDS, OUTPUT_SCHEMA
+
+PARTITIONS = 2
+ROW = ("session_key", "j", "events", "total", "checksum", "ended_at")
+Made = tuple[Any, ...]  # a row in the order of ROW
+
+
+class Died(Exception):
+    """The driver, or a task and with it the driver, dies here."""
+
+
+@dataclass(frozen=True)
+class Deadly(Failpoints):
+    """Failpoints that raise instead of killing the process."""
+
+    faults: tuple[Any, ...] = ()
+    hits: Path = Path("/dev/null")
+    trace: Path | None = None
+    point: str | None = None
+
+    def passing(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
+        if point == self.point and partition in (None, 0):
+            raise Died(f"at {point} of batch {batch}")
+
+
+@dataclass
+class Output:
+    """One output of a kind of sink, and the checkpoint of whoever writes to it."""
+
+    kind: Kind
+    support: Support
+    lab: Lab
+    spark: SparkSession
+    config: PipelineConfig
+    promise: str
+
+    def deliver(self, number: int, parts: Sequence[Sequence[Made]], die_at: str | None = None) -> bool:
+        """Runs a batch in a driver of its own, which may die in it; says whether it lived."""
+        rows = frame(self.spark, parts)
+        assert rows.rdd.getNumPartitions() == len(parts)
+        return self.deliver_frame(number, rows, die_at)
+
+    def deliver_frame(self, number: int, rows: DataFrame, die_at: str | None = None) -> bool:
+        config = self.config
+        sink = self.kind.open(config)
+        journal = open_journal(config.checkpoint, identity(config))
+        faults = () if die_at is None else (parse_fault(die_at),)
+        failpoints = Deadly(faults=faults, point=die_at)
+        quarantine = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
+        # What a query tells its foreachBatch, and Spark's own writers ask for.
+        context = self.spark.sparkContext
+        context.setLocalProperty("sql.streaming.queryId", config.sink_id)
+        context.setLocalProperty("streaming.sql.batchId", str(number))
+        try:
+            sink.start(self.support, journal.generation, journal.newest_prepared())
+            batch = Batch(rows, number, config.partitions, failpoints, quarantine)
+            batch.at("batch-start")
+            protocol_of(self.kind, self.support)(batch, sink, journal, config.on_lost)
+            batch.at("after-commit")
+        except (Died, PySparkException, Py4JJavaError) as death:
+            if "Died" not in f"{type(death).__name__} {death}":
+                raise
+            return False
+        finally:
+            with suppress(Exception):  # a dead driver gives nothing back
+                sink.close()
+        return True
+
+    def visible(self) -> Counter[Made]:
+        """Every row that a committed reader is shown."""
+        found: Counter[Made] = Counter()
+
+        def take(rows: Rows) -> None:
+            for key, value in zip(rows.key, rows.value, strict=True):
+                row = orjson.loads(value or b"")
+                assert (key or b"").decode() == row["session_key"]
+                found[tuple(row[name] for name in ROW)] += 1
+
+        with closing(self.kind.read(self.config.output)) as reader:
+            report = reader.read_to_end(take, settle_s=30.0, idle_s=30.0)
+            assert report.complete, report.note
+        return found
+
+    def leftovers(self) -> list[str]:
+        """What is left of dead writers, if nothing but the sink itself could ever remove it."""
+        if self.kind.swept:
+            return []
+        with closing(self.kind.read(self.config.output)) as reader:
+            return reader.leftovers()
+
+
+def identity(config: PipelineConfig) -> Identity:
+    return Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+
+
+def make_output(kind: Kind, support: Support, lab: Lab, spark: SparkSession, folder: Path, name: str) -> Output:
+    """An empty output that nobody has written to."""
+    folder.mkdir(exist_ok=True)
+    kafka = {"bootstrap.servers": lab.kafka.bootstrap_servers}
+    place = Place(name, folder, PARTITIONS, kafka, lambda topic: lab.kafka.create_topic(topic, PARTITIONS))
+    config = PipelineConfig(
+        bootstrap_servers=lab.kafka.bootstrap_servers,
+        input_topic=f"{name}.in",
+        output=kind.provide(place),
+        quarantine_topic=lab.kafka.create_topic(f"{name}.quarantine", PARTITIONS),
+        sink=kind.name,
+        delivery=support.delivery,
+        variant=support.variant,
+        sink_id=name,
+        checkpoint=folder / "checkpoint",
+        record=folder,
+        partitions=PARTITIONS,
+    )
+    return Output(kind, support, lab, spark, config, support.delivery)
+
+
+def rows_for(key: str, count: int = 20) -> list[Made]:
+    """Rows of one session."""
+    return [(key, j, 5, 1000 + j, 4_000_000_000 - j, 1_700_000_000_000_000 + j) for j in range(count)]
+
+
+def frame(spark: SparkSession, parts: Sequence[Sequence[Made]]) -> DataFrame:
+    """A batch with exactly these rows in exactly these partitions."""
+    # Spark 4.2 would make one partition of a union of single ones.
+    spark.conf.set("spark.sql.unionOutputPartitioning", "false")
+    made, *others = (_partition(spark, part) for part in parts)
+    for other in others:
+        made = made.union(other)
+    return made
+
+
+def _partition(spark: SparkSession, rows: Sequence[Made]) -> DataFrame:
+    schema = _parse_datatype_string(OUTPUT_SCHEMA)
+    if not rows:  # not by Arrow: of an empty table Spark knows that nothing has to be run
+        return spark.createDataFrame([], schema).coalesce(1)
+    columns = [*zip(*rows, strict=True), *([None] * len(rows) for _ in FIELDS[len(ROW) :])]
+    kinds = to_arrow_schema(schema).types
+    table = pa.table([pa.array(*column) for column in zip(columns, kinds, strict=True)], names=FIELDS)
+    return spark.createDataFrame(table).coalesce(1)
+
+
+def keeps(promise: str, visible: Counter[Made], sent: Collection[Made]) -> str:
+    """What of its promise a guarantee has broken for these rows; empty if nothing."""
+    lost = [row for row in sent if visible[row] < 1]
+    doubled = [row for row in sent if visible[row] > 1]
+    wrong = []
+    if lost and promise != AT_MOST_ONCE:
+        wrong.append(f"{len(lost)} lost, {sorted(lost)[:2]}")
+    if doubled and promise != AT_LEAST_ONCE:
+        wrong.append(f"{len(doubled)} doubled, {sorted(doubled)[:2]}")
+    return "; ".join(wrong)

@@ -1,0 +1,106 @@
+"""Nemeses on real servers, under whole audited runs: exactly-once keeps its promise, and what was broken is back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oncebench.delivery.contract import EXACTLY_ONCE
+from oncebench.errors import MissingEnvironment, UserError
+from oncebench.lab.lab import Lab, open_lab
+from oncebench.measure import measure
+from oncebench.record.streams import read_lines
+from oncebench.run.workdir import open_work_dir
+from oncebench.scenario.cell import Cell, require_possible
+from oncebench.sinks.postgres.connection import VARIABLE
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+# Batches are limited so that each fault has one of its own.
+SMALL = Cell("", EXACTLY_ONCE, "", rate=600.0, sessions=90, max_events_per_batch=300, warmup_s=0.0)
+
+
+@pytest.fixture(scope="module")
+def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """A lab whose servers may be broken: all its own, also where another test left a PostgreSQL open for the others."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(VARIABLE, raising=False)
+        with open_lab(tmp_path_factory.mktemp("fragile"), sinks={"kafka", "postgres"}) as lab:
+            yield lab
+
+
+# Five lives of a pipeline one after the other: two minutes on a machine with nothing else to do, and more than five on
+# one with several such tests.
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(
+    ("sink", "variant", "faults", "noted"),
+    [
+        (
+            "kafka",
+            "two-phase",
+            ("after-prepare:kill-worker", "after-decision:hijack@after=2", "mid-commit:kill-broker@after=2",
+             "after-commit:lose-offsets@after=2", "mid-write:stop-worker:1@after=2"),
+            ("worker-killed", "hijacked", "broker-back", "refused", "worker-continued"),
+        ),
+        (
+            "postgres",
+            "two-phase",
+            ("mid-write:kill-session", "after-decision:kill-postgres@after=2", "after-prepare:repartition@after=2",
+             "after-decision:end@after=2", "mid-write:stop-session:1@after=2", "after-prepare:stop-postgres:1@after=2"),
+            ("session-killed", "postgres-back", "refused", "pipeline-stopped", "session-continued",
+             "postgres-continued"),
+        ),
+        pytest.param(
+            "kafka", "two-phase", ("mid-write:kill-executor",), ("executor-killed", "pipeline-failed"),
+            marks=pytest.mark.slow,
+        ),
+        pytest.param(
+            "kafka", "two-phase", ("mid-write:fill-broker:30",), ("broker-halted", "broker-back"),
+            marks=pytest.mark.slow,
+        ),
+    ],
+    ids=["kafka", "postgres", "executor", "full broker"],
+)  # fmt: skip
+def test_exactly_once_outlives_what_is_done_to_its_servers_its_workers_and_its_checkpoint(
+    fragile: Lab, tmp_path: Path, sink: str, variant: str, faults: tuple[str, ...], noted: tuple[str, ...]
+) -> None:
+    cell = replace(SMALL, sink=sink, variant=variant, faults=faults)
+    try:
+        require_possible([cell])
+        with open_work_dir(tmp_path / "run") as work:
+            report = measure(cell, fragile, work.path)
+    except (UserError, MissingEnvironment) as error:
+        if "small disk" not in str(error):
+            raise
+        pytest.skip(str(error))  # mounting is for root, and forbidden in most containers
+    assert [fault["hit"] for fault in report["faults"]] == [True] * len(faults)
+    counts = report["rows"]["lost"], report["rows"]["duplicated"]
+    assert (report["verdict"], *counts) == ("kept", 0, 0), (report["reasons"], report["anomalies"])
+    assert report["deaths"]["unasked"] == 0
+    events = {line["event"] for line in read_lines(tmp_path / "run" / "timeline.jsonl").items}
+    assert set(noted) <= events
+
+
+@pytest.mark.slow
+def test_sessions_that_stay_open_are_in_the_state_before_the_load_and_after_the_kill(
+    fragile: Lab, tmp_path: Path
+) -> None:
+    cell = replace(SMALL, sink="kafka", variant="two-phase", faults=("after-prepare:kill",), open_sessions=700)
+    with open_work_dir(tmp_path / "run") as work:
+        report = measure(cell, fragile, work.path)
+    assert (report["verdict"], report["auditors"]["agree"]) == ("kept", True), report["reasons"]
+    assert (report["sessions"]["unfinished"], report["rows"]["lost"]) == (700, 0)
+    lines = read_lines(tmp_path / "run" / "progress.jsonl").items
+    batches = [line for line in lines if line["kind"] == "batch" and line["input_rows"]]
+    assert batches[0]["input_rows"] == 700  # more than the limit of a batch
+    held = [line["state"][0]["numRowsTotal"] for line in batches]
+    assert min(held) >= 700
+    loaded_us = json.loads((tmp_path / "run" / "ledger" / "plan.json").read_text())["started_us"]
+    assert batches[0]["t_us"] < loaded_us
+    (fault,) = report["faults"]
+    assert None not in {fault["recovery"][mark] for mark in ("detect", "restart", "first_visible", "replayed_rows")}
+    assert fault["recovery"]["replayed_rows"] > 0

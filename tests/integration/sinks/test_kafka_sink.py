@@ -1,0 +1,353 @@
+"""The Kafka sink on a real broker, without Spark: one worker, several drivers, and what each of them may still do."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Consumer
+
+from oncebench.delivery.contract import Support
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
+from oncebench.servers.kafka.broker import KafkaBroker
+from oncebench.sinks.kafka import writers
+from oncebench.sinks.kafka.coordinator import Coordinator
+from oncebench.sinks.kafka.names import Names
+from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
+from oncebench.sinks.reader import Rows
+
+pytestmark = pytest.mark.integration
+VARIANTS = {support.variant: support for support in SUPPORTS}
+# A transaction that nobody aborts would hold its reader up for so long.
+TIMEOUT_MS = 60_000
+# For tests that let a transaction run out; the shared broker looks for such ones often (QUICK_ABORTS).
+SHORT_MS = 1000
+
+
+class Task:
+    """The task of a partition."""
+
+    def __init__(self, batch: int, partition: int = 0) -> None:
+        self.batch, self.partition = batch, partition
+
+    def passing(self, point: str) -> None:
+        """No faults here."""
+
+    def counted(self) -> tuple[int, int]:
+        return 20, 1
+
+
+def rows(of: str) -> Iterator[pa.RecordBatch]:
+    numbers = {name: pa.array([1] * 20, pa.int64()) for name in ("events", "total", "checksum", "ended_at")}
+    yield pa.record_batch({"session_key": pa.array([of] * 20), "j": pa.array(range(20), pa.int32()), **numbers})
+
+
+class Output:
+    """A fresh topic, and drivers that write to it from this one worker process."""
+
+    def __init__(self, kafka: KafkaBroker, partitions: int = 1) -> None:
+        self.servers = kafka.bootstrap_servers
+        self.topic = kafka.fresh_topic("out", partitions)
+        self.sink_id = f"s-{uuid.uuid4().hex[:8]}"
+
+    def driver(
+        self,
+        variant: str,
+        generation: int,
+        keep: list[Mapping[str, Any]] | None = None,
+        timeout_ms: int = TIMEOUT_MS,
+    ) -> KafkaSink:
+        sink = KafkaSink(self.topic, self.sink_id, 1, {"bootstrap.servers": self.servers}, timeout_ms, "none")
+        sink.start(support(variant), generation, keep or [])
+        return sink
+
+    def visible(self) -> Counter[str]:
+        found: Counter[str] = Counter()
+
+        def take(read: Rows) -> None:
+            found.update(json.loads(value or b"{}")["session_key"] for value in read.value)
+
+        with closing(KafkaReader(self.servers, self.topic)) as reader:
+            reader.read_to_end(take, settle_s=0)
+        return found
+
+
+def support(variant: str) -> Support:
+    return VARIANTS[variant]
+
+
+@pytest.fixture
+def output(kafka: KafkaBroker) -> Iterator[Output]:
+    writers._transactional.clear()
+    yield Output(kafka)
+    writers._transactional.clear()
+
+
+def write(writer: Any, batch: int, of: str) -> dict[str, Any]:
+    return dict(writer.write(Task(batch), rows(of))[0])
+
+
+def die() -> None:
+    """A kill -9 of the worker: its producer is gone, its transaction stays open."""
+    writers._transactional.clear()
+
+
+def committed_and_then_prepared(output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A driver commits batch 8, prepares batch 9 in the same worker, and dies; returns what the two had prepared."""
+    first = output.driver("two-phase", 1)
+    eighth = write(first.prepare(), 8, "eight")
+    assert first.commit(8, {0: eighth}) == set()
+    ninth = write(first.prepare(), 9, "nine")
+    assert ninth["transactional_id"] == eighth["transactional_id"], "or this test would show nothing"
+    die()
+    return {**eighth, "batch": 8, "partition": 0}, ninth
+
+
+def test_an_undecided_transaction_under_the_id_of_a_finished_decision_is_aborted_at_the_start(output: Output) -> None:
+    eighth, _ = committed_and_then_prepared(output)
+    started = time.monotonic()
+    second = output.driver("two-phase", 2, [eighth])
+    assert second.marks()[0].batch == 8
+    assert second.commit(9, {0: write(second.prepare(), 9, "nine")}) == set()
+    wait_for_rows(output, {"eight": 20, "nine": 20})
+    assert time.monotonic() - started < TIMEOUT_MS / 2000, "it had waited for the transaction's time-out"
+
+
+def test_a_finished_decision_that_is_replayed_does_not_commit_what_its_id_holds_now(output: Output) -> None:
+    eighth, _ = committed_and_then_prepared(output)
+    # Spark's commit log lost batch 8 in a power cut; the journal, fsynced, has its decision.
+    second = output.driver("two-phase", 2, [eighth])
+    assert second.commit(8, {0: eighth}) == set()
+    assert second.commit(9, {0: write(second.prepare(), 9, "nine")}) == set()
+    wait_for_rows(output, {"eight": 20, "nine": 20})
+
+
+def test_a_decision_that_appears_during_the_start_under_the_id_of_a_finished_one_is_lost_and_not_taken_for_done(
+    output: Output,
+) -> None:
+    eighth, ninth = committed_and_then_prepared(output)
+    # Found by the model in oncebench/protocol_model: the first driver's decision of batch 9 was on its way to the disk.
+    second = output.driver("two-phase", 2, [eighth])
+    assert second.commit(9, {0: ninth}) == {0}, "what the start has fenced must be written again"
+    assert second.commit(9, {0: write(second.prepare(), 9, "nine")}) == set()
+    wait_for_rows(output, {"eight": 20, "nine": 20})
+
+
+def test_a_producer_that_lost_its_connection_in_a_commit_is_not_used_again(output: Output) -> None:
+    driver = output.driver("two-phase", 1)
+    eighth = write(driver.prepare(), 8, "eight")
+    assert driver.commit(8, {0: eighth}) == set()
+    ((transactional,),) = writers._transactional.values()
+    real = transactional.producer
+
+    class Reconnecting:
+        """The client asks a second time by itself; the first request may still be on its way."""
+
+        def commit_transaction(self, limit_s: float) -> None:
+            real.commit_transaction(limit_s)
+            transactional.log(20, "%s [%s] %s", "FAIL", "producer", "Disconnected")
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(real, name)
+
+    transactional.producer = Reconnecting()
+    ninth = write(driver.prepare(), 9, "nine")
+    assert ninth["transactional_id"] != eighth["transactional_id"]
+    assert driver.commit(9, {0: ninth}) == set()
+    wait_for_rows(output, {"eight": 20, "nine": 20})
+
+
+def test_a_decision_that_was_not_committed_outlives_the_start_and_is_committed_after_it(output: Output) -> None:
+    first = output.driver("two-phase", 1)
+    prepared = write(first.prepare(), 8, "eight")
+    die()
+    second = output.driver("two-phase", 2, [{**prepared, "batch": 8, "partition": 0}])
+    assert second.marks() == {}
+    assert output.visible() == {}
+    assert second.commit(8, {0: prepared}) == set()
+    wait_for_rows(output, {"eight": 20})
+
+
+def test_a_worker_of_an_older_driver_that_begins_late_writes_nothing(output: Output) -> None:
+    late = output.driver("idempotent", 1).marked()
+    write(output.driver("idempotent", 2).marked(), 7, "seven")
+    with pytest.raises(AnotherDriver, match="generation 2"):
+        write(late, 7, "seven")
+    wait_for_rows(output, {"seven": 20})
+
+
+@pytest.mark.parametrize("generation", [1, 2])
+def test_a_start_by_an_older_journal_is_refused_before_it_fences_or_writes(output: Output, generation: int) -> None:
+    newest = output.driver("two-phase", 3)
+    with pytest.raises(RefusedStart, match=rf"generation {generation} .* has seen generation 3 .* was put back"):
+        output.driver("two-phase", generation)
+    assert newest.commit(8, {0: write(newest.prepare(), 8, "eight")}) == set()
+    wait_for_rows(output, {"eight": 20})
+
+
+def test_a_checkpoint_that_was_put_back_after_a_start_without_it_was_refused_goes_on(output: Output) -> None:
+    output.driver("two-phase", 3)  # published, and then refused for a damaged checkpoint
+    again = output.driver("two-phase", 3)
+    assert again.commit(8, {0: write(again.prepare(), 8, "eight")}) == set()
+    wait_for_rows(output, {"eight": 20})
+
+
+@pytest.mark.parametrize("why", ["members", "no topic"])
+def test_a_generation_that_could_not_be_published_refuses_the_start(
+    output: Output, kafka: KafkaBroker, why: str
+) -> None:
+    if why == "no topic":
+        output.topic = "there-is-none"
+        with pytest.raises(RefusedStart, match="could not publish generation 2"):
+            output.driver("idempotent", 2)
+        return
+    other = kafka.fresh_topic("other", 1)
+    settings = {"bootstrap.servers": output.servers, "group.id": f"{output.sink_id}.generation"}
+    with closing(Consumer(settings)) as member:
+        member.subscribe([other])
+        wait_for("the member to have joined", lambda: member.poll(0.1) is None and bool(member.assignment()))
+        with pytest.raises(RefusedStart, match="without members"):
+            output.driver("idempotent", 2)
+
+
+def test_rows_that_take_longer_than_a_transaction_may_be_open_are_written_once_the_first_is_there(
+    output: Output, kafka: KafkaBroker
+) -> None:
+    driver = output.driver("two-phase", 1, timeout_ms=SHORT_MS)
+
+    def computed() -> Iterator[pa.RecordBatch]:
+        time.sleep(3 * SHORT_MS / 1000)  # the time that passes is the case
+        yield from rows("slow")
+
+    prepared = dict(driver.prepare().write(Task(8), computed())[0])
+    assert driver.commit(8, {0: prepared}) == set()
+    wait_for_rows(output, {"slow": 20})
+
+
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_a_task_that_is_slower_than_its_transaction_may_be_says_which_settings_help(
+    output: Output, variant: str
+) -> None:
+    driver = output.driver(variant, 1, timeout_ms=SHORT_MS)
+    with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
+
+        def states() -> set[str]:
+            return {txn.state for txn in coordinator.listed(driver._names.prefix)}
+
+        def slow() -> Iterator[pa.RecordBatch]:
+            yield from rows("first")
+            wait_for("the transaction to be begun", lambda: "Ongoing" in states())
+            wait_for("its time-out", lambda: states() == {"CompleteAbort"})
+            yield from rows("second")
+
+        writer = driver.prepare() if variant == "two-phase" else driver.marked()
+        with pytest.raises(DeliveryFailed, match=r"transaction_timeout_ms, here 1000: raise .*max_events_per_batch"):
+            writer.write(Task(8), slow())
+    assert output.visible() == {}
+
+
+def test_a_worker_that_serves_two_tasks_of_every_batch_keeps_two_ids(output: Output) -> None:
+    driver = output.driver("two-phase", 1)
+    for batch in range(4):
+        prepared = {p: dict(driver.prepare().write(Task(batch, p), rows(f"{batch} {p}"))[0]) for p in (0, 1)}
+        assert driver.commit(batch, prepared) == set()
+    with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
+        assert len(coordinator.listed(driver._names.prefix)) == 2
+    wait_for_rows(output, {f"{batch} {p}": 20 for batch in range(4) for p in (0, 1)})
+
+
+@pytest.fixture
+def fenced(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The ids of each request to fence some."""
+    asked: list[list[str]] = []
+    real = Coordinator.fence
+
+    def fence(self: Coordinator, names: Iterable[str], timeout_ms: int, limit_s: float) -> None:
+        asked.append(list(names))
+        real(self, asked[-1], timeout_ms, limit_s)
+
+    monkeypatch.setattr(Coordinator, "fence", fence)
+    return asked
+
+
+def test_a_start_fences_what_was_used_and_leaves_what_an_earlier_one_has_fenced(
+    output: Output, fenced: list[list[str]]
+) -> None:
+    left = [left_by(output, generation) for generation in (1, 2, 3)]
+    used = [str(prepared["transactional_id"]) for prepared in left]
+    assert fenced == [[used[0]], [used[1]]]
+    # The third's decision was open when the fourth started; it is committed, and fenced by the fifth.
+    fourth = output.driver("two-phase", 4, [{**left[2], "batch": 3, "partition": 0}])
+    assert fenced[2:] == []
+    assert fourth.commit(3, {0: left[2]}) == set()
+    output.driver("two-phase", 5)
+    assert fenced[2:] == [[used[2]]]
+    wait_for_rows(output, {"of 3": 20})
+
+
+def left_by(output: Output, generation: int) -> dict[str, Any]:
+    """What a driver has prepared in a worker, and then both died."""
+    prepared = write(output.driver("two-phase", generation).prepare(), generation, f"of {generation}")
+    die()
+    return prepared
+
+
+def test_a_start_without_a_note_of_what_is_fenced_fences_all_and_a_part_at_a_time(
+    output: Output, fenced: list[list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncebench.sinks.kafka.sink.FENCED_AT_ONCE", 2)
+    names = Names(output.sink_id, 1, output.topic)
+    with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
+        made = sorted(names.fresh_id() for _ in range(5))
+        coordinator.fence(made, TIMEOUT_MS, 20)  # makes them; their state is that of a fenced one
+    output.driver("two-phase", 2)
+    assert fenced[1:] == [made[:2], made[2:4], made[4:]]
+    output.driver("two-phase", 3)
+    assert len(fenced) == 4
+
+
+def test_what_a_task_is_told_of_committed_batches_does_not_grow(
+    output: Output, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("oncebench.sinks.kafka.sink.ENDED_KEPT", 2)
+    driver = output.driver("two-phase", 1)
+    for batch in range(4):
+        prepared = write(driver.prepare(), batch, "each")
+        assert driver.commit(batch, {0: prepared}) == set()
+        die()
+    assert list(driver.prepare().ended.values()) == [2, 3]
+
+
+def test_a_sink_knows_how_long_its_broker_keeps_markers(output: Output) -> None:
+    assert output.driver("two-phase", 1).forgets_after_s() == 7 * 24 * 3600, "Kafka's default"
+
+
+def test_a_number_is_read_as_the_first_request_to_a_broker_that_is_new(kafka_own: KafkaBroker) -> None:
+    topic = kafka_own.fresh_topic("out", 1)
+    client = {"bootstrap.servers": kafka_own.bootstrap_servers}
+    asking = "import sys; from oncebench.sinks.kafka.markers import Offsets; print(Offsets({}, {!r}).read('new'))"
+    command = [sys.executable, "-c", asking.format(client, topic)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stdout.strip()) == (0, "None"), done.stderr
+
+
+def wait_for_rows(output: Output, wanted: dict[str, int]) -> None:
+    """A committed transaction is visible once its markers are written, some ms after the answer."""
+    wait_for(f"{wanted} to be visible", lambda: output.visible() == wanted)
+
+
+def wait_for(what: str, done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 20
+    while not done():
+        assert time.monotonic() < deadline, f"waited 20 s for {what}"
+        time.sleep(0.1)

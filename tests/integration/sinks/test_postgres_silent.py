@@ -1,0 +1,53 @@
+"""A PostgreSQL that says nothing for a while: whoever reads it still hears a signal, Ctrl-C say."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from oncebench.delivery.contract import Place
+from oncebench.servers.postgres import PostgresServer
+from oncebench.sinks.postgres.connection import VARIABLE
+from oncebench.sinks.registry import SINKS
+
+pytestmark = pytest.mark.integration
+KIND = SINKS["postgres"]
+SILENT_S = 10.0  # by far longer than a signal takes
+
+
+def test_a_signal_is_heard_while_the_server_is_silent(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Heard(Exception):
+        pass
+
+    def hear(*_: object) -> None:
+        raise Heard
+
+    monkeypatch.setenv(VARIABLE, server.dsn)
+    target = KIND.provide(Place("silent", Path(), 2, {}, lambda topic: topic))
+    with closing(KIND.read(target)) as reader:
+        with psycopg.connect(server.dsn) as connection:
+            query = "SELECT pid FROM pg_stat_activity WHERE starts_with(application_name, 'oncebench.reader')"
+            ((session,),) = connection.execute(query).fetchall()
+        speaks = threading.Timer(SILENT_S, os.kill, (session, signal.SIGCONT))
+        calls = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGUSR1))
+        before = signal.signal(signal.SIGUSR1, hear)
+        os.kill(session, signal.SIGSTOP)
+        began = time.monotonic()
+        try:
+            speaks.start()
+            calls.start()
+            with pytest.raises(Heard):
+                reader.poll(2 * SILENT_S)
+            assert time.monotonic() - began < SILENT_S / 2
+        finally:
+            os.kill(session, signal.SIGCONT)
+            speaks.cancel()
+            calls.join()
+            signal.signal(signal.SIGUSR1, before)

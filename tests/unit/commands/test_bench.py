@@ -1,0 +1,318 @@
+"""asv is given costs of healthy runs and promises of killed ones, by cell and metric, never under a wrong commit."""
+
+from __future__ import annotations
+
+import re
+import runpy
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from oncebench import bench
+from oncebench.bench import REPORTS
+from oncebench.cli import cli
+from oncebench.commands import bench as command
+from oncebench.errors import UserError
+from oncebench.scenario.cell import Cell, all_supports
+from tests import ROOT
+from tests.unit.report.test_tables import report
+
+KILLED = ["after-commit:kill"]
+
+
+def killed(delivery: str, verdict: str = "kept", lost: int = 0, duplicated: int = 0) -> dict[str, Any]:
+    cell = {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": KILLED, "random_kills": 0}
+    rows = {"lost": lost, "duplicated": duplicated}
+    return report(verdict=verdict, cell=cell, rows=rows, recovery={"first_visible": 12_300.0})
+
+
+def test_healthy_runs_give_costs_round_by_round_and_promises_once() -> None:
+    found = bench.figures_of([report(seed=1), report(seed=2, batches={"trigger_ms": 120.0})])
+    assert found.keys() == {"kafka exactly-once two-phase"}
+    mine = found["kafka exactly-once two-phase"]
+    assert (mine["batch_ms"], mine["p99_ms"]) == ([100.0, 120.0], [7.0, 7.0])
+    assert {name: mine[name] for name in ("broken", "untested", "lost", "duplicated")} == {
+        "broken": [0.0], "untested": [0.0], "lost": [0.0], "duplicated": [0.0],
+    }  # fmt: skip
+    assert not mine.keys() & {"recovery_s", "gap_ms", "s_per_million"}  # at a fixed rate it would tell the plan
+
+
+def test_a_run_flat_out_gives_the_time_of_an_event_and_no_latency_of_a_queue() -> None:
+    flat_out = report(seed=1, config={"rate": "max"}, throughput={"events_per_s": 3000.0})
+    (mine,) = bench.figures_of([report(seed=1), flat_out]).values()
+    assert (mine["s_per_million"], mine["p99_ms"], mine["batch_ms"]) == ([333.3], [7.0], [100.0])
+    assert mine["broken"] == [0.0]
+
+
+def test_each_step_of_the_sink_is_a_metric_of_its_own_and_none_holds_them_all() -> None:
+    spent = {"prepare": 4.0, "decide": 2.0, "commit": 2.5, "total": 240.0}
+    (mine,) = bench.figures_of([report(sink_ms=spent)]).values()
+    assert {name: mine[name] for name in ("prepare_ms", "decide_ms", "commit_ms")} == {
+        "prepare_ms": [4.0], "decide_ms": [2.0], "commit_ms": [2.5],
+    }  # fmt: skip
+    assert [240.0] not in mine.values()
+
+
+@pytest.mark.parametrize(
+    ("delivery", "promised"),
+    [("at-most-once", {"duplicated"}), ("at-least-once", {"lost"}), ("exactly-once", {"lost", "duplicated"})],
+)
+def test_a_killed_run_gives_what_its_guarantee_forbids_and_nothing_that_it_allows(
+    delivery: str, promised: set[str]
+) -> None:
+    (mine,) = bench.figures_of([killed(delivery)]).values()
+    assert mine == {"broken": [0.0], "untested": [0.0], "recovery_s": [12.3], **{name: [0.0] for name in promised}}
+
+
+def test_a_sink_that_duplicates_turns_its_promises_red() -> None:
+    (mine,) = bench.figures_of([killed("exactly-once", "broken", duplicated=20)]).values()
+    assert (mine["broken"], mine["duplicated"], mine["lost"]) == ([1.0], [20.0], [0.0])
+    assert "recovery_s" not in mine
+
+
+def test_a_healthy_run_that_breaks_its_promise_turns_it_red_and_gives_no_costs() -> None:
+    broken = report(verdict="broken", rows={"lost": 0, "duplicated": 40})
+    (mine,) = bench.figures_of([broken, broken, report()]).values()
+    assert (mine["broken"], mine["duplicated"], mine["p99_ms"]) == ([2.0], [80.0], [7.0])
+
+
+def test_a_run_that_could_not_tell_is_no_broken_promise_and_no_kept_one() -> None:
+    (mine,) = bench.figures_of([report(verdict="unknown"), report(verdict="vacuous"), report()]).values()
+    assert (mine["broken"], mine["untested"], mine["p99_ms"]) == ([0.0], [2.0], [7.0])
+
+
+def test_a_run_that_came_to_no_end_is_told_and_turns_its_cell_red(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def series(cells: Any, *others: Any) -> Any:
+        for cell in cells:
+            if cell.faulted:
+                others[-1](cell, UserError("the pipeline died again and again"))
+
+    monkeypatch.setattr(bench, "run_series", lambda *words: series(*words) or [])
+    found = bench.figures(["kafka"], 1)
+    assert found == {name: {"untested": [1.0]} for name in bench.names(["kafka"])}
+    assert capsys.readouterr().err.count("died again and again") == len(found)
+
+
+def test_a_server_that_does_not_start_leaves_its_own_sink_untested_and_the_others_measured(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def series(cells: Any, *_: Any) -> Any:
+        for number, cell in enumerate(cells):
+            if cell.sink == "postgres" and number == len(starts):
+                raise UserError("the server does not start")
+            way = {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant}
+            yield report(cell={**way, "faults": list(cell.faults), "random_kills": 0})
+
+    starts: list[str] = ["one run"]
+    monkeypatch.setattr(bench, "run_series", series)
+    found = bench.figures(["kafka", "postgres"], 1)
+    assert found.keys() == set(bench.names(["kafka", "postgres"]))
+    untested = {sink: sum(figures["untested"][0] for name, figures in found.items() if name.startswith(sink))
+                for sink in ("kafka", "postgres")}  # fmt: skip
+    assert untested == {"kafka": 0.0, "postgres": 3 * len(bench.names(["postgres"])) - 1}
+    assert "postgres: the server does not start; so 17 of its runs are untested" in capsys.readouterr().err
+    starts.clear()
+    with pytest.raises(UserError, match="does not start"):
+        bench.figures(["postgres"], 1)
+
+
+def test_every_cell_runs_at_a_fixed_rate_in_rounds_and_once_killed_and_once_flat_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[Cell] = []
+    monkeypatch.setattr(bench, "run_series", lambda cells, *_: ran.extend(cells) or [])
+    bench.figures(["kafka"], 3)
+    for name in bench.names(["kafka"]):
+        mine = [cell for cell in ran if f"{cell.sink} {cell.delivery} {cell.variant}" == name]
+        assert [(bool(cell.faults), cell.rate == "max") for cell in mine].count((False, False)) == 3
+        assert sorted((bool(cell.faults), cell.rate == "max") for cell in mine)[3:] == [(False, True), (True, False)]
+
+
+def test_where_asv_asks_a_test_no_figure_is_of_a_single_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Cell] = []
+    monkeypatch.setattr(bench, "run_series", lambda cells, *_: ran.extend(cells) or [])
+    bench.figures(["kafka"], bench.TESTED_ROUNDS, "two-phase")
+    kinds = [(bool(cell.faults), cell.rate == "max") for cell in ran]
+    assert {kind: kinds.count(kind) for kind in kinds} == {
+        (False, False): bench.TESTED_ROUNDS, (True, False): bench.TESTED_ROUNDS, (False, True): bench.TESTED_ROUNDS,
+    }  # fmt: skip
+    assert sorted({cell.seed for cell in ran}) == list(range(1, bench.TESTED_ROUNDS + 1))
+
+
+def test_reports_stay_where_the_environment_says_and_nowhere_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    went: list[Path] = []
+    monkeypatch.setattr(bench, "run_series", lambda _cells, results, *_: went.append(results.runs) or [])
+    bench.figures(["sqlite"], 1)
+    monkeypatch.setenv(bench.REPORTS, f"{tmp_path}")
+    bench.figures(["sqlite"], 1)
+    assert [path.is_relative_to(tmp_path / "runs") for path in went] == [False, True]
+    assert went[1].name.startswith("bench-")
+
+
+def test_an_interruption_ends_all_sinks(monkeypatch: pytest.MonkeyPatch) -> None:
+    began: list[str] = []
+    monkeypatch.setattr(bench, "run_series", lambda cells, *_: began.append(cells[0].sink) or [])
+    assert bench.figures(["kafka", "postgres"], 1) == {}
+    assert len(began) == 1
+
+
+@pytest.mark.parametrize(
+    ("sinks", "only", "rounds"), [("", "", 3), ("", "", 7), ("kafka", "", 1), ("kafka", "exactly-once", 1)]
+)
+def test_asv_waits_for_as_long_as_twice_the_work_takes_however_many_rounds_and_cells(
+    sinks: str, only: str, rounds: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("asv_runner")
+    monkeypatch.setenv("ONCEBENCH_BENCH_SINKS", sinks)
+    monkeypatch.setenv("ONCEBENCH_BENCH_ONLY", only)
+    monkeypatch.setenv("ONCEBENCH_BENCH_ROUNDS", str(rounds))
+    path = ROOT / "benchmarks" / "cells.py"
+    cells = runpy.run_path(str(path))
+    takes_s = len(bench.names(sinks.split(), only)) * (34 * rounds + (40 + 25) * (rounds if rounds >= 7 else 1))
+    assert 2 * takes_s < cells["setup_cache"].timeout < 2 * takes_s + 1200
+
+
+def test_every_cell_that_can_be_measured_here_is_named_once() -> None:
+    assert len(bench.names()) == len(set(bench.names()))
+    assert set(bench.names(["kafka"])) == {
+        f"kafka {support.delivery} {support.variant}" for sink, support in all_supports() if sink == "kafka"
+    }
+
+
+@pytest.fixture
+def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for words in (["init", "-q"], ["config", "user.email", "a@b"], ["config", "user.name", "a"]):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True)
+    (tmp_path / command.SETTINGS).write_text("{}")
+    subprocess.run(["git", "add", "-A"], cwd=tmp_path, check=True)
+    subprocess.run(["git", "commit", "-qm", "first"], cwd=tmp_path, check=True)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_a_tree_with_changes_is_refused_unless_nothing_is_kept(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[list[str]] = []
+    monkeypatch.setattr(command, "_asv", lambda words, _environment: ran.append(list(words)))
+    (clone / "change").write_text("x")
+    refused = CliRunner().invoke(cli, ["bench", "--quick"]).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, ran) == (2, [])
+    assert CliRunner().invoke(cli, ["bench", "--quick", "--dry-run"]).exit_code == 0
+    assert "--dry-run" in ran[-1]
+
+
+def test_figures_are_kept_under_this_commit_and_quick_means_one_sink_and_one_round(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ran: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(command, "_asv", lambda words, environment: ran.append((list(words), environment)))
+    assert CliRunner().invoke(cli, ["bench", "--quick", "--pages"]).exit_code == 0
+    (_, (words, environment), (pages, _)) = ran
+    head = subprocess.run(["git", "rev-parse", "HEAD"], cwd=clone, capture_output=True, text=True, check=True)
+    assert words[words.index("--set-commit-hash") + 1] == head.stdout.strip()
+    assert f"--environment=existing:{sys.executable}" in words
+    assert (environment["ONCEBENCH_BENCH_SINKS"], environment["ONCEBENCH_BENCH_ROUNDS"]) == ("kafka", "1")
+    assert pages == ["publish"]
+    assert environment[REPORTS] == f"{clone / 'results' / 'local'}"
+
+
+@pytest.mark.parametrize(
+    ("bench", "cells", "wanted"),
+    [
+        (None, ["kafka a b"], ["micro.Load.time_encode", "cells.Cost.track_p99_ms('kafka a b')"]),
+        ("Cost", ["kafka a b", "delta a b"],
+         ["cells.Cost.track_p99_ms('kafka a b')", "cells.Cost.track_p99_ms('delta a b')"]),
+        ("^micro", ["kafka a b"], ["micro.Load.time_encode"]),
+        ("nobody|time_decode$", ["kafka a b"], []),
+        ("Cost", ["kafka a"], []),  # the beginning of a name is none
+    ],
+)  # fmt: skip
+def test_of_some_cells_only_those_are_asked_of_asv(bench: str | None, cells: list[str], wanted: list[str]) -> None:
+    told = ["micro.Load.time_encode", *(f"cells.Cost.track_p99_ms('{sink} a b')" for sink in ("kafka", "delta"))]
+    pattern = command.chosen(bench, cells)
+    assert pattern is not None
+    assert [name for name in told if re.search(pattern, name)] == wanted
+    assert command.chosen(bench, []) == bench
+
+
+def test_words_choose_cells_and_only_those_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[Cell] = []
+    monkeypatch.setattr(bench, "run_series", lambda cells, *_: ran.extend(cells) or [])
+    bench.figures([], 1, "kafka exactly-once")
+    assert {(cell.sink, cell.delivery, cell.variant) for cell in ran} == {
+        ("kafka", "exactly-once", "idempotent"), ("kafka", "exactly-once", "two-phase"),
+    }  # fmt: skip
+
+
+def test_words_reach_asv_and_those_that_no_cell_has_are_refused(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[list[str], dict[str, str]]] = []
+    monkeypatch.setattr(command, "_asv", lambda words, environment: ran.append((list(words), environment)))
+    assert CliRunner().invoke(cli, ["bench", "--quick", "--only", "sqlite"]).exit_code == 0
+    words, environment = ran[-1]
+    assert environment["ONCEBENCH_BENCH_ONLY"] == "sqlite"
+    asked = words[words.index("--bench") + 1]
+    assert re.search(asked, "cells.Cost.track_p99_ms('sqlite exactly-once idempotent')")
+    assert not re.search(asked, "cells.Cost.track_p99_ms('kafka exactly-once idempotent')")
+    refused = CliRunner().invoke(cli, ["bench", "--only", "kafka nobody"]).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, len(ran)) == (2, 2)
+
+
+def test_older_commits_get_environments_of_their_own() -> None:
+    words = command.arguments("micro", "main~3..main", False)
+    assert words[-1] == "main~3..main"
+    assert not any("existing" in word or "hash" in word for word in words)
+
+
+def test_outside_a_clone_it_says_where_it_is_to_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    refused = CliRunner().invoke(cli, ["bench"]).exception
+    assert isinstance(refused, UserError)
+    assert "clone" in str(refused)
+
+
+def test_asv_calls_each_metric_of_a_cell_as_a_method_and_gets_its_samples_or_a_skip() -> None:
+    cells = pytest.importorskip("benchmarks.cells")
+    skip = pytest.importorskip("asv_runner.benchmarks.mark").SkipNotImplemented
+    figures = {"kafka exactly-once two-phase": {"p50_ms": [1.0, 2.0], "broken": [0.0]}}
+    (cell,) = figures
+    assert cells.Cost().track_p50_ms(figures, cell) == {"samples": [1.0, 2.0], "number": 1}
+    assert cells.Promise().track_broken(figures, cell) == {"samples": [0.0], "number": 1}
+    with pytest.raises(skip):
+        cells.Recovery().track_recovery_s(figures, cell)
+
+
+def test_quick_is_one_round_and_is_not_given_with_rounds(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_asv", lambda *_: pytest.fail("nothing is to run"))
+    refused = CliRunner().invoke(cli, ["bench", "--quick", "--rounds", "3"]).exception
+    assert isinstance(refused, UserError)
+    assert (refused.exit_code, str(refused)) == (2, "--quick is one round: give it or --rounds")
+
+
+def test_a_recovery_under_a_late_generator_is_no_figure() -> None:
+    late = killed("exactly-once") | {"generator": {"lateness_ms": {"p99": 340.0}}}
+    (mine,) = bench.figures_of([late]).values()
+    assert "recovery_s" not in mine and mine["broken"] == [0.0]
+
+
+def test_what_is_timed_without_a_jvm_runs_and_older_commits_skip_what_they_have_not() -> None:
+    micro = pytest.importorskip("benchmarks.micro")
+    skip = pytest.importorskip("asv_runner.benchmarks.mark").SkipNotImplemented
+    for name in dir(micro):
+        if isinstance(of := getattr(micro, name), type) and not name.startswith("_"):
+            made = of()
+            made.setup()
+            for timed in (each for each in dir(made) if each.startswith("time_")):
+                getattr(made, timed)()
+    older = micro.Ledger()
+    older.needs = "something that this commit has not"
+    with pytest.raises(skip):
+        older.setup()

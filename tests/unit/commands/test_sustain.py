@@ -1,0 +1,193 @@
+"""`oncebench sustain`: each sink at its own rate, and what is left to be shown where a search came to no end."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from oncebench.cli import cli
+from oncebench.commands import sustain
+from oncebench.delivery.errors import PipelineError
+from oncebench.errors import BROKEN, UserError
+from oncebench.report.measures.timeline import FEWEST_STEPS
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.profiles import PROFILES
+from tests.unit.report.test_tables import report
+
+WORDS = ("sustain", "--only", "exactly-once", "--repeat", "2")
+
+
+LIMIT = 1000.0
+
+
+class Pipelines:
+    """What was run, and how it came out: a way keeps up with its limit and no more. `ends`: after so many runs comes a
+    Ctrl-C; `fails`: what a way's runs raise; `looks`: of a way's probes what they say instead, `round_looks`: of
+    rounds."""
+
+    def __init__(self) -> None:
+        self.ran: list[Cell] = []
+        self.rounds: list[Cell] = []
+        self.limits: dict[str, float] = {}
+        self.fails: dict[str, Exception] = {}
+        self.looks: dict[str, dict[str, Any]] = {}
+        self.round_looks: dict[str, Any] = {}
+        self.ends: int | None = None
+        self.cut = threading.Event()
+
+    @contextmanager
+    def series(self, _cells: Any, results: Any, *_: Any) -> Iterator[Any]:
+        def run(cell: Cell, _title: str, probe: bool) -> dict[str, Any]:
+            self.ran.append(cell)
+            self.rounds += [] if probe else [cell]
+            if len(self.ran) == self.ends:
+                self.cut.set()
+            if cell.variant in self.fails:
+                raise self.fails[cell.variant]
+            limit = self.limits.get(cell.variant, self.limits.get(cell.sink, LIMIT))
+            assert isinstance(cell.rate, int | float)
+            behind = 0.0 if cell.rate <= limit else 0.5
+            way = {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant}
+            made = report(
+                seed=cell.seed,
+                cell={**way, "faults": [], "random_kills": 0},
+                interrupted=self.cut.is_set(),
+                config=cell.as_json(),
+                steadiness={"lag_slope": behind, "lag_slope_error": 0.0, "latency_rise": 0.0},
+                **({"probe": True} if probe else {}),
+            )
+            made |= self.looks.get(cell.variant, {}) if probe else self.round_looks
+            results.add(made)
+            return made
+
+        yield run, self.cut
+
+
+@pytest.fixture
+def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipelines:
+    made = Pipelines()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sustain, "open_series", made.series)
+    return made
+
+
+def table(text: str) -> dict[str, list[str]]:
+    """By variant what the table of rates says: keeps up with, not with, because, probes."""
+    first = text.split("\n\n", maxsplit=1)[0]
+    rows = [[word.strip() for word in line.strip("| ").split("|")] for line in first.splitlines()]
+    return {row[2]: row[3:] for row in rows[2:]}
+
+
+def test_the_table_says_between_which_rates_the_limit_lies_and_why(pipelines: Pipelines) -> None:
+    done = CliRunner().invoke(cli, (*WORDS[:-1], "0"))
+    assert done.exit_code == 0, done.output
+    kept, lost, because, probes = table(done.stdout)["two-phase"]
+    assert (kept, lost, because) == ("1,000", "1,091", "the lag grew by 50.0% of the load")
+    assert int(probes) == sum(cell.variant == "two-phase" for cell in pipelines.ran)
+
+
+def test_rounds_that_were_interrupted_show_those_that_are_done(pipelines: Pipelines) -> None:
+    CliRunner().invoke(cli, (*WORDS[:-1], "0"))
+    pipelines.ends, pipelines.ran = len(pipelines.ran) + 3, []
+    done = CliRunner().invoke(cli, WORDS)
+    assert (str(done.exception), len(pipelines.rounds)) == ("interrupted: 2 of 4 runs done", 3)
+    assert "at 750 events/s:" in done.stdout
+    assert "| kafka | exactly-once | two-phase  | 1 " in done.stdout
+    assert "reports results/local/runs/sustain-" in done.stderr
+
+
+def test_a_search_that_was_interrupted_shows_the_rates_that_were_tried(pipelines: Pipelines) -> None:
+    pipelines.ends, pipelines.limits = 3, {"kafka": 100_000.0}
+    done = CliRunner().invoke(cli, WORDS)
+    assert str(done.exception).startswith("interrupted while the rate of kafka exactly-once")
+    assert table(done.stdout) == {"idempotent": ["4,000 or more", "-", "-", "2"]}
+
+
+def test_a_promise_that_a_probe_broke_ends_it_with_that_exit_code_and_why_stands_in_the_table(
+    pipelines: Pipelines,
+) -> None:
+    pipelines.looks = {variant: {"verdict": "broken"} for variant in ("idempotent", "two-phase")}
+    done = CliRunner().invoke(cli, WORDS)
+    assert done.exit_code == BROKEN
+    assert table(done.stdout)["two-phase"][:3] == ["none that was tried", "100", "its verdict is broken"]
+
+
+def test_each_sink_is_compared_at_the_rate_of_its_own_slowest(pipelines: Pipelines) -> None:
+    pipelines.limits = {"files-jsonl": 4000.0, "sqlite": 1000.0}
+    words = ("--sink", "files-jsonl", "--sink", "sqlite", "--only", "exactly-once", "--repeat", "1")
+    done = CliRunner().invoke(cli, ("sustain", *words))
+    assert [cell.rate for cell in pipelines.rounds] == [3000.0, 750.0]
+    assert "\nfiles-jsonl at 3,000 events/s:\n" in done.stdout
+    assert "\nsqlite at 750 events/s:\n" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("short", "fails", "why"),
+    [
+        ({"steadiness": {"lag_slope": None, "latency_rise": None}}, None, "a probe of 24 s is too short to tell"),
+        ({}, UserError("the broker died while draining"), "the broker died while draining"),
+        ({}, PipelineError("the topic is gone"), "the topic is gone"),
+        ({}, OSError("no space left"), "no space left"),
+    ],
+)
+def test_a_probe_that_tells_nothing_ends_the_search_of_its_own_guarantee_only(
+    pipelines: Pipelines, short: dict[str, Any], fails: Exception | None, why: str
+) -> None:
+    pipelines.looks, pipelines.limits = {"idempotent": short}, {"two-phase": 2000.0}
+    pipelines.fails = {} if fails is None else {"idempotent": fails}
+    done = CliRunner().invoke(cli, (*WORDS[:-1], "1"))
+    assert ([cell.rate for cell in pipelines.rounds], done.exit_code) == ([1500.0], 1)
+    assert done.stderr.count(f"kafka exactly-once idempotent, healthy: {why}") == 2  # when it happens, and at the end
+    assert table(done.stdout)["two-phase"][0] == "2,000"
+
+
+def test_a_round_that_comes_to_no_end_is_told_and_the_others_go_on(pipelines: Pipelines) -> None:
+    made = pipelines.series
+
+    @contextmanager
+    def series(*words: Any) -> Iterator[Any]:
+        with made(*words) as (run, cut):
+
+            def failing(cell: Cell, title: str, probe: bool) -> dict[str, Any]:
+                if not probe and cell.variant == "idempotent":
+                    raise UserError("it got no further")
+                found: dict[str, Any] = run(cell, title, probe)
+                return found
+
+            yield failing, cut
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sustain, "open_series", series)
+        done = CliRunner().invoke(cli, WORDS)
+    assert (len(pipelines.rounds), done.exit_code) == (2, 1)
+    said = "not run to its end: kafka exactly-once idempotent, healthy: it got no further"
+    assert done.stderr.count(said) == 4  # two rounds, each when it happens and at the end
+    assert "| kafka | exactly-once | two-phase | 2 " in done.stdout
+
+
+def test_a_sink_of_which_a_guarantee_keeps_up_with_nothing_is_not_compared_and_that_is_said(
+    pipelines: Pipelines,
+) -> None:
+    pipelines.limits = {"idempotent": 0.0, "two-phase": 2000.0}
+    done = CliRunner().invoke(cli, WORDS)
+    assert (pipelines.rounds, done.exit_code) == ([], 0)
+    assert "kafka: costs are not compared, for exactly-once idempotent keeps up with no rate" in done.stderr
+
+
+def test_what_is_compared_begins_to_count_when_the_jit_is_done_and_the_shortest_probe_can_still_be_judged(
+    pipelines: Pipelines,
+) -> None:
+    CliRunner().invoke(cli, WORDS)
+    assert {cell.warmup_s for cell in pipelines.ran} == {PROFILES["full"].warmup_s}
+    assert sustain.SHORTEST_S - PROFILES["full"].warmup_s >= FEWEST_STEPS + 3
+
+
+def test_a_promise_that_a_round_broke_ends_it_with_that_exit_code(pipelines: Pipelines) -> None:
+    pipelines.round_looks = {"verdict": "broken"}
+    assert CliRunner().invoke(cli, WORDS).exit_code == BROKEN

@@ -1,0 +1,181 @@
+"""A batch that is run again: compared with its first run before a row is written in place of another.
+
+The frame is as much of Spark as a batch asks of it; that Spark keeps the rest is for the contract tests.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from pyspark import TaskContext
+
+from oncebench.delivery.batch import Batch
+from oncebench.delivery.contract import WHOLE, Mark
+from oncebench.delivery.digest import digest
+from oncebench.delivery.errors import NondeterministicReplay
+from oncebench.delivery.failpoints import Failpoints
+from oncebench.delivery.protocols import exactly_once_idempotent
+from oncebench.delivery.quarantine import Quarantine
+from pipeline.rows import ROW
+
+KEYS = {0: "a", 1: "b", 2: "c"}  # the one row of each partition
+
+
+def row(key: str) -> pa.RecordBatch:
+    numbers = {name: pa.array([1], pa.int64()) for name in ("events", "total", "checksum", "ended_at")}
+    columns = {"session_key": pa.array([key]), "j": pa.array([1], pa.int32()), **numbers}
+    return pa.record_batch({**columns, "reason": pa.array([None], pa.string())})
+
+
+def mark(key: str) -> Mark:
+    return Mark(7, 1, digest(row(key).select(ROW)))
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The rows of a batch by partition, and how often they were made."""
+
+    parts: Sequence[Sequence[str]]
+    made: list[int]
+    kept: bool = False
+
+    def mapInArrow(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: Any) -> Frame:
+        if not self.kept:
+            self.made.append(1)
+        found = [self._run(task, number, keys) for number, keys in enumerate(self.parts)]
+        return Frame(found, self.made)
+
+    def _run(self, task: Any, number: int, keys: Sequence[str]) -> list[str]:
+        before = TaskContext.get()
+        TaskContext._setTaskContext(At(number))  # type: ignore[arg-type]
+        try:
+            return [each["result"] for made in task(iter([row(key) for key in keys])) for each in made.to_pylist()]
+        finally:
+            TaskContext._setTaskContext(before)
+
+    def persist(self) -> Frame:
+        self.made.append(1)
+        return Frame(self.parts, self.made, kept=True)
+
+    def unpersist(self) -> None:
+        """Nothing is held."""
+
+    def collect(self) -> list[tuple[str]]:
+        return [(each,) for found in self.parts for each in found]
+
+
+@dataclass(frozen=True)
+class At:
+    """Where a task runs."""
+
+    number: int
+
+    def partitionId(self) -> int:
+        return self.number
+
+    def attemptNumber(self) -> int:
+        return 0
+
+
+@dataclass
+class Marked:
+    """A sink that has these marks."""
+
+    found: Mapping[int, Mark]
+    partitions: int = len(KEYS)
+    written: list[int] = field(default_factory=list)
+
+    def marks(self) -> Mapping[int, Mark]:
+        return self.found
+
+    def marked(self) -> Marked:
+        return self
+
+    def write(self, task: Any, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        self.written.append(task.partition)
+        for _ in rows:
+            pass
+        return {}, {}
+
+
+def replayed(sink: Marked, *parts: str) -> list[int]:
+    """Runs the batch with these rows in its partitions; returns how often they were made."""
+    frame = Frame([list(part) for part in parts], [])
+    batch = Batch(frame, 7, 3, Failpoints((), Path("/dev/null"), None), Quarantine("bad", "in", {}))  # type: ignore[arg-type]
+    exactly_once_idempotent(batch, sink, None, "rewrite")  # type: ignore[arg-type]
+    return frame.made
+
+
+def test_a_replay_writes_the_partitions_that_are_missing_and_makes_its_rows_once() -> None:
+    sink = Marked({1: mark("b"), 0: Mark(6, 1, 1)})
+    assert replayed(sink, "a", "b", "c") == [1]
+    assert sink.written == [0, 2]
+
+
+@pytest.mark.parametrize("found", [{p: mark(key) for p, key in KEYS.items()}, {}], ids=["all there", "none there"])
+def test_a_batch_that_is_all_there_or_new_is_run_once_and_not_kept(found: Mapping[int, Mark]) -> None:
+    sink = Marked(found)
+    assert replayed(sink, "a", "b", "c") == [1]
+    assert sink.written == ([] if found else [0, 1, 2])
+
+
+@pytest.mark.parametrize("parts", [("b", "a", "c"), ("a",), ("a", "", "c")], ids=["moved", "no such task", "empty"])
+def test_a_replay_that_makes_not_what_is_marked_as_done_writes_no_partition(parts: Sequence[str]) -> None:
+    sink = Marked({1: mark("b")})
+    with pytest.raises(NondeterministicReplay, match=r"partition 1: the replay made .* the replay has written nothing"):
+        replayed(sink, *parts)
+    assert sink.written == []
+
+
+def test_a_mark_of_all_of_it_is_compared_with_all_of_it() -> None:
+    assert replayed(Marked({WHOLE: mark("b")}), "", "b", "") == [1]
+    with pytest.raises(NondeterministicReplay, match="all of it"):
+        replayed(Marked({WHOLE: mark("b")}), "a", "b", "")
+
+
+class Sums:
+    """As much of an accumulator as a batch asks of it."""
+
+    def __init__(self, value: list[Any], _param: Any) -> None:
+        self.value = value
+
+    def add(self, more: list[Any]) -> None:
+        self.value += more
+
+
+class Handed:
+    """The rows of a batch that a writer of Spark's takes, with the task that they pass on their way."""
+
+    def __init__(self, task: Any = None) -> None:
+        self.task = task
+        self.sparkSession = SimpleNamespace(sparkContext=Context())
+
+    def mapInArrow(self, task: Any, _schema: Any) -> Handed:
+        return Handed(task)
+
+
+class Context:
+    accumulator = Sums
+
+
+def test_what_a_writer_of_sparks_takes_after_the_last_row_is_the_batchs_commit() -> None:
+    rows_s, commit_s = 0.2, 0.05
+
+    class Slow:
+        def write_batch(self, rows: Any, _batch: int) -> dict[str, float]:
+            time.sleep(rows_s)
+            assert len(list(rows.task(iter([row("a")])))) == 1
+            time.sleep(commit_s)
+            return {"write": (rows_s + commit_s) * 1000}
+
+    frame: Any = Handed()
+    batch = Batch(frame, 7, 1, Failpoints((), Path("/dev/null"), None), Quarantine("bad", "in", {}))
+    batch.run(Slow())
+    assert commit_s * 900 <= batch.timings_ms["commit"] < rows_s * 1000

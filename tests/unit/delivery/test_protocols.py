@@ -1,0 +1,261 @@
+"""The protocols of `oncebench.delivery.protocols` themselves, over a sink in memory, killed at every point and pair
+of points.
+
+Nothing of Kafka or Spark is imitated here but what the protocols rely on: a batch that is run again after a death, and
+a sink whose prepared work outlives its driver. That the real sink keeps this is for the contract tests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncebench.delivery import protocols as delivery
+from oncebench.delivery.contract import Mark, Written
+from oncebench.delivery.errors import NondeterministicReplay, RefusedStart, TransactionLost
+from oncebench.delivery.failpoints import POINTS
+from oncebench.delivery.journal import Identity, Journal, open_journal
+
+PARTITIONS = 2
+ROWS = {0: 3, 1: 2}  # rows of the batch by partition
+EVERY_ROW = Counter({(p, row): 1 for p in ROWS for row in range(ROWS[p])})
+
+
+class Killed(BaseException):
+    """The driver and all its tasks die here."""
+
+
+@dataclass
+class Store:
+    """What outlives a driver: visible rows, prepared transactions, markers."""
+
+    visible: Counter[Any] = field(default_factory=Counter)
+    prepared: dict[str, tuple[int, list[Any]]] = field(default_factory=dict)
+    marks: dict[int, Mark] = field(default_factory=dict)
+    ids: int = 0
+
+
+class MemorySink:
+    """One driver's sink over a Store."""
+
+    name, partitions = "memory", PARTITIONS
+
+    def __init__(self, store: Store, keep: Collection[str]) -> None:
+        self.store = store
+        for name in [name for name in store.prepared if name not in keep]:
+            del store.prepared[name]
+        self._marks = dict(store.marks)
+
+    def unacknowledged(self) -> str:
+        return "append"
+
+    acknowledged = unacknowledged
+
+    def marked(self) -> str:
+        return "marked"
+
+    def prepare(self) -> str:
+        return "prepare"
+
+    def marks(self) -> Mapping[int, Mark]:
+        return self._marks
+
+    def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+        lost = set()
+        for partition, entry in prepared.items():
+            if entry["id"] in self.store.prepared:
+                _, rows = self.store.prepared.pop(entry["id"])
+                self.store.visible.update(rows)
+                self.store.marks[partition] = Mark(batch, len(rows), 0)
+            elif self.store.marks.get(partition, Mark(-1, 0, 0)).batch != batch:
+                lost.add(partition)
+        return lost
+
+
+class MemoryBatch:
+    """A batch that dies when it passes one of `deaths`."""
+
+    id = 7
+    watched = True
+
+    def __init__(self, store: Store, die_at: str | None, digest: int = 0) -> None:
+        self.store, self.die_at, self.digest = store, die_at, digest
+        self.results: list[Written] = []
+        self.dropped: list[int] = []
+        self.drained_only = False
+
+    def at(self, point: str) -> None:
+        if point == self.die_at:
+            raise Killed
+
+    @contextmanager
+    def timed(self, step: str) -> Iterator[None]:
+        yield
+
+    def run(self, writer: Any, only: Collection[int] | None = None, expected: Any = None) -> list[Written]:
+        for partition, (rows, digest) in (expected or {}).items():
+            if (rows, digest) != (ROWS[partition], self.digest):
+                raise NondeterministicReplay
+        self.results = [
+            Written(p, ROWS[p], self.digest, self._write(writer, p) if only is None or p in only else {}) for p in ROWS
+        ]
+        return self.results
+
+    def drain(self, expected: Any = None, keep: bool = False) -> None:
+        self.run(None, only=(), expected=expected)
+        self.drained_only = True
+
+    def _write(self, writer: Any, partition: int) -> dict[str, Any]:
+        rows = [(partition, row) for row in range(ROWS[partition])]
+        if writer == "append":
+            self.store.visible.update(rows[:1])
+            self.at("mid-write")
+            self.store.visible.update(rows[1:])
+            return {}
+        self.at("mid-write")
+        self.at("before-prepare")
+        if writer == "prepare":
+            self.store.ids += 1
+            name = f"t{self.store.ids}"
+            self.store.prepared[name] = (partition, rows)
+            self.at("after-prepare")
+            return {"id": name}
+        self.at("after-prepare")
+        self.store.visible.update(rows)
+        self.store.marks[partition] = Mark(self.id, len(rows), self.digest)
+        return {}
+
+
+def lives(
+    protocol: Any, folder: Path, deaths: list[str | None], on_lost: str = "rewrite", between: Any = None
+) -> Store:
+    """Runs the batch in one life after the other until one survives; returns what is in the sink."""
+    store = Store()
+    for die_at in [*deaths, None, None, None]:
+        journal = open_journal(folder, Identity("s", "memory", "d", "v", PARTITIONS))
+        sink = MemorySink(store, named_by(journal))
+        batch = MemoryBatch(store, die_at)
+        try:
+            if die_at == "batch-start":
+                continue
+            protocol(batch, sink, journal, on_lost)
+            if die_at != "after-commit":
+                return store
+        except (Killed, TransactionLost):
+            pass
+        if between is not None:
+            between(store)
+    raise AssertionError("the batch never came to an end")
+
+
+def named_by(journal: Journal) -> set[str]:
+    return {
+        entry["prepared"]["id"]
+        for made in journal.decisions(MemoryBatch.id)
+        for entry in made["partitions"]
+        if entry["prepared"]
+    }
+
+
+DEATHS: list[list[str | None]] = [[None], *([point] for point in POINTS), *map(list, product(POINTS, POINTS))]
+EXACTLY_ONCE = [delivery.exactly_once_two_phase, delivery.exactly_once_idempotent]
+
+
+@pytest.mark.parametrize("deaths", DEATHS, ids=str)
+@pytest.mark.parametrize("protocol", EXACTLY_ONCE)
+def test_exactly_once_shows_every_row_once_wherever_it_dies(
+    protocol: Any, deaths: list[str | None], tmp_path: Path
+) -> None:
+    store = lives(protocol, tmp_path, deaths)
+    assert store.visible == EVERY_ROW
+    assert not store.prepared
+
+
+@pytest.mark.parametrize("deaths", DEATHS, ids=str)
+def test_at_most_once_never_shows_a_row_twice(deaths: list[str | None], tmp_path: Path) -> None:
+    assert not lives(delivery.at_most_once, tmp_path, deaths).visible - EVERY_ROW
+
+
+@pytest.mark.parametrize("deaths", DEATHS, ids=str)
+def test_at_least_once_never_loses_a_row(deaths: list[str | None], tmp_path: Path) -> None:
+    assert not EVERY_ROW - lives(delivery.at_least_once, tmp_path, deaths).visible
+
+
+def test_the_weaker_guarantees_do_show_what_they_allow(tmp_path: Path) -> None:
+    assert not lives(delivery.at_most_once, tmp_path / "a", ["after-decision"]).visible
+    doubled = lives(delivery.at_least_once, tmp_path / "b", ["after-commit"]).visible
+    assert set(doubled.values()) == {2}
+
+
+def forget(store: Store) -> None:
+    """The broker's time-out aborts everything that is prepared."""
+    store.prepared.clear()
+
+
+@pytest.mark.parametrize("deaths", [["after-decision"], ["mid-commit"], ["after-decision", "after-decision"]], ids=str)
+def test_a_decided_transaction_that_timed_out_is_written_again(deaths: list[str | None], tmp_path: Path) -> None:
+    store = lives(delivery.exactly_once_two_phase, tmp_path, deaths, between=forget)
+    assert store.visible == EVERY_ROW
+
+
+def test_drop_loses_it_as_flinks_sink_does(tmp_path: Path) -> None:
+    store = lives(delivery.exactly_once_two_phase, tmp_path, ["after-decision"], on_lost="drop", between=forget)
+    assert not store.visible
+
+
+def test_a_loss_found_by_the_driver_itself_ends_it_and_its_replay_mends_it(tmp_path: Path) -> None:
+    class Slow(MemorySink):
+        def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+            forget(self.store)
+            return super().commit(batch, prepared)
+
+    store = Store()
+    journal = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+    with pytest.raises(TransactionLost, match="start again"):
+        delivery.exactly_once_two_phase(MemoryBatch(store, None), Slow(store, ()), journal, "rewrite")  # type: ignore[arg-type]
+    again = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+    sink = MemorySink(store, named_by(again))
+    delivery.exactly_once_two_phase(MemoryBatch(store, None), sink, again, "rewrite")  # type: ignore[arg-type]
+    assert store.visible == EVERY_ROW
+
+
+def test_a_replay_that_makes_other_rows_writes_nothing_and_says_so(tmp_path: Path) -> None:
+    store = Store()
+    journal = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+    with pytest.raises(Killed):
+        first = MemoryBatch(store, "after-decision", digest=1)
+        delivery.exactly_once_two_phase(first, MemorySink(store, ()), journal, "rewrite")  # type: ignore[arg-type]
+    again = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+    sink = MemorySink(store, named_by(again))
+    with pytest.raises(NondeterministicReplay):
+        delivery.exactly_once_two_phase(MemoryBatch(store, None, digest=2), sink, again, "rewrite")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("died_at", ["mid-commit", "after-commit"])
+def test_a_batch_that_the_sink_holds_and_an_older_journal_does_not_know_is_refused_and_not_doubled(
+    tmp_path: Path, died_at: str
+) -> None:
+    store = Store()
+    journal = open_journal(tmp_path / "now", Identity("s", "memory", "d", "v", PARTITIONS))
+    with suppress(Killed):
+        delivery.exactly_once_two_phase(MemoryBatch(store, died_at), MemorySink(store, ()), journal, "rewrite")  # type: ignore[arg-type]
+    older = open_journal(tmp_path / "put back", Identity("s", "memory", "d", "v", PARTITIONS))
+    sink, shown = MemorySink(store, ()), store.visible.copy()
+    with pytest.raises(RefusedStart, match=r"batch 7 is not decided in .*put back.* older than the sink"):
+        delivery.exactly_once_two_phase(MemoryBatch(store, None), sink, older, "rewrite")  # type: ignore[arg-type]
+    assert store.visible == shown
+    assert shown
+
+
+def test_a_replay_of_a_decided_batch_drains_it_and_decides_nothing_again(tmp_path: Path) -> None:
+    store = lives(delivery.exactly_once_two_phase, tmp_path, ["after-commit", "after-commit"])
+    journal = open_journal(tmp_path, Identity("s", "memory", "d", "v", PARTITIONS))
+    assert len(journal.decisions(MemoryBatch.id)) == 1
+    assert store.ids == PARTITIONS  # each partition was prepared once, in the first life

@@ -1,0 +1,130 @@
+"""Each nemesis: where it can act, and with which reason it is refused elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from oncebench.delivery.failpoints import KILL, POINTS, parse_fault
+from oncebench.errors import UserError
+from oncebench.faults import catalogue
+from oncebench.faults.catalogue import NEMESES, complaint, why_not
+from oncebench.scenario.cell import Cell, checked_fault, require_possible
+from oncebench.sinks.registry import SINKS
+from tests import ROOT
+
+
+@pytest.mark.parametrize("nemesis", NEMESES.values(), ids=NEMESES)
+def test_every_nemesis_is_told_of_and_says_how_it_is_asked_for(nemesis: Any) -> None:
+    point = next(point for point in POINTS if point in nemesis.points)
+    fault = f"{point}:{nemesis.name}{':5' if nemesis.timed else ''}"
+    assert checked_fault(fault) == fault
+    wrong = complaint(parse_fault(f"{point}:{nemesis.name}{'' if nemesis.timed else ':5'}"))
+    assert wrong is not None
+    assert "seconds" in wrong
+    assert f"`:{nemesis.name}" in (ROOT / "docs" / "faults.md").read_text()
+
+
+def test_a_nemesis_that_nobody_knows_is_refused_with_those_that_are() -> None:
+    with pytest.raises(UserError, match="unknown nemesis 'burn'; they are: kill, stop, ") as refused:
+        checked_fault("after-commit:burn")
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("fault", "sink", "variant", "ours", "says"),
+    [
+        ("after-commit:kill", "kafka", "two-phase", None, None),
+        ("after-commit:kill-broker", "files-jsonl", "two-phase", None, None),
+        ("after-commit:kill-broker", "kafka", "two-phase", frozenset(), "the kafka of this run is not ours to break"),
+        ("after-commit:kill-postgres", "kafka", "two-phase", None, "a run of sink kafka has no postgres"),
+        ("after-commit:kill-postgres", "postgres", "upsert", frozenset({"kafka"}), "is not ours to break"),
+        ("after-commit:kill-postgres", "postgres", "upsert", None, None),
+        ("after-prepare:hijack", "files-jsonl", "two-phase", None, "holds no Kafka transactions"),
+        ("after-prepare:hijack", "kafka", "native", None, "holds no Kafka transactions"),
+        ("after-prepare:hijack", "kafka", "idempotent", None, None),
+        ("after-decision:hijack", "kafka", "idempotent", None, "no transaction open at after-decision"),
+        ("after-decision:hijack", "kafka", "two-phase", None, None),
+        ("before-prepare:lose-answer", "kafka", "acknowledged", None, None),
+        ("before-prepare:lose-answer", "kafka", "claim", None, "waits for no answer of Kafka's"),
+        ("after-decision:late-commit:3", "kafka", "idempotent", None, None),
+        ("mid-write:kill-worker", "kafka", "two-phase", None, None),
+        ("mid-write:kill-worker", "kafka", "native", None, "no worker passes mid-write there"),
+        ("mid-write:kill-worker", "delta", "idempotent", None, "no worker passes mid-write there"),
+        ("after-commit:kill-worker", "kafka", "two-phase", None, "kill-worker acts at: mid-write, before-prepare"),
+        ("after-commit-log:repartition", "kafka", "two-phase", None, "repartition acts at: batch-start"),
+        ("after-commit:cut-link:3", "delta", "idempotent", None, None),
+        ("after-commit:cut-link:3", "delta", "idempotent", frozenset(), "the kafka of this run is not ours to break"),
+        ("after-commit:late-commit:3", "delta", "idempotent", None, "holds no Kafka transactions"),
+        ("after-commit:lose-postgres-answer", "kafka", "two-phase", None, "a run of sink kafka has no postgres"),
+        ("mid-write:fill-output:5", "kafka", "two-phase", None, "a run of sink kafka has no output folder"),
+        ("mid-write:fill-broker:5", "delta", "idempotent", frozenset(), "the kafka of this run is not ours to break"),
+        ("after-commit:kill-executor", "delta", "native", None, None),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_the_reason(
+    fault: str, sink: str, variant: str, ours: frozenset[str] | None, says: str | None
+) -> None:
+    support = next(support for support in SINKS[sink].supports if support.variant == variant)
+    reason = why_not(parse_fault(fault), SINKS[sink], support, ours)
+    assert (reason is None) == (says is None)
+    cell = Cell(sink, support.delivery, variant, faults=(fault,))
+    if says is None:
+        require_possible([cell], ours)
+    else:
+        assert says in str(reason)
+        with pytest.raises(UserError, match=f"fault {fault}: ") as refused:
+            require_possible([cell], ours)
+        assert refused.value.exit_code == 2
+
+
+REPLACING = {f"{word}-{log}" for word in ("cut", "empty", "lose") for log in ("offsets", "commits")}
+
+
+@pytest.mark.parametrize("name", sorted(REPLACING | {"roll-back", "lose-checkpoint"}))
+def test_a_checkpoint_that_is_on_a_disk_of_its_own_is_not_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(catalogue, "cannot_mount", lambda: None)
+    damage = Cell("files-jsonl", "exactly-once", "two-phase", faults=(f"after-commit:{name}",))
+    for full, possible in (("mid-write:fill-output:5", True), ("mid-write:fill-checkpoint:5", False)):
+        for faults in ((full, *damage.faults), (*damage.faults, full)):
+            if possible:
+                require_possible([replace(damage, faults=faults)])
+                continue
+            with pytest.raises(
+                UserError, match=f"fault after-commit:{name}: under {full} the checkpoint is"
+            ) as refused:
+                require_possible([replace(damage, faults=faults)])
+            assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("link", "possible"),
+    [
+        ("after-commit:lose-postgres-answer", False),
+        ("after-commit:cut-link:3", True),
+        ("after-commit:kill-postgres", True),
+    ],
+)
+def test_a_session_is_not_looked_for_behind_a_proxy(link: str, possible: bool) -> None:
+    kill = "mid-write:kill-session"
+    for faults in ((link, kill), (kill, link)):
+        cell = Cell("postgres", "exactly-once", "two-phase", faults=faults)
+        if possible:
+            require_possible([cell])
+            continue
+        with pytest.raises(UserError, match=f"fault {kill}: under {link} the pipeline reaches postgres through") as no:
+            require_possible([cell])
+        assert no.value.exit_code == 2
+
+
+def test_the_kill_of_a_failpoint_is_the_pipelines_own_and_all_others_act_from_outside() -> None:
+    assert [name for name, nemesis in NEMESES.items() if nemesis.act is None] == [KILL]
+
+
+@pytest.mark.parametrize(("point", "possible"), [("after-prepare", False), ("mid-commit", True)])
+def test_a_task_that_holds_the_lock_of_a_whole_database_is_never_made_a_zombie(point: str, possible: bool) -> None:
+    why = why_not(parse_fault(f"{point}:zombie"), SINKS["sqlite"], SINKS["sqlite"].supports[0])
+    assert (why is None) == possible
+    assert possible or "holds the lock" in str(why)

@@ -1,0 +1,226 @@
+"""What is done to the link: which request each act catches, what it notes, and that it leaves the link whole."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from oncebench.faults import link
+from oncebench.faults.context import Stage
+from oncebench.faults.link import link_to
+from oncebench.lab.lab import Lab
+from oncebench.lab.links import open_links
+from oncebench.scenario.cell import Cell
+from oncebench.servers.kafka.topics import Kafka
+from oncebench.servers.proxy.framing import END_TXN, PRODUCE, KafkaFraming
+from oncebench.servers.proxy.tcp import Catch, Proxy
+from tests.unit.faults.faults_world import World, run
+
+AT_IT = 51  # CONCURRENT_TRANSACTIONS: try again
+NO_LEADER = 6  # NOT_LEADER_OR_FOLLOWER: ask another broker
+DEFERRED = b"SERROR\0VERROR\0C23505\0Mduplicate key\0\0"  # a constraint that is looked at when the commit comes
+
+
+def message(kind: bytes, body: bytes) -> bytes:
+    """Of PostgreSQL's protocol."""
+    return kind + struct.pack("!I", 4 + len(body)) + body
+
+
+def end_txn_answer(code: int) -> bytes:
+    return struct.pack("!iixih", 11, 7, 0, code)
+
+
+def produce_answer(*codes: int) -> bytes:
+    partitions = (struct.pack("!ihq", number, code, 0) for number, code in enumerate(codes))
+    body = struct.pack("!ih2si", 1, 2, b"it", len(codes)) + b"".join(each + b"\0" * 8 for each in partitions)
+    return struct.pack("!ii", 8 + len(body), 7) + body + struct.pack("!i", 0)
+
+
+COMMIT, SECOND_PHASE = message(b"Q", b"COMMIT\0"), message(b"Q", b"COMMIT PREPARED 'a:1'\0")
+JAVAS_COMMIT = message(b"P", b"S_2\0COMMIT\0\0\0")  # then bound and executed in the same breath
+COMMITTED, PREPARED_COMMITTED = (
+    message(b"C", tag) + message(b"Z", b"I") for tag in (b"COMMIT\0", b"COMMIT PREPARED\0")
+)
+JAVA_COMMITTED = message(b"1", b"") + message(b"2", b"") + COMMITTED
+KAFKA, POSTGRES = link.lose_answer, link.lose_postgres_answer
+
+
+class Link:
+    """A proxy that is told of one request after the other; `passes`: those that come once the pipeline goes on."""
+
+    def __init__(self, *passes: bytes, answer: bytes = COMMITTED) -> None:
+        self.passes, self.answer = passes, answer
+        self.said: list[str] = []
+
+    def catch(self, catch: Catch) -> None:
+        self.said.append("catch")
+        for request in self.passes:
+            if catch.wanted(request) and catch.request is None:
+                catch.request, catch.answer, catch.over = request, self.answer, True
+
+    def forget(self, _catch: Catch) -> None:
+        self.said.append("forget")
+
+    def cut(self) -> None:
+        self.said.append("cut")
+
+    def mend(self) -> None:
+        self.said.append("mend")
+
+
+def request(api_key: int) -> bytes:
+    return struct.pack("!ihhi", 8, api_key, 3, 7)
+
+
+def staged(folder: Path, proxy: Any, delivery: str = "exactly-once") -> tuple[World, Stage]:
+    world = World(folder)
+    stage = world.stage("link")
+    stage.servers = {link_to("kafka"): proxy, link_to("postgres"): proxy}
+    stage.config = replace(stage.config, delivery=delivery)
+    return world, stage
+
+
+@pytest.mark.parametrize(
+    ("act", "delivery", "passes", "answer", "told"),
+    [
+        (link.late_commit, "exactly-once", request(END_TXN), end_txn_answer(90), ["commit-held", "commit-arrived"]),
+        (link.lose_answer, "exactly-once", request(END_TXN), end_txn_answer(0), ["request-caught", "answer-lost"]),
+        (link.lose_answer, "at-least-once", request(PRODUCE), produce_answer(0), ["request-caught", "answer-lost"]),
+        (link.lose_postgres_answer, "exactly-once", COMMIT, COMMITTED, ["request-caught", "answer-lost"]),
+    ],
+)
+def test_each_act_catches_the_one_request_that_it_is_about(
+    tmp_path: Path, act: Any, delivery: str, passes: bytes, answer: bytes, told: list[str]
+) -> None:
+    proxy = Link(request(3), request(18), passes, answer=answer)
+    world, stage = staged(tmp_path, proxy, delivery)
+    run(act(stage, 2.0))
+    assert (world.events, proxy.said) == (["pipeline-continued", *told], ["catch", "forget"])
+
+
+@pytest.mark.parametrize(
+    ("act", "delivery", "passes", "answer", "said", "success"),
+    [
+        (KAFKA, "exactly-once", request(END_TXN), end_txn_answer(0), {"error_code": 0}, True),
+        (KAFKA, "exactly-once", request(END_TXN), end_txn_answer(AT_IT), {"error_code": AT_IT}, False),
+        (KAFKA, "at-least-once", request(PRODUCE), produce_answer(0, 0), {"error_code": 0}, True),
+        (KAFKA, "at-least-once", request(PRODUCE), produce_answer(0, NO_LEADER), {"error_code": NO_LEADER}, False),
+        (POSTGRES, "exactly-once", COMMIT, COMMITTED, {"command_tag": "COMMIT"}, True),
+        (POSTGRES, "at-least-once", JAVAS_COMMIT, JAVA_COMMITTED, {"command_tag": "COMMIT"}, True),
+        (POSTGRES, "exactly-once", SECOND_PHASE, PREPARED_COMMITTED, {"command_tag": "COMMIT PREPARED"}, True),
+        (POSTGRES, "exactly-once", COMMIT, message(b"C", b"ROLLBACK\0"), {"command_tag": "ROLLBACK"}, False),
+        (POSTGRES, "exactly-once", COMMIT, message(b"E", DEFERRED), {"sqlstate": "23505"}, False),
+        (POSTGRES, "exactly-once", COMMIT, message(b"1", b"") + message(b"Z", b"T"), {}, False),  # parsed, and no more
+    ],
+)
+def test_a_lost_answer_is_told_with_what_it_said_and_tested_nothing_unless_that_was_a_success(
+    tmp_path: Path, act: Any, delivery: str, passes: bytes, answer: bytes, said: dict[str, Any], success: bool
+) -> None:
+    world, stage = staged(tmp_path, Link(passes, answer=answer), delivery)
+    run(act(stage, 2.0))
+    assert {"event": "answer-lost", "hit_us": stage.hit["t_us"], **said} in world.notes
+    assert ("nemesis-idle" in world.events) is not success
+
+
+@pytest.mark.parametrize("act", [link.late_commit, link.lose_answer, link.lose_postgres_answer])
+def test_a_request_that_never_comes_makes_the_act_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Any
+) -> None:
+    monkeypatch.setattr(link, "COME_LIMIT_S", 0.0)
+    proxy = Link(request(PRODUCE))
+    world, stage = staged(tmp_path, proxy)
+    run(act(stage, 2.0))
+    assert (world.events, proxy.said) == (["pipeline-continued", "nemesis-idle"], ["catch", "forget"])
+
+
+@pytest.mark.parametrize(
+    ("act", "passes", "told"),
+    [
+        (link.late_commit, request(END_TXN), "commit-held"),
+        (link.lose_answer, request(END_TXN), "request-caught"),
+        (link.lose_postgres_answer, COMMIT, "request-caught"),
+    ],
+)
+def test_a_request_that_was_caught_and_never_answered_makes_the_act_idle(
+    tmp_path: Path, act: Any, passes: bytes, told: str
+) -> None:
+    class Silent(Link):
+        def catch(self, catch: Catch) -> None:
+            super().catch(catch)
+            catch.answer = None
+
+    world, stage = staged(tmp_path, Silent(passes))
+    run(act(stage, 2.0))
+    assert world.events == ["pipeline-continued", told, "nemesis-idle"]
+
+
+@pytest.mark.parametrize("passes", [(), (COMMIT,)])
+def test_an_act_calls_itself_idle_only_when_nothing_can_be_lost_any_more(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: tuple[bytes, ...]
+) -> None:
+    for limit in ("COME_LIMIT_S", "ANSWER_LIMIT_S"):
+        monkeypatch.setattr(link, limit, 0.0)
+
+    class Unanswered(Link):
+        def catch(self, catch: Catch) -> None:
+            super().catch(catch)
+            catch.answer, catch.over = None, False
+
+        def forget(self, catch: Catch) -> None:
+            super().forget(catch)
+            world.events.append("forgotten")
+
+    world, stage = staged(tmp_path, Unanswered(*passes))
+    run(link.lose_postgres_answer(stage, 0.0))
+    assert world.events[-2:] == ["forgotten", "nemesis-idle"]
+
+
+@pytest.mark.parametrize("act", [link.late_commit, link.lose_answer, link.lose_postgres_answer])
+def test_an_act_that_is_cut_short_lets_everything_pass(tmp_path: Path, act: Any) -> None:
+    proxy = Link()
+    _, stage = staged(tmp_path, proxy)
+    acting = act(stage, 3600.0)
+    next(acting)
+    acting.close()
+    assert proxy.said == ["catch", "forget"]
+
+
+@pytest.mark.parametrize("cut_short", [False, True])
+@pytest.mark.parametrize("cut", [link.cut_link, link.cut_postgres_link])
+def test_a_cut_link_is_mended_also_when_the_run_ends_before(tmp_path: Path, cut: Any, cut_short: bool) -> None:
+    proxy = Link()
+    world, stage = staged(tmp_path, proxy)
+    act = cut(stage, 3600.0 if cut_short else 0.001)
+    next(act)
+    assert (proxy.said, stage.held, world.all[0].thawed) == (["cut"], True, 1)
+    act.close() if cut_short else run(act, looks=10**6)
+    assert (proxy.said, stage.held) == (["cut", "mend"], False)
+
+
+class Server:
+    dsn = "postgresql://me:secret@127.0.0.1:5999/here"
+
+
+def lab(proxy: Proxy) -> Lab:
+    return Lab(Kafka("127.0.0.1:1"), cast("Any", None), (), servers={"postgres": Server()}, link=(proxy, 1))
+
+
+def test_a_run_reaches_its_servers_through_a_proxy_only_where_a_fault_acts_on_the_link() -> None:
+    with closing(Proxy(KafkaFraming())) as proxy:
+        shared = lab(proxy)
+        cell = Cell("postgres", "exactly-once", "two-phase", faults=("after-commit:kill",))
+        with open_links(cell, shared) as links:
+            assert (links.bootstrap_servers, links.environment, links.proxies) == ("127.0.0.1:1", {}, {})
+        with open_links(replace(cell, faults=("after-commit:cut-link:3",)), shared) as links:
+            assert links.bootstrap_servers == f"127.0.0.1:{proxy.port}"
+            assert (links.environment, links.proxies) == ({}, {link_to("kafka"): proxy})
+        with open_links(replace(cell, faults=("after-commit:lose-postgres-answer",)), shared) as links:
+            (between,) = links.proxies.values()
+            (dsn,) = links.environment.values()
+            assert links.bootstrap_servers == "127.0.0.1:1"
+            assert {"host=127.0.0.1", f"port={between.port}", "password=secret", "dbname=here"} <= set(dsn.split())

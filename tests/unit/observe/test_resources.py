@@ -1,0 +1,251 @@
+"""What a component used is counted from the mark, also for processes that started later or have died."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from oncebench.observe.resources import Sampler
+
+SPIN = "import time\nwhile time.process_time() < {cpu_s}: pass\nprint(flush=True)\ninput()"
+WAIT_S = 30.0
+
+
+def spinning(cpu_s: float) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", SPIN.format(cpu_s=cpu_s)]
+    return subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True)
+
+
+def spun(child: subprocess.Popen[str]) -> None:
+    assert child.stdout is not None
+    child.stdout.readline()
+
+
+def ended(child: subprocess.Popen[str]) -> None:
+    child.communicate("\n", timeout=WAIT_S)
+
+
+def until(done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not done():
+        assert time.monotonic() < deadline, "the sampler did not see the process"
+        time.sleep(0.01)
+
+
+def test_only_what_was_used_after_the_mark_counts() -> None:
+    children: dict[int, str] = {}
+    with Sampler(lambda: dict(children), lambda owner, _name, _leader: owner) as sampler:
+        early = spinning(0.6)
+        children[early.pid] = "early"
+        spun(early)
+        sampler.mark()
+        late = spinning(0.3)
+        children[late.pid] = "late"
+        spun(late)
+        until(lambda: sampler.uses().get("late") is not None and sampler.uses()["late"].cpu_s >= 0.25)
+        ended(late)
+        ended(early)
+    uses = sampler.uses()
+    assert uses["early"].cpu_s < 0.3
+    assert 0.25 <= uses["late"].cpu_s < 2.0  # the kernel counts in ticks of 10 ms
+    assert uses["early"].peak_rss_bytes > 1_000_000
+
+
+def test_a_process_that_leads_a_session_of_its_own_belongs_to_its_parents_component() -> None:
+    code = (
+        "import subprocess, sys\n"
+        f"child = [sys.executable, '-c', {SPIN.format(cpu_s=0.3)!r}]\n"
+        "subprocess.run(child, start_new_session=True)"
+    )
+    command = [sys.executable, "-c", code]
+    sessions: dict[int, str] = {}
+    with Sampler(lambda: dict(sessions), lambda owner, _name, _leader: owner) as sampler:
+        server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        sessions[server.pid] = "postgres"
+        spun(server)
+        until(lambda: sampler.uses().get("postgres") is not None and sampler.uses()["postgres"].cpu_s >= 0.25)
+        ended(server)
+
+
+# One child is there to be seen until it is told to end; so many others come and go between two samples.
+SERVER = """
+import subprocess, sys
+spin = [sys.executable, "-c", "import time\\nwhile time.process_time() < float(__import__('sys').argv[1]): pass"]
+told = [sys.executable, "-c", {spin!r}]
+sys.stdin.readline()
+seen = subprocess.Popen(told, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+seen.stdout.readline()
+print(flush=True)
+sys.stdin.readline()
+for _ in range(5):
+    subprocess.run([*spin, "0.1"], start_new_session=True)
+seen.communicate(b"\\n")
+print(flush=True)
+sys.stdin.readline()
+"""
+
+
+def test_what_a_servers_children_used_between_two_samples_counts_once() -> None:
+    command = [sys.executable, "-c", SERVER.format(spin=SPIN.format(cpu_s=0.4))]
+    sessions: dict[int, str] = {}
+    with Sampler(lambda: dict(sessions), lambda owner, _name, _leader: owner) as sampler:
+        server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        sessions[server.pid] = "postgres"
+        assert server.stdin is not None
+
+        def next_step() -> None:
+            print(file=server.stdin, flush=True)
+            spun(server)
+
+        next_step()
+        sampler.mark()  # 0.4 s of the child that is seen are behind us
+        next_step()
+        sampler._sample()
+        used = sampler.uses()["postgres"].cpu_s
+        ended(server)
+    assert 0.45 <= used < 0.85  # five children of 0.1 s, which no sample need have met, and their start
+    assert 0 <= sampler.uses()["postgres"].cpu_s - used < 0.1  # that the server has ended too changes nothing
+
+
+# Two children in sessions of their own: the first is there all the time, the second spins and is ended when asked to.
+PAIR = """
+import subprocess, sys
+idle = [sys.executable, "-c", "print(flush=True); input()"]
+spin = [sys.executable, "-c", {spin!r}]
+pipes = {{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "start_new_session": True}}
+first = subprocess.Popen(idle, **pipes)
+first.stdout.readline()
+second = subprocess.Popen(spin, **pipes)
+second.stdout.readline()
+print(flush=True)
+sys.stdin.readline()
+second.communicate(b"\\n")
+print(flush=True)
+sys.stdin.readline()
+first.communicate(b"\\n")
+"""
+
+
+def test_a_servers_child_that_ends_in_the_midst_of_a_sample_counts_still() -> None:
+    command = [sys.executable, "-c", PAIR.format(spin=SPIN.format(cpu_s=0.5))]
+    sessions: dict[int, str] = {}
+    left: list[bool] = []
+
+    def naming(owner: str, _name: str, leader: bool) -> str:
+        if left and not leader:  # the server has been looked at, and its second child has not
+            left.clear()
+            print(file=server.stdin, flush=True)
+            spun(server)
+        return owner
+
+    with Sampler(lambda: dict(sessions), naming) as sampler:
+        server = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
+        spun(server)
+        sessions[server.pid] = "postgres"
+        until(lambda: "postgres" in sampler.uses() and sampler.uses()["postgres"].cpu_s >= 0.45)
+        sampler._stop.set()
+        sampler._thread.join()
+        left.append(True)
+        sampler._sample()
+    assert not left
+    assert sampler.uses()["postgres"].cpu_s >= 0.45
+    ended(server)
+
+
+# A child in the same session works as often as it is asked to, then ends; its parent waits for it, or says that it
+# never will, and goes on.
+WRITER = """
+import os, signal, subprocess, sys
+work = '''
+import os, sys, time
+for line in sys.stdin:
+    until = time.process_time() + 0.2
+    while time.process_time() < until: pass
+    with open(sys.argv[1], "ab") as file:
+        file.write(bytes({written}))
+        os.fsync(file.fileno())
+    print(flush=True)
+'''
+if {ignoring}:
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+pipes = {{"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}}
+child = subprocess.Popen([sys.executable, "-c", work, {path!r}], **pipes)
+for line in sys.stdin:
+    if line == "work\\n":
+        child.stdin.write(b"\\n")
+        child.stdin.flush()
+        child.stdout.readline()
+    elif child.poll() is None:
+        child.stdin.close()
+        child.wait()
+    print(flush=True)
+"""
+WRITTEN = 4_000_000
+
+
+@pytest.mark.parametrize("ignoring", [False, True])
+def test_what_a_child_used_stays_its_own_when_it_has_ended_and_its_parent_goes_on(
+    tmp_path: Path, ignoring: bool
+) -> None:
+    code = WRITER.format(written=WRITTEN, ignoring=ignoring, path=str(tmp_path / "written"))
+    sessions: dict[int, str] = {}
+
+    def naming(_owner: str, _name: str, leader: bool) -> str:
+        return "parent" if leader else "child"
+
+    with Sampler(lambda: dict(sessions), naming) as sampler:
+        parent = subprocess.Popen(
+            [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        sessions[parent.pid] = "parent"
+
+        def asked(what: str) -> None:
+            print(what, file=parent.stdin, flush=True)
+            spun(parent)
+
+        asked("work")
+        sampler.mark()
+        asked("work")
+        sampler._sample()
+        before = sampler.uses()
+        asked("end")
+        sampler._sample()
+        sampler._sample()
+        after = sampler.uses()
+        sampler.end()
+        ended(parent)
+    if not before["child"].written_bytes:
+        pytest.skip(f"{tmp_path} is on no disk")
+    for seen in (before, after):
+        assert WRITTEN <= seen["child"].written_bytes < 1.5 * WRITTEN
+        assert 0.15 <= seen["child"].cpu_s < 0.35  # twice 0.2 if what came before the mark counted
+        assert seen["parent"].written_bytes < 0.1 * WRITTEN
+        assert seen["parent"].cpu_s < 0.1
+
+
+def test_what_is_used_after_the_end_counts_no_more() -> None:
+    children: dict[int, str] = {}
+    with Sampler(lambda: dict(children), lambda owner, _name, _leader: owner) as sampler:
+        first = spinning(0.1)
+        children[first.pid] = "first"
+        spun(first)
+        sampler.end()
+        late = spinning(0.1)
+        children[late.pid] = "late"
+        spun(late)
+    ended(first)
+    ended(late)
+    assert set(sampler.uses()) == {"first"}
+    assert sampler.uses()["first"].cpu_s >= 0.08

@@ -1,0 +1,291 @@
+"""A pipeline's configuration is checked before anything is started, and what a query gives before it runs."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaException
+from kafka.errors import KafkaError
+
+from oncebench.delivery.contract import EXACTLY_ONCE, Support
+from oncebench.delivery.errors import AnotherDriver, NoKafka, QueryDied, RefusedStart
+from oncebench.delivery.journal import Identity, open_journal, put_exclusively
+from oncebench.sinks.registry import SINKS
+from pipeline.config import PipelineConfig, read_config, write_config
+from pipeline.job import Job, fitted, in_plain_words
+from pipeline.rows import ASIDE, TYPES
+from pipeline.spark.session import settings
+
+
+def config(folder: Path, **changes: Any) -> PipelineConfig:
+    base = {"sink": "kafka", "delivery": EXACTLY_ONCE, "variant": "two-phase", "sink_id": "mine"}
+    return PipelineConfig(
+        bootstrap_servers="localhost:1", input_topic="in", output={"output": "out"}, quarantine_topic="bad",
+        checkpoint=folder / "checkpoint", record=folder / "record", **{**base, **changes},
+    )  # fmt: skip
+
+
+def written(folder: Path, **changes: Any) -> Path:
+    path = folder / "pipeline.json"
+    write_config(config(folder), path)
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    return path
+
+
+def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+    made = config(tmp_path, max_events_per_batch=7, jars=("a.jar",), kafka={"a": "b"}, spark={"c": "d"}, trace=True)
+    write_config(made, tmp_path / "pipeline.json")
+    assert read_config(tmp_path / "pipeline.json") == made
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "wanted"),
+    [
+        ("partitions", "2", "a whole number"),
+        ("partitions", True, "a whole number"),
+        ("partitions", 2.0, "a whole number"),
+        ("sink_id", 7, "a text"),
+        ("checkpoint", None, "a text"),
+        ("trace", "yes", "true or false"),
+        ("max_events_per_batch", "all", "a whole number or null"),
+        ("jars", "a.jar", "a list of texts"),
+        ("faults", [1], "a list of texts"),
+        ("output", "topic", "an object"),
+        ("spark", {"spark.driver.memory": 2}, "an object of texts"),
+    ],
+)
+def test_a_field_of_the_wrong_type_is_refused_by_its_name(tmp_path: Path, field: str, value: Any, wanted: str) -> None:
+    with pytest.raises(RefusedStart, match=f"{field} is .*, and must be {wanted}$"):
+        read_config(written(tmp_path, **{field: value}))
+
+
+def test_null_is_taken_where_a_field_may_be_without_a_value(tmp_path: Path) -> None:
+    assert read_config(written(tmp_path, max_events_per_batch=None)).max_events_per_batch is None
+
+
+def test_an_unknown_sink_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    (tmp_path / "record").mkdir()
+    with pytest.raises(RefusedStart, match=r"no sink 'kafak'; there are: .*kafka.*postgres"):
+        Job(config(tmp_path, sink="kafak")).run()
+
+
+@pytest.fixture
+def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Starts a job whose sink, when it is started, calls this."""
+
+    def run(at_start: Callable[[], None], **of_sink: Any) -> None:
+        support = Support(EXACTLY_ONCE, "two-phase", "", default=True)
+        sink = SimpleNamespace(start=lambda *_: at_start(), marks=dict, **of_sink)
+        kind = replace(SINKS["kafka"], supports=(support,), open=lambda _: sink)  # type: ignore[arg-type, return-value]
+        monkeypatch.setattr("pipeline.job.SINKS", {"kafka": kind})
+        (tmp_path / "record").mkdir()
+        Job(config(tmp_path)).run()
+
+    return run
+
+
+def raising(error: Exception) -> Callable[[], None]:
+    def at_start() -> None:
+        raise error
+
+    return at_start
+
+
+@pytest.mark.parametrize("error", [KafkaException("timed out"), KafkaError("timed out")], ids=["confluent", "kafka"])
+def test_a_kafka_that_does_not_answer_at_start_is_told_with_its_address_and_is_worth_another_start(
+    starting: Callable[..., None], error: Exception
+) -> None:
+    with pytest.raises(NoKafka, match=r"Kafka at localhost:1 did not .*timed out.*start again"):
+        starting(raising(error))
+
+
+def test_a_start_that_a_younger_one_has_overtaken_is_no_wrong_setting(
+    starting: Callable[..., None], tmp_path: Path
+) -> None:
+    def overtaken() -> None:
+        put_exclusively(config(tmp_path).checkpoint / "journal", "generation-00000009.json", {})
+        raise RefusedStart("the cluster has seen generation 9")
+
+    with pytest.raises(AnotherDriver, match="another driver was started"):
+        starting(overtaken)
+
+
+class Passed(Exception):
+    """The checks of a start are behind it."""
+
+
+@pytest.mark.parametrize(
+    ("decided", "hours", "outcome"),
+    [(True, 169, RefusedStart), (True, 167, Passed), (False, 169, Passed)],
+    ids=["older than its marker", "younger", "undecided, so not committed"],
+)
+def test_an_open_batch_whose_marker_may_have_been_forgotten_is_not_replayed(
+    starting: Callable[..., None],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    decided: bool,
+    hours: int,
+    outcome: type[Exception],
+) -> None:
+    def passed(*_: Any) -> None:
+        raise Passed("batch 3 was begun, and its journal and its marker are there")
+
+    checkpoint = config(tmp_path).checkpoint
+    journal = open_journal(checkpoint, Identity("mine", "kafka", EXACTLY_ONCE, "two-phase", 2))
+    if decided:
+        journal.decide(3, 0, {"partitions": []})
+    (checkpoint / "offsets").mkdir()
+    began = {"batchWatermarkMs": 0, "batchTimestampMs": int((time.time() - hours * 3600) * 1000)}
+    (checkpoint / "offsets" / "3").write_text(f'v1\n{json.dumps(began)}\n{{"in": {{"0": 5}}}}')
+    monkeypatch.setattr("pipeline.job.Monitoring", passed)
+    with pytest.raises(outcome, match="batch 3 was begun"):
+        starting(lambda: None, forgets_after_s=lambda: 168 * 3600.0)
+
+
+class Frame:
+    """As much of a DataFrame as is asked: its types, and what is added."""
+
+    def __init__(self, **types: str) -> None:
+        self.dtypes = list(types.items())
+        self.added: list[str] = []
+
+    def withColumns(self, columns: dict[str, Any]) -> Frame:
+        self.added = list(columns)
+        return self
+
+
+SOUND = {name: "bigint" if kind == "long" else kind for name, kind in TYPES.items()}
+
+
+@pytest.mark.parametrize(("changes", "told"), [({"j": "bigint"}, "'j' as bigint"), ({"j": None}, "'j' as nothing")])
+def test_a_query_that_gives_other_columns_than_rows_py_names_is_refused(changes: dict[str, Any], told: str) -> None:
+    types = {name: kind for name, kind in (SOUND | changes).items() if kind}
+    with pytest.raises(RefusedStart, match=f"gives column {told}.*rows.py says int"):
+        fitted(Frame(**types))  # type: ignore[arg-type]
+
+
+SET_ASIDE = {name: "bigint" if kind == "long" else kind for name, kind in ASIDE.items()}
+
+
+def test_a_query_that_gives_its_rows_columns_and_those_of_what_is_set_aside_is_left_as_it_is() -> None:
+    frame = Frame(**SOUND, **SET_ASIDE)
+    assert fitted(frame) is frame  # type: ignore[arg-type, comparison-overlap]
+    assert frame.added == []
+
+
+def test_a_query_that_sets_nothing_aside_gets_the_columns_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("pipeline.job.f", SimpleNamespace(lit=lambda _: SimpleNamespace(cast=lambda kind: kind)))
+    frame = Frame(**SOUND)
+    fitted(frame)  # type: ignore[arg-type]
+    assert frame.added == list(ASIDE)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"reason": "string"},
+        {name: kind for name, kind in SET_ASIDE.items() if name != "value"},
+        {**SET_ASIDE, "reason": "int"},
+        {"Reason": "string", **{name: kind for name, kind in SET_ASIDE.items() if name != "reason"}},
+    ],
+)
+def test_what_is_set_aside_by_half_is_refused_for_its_record_would_be_lost(given: dict[str, str]) -> None:
+    with pytest.raises(RefusedStart, match=r"must be all of .*, or none"):
+        fitted(Frame(**SOUND, **given))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("on_lost", "rewirte", "must be one of: rewrite, drop"),
+        ("checkpoint_writing", "as_shipped", "must be one of: tuned, as-shipped"),
+        ("state_store", "x", "must be one of: changelog, snapshots"),
+        ("partitions", 0, "must be 1 or more"),
+        ("trigger_ms", -1, "must be 0 or more"),
+        ("max_events_per_batch", 0, "must be 1 or more"),
+        ("sink_id", "a b", "must be letters, digits"),
+        ("output", {"topic": "x"}, 'output must hold "output"'),
+        ("kafka", {"isolation.level": "read_uncommitted"}, "rest on isolation.level"),
+        ("kafka", {"acks": "0"}, "rest on acks"),
+        ("kafka", {"bootstrap.servers": "other:1"}, "rest on bootstrap.servers"),
+        ("kafka", {"security.protocol": "SASL_SSL"}, "security.protocol .*not supported yet.*PLAINTEXT listener"),
+        ("kafka", {"sasl.username": "joe"}, "sasl.username .*not supported yet.*PLAINTEXT listener"),
+        ("kafka", {"ssl.ca.location": "ca.pem"}, "ssl.ca.location .*not supported yet.*PLAINTEXT listener"),
+    ],
+)
+def test_a_field_with_a_value_that_it_cannot_have_is_refused(tmp_path: Path, field: str, value: Any, told: str) -> None:
+    with pytest.raises(RefusedStart, match=told):
+        read_config(written(tmp_path, **{field: value}))
+
+
+def test_a_kafka_setting_that_asks_for_no_more_than_plain_text_is_taken(tmp_path: Path) -> None:
+    kafka = {"security.protocol": "PLAINTEXT", "client.id": "me"}
+    assert read_config(written(tmp_path, kafka=kafka)).kafka == kafka
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "record"])
+@pytest.mark.parametrize(
+    "uri", ["file:///data/cp", "file:/data/cp", "hdfs://name:8020/cp", "s3a://bucket/cp", "file:cp", "./a:/b"]
+)
+def test_a_folder_that_spark_would_look_for_elsewhere_than_our_journal_is_refused(
+    tmp_path: Path, name: str, uri: str
+) -> None:
+    with pytest.raises(RefusedStart, match=f"{name} is '{uri}', a URI.*Give the path of a folder"):
+        read_config(written(tmp_path, **{name: uri}))
+
+
+@pytest.mark.parametrize("plain", ["/data/cp", "data/cp", "cp", "/data/a:b", "data/a:/b"])
+def test_a_folder_that_is_a_path_for_spark_too_is_taken(tmp_path: Path, plain: str) -> None:
+    assert read_config(written(tmp_path, checkpoint=plain)).checkpoint == Path(plain)
+
+
+def test_a_file_that_holds_no_object_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "pipeline.json").write_text("null")
+    with pytest.raises(RefusedStart, match="must hold an object"):
+        read_config(tmp_path / "pipeline.json")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["spark.master", "spark.task.maxFailures", "spark.speculation", "spark.stage.maxConsecutiveAttempts",
+     "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.python.daemon.module"],
+)  # fmt: skip
+def test_a_setting_on_which_the_guarantees_rest_is_not_a_jobs_to_change(tmp_path: Path, name: str) -> None:
+    (tmp_path / "record").mkdir()
+    with pytest.raises(RefusedStart, match=f"the guarantees rest on {name}"):
+        Job(config(tmp_path, spark={name: "4"})).run()
+    assert name == "spark.master" or name in settings(config(tmp_path))
+
+
+@pytest.mark.parametrize(
+    ("told", "cause"),
+    [
+        ("An exception was thrown from the Python worker:\nTraceback (most recent call last):\n  File x\n"
+         "KeyError: 'Field \"reason\" does not exist'\n", "KeyError: 'Field \"reason\" does not exist'"),
+        ("Traceback (most recent call last):\n  File x\nValueError: order 7 is bad\n  see the manual\n",
+         "ValueError: order 7 is bad"),
+        ("java.io.IOException: no disk.\n\tat x", "java.io.IOException: no disk"),
+    ],
+)  # fmt: skip
+def test_the_last_line_of_a_dead_query_names_its_cause(told: str, cause: str) -> None:
+    class Ours:
+        def check_still_ours(self) -> None:
+            """Nobody else has been here."""
+
+    words = in_plain_words(RuntimeError(told), Ours())  # type: ignore[arg-type]
+    assert type(words) is QueryDied
+    assert str(words).startswith(f"{cause}. What was not committed")
+
+
+def test_a_jobs_own_settings_of_spark_come_over_the_sinks_and_these_over_ours(tmp_path: Path) -> None:
+    of_sink = {"spark.ui.enabled": "by the sink", "spark.jars": "by the sink"}
+    told = settings(config(tmp_path, spark={"spark.jars": "by the job"}), of_sink)
+    assert (told["spark.ui.enabled"], told["spark.jars"]) == ("by the sink", "by the job")
+    assert told["spark.task.maxFailures"] == "1"

@@ -1,0 +1,242 @@
+"""Children and sessions: what is started is ended whole, and nothing else is ever touched. No JVM."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from oncebench.errors import ENVIRONMENT, MissingEnvironment
+from oncebench.processes import child as process
+from oncebench.processes import sessions
+from oncebench.processes.child import Child
+from oncebench.processes.sessions import NotOursError, Session, start_time
+
+# a tree as pyspark makes it: a daemon in a process group of its own, and a worker below it
+TREE = """
+import os, time
+if os.fork() == 0:
+    os.setpgid(0, 0)
+    os.fork()
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+def wait_for(what: str, condition: Callable[[], bool], limit_s: float = 10.0) -> None:
+    deadline = time.monotonic() + limit_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {limit_s} s for {what}"
+        time.sleep(0.01)
+
+
+def gone(pid: int) -> bool:
+    return not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Iterator[Child]:
+    with process.start("tree", [sys.executable, "-c", TREE], tmp_path / "log") as child:
+        wait_for("three processes to be ready", lambda: child.log.read_text().count("ready") == 3)
+        yield child
+
+
+@pytest.fixture
+def stranger() -> Iterator["subprocess.Popen[bytes]"]:
+    with subprocess.Popen(["sleep", "600"], start_new_session=True) as popen:
+        yield popen
+        popen.kill()
+
+
+def test_a_process_stands_still_once_it_is_stopped_and_until_it_is_continued_and_one_that_is_gone_does(
+    tree: Child, stranger: "subprocess.Popen[bytes]"
+) -> None:
+    worker = max(tree.members())
+    assert not tree.stands_still(worker)
+    os.kill(worker, signal.SIGSTOP)
+    wait_for("the worker to be stopped", lambda: tree.stands_still(worker))
+    assert not tree.stands_still(tree.pid)
+    tree.thaw()
+    wait_for("the worker to go on", lambda: not tree.stands_still(worker))
+    assert tree.stands_still(stranger.pid), "its number may be another's by now"
+    tree.kill_session()
+    assert tree.stands_still(worker)
+
+
+MAIN_THREAD_GONE = """
+import ctypes, threading, time
+threading.Thread(target=time.sleep, args=(600,)).start()
+print("ready", flush=True)
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no such state")
+def test_a_child_is_alive_until_all_of_it_has_ended_and_asking_does_not_reap_it(tmp_path: Path) -> None:
+    code = [sys.executable, "-c", MAIN_THREAD_GONE]
+    with process.start("half dead", code, tmp_path / "log") as child:
+        state = Path(f"/proc/{child.pid}/stat")
+        wait_for("its first thread to end", lambda: ") Z" in state.read_text())
+        assert child.alive, "its other thread still runs"
+        os.kill(child.pid, signal.SIGKILL)
+        wait_for("it to end", lambda: not child.alive)
+        assert child.returncode is None
+        assert state.exists(), "its number must not become another's"
+
+
+def test_killing_a_session_ends_descendants_in_other_process_groups_too(tree: Child) -> None:
+    pids = tree.members()
+    assert len(pids) == 3
+    assert len({os.getpgid(pid) for pid in pids}) == 2
+    tree.kill_session()
+    assert all(map(gone, pids))
+    assert tree.returncode == -signal.SIGKILL
+
+
+def test_a_session_that_forks_without_end_is_killed_whole(tmp_path: Path) -> None:
+    with process.start("forks", ["sh", "-c", "while :; do sleep 600 & done"], tmp_path / "log") as child:
+        wait_for("some forks", lambda: len(child.members()) > 20)
+        child.kill_session()
+        assert sessions.members(child.session) == ()
+
+
+def test_a_killed_leader_does_not_save_its_descendants(tree: Child) -> None:
+    pids = tree.members()
+    os.kill(tree.pid, signal.SIGKILL)
+    wait_for("the leader to die", lambda: not tree.alive)
+    assert len(tree.members()) == 2
+    tree.kill_session()
+    assert all(map(gone, pids))
+
+
+def test_an_ended_child_keeps_its_pid_until_its_session_is_swept(tmp_path: Path) -> None:
+    child = process.start("short", ["sh", "-c", "exit 7"], tmp_path / "log")
+    assert child.wait(10)
+    assert not child.alive
+    assert psutil.Process(child.pid).status() == psutil.STATUS_ZOMBIE
+    before = child.returncode
+    child.kill_session()
+    assert (before, child.returncode) == (None, 7)
+    assert not psutil.pid_exists(child.pid)
+
+
+def test_a_pid_that_was_given_to_another_process_is_never_signalled(stranger: "subprocess.Popen[bytes]") -> None:
+    stale = Session(stranger.pid, start_time(stranger.pid) - 1)
+    for act in (sessions.freeze, sessions.thaw, sessions.members, lambda session: sessions.kill(session, 1)):
+        with pytest.raises(NotOursError):
+            act(stale)
+    assert not sessions.leader_alive(stale)
+    assert stranger.poll() is None
+    assert psutil.Process(stranger.pid).status() != psutil.STATUS_STOPPED
+
+
+def test_a_child_that_was_killed_is_not_continued_under_a_pid_that_may_be_anothers(
+    tree: Child, stranger: "subprocess.Popen[bytes]"
+) -> None:
+    tree.kill_session()
+    tree.session = Session(stranger.pid, start_time(stranger.pid) - 1)  # as if its pid had been given away
+    tree.thaw()
+
+
+def test_the_end_of_the_context_leaves_no_child_even_after_an_error(tmp_path: Path) -> None:
+    pids: tuple[int, ...] = ()
+    with (
+        pytest.raises(ZeroDivisionError),
+        process.start("tree", [sys.executable, "-c", TREE], tmp_path / "log") as child,
+    ):
+        wait_for("three processes", lambda: len(child.members()) == 3)
+        pids = child.members()
+        raise ZeroDivisionError
+    assert len(pids) == 3
+    assert all(map(gone, pids))
+
+
+def test_stopping_gently_lets_the_child_end_by_itself(tmp_path: Path) -> None:
+    script = "import signal, sys; signal.signal(15, lambda *_: sys.exit(9)); print('ready', flush=True); signal.pause()"
+    with process.start("gentle", [sys.executable, "-c", script], tmp_path / "log") as child:
+        wait_for("the handler", lambda: "ready" in child.log.read_text())
+        child.stop_gently(10)
+        assert child.returncode == 9
+
+
+def test_stopping_gently_ends_by_force_what_ignores_it(tmp_path: Path) -> None:
+    script = "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
+    with process.start("stubborn", [sys.executable, "-c", script], tmp_path / "log") as child:
+        wait_for("the handler", lambda: "ready" in child.log.read_text())
+        child.stop_gently(0.2)
+        assert child.returncode == -signal.SIGKILL
+
+
+def test_stopping_gently_reaches_a_frozen_child(tmp_path: Path) -> None:
+    with process.start("frozen", ["sleep", "600"], tmp_path / "log") as child:
+        child.freeze()
+        child.stop_gently(10)
+        assert child.returncode == -signal.SIGTERM
+
+
+def test_freezing_stops_every_member_and_thawing_lets_them_go_on(tree: Child) -> None:
+    everybody = tree.members()
+    assert len(everybody) > 1
+    tree.freeze()
+    wait_for("all to stop", lambda: all(psutil.Process(p).status() == "stopped" for p in everybody))
+    tree.thaw()
+    wait_for("all to go on", lambda: all(psutil.Process(p).status() == "sleeping" for p in everybody))
+
+
+def test_what_a_child_says_is_appended_to_its_log(tmp_path: Path) -> None:
+    log = tmp_path / "logs" / "child.log"
+    for word in ("one", "two"):
+        with process.start("speaker", ["sh", "-c", f"echo {word}; echo {word} >&2"], log) as child:
+            assert child.wait(10)
+    assert log.read_text() == "one\none\ntwo\ntwo\n"
+
+
+def test_a_child_started_by_a_thread_lives_on_after_the_thread(tmp_path: Path) -> None:
+    started: list[Child] = []
+
+    def start() -> None:
+        started.append(process.start("sleeper", ["sleep", "600"], tmp_path / "log"))
+        wait_for("it to run", lambda: psutil.Process(started[0].pid).name() == "sleep")
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join()
+    with started[0] as child:
+        time.sleep(0.2)  # nothing can be waited for: the kernel's signal would have come at once
+        assert child.alive
+
+
+def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(
+        MissingEnvironment, match="broker can't be started: there is no program no-such-program"
+    ) as caught:
+        process.start("broker", ["no-such-program"], tmp_path / "log")
+    assert caught.value.exit_code == ENVIRONMENT
+
+
+def test_a_program_that_can_not_be_executed_says_so_in_the_log(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"\x00not a program")
+    program.chmod(0o755)
+    with process.start("odd", [program], tmp_path / "log") as child:
+        assert child.wait(10)
+    assert child.returncode == 126
+    assert f"{program} can't be run: Exec format error" in child.log.read_text()
+
+
+def test_a_child_gets_usual_signals_private_files_and_the_environment_it_was_given(tmp_path: Path) -> None:
+    script = "touch made; grep SigIgn /proc/self/status; echo $SAID"
+    env = {"PATH": os.environ["PATH"], "SAID": "hello"}
+    with process.start("child", ["sh", "-c", script], tmp_path / "log", env=env, cwd=tmp_path) as child:
+        assert child.wait(10)
+    said = child.log.read_text().split()
+    ignored = int(said[1], 16)
+    assert not ignored >> (signal.SIGPIPE - 1) & 1
+    assert said[2] == "hello"
+    assert (tmp_path / "made").stat().st_mode & 0o777 == 0o600

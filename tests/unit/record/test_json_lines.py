@@ -1,0 +1,58 @@
+"""Following a JSON lines file: what is new, what is torn, and what is read again only when it has grown."""
+
+from pathlib import Path
+from unittest.mock import patch
+
+from oncebench.record import json_lines
+from oncebench.record.json_lines import AllLines, Tail
+
+
+def _append(path: Path, text: str) -> None:
+    with path.open("a", encoding="utf-8") as file:
+        file.write(text)
+
+
+def test_a_tail_gives_each_line_once_and_a_torn_one_when_it_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    lines = Tail(path)
+    assert lines.fresh() == [] and lines.last() == {}
+    _append(path, '{"n":1}\n{"n":')
+    assert lines.fresh() == [{"n": 1}]
+    assert lines.fresh() == []
+    _append(path, "2}\n")
+    assert lines.fresh() == [{"n": 2}]
+    assert lines.last() == {"n": 2}
+
+
+def test_a_tail_passes_over_what_a_killed_writer_left(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    _append(path, '{"n":1}\n{"n"{"n":2}\n{"n":3}\n')
+    assert Tail(path).fresh() == [{"n": 1}, {"n": 3}]
+
+
+def test_all_lines_holds_also_the_one_behind_what_a_killed_writer_left(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    lines = AllLines(path)
+    assert lines.read() == ()
+    _append(path, '{"n":1}\n{"n":2,"m"')
+    assert lines.read() == ({"n": 1},)
+    _append(path, '{"n":3}\n')
+    assert lines.read() == ({"n": 1}, {"n": 3})
+
+
+def test_a_file_that_has_not_grown_is_not_read_again(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    _append(path, '{"n":1}\n')
+    lines = AllLines(path)
+    with patch.object(json_lines, "read_lines", wraps=json_lines.read_lines) as reading:
+        assert [lines.read() for _ in range(3)] == [({"n": 1},)] * 3
+    assert reading.call_count == 1
+
+
+def test_a_tail_opens_no_file_that_has_not_grown(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    _append(path, '{"n":1}\n')
+    lines = Tail(path)
+    lines.fresh()
+    with patch.object(Path, "open", side_effect=AssertionError("opened")):
+        assert lines.fresh() == []

@@ -1,0 +1,82 @@
+"""What a stored comparison says is what it said when it was made: the table, the ratios, the rates that were found."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from click.testing import CliRunner
+
+from oncebench.cli import cli
+from oncebench.report.comparisons.comparison import text
+from oncebench.report.tables import cost_table
+from oncebench.report.tables import table as tables
+from tests import made_up
+from tests.unit.report.test_paired import BASE, rounds
+from tests.unit.report.test_sustained import probe
+from tests.unit.report.test_tables import report
+
+
+def test_ratios_and_differences_follow_the_table() -> None:
+    five = rounds(8.0, 10.0, 12.0, 10.0, 10.0)
+    told = text(five)
+    assert told.startswith(tables.markdown(five) + "\n")
+    assert "+10.0 ms a batch (+8.0 to +12.0)" in told
+    assert told.endswith(f"of the same sink, 95 % intervals:\n\n{cost_table.markdown(five)}")
+    assert "fewer than 5 rounds" in text(rounds(8.0))
+
+
+def test_a_cell_with_nothing_beside_it_is_a_table_and_no_more() -> None:
+    assert text([report()]) == tables.markdown([report()])
+
+
+def test_rates_that_a_search_found_are_told() -> None:
+    told = text([report(), probe(1000, 0.0), probe(2000, 0.5), probe(2000, 0.5)])
+    assert "\nwhat each guarantee keeps up with:\n\n| sink " in told
+    assert "| 1,000 " in told and "| 2,000 " in told
+
+
+def test_the_table_of_stored_reports_says_all_of_it(tmp_path: Path) -> None:
+    pair = [made_up.cell_of("kafka", "at-least-once", "acknowledged"),
+            made_up.cell_of("kafka", "exactly-once", "two-phase")]  # fmt: skip
+    file = tmp_path / "series.jsonl"
+    file.write_text("".join(json.dumps(each) + "\n" for each in pair))
+    done = CliRunner().invoke(cli, ["table", str(file)])
+    assert done.exit_code == 0, done.output
+    assert done.stdout == text(pair)
+    assert "as ratios to at-least-once acknowledged of the same sink" in done.stdout
+
+
+def killed(way: dict[str, Any], *faults: str, seed: int = 1) -> dict[str, Any]:
+    each = [{"fault": fault, "point": fault.split(":")[0], "hit": True, "lost": 0, "duplicated": 20, "batch": 6,
+             "recovery": {"first_visible": 4000.0}} for fault in faults]  # fmt: skip
+    cell = {**way, "faults": list(faults)}
+    return report(seed=seed, cell=cell, faults=each, recovery={"first_visible": 4000.0, "restart": 1.0})
+
+
+def test_what_each_of_several_kills_did_and_recoveries_are_told_and_a_mixture_is_left_to_the_fault_matrix() -> None:
+    kills = ("mid-write:kill", "after-commit:kill")
+    pair = [killed(BASE, *kills), killed(report()["cell"], *kills)]
+    told = text(pair)
+    assert f"rows that each fault lost or doubled:\n\n{tables.fault_markdown(pair)}" in told
+    assert told.endswith("until new rows are seen (1 round)\n")
+    mixed = [killed(report()["cell"], "mid-write:kill", "after-commit:stop:5")]
+    assert "rows that each fault" not in text(mixed)
+
+
+def test_a_run_that_was_interrupted_is_left_out_as_it_was_in_the_series_and_shown_where_it_is_all() -> None:
+    cut = report("idempotent", "unknown", interrupted=True)
+    assert text([report(), cut]) == text([report()])
+    assert "unknown" in text([cut])
+
+
+def test_probes_alone_have_no_empty_table_before_them() -> None:
+    assert text([probe(1000, 0.0)]).startswith("what each guarantee keeps up with:")
+
+
+def test_a_run_that_kept_its_promise_and_has_no_figures_says_why() -> None:
+    late = report(seed=7, generator={"lateness_ms": {"p99": 340.0}})
+    said = "no figures of kafka exactly-once two-phase, healthy, seed 7: the generator was 340 ms late"
+    assert said in text([late, report(seed=8)])
+    assert "no figures" not in text([report(), report("idempotent", "broken"), {**late, "probe": True}])

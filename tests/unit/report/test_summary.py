@@ -1,0 +1,191 @@
+"""What a person is told of a run: the counts always, a speed only if the promise was kept, and no empty lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncebench.audit.anomalies import CATALOGUE, TERMS
+from oncebench.report.faults import faults_of
+from oncebench.report.summary import summary
+
+KILL = {"point": "after-commit", "batch": 6, "hit": True, "fault": "after-commit:kill"}
+RANDOM = {"point": "mid-write", "batch": 8, "hit": True, "fault": "random:kill"}
+SPEEDS = ("throughput", "latency", "batch", "CPU", "recovery")
+
+
+def report(verdict: str = "kept", **changes: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "cell": {"sink": "kafka", "delivery": "exactly-once", "variant": "v", "faults": [], "random_kills": 0},
+        "verdict": verdict,
+        "reasons": [],
+        "anomalies": {},
+        "sessions": {"acknowledged": 400, "finished": 400},
+        "rows": {"expected": 8000, "visible": 8000, "lost": 0, "duplicated": 0},
+        "throughput": {"events_per_s": 1800.0},
+        "latency_ms": {"p50": 5.0, "p95": 6.0, "p99": 7.0, "p999": 8.0, "max": 9.0, "n": 300},
+        "batches": {"trigger_ms": 100.0},
+        "checkpoint": {"share_of_batch": 0.04, "per_million_events": {"bytes": 2e7}, "per_batch": {"bytes": 4e3}},
+        "sink_ms": {"prepare": 20.0, "decide": None, "commit": 12.0, "total": 40.0},
+        "cpu_s_per_million_events": 900.0,
+        "deaths": {"asked": 1, "unasked": 0, "each_unasked": []},
+        "faults": [KILL],
+        "recovery": {
+            "detect": 40.0, "restart": 9000.0, "first_visible": 12000.0, "caught_up": None, "longest_gap": 12000.0
+        },
+        "reproduce": "oncebench run",
+    }  # fmt: skip
+    return {**made, **changes}
+
+
+def lines(made: dict[str, Any]) -> dict[str, str]:
+    found = {}
+    for line in summary(made).splitlines()[1:]:
+        found[line[2:14].strip()] = line[14:]
+    return found
+
+
+def test_a_kept_run_shows_what_it_cost() -> None:
+    told = lines(report())
+    assert told.keys() >= set(SPEEDS)
+    assert told["batch"] == "100 ms, of which checkpoint 4.0%, sink prepare 20  commit 12  total 40 ms"
+
+
+def test_a_load_that_was_there_at_once_has_no_latency() -> None:
+    told = lines(report(config={"rate": "max"}))
+    assert "latency" not in told and told["throughput"] == "1,800 events/s"
+    assert told["CPU"].endswith("s per million events (pipeline and servers)")
+
+
+def test_open_sessions_stand_in_the_first_line() -> None:
+    cell = report()["cell"] | {"open_sessions": 10_000}
+    assert summary(report(cell=cell)).splitlines()[0] == "kafka  exactly-once  v  healthy, 10,000 open sessions"
+
+
+@pytest.mark.parametrize("verdict", ["broken", "unknown", "vacuous"])
+def test_a_run_that_was_not_kept_shows_its_counts_and_no_speed(verdict: str) -> None:
+    told = lines(report(verdict))
+    assert told.keys().isdisjoint(SPEEDS)
+    assert told.keys() >= {"sessions", "rows", "fault", "speed"}
+
+
+def test_each_code_that_was_seen_has_its_rule_its_kinds_and_what_the_words_of_the_rule_stand_for() -> None:
+    rules = {code: CATALOGUE[code].rule for code in ("TORN", "DUP", "INCO")}
+    splits = {"DUP": {"same-partition": 0, "other-partition": 3}, "INCO": {"changed": 4, "vanished": 1}}
+    text = summary(report("broken", anomalies={"TORN": 2, "DUP": 3, "INCO": 5}, rules=rules, splits=splits))
+    shown = text.split("  seen        ")[1].split("\n  sessions")[0].splitlines()
+    assert shown[0] == "TORN 2, DUP 3, INCO 5"
+    assert max(map(len, shown)) <= 120
+    assert " ".join(" ".join(shown[1:]).split()) == (
+        f"TORN: {rules['TORN']} DUP (other-partition 3): {rules['DUP']} INCO (changed 4, vanished 1): {rules['INCO']} "
+        f"E: {TERMS['E']} m(x): {TERMS['m(x)']} covered: {TERMS['covered']}"
+    )
+    few = summary(report("broken", anomalies={"ORPH": 2}, rules={"ORPH": CATALOGUE["ORPH"].rule}))
+    assert not any(f" {term}: " in few for term in TERMS)
+
+
+def test_a_report_from_before_rules_were_in_it_shows_the_counts_alone() -> None:
+    text = summary(report("broken", anomalies={"LOSS": 2, "DUP": 3}))
+    assert "  seen        LOSS 2, DUP 3\n  sessions  " in text
+
+
+def test_what_was_not_measured_has_no_line() -> None:
+    nothing = dict.fromkeys(("p50", "p95", "p99", "p999", "max"))
+    text = summary(
+        report(
+            throughput={"events_per_s": None},
+            latency_ms={**nothing, "n": 0},
+            batches={"trigger_ms": None},
+            checkpoint={"share_of_batch": None},
+            sink_ms=dict.fromkeys(("prepare", "decide", "commit", "total")),
+            cpu_s_per_million_events=None,
+            recovery=dict.fromkeys(("detect", "restart", "first_visible", "caught_up", "longest_gap")),
+        )
+    )
+    assert not any(f"  {name} " in text for name in SPEEDS)
+    assert " - " not in text
+
+
+def test_a_sink_that_takes_no_times_is_not_shown_with_dashes() -> None:
+    told = lines(report(sink_ms=dict.fromkeys(("prepare", "decide", "commit", "total"))))
+    assert told["batch"] == "100 ms, of which checkpoint 4.0%"
+
+
+def test_each_fault_says_where_it_hit() -> None:
+    early, missed = {**RANDOM, "point": None, "batch": None}, {**KILL, "hit": False, "batch": None}
+    text = summary(report(faults=[RANDOM, KILL, early, missed]))
+    assert [line for line in text.splitlines() if line.startswith("  fault ")] == [
+        "  fault       random:kill: landed in batch 8, past mid-write",
+        "  fault       after-commit:kill: hit in batch 6",
+        "  fault       random:kill: landed before the first step of a batch",
+        "  fault       after-commit:kill: NOT hit",
+    ]
+
+
+def test_a_recovery_without_a_new_row_says_why_and_the_marks_have_the_words_of_the_tables() -> None:
+    told = summary(report(recovery=report()["recovery"] | {"first_visible": None, "caught_up": None}))
+    assert "no new row came after the fault: the load was too short" in told
+    assert "no new row" not in summary(report())
+    assert "process back" in told
+
+
+def test_recovery_is_told_with_the_rows_made_again_and_of_several_faults_the_median_and_the_longest() -> None:
+    marks = report()["recovery"] | {"replayed_rows": 1200}
+    assert lines(report(recovery=marks))["recovery"].endswith("(longest gap 12.0 s, 1,200 rows made again)")
+    several = [{**KILL, "recovery": {"first_visible": ms}} for ms in (3000.0, None, 4000.0, 9000.0)]
+    assert "of 4 faults: first row 4.0 s (median), 9.0 s (longest)" in summary(report(faults=several))
+    assert "of 1 faults" not in summary(report(faults=several[:1]))
+
+
+def test_faults_come_in_order_of_time_and_what_was_not_done_last() -> None:
+    kills = [
+        {"event": "random-kill", "t_us": t_us, "landed": landed}
+        for t_us, landed in ((10, {"point": "mid-write", "batch": 3}), (30, None))
+    ]
+    record: Any = SimpleNamespace(
+        hits=SimpleNamespace(items=[{**KILL, "t_us": 20, "action": "kill"}]),
+        timeline=SimpleNamespace(items=[*kills, {"event": "drained", "t_us": 40}]),
+        progress=SimpleNamespace(items=[]),
+        path=Path("run"),
+        cell={"cell": {"faults": ["after-commit:kill", "mid-commit:kill"]}},
+    )
+    assert [(fault["fault"], fault["point"], fault["batch"]) for fault in faults_of(record)] == [
+        ("random:kill", "mid-write", 3),
+        ("after-commit:kill", "after-commit", 6),
+        ("random:kill", None, None),
+        ("mid-commit:kill", "mid-commit", None),
+    ]
+
+
+def test_a_death_that_nobody_asked_for_is_told_and_no_speed_is_shown() -> None:
+    death = {"exit_code": None, "signal": 11, "why": "", "told": "signal 11, 0.9 s after its start"}
+    told = lines(report(deaths={"asked": 0, "unasked": 1, "each_unasked": [death]}))
+    assert told["died"] == "1 x unasked (signal 11, 0.9 s after its start); see logs/pipeline.log"
+    assert told["speed"] == "not shown: the pipeline died 1 time unasked" and told.keys().isdisjoint(SPEEDS)
+
+
+def test_a_kept_run_whose_generator_was_late_shows_no_speed_and_says_why() -> None:
+    told = lines(report(generator={"lateness_ms": {"p99": 340.0}}))
+    assert told["speed"] == "not shown: the generator was 340 ms late for one event in a hundred"
+    assert told.keys().isdisjoint(SPEEDS)
+
+
+def test_a_percentile_above_which_no_whole_session_lies_is_not_shown() -> None:
+    of = report()["latency_ms"]
+    assert "p95 6  p99 7  max 9 ms" in lines(report(latency_ms={**of, "n": 2000}))["latency"]
+    assert "p50 5  p95 6  max 9 ms" in lines(report(latency_ms={**of, "n": 1000}))["latency"]
+    assert "p99 7  p999 8  max 9 ms" in lines(report(latency_ms={**of, "n": 20_000}))["latency"]
+
+
+def test_a_report_from_before_deaths_were_counted_is_still_shown() -> None:
+    old = report()
+    del old["deaths"]
+    assert summary(old) == summary(report())
+
+
+def test_the_last_line_says_where_the_files_are() -> None:
+    assert summary(report(), Path("results/local/work/x")).splitlines()[-1] == "  files       results/local/work/x"
+    assert "files" not in lines(report())

@@ -1,0 +1,156 @@
+"""The highest rate that is kept up with is found from wherever the search starts; what keeping up means is told."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from oncebench.commands.sustain import _Probes
+from oncebench.errors import UserError
+from oncebench.experiments.rate_search import Found, of_three, search
+from oncebench.report.comparisons.sustained import limits, markdown, why_not
+from oncebench.scenario.cell import Cell
+from tests.unit.report.test_tables import report
+
+LOWEST, HIGHEST = 100.0, 100_000.0
+
+
+@given(st.floats(LOWEST, HIGHEST), st.floats(LOWEST, HIGHEST), st.floats(0.01, 1.0))
+def test_the_limit_lies_between_two_rates_that_were_tried_and_are_near_enough(
+    limit: float, start: float, precision: float
+) -> None:
+    asked: list[float] = []
+
+    def keeps_up(rate: float) -> bool:
+        asked.append(rate)
+        return rate <= limit
+
+    found = search(keeps_up, start, LOWEST, HIGHEST, precision)
+    assert found.kept <= limit
+    assert found.kept in asked
+    if found.lost is None:
+        assert found.kept == HIGHEST
+    else:
+        assert limit < found.lost <= found.kept * (1 + precision)
+        assert found.lost in asked
+    assert len(asked) == len(set(asked))
+    assert all(LOWEST <= rate <= HIGHEST for rate in asked)
+
+
+def test_what_keeps_up_with_nothing_is_told_and_tried_no_lower_than_the_lowest() -> None:
+    assert search(lambda _: False, 1000.0, LOWEST, HIGHEST, 0.1) == Found(0.0, LOWEST)
+
+
+@pytest.mark.parametrize(
+    ("says", "believed", "asked"),
+    [([True], True, 1), ([False, False], False, 2), ([False, True, True], True, 3), ([False, True, False], False, 3)],
+)
+def test_a_no_is_believed_if_two_of_three_say_so(says: list[bool], believed: bool, asked: int) -> None:
+    answers = iter(says)
+    assert of_three(lambda _rate: next(answers))(1000.0) is believed
+    assert list(answers) == []
+    assert len(says) == asked
+
+
+def steady(**changes: float | None) -> dict[str, Any]:
+    return report(steadiness={"lag_slope": 0.001, "latency_rise": 0.05, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"lag_slope": 0.01}, "the lag grew by 1.0% of the load"),
+        ({"latency_rise": 0.25}, "latency rose by 25%"),
+        ({"lag_slope": 0.01, "latency_rise": None}, "the lag grew by 1.0% of the load"),
+        ({"lag_slope": 0.01, "latency_rise": 0.25}, "the lag grew by 1.0% of the load"),
+        ({"lag_slope": None}, "it was too short to tell"),
+        ({"latency_rise": None}, "it was too short to tell"),
+    ],
+)
+def test_a_pipeline_that_falls_behind_says_by_what(changes: dict[str, Any], why: str) -> None:
+    assert list(why_not(steady(**changes))) == [why]
+
+
+def test_a_pipeline_whose_lag_shrinks_or_stays_keeps_up_and_one_that_breaks_its_promise_does_not() -> None:
+    assert list(why_not(steady())) == []
+    assert list(why_not(steady(lag_slope=-0.2, latency_rise=-0.5))) == []
+    assert list(why_not(steady() | {"verdict": "broken"})) == ["its verdict is broken"]
+
+
+def test_a_probe_that_is_too_short_to_tell_is_no_rate_that_was_not_kept_up_with() -> None:
+    cell = Cell("kafka", "exactly-once", "two-phase")
+    found: list[dict[str, Any]] = []
+    short = _Probes(lambda *_: steady(lag_slope=None, latency_rise=None), threading.Event(), cell, 12.0, found)
+    with pytest.raises(UserError, match="give a longer --probe"):
+        short.keeps_up(300.0)
+    behind = _Probes(lambda *_: steady(lag_slope=0.5), threading.Event(), cell, 12.0, found)
+    assert not behind.keeps_up(300.0)
+    assert len(found) == 2
+
+
+def probe(rate: float, lag_slope: float | None, **changes: Any) -> dict[str, Any]:
+    of = {"config": {"rate": rate, "sessions": round(rate / 5), "sink": "kafka"}, "probe": True, "series": "sustain-1"}
+    return steady(lag_slope=lag_slope, latency_rise=None if lag_slope is None else 0.0) | of | changes
+
+
+def told(*probes: dict[str, Any]) -> list[tuple[float | None, float | None, int]]:
+    return [(each.kept, each.lost, each.tries) for each in limits(probes)]
+
+
+@pytest.mark.parametrize(
+    ("slopes", "found"),
+    [
+        ((0.0,), (2000, None)),
+        ((0.5, 0.5), (1000, 2000)),
+        ((0.5, 0.0, 0.5), (1000, 2000)),
+        ((0.5, 0.0, 0.0), (2000, None)),
+        ((0.5,), (1000, None)),  # the search was cut there: one no is no answer
+        ((0.5, 0.0), (1000, None)),
+        ((0.5, None), (1000, None)),
+    ],
+)
+def test_a_no_counts_if_two_of_three_say_it_and_a_search_that_was_cut_says_no_more_than_it_knows(
+    slopes: tuple[float | None, ...], found: tuple[float | None, ...]
+) -> None:
+    tries = (probe(1000, 0.0), *(probe(2000, slope) for slope in slopes))
+    assert told(*tries) == [(*found, len(tries))]
+
+
+def test_a_rate_above_one_that_was_lost_is_none_that_is_kept_up_with() -> None:
+    assert told(probe(1000, 0.5), probe(1000, 0.5), probe(2000, 0.0)) == [(None, 1000, 3)]
+
+
+def test_what_only_one_side_of_is_known_is_said_to_be_open_and_nothing_is_no_limit() -> None:
+    assert "| 1,000 or more           | -        | -       | 1      |" in markdown([probe(1000, 0.0)])
+    lost = markdown([probe(1000, 0.5), probe(1000, 0.5)])
+    assert "| none that was tried     | 1,000    | the lag grew by 50.0% of the load |" in lost
+    assert "| ?                       | ?        | no probe told anything | 1 " in markdown([probe(1000, None)])
+
+
+def test_searches_are_told_apart_by_machine_and_by_series_and_rounds_are_none() -> None:
+    other = {"cpu": "another", "cores": 2}
+    there, again = probe(2000, 0.0, environment=other), probe(4000, 0.0, series="sustain-2")
+    assert told(probe(1000, 0.0), there, probe(500, 0.0, probe=False)) == [(1000, None, 1), (2000, None, 1)]
+    assert "machine another, 2 cores" in markdown([probe(1000, 0.0), there])
+    assert told(probe(1000, 0.0), again) == [(1000, None, 1), (4000, None, 1)]
+    assert "| sustain-2 | 4,000 or more " in markdown([probe(1000, 0.0), again])
+    assert markdown([probe(500, 0.0, probe=False)]) == ""
+
+
+def test_limits_stand_by_sink_and_in_the_order_of_guarantees() -> None:
+    ways = [("postgres", "at-most-once"), ("kafka", "exactly-once"), ("kafka", "at-least-once")]
+    cells = [{**report()["cell"], "sink": sink, "delivery": delivery} for sink, delivery in ways]
+    found = limits(probe(1000, 0.0, cell=cell) for cell in cells)
+    assert [(each.setting.sink, each.way[0]) for each in found] == [*reversed(ways[1:]), ways[0]]
+
+
+def test_a_damaged_probe_says_nothing() -> None:
+    assert told(probe(1000, 0.0), probe(2000, 0.0, steadiness=None), probe(4000, 0.0, config={})) == [(1000, None, 2)]
+
+
+def test_a_probe_that_was_interrupted_says_nothing() -> None:
+    assert told(probe(1000, 0.0), probe(2000, 0.5, interrupted=True)) == [(1000, None, 1)]

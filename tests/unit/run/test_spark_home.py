@@ -1,0 +1,27 @@
+"""A SPARK_HOME of the suite's own: links, and no `python` folder from which workers would compile pyspark anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oncebench.downloads.cache import CACHE_VARIABLE
+from oncebench.run.spark.home import spark_home
+
+
+def test_it_has_what_starts_spark_and_no_zipped_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
+    home = spark_home()
+    assert home is not None
+    assert spark_home() == home
+    assert sorted(path.name for path in home.iterdir()) == ["bin", "jars"]
+    assert (home / "bin" / "spark-submit").is_file()
+    assert any((home / "jars").glob("spark-core_*.jar"))
+
+
+def test_a_path_that_a_class_path_would_take_for_two_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "a:b"))
+    assert spark_home() is None

@@ -1,0 +1,72 @@
+"""The fault matrix where no run is: `n/a` if the fault has no point in the row, `-` if it could be run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from oncebench.report.tables import fault_matrix
+from oncebench.scenario import fault_matrix as matrix
+from oncebench.sinks.registry import SINKS
+from tests.unit.scenario.test_fault_matrix import fault, report
+
+
+def shown(*reports: Any, family: str) -> list[list[str]]:
+    """The cells of a family's table, below its headings."""
+    lines = fault_matrix.markdown(fault_matrix.cells_of(reports), family).splitlines()[2:]
+    return [[cell.strip() for cell in line.strip("|").split("|")][3:] for line in lines]
+
+
+def of_row(sink: str, variant: str, *texts: str) -> Any:
+    made = report(*(fault(text) for text in texts), variant=variant)
+    made["cell"]["sink"] = sink
+    return made
+
+
+def test_a_fault_without_a_point_in_a_row_is_n_a_there_and_one_that_was_only_not_run_is_a_dash() -> None:
+    kafka = of_row("kafka", "two-phase", "after-prepare:hijack", "mid-write:fill-output:20@after=2")
+    files = of_row("files-jsonl", "two-phase", "after-prepare:kill-broker", "mid-write:fill-output:20@after=2")
+    assert shown(kafka, files, family="broker") == [["n/a", "kept"], ["kept", "-"]]
+    assert shown(kafka, files, family="disk") == [["kept"], ["kept"]]  # what was run has its verdict, point or none
+
+
+def test_what_this_machine_lacks_is_not_run_and_not_without_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncebench.faults.catalogue.cannot_mount", lambda: "a small disk is mounted by root only")
+    disk = ("after-prepare:fill-checkpoint:20", "mid-write:fill-output:20@after=2")
+    pravega = of_row("pravega", "two-phase", "mid-write:fill-broker:20")
+    files = of_row("files-jsonl", "two-phase", *disk)
+    assert shown(files, pravega, family="disk") == [["kept", "kept", "-"], ["-", "n/a", "kept"]]
+
+
+def test_pairs_and_random_kills_can_be_done_to_every_row() -> None:
+    pairs = ("mid-write:kill", "after-prepare:kill", "after-prepare:kill@after=2", "before-decision:kill")
+    whole, half = of_row("kafka", "native", *pairs), of_row("delta", "native", *pairs[:2])
+    assert shown(whole, half, family="pairs") == [["kept", "-"], ["kept", "kept"]]
+    assert all(matrix.can_be_done(matrix.RANDOM, row.sink, row.support.delivery, row.support.variant)
+               for row in matrix.rows(tuple(SINKS)))  # fmt: skip
+
+
+def test_an_outage_beyond_the_time_out_has_a_point_only_where_something_would_be_aborted() -> None:
+    outages = ("after-prepare:outage:25", "after-decision:outage:25@after=2")
+    kafka, half = of_row("kafka", "two-phase", *outages), of_row("files-jsonl", "two-phase", outages[0])
+    assert shown(kafka, half, family="timeout") == [["kept", "n/a"], ["kept", "kept"]]
+
+
+def test_of_a_row_that_its_sink_does_not_declare_nothing_is_said_to_have_no_point() -> None:
+    assert matrix.can_be_done("after-prepare:hijack", "kafka", "exactly-once", "of-another-time")
+
+
+def test_what_can_be_done_to_a_row_is_what_its_runs_hold_where_this_machine_and_its_servers_allow_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oncebench.faults.catalogue.cannot_mount", lambda: None)
+    for chosen in matrix.rows(tuple(SINKS)):
+        support = chosen.support
+        for family in matrix.CHAINS:
+            in_runs = matrix.paired(matrix.chain(chosen, family), lambda text: "@" not in text)
+            can = [
+                column for column in matrix.columns(family)
+                if matrix.can_be_done(column, chosen.sink, support.delivery, support.variant)
+            ]  # fmt: skip
+            assert can == [matrix.named(pair) for pair in in_runs], (chosen, family)

@@ -1,0 +1,360 @@
+"""The fault matrix: which faults a row meets, and what becomes of each of them in tables and JUnit XML."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from oncebench.delivery.failpoints import FIRST_BATCH, POINTS, parse_fault
+from oncebench.faults.catalogue import NEMESES
+from oncebench.report.comparisons import random_kills as landings
+from oncebench.report.outcome import word_of
+from oncebench.report.tables import fault_matrix
+from oncebench.run.priming import PRIMING_BATCHES, PRIMING_SESSIONS
+from oncebench.run.supervisor import RANDOM_KILL_MEAN_S
+from oncebench.scenario import fault_matrix as matrix
+from oncebench.scenario.cell import Cell
+
+KILLS = ("faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1", "--family", "kills")
+
+
+def row(sink: str, variant: str) -> matrix.Row:
+    return next(row for row in matrix.rows([sink]) if row.support.variant == variant)
+
+
+def fault(text: str, lost: int = 0, duplicated: int = 0, hit: bool = True, noted: tuple[str, ...] = ()) -> Any:
+    point = parse_fault(text).point
+    return {"fault": text, "point": point, "batch": 6, "hit": hit, "lost": lost, "duplicated": duplicated,
+            "noted": list(noted)}  # fmt: skip
+
+
+def report(*faults: Any, delivery: str = EXACTLY_ONCE, verdict: str = "kept", codes: tuple[str, ...] = (),
+           variant: str = "v") -> Any:  # fmt: skip
+    texts = [each["fault"] for each in faults]
+    variant = {AT_MOST_ONCE: "claim"}.get(delivery, variant)
+    cell = Cell("kafka", delivery, variant, faults=tuple(texts), rate=300.0)
+    return {
+        "cell": {"sink": "kafka", "delivery": delivery, "variant": variant, "faults": texts, "random_kills": 0},
+        "verdict": verdict, "broken_by": list(codes), "reasons": ["because"], "rows": {"visible": 10},
+        "faults": list(faults), "seed": 4, "reproduce": cell.reproduce(), "config": cell.as_json(),
+        "interrupted": False,
+    }  # fmt: skip
+
+
+def words(*reports: Any) -> dict[str, str]:
+    return {cell.fault: cell.shown for cell in fault_matrix.cells_of(reports)}
+
+
+def test_every_nemesis_is_in_the_matrix_and_every_point_is_killed_at() -> None:
+    texts = [text.removesuffix(matrix.REPLAY) for chain in matrix.CHAINS.values() for text in chain]
+    assert {parse_fault(text).action for text in texts} == NEMESES.keys()
+    assert matrix.columns("kills") == tuple(f"{point}:kill" for point in POINTS)
+
+
+def test_a_chain_gives_each_fault_a_batch_of_its_own_and_each_second_of_a_pair_the_replay() -> None:
+    kafka = row("kafka", "two-phase")
+    assert all(text.endswith("@after=2") for text in matrix.chain(kafka, "kills")[1:])
+    pairs = matrix.chain(kafka, "pairs")
+    assert pairs[:3] == ("mid-write:kill", "after-prepare:kill", "after-prepare:kill@after=2")
+    assert matrix.columns("pairs")[0] == "mid-write:kill, after-prepare:kill"
+
+
+def test_a_row_meets_only_what_can_be_done_to_it() -> None:
+    assert matrix.chain(row("kafka", "two-phase"), "postgres") == ()
+    assert not any("hijack" in text for text in matrix.chain(row("kafka", "acknowledged"), "broker"))
+    assert any("hijack" in text for text in matrix.chain(row("kafka", "idempotent"), "broker"))
+    assert matrix.chain(row("postgres", "upsert"), "postgres")
+
+
+def test_the_runs_of_a_row_are_long_enough_and_differ_by_their_seed() -> None:
+    cells = matrix.cells([row("kafka", "two-phase")], ["kills"], Cell("", "", "", seed=5), matrix.seeds_for(3))
+    assert [cell.seed for cell in cells] == [5, 6, 7]
+    priming = PRIMING_BATCHES * PRIMING_SESSIONS * 100
+    for cell in cells:
+        assert cell.max_events_per_batch is not None
+        batches = (priming + cell.sessions * 100) / cell.max_events_per_batch
+        assert batches >= FIRST_BATCH + 3 * len(POINTS) + 1  # three for each fault, and the last one's replay
+
+
+def test_a_fault_answers_for_the_rows_of_its_batch_and_no_other() -> None:
+    broken = report(fault("mid-write:kill"), fault("after-commit:kill@after=2", duplicated=20), verdict="broken",
+                    codes=("DUP",))  # fmt: skip
+    assert words(broken) == {"mid-write:kill": "kept", "after-commit:kill": "broken (DUP)"}
+
+
+def test_an_anomaly_that_no_fault_can_be_charged_with_breaks_every_cell_of_the_run() -> None:
+    broken = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="broken", codes=("CORR",))
+    assert set(words(broken).values()) == {"broken (CORR)"}
+
+
+def test_what_is_known_of_an_older_checkpoint_is_a_limit_of_at_most_once_alone_and_of_nothing_else() -> None:
+    def told(text: str, delivery: str, code: str = "DUP") -> str:
+        charged = {"DUP": "duplicated", "LOSS": "lost"}[code]
+        (cell,) = fault_matrix.cells_of(
+            [report(fault(text, **{charged: 20}), delivery=delivery, verdict="broken", codes=(code,))]
+        )
+        return cell.shown
+
+    for text in ("after-commit:roll-back", "after-commit:lose-checkpoint"):
+        assert told(text, AT_MOST_ONCE) == "limit (DUP)"
+        assert told(text, EXACTLY_ONCE) == "broken (DUP)"
+        assert told(text, AT_LEAST_ONCE, "LOSS") == "broken (LOSS)"
+    assert told("after-commit:kill", AT_MOST_ONCE) == "broken (DUP)"
+
+
+def test_a_lost_checkpoint_is_a_limit_of_exactly_once_only_where_the_sink_knows_a_batch_by_its_query() -> None:
+    lost = fault("after-commit:lose-checkpoint", duplicated=20)
+    for variant, word in (("native", "limit (DUP)"), ("idempotent", "broken (DUP)")):
+        (cell,) = fault_matrix.cells_of([report(lost, verdict="broken", codes=("DUP",), variant=variant)])
+        assert cell.shown == word
+
+
+def test_rows_that_were_read_and_are_gone_with_a_killed_postgresql_are_a_limit_of_at_most_once_alone() -> None:
+    for text in ("after-prepare:kill-postgres", "mid-write:kill-session"):
+        for delivery, word in ((AT_MOST_ONCE, "limit (INCO)"), (AT_LEAST_ONCE, "broken (INCO)")):
+            (cell,) = fault_matrix.cells_of([report(fault(text), delivery=delivery, verdict="broken", codes=("INCO",))])
+            assert cell.shown == word
+    (cell,) = fault_matrix.cells_of(
+        [report(fault("mid-write:kill"), delivery=AT_MOST_ONCE, verdict="broken", codes=("INCO",))]
+    )
+    assert cell.shown == "broken (INCO)"
+
+
+def test_an_anomaly_that_is_charged_to_no_fault_breaks_every_cell_also_if_faults_could_be_charged_with_it() -> None:
+    broken = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="broken", codes=("DUP",))
+    assert set(words(broken).values()) == {"broken (DUP)"}
+
+
+def test_what_a_quiet_batch_doubled_breaks_every_cell_beside_the_one_that_is_charged() -> None:
+    faults = (fault("mid-write:kill"), fault("after-commit:kill@after=2", duplicated=20))
+    broken = report(*faults, verdict="broken", codes=("DUP",)) | {"uncharged": {"lost": 0, "duplicated": 20}}
+    assert set(words(broken).values()) == {"broken (DUP)"}
+    broken["uncharged"] = {"lost": 20, "duplicated": 0}  # which was allowed, or would be among the codes
+    assert words(broken)["mid-write:kill"] == "kept"
+
+
+def test_rows_that_a_quiet_batch_doubled_are_a_known_limit_only_of_a_fault_that_reaches_back_and_is_alone() -> None:
+    back = fault("after-commit:roll-back")
+    broken = report(back, delivery=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
+    broken["uncharged"] = {"lost": 0, "duplicated": 20}  # of the two batches that were written again
+    assert words(broken) == {"after-commit:roll-back": "limit (DUP)"}
+    broken = report(back, fault("mid-write:kill@after=2"), delivery=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
+    broken["uncharged"] = {"lost": 0, "duplicated": 20}
+    assert words(broken) == {"after-commit:roll-back": "broken (DUP)", "mid-write:kill": "broken (DUP)"}
+
+
+def test_rows_that_a_quiet_batch_doubled_are_no_limit_of_a_fault_that_reaches_back_to_none(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("oncebench.report.outcome.LIMITS", {("kill", AT_MOST_ONCE, "claim"): {"DUP": "as known"}})
+    killed = fault("mid-write:kill", duplicated=20)
+    broken = report(killed, delivery=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
+    assert words(broken) == {"mid-write:kill": "limit (DUP)"}
+    broken["uncharged"] = {"lost": 0, "duplicated": 20}
+    assert words(broken) == {"mid-write:kill": "broken (DUP)"}
+
+
+@pytest.mark.parametrize(
+    ("delivery", "elsewhere", "spared", "seen", "code"),
+    [
+        (AT_LEAST_ONCE, "after-commit:kill", "after-commit-log:kill@after=2", {"duplicated": 20}, "DUP"),
+        (AT_LEAST_ONCE, "after-commit:kill", "batch-start:kill@after=2", {"duplicated": 20}, "DUP"),
+        (AT_MOST_ONCE, "after-decision:kill", "after-commit:kill@after=2", {"lost": 20}, "LOSS"),
+    ],
+)
+def test_what_a_weaker_guarantee_allows_is_a_finding_where_a_kill_has_nothing_at_stake(
+    delivery: str, elsewhere: str, spared: str, seen: dict[str, int], code: str
+) -> None:
+    found = words(report(fault(elsewhere, **seen), fault(spared, **seen), delivery=delivery))
+    point = spared.split("@", maxsplit=1)[0]
+    assert found == {elsewhere: "kept", point: f"broken ({code}, where nothing is at stake)"}
+    assert words(report(fault(elsewhere, **seen), fault(spared), delivery=delivery))[point] == "kept"
+
+
+def test_a_limit_covers_no_other_anomaly_beside_it() -> None:
+    both = report(fault("after-commit:roll-back", duplicated=20), delivery=AT_MOST_ONCE, verdict="broken",
+                  codes=("DUP", "CORR"))  # fmt: skip
+    assert words(both) == {"after-commit:roll-back": "broken (CORR DUP)"}
+
+
+def test_where_no_row_is_visible_nothing_is_kept() -> None:
+    assert words(report(fault("mid-write:kill")) | {"rows": {"visible": 0}}) == {"mid-write:kill": "vacuous"}
+
+
+def test_a_fault_that_tested_nothing_is_vacuous_whatever_the_reason_and_the_others_are_not() -> None:
+    one = fault("mid-write:kill") | {"untested": ["batch 6 was not run again after the kill at mid-write"]}
+    found = words(report(one, fault("after-commit:kill@after=2"), verdict="vacuous"))
+    assert found == {"mid-write:kill": "vacuous", "after-commit:kill": "kept"}
+
+
+def test_a_fault_that_tested_nothing_is_broken_where_its_own_batch_shows_what_is_forbidden() -> None:
+    idle = fault("mid-write:kill-worker", duplicated=20) | {"untested": ["it found nothing to act on"]}
+    broken = report(idle, fault("after-commit:kill@after=2"), verdict="broken", codes=("DUP",))
+    assert words(broken) == {"mid-write:kill-worker": "broken (DUP)", "after-commit:kill": "kept"}
+
+
+def test_a_fault_that_tested_nothing_is_broken_with_its_run_where_none_acted_that_could_answer_for_it() -> None:
+    missed, acted = fault("mid-write:kill", hit=False), fault("after-commit:kill@after=2")
+    for codes in (("CORR",), ("DUP",)):
+        assert words(report(missed, verdict="broken", codes=codes)) == {"mid-write:kill": f"broken ({codes[0]})"}
+        found = words(report(missed, acted, verdict="broken", codes=codes))
+        assert found == {"mid-write:kill": "vacuous", "after-commit:kill": f"broken ({codes[0]})"}
+
+
+def test_a_broken_run_with_a_fault_that_tested_nothing_fails_in_junit() -> None:
+    cells = fault_matrix.cells_of([report(fault("mid-write:kill", hit=False), verdict="broken", codes=("LOSS",))])
+    suite = ElementTree.fromstring(fault_matrix.junit(cells))
+    assert {name: suite.get(name) for name in ("failures", "skipped")} == {"failures": "1", "skipped": "0"}
+
+
+def test_a_run_is_a_limit_only_where_a_fault_that_acted_explains_every_code() -> None:
+    known = fault("after-prepare:kill-postgres")
+    idle = fault("mid-write:stop:5@after=2", duplicated=20) | {"untested": ["the pipeline died before it stood still"]}
+    both = report(known, idle, delivery=AT_MOST_ONCE, verdict="broken", codes=("INCO", "DUP"))
+    assert words(both) == {"after-prepare:kill-postgres": "limit (INCO)", "mid-write:stop:5": "broken (DUP)"}
+    assert word_of(both) == "broken"
+    quiet = report(known, idle | {"duplicated": 0}, delivery=AT_MOST_ONCE, verdict="broken", codes=("INCO",))
+    assert (words(quiet)["mid-write:stop:5"], word_of(quiet)) == ("vacuous", "limit")
+    for text, code in (("after-prepare:kill-postgres", "INCO"), ("after-commit:lose-checkpoint", "DUP")):
+        nothing = fault(text) | {"untested": ["it did not act to its end"]}
+        alone = report(nothing, delivery=AT_MOST_ONCE, verdict="broken", codes=(code,))
+        assert (words(alone), word_of(alone)) == ({text: f"broken ({code})"}, "broken")
+
+
+def test_a_run_that_tested_nothing_as_a_whole_has_no_kept_cell() -> None:
+    found = words(report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="vacuous"))
+    assert set(found.values()) == {"vacuous"}
+
+
+def test_only_faults_that_were_hit_are_counted() -> None:
+    reports = [report(fault("mid-write:kill"), fault("after-commit:kill@after=2", hit=False), verdict="vacuous")]
+    told = fault_matrix.counted(reports, fault_matrix.cells_of(reports))
+    assert told.startswith("1 kills and 0 other faults in 2 cells")
+
+
+def test_what_was_not_hit_or_found_nothing_is_vacuous_and_the_others_are_not() -> None:
+    found = words(
+        report(
+            fault("mid-write:kill"),
+            fault("mid-commit:kill@after=2", hit=False),
+            fault("after-prepare:hijack@after=2", noted=("nemesis-idle: no transaction was open",)),
+            verdict="vacuous",
+        )
+    )
+    assert found == {"mid-write:kill": "kept", "mid-commit:kill": "vacuous", "after-prepare:hijack": "vacuous"}
+
+
+def test_a_run_that_cannot_tell_tells_of_none_of_its_faults() -> None:
+    assert words(report(fault("mid-write:kill"), verdict="unknown")) == {"mid-write:kill": "unknown"}
+
+
+@pytest.mark.parametrize(("delivery", "shows"), [(AT_MOST_ONCE, {"lost": 5}), (AT_LEAST_ONCE, {"duplicated": 5})])
+def test_a_weaker_guarantee_that_never_shows_its_weakness_has_tested_nothing(
+    delivery: str, shows: dict[str, int]
+) -> None:
+    quiet = report(fault("mid-write:kill"), delivery=delivery)
+    telling = report(fault("after-decision:kill", **shows), delivery=delivery)
+    assert words(quiet) == {"mid-write:kill": "vacuous"}
+    assert words(quiet, telling) == {"mid-write:kill": "kept", "after-decision:kill": "kept"}
+    assert "kept, 5 " in fault_matrix.markdown(fault_matrix.cells_of([telling]), "kills")
+
+
+def test_the_worst_of_the_repeats_is_shown() -> None:
+    broken = report(fault("mid-write:kill", lost=1), verdict="broken", codes=("LOSS",))
+    table = fault_matrix.markdown(fault_matrix.cells_of([report(fault("mid-write:kill")), broken]), "kills")
+    assert "broken (LOSS)" in table
+    assert "kept" not in table
+
+
+def test_the_command_of_a_cell_has_its_fault_alone_and_all_else_of_the_run() -> None:
+    (first, second) = fault_matrix.cells_of([report(fault("mid-write:kill"), fault("after-commit:kill@after=2"))])
+    assert first.reproduce.endswith("--rate 300 --sessions 200 --fault mid-write:kill")
+    assert second.reproduce.endswith("--rate 300 --sessions 200 --fault after-commit:kill")
+
+
+def test_junit_has_a_case_for_each_cell_and_says_what_failed() -> None:
+    cells = fault_matrix.cells_of(
+        [report(fault("mid-write:kill", lost=1), fault("after-commit:kill@after=2", hit=False), verdict="broken",
+                codes=("LOSS",))]
+    )  # fmt: skip
+    suite = ElementTree.fromstring(fault_matrix.junit(cells))
+    assert {name: suite.get(name) for name in ("tests", "failures", "skipped")} == {
+        "tests": "2", "failures": "1", "skipped": "1"
+    }  # fmt: skip
+    assert [case.get("classname") for case in suite] == ["kafka.exactly-once.v"] * 2
+
+
+def test_a_report_that_tells_of_fewer_faults_than_were_asked_for_is_not_taken_for_whole() -> None:
+    cut = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"))
+    del cut["faults"][1]
+    assert words(cut) == {"?": "vacuous", "mid-write:kill": "kept"}
+
+
+def killed_at_random(*points: str | None, asked: int | None = None, verdict: str = "kept") -> Any:
+    made = report(verdict=verdict, codes=("DUP",) if verdict == "broken" else ())
+    made["cell"]["random_kills"] = len(points) if asked is None else asked
+    made["rows"] |= {"lost": 0, "duplicated": 20 if verdict == "broken" else 0}
+    for point in points:
+        made["faults"].append({"fault": "random:kill", "point": point, "batch": point and 3, "hit": True, "lost": 0,
+                               "duplicated": 0, "noted": []})  # fmt: skip
+    return made
+
+
+def test_random_kills_are_a_family_with_enough_work_for_all_of_them() -> None:
+    cells = matrix.cells([row("kafka", "two-phase")], [matrix.RANDOM], Cell("", "", ""), matrix.seeds_for(3))
+    assert len(cells) == 3
+    assert sum(cell.random_kills for cell in cells) >= 100
+    assert not any(cell.faults for cell in cells)
+    for cell in cells:
+        assert cell.max_events_per_batch is not None
+        seconds = cell.sessions * 100 / cell.max_events_per_batch * cell.trigger_ms / 1000
+        assert seconds >= cell.random_kills * RANDOM_KILL_MEAN_S  # at least: a batch may take longer
+
+
+def test_the_random_kills_of_a_run_are_one_cell_that_answers_for_the_whole_run() -> None:
+    assert words(killed_at_random("mid-write", None)) == {"random": "kept"}
+    assert words(killed_at_random("mid-write", verdict="broken")) == {"random": "broken (DUP)"}
+    assert word_of(killed_at_random("mid-write", verdict="broken")) == "broken"
+    assert words(killed_at_random("mid-write", asked=2)) == {"random": "vacuous"}
+    assert words(killed_at_random("mid-write", asked=2, verdict="broken")) == {"random": "broken (DUP)"}
+    found = fault_matrix.cells_of([killed_at_random("mid-write", None)])
+    assert "kept" in fault_matrix.markdown(found, matrix.RANDOM)
+    assert fault_matrix.counted([killed_at_random("mid-write", None)], found).startswith("2 kills and 0 other faults")
+
+
+def test_landings_count_each_kill_once_under_the_point_passed_last() -> None:
+    reports = [killed_at_random("mid-write", None, "mid-write"), killed_at_random("after-commit")]
+    assert landings.landings(reports) == {"mid-write": 2, "start": 1, "after-commit": 1}
+    assert "75.0%" in landings.markdown(reports)
+    assert landings.markdown([report(fault("mid-write:kill"))]) == ""
+
+
+def test_no_bound_is_given_for_a_row_with_a_run_that_was_not_kept() -> None:
+    reports = [killed_at_random(*["mid-write"] * 10), killed_at_random("after-commit", verdict="broken")]
+    assert "%" not in landings.markdown(reports)
+    assert landings.bound(100) == "3.0%"
+
+
+def test_a_matrix_that_is_cut_short_has_met_every_fault_before_any_twice() -> None:
+    chosen = [row("kafka", "two-phase"), row("files-jsonl", "two-phase")]
+    cells = matrix.cells(chosen, ["kills", "lives"], Cell("", "", "", seed=5), matrix.seeds_for(2))
+    assert [cell.seed for cell in cells] == [5, 5, 5, 5, 6, 6, 6, 6]
+    assert len({(cell.sink, cell.faults) for cell in cells[:4]}) == 4
+
+
+def test_an_outage_beyond_the_transaction_timeout_is_for_rows_whose_transactions_wait_for_the_decision() -> None:
+    rows = [row("kafka", "two-phase"), row("kafka", "idempotent"), row("postgres", "two-phase")]
+    rows += [row("pravega", "two-phase"), row("files-jsonl", "two-phase")]
+    cells = matrix.cells(rows, [matrix.TIMEOUT], Cell("", "", ""), matrix.seeds_for(1))
+    assert [(cell.sink, cell.variant) for cell in cells] == [("kafka", "two-phase"), ("pravega", "two-phase")]
+    for cell in cells:
+        assert all((parse_fault(text).seconds or 0) * 1000 > 2 * cell.transaction_timeout_ms for text in cell.faults)
+
+
+def test_no_cut_follows_a_commit_that_is_held_back_in_the_same_chain() -> None:
+    actions = [parse_fault(text).action for text in matrix.chain(row("kafka", "two-phase"), "link")]
+    assert "cut-link" in actions
+    assert "cut-link" not in actions[actions.index("late-commit") :]

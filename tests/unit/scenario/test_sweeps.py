@@ -1,0 +1,103 @@
+"""A sweep changes one thing, and the load lasts as long as before."""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from typing import Any
+
+import pytest
+
+from oncebench.errors import USAGE, UserError
+from oncebench.report.measures.metrics import BY_NAME
+from oncebench.report.tables import cost_table
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.profiles import PROFILES
+from oncebench.scenario.rounds import in_rounds
+from oncebench.scenario.sweeps import FEWEST_TRIGGERS, SWEEPS
+from tests.unit.report.test_tables import report
+
+CELL = Cell("kafka", "exactly-once", "two-phase", rate=1000.0, sessions=100)
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_a_sweep_changes_its_field_and_at_most_how_many_sessions_there_are(name: str) -> None:
+    swept = list(SWEEPS[name].of([CELL]))
+    assert len(swept) == len(set(swept)) == len(SWEEPS[name].values)
+    for cell in swept:
+        changed = {field.name for field in fields(Cell) if getattr(cell, field.name) != getattr(CELL, field.name)}
+        assert changed <= {SWEEPS[name].field, "sessions"}
+
+
+def test_a_load_lasts_as_long_at_every_rate_and_for_some_triggers_however_long_these_are() -> None:
+    assert {cell.sessions * 100 / float(cell.rate) for cell in SWEEPS["rate"].of([CELL])} == {10.0}
+    for cell in SWEEPS["trigger"].of([CELL]):
+        assert cell.sessions * 100 / float(cell.rate) >= max(10.0, FEWEST_TRIGGERS * cell.trigger_ms / 1000)
+
+
+def test_a_load_that_is_there_first_keeps_its_sessions() -> None:
+    flat_out = replace(CELL, rate="max")
+    assert {cell.sessions for cell in SWEEPS["trigger"].of([flat_out])} == {100}
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_what_is_compared_with_each_other_is_run_one_after_the_other(name: str) -> None:
+    sweep, other = SWEEPS[name], replace(CELL, delivery="at-least-once", variant="acknowledged")
+    swept = list(sweep.of([CELL, other]))
+    for mine, theirs in zip(swept[::2], swept[1::2], strict=True):
+        assert getattr(mine, sweep.field) == getattr(theirs, sweep.field)
+        assert (mine.variant, theirs.variant) == (CELL.variant, other.variant)
+
+
+@pytest.mark.parametrize("name", SWEEPS)
+def test_each_cell_of_a_sweep_tells_its_value_and_can_be_picked_by_it(name: str) -> None:
+    names = [SWEEPS[name].name(cell) for cell in SWEEPS[name].of([CELL])]
+    assert all(each.startswith(CELL.title) for each in names)
+    assert len(names) == len(set(names))
+    for each in names:
+        words = each.removeprefix(CELL.title).strip(", ").split()
+        picked = [other for other in names if all(word in other for word in words)]
+        assert picked == [each] or name == "open-sessions"  # there 1000 is part of 10000
+
+
+def test_rounds_turn_and_have_seeds_of_their_own_and_what_is_killed_is_killed_once() -> None:
+    other, killed = replace(CELL, variant="idempotent"), replace(CELL, faults=("mid-write:kill",))
+    assert [cell.seed for cell in in_rounds([killed], 3)] == [killed.seed, killed.seed + 1, killed.seed + 2]
+    rounds = in_rounds([CELL, other, killed], 3)
+    assert [(cell.variant, cell.faulted, cell.seed) for cell in rounds] == [
+        ("two-phase", False, 1), ("idempotent", False, 1), ("two-phase", True, 1),
+        ("idempotent", False, 2), ("two-phase", False, 2),
+        ("two-phase", False, 3), ("idempotent", False, 3),
+    ]  # fmt: skip
+    assert PROFILES["full"].repeat >= 5
+
+
+def swept(trigger_ms: int, batch_ms: float, delivery: str, variant: str) -> dict[str, Any]:
+    cell = {"sink": "kafka", "delivery": delivery, "variant": variant, "faults": [], "random_kills": 0}
+    config = {"sink": "kafka", "trigger_ms": trigger_ms, "sessions": trigger_ms + 1, "partitions": 2}
+    return report(cell=cell, config=config, batches={"trigger_ms": batch_ms})
+
+
+def test_the_cost_table_tells_what_was_swept_and_compares_within_each_value() -> None:
+    reports = [
+        swept(trigger_ms, batch_ms * times, delivery, variant)
+        for trigger_ms, times in ((5000, 2.0), (1000, 1.0))
+        for batch_ms, delivery, variant in (
+            (100.0, "at-least-once", "acknowledged"), (100.0 + trigger_ms / 100, "exactly-once", "two-phase")
+        )
+    ]  # fmt: skip
+    lines = cost_table.markdown(reports, [BY_NAME["batch_ms"]]).splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert rows[0][3:] == ["trigger_ms", "rounds", "batch ms"]
+    assert [row[3:] for row in rows[2:]] == [
+        ["1000", "1", "100"], ["1000", "1", "1.10x (1 round)"],
+        ["5000", "1", "200"], ["5000", "1", "1.50x (1 round)"],
+    ]  # fmt: skip
+
+
+def test_a_load_with_a_shape_lasts_as_long_at_every_rate_and_one_without_room_for_it_is_refused_in_words() -> None:
+    ramp = replace(CELL, shape="ramp:0")
+    assert {round(cell.load_s, 1) for cell in SWEEPS["rate"].of([ramp])} == {20.0}
+    burst = replace(CELL, rate=333.0, sessions=30, shape="burst:4000:1:10")
+    with pytest.raises(UserError, match="before its first burst") as refused:
+        list(SWEEPS["rate"].of([burst]))
+    assert refused.value.exit_code == USAGE

@@ -1,0 +1,212 @@
+"""The Delta sink's own look at a table's log, and its reader, over tables written by another implementation."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
+
+from oncebench.delivery import digest
+from oncebench.delivery.contract import WHOLE, Support
+from oncebench.delivery.errors import ReadError, RefusedStart
+from oncebench.delivery.journal import Identity, checkpoint_id, open_journal
+from oncebench.sinks.delta import reader as delta_reader
+from oncebench.sinks.delta.log import commits, counted, difference, files_of, transactions
+from oncebench.sinks.delta.reader import Following
+from oncebench.sinks.delta.sink import DeltaSink
+
+IDEMPOTENT = Support("exactly-once", "idempotent", "")
+SCHEMA = pa.schema(
+    {"session_key": pa.string(), "j": pa.int32(), "events": pa.int32(), "total": pa.int64(), "checksum": pa.int64(),
+     "ended_at": pa.int64()}
+)  # fmt: skip
+
+
+def rows(key: str, count: int = 3) -> pa.Table:
+    made = [{"session_key": key, "j": j, "events": 5, "total": j, "checksum": j, "ended_at": 1} for j in range(count)]
+    return pa.Table.from_pylist(made, SCHEMA)
+
+
+def append(table: Path, content: pa.Table, app_id: str | None = None, batch: int = 0) -> None:
+    entries = None if app_id is None else CommitProperties(app_transactions=[Transaction(app_id, batch)])
+    write_deltalake(str(table), content, mode="append", commit_properties=entries)
+
+
+def sink(folder: Path, sink_id: str = "sink") -> DeltaSink:
+    open_journal(folder / "checkpoint", Identity(sink_id, "delta", "exactly-once", "idempotent", 2))
+    return DeltaSink(folder / "table", sink_id, 2, folder / "checkpoint")
+
+
+def own_id(folder: Path) -> str:
+    sink(folder)
+    return f"sink/{checkpoint_id(folder / 'checkpoint')}"
+
+
+@pytest.mark.parametrize("uri", ["file:///data/table", "file:/data/table", "hdfs://name/table"])
+def test_a_table_that_spark_would_look_for_elsewhere_than_we_do_is_refused_at_start(tmp_path: Path, uri: str) -> None:
+    with pytest.raises(RefusedStart, match=r"is a URI for Spark.*Give the path"):
+        DeltaSink(Path(uri), "sink", 2, tmp_path / "checkpoint").start(IDEMPOTENT, 1, [])
+
+
+def test_a_checkpoint_keeps_its_id_and_a_new_one_in_its_place_has_another(tmp_path: Path) -> None:
+    first = own_id(tmp_path)
+    assert own_id(tmp_path) == first
+    (tmp_path / "checkpoint").rename(tmp_path / "lost")
+    assert own_id(tmp_path) != first
+
+
+def test_a_start_finds_the_newest_batch_with_the_rows_and_digest_of_its_commit_alone(tmp_path: Path) -> None:
+    app_id = own_id(tmp_path)
+    append(tmp_path / "table", rows("a"), app_id, 6)
+    append(tmp_path / "table", rows("b", 4), app_id, 7)
+    append(tmp_path / "table", rows("c", 5), "somebody-else", 99)
+    found = sink(tmp_path)
+    found.start(IDEMPOTENT, 2, ())
+    wanted = rows("b", 4).combine_chunks().to_batches()[0]
+    assert {WHOLE: (7, 4, digest.digest(wanted))} == {
+        where: (mark.batch, mark.rows, mark.digest) for where, mark in found.marks().items()
+    }
+
+
+def test_entries_are_found_in_a_checkpoint_of_the_log_too(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    append(table, rows("a"), "one", 3)
+    append(table, rows("b"), "two", 5)
+    DeltaTable(str(table)).create_checkpoint()
+    append(table, rows("c"), "two", 6)
+    log = table / "_delta_log"
+    (log / f"{0:020d}.json").unlink()
+    assert transactions(log) == {"one": 3, "two": 6}
+    with pytest.raises(LookupError, match="batch 3"):
+        files_of(log, "one", 3)
+
+
+def test_a_start_is_refused_where_another_checkpoint_of_this_sink_id_has_written(tmp_path: Path) -> None:
+    append(tmp_path / "table", rows("a"), "sink/of-a-lost-checkpoint", 4)
+    with pytest.raises(RefusedStart, match=r"batches up to 4 of sink_id 'sink'.*take a new sink_id"):
+        sink(tmp_path).start(IDEMPOTENT, 1, ())
+    assert "up to 4" not in (tmp_path / "checkpoint" / "journal" / "checkpoint.json").read_text()
+
+
+def test_a_start_is_refused_where_the_table_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.access", lambda path, _mode: path != tmp_path)
+    with pytest.raises(RefusedStart, match=r"table cannot be written\. Nothing was written"):
+        sink(tmp_path).start(IDEMPOTENT, 1, ())
+
+
+def test_a_sink_id_that_another_begins_with_is_not_taken_for_it(tmp_path: Path) -> None:
+    append(tmp_path / "table", rows("a"), "sink-2/id", 4)
+    started = sink(tmp_path)
+    started.start(IDEMPOTENT, 1, ())
+    assert started.marks() == {}
+
+
+def test_a_start_is_refused_where_an_open_batch_can_no_longer_be_compared(tmp_path: Path) -> None:
+    append(tmp_path / "table", rows("a"), own_id(tmp_path), 0)
+    next((tmp_path / "table").glob("*.parquet")).unlink()
+    with pytest.raises(RefusedStart, match="could not be compared"):
+        sink(tmp_path).start(IDEMPOTENT, 2, ())
+    (tmp_path / "checkpoint" / "commits").mkdir()
+    (tmp_path / "checkpoint" / "commits" / "0").touch()  # Spark will never run it again
+    sink(tmp_path).start(IDEMPOTENT, 2, ())
+
+
+@pytest.mark.parametrize(
+    ("content", "named"),
+    [
+        (rows("a").drop_columns(["j"]), "'j' is 'missing'"),
+        (rows("a").set_column(3, "total", pa.array(["1", "2", "3"])), "'total' is 'string'"),
+        (rows("a").append_column("when", pa.array([1, 2, 3])), "'when'"),
+    ],
+)
+def test_a_table_made_for_other_rows_is_refused_by_column(tmp_path: Path, content: pa.Table, named: str) -> None:
+    append(tmp_path / "table", content)
+    with pytest.raises(RefusedStart, match=named):
+        sink(tmp_path).start(Support("at-least-once", "acknowledged", ""), 1, ())
+    with pytest.raises(ReadError, match=named):
+        Following(tmp_path / "table").fresh()
+
+
+def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
+    write_deltalake(str(tmp_path / "table"), rows("a"), partition_by=["j"])
+    assert "partitioned by column 'j'" in str(difference(tmp_path / "table"))
+
+
+def test_rows_and_digest_do_not_depend_on_how_rows_are_spread_over_files(tmp_path: Path) -> None:
+    pq.write_table(rows("a", 10), tmp_path / "whole")
+    pq.write_table(rows("a", 10).slice(0, 3), tmp_path / "one")
+    pq.write_table(rows("a", 10).slice(3), tmp_path / "two")
+    assert counted([tmp_path / "whole"]) == counted([tmp_path / "two", tmp_path / "one"])
+
+
+def test_a_reader_shows_each_committed_row_once_and_nothing_of_an_uncommitted_file(tmp_path: Path) -> None:
+    table = tmp_path / "table"
+    reader = Following(table)
+    assert len(reader.fresh()) == 0  # no table yet
+    append(table, rows("a"))
+    pq.write_table(rows("z"), table / "part-of-a-dead-writer.parquet")
+    (table / "part-torn.parquet").write_bytes(b"PAR1")
+    pq.write_table(rows("z", 0), table / "part-empty.parquet")
+    first = reader.fresh()
+    append(table, rows("b"))
+    second = reader.fresh()
+    assert len(reader.fresh()) == 0
+    keys = Counter(json.loads(value or b"")["session_key"] for value in [*first.value, *second.value])
+    assert keys == {"a": 3, "b": 3}
+    places = list(zip([*first.partition, *second.partition], [*first.offset, *second.offset], strict=True))
+    assert len(set(places)) == 6
+    assert list(json.loads(first.value[0] or b"")) == SCHEMA.names
+    assert reader.leftovers() == ["part-of-a-dead-writer.parquet", "part-torn.parquet"]
+
+
+def test_a_reader_that_follows_a_table_is_told_of_new_versions_by_their_entries_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "table"
+    append(table, rows("a"))
+    reader = Following(table)
+    assert len(reader.fresh()) == 3
+    append(table, rows("b"))
+    append(table, rows("c"))
+    monkeypatch.delattr(DeltaTable, "update_incremental")  # milliseconds of a core, at each look in vain
+    monkeypatch.delattr(delta_reader, "DeltaTable")
+    found = reader.fresh()
+    assert [json.loads(value or b"")["session_key"] for value in found.value] == ["b"] * 3 + ["c"] * 3
+    assert len(reader.fresh()) == 0
+
+
+def test_a_start_on_a_table_that_cannot_be_understood_is_refused_in_words(tmp_path: Path) -> None:
+    append(tmp_path / "table", rows("a"))
+    entry = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
+    entry.write_bytes(entry.read_bytes()[:40])  # a torn log
+    with pytest.raises(RefusedStart, match=r"Delta table .* cannot be read: .*Nothing was written"):
+        sink(tmp_path).start(IDEMPOTENT, 1, ())
+
+
+def test_a_reader_of_a_table_that_cannot_be_understood_says_so(tmp_path: Path) -> None:
+    append(tmp_path / "table", rows("a"))
+    entry = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
+    entry.write_bytes(entry.read_bytes().replace(b'"minReaderVersion":1', b'"minReaderVersion":99'))
+    with pytest.raises(ReadError, match=r"Delta table .* cannot be read: "):
+        Following(tmp_path / "table").fresh()
+
+
+def test_a_reader_that_comes_late_is_shown_each_version_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_reader, "FILES_A_LOOK", 2)
+    table = tmp_path / "table"
+    append(table, rows("a"))
+    (commit,) = commits(table / "_delta_log")
+    (add,) = (json.loads(line)["add"] for line in commit.read_text().splitlines() if "add" in json.loads(line))
+    for name in ("p1", "p2", "p3"):
+        pq.write_table(rows(name), table / f"{name}.parquet")
+    adds = [{"add": {**add, "path": f"{name}.parquet"}} for name in ("p1", "p2", "p3")]
+    commit.with_name(f"{1:020}.json").write_text("\n".join(map(json.dumps, adds)))
+    append(table, rows("b"))
+    reader = Following(table)
+    looks = [{json.loads(value or b"")["session_key"] for value in reader.fresh().value} for _ in range(4)]
+    assert looks == [{"a"}, {"p1", "p2", "p3"}, {"b"}, set()]

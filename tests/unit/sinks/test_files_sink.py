@@ -1,0 +1,319 @@
+"""The file sinks without Spark: what stands in the folder after each step, and what a reader of it is shown."""
+
+from __future__ import annotations
+
+import errno
+import json
+import pickle
+import resource
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncebench.delivery.contract import AT_LEAST_ONCE, EXACTLY_ONCE, Kind, Place, Support
+from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.sinks.files.formats import JSON_LINES, PARQUET, ROW, Format, json_lines
+from oncebench.sinks.files.reader import read_folder
+from oncebench.sinks.files.sink import KINDS, FileSink
+from oncebench.sinks.reader import Rows
+from oncebench.sinks.registry import SINKS
+
+TWO_PHASE = Support(EXACTLY_ONCE, "two-phase", "")
+ACKNOWLEDGED = Support(AT_LEAST_ONCE, "acknowledged", "")
+NATIVE = Support(AT_LEAST_ONCE, "native", "")
+SCHEMA = pa.schema(
+    [("session_key", pa.string()), ("j", pa.int32()), ("events", pa.int32())]
+    + [(name, pa.int64()) for name in ("total", "checksum", "ended_at")]
+)
+forms = pytest.mark.parametrize("form", [JSON_LINES, PARQUET], ids=lambda form: form.suffix)
+
+
+class Task:
+    """A TaskView that does something at a failpoint."""
+
+    def __init__(self, batch: int = 7, partition: int = 1, at: dict[str, Callable[[], object]] | None = None) -> None:
+        self.batch, self.partition, self.at = batch, partition, at or {}
+        self.passed: list[str] = []
+
+    def passing(self, point: str) -> None:
+        self.passed.append(point)
+        self.at.get(point, lambda: None)()
+
+    def counted(self) -> tuple[int, int]:
+        return 0, 0
+
+
+def rows(key: str = "s1", count: int = 20) -> list[dict[str, Any]]:
+    numbers = {"events": 5, "total": 2**40, "checksum": 2**32 - 1, "ended_at": 1_700_000_000_000_000}
+    return [{"session_key": key, "j": j, **numbers} for j in range(count)]
+
+
+def batches(*parts: list[dict[str, Any]]) -> Iterator[pa.RecordBatch]:
+    return (pa.RecordBatch.from_pylist(part, SCHEMA) for part in parts)
+
+
+def sink(folder: Path, form: Format = JSON_LINES, sink_id: str = "s", generation: int = 1, **start: Any) -> FileSink:
+    made = FileSink(form, str(folder), sink_id, 2)
+    made.start(start.get("support", TWO_PHASE), generation, start.get("keep", []))
+    return made
+
+
+def prepared(made: FileSink, batch: int = 7, partition: int = 1, count: int = 20) -> dict[str, Any]:
+    return made.prepare().write(Task(batch, partition), batches(rows(count=count)))[0]
+
+
+def shown(folder: Path, form: Format = JSON_LINES) -> list[dict[str, Any]]:
+    return values(read_folder(form, folder).poll(0))
+
+
+def values(found: Rows) -> list[dict[str, Any]]:
+    return [orjson.loads(value) for value in found.value]  # type: ignore[arg-type]
+
+
+def pending(folder: Path) -> list[str]:
+    return sorted(path.name for path in (folder / ".pending").iterdir())
+
+
+# ------------------------------------------------------------------------------------------ what is written and read
+
+
+@forms
+def test_rows_are_read_back_as_they_were_written_in_their_order(tmp_path: Path, form: Format) -> None:
+    made = sink(tmp_path, form)
+    entry, timings = made.prepare().write(Task(), batches(rows("a"), rows("ü\n\"'")))
+    made.commit(7, {1: entry})
+    assert shown(tmp_path, form) == rows("a") + rows("ü\n\"'")
+    assert timings["prepare"] > 0
+
+
+@given(keys=st.lists(st.text(st.characters(exclude_categories=["Cs"])), min_size=1), number=st.integers(0, 2**63 - 1))
+@settings(max_examples=50)
+def test_every_key_and_number_makes_one_json_line_that_says_the_same(keys: list[str], number: int) -> None:
+    made = [{**row, "total": number} for key in keys for row in rows(key, 2)]
+    lines = json_lines(next(batches(made))).to_pybytes()
+    assert lines.endswith(b"\n")
+    assert [json.loads(line) for line in lines[:-1].split(b"\n")] == made
+
+
+@forms
+def test_a_partition_without_rows_leaves_no_file_and_nothing_to_decide(tmp_path: Path, form: Format) -> None:
+    made, task = sink(tmp_path, form), Task()
+    assert made.prepare().write(task, iter(())) == ({}, {})
+    assert task.passed == ["before-prepare", "after-prepare"]
+    assert pending(tmp_path) == []
+
+
+def test_writers_travel_to_other_processes(tmp_path: Path) -> None:
+    made = sink(tmp_path)
+    for writer in (made.prepare(), made.acknowledged(), made.unacknowledged(), made.warm()):
+        assert pickle.loads(pickle.dumps(writer)) == writer
+
+
+# ------------------------------------------------------------------------------------------ exactly-once
+
+
+@forms
+def test_what_is_prepared_is_hidden_until_the_commit(tmp_path: Path, form: Format) -> None:
+    made = sink(tmp_path, form)
+    entry = prepared(made)
+    assert shown(tmp_path, form) == []
+    assert pending(tmp_path) == [entry["file"]]
+    assert made.commit(7, {1: entry}) == set()
+    assert shown(tmp_path, form) == rows()
+    assert pending(tmp_path) == []
+
+
+def test_a_commit_that_is_made_again_finds_its_work_done(tmp_path: Path) -> None:
+    made = sink(tmp_path)
+    parts = {p: prepared(made, partition=p) for p in (0, 1)}
+    assert made.commit(7, {0: parts[0]}) == set()
+    for generation in (1, 2, 3):
+        assert sink(tmp_path, generation=generation, keep=list(parts.values())).commit(7, parts) == set()
+        assert shown(tmp_path) == rows() * 2
+
+
+def test_a_commit_tells_which_partitions_are_in_neither_place_and_shows_the_others(tmp_path: Path) -> None:
+    made = sink(tmp_path)
+    parts = {p: prepared(made, partition=p) for p in (0, 1)}
+    (tmp_path / ".pending" / parts[0]["file"]).unlink()
+    assert made.commit(7, parts) == {0}
+    assert shown(tmp_path) == rows()
+
+
+def test_a_file_that_has_both_names_after_a_power_cut_is_committed_and_left_with_one(tmp_path: Path) -> None:
+    made = sink(tmp_path)
+    entry = prepared(made)
+    (tmp_path / "part-s-000000007-00001.jsonl").hardlink_to(tmp_path / ".pending" / entry["file"])
+    assert made.commit(7, {1: entry}) == set()
+    assert (shown(tmp_path), pending(tmp_path)) == (rows(), [])
+
+
+def test_a_commit_never_replaces_a_file_that_is_another_ones(tmp_path: Path) -> None:
+    made = sink(tmp_path)
+    first, second = prepared(made), prepared(made, count=3)
+    made.commit(7, {1: first})
+    with pytest.raises(CommitUncertain, match="two pipelines write as sink_id 's'"):
+        made.commit(7, {1: second})
+    assert shown(tmp_path) == rows()
+    assert pending(tmp_path) == [second["file"]]
+
+
+@pytest.mark.parametrize("name", ["../evil.jsonl", "part-other-000000007-00001.g1." + "0" * 32 + ".jsonl", ""])
+def test_a_commit_touches_no_file_that_this_sink_id_did_not_name(tmp_path: Path, name: str) -> None:
+    with pytest.raises(CommitUncertain, match="never made"):
+        sink(tmp_path).commit(7, {1: {"file": name}})
+
+
+def test_a_start_deletes_what_no_decision_names_and_nothing_else(tmp_path: Path) -> None:
+    first, other = sink(tmp_path, generation=1), sink(tmp_path, sink_id="s-000000007-00001", generation=1)
+    younger = sink(tmp_path, generation=3)
+    undecided, decided = prepared(first), prepared(first)
+    of_another, of_a_younger_driver = prepared(other), prepared(younger)
+    foreign = tmp_path / ".pending" / "notes.jsonl"
+    foreign.touch()
+    sink(tmp_path, generation=2, keep=[decided])
+    kept = [decided["file"], of_another["file"], of_a_younger_driver["file"], foreign.name]
+    assert pending(tmp_path) == sorted(kept)
+    assert undecided["file"] not in kept
+
+
+def test_what_a_start_tried_the_folder_with_is_gone_after_the_next_one_even_if_the_first_was_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as killed:  # between the rename and the end
+        killed.setattr(Path, "unlink", lambda *_args, **_named: None)
+        sink(tmp_path, generation=1)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] != []
+    sink(tmp_path, generation=2)
+    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+
+
+def test_a_driver_that_wakes_up_late_shows_nothing_of_what_was_aborted(tmp_path: Path) -> None:
+    zombie = sink(tmp_path, generation=1)
+    entry = prepared(zombie)
+    sink(tmp_path, generation=2)
+    assert zombie.commit(7, {1: entry}) == {1}
+    assert shown(tmp_path) == []
+
+
+def test_a_task_that_wakes_up_late_shows_nothing_and_its_file_goes_at_the_next_start(tmp_path: Path) -> None:
+    late = sink(tmp_path, generation=1).prepare()
+    sink(tmp_path, generation=2)
+    late.write(Task(), batches(rows()))
+    assert shown(tmp_path) == []
+    sink(tmp_path, generation=3)
+    assert pending(tmp_path) == []
+
+
+def test_the_newest_final_name_of_each_partition_is_its_mark(tmp_path: Path) -> None:
+    made = sink(tmp_path)
+    for batch, partition in ((3, 0), (12, 0), (4, 1)):
+        made.commit(batch, {partition: prepared(made, batch, partition)})
+    other = sink(tmp_path, sink_id="other")
+    other.commit(99, {0: prepared(other, 99, 0)})
+    assert {p: mark.batch for p, mark in sink(tmp_path).marks().items()} == {0: 12, 1: 4}
+
+
+# ------------------------------------------------------------------------------------------ the other guarantees
+
+
+@forms
+@pytest.mark.parametrize("writer", [FileSink.acknowledged, FileSink.unacknowledged])
+def test_a_file_is_shown_whole_by_its_task_and_not_before_its_last_row(
+    tmp_path: Path, form: Format, writer: Callable[[FileSink], Any]
+) -> None:
+    seen: list[list[Any]] = []
+    task = Task(at={"before-prepare": lambda: seen.append(shown(tmp_path, form))})
+    assert writer(sink(tmp_path, form)).write(task, batches(rows(), rows("s2")))[0] == {}
+    assert seen == [[]]
+    assert shown(tmp_path, form) == rows() + rows("s2")
+
+
+def test_at_least_once_a_second_attempt_stands_beside_the_first(tmp_path: Path) -> None:
+    for _ in range(2):
+        sink(tmp_path).acknowledged().write(Task(), batches(rows()))
+    assert shown(tmp_path) == rows() * 2
+
+
+def test_at_most_once_a_second_attempt_takes_the_place_of_the_first(tmp_path: Path) -> None:
+    for _ in range(2):
+        sink(tmp_path).unacknowledged().write(Task(), batches(rows()))
+    assert shown(tmp_path) == rows()
+
+
+# ------------------------------------------------------------------------------------------ what can go wrong
+
+
+@forms
+@pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
+def test_a_write_that_fails_leaves_nothing_and_says_what_to_do(tmp_path: Path, form: Format, code: int) -> None:
+    def fail() -> None:
+        raise OSError(code, "refused")
+
+    made = sink(tmp_path, form)
+    for writer in (made.prepare(), made.acknowledged(), made.unacknowledged()):
+        with pytest.raises(DeliveryFailed, match=r"Make room|Mount the file system") as failure:
+            writer.write(Task(at={"before-prepare": fail}), batches(rows()))
+        assert "\n" not in str(failure.value)
+        assert (pending(tmp_path), shown(tmp_path, form)) == ([], [])
+
+
+@forms
+def test_a_file_system_that_takes_only_a_part_leaves_nothing_half(tmp_path: Path, form: Format) -> None:
+    made, allowed = sink(tmp_path, form), resource.getrlimit(resource.RLIMIT_FSIZE)
+    many = [row for number in range(2000) for row in rows(f"session-{number}", 1)]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4096, allowed[1]))
+    try:
+        with pytest.raises(DeliveryFailed, match="File too large"):
+            made.acknowledged().write(Task(), batches(many, many))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, allowed)
+    assert (pending(tmp_path), shown(tmp_path, form)) == ([], [])
+
+
+def test_a_folder_that_cannot_be_made_is_refused_at_start(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(RefusedStart, match=r"cannot write .*Take another folder"):
+        sink(tmp_path / "file")
+    with pytest.raises(RefusedStart, match=r"cannot write .*Take another folder"):
+        sink(tmp_path / "file" / "below")
+
+
+@pytest.mark.parametrize("sink_id", ["", "a/b", "..\n", "x" * 240])
+def test_a_sink_id_that_makes_no_file_name_is_refused_at_start(tmp_path: Path, sink_id: str) -> None:
+    with pytest.raises(RefusedStart, match="sink_id"):
+        sink(tmp_path, sink_id=sink_id)
+
+
+@pytest.mark.parametrize("uri", ["s3a://bucket/folder", "file:/data/folder"])
+def test_what_spark_takes_for_a_uri_is_refused_at_start(uri: str) -> None:
+    made = FileSink(JSON_LINES, uri, "s", 2)
+    with pytest.raises(RefusedStart, match="no atomic rename"):
+        made.start(TWO_PHASE, 1, [])
+
+
+def test_files_of_ours_and_of_sparks_own_sink_never_share_a_folder(tmp_path: Path) -> None:
+    ours, sparks = tmp_path / "ours", tmp_path / "sparks"
+    sink(ours).acknowledged().write(Task(), batches(rows()))
+    with pytest.raises(RefusedStart, match="would hide"):
+        sink(ours, support=NATIVE).stream_as_shipped(None)  # type: ignore[arg-type]
+    (sparks / "_spark_metadata").mkdir(parents=True)
+    for support in (TWO_PHASE, ACKNOWLEDGED):
+        with pytest.raises(RefusedStart, match="belongs to Spark's file sink"):
+            sink(sparks, support=support)
+    sink(sparks, support=NATIVE)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_a_kind_finds_what_it_has_provided(tmp_path: Path, kind: Kind) -> None:
+    target = kind.provide(Place("s", tmp_path, 2, {}, str))
+    assert json.loads(json.dumps(target)) == target
+    assert kind.read(target).leftovers() == []
+    assert SINKS[kind.name] is kind
+    assert set(ROW) == set(SCHEMA.names)

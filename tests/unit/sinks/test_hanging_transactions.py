@@ -1,0 +1,105 @@
+"""What is taken for forgotten: what was open before the coordinator was asked, and still is after the fence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import pytest
+from kafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFailedError
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.sinks.kafka.coordinator import OpenIn, Transaction
+from oncebench.sinks.kafka.hanging_transactions import end_forgotten
+
+HANGING = OpenIn("out", 1, 205, 11)
+TOPICS = ("out", "__consumer_offsets")
+
+
+class Pretended:
+    """A coordinator whose partitions are looked at several times; `looks`: what each look at `out` finds."""
+
+    def __init__(self, state: str, *looks: list[OpenIn]) -> None:
+        self.state, self.looks = state, list(looks)
+        self.marked: list[tuple[OpenIn, bool]] = []
+        self.fenced: list[str] = []
+        self.refuses: type[Exception] | None = None
+
+    def listed(self, prefix: str) -> list[Transaction]:
+        return [Transaction(f"{prefix}1", 11, -1, self.state)]
+
+    def open_in(self, topic: str) -> list[OpenIn]:
+        if topic != "out":
+            raise TopicAuthorizationFailedError(topic)
+        return self.looks.pop(0)
+
+    def describe(self, names: Iterable[str]) -> dict[str, Transaction]:
+        return {name: Transaction(name, 11, 3, self.state) for name in names}
+
+    def write_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
+        assert transaction.epoch == 3
+        if self.refuses is not None:
+            raise self.refuses
+        self.marked.append((place, commit))
+
+
+class Nothing:
+    """Notes, of which there are none."""
+
+    def write(self, transaction: Transaction, commit: bool) -> None:
+        assert (transaction.epoch, commit) == (3, transaction.state == "CompleteCommit")
+
+    def read(self, _fenced: Transaction) -> bool | None:
+        return None
+
+
+def ended(world: Any) -> list[tuple[OpenIn, bool]]:
+    end_forgotten(world, "it.", TOPICS, cast("Any", Nothing()), world.fenced.extend)
+    return list(world.marked)
+
+
+@pytest.mark.parametrize(("state", "commit"), [("CompleteCommit", True), ("CompleteAbort", False)])
+def test_what_is_open_before_and_after_the_fence_is_ended_as_its_coordinator_decided(state: str, commit: bool) -> None:
+    world = Pretended(state, [HANGING], [HANGING], [HANGING])
+    assert ended(world) == [(HANGING, commit)]
+    assert world.fenced == ["it.1"]
+
+
+def test_what_a_living_producer_has_begun_meanwhile_is_not_ended() -> None:
+    later = OpenIn("out", 1, 999, 11)
+    assert ended(Pretended("CompleteCommit", [HANGING], [later])) == []
+    assert ended(Pretended("CompleteCommit", [HANGING], [HANGING], [later])) == []
+    assert ended(Pretended("CompleteCommit", [HANGING], [HANGING], [])) == []
+
+
+@pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
+def test_what_the_coordinator_is_still_at_work_on_is_neither_fenced_nor_ended(state: str) -> None:
+    world = Pretended(state, [HANGING])
+    assert (ended(world), world.fenced) == ([], [])
+
+
+def test_what_is_not_ours_or_not_open_is_left_alone() -> None:
+    theirs = OpenIn("out", 0, 5, 12)
+    for looks in ([theirs], []):
+        world = Pretended("CompleteCommit", looks)
+        assert (ended(world), world.fenced) == ([], [])
+
+
+def test_what_is_well_again_at_the_second_look_is_not_fenced() -> None:
+    world = Pretended("CompleteCommit", [HANGING], [])
+    assert (ended(world), world.fenced) == ([], [])
+
+
+@pytest.mark.parametrize("state", ["Empty", "Dead"])
+def test_a_decision_that_nobody_knows_any_more_is_not_guessed(state: str) -> None:
+    world = Pretended(state, [HANGING], [HANGING])
+    with pytest.raises(RefusedStart, match="no longer knows whether it was committed"):
+        ended(world)
+    assert (world.marked, world.fenced) == ([], [])
+
+
+def test_a_cluster_that_allows_no_markers_is_told_what_it_takes() -> None:
+    world = Pretended("CompleteCommit", [HANGING], [HANGING], [HANGING])
+    world.refuses = ClusterAuthorizationFailedError
+    with pytest.raises(RefusedStart, match=r"It is committed.*ALTER on the cluster"):
+        ended(world)

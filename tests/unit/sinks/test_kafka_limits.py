@@ -1,0 +1,51 @@
+"""A broker that does not answer is told as Kafka's error, which every handler knows, and in time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import ConfigResource, ResourceType
+
+from oncebench.sinks.kafka import markers
+from oncebench.sinks.kafka import sink as kafka
+from oncebench.sinks.kafka.markers import Offsets
+from oncebench.sinks.kafka.sink import KafkaSink
+
+# Nobody listens there, and librdkafka asks again until its limit.
+NOBODY: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
+
+
+class OneBroker:
+    """The metadata of a broker that went away since."""
+
+    brokers = (0,)
+
+
+def test_a_number_that_could_not_be_written_in_time_is_an_error_of_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(markers, "LIMIT_S", 0.2)
+    with pytest.raises(KafkaException) as failed:
+        Offsets(NOBODY, "out").write("group", 1)
+    assert failed.value.args[0].code() == KafkaError._TIMED_OUT
+
+
+def test_a_broker_setting_that_could_not_be_read_in_time_is_an_error_of_kafka_and_not_taken_for_a_hidden_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(kafka, "ADMIN_LIMIT_S", 0.2)
+    sink = KafkaSink("out", "it", 1, NOBODY, 60_000, "none")
+    real = sink._admin
+
+    class Gone:
+        def list_topics(self, timeout: float) -> type[OneBroker]:
+            return OneBroker
+
+        def describe_configs(self, resources: list[ConfigResource], **limits: float) -> Any:
+            assert [each.restype for each in resources] == [ResourceType.BROKER]
+            return real.describe_configs(resources, **limits)
+
+    monkeypatch.setattr(sink, "_admin", Gone())
+    with pytest.raises(KafkaException) as failed:
+        sink._broker_setting("transaction.max.timeout.ms")
+    assert failed.value.args[0].code() == KafkaError._TIMED_OUT

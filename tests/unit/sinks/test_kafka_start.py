@@ -1,0 +1,212 @@
+"""What becomes of transactions that Kafka forgets to end around a start of the Kafka sink, on a pretended cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any, cast
+
+import pytest
+from kafka.errors import ClusterAuthorizationFailedError, NotLeaderForPartitionError
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.sinks.kafka import sink as kafka
+from oncebench.sinks.kafka.coordinator import Ended, OpenIn, Outcome, Transaction
+from oncebench.sinks.kafka.markers import Noted
+from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
+
+TWO_PHASE = next(each for each in SUPPORTS if each.variant == "two-phase")
+PREPARED = {"PrepareCommit": "CompleteCommit", "PrepareAbort": "CompleteAbort"}
+OLD, OWN = "it.txn.g1.7.a", "it.txn.g2.7.b"
+
+
+@dataclass
+class Cluster:
+    """Coordinators and partitions. A place of `forgets` never hears of an end; the others do when it is complete.
+
+    Offsets of groups are in it too. What is prepared is complete when it is fenced, or listed for the third time.
+    """
+
+    known: dict[str, Transaction]
+    open: set[OpenIn]
+    forgets: set[OpenIn]
+    refuses: type[Exception] | None = None
+
+    def __post_init__(self) -> None:
+        self.numbers: dict[str, int] = {}
+        self.marked: list[tuple[str, bool]] = []
+        self.taken: list[str] = []
+        self.lists = 0
+
+    def completes(self) -> None:
+        for name, txn in self.known.items():
+            if txn.state in PREPARED:
+                self.known[name] = replace(txn, state=PREPARED[txn.state])
+                self.open -= {each for each in self.open if each.producer_id == txn.producer_id} - self.forgets
+
+    def listed(self, prefix: str) -> list[Transaction]:
+        found = [replace(txn, epoch=-1) for name, txn in self.known.items() if name.startswith(prefix)]
+        self.lists += 1
+        if self.lists % 3 == 0:
+            self.completes()
+        return found
+
+    def describe(self, names: Iterable[str]) -> dict[str, Transaction]:
+        return {name: self.known[name] for name in names}
+
+    def open_in(self, topic: str) -> list[OpenIn]:
+        return sorted(place for place in self.open if place.topic == topic)
+
+    def fence_once(self, names: Iterable[str], _timeout_ms: int) -> dict[str, int]:
+        answers = {}
+        for name in names:
+            txn = self.known[name]
+            answers[name] = 51 if txn.state in (*PREPARED, "Ongoing") else 0
+            if txn.state == "Ongoing":
+                self.known[name] = replace(txn, state="PrepareAbort", epoch=txn.epoch + 1)
+            elif txn.state not in PREPARED:
+                self.known[name] = replace(txn, state="Empty", epoch=txn.epoch + 1)
+        return answers
+
+    def fence(self, names: list[str], timeout_ms: int, _limit_s: float) -> None:
+        self.taken += names
+        while any(self.fence_once(names[:1], timeout_ms).values()):
+            self.completes()
+        if names[1:]:
+            self.fence(names[1:], timeout_ms, _limit_s)
+
+    def write_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+        self.open.remove(place)
+        self.marked.append((transaction.transactional_id, commit))
+
+    def end(self, transactions: list[Transaction], commit: bool, limit_s: float) -> list[Ended]:
+        """Each is committed, once its first answer got lost."""
+        assert commit, limit_s
+        for txn in transactions:
+            self.known[txn.transactional_id] = replace(txn, state="PrepareCommit")
+        return [Ended(Outcome.DONE, 0, doubtful=True) for _ in transactions]
+
+    def read(self, group: str, _stable: bool = True) -> Noted | None:
+        return Noted(self.numbers[group], "") if group in self.numbers else None
+
+    def write(self, group: str, number: int) -> None:
+        self.numbers[group] = number
+
+
+def place(partition: int, producer_id: int = 11) -> OpenIn:
+    return OpenIn("out", partition, 205, producer_id)
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., KafkaSink]:
+    def started(cluster: Cluster, generation: int = 2) -> KafkaSink:
+        monkeypatch.setattr(kafka, "Coordinator", lambda _settings: cluster)
+        monkeypatch.setattr(KafkaSink, "_check_timeout", lambda _self: None)
+        sink = KafkaSink("out", "it", 1, {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}, 60_000, "none")
+        sink._offsets = cast("Any", cluster)
+        sink.start(TWO_PHASE, generation, [])
+        return sink
+
+    return started
+
+
+def begins_a_batch(sink: KafkaSink) -> None:
+    """With a look for what was forgotten."""
+    sink._look_again = 0.0
+    sink.prepare()
+
+
+def left(state: str) -> Cluster:
+    """What an older driver left in two partitions, of which the second never hears how it ends."""
+    return Cluster({OLD: Transaction(OLD, 11, 3, state)}, {place(0), place(1)}, {place(1)})
+
+
+@pytest.mark.parametrize(("state", "commit"), [("PrepareCommit", True), ("PrepareAbort", False), ("Ongoing", False)])
+def test_what_ends_while_a_start_fences_it_and_is_forgotten_is_ended_as_its_coordinator_decided(
+    driver: Callable[..., KafkaSink], state: str, commit: bool
+) -> None:
+    cluster = left(state)
+    begins_a_batch(driver(cluster))
+    assert (cluster.marked, cluster.open) == ([(OLD, commit)], set())
+    assert cluster.known[OLD].state == "Empty", "it must be fenced"
+
+
+@pytest.mark.parametrize("state", ["CompleteCommit", "PrepareCommit", "CompleteAbort", "Ongoing"])
+@pytest.mark.parametrize(
+    ("refusal", "help_"),
+    [(NotLeaderForPartitionError, "Start again"), (ClusterAuthorizationFailedError, "ALTER on the cluster")],
+)
+def test_what_was_decided_is_known_to_the_next_start_where_no_marker_could_be_written(
+    driver: Callable[..., KafkaSink], state: str, refusal: type[Exception], help_: str
+) -> None:
+    cluster = left(state)
+    if state.startswith("Complete"):
+        cluster.open = {place(1)}
+    for generation in (2, 3):
+        cluster.refuses = refusal
+        with pytest.raises(RefusedStart, match=help_) as refused:
+            driver(cluster, generation)
+        assert ("ALTER" in str(refused.value)) == (refusal is ClusterAuthorizationFailedError)
+    cluster.refuses = None
+    driver(cluster, 4)
+    assert (cluster.marked, cluster.open) == ([(OLD, state.endswith("Commit"))], set())
+
+
+def test_a_note_of_what_was_decided_is_not_taken_for_one_about_a_later_transaction(
+    driver: Callable[..., KafkaSink],
+) -> None:
+    cluster = left("CompleteCommit")
+    cluster.open, cluster.refuses = {place(1)}, NotLeaderForPartitionError
+    with pytest.raises(RefusedStart):
+        driver(cluster)
+    # A transaction was under way at the fence, which aborted it: that takes an epoch more.
+    cluster.known[OLD], cluster.refuses = replace(cluster.known[OLD], epoch=5), None
+    with pytest.raises(RefusedStart, match="no longer knows whether it was committed"):
+        driver(cluster, 3)
+    assert cluster.marked == []
+
+
+def test_an_id_that_is_well_is_not_fenced_because_its_markers_were_on_their_way(
+    driver: Callable[..., KafkaSink],
+) -> None:
+    cluster = Cluster({}, set(), set())
+    sink = driver(cluster)
+    other = "it.txn.g2.7.c"
+    cluster.known = {OWN: Transaction(OWN, 12, 0, "Ongoing"), other: Transaction(other, 13, 0, "CompleteCommit")}
+    looks = iter([[place(0, 13)]])
+
+    def open_in(topic: str) -> list[OpenIn]:
+        return next(looks, []) if topic == "out" else []
+
+    cluster.open_in = open_in  # type: ignore[method-assign]
+    sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
+    assert set(cluster.taken) == {OWN}
+    assert sink.prepare().retired == {OWN}
+
+
+def test_an_id_of_this_driver_that_is_fenced_over_what_was_forgotten_is_not_used_again(
+    driver: Callable[..., KafkaSink],
+) -> None:
+    cluster = Cluster({}, set(), {place(1, 13)})
+    sink = driver(cluster)
+    other = "it.txn.g2.7.c"
+    cluster.known = {OWN: Transaction(OWN, 12, 0, "Ongoing"), other: Transaction(other, 13, 0, "CompleteCommit")}
+    cluster.open = {place(0, 12), place(1, 13)}
+    sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
+    assert cluster.marked == [(other, True)]
+    assert set(cluster.taken) == {OWN, other} == sink.prepare().retired
+
+
+def test_what_was_committed_in_doubt_and_forgotten_is_committed_before_its_id_is_fenced(
+    driver: Callable[..., KafkaSink],
+) -> None:
+    cluster = Cluster({}, set(), {place(1, 12)})
+    sink = driver(cluster)
+    cluster.lists = 0
+    cluster.known = {OWN: Transaction(OWN, 12, 0, "Ongoing")}
+    cluster.open = {place(0, 12), place(1, 12)}
+    assert sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}}) == set()
+    assert (cluster.marked, cluster.open) == ([(OWN, True)], set())
+    assert cluster.known[OWN].state == "Empty"

@@ -1,0 +1,184 @@
+"""The PostgreSQL sink without a server: names, secrets, the table's shape, and keys on their way there and back."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from oncebench.cli import cli
+from oncebench.delivery.errors import RefusedStart
+from oncebench.errors import USAGE, UserError
+from oncebench.sinks.postgres.connection import (
+    GID_BYTES,
+    VARIABLE,
+    Names,
+    connect,
+    parts,
+    redacted,
+    told,
+    without_secrets,
+)
+from oncebench.sinks.postgres.reader import Table
+from oncebench.sinks.postgres.tables import COLUMNS, FILLED_IN, Column, copy_text, read_back, stored, wrong_with
+from oncebench.sinks.reader import NotAnsweredError
+
+NAMES = Names("ob-1.a_b", 3, "ob-1.a_b")
+GOOD = {name: Column(name, kind, needed=name not in FILLED_IN) for name, kind in COLUMNS.items()}
+
+
+def test_a_gid_tells_sink_batch_and_partition_is_never_used_again_and_belongs_to_no_longer_sink_id() -> None:
+    gid = NAMES.fresh_gid(7, 1)
+    assert gid.startswith("ob-1.a_b:7:1:")
+    assert gid != NAMES.fresh_gid(7, 1)
+    assert not replace(NAMES, sink_id="ob-1.a_bc").fresh_gid(7, 1).startswith(NAMES.gid_prefix)
+
+
+def test_a_sink_id_too_long_for_a_gid_is_refused_with_the_length_that_would_do() -> None:
+    with pytest.raises(RefusedStart, match=r"at most (\d+) bytes$") as refused:
+        replace(NAMES, sink_id="s" * 150).check()
+    fits = replace(NAMES, sink_id="s" * int(str(refused.value).split()[-2]))
+    fits.check()
+    assert len(fits.fresh_gid(2**63 - 1, 2**31 - 1)) == GID_BYTES
+
+
+def test_application_names_of_a_sink_id_share_a_prefix_and_are_short_enough_not_to_be_cut() -> None:
+    long = replace(NAMES, sink_id="s" * 120, epoch=2**63 - 1)
+    assert long.application.startswith(long.application_prefix)
+    assert len(long.application) <= 63
+    assert not NAMES.application.startswith(long.application_prefix)
+
+
+@pytest.mark.parametrize(
+    "dsn",
+    [
+        "postgresql://joe:hunter2@db.example:5433/rows?sslmode=require",
+        "host=db.example password='hunter2' user=joe",
+        "postgresql://joe@db.example/rows?password=hunter2",
+    ],
+)
+def test_no_password_is_ever_shown(dsn: str) -> None:
+    assert "hunter2" not in redacted(dsn)
+    assert "joe" in redacted(dsn)
+    assert parts(without_secrets(dsn)) == {name: value for name, value in parts(dsn).items() if value != "hunter2"}
+    assert told(psycopg.OperationalError("no login\nwith hunter2"), dsn) == "no login with ***"
+
+
+def test_a_secret_that_stands_in_any_word_is_not_looked_for_there() -> None:
+    assert told(psycopg.OperationalError("permission denied"), "host=db.example password=p") == "permission denied"
+
+
+def test_a_time_limit_that_is_none_is_refused_before_anybody_is_asked() -> None:
+    for wrong in ("abc", "3.5"):
+        with pytest.raises(RefusedStart, match="must be a whole number of seconds"):
+            connect("test", f"host=127.0.0.1 port=1 connect_timeout={wrong}")
+
+
+def test_what_is_no_dsn_is_refused_without_being_repeated() -> None:
+    whole = "postgresql://joe:{}@db.example:5432/rows"
+    for text in (
+        "hunter2",
+        "postgresql://joe:hunter2@db.example/rows?no-such-option=1",
+        whole.format("hunter2/more"),
+        whole.format("1/hunter2"),
+        whole.format("1@hunter2"),
+    ):
+        with pytest.raises(ValueError, match="not a DSN") as refused:
+            parts(text)
+        assert (
+            "hunter2" not in f"{refused.value} {refused.value.__cause__} {refused.value.__context__} {redacted(text)}"
+        )
+
+
+def test_a_password_on_the_command_line_is_refused_without_being_repeated_and_nothing_is_left(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)
+    words = ["run", "--sink", "postgres", "--delivery", "exactly-once", "--postgres"]
+    refused = CliRunner().invoke(cli, [*words, "postgresql://joe:hunter2@db.example/rows"])
+    assert isinstance(refused.exception, UserError)
+    assert refused.exception.exit_code == USAGE
+    assert "PGPASSFILE" in str(refused.exception)
+    assert "hunter2" not in str(refused.exception)
+    CliRunner().invoke(cli, [*words, "postgresql://joe@db.example/rows", "--sessions", "0"])
+    assert VARIABLE not in os.environ
+
+
+def test_only_sessions_of_older_epochs_are_ended() -> None:
+    older, younger = replace(NAMES, epoch=2), replace(NAMES, epoch=11)
+    assert NAMES.is_older(older.application)
+    assert not any(NAMES.is_older(names.application) for names in (NAMES, younger, replace(NAMES, epoch=0)))
+    assert not NAMES.is_older("oncebench.reader.x")
+
+
+def test_what_is_wrong_with_a_table_names_the_column() -> None:
+    assert wrong_with(GOOD) is None
+    assert wrong_with({**GOOD, "note": Column("note", "text", needed=False)}) is None
+    without = {name: column for name, column in GOOD.items() if name != "total"}
+    assert wrong_with(without) == "it has no column total (bigint)"
+    assert wrong_with({**GOOD, "j": Column("j", "text", True)}) == "its column j is text, not integer"
+    assert wrong_with({**GOOD, "id": Column("id", "bigint", True)}) == "its column id has no default"
+    assert "column note has no default" in str(wrong_with({**GOOD, "note": Column("note", "text", True)}))
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x00\u24000\\\t\n")))
+def test_any_key_can_be_stored_and_comes_back_as_it_was(key: str) -> None:
+    assert "\x00" not in stored(key)
+    assert read_back(stored(key)) == key
+
+
+@settings(deadline=None)  # the first call loads what Arrow needs
+@given(st.lists(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x00\u24000\\\t\r\nN."))))
+def test_copy_text_has_a_line_per_row_that_reads_back_by_the_rules_of_the_text_format(keys: list[str]) -> None:
+    rows = batch(keys)
+    lines = bytes(copy_text(rows)).decode().split("\n")
+    assert lines.pop() == ""
+    fields = [line.split("\t") for line in lines]
+    assert [read_back(unescaped(first)) for first, *_ in fields] == keys
+    assert [rest for _, *rest in fields] == [[str(at), "5", "-1", "2", "3"] for at in range(len(keys))]
+    half = rows.slice(len(keys) // 2)
+    assert bytes(copy_text(half)).decode() == "".join(f"{line}\n" for line in lines[len(keys) // 2 :])
+
+
+def batch(keys: list[str]) -> pa.RecordBatch:
+    count = len(keys)
+    return pa.record_batch(
+        {
+            "session_key": pa.array(keys, pa.string()),
+            "j": pa.array(range(count), pa.int32()),
+            "events": pa.array([5] * count, pa.int32()),
+            "total": pa.array([-1] * count, pa.int64()),
+            "checksum": pa.array([2] * count, pa.int64()),
+            "ended_at": pa.array([3] * count, pa.int64()),
+        }
+    )
+
+
+def unescaped(text: str) -> str:
+    """What COPY makes of a field."""
+    assert text != "\\N"
+    made, characters = "", iter(text)
+    for character in characters:
+        made += {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}[next(characters)] if character == "\\" else character
+    return made
+
+
+def test_a_server_that_is_away_is_not_taken_for_an_empty_table() -> None:
+    table: Any = Table.__new__(Table)
+    table._connection = SimpleNamespace(closed=False, close=lambda: None)
+    table._names, table._pages, table._away_since = SimpleNamespace(table="t"), None, None
+
+    def away() -> None:
+        raise psycopg.OperationalError("no answer")
+
+    table._fresh = away
+    with pytest.raises(NotAnsweredError):
+        table.fresh()

@@ -1,0 +1,367 @@
+"""The Pravega sink without a server: the wire against a store of a few lines, commits against a made-up controller."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pyarrow as pa
+import pytest
+from click.testing import CliRunner
+
+from oncebench.cli import cli
+from oncebench.delivery.contract import EXACTLY_ONCE, Support
+from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, ReadError, RefusedStart
+from oncebench.errors import MissingEnvironment
+from oncebench.lab import lab
+from oncebench.scenario import cell as scenario
+from oncebench.scenario import profiles
+from oncebench.servers import sink_servers
+from oncebench.sinks.pravega import controller as pravega_controller
+from oncebench.sinks.pravega import reader, segment_store
+from oncebench.sinks.pravega import sink as pravega
+from oncebench.sinks.pravega.controller import Controller, ControllerAway, Segments, Stream, Transaction
+from oncebench.sinks.pravega.segment_store import Chunk, SegmentError, SegmentStore, framed, unframed
+from oncebench.sinks.pravega.sink import EventWriter, PravegaSink
+from oncebench.sinks.registry import SINKS
+
+STREAM = Stream("scope", "stream")
+SEGMENT = "scope/stream/0.#epoch.0"
+TWO_PHASE = Support(EXACTLY_ONCE, "two-phase", "")
+HEADER = struct.Struct(">ii")
+
+
+class Store:
+    """A segment store that keeps what is appended, and answers as `refuse` says if it says anything."""
+
+    def __init__(self) -> None:
+        self.held = b""
+        self.refuse: int | None = None
+        self.cut = False
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self._listener.getsockname()[1]
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def close(self) -> None:
+        self._listener.close()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
+
+    def _talk(self, connection: socket.socket) -> None:
+        with connection, connection.makefile("rb") as taken:
+            while head := taken.read(8):
+                kind, length = HEADER.unpack(head)
+                answer = self._answer(kind, taken.read(length))
+                if self.cut and kind != -127:
+                    break
+                connection.sendall(answer)
+
+    def _answer(self, kind: int, payload: bytes) -> bytes:
+        if self.refuse is not None and kind not in (-127, 3):
+            return HEADER.pack(self.refuse, 0)
+        if kind == -127:
+            return HEADER.pack(-127, 8) + payload + HEADER.pack(100, 0)  # and a keep-alive, which means nothing
+        if kind == 1:
+            return HEADER.pack(2, 0)
+        if kind == 3:
+            self.held += payload[16:]
+            return b""
+        if kind == 4:
+            return self._framed(7, payload[:16], payload[16 + 12 : 16 + 20])
+        name = 2 + len(SEGMENT)
+        if kind == 11:
+            return self._framed(12, payload[: 8 + name], b"\x01\0\0", struct.pack(">qqq", 0, len(self.held), 0))
+        assert kind == 9
+        offset, length = struct.unpack_from(">qi", payload, name)
+        data = self.held[offset : offset + min(length, 7)]  # in small pieces: an event comes in several
+        return self._framed(10, payload[:name], struct.pack(">q??i", offset, False, False, len(data)), data, b"\0" * 8)
+
+    def _framed(self, kind: int, *parts: bytes) -> bytes:
+        return HEADER.pack(kind, sum(map(len, parts))) + b"".join(parts)
+
+
+class Made(Controller):
+    """A controller that does as it is told: an answer or an error by call."""
+
+    def __init__(self, store: Store | None = None, **answers: Any) -> None:
+        self.address = "nowhere:1"
+        self.asked: list[str] = []
+        self._store, self._answers = store, answers
+
+    def segments(self, stream: Stream) -> Segments:
+        return self._say("segments", Segments((SEGMENT,), ""))
+
+    def home(self, segment: str) -> tuple[str, int]:
+        assert self._store is not None
+        return "127.0.0.1", self._store.port
+
+    def begin(self, stream: Stream, lease_ms: int) -> Transaction:
+        return self._say("begin", Transaction("a" * 32, Segments((SEGMENT,), "")))
+
+    def commit(self, stream: Stream, transaction: str) -> bool:
+        return self._say("commit", True)
+
+    def abort(self, stream: Stream, transaction: str) -> bool:
+        return self._say("abort", True)
+
+    def state(self, stream: Stream, transaction: str) -> int:
+        return self._say("state", pravega_controller.COMMITTED)
+
+    def close(self) -> None:
+        """There is nothing to close."""
+
+    def _say(self, call: str, default: Any) -> Any:
+        self.asked.append(call)
+        answers = self._answers.get(call, [default])
+        answer = answers.pop(0) if len(answers) > 1 else answers[0]
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+
+class Task:
+    """A task of batch 7, partition 0."""
+
+    batch, partition = 7, 0
+
+    def __init__(self, passing: Callable[[str], None] = lambda point: None) -> None:
+        self.passing = passing
+
+    def counted(self) -> tuple[int, int]:
+        return 0, 0
+
+
+def rows(*keys: str) -> pa.RecordBatch:
+    number = pa.array([1] * len(keys), pa.int64())
+    names = ("j", "events", "total", "checksum", "ended_at")
+    return pa.RecordBatch.from_arrays([pa.array(keys), *[number] * 5], names=["session_key", *names])
+
+
+@pytest.fixture
+def store() -> Iterator[Store]:
+    made = Store()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def use(monkeypatch: pytest.MonkeyPatch, store: Store) -> Callable[..., Made]:
+    """Puts a made-up controller in place of every other."""
+
+    def used(**answers: Any) -> Made:
+        made = Made(store, **answers)
+        for module in (pravega, reader):
+            monkeypatch.setattr(module, "Controller", lambda address: made)
+        monkeypatch.setattr(pravega, "_controllers", {})
+        monkeypatch.setattr(pravega, "_homes", {})
+        monkeypatch.setattr(pravega, "_stores", {})
+        monkeypatch.setattr(pravega, "COMMIT_LIMIT_S", 0.2)
+        monkeypatch.setenv(pravega.VARIABLE, made.address)
+        return made
+
+    return used
+
+
+def sink() -> PravegaSink:
+    return PravegaSink(STREAM, 2, 60_000)
+
+
+def test_events_are_cut_into_blocks_and_found_again_with_their_offsets_also_from_half_a_chunk() -> None:
+    events = [b"a", b"", b"x" * segment_store.BLOCK_BYTES, b"end"]
+    blocks = list(framed(events))
+    assert [count for count, _ in blocks] == [3, 1]
+    whole = b"".join(data for _, data in blocks)
+    found, reached = unframed(Chunk(100, whole))
+    assert [event for _, event in found] == events
+    assert [offset for offset, _ in found[:3]] == [100, 109, 117]
+    assert reached == 100 + len(whole)
+    assert unframed(Chunk(0, whole[:12])) == ([(0, b"a")], 9)
+
+
+def test_what_is_appended_and_acknowledged_is_read_with_its_offsets(store: Store, use: Callable[..., Made]) -> None:
+    use()
+    prepared, timings = EventWriter("nowhere:1", STREAM).write(Task(), iter([rows("a", "line\nbreak"), rows("\x00")]))
+    assert (prepared, set(timings)) == ({}, {"begin", "prepare"})
+    shown: list[Any] = []
+    report = reader.read("nowhere:1", STREAM).read_to_end(shown.append)
+    assert report.complete
+    assert [key for part in shown for key in part.key] == [b"a", b"line\nbreak", b"\x00"]
+    assert [orjson.loads(value)["j"] for part in shown for value in part.value] == [1, 1, 1]
+    offsets = [offset for part in shown for offset in part.offset]
+    assert offsets == sorted(offsets)
+    assert offsets[0] == 0
+
+
+def test_an_event_that_is_no_row_is_shown_and_has_no_key(store: Store, use: Callable[..., Made]) -> None:
+    use()
+    store.held = b"".join(data for _, data in framed([b"{", b"[]", b"{}"]))
+    shown: list[Any] = []
+    reader.read("nowhere:1", STREAM).read_to_end(shown.append)
+    assert [(key, value) for part in shown for key, value in zip(part.key, part.value, strict=True)] == [
+        (None, b"{"), (None, b"[]"), (None, b"{}"),
+    ]  # fmt: skip
+
+
+def test_a_task_leaves_its_transaction_open_and_names_it(use: Callable[..., Made]) -> None:
+    made = use()
+    prepared, _ = sink().prepare().write(Task(), iter([rows("a")]))
+    assert prepared == {"transaction": "a" * 32}
+    assert made.asked == ["begin"]
+
+
+def test_a_partition_without_rows_begins_no_transaction(use: Callable[..., Made]) -> None:
+    made = use()
+    passed: list[str] = []
+    assert sink().prepare().write(Task(passed.append), iter([])) == ({}, {})
+    assert (made.asked, passed) == ([], ["before-prepare", "after-prepare"])
+
+
+@pytest.mark.parametrize("kind", [51, 53, 999])
+def test_a_store_that_refuses_fails_the_batch_and_the_connection_is_not_used_again(
+    store: Store, use: Callable[..., Made], kind: int
+) -> None:
+    use()
+    store.refuse = kind
+    with pytest.raises(DeliveryFailed, match=r"batch 7, partition 0: .*A restart of the pipeline writes") as failed:
+        sink().prepare().write(Task(), iter([rows("a")]))
+    assert isinstance(failed.value.__cause__, SegmentError)
+    assert pravega._stores == {}
+
+
+def test_a_store_that_goes_away_fails_the_batch(store: Store, use: Callable[..., Made]) -> None:
+    use()
+    store.cut = True
+    with pytest.raises(DeliveryFailed, match="closed the connection"):
+        sink().acknowledged().write(Task(), iter([rows("a")]))
+
+
+def test_a_task_that_dies_leaves_no_connection_with_answers_still_to_come(use: Callable[..., Made]) -> None:
+    use()
+
+    def die(point: str) -> None:
+        raise KeyboardInterrupt(point)
+
+    with pytest.raises(KeyboardInterrupt):
+        sink().prepare().write(Task(die), iter([rows("a")]))
+    assert pravega._stores == {}
+
+
+def test_a_commit_waits_until_readers_are_shown_the_rows(use: Callable[..., Made]) -> None:
+    made = use(state=[pravega_controller.COMMITTING, pravega_controller.COMMITTING, pravega_controller.COMMITTED])
+    assert sink().commit(7, {0: {"transaction": "a" * 32}, 1: {"transaction": "b" * 32}}) == set()
+    assert made.asked == ["commit", "commit", "state", "state", "state", "state"]
+
+
+@pytest.mark.parametrize("state", [pravega_controller.ABORTING, pravega_controller.ABORTED])
+def test_a_transaction_that_its_lease_has_ended_is_lost(use: Callable[..., Made], state: int) -> None:
+    use(commit=[True, False], state=[pravega_controller.COMMITTED, state])
+    assert sink().commit(7, {0: {"transaction": "a" * 32}, 1: {"transaction": "b" * 32}}) == {1}
+
+
+def test_a_commit_that_was_made_before_is_done(use: Callable[..., Made]) -> None:
+    use(commit=[False], state=[pravega_controller.COMMITTED])
+    assert sink().commit(7, {0: {"transaction": "a" * 32}}) == set()
+
+
+def test_a_commit_that_the_controller_failed_to_take_is_asked_for_again(use: Callable[..., Made]) -> None:
+    made = use(commit=[False, True], state=[pravega_controller.OPEN, pravega_controller.COMMITTED])
+    assert sink().commit(7, {0: {"transaction": "a" * 32}}) == set()
+    assert made.asked == ["commit", "state", "commit", "state"]
+
+
+def test_a_transaction_that_the_controller_has_forgotten_is_not_decided_by_guess(
+    use: Callable[..., Made],
+) -> None:
+    use(commit=[False], state=[pravega_controller.UNKNOWN])
+    with pytest.raises(CommitUncertain, match=r"does not know transaction .*Look whether the batch's rows are"):
+        sink().commit(7, {0: {"transaction": "a" * 32}})
+
+
+def test_a_controller_that_is_away_is_asked_again_until_it_answers_or_time_is_up(use: Callable[..., Made]) -> None:
+    away = ControllerAway("no answer")
+    use(commit=[away, away, True])
+    assert sink().commit(7, {0: {"transaction": "a" * 32}}) == set()
+    use(commit=[away])
+    with pytest.raises(CommitUncertain, match="could not be asked"):
+        sink().commit(7, {0: {"transaction": "a" * 32}})
+    use(state=[pravega_controller.COMMITTING])
+    with pytest.raises(CommitUncertain, match=r"was not merged within 0\.2 s"):
+        sink().commit(7, {0: {"transaction": "a" * 32}})
+
+
+def test_a_start_tries_the_stream_and_the_lease(use: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
+    made = use()
+    sink().start(TWO_PHASE, 1, [])
+    assert made.asked == ["segments", "begin", "abort"]
+    for answers, says in (
+        ({"segments": [Segments((), "")]}, "there is no stream scope/stream"),
+        ({"begin": [ControllerAway("lease value too large")]}, "choose another transaction time-out"),
+        ({"segments": [ControllerAway("gone")]}, "is of no use to this sink: gone"),
+    ):
+        use(**answers)
+        with pytest.raises(RefusedStart, match=says):
+            sink().start(TWO_PHASE, 1, [])
+    monkeypatch.delenv(pravega.VARIABLE)
+    with pytest.raises(RefusedStart, match=pravega.VARIABLE):
+        sink()
+
+
+def test_a_reader_says_what_it_cannot_read(store: Store, use: Callable[..., Made]) -> None:
+    for answer, says in (
+        (Segments((), ""), "there is no stream"),
+        (Segments((SEGMENT, "scope/stream/1.#epoch.1"), ""), "was scaled"),
+        (ControllerAway("gone"), "Is Pravega running there"),
+    ):
+        use(segments=[answer])
+        with pytest.raises(ReadError, match=says):
+            reader.read("nowhere:1", STREAM)
+
+
+def test_a_store_that_nobody_runs_is_an_os_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+    with pytest.raises(OSError):
+        SegmentStore("127.0.0.1", port)
+
+
+@pytest.fixture
+def without(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As it is where the extra was not installed."""
+    missing = replace(SINKS["pravega"], missing="it needs the package grpcio: pip install ..")
+    monkeypatch.setitem(SINKS, "pravega", missing)  # type: ignore[arg-type]
+
+
+def test_without_the_extra_it_is_listed_and_never_run_unless_it_is_named(without: None, tmp_path: Path) -> None:
+    shown = CliRunner().invoke(cli, ["list"]).output
+    assert "pravega is not run here unless it is named: it needs the package grpcio" in shown
+    assert "pravega" not in scenario.installed()
+    assert all(cell.sink != "pravega" for cell in profiles.PROFILES["standard"].chosen(None))
+    assert profiles.PROFILES["standard"].chosen(None, ["pravega"])
+    assert "pravega-server" not in sink_servers.needed_bundles()
+    with pytest.raises(MissingEnvironment, match="sink pravega cannot be used here: it needs the package grpcio"):
+        lab.open_lab(tmp_path, sinks=["pravega"]).__enter__()
+
+
+def test_a_controller_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pravega_controller, "MISSING", "it needs the package grpcio: pip install ..")
+    with pytest.raises(RefusedStart, match="needs the package grpcio"):
+        Controller("nowhere:1")
+
+
+def test_an_id_of_a_transaction_is_what_the_controller_means_by_it() -> None:
+    for name in ("0" * 31 + "1", "80000000000000008000000000000001", "f" * 32, "7" + "f" * 31):
+        asked = pravega_controller._request(STREAM, name)
+        sent = type(asked).FromString(asked.SerializeToString()).txnId
+        assert f"{sent.highBits % 2**64:016x}{sent.lowBits % 2**64:016x}" == name

@@ -1,0 +1,128 @@
+"""Makes the lock files: resolves each bundle with jgo and notes the SHA-256 of every jar.
+
+Run as `python -m tools.maven_lock`, by hand, when a version is to change; review the diff. The format is
+jgo's own. Jars that pyspark ships already are left out of Spark's bundles: a second version of a class on the class
+path would decide by order which one runs.
+"""
+
+import re
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+
+import jgo
+import pyspark
+from jgo.env._lockfile import LockedDependency, LockFile
+from jgo.maven import MavenContext
+
+from oncebench.downloads.maven import LOCKS, MAVEN_CENTRAL
+
+
+@dataclass(frozen=True)
+class Bundle:
+    """Coordinates (``group:name:version``) to resolve with all they need; `for_spark`: leave out what pyspark ships.
+
+    `shipped_otherwise`: what pyspark ships in jars of other names. `alone`: the coordinates are all that is needed.
+    """
+
+    coordinates: tuple[str, ...]
+    for_spark: bool
+    shipped_otherwise: frozenset[str] = frozenset()
+    alone: bool = False
+
+
+# What Pravega's server loads with its data in memory, as the JVM's log of classes tells: 53 of the 246 jars that
+# pravega-standalone asks for. The others are for HDFS, S3, Azure and REST, and clash with each other.
+_PRAVEGA = (
+    "ch.qos.logback:logback-classic logback-core:1.2.10",
+    "com.google.auth:google-auth-library-credentials:1.7.0",
+    "com.google.guava:failureaccess:1.0.1",
+    "com.google.guava:guava:30.1-jre",
+    "com.google.protobuf:protobuf-java:3.21.7",
+    "commons-configuration:commons-configuration:1.10",
+    "io.dropwizard.metrics:metrics-core:3.2.5",
+    "io.grpc:grpc-api grpc-core grpc-netty-shaded grpc-protobuf-lite grpc-protobuf grpc-stub:1.47.0",
+    "io.grpc:grpc-context:1.46.0",
+    "io.jsonwebtoken:jjwt:0.9.1",
+    "io.netty:netty-buffer netty-codec netty-common netty-handler netty-resolver:4.1.86.Final",
+    "io.netty:netty-transport-native-unix-common netty-transport:4.1.86.Final",
+    "io.perfmark:perfmark-api:0.25.0",
+    "io.pravega:pravega-client pravega-common pravega-common_server pravega-controller:0.13.0",
+    "io.pravega:pravega-segmentstore-contracts pravega-segmentstore-server-host pravega-segmentstore-server:0.13.0",
+    "io.pravega:pravega-segmentstore-storage-impl pravega-segmentstore-storage pravega-shared-authplugin:0.13.0",
+    "io.pravega:pravega-shared-cluster pravega-shared-controller-api pravega-shared-health:0.13.0",
+    "io.pravega:pravega-shared-metrics pravega-shared-protocol pravega-shared-rest pravega-shared-security:0.13.0",
+    "io.pravega:pravega-standalone:0.13.0",
+    "org.apache.bookkeeper.stats:bookkeeper-stats-api:4.14.1",
+    "org.apache.bookkeeper:bookkeeper-server:4.14.1",
+    "org.apache.commons:commons-lang3:3.7",
+    "org.apache.curator:curator-client curator-framework curator-recipes:5.2.0",
+    "org.apache.zookeeper:zookeeper-jute zookeeper:3.6.3",
+    "org.bouncycastle:bcprov-ext-jdk15on:1.70",
+    "org.slf4j:slf4j-api:1.7.25",
+    "org.xerial.snappy:snappy-java:1.1.7",
+)
+BUNDLES = {
+    "kafka-broker": Bundle(
+        (
+            "org.apache.kafka:kafka_2.13:4.3.1",
+            # Kafka's own distribution adds this binding by hand; without it the broker logs nothing
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
+        ),
+        for_spark=False,
+    ),
+    "spark-kafka": Bundle(
+        (
+            "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
+            # 4.2.0 of the token provider is not on Maven Central; the connector needs nothing newer of it
+            "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
+        ),
+        for_spark=True,
+    ),
+    "spark-postgres": Bundle(("org.postgresql:postgresql:42.7.8",), for_spark=True),
+    "spark-bare-fs": Bundle(("com.globalmentor:hadoop-bare-naked-local-fs:0.1.0",), for_spark=True),
+    "spark-delta": Bundle(
+        ("io.delta:delta-spark_4.2_2.13:4.4.0",),
+        for_spark=True,
+        # jcl-over-slf4j and RoaringBitmap have these classes
+        shipped_otherwise=frozenset({"commons-logging", "shims"}),
+    ),
+    "pravega-server": Bundle(
+        tuple(
+            f"{group}:{name}:{version}"
+            for group, names, version in (each.split(":") for each in _PRAVEGA)
+            for name in names.split()
+        ),
+        for_spark=False,
+        alone=True,
+    ),
+}
+
+
+def write_locks() -> None:
+    """Resolve every bundle against Maven Central and write `locks/<bundle>.lock.toml`."""
+    shipped = _shipped_with_pyspark()
+    with tempfile.TemporaryDirectory() as folder:
+        context = MavenContext(repo_cache=Path(folder), remote_repos={"central": MAVEN_CENTRAL}, timeout=60)
+        for name, bundle in BUNDLES.items():
+            roots = [context.create_dependency(c) for c in bundle.coordinates]
+            for addition in roots[1:]:
+                addition.raw = True  # versions are decided by the first coordinate's dependency management alone
+            inputs, needed = (roots, []) if bundle.alone else context.resolver.resolve(roots)
+            left_out = bundle.shipped_otherwise | (shipped if bundle.for_spark else frozenset())
+            wanted = [d for d in [*inputs, *needed] if d.artifactId not in left_out]
+            wanted.sort(key=lambda d: (d.groupId, d.artifactId))
+            lock = LockFile([LockedDependency.from_dependency(d) for d in wanted], environment_name=name)
+            lock.jgo_version = jgo.__version__
+            lock.save(LOCKS / f"{name}.lock.toml")
+            print(f"{name}: {len(wanted)} jars")
+
+
+def _shipped_with_pyspark() -> frozenset[str]:
+    """Artifact names of the jars in pyspark's own folder (`name-1.2.3.jar` and `name-1.2.3-4.jar` -> `name`)."""
+    folder = Path(pyspark.__file__).parent / "jars"
+    return frozenset(re.split(r"-\d", path.name, maxsplit=1)[0] for path in folder.glob("*.jar"))
+
+
+if __name__ == "__main__":
+    write_locks()
