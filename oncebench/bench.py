@@ -51,7 +51,7 @@ PROMISED = {"lost": "LOSS", "duplicated": "DUP"}
 def names(sinks: Sequence[str] = (), only: str = "") -> list[str]:
     """Every cell that can be measured here: "sink guarantee variant"; of these, those with every word of `only`."""
     found = (
-        f"{sink} {support.delivery} {support.variant}"
+        f"{sink} {support.guarantee} {support.variant}"
         for sink, support in all_supports()
         if sink in (sinks or installed())
     )
@@ -101,7 +101,7 @@ def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[
 
 
 def _name(cell: Cell) -> str:
-    return f"{cell.sink} {cell.delivery} {cell.variant}"
+    return f"{cell.sink} {cell.guarantee} {cell.variant}"
 
 
 def figures_of(reports: Iterable[Report], failed: Iterable[str] = ()) -> dict[str, dict[str, list[float]]]:
@@ -109,7 +109,7 @@ def figures_of(reports: Iterable[Report], failed: Iterable[str] = ()) -> dict[st
     found: dict[str, dict[str, list[float]]] = {}
     for report in reports:
         cell = report["cell"]
-        mine = found.setdefault(f"{cell['sink']} {cell['delivery']} {cell['variant']}", {})
+        mine = found.setdefault(f"{cell['sink']} {cell['guarantee']} {cell['variant']}", {})
         for name, value in _recovery(report) if cell["faults"] else _costs(report):
             mine.setdefault(name, []).append(value)
         for name, value in _promises(report):
@@ -138,7 +138,7 @@ def _promises(report: Report) -> Iterable[tuple[str, float]]:
     yield "broken", float(report["verdict"] == BROKEN)
     yield "untested", float(report["verdict"] not in (KEPT, BROKEN))
     for name, code in PROMISED.items():
-        if RULES[code][report["cell"]["delivery"]] == FORBIDDEN:
+        if RULES[code][report["cell"]["guarantee"]] == FORBIDDEN:
             yield name, float(rows[name])
 
 

@@ -63,7 +63,7 @@ class PipelineConfig:
     output: dict[str, Any]
     quarantine_topic: str
     sink: str
-    delivery: str
+    guarantee: str
     variant: str
     sink_id: str
     checkpoint: Path
@@ -110,6 +110,8 @@ def read_config(path: Path) -> PipelineConfig:
         raise RefusedStart(f"cannot read the pipeline's configuration {path}: {error}") from error
     if not isinstance(fields, dict):
         raise RefusedStart(f"{path} must hold an object, with a field for each setting")
+    if "delivery" in fields and "guarantee" not in fields:  # its name in earlier versions
+        fields["guarantee"] = fields.pop("delivery")
     known = {f.name: f for f in dataclasses.fields(PipelineConfig)}
     unknown = sorted(set(fields) - set(known))
     missing = sorted(name for name, f in known.items() if name not in fields and _required(f))

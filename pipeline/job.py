@@ -77,8 +77,8 @@ class Job:
         kind = SINKS.get(config.sink)
         if kind is None:
             raise RefusedStart(f"there is no sink {config.sink!r}; there are: {', '.join(sorted(SINKS))}")
-        support = choose(kind, config.delivery, config.variant)
-        identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+        support = choose(kind, config.guarantee, config.variant)
+        identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
         try:
             sink = kind.open(config)

@@ -40,7 +40,7 @@ def healthy(rounds: int = 5, **setting: Any) -> Iterator[dict[str, Any]]:
     """Rounds of healthy runs, all with the same load and setting; a round is slower or faster for all."""
     for seed in range(1, rounds + 1):
         for sink, support in all_supports():
-            cell = Cell(sink, support.delivery, support.variant, seed=seed, rate=RATE, sessions=200, **setting)
+            cell = Cell(sink, support.guarantee, support.variant, seed=seed, rate=RATE, sessions=200, **setting)
             yield _report(cell, "kept")
 
 
@@ -61,7 +61,7 @@ def on_purpose() -> Iterator[dict[str, Any]]:
     """Each protocol with a detail left out shows what it is there to show."""
     for cell in broken(Cell("", "", "", rate=RATE)):
         codes = sorted(
-            expected_codes({"cell": {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant}})
+            expected_codes({"cell": {"sink": cell.sink, "guarantee": cell.guarantee, "variant": cell.variant}})
         )
         yield _report(cell, "broken", [f"{codes[0]} 120 is forbidden under exactly-once"], codes)
 
@@ -98,7 +98,7 @@ def _report(
     return {
         "schema": SCHEMA,
         "run": f"ob-{drawn.randrange(10**6):06d}-{drawn.randrange(16**6):06x}",
-        "cell": {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant, "faults": list(cell.faults),
+        "cell": {"sink": cell.sink, "guarantee": cell.guarantee, "variant": cell.variant, "faults": list(cell.faults),
                  "random_kills": cell.random_kills, "open_sessions": 0},
         "verdict": verdict,
         "broken_by": codes or [],
@@ -137,8 +137,8 @@ def _faults(cell: Cell, codes: list[str], drawn: random.Random) -> Iterator[dict
     texts = [*cell.faults, *([RANDOM_KILL] * cell.random_kills)]
     for number, text in enumerate(texts):
         point = text.split(":")[0] if text != RANDOM_KILL else drawn.choice((*POINTS, None))
-        lost = 60 if cell.delivery == "at-most-once" and point in ("after-decision", "mid-write") else 0
-        doubled = 40 if cell.delivery == "at-least-once" and point in ("after-commit", "mid-commit") else 0
+        lost = 60 if cell.guarantee == "at-most-once" and point in ("after-decision", "mid-write") else 0
+        doubled = 40 if cell.guarantee == "at-least-once" and point in ("after-commit", "mid-commit") else 0
         last = number == len(texts) - 1
         back = drawn.uniform(6500, 9000)
         yield {
@@ -204,6 +204,6 @@ def only(made: dict[str, Any], **cell: Any) -> dict[str, Any]:
     return {**made, "cell": {**made["cell"], **cell}}
 
 
-def cell_of(sink: str, delivery: str, variant: str, **changes: Any) -> dict[str, Any]:
+def cell_of(sink: str, guarantee: str, variant: str, **changes: Any) -> dict[str, Any]:
     """One healthy report."""
-    return _report(replace(Cell(sink, delivery, variant, rate=RATE), **changes), "kept")
+    return _report(replace(Cell(sink, guarantee, variant, rate=RATE), **changes), "kept")

@@ -50,7 +50,7 @@ class Fixture:
         self.quarantine = kafka.fresh_topic("quarantine", PARTITIONS, {"max.message.bytes": "8388608"})
         self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": 8388608})
 
-    def config(self, delivery: str, variant: str, *faults: str, **changes: Any) -> PipelineConfig:
+    def config(self, guarantee: str, variant: str, *faults: str, **changes: Any) -> PipelineConfig:
         record = changes.pop("record", self.folder / "record")
         record.mkdir(exist_ok=True)
         spark = self.lab.spark([SINKS[changes.get("sink", "kafka")]])
@@ -60,7 +60,7 @@ class Fixture:
             output={"output": self.output},
             quarantine_topic=self.quarantine,
             sink="kafka",
-            delivery=delivery,
+            guarantee=guarantee,
             variant=variant,
             sink_id=self.output,
             checkpoint=self.folder / "checkpoint",

@@ -76,7 +76,7 @@ class Asked(Protocol):
     @property
     def sink(self) -> str: ...
     @property
-    def delivery(self) -> str: ...
+    def guarantee(self) -> str: ...
     @property
     def faults(self) -> tuple[str, ...]: ...
     @property
@@ -94,7 +94,7 @@ class Facts:
     verdict, whatever it is. Sentences for people.
     """
 
-    delivery: str
+    guarantee: str
     failed: bool = False
     before: frozenset[str] = frozenset()
     ordered: bool = True
@@ -116,11 +116,11 @@ class Verdict:
 
 def decide(counts: Mapping[str, int], facts: Facts) -> Verdict:
     """The verdict over anomaly counts. Raises ValueError for a guarantee or a code that is not in the table."""
-    if facts.delivery not in GUARANTEES:
-        raise ValueError(f"unknown guarantee {facts.delivery!r}; they are: {', '.join(GUARANTEES)}")
+    if facts.guarantee not in GUARANTEES:
+        raise ValueError(f"unknown guarantee {facts.guarantee!r}; they are: {', '.join(GUARANTEES)}")
     if strange := counts.keys() - RULES.keys():
         raise ValueError(f"no rule for the anomaly codes {sorted(strange)}; add them to RULES")
-    rules = {code: RULES[code][facts.delivery] for code, count in counts.items() if count}
+    rules = {code: RULES[code][facts.guarantee] for code, count in counts.items() if count}
     conditions = {AFTER_FAILURE: not facts.failed, IF_ORDERED: facts.ordered, UNLESS_SWEPT: not facts.swept}
     forbidden = {FORBIDDEN, *(rule for rule, holds in conditions.items() if holds)}
     broken = {
@@ -164,7 +164,7 @@ def facts_of(
 ) -> Facts:
     """What the record says about how far its evidence goes."""
     return Facts(
-        delivery=cell.delivery,
+        guarantee=cell.guarantee,
         failed=_failed(record, cell),
         before=_before(record, rows_of_batches),
         ordered=SINKS[cell.sink].ordered,

@@ -49,7 +49,7 @@ class Arm:
 
     @property
     def name(self) -> str:
-        return f"{self.sink}.{self.support.delivery}.{self.support.variant}"
+        return f"{self.sink}.{self.support.guarantee}.{self.support.variant}"
 
 
 @click.command(short_help="What each protocol adds to a batch, in turns.")
@@ -136,7 +136,7 @@ def _write_arm(arm: Arm, arms: Sequence[Arm], lab: Lab, folder: Path, partitions
         output=target,
         quarantine_topic=lab.kafka.create_topic(f"{sink_id}.quarantine", partitions),
         sink=arm.sink,
-        delivery=arm.support.delivery,
+        guarantee=arm.support.guarantee,
         variant=arm.support.variant,
         sink_id=sink_id,
         checkpoint=own / "checkpoint",

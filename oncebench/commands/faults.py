@@ -205,4 +205,4 @@ def _show(
 
 
 def _title(row: Row) -> str:
-    return f"{row.sink} {row.support.delivery} {row.support.variant}"
+    return f"{row.sink} {row.support.guarantee} {row.support.variant}"

@@ -48,16 +48,16 @@ _HEADINGS: Line = ("sink", "guarantee", "variant", "how it is kept")
 
 def _sound(kind: Kind) -> list[Line]:
     lines = {
-        (s.delivery, s.variant): (kind.name, s.delivery, _variant(s), s.how) for s in kind.supports if s.shows is None
+        (s.guarantee, s.variant): (kind.name, s.guarantee, _variant(s), s.how) for s in kind.supports if s.shows is None
     }
-    for delivery, variant, why in lacking(kind):
-        lines[delivery, variant] = (kind.name, delivery, f"{variant} ({NOT_THERE})" if variant else NOT_THERE, why)
+    for guarantee, variant, why in lacking(kind):
+        lines[guarantee, variant] = (kind.name, guarantee, f"{variant} ({NOT_THERE})" if variant else NOT_THERE, why)
     return [lines[key] for key in sorted(lines, key=lambda key: order_of(*key))]
 
 
 def _broken(kind: Kind) -> list[Line]:
     return [
-        (kind.name, support.delivery, support.variant, f"{support.how}: {support.shows}")
+        (kind.name, support.guarantee, support.variant, f"{support.how}: {support.shows}")
         for support in ordered(kind.supports)
         if support.shows is not None
     ]

@@ -42,9 +42,16 @@ PADDED_TIMES = 2
 BASE_BYTES = 200_000_000
 
 
-@click.command(short_help="Run one cell: a sink under a guarantee, healthy or killed.")
+# Reports of earlier versions print commands with `--delivery`: they can be pasted still.
+_EARLIER = {"delivery": "guarantee"}
+
+
+@click.command(
+    short_help="Run one cell: a sink under a guarantee, healthy or killed.",
+    context_settings={"token_normalize_func": lambda name: _EARLIER.get(name, name)},
+)
 @click.option("--sink", required=True, help="Where rows go; see `oncebench list`.")
-@click.option("--delivery", required=True, help="at-most-once, at-least-once or exactly-once.")
+@click.option("--guarantee", required=True, help="at-most-once, at-least-once or exactly-once.")
 @click.option("--variant", help="How the guarantee is kept [default: the sink's default].")
 @load_options()
 @cell_options()
@@ -68,7 +75,7 @@ BASE_BYTES = 200_000_000
 @keep_option
 def run(
     sink: str,
-    delivery: str,
+    guarantee: str,
     variant: str | None,
     faults: tuple[str, ...],
     bootstrap_servers: str | None,
@@ -81,13 +88,13 @@ def run(
 
     The report is printed as a summary, or as JSON with --json -; it is also kept in the work dir.
     """
-    support = support_of(sink, delivery, variant)
+    support = support_of(sink, guarantee, variant)
     require_writable(json_path)
     refuse_idle_postgres([sink])
     cell = replace(
         base_cell(**words),
         sink=sink,
-        delivery=delivery,
+        guarantee=guarantee,
         variant=support.variant,
         faults=tuple(map(checked_fault, faults)),
     )

@@ -97,7 +97,7 @@ def sustain(
     """
     wanted = sinks or ("kafka",)
     require_sinks(wanted)
-    cells = [Cell(sink, support.delivery, support.variant, seed=seed, warmup_s=WARMUP_S)
+    cells = [Cell(sink, support.guarantee, support.variant, seed=seed, warmup_s=WARMUP_S)
              for sink, support in all_supports() if sink in wanted]  # fmt: skip
     cells = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
     if not cells:
@@ -149,8 +149,8 @@ def _compared_at(found: Mapping[Cell, Found]) -> dict[str, float]:
         slowest[cell.sink] = min(slowest.get(cell.sink, cell), cell, key=lambda each: found[each].kept)
     for sink, cell in slowest.items():
         if not found[cell].kept:
-            click.echo(f"{sink}: costs are not compared, for {cell.delivery} {cell.variant} keeps up with no rate that "
-                       "was tried", err=True)  # fmt: skip
+            click.echo(f"{sink}: costs are not compared, for {cell.guarantee} {cell.variant} keeps up with no rate "
+                       "that was tried", err=True)  # fmt: skip
     return {sink: round(COMPARED_AT * found[cell].kept) for sink, cell in slowest.items() if found[cell].kept}
 
 
@@ -175,7 +175,7 @@ class _Probes:
             UserError: it could not be told, or was interrupted.
         """
         cell = _at(self.cell, round(rate), self.probe_s)
-        title = f"{cell.sink} {cell.delivery} {cell.variant} at {rate:,.0f} events/s"
+        title = f"{cell.sink} {cell.guarantee} {cell.variant} at {rate:,.0f} events/s"
         report = self.run(cell, title, True)
         if self.cut.is_set():
             raise UserError(f"interrupted while the rate of {cell.title} was searched", exit_code=INTERRUPTED)

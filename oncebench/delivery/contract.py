@@ -27,7 +27,7 @@ AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
 # In place of a partition: all of the batch, for sinks whose atomic step is the batch.
 WHOLE = -1
-DELIVERIES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+GUARANTEES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class Support:
     `shows`, `shown_by`: of a demonstrator only, the anomaly code with which it breaks its promise under these faults.
     """
 
-    delivery: str
+    guarantee: str
     variant: str
     how: str
     default: bool = False
@@ -122,7 +122,7 @@ class Kind:
 
         Not of a whole batch, of a row by its id (`upsert`), or by a sink of Spark's.
         """
-        return support.delivery == EXACTLY_ONCE and not self.whole and support.variant not in ("upsert", "native")
+        return support.guarantee == EXACTLY_ONCE and not self.whole and support.variant not in ("upsert", "native")
 
 
 @dataclass(frozen=True)

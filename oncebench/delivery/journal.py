@@ -43,7 +43,7 @@ class Identity:
 
     sink_id: str
     sink: str
-    delivery: str
+    guarantee: str
     variant: str
     partitions: int
 
@@ -212,7 +212,7 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
     for leftover in folder.glob(".*.json.*"):
         leftover.unlink(missing_ok=True)
     if not put_exclusively(folder, "identity.json", asdict(identity)):
-        _compare(checkpoint, Identity(**json.loads((folder / "identity.json").read_text())), identity)
+        _compare(checkpoint, _recorded_identity(folder), identity)
     generation = _newest_generation(folder) + 1
     while not put_exclusively(folder, _generation_name(generation), {"pid": os.getpid()}):
         generation += 1
@@ -221,6 +221,12 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
         if old and int(old[1]) < generation - KEEP_BATCHES:
             path.unlink(missing_ok=True)
     return Journal(folder, generation)
+
+
+def _recorded_identity(folder: Path) -> Identity:
+    """The identity that the checkpoint was made with. Earlier versions called the guarantee `delivery`."""
+    fields = json.loads((folder / "identity.json").read_text())
+    return Identity(**{"guarantee" if name == "delivery" else name: value for name, value in fields.items()})
 
 
 def _compare(checkpoint: Path, recorded: Identity, asked: Identity) -> None:

@@ -104,21 +104,21 @@ PROTOCOLS: Mapping[tuple[str, str], Protocol] = {
 
 def protocol_of(kind: Kind, support: Support) -> Protocol:
     """How a kind of sink keeps a guarantee that it supports."""
-    key = (support.delivery, support.variant)
+    key = (support.guarantee, support.variant)
     return kind.protocols.get(key) or PROTOCOLS[key]
 
 
-def choose(kind: Kind, delivery: str, variant: str | None) -> Support:
+def choose(kind: Kind, guarantee: str, variant: str | None) -> Support:
     """The support that a kind of sink declares for a guarantee; its default variant where none is named.
 
     Raises:
         RefusedStart: the sink does not support it.
     """
     for support in kind.supports:
-        if support.delivery == delivery and (support.variant == variant if variant else support.default):
+        if support.guarantee == guarantee and (support.variant == variant if variant else support.default):
             return support
-    known = ", ".join(f"{support.delivery}/{support.variant}" for support in kind.supports)
-    wanted = f"{delivery}/{variant}" if variant else delivery
+    known = ", ".join(f"{support.guarantee}/{support.variant}" for support in kind.supports)
+    wanted = f"{guarantee}/{variant}" if variant else guarantee
     raise RefusedStart(f"sink {kind.name} does not support {wanted}; it supports: {known}")
 
 

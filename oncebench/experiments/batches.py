@@ -46,10 +46,10 @@ class Arm:
     def __init__(self, config: PipelineConfig, spark: SparkSession) -> None:
         self._config = config
         kind = SINKS[config.sink]
-        support = choose(kind, config.delivery, config.variant)
+        support = choose(kind, config.guarantee, config.variant)
         self._sink = kind.open(config)
         self._protocol = protocol_of(kind, support)
-        identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+        identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         self._journal = open_journal(config.checkpoint, identity)
         self._sink.start(support, self._journal.generation, [])
         self._failpoints = Failpoints((), config.record / "hits.jsonl", None)

@@ -221,10 +221,10 @@ def pointless(fault: Fault, kind: Kind, support: Support) -> str | None:
         return f"a stopped task of sink {kind.name} holds the lock of its database: no successor could write"
     if nemesis.in_workers and (kind.whole or protocol is as_shipped):
         return f"no worker passes {fault.point} there: {kind.name} {support.variant} writes from the driver"
-    if nemesis.in_kafka == SENT and (kind.transactional_ids is None or support.delivery == AT_MOST_ONCE):
-        return f"{kind.name} {support.delivery} {support.variant} waits for no answer of Kafka's to its rows"
-    if nemesis.in_kafka in (OPEN, ENDED) and (kind.transactional_ids is None or support.delivery != EXACTLY_ONCE):
-        return f"{kind.name} {support.delivery} {support.variant} holds no Kafka transactions"
+    if nemesis.in_kafka == SENT and (kind.transactional_ids is None or support.guarantee == AT_MOST_ONCE):
+        return f"{kind.name} {support.guarantee} {support.variant} waits for no answer of Kafka's to its rows"
+    if nemesis.in_kafka in (OPEN, ENDED) and (kind.transactional_ids is None or support.guarantee != EXACTLY_ONCE):
+        return f"{kind.name} {support.guarantee} {support.variant} holds no Kafka transactions"
     if nemesis.in_kafka == OPEN and fault.point not in (POINTS if protocol is exactly_once_two_phase else OF_A_TASK):
         return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
     if nemesis.fills == disk.OUTPUT and not kind.in_folder:

@@ -50,7 +50,7 @@ def late_commit(stage: Stage, seconds: float) -> Generator[None]:
 
 def lose_answer(stage: Stage, _seconds: float) -> Generator[None]:
     """The next EndTxn (or Produce, where there are no transactions) reaches the broker; its answer reaches nobody."""
-    api_key, error = (END_TXN, end_txn_error) if stage.config.delivery == EXACTLY_ONCE else (PRODUCE, produce_error)
+    api_key, error = (END_TXN, end_txn_error) if stage.config.guarantee == EXACTLY_ONCE else (PRODUCE, produce_error)
 
     def read(answer: bytes, request: bytes) -> tuple[bool, Mapping[str, Any]]:
         code = error(answer, request)

@@ -20,6 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from oncebench.record import schema as parts
+from oncebench.record.earlier import current_cell
 from oncebench.record.streams import Lines, RecordError, Stream, read_lines, read_stream, refuse_newer
 from oncebench.record.validation import OBJECT, require
 
@@ -180,6 +181,8 @@ def _read_object(path: Path, form: Any) -> dict[str, Any]:
         raise RecordError(f"{path} can't be read ({error.strerror}); take the folder from a sound copy") from error
     require(item, OBJECT, path)
     refuse_newer(item.get("schema", 1), path)
+    if "cell" in item:
+        item["cell"] = current_cell(item["cell"])
     require(item, form, path)
     return dict(item)
 

@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import AfterValidator, Discriminator, Field, GetPydanticSchema, Tag
 from typing_extensions import TypedDict  # pydantic takes that of `typing` only from Python 3.12
 
-from oncebench.delivery.contract import DELIVERIES
+from oncebench.delivery.contract import GUARANTEES
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.record.validation import Count, Whole, one_of
 from oncebench.sinks.registry import SINKS
 
 Sink = Annotated[str, one_of(SINKS)]
-Delivery = Annotated[str, one_of(DELIVERIES)]
+Guarantee = Annotated[str, one_of(GUARANTEES)]
 _Fault = Annotated[str, AfterValidator(parse_fault)]
 _NO_RATE = {"custom_error_type": "rate", "custom_error_message": 'Input should be a number or "max"'}
 _Rate = Annotated[float | Literal["max"], GetPydanticSchema(lambda kind, make: {**make(kind), **_NO_RATE})]
@@ -28,7 +28,7 @@ class Asked(TypedDict, closed=True):
     """What was run: every field of a `Cell`."""
 
     sink: Sink
-    delivery: Delivery
+    guarantee: Guarantee
     variant: str
     faults: list[_Fault]
     random_kills: NotRequired[Count]

@@ -16,7 +16,7 @@ Way = tuple[str, str, str]
 def way_of(report: Report) -> Way:
     """The row of a report."""
     cell = report["cell"]
-    return cell["sink"], cell["delivery"], cell["variant"]
+    return cell["sink"], cell["guarantee"], cell["variant"]
 
 
 def ways_of(reports: Iterable[Report]) -> dict[Way, str]:

@@ -51,7 +51,7 @@ def judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
     untested = _untested(fault)
     if report["verdict"] == BROKEN and (codes := _codes(report, fault)):
         cell, action = report["cell"], parse_fault(fault["fault"]).action
-        known = {} if untested else LIMITS.get((action, cell["delivery"], cell["variant"]), {})
+        known = {} if untested else LIMITS.get((action, cell["guarantee"], cell["variant"]), {})
         quiet = report.get("uncharged", {})  # rows that no fault answers for are no known limit of one
         its_own = action in REACHING_BACK and len(report["faults"]) == 1
         loose = not its_own and any(quiet.get(CHARGED[code]) for code in codes & CHARGED.keys())
@@ -64,7 +64,7 @@ def judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
         return VACUOUS, "; ".join(report["reasons"])  # of the run as a whole
     if not report["rows"]["visible"]:
         return VACUOUS, "no row is visible"
-    spared = SPARED.get(report["cell"]["delivery"], frozenset())
+    spared = SPARED.get(report["cell"]["guarantee"], frozenset())
     if named([fault["fault"]]) in spared and (shown := _charged(fault)):
         return BROKEN, f"{' '.join(shown)}, where nothing is at stake"
     return KEPT, ""

@@ -32,6 +32,7 @@ from oncebench.audit.verdict import judge
 from oncebench.errors import UserError
 from oncebench.observe.resources import Use
 from oncebench.record import Record
+from oncebench.record.earlier import current_cell
 from oncebench.record.streams import refuse_newer
 from oncebench.record.validation import require
 from oncebench.report.environment import environment
@@ -89,7 +90,7 @@ def make_report(
     latency_ms = seen.latency_us[seen.ended_us >= after_us] / 1e3
     faults = faults_of(record)
     acted = [fault for fault in faults if fault["hit"]]
-    telling = tells_rows(cell.sink, cell.delivery, cell.variant)
+    telling = tells_rows(cell.sink, cell.guarantee, cell.variant)
     watched = Watched.of(
         record.timeline.items, progress, seen.seen_us, seen.latency_us, record.plan.started_us, telling
     )
@@ -103,7 +104,7 @@ def make_report(
     return {
         "schema": SCHEMA,
         "run": facts["run"],
-        "cell": {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant, "faults": list(cell.faults),
+        "cell": {"sink": cell.sink, "guarantee": cell.guarantee, "variant": cell.variant, "faults": list(cell.faults),
                  "random_kills": cell.random_kills, "open_sessions": cell.open_sessions},
         "verdict": verdict.word,
         "broken_by": sorted(verdict.codes),
@@ -232,6 +233,8 @@ def numbered(file: Path) -> list[tuple[int, dict[str, Any]]]:
         if not isinstance(report, dict) or "schema" not in report or "verdict" not in report:
             raise UserError(f"{file} is no report of oncebench: it has no schema and verdict")
         refuse_newer(report["schema"], file, SCHEMA)
+        if "cell" in report:
+            report["cell"] = current_cell(report["cell"])
         require(report, Report, file)
         _take_back(report)
     return found
@@ -240,7 +243,7 @@ def numbered(file: Path) -> list[tuple[int, dict[str, Any]]]:
 def _take_back(report: dict[str, Any]) -> None:
     """What an older report could not know: how many rows were made again of a variant that tells no rows."""
     cell = report["cell"]
-    if not tells_rows(cell["sink"], cell["delivery"], cell["variant"]):
+    if not tells_rows(cell["sink"], cell["guarantee"], cell["variant"]):
         for marks in (report["recovery"], *(fault.get("recovery") for fault in report["faults"])):
             if marks:
                 marks["replayed_rows"] = None

@@ -15,7 +15,7 @@ from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.faults.catalogue import NEMESES
-from oncebench.record.schema import Delivery, Sink
+from oncebench.record.schema import Guarantee, Sink
 from oncebench.record.validation import Count, one_of
 from oncebench.scenario.fault_matrix import RANDOM_KILL
 
@@ -42,7 +42,7 @@ _Cell = TypedDict(
     "_Cell",
     {
         "sink": Sink,
-        "delivery": Delivery,
+        "guarantee": Guarantee,
         "variant": str,
         "faults": list[str],
         "random_kills": Count,

@@ -38,7 +38,7 @@ def summary(report: Report, files: Path | None = None) -> str:
     faults = [*cell["faults"], *([f"{cell['random_kills']} random kills"] if cell["random_kills"] else [])]
     state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
     lines = [
-        f"{cell['sink']}  {cell['delivery']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}",
+        f"{cell['sink']}  {cell['guarantee']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}",
         f"  verdict     {report['verdict']}: {_MEANING[report['verdict']]}",
     ]
     lines += [f"              {reason}" for reason in report["reasons"]]

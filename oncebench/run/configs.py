@@ -35,7 +35,7 @@ def pipeline_config(
         output=topics.target,
         quarantine_topic=topics.quarantine,
         sink=cell.sink,
-        delivery=cell.delivery,
+        guarantee=cell.guarantee,
         variant=cell.variant,
         sink_id=run,
         checkpoint=folder / CHECKPOINT,

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from loadgen.pacing import Rate, lasts_s, parse_shape
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.delivery.contract import DELIVERIES, Kind, Support
+from oncebench.delivery.contract import GUARANTEES, Kind, Support
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.delivery.protocols import (
     DROP,
@@ -61,7 +61,7 @@ class Cell:
     """
 
     sink: str
-    delivery: str
+    guarantee: str
     variant: str
     faults: tuple[str, ...] = ()
     random_kills: int = 0
@@ -96,7 +96,7 @@ class Cell:
     def title(self) -> str:
         """For people: `kafka exactly-once two-phase, after-commit:kill`."""
         what = ", ".join((*self.faults, *([f"{self.random_kills} random kills"] if self.random_kills else [])))
-        return f"{self.sink} {self.delivery} {self.variant}, {what or 'healthy'}{self._state}"
+        return f"{self.sink} {self.guarantee} {self.variant}, {what or 'healthy'}{self._state}"
 
     @property
     def brief(self) -> str:
@@ -112,11 +112,11 @@ class Cell:
 
     def reproduce(self) -> str:
         """The command that runs this cell again; options at their defaults are left out."""
-        default = Cell(self.sink, self.delivery, self.variant)
-        words = ["oncebench", "run", "--sink", self.sink, "--delivery", self.delivery, "--variant", self.variant]
+        default = Cell(self.sink, self.guarantee, self.variant)
+        words = ["oncebench", "run", "--sink", self.sink, "--guarantee", self.guarantee, "--variant", self.variant]
         for field in fields(self):
             value = getattr(self, field.name)
-            if field.name in ("sink", "delivery", "variant") or value == getattr(default, field.name):
+            if field.name in ("sink", "guarantee", "variant") or value == getattr(default, field.name):
                 continue
             if field.name == "faults":
                 words += [word for fault in self.faults for word in ("--fault", fault)]
@@ -138,64 +138,64 @@ _OPTIONS = {"trigger_ms": "--trigger", "transaction_timeout_ms": "--transaction-
 def prepares(cell: Cell) -> bool:
     """Whether a cell's protocol decides about what its tasks have prepared, so that it can be lost in between."""
     kind = SINKS[cell.sink]
-    return protocol_of(kind, choose(kind, cell.delivery, cell.variant)) is exactly_once_two_phase
+    return protocol_of(kind, choose(kind, cell.guarantee, cell.variant)) is exactly_once_two_phase
 
 
-def declared(sink: str, delivery: str, variant: str) -> Support | None:
+def declared(sink: str, guarantee: str, variant: str) -> Support | None:
     """The support of that name, as a report has it; None: the sink does not declare it (any more)."""
-    found = (each for each in SINKS[sink].supports if (each.delivery, each.variant) == (delivery, variant))
+    found = (each for each in SINKS[sink].supports if (each.guarantee, each.variant) == (guarantee, variant))
     return next(found, None)
 
 
-def tells_rows(sink: str, delivery: str, variant: str) -> bool:
+def tells_rows(sink: str, guarantee: str, variant: str) -> bool:
     """Whether a pipeline notes how many rows each batch has made. Spark's own writers tell nobody."""
-    support = declared(sink, delivery, variant)
+    support = declared(sink, guarantee, variant)
     return support is None or protocol_of(SINKS[sink], support) is not as_shipped
 
 
-def support_of(sink: str, delivery: str, variant: str | None) -> Support:
+def support_of(sink: str, guarantee: str, variant: str | None) -> Support:
     """The support that a sink declares.
 
     Raises:
         UserError: unknown sink or guarantee, or a variant that the sink does not support (exit code 2).
     """
     require_sinks([sink])
-    if delivery not in DELIVERIES:
-        raise UserError(f"unknown delivery guarantee {delivery!r}; they are: {', '.join(DELIVERIES)}", exit_code=USAGE)
+    if guarantee not in GUARANTEES:
+        raise UserError(f"unknown delivery guarantee {guarantee!r}; they are: {', '.join(GUARANTEES)}", exit_code=USAGE)
     supports = SINKS[sink].supports
     for support in supports:
-        if support.delivery == delivery and (support.variant == variant if variant else support.default):
+        if support.guarantee == guarantee and (support.variant == variant if variant else support.default):
             return support
     reasons = {(d, v): why for d, v, why in lacking(SINKS[sink])}
-    why = reasons.get((delivery, "")) or (reasons.get((delivery, variant)) if variant else None)
+    why = reasons.get((guarantee, "")) or (reasons.get((guarantee, variant)) if variant else None)
     reason = f" ({why})" if why else ""
-    variants = ", ".join(s.variant for s in supports if s.delivery == delivery)
+    variants = ", ".join(s.variant for s in supports if s.guarantee == guarantee)
     if not variants:
-        kept = ", ".join(each for each in DELIVERIES if any(s.delivery == each for s in supports))
-        raise UserError(f"sink {sink} does not support {delivery}{reason}; it supports: {kept}", exit_code=USAGE)
+        kept = ", ".join(each for each in GUARANTEES if any(s.guarantee == each for s in supports))
+        raise UserError(f"sink {sink} does not support {guarantee}{reason}; it supports: {kept}", exit_code=USAGE)
     if variant is None:
-        raise UserError(f"sink {sink} has no default for {delivery}; give --variant: {variants}", exit_code=USAGE)
+        raise UserError(f"sink {sink} has no default for {guarantee}; give --variant: {variants}", exit_code=USAGE)
     raise UserError(
-        f"sink {sink} has no variant {variant!r} of {delivery}{reason}; it has: {variants}", exit_code=USAGE
+        f"sink {sink} has no variant {variant!r} of {guarantee}{reason}; it has: {variants}", exit_code=USAGE
     )
 
 
 def lacking(kind: Kind) -> Iterator[tuple[str, str, str]]:
     """(guarantee, variant, why) of what a kind of sink says that it lacks; variant "": all of the guarantee."""
-    homes = {variant: delivery for delivery, variant in PROTOCOLS}
+    homes = {variant: guarantee for guarantee, variant in PROTOCOLS}
     for what, why in kind.lacks.items():
-        delivery, _, variant = what.partition("/")
-        yield (delivery, variant, why) if delivery in DELIVERIES else (homes[delivery], delivery, why)
+        guarantee, _, variant = what.partition("/")
+        yield (guarantee, variant, why) if guarantee in GUARANTEES else (homes[guarantee], guarantee, why)
 
 
-def order_of(delivery: str, variant: str) -> tuple[int, str]:
+def order_of(guarantee: str, variant: str) -> tuple[int, str]:
     """Where a guarantee and its variant stand in lists and tables: by strength, then by name."""
-    return DELIVERIES.index(delivery), variant
+    return GUARANTEES.index(guarantee), variant
 
 
 def ordered(supports: Iterable[Support]) -> list[Support]:
     """The supports of a sink in the order of lists and tables."""
-    return sorted(supports, key=lambda support: order_of(support.delivery, support.variant))
+    return sorted(supports, key=lambda support: order_of(support.guarantee, support.variant))
 
 
 def require_sinks(sinks: Iterable[str]) -> None:
@@ -243,7 +243,7 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
     """
     for cell in cells:
         kind = SINKS[cell.sink]
-        support = choose(kind, cell.delivery, cell.variant)
+        support = choose(kind, cell.guarantee, cell.variant)
         faults = [parse_fault(text) for text in cell.faults]
         for text, fault in zip(cell.faults, faults, strict=True):
             reason = why_not(fault, kind, support, ours) or unplaced(fault, cell.master) or not_beside(fault, faults)
@@ -267,5 +267,5 @@ def all_supports() -> Iterator[tuple[str, Support]]:
 def expected_codes(report: Mapping[str, Any]) -> set[str]:
     """The anomalies that a cell which is broken on purpose must show; none for all others."""
     cell = report["cell"]
-    support = declared(cell["sink"], cell["delivery"], cell["variant"])
+    support = declared(cell["sink"], cell["guarantee"], cell["variant"])
     return set() if support is None or support.shows is None else {support.shows}

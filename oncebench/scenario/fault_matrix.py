@@ -192,10 +192,10 @@ def left_out(
     return no_point, here
 
 
-def can_be_done(column: str, sink: str, delivery: str, variant: str) -> bool:
+def can_be_done(column: str, sink: str, guarantee: str, variant: str) -> bool:
     """Whether what stands above a column has a point in a row, wherever it is run and whatever this machine has; of a
     pair, both. So has what is no fault, and everything where the sink does not declare that row: nothing says more."""
-    support = declared(sink, delivery, variant)
+    support = declared(sink, guarantee, variant)
     if support is None:
         return True
     row, home = Row(sink, support), next((family for family in FAMILIES if column in columns(family)), "")
@@ -263,13 +263,13 @@ def cells(
             own = len(paired(faults, lambda text: "@" not in text))
             batches = FIRST_BATCH + BATCHES_PER_FAULT * own + BATCHES_PER_KILL * kills
             cell = replace(
-                base, sink=row.sink, delivery=row.support.delivery, variant=row.support.variant, faults=faults,
+                base, sink=row.sink, guarantee=row.support.guarantee, variant=row.support.variant, faults=faults,
                 random_kills=kills, sessions=batches * SESSIONS_PER_BATCH,
                 max_events_per_batch=SESSIONS_PER_BATCH * 100,
                 trigger_ms=RANDOM_TRIGGER_MS if kills else base.trigger_ms,
                 transaction_timeout_ms=TIMEOUT_MS if family == TIMEOUT else base.transaction_timeout_ms,
             )  # fmt: skip
-            made += [replace(cell, seed=base.seed + number) for number in range(seeds[row.support.delivery])]
+            made += [replace(cell, seed=base.seed + number) for number in range(seeds[row.support.guarantee])]
     return sorted(made, key=lambda cell: cell.seed)
 
 

@@ -29,7 +29,7 @@ def quick(base: Cell | None = None) -> list[Cell]:
     """Every cell healthy and killed once where it tells most."""
     cells = []
     for cell in _cells(base):
-        cells += [cell, replace(cell, faults=(checked_fault(TELLING_FAULT[cell.delivery]),))]
+        cells += [cell, replace(cell, faults=(checked_fault(TELLING_FAULT[cell.guarantee]),))]
     return cells
 
 
@@ -45,7 +45,7 @@ def standard(base: Cell | None = None) -> list[Cell]:
     """
     cells = []
     for cell in _cells(base):
-        faults = (checked_fault(TELLING_FAULT[cell.delivery]), checked_fault("mid-commit@after=2"))
+        faults = (checked_fault(TELLING_FAULT[cell.guarantee]), checked_fault("mid-commit@after=2"))
         cells += [cell, replace(cell, faults=faults, max_events_per_batch=_limit(cell, PAIR_BATCHES))]
     return cells + broken(base)
 
@@ -82,7 +82,7 @@ def cost(base: Cell | None = None) -> list[Cell]:
     return [
         _cell(base, sink, support)
         for sink, support in all_supports()
-        if support.default and support.delivery != AT_MOST_ONCE
+        if support.default and support.guarantee != AT_MOST_ONCE
     ]
 
 
@@ -100,7 +100,7 @@ def double(base: Cell | None = None) -> list[Cell]:
         ("after-decision", "after-commit"),
         ("after-commit", "batch-start"),
     )
-    cells = [cell for cell in _cells(base) if cell.delivery == EXACTLY_ONCE]
+    cells = [cell for cell in _cells(base) if cell.guarantee == EXACTLY_ONCE]
     return [replace(cell, faults=tuple(map(checked_fault, pair))) for cell in cells for pair in pairs]
 
 
@@ -114,7 +114,7 @@ def _cells(base: Cell | None) -> list[Cell]:
 
 
 def _cell(base: Cell | None, sink: str, support: Support) -> Cell:
-    return replace(base or Cell("", "", ""), sink=sink, delivery=support.delivery, variant=support.variant)
+    return replace(base or Cell("", "", ""), sink=sink, guarantee=support.guarantee, variant=support.variant)
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from oncebench.delivery.contract import DELIVERIES
+from oncebench.delivery.contract import GUARANTEES
 from oncebench.report.comparisons.paired import BASELINE, Setting
 from oncebench.report.comparisons.sweep_selection import RATE, full_of
 from oncebench.report.configuration import way_of
@@ -46,10 +46,10 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
 
 def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
     """For each guarantee: in how many cells with a fault it was kept, and what these lost and doubled."""
-    for delivery in reversed(DELIVERIES):
+    for guarantee in reversed(GUARANTEES):
         cells = [
             entries for place, entries in matrix.items()
-            if place.way[1] == delivery and place.family != HEALTHY and not on_purpose[place.way]
+            if place.way[1] == guarantee and place.family != HEALTHY and not on_purpose[place.way]
         ]  # fmt: skip
         if not cells:
             continue
@@ -61,7 +61,7 @@ def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
             f"{words[word]:,} {word}" for word in ("broken", "unknown", "vacuous", "limit") if words[word]
         )
         yield (
-            f"{delivery.capitalize()} was kept in {words['kept']:,} of {len(cells):,} cells with a fault"
+            f"{guarantee.capitalize()} was kept in {words['kept']:,} of {len(cells):,} cells with a fault"
             f"{f' ({others})' if others else ''}; they lost {lost:,} rows and doubled {doubled:,}."
         )
 

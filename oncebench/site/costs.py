@@ -33,7 +33,7 @@ from oncebench.report.tables.table import Report
 from oncebench.scenario.cell import Cell, order_of
 from oncebench.site.pack import short
 
-_UNSAID = ("sink", "delivery", "variant", "faults", "random_kills", "seed", "rate", "sessions", MACHINE)
+_UNSAID = ("sink", "guarantee", "variant", "faults", "random_kills", "seed", "rate", "sessions", MACHINE)
 
 
 def settings_of(reports: Sequence[Report]) -> list[tuple[Setting, Rounds]]:

@@ -48,7 +48,7 @@ def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -
     """Spark's settings for a run: ours, the sink's, and the job's own over both."""
     java = shlex.join([f"-Dlog4j2.configurationFile=file:{_LOG4J}", *_JVM, *config.jvm_options])
     base = {
-        "spark.app.name": f"oncebench {config.sink} {config.delivery} {config.variant}",
+        "spark.app.name": f"oncebench {config.sink} {config.guarantee} {config.variant}",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.host": "127.0.0.1",

@@ -63,7 +63,7 @@ class Home:
                 output={"output": str(self.output)},
                 quarantine_topic="",
                 sink=pipeline.kind.name,
-                delivery=pipeline.support.delivery,
+                guarantee=pipeline.support.guarantee,
                 variant=pipeline.support.variant,
                 sink_id=SINK_ID,
                 checkpoint=self.checkpoint,
@@ -84,7 +84,7 @@ class Home:
         """
         config, pipeline = self._job.config, self.pipeline
         sink = (pipeline.broken or pipeline.kind).open(config)
-        identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+        identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
         sink.start(pipeline.support, journal.generation, journal.newest_prepared())
         journal.check_still_ours()

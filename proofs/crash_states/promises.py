@@ -38,7 +38,7 @@ class Owed:
     done: Collection[int]
 
 
-def wrong(delivery: str, shown: Counter[Row], owed: Owed) -> Wrong:
+def wrong(guarantee: str, shown: Counter[Row], owed: Owed) -> Wrong:
     """What a reader is shown that the guarantee forbids."""
     found: Wrong = {}
     left = Counter(shown)
@@ -48,11 +48,11 @@ def wrong(delivery: str, shown: Counter[Row], owed: Owed) -> Wrong:
             which = f"batch {batch}, partition {partition}: {counts}"
             if min(counts) < max(counts):
                 found.setdefault(TORN, which)
-            if max(counts) > 1 and delivery != AT_LEAST_ONCE:
+            if max(counts) > 1 and guarantee != AT_LEAST_ONCE:
                 found.setdefault(DUP, which)
-            if min(counts) == 0 and batch in owed.done and delivery != AT_MOST_ONCE:
+            if min(counts) == 0 and batch in owed.done and guarantee != AT_MOST_ONCE:
                 found.setdefault(LOSS, which)
-            if max(counts) > 0 and batch not in owed.decided and delivery == EXACTLY_ONCE:
+            if max(counts) > 0 and batch not in owed.decided and guarantee == EXACTLY_ONCE:
                 found.setdefault(EARLY, which)
     if +left:
         found[CORR] = str(next(iter(+left)))

@@ -116,7 +116,7 @@ def _states(
 def judged(home: Home, recording: Recording, tree: Tree) -> Wrong:
     """What is wrong in a state, at once or later."""
     build(tree, home.root)
-    delivery, logs = home.pipeline.support.delivery, home.logs(unrecorded)
+    guarantee, logs = home.pipeline.support.guarantee, home.logs(unrecorded)
     batches = range(recording.last + 1)
     rows = {
         batch: logs.rows(batch) if (logs.checkpoint / "offsets" / str(batch)).exists() else FIRST for batch in batches
@@ -126,7 +126,7 @@ def judged(home: Home, recording: Recording, tree: Tree) -> Wrong:
         shown = home.shown()
     except Exception as failure:
         return {FAIL: _in_a_line(failure)}
-    found = wrong(delivery, shown, Owed(rows, decided, recording.settled | logs.done()))
+    found = wrong(guarantee, shown, Owed(rows, decided, recording.settled | logs.done()))
     for code, what in _later(home, recording.last + 1).items():
         found.setdefault(code, what)
     return found
@@ -140,10 +140,10 @@ def _later(home: Home, last: int) -> Wrong:
         home.live(-1, LATER, unrecorded)
     except Exception as failure:
         return {STUCK: _in_a_line(failure)}
-    delivery, logs, batches = home.pipeline.support.delivery, home.logs(unrecorded), range(last + 1)
+    guarantee, logs, batches = home.pipeline.support.guarantee, home.logs(unrecorded), range(last + 1)
     rows = {batch: logs.rows(batch) for batch in batches}
-    found = wrong(delivery, shown, Owed(rows, batches, batches))
-    if delivery == AT_MOST_ONCE and wrong(EXACTLY_ONCE, shown, Owed({last: rows[last]}, batches, batches)).get(LOSS):
+    found = wrong(guarantee, shown, Owed(rows, batches, batches))
+    if guarantee == AT_MOST_ONCE and wrong(EXACTLY_ONCE, shown, Owed({last: rows[last]}, batches, batches)).get(LOSS):
         found[LOSS] = f"batch {last}, which nothing disturbed"
     if home.leftovers():
         found[ORPH] = home.leftovers()[0]

@@ -56,7 +56,7 @@ class Variant:
     """
 
     name: str
-    delivery: str
+    guarantee: str
     scenario: Scenario
     shows: frozenset[str] = frozenset()
     allows: frozenset[str] = frozenset()
@@ -71,7 +71,7 @@ class Variant:
         """What the search comes to, with files of a format; of so many states one is judged."""
         kind = FORMATS[form][0]
         sink = self.sink(*FORMATS[form]) if self.sink else None
-        support = choose(kind, self.delivery, None)
+        support = choose(kind, self.guarantee, None)
         pipeline = Pipeline(kind, support, self.output, self.offsets_forced, self.protocol, sink)
         return search(pipeline, self.scenario, self.edit, self.shows if self.found_out else (), every)
 
@@ -81,12 +81,12 @@ class Variant:
         return not self.shows <= shown or not (self.found_out or shown <= self.shows | self.allows)
 
 
-def _declared(name: str, delivery: str, scenario: Scenario, shows: str, allows: str = "", **else_: Any) -> Variant:
-    return Variant(name, delivery, scenario, frozenset(shows.split()), frozenset(allows.split()), **else_)
+def _declared(name: str, guarantee: str, scenario: Scenario, shows: str, allows: str = "", **else_: Any) -> Variant:
+    return Variant(name, guarantee, scenario, frozenset(shows.split()), frozenset(allows.split()), **else_)
 
 
-def _broken(name: str, delivery: str, shows: str, scenario: Scenario | None = None, **left_out: Any) -> Variant:
-    return Variant(name, delivery, scenario or one_batch, frozenset(shows.split()), found_out=True, **left_out)
+def _broken(name: str, guarantee: str, shows: str, scenario: Scenario | None = None, **left_out: Any) -> Variant:
+    return Variant(name, guarantee, scenario or one_batch, frozenset(shows.split()), found_out=True, **left_out)
 
 
 one_batch = partial(next_batches, batches=1)

@@ -104,7 +104,7 @@ class Parts:
     """What a pipeline is made of; whatever is not given is as it is."""
 
     sink: str
-    delivery: str
+    guarantee: str
     variant: str
     protocol: Protocol | None = None
     opens: Callable[[PipelineConfig], Sink] | None = None
@@ -169,8 +169,8 @@ class Run:
     def _live(self, job: Job) -> bool:
         life, self.lives = self.lives, self.lives + 1
         parts, config = self.parts, job.config
-        support = choose(self.kind, parts.delivery, parts.variant)
-        identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+        support = choose(self.kind, parts.guarantee, parts.variant)
+        identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         operator = parts.operator(config.session_timeout_ms)
         spark = parts.spark(self.checkpoint, self.arrivals, operator, life)
         try:
@@ -204,7 +204,7 @@ class Run:
             output=self.target,
             quarantine_topic="quarantine",
             sink=parts.sink,
-            delivery=parts.delivery,
+            guarantee=parts.guarantee,
             variant=parts.variant,
             sink_id="small",
             checkpoint=self.folder / "checkpoint",

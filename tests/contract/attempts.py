@@ -122,7 +122,7 @@ class Output:
 
 
 def identity(config: PipelineConfig) -> Identity:
-    return Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+    return Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
 
 
 def make_output(kind: Kind, support: Support, lab: Lab, spark: SparkSession, folder: Path, name: str) -> Output:
@@ -136,14 +136,14 @@ def make_output(kind: Kind, support: Support, lab: Lab, spark: SparkSession, fol
         output=kind.provide(place),
         quarantine_topic=lab.kafka.create_topic(f"{name}.quarantine", PARTITIONS),
         sink=kind.name,
-        delivery=support.delivery,
+        guarantee=support.guarantee,
         variant=support.variant,
         sink_id=name,
         checkpoint=folder / "checkpoint",
         record=folder,
         partitions=PARTITIONS,
     )
-    return Output(kind, support, lab, spark, config, support.delivery)
+    return Output(kind, support, lab, spark, config, support.guarantee)
 
 
 def rows_for(key: str, count: int = 20) -> list[Made]:

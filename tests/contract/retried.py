@@ -85,7 +85,7 @@ def _bare(spark: SparkSession, file: Path) -> list[int]:
 
 
 def _ours(spark: SparkSession, config: PipelineConfig, file: Path) -> dict[str, Any]:
-    identity = Identity(config.sink_id, config.sink, config.delivery, config.variant, config.partitions)
+    identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
     journal = open_journal(config.checkpoint, identity)
     rows = _rows(spark)
     batch = Batch(rows, 0, config.partitions, Failpoints((), Path("/dev/null"), None), Quarantine("bad", "in", {}))

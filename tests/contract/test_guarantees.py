@@ -29,7 +29,7 @@ HAND_CHECK = ROOT / "tools" / "hand_check.py"
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
 SMALL = Cell("", "", "", rate=1000.0, sessions=100, warmup_s=0.0)
-SUPPORTED = [(sink, support.delivery, support.variant) for sink, support in all_supports() if sink in FIRST]
+SUPPORTED = [(sink, support.guarantee, support.variant) for sink, support in all_supports() if sink in FIRST]
 EXACT = [each for each in SUPPORTED if each[1] == EXACTLY_ONCE]
 # Spark's own sink is killed by `compare`, and dies at each step in `test_sinks`.
 INEXACT = [each for each in SUPPORTED if each[1] != EXACTLY_ONCE and each[2] != "native"]
@@ -40,18 +40,18 @@ def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
         return measure(cell, lab, work.path)
 
 
-@pytest.mark.parametrize(("sink", "delivery", "variant"), INEXACT)
+@pytest.mark.parametrize(("sink", "guarantee", "variant"), INEXACT)
 def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
-    lab: Lab, tmp_path: Path, sink: str, delivery: str, variant: str
+    lab: Lab, tmp_path: Path, sink: str, guarantee: str, variant: str
 ) -> None:
-    fault = checked_fault(TELLING_FAULT[delivery])
-    cell = replace(SMALL, sink=sink, delivery=delivery, variant=variant, faults=(fault,))
+    fault = checked_fault(TELLING_FAULT[guarantee])
+    cell = replace(SMALL, sink=sink, guarantee=guarantee, variant=variant, faults=(fault,))
     report = run(lab, tmp_path / "run", cell)
     rows = report["rows"]
     assert report["verdict"] == "kept", (report["verdict"], report["reasons"], report["anomalies"])
     assert [fault["hit"] for fault in report["faults"]] == [True]
-    assert (rows["lost"] > 0) == (delivery == AT_MOST_ONCE)
-    assert (rows["duplicated"] > 0) == (delivery == AT_LEAST_ONCE)
+    assert (rows["lost"] > 0) == (guarantee == AT_MOST_ONCE)
+    assert (rows["duplicated"] > 0) == (guarantee == AT_LEAST_ONCE)
     assert report["environment"]["durability"].keys() == {"kafka", *SINKS[sink].services}
     latency = report["latency_ms"]
     by_hand = subprocess.run([sys.executable, HAND_CHECK, tmp_path / "run"], capture_output=True, text=True, check=True)
@@ -62,13 +62,13 @@ def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
     assert np.load(tmp_path / "run" / LATENCIES).shape[0] >= latency["n"] > 0
 
 
-@pytest.mark.parametrize(("sink", "delivery", "variant"), EXACT)
+@pytest.mark.parametrize(("sink", "guarantee", "variant"), EXACT)
 def test_exactly_once_outlives_a_death_in_the_write_a_death_in_its_replay_and_one_after_a_commit(
-    lab: Lab, tmp_path: Path, sink: str, delivery: str, variant: str
+    lab: Lab, tmp_path: Path, sink: str, guarantee: str, variant: str
 ) -> None:
     # A batch, its replay, and a later batch; batches are limited, or the backlog of a restart would be one batch.
     faults = tuple(map(checked_fault, ("mid-write", "after-prepare", "after-commit@after=2")))
-    cell = replace(SMALL, sink=sink, delivery=delivery, variant=variant, faults=faults, max_events_per_batch=400)
+    cell = replace(SMALL, sink=sink, guarantee=guarantee, variant=variant, faults=faults, max_events_per_batch=400)
     report = run(lab, tmp_path / "run", cell)
     assert report["verdict"] == "kept", (report["verdict"], report["reasons"], report["anomalies"])
     assert [fault["hit"] for fault in report["faults"]] == [True, True, True]

@@ -26,7 +26,7 @@ from tests.contract.attempts import PARTITIONS, ROW, Made, Output, identity, kee
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
 DECLARED = [(kind.name, support) for kind in SINKS.values() for support in kind.supports if support.shows is None]
-EXACT = [each for each in DECLARED if each[1].delivery == EXACTLY_ONCE]
+EXACT = [each for each in DECLARED if each[1].guarantee == EXACTLY_ONCE]
 # They declare exactly-once and are broken on purpose. What only a driver that lives on can show is for `test_zombie`.
 BROKEN = [
     (kind.name, support)
@@ -47,7 +47,7 @@ Make = Callable[[str, Support], Output]
 
 
 def called(case: tuple[str, Support]) -> str:
-    return f"{case[0]}-{case[1].delivery}-{case[1].variant}"
+    return f"{case[0]}-{case[1].guarantee}-{case[1].variant}"
 
 
 every = pytest.mark.parametrize("case", DECLARED, ids=called)

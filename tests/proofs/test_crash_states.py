@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.delivery.contract import DELIVERIES, EXACTLY_ONCE
+from oncebench.delivery.contract import EXACTLY_ONCE, GUARANTEES
 from oncebench.delivery.protocols import choose
 from proofs.crash_states.calls import (
     DRIVER,
@@ -44,10 +44,10 @@ EVERY_FORMAT = pytest.mark.parametrize("form", FORMATS)
 HELLO = (Create("a", 1), Write(1, 0, b"hello "), SyncFile(1), Write(1, 6, b"world!"))
 
 
-def home(folder: Path, form: str = "files-jsonl", delivery: str = EXACTLY_ONCE) -> Home:
+def home(folder: Path, form: str = "files-jsonl", guarantee: str = EXACTLY_ONCE) -> Home:
     kind = FORMATS[form][0]
     (folder / "record").mkdir()
-    return Home(Pipeline(kind, choose(kind, delivery, None)), folder / "root", folder / "record")
+    return Home(Pipeline(kind, choose(kind, guarantee, None)), folder / "root", folder / "record")
 
 
 def disk_after(*calls: Call, start: Disk | None = None) -> Disk:
@@ -132,11 +132,11 @@ def test_calls_of_tasks_that_run_at_once_are_tried_in_every_order() -> None:
 
 
 @EVERY_FORMAT
-@pytest.mark.parametrize("delivery", DELIVERIES)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
 def test_all_calls_with_everything_forced_make_the_very_tree_that_the_classes_made(
-    tmp_path: Path, form: str, delivery: str
+    tmp_path: Path, form: str, guarantee: str
 ) -> None:
-    lived = home(tmp_path, form, delivery)
+    lived = home(tmp_path, form, guarantee)
     for scenario in (first_batch, next_batches):
         (recording,) = scenario(lived)
         disk = disk_after(*(each.call for each in recording.log), start=recording.start)
@@ -257,8 +257,8 @@ def test_no_power_cut_shows_wrong_rows_or_stops_a_successor_but_where_that_is_de
 
 @EVERY_FORMAT
 def test_at_least_500_different_states_are_built_of_batches_under_each_guarantee(form: str) -> None:
-    for delivery in DELIVERIES:
-        (variant,) = (each for each in (*SOUND, *DECLARED[:2]) if f"{delivery}, " in each.name and "more" in each.name)
+    for guarantee in GUARANTEES:
+        (variant,) = (each for each in (*SOUND, *DECLARED[:2]) if f"{guarantee}, " in each.name and "more" in each.name)
         assert variant.come_to(form, every=10**9).states >= 500
 
 

@@ -51,7 +51,7 @@ def _without_speed(reports: Sequence[Report]) -> Iterator[str]:
     for report in reports:
         if report["verdict"] == KEPT and not only_tried(report) and (why := "; ".join(why_no_speed(report))):
             cell = report["cell"]
-            way = f"{cell['sink']} {cell['delivery']} {cell['variant']}, {title(report) or 'healthy'}"
+            way = f"{cell['sink']} {cell['guarantee']} {cell['variant']}, {title(report) or 'healthy'}"
             yield f"no figures of {way}, seed {report['seed']}: {why}"
 
 

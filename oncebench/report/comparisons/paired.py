@@ -30,7 +30,7 @@ FEWEST_ROUNDS = 5
 SAME_LOAD = 0.02
 BASELINE = ("at-least-once", "acknowledged")
 # Of a run's configuration: what tells the two runs of a pair apart.
-_OWN = ("delivery", "variant", "seed")
+_OWN = ("guarantee", "variant", "seed")
 _SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices are counted as they are now
 MACHINE = "machine"
 # Follows from the rate and from what is swept.
@@ -129,7 +129,7 @@ def settings(reports: Iterable[Report], faulted: bool = False) -> dict[Setting, 
     for report in reports:
         cell = report["cell"]
         if bool(cell["faults"] or cell["random_kills"]) == faulted and not report.get("probe"):
-            way, rounds = (cell["delivery"], cell["variant"]), found.setdefault(Setting.of(report), {})
+            way, rounds = (cell["guarantee"], cell["variant"]), found.setdefault(Setting.of(report), {})
             series, seed = report.get("series") or "", report["seed"]
             before = sum((of, its) == (series, seed) and way in here for (of, _, its), here in rounds.items())
             rounds.setdefault((series, before, seed), {})[way] = report

@@ -35,7 +35,7 @@ def table(reports: Iterable[Report]) -> list[tuple[str, ...]]:
     for report in reports:
         cell = report["cell"]
         if cell["random_kills"]:
-            rows.setdefault((cell["sink"], cell["delivery"], cell["variant"]), []).append(report)
+            rows.setdefault((cell["sink"], cell["guarantee"], cell["variant"]), []).append(report)
     lines: list[tuple[str, ...]] = []
     for row in sorted(rows, key=lambda row: (row[0], order_of(*row[1:]))):
         landed = landings(rows[row])

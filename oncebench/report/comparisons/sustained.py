@@ -80,7 +80,7 @@ def limits(reports: Iterable[Report]) -> list[Limit]:
     for report in reports:
         if report.get("probe") and not report.get("interrupted") and "rate" in report.get("config", {}):
             cell = report["cell"]
-            place = report.get("series", ""), _but_its_rate(report), (cell["delivery"], cell["variant"])
+            place = report.get("series", ""), _but_its_rate(report), (cell["guarantee"], cell["variant"])
             searches.setdefault(place, []).append(report)
     found = [_limit(setting, way, series, probes) for (series, setting, way), probes in searches.items()]
     return sorted(found, key=lambda each: (each.setting.sink, *order_of(*each.way)))

@@ -23,7 +23,7 @@ from oncebench.scenario.sweeps import SWEEPS
 _PROFILE = PROFILES["full"]
 RATE = _PROFILE.rate
 _FULL = Cell("", "", "", rate=RATE, sessions=round(RATE * _PROFILE.duration_s / 100), warmup_s=_PROFILE.warmup_s)
-_OWN = ("sink", "delivery", "variant", "seed")  # what tells runs of one setting, or those of two sinks, apart
+_OWN = ("sink", "guarantee", "variant", "seed")  # what tells runs of one setting, or those of two sinks, apart
 _EXPECTED = {name: value for name, value in _FULL.as_json().items() if name not in _OWN}
 # By swept field the values around the full comparison, with the sessions that each takes.
 _AROUND = {

@@ -49,22 +49,22 @@ def rate_ratio(times: Mapping[str, Mapping[int, float]], arm: str, beside: str) 
 
 
 def _row(arm: str, times: Mapping[str, Mapping[int, float]], rows: int) -> tuple[str, ...]:
-    sink, delivery, variant = arm.split(".")
+    sink, guarantee, variant = arm.split(".")
     p50, p95 = np.percentile(list(times[arm].values()), [50, 95])
     base = next((other for other in sorted(times) if _is(other, sink, AT_LEAST_ONCE) and "native" not in other), None)
     native = next((other for other in sorted(times) if other.startswith(f"{sink}.") and other.endswith(".native")), "")
     extra = "" if base in (None, arm) else _told(extra_ms(times, arm, str(base)), "+.1f")
     ratio = "" if native not in times or native == arm else _told(rate_ratio(times, arm, native), ".3f")
-    return sink, delivery, variant, f"{p50:.1f}", f"{p95:.1f}", extra, f"{rows / p50 * 1000:,.0f}", ratio
+    return sink, guarantee, variant, f"{p50:.1f}", f"{p95:.1f}", extra, f"{rows / p50 * 1000:,.0f}", ratio
 
 
 def _order(arm: str) -> tuple[str, tuple[int, str]]:
-    sink, delivery, variant = arm.split(".")
-    return sink, order_of(delivery, variant)
+    sink, guarantee, variant = arm.split(".")
+    return sink, order_of(guarantee, variant)
 
 
-def _is(arm: str, sink: str, delivery: str) -> bool:
-    return arm.startswith(f"{sink}.{delivery}.")
+def _is(arm: str, sink: str, guarantee: str) -> bool:
+    return arm.startswith(f"{sink}.{guarantee}.")
 
 
 def _told(found: Difference, form: str) -> str:

@@ -114,7 +114,7 @@ def counted(reports: Iterable[Report], cells: Sequence[Cell]) -> str:
 
 def _of_run(report: Report) -> Iterable[Cell]:
     cell = report["cell"]
-    row = cell["sink"], cell["delivery"], cell["variant"]
+    row = cell["sink"], cell["guarantee"], cell["variant"]
     words = shlex.split(report["reproduce"])
     missing = len(cell["faults"]) - sum(not _by_chance(fault) for fault in report["faults"])
     if missing > 0:

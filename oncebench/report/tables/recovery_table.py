@@ -103,7 +103,7 @@ def outages_of(reports: Iterable[Report]) -> Iterator[_Outage]:
     """Every outage of the runs that were kept and tell of it."""
     for report in reports:
         cell = report["cell"]
-        row = cell["sink"], cell["delivery"], cell["variant"]
+        row = cell["sink"], cell["guarantee"], cell["variant"]
         for faults in paired(report["faults"], _in_replay):
             if report["verdict"] == KEPT and all(fault.get("recovery") is not None for fault in faults):
                 yield _Outage(row, *_names(faults), _recovery(faults))

@@ -157,7 +157,7 @@ def _key(report: Report, swept: Sequence[str] = ()) -> tuple[str, ...]:
         faults = ", ".join(filter(None, (faults, f"{cell['random_kills']} random kills")))
     state = f"{cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
     setting = setting_in_words(Setting.of(report), [name for name in swept if name not in ("open_sessions", _FAULTS)])
-    return cell["sink"], cell["delivery"], cell["variant"], ", ".join(filter(None, (faults or "none", state, setting)))
+    return cell["sink"], cell["guarantee"], cell["variant"], ", ".join(filter(None, (faults or "none", state, setting)))
 
 
 def _short(fault: str) -> str:

@@ -175,7 +175,7 @@ def _config(kafka: KafkaBroker, folder: Path, class_path: Sequence[Path], option
         output={"output": kafka.create_topic("out", 2)},
         quarantine_topic=kafka.create_topic("quarantine", 2),
         sink="kafka",
-        delivery=EXACTLY_ONCE,
+        guarantee=EXACTLY_ONCE,
         variant="two-phase",
         sink_id="prepared",
         checkpoint=folder / "checkpoint",

@@ -118,7 +118,7 @@ class KafkaSink(Sink):
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: generation published, older drivers fenced, markers read."""
         self._names = Names(self._names.sink_id, generation, self._topic)
-        self._transactional = support.delivery == EXACTLY_ONCE
+        self._transactional = support.guarantee == EXACTLY_ONCE
         if not self._transactional:
             return
         self._check_timeout()

@@ -156,10 +156,10 @@ class PostgresSink(Sink):
             raise RefusedStart("the database's encoding must be UTF8, or not every session key can be stored")
         if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
             raise RefusedStart("this server is a standby and takes no writes: name the primary")
-        if support.delivery != AT_MOST_ONCE and _setting(connection, "fsync") == "off":
+        if support.guarantee != AT_MOST_ONCE and _setting(connection, "fsync") == "off":
             raise RefusedStart(
                 "this server runs with fsync = off: a crash of its machine may take back what was committed, or ruin "
-                f"all its data, and {support.delivery} promises that nothing is lost. Set fsync = on in "
+                f"all its data, and {support.guarantee} promises that nothing is lost. Set fsync = on in "
                 "postgresql.conf and reload the server, or take at-most-once"
             )
         tables.check_table(connection, self._names.table)

@@ -65,13 +65,13 @@ function costTable(setting, at, metric, low, high) {
     caption,
     ["guarantee, variant", "ratio", axis, "95 % interval", "difference", "median", "runs"],
     setting.rows.map((row) => {
-      const [, delivery, variant] = DATA.ways[row.way];
+      const [, guarantee, variant] = DATA.ways[row.way];
       const [ratio, told] = ratioOf(row, at);
       return [
         el(
           "span",
           { class: "way" },
-          el("span", { class: `tag ${delivery}` }, delivery),
+          el("span", { class: `tag ${guarantee}` }, guarantee),
           el("span", {}, variant),
           row.behind ? el("span", { class: "size" }, "falls behind") : null,
         ),
@@ -121,13 +121,13 @@ function differenceOf(found, metric) {
 
 function interval(row, at, x, width) {
   const found = row.ratio[at];
-  const [, delivery] = DATA.ways[row.way];
+  const [, guarantee] = DATA.ways[row.way];
   const height = 26;
   const inside = (value) => Math.max(2, Math.min(width - 2, x(Math.max(value, 1e-6))));
   const parts = [line(x(1), 0, x(1), height, "one")];
   let told = "not compared";
   if (isBaseline(row.way)) {
-    parts.push(mark(delivery, x(1), height / 2, false));
+    parts.push(mark(guarantee, x(1), height / 2, false));
     told = "what the others are compared with";
   } else if (found) {
     const [middle, low, high, rounds, shows] = found;
@@ -137,13 +137,13 @@ function interval(row, at, x, width) {
         : `${times(middle)}, ${times(low)} to ${times(high)}${shows ? "" : ", no difference shown"}`;
     if (low !== null) {
       parts.push(
-        line(inside(low), height / 2, inside(high), height / 2, `whisker ${delivery}`),
+        line(inside(low), height / 2, inside(high), height / 2, `whisker ${guarantee}`),
         ...[low, high].map((end) =>
-          line(inside(end), height / 2 - 5, inside(end), height / 2 + 5, `whisker ${delivery}`),
+          line(inside(end), height / 2 - 5, inside(end), height / 2 + 5, `whisker ${guarantee}`),
         ),
       );
     }
-    parts.push(mark(delivery, inside(middle), height / 2, !shows));
+    parts.push(mark(guarantee, inside(middle), height / 2, !shows));
   }
   return plot(`${wayTitle(row.way)} beside at-least-once`, told, width, height, parts);
 }

@@ -42,12 +42,12 @@ function ratioTicks(low, high) {
 }
 
 // Circle, square, diamond: told apart without colour too.
-function mark(delivery, x, y, hollow, size = 5.5) {
-  const shape = { class: `mark ${delivery}${hollow ? " hollow" : ""}` };
-  if (delivery === "at-most-once") {
+function mark(guarantee, x, y, hollow, size = 5.5) {
+  const shape = { class: `mark ${guarantee}${hollow ? " hollow" : ""}` };
+  if (guarantee === "at-most-once") {
     return draw("path", { ...shape, d: `M${x},${y - size * 1.15}l${size * 1.15},${size * 2.1}h${-size * 2.3}z` });
   }
-  if (delivery === "at-least-once") {
+  if (guarantee === "at-least-once") {
     return draw("rect", { ...shape, x: x - size * 0.9, y: y - size * 0.9, width: size * 1.8, height: size * 1.8 });
   }
   return draw("circle", { ...shape, cx: x, cy: y, r: size });

@@ -23,9 +23,9 @@ function showLatencies() {
 function strokes(curves) {
   const seen = {};
   return curves.map((curve) => {
-    const delivery = DATA.ways[curve.way][1];
-    seen[delivery] = (seen[delivery] || 0) + 1;
-    return `curve ${delivery} dash-${Math.min(seen[delivery], 4)}`;
+    const guarantee = DATA.ways[curve.way][1];
+    seen[guarantee] = (seen[guarantee] || 0) + 1;
+    return `curve ${guarantee} dash-${Math.min(seen[guarantee], 4)}`;
   });
 }
 

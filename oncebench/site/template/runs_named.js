@@ -7,12 +7,12 @@ const wayName = (way) => `${DATA.ways[way][1]} ${DATA.ways[way][2]}`;
 const wayTitle = (way) => `${DATA.ways[way][0]} ${wayName(way)}`;
 // Sink, guarantee and variant in one cell, which stays in sight while a table is scrolled.
 function wayHead(way) {
-  const [sink, delivery, variant] = DATA.ways[way];
+  const [sink, guarantee, variant] = DATA.ways[way];
   return el(
     "span",
     { class: "way" },
     el("strong", {}, sink),
-    el("span", { class: `tag ${delivery}` }, delivery),
+    el("span", { class: `tag ${guarantee}` }, guarantee),
     el("span", {}, variant),
   );
 }

@@ -21,12 +21,12 @@ function showTradeoffs() {
 const isHollow = (way) => DATA.ways[way][4] !== "kept" || DATA.ways[way][3] !== "";
 
 function tradeoffKey() {
-  const drawn = (delivery, hollow) =>
-    draw("svg", { width: 16, height: 16, "aria-hidden": "true" }, mark(delivery, 8, 8, hollow));
+  const drawn = (guarantee, hollow) =>
+    draw("svg", { width: 16, height: 16, "aria-hidden": "true" }, mark(guarantee, 8, 8, hollow));
   return el(
     "ul",
     { class: "key", "aria-label": "What the marks mean" },
-    KINDS.guarantees.map((delivery) => el("li", {}, drawn(delivery, false), ` ${delivery}`)),
+    KINDS.guarantees.map((guarantee) => el("li", {}, drawn(guarantee, false), ` ${guarantee}`)),
     el("li", {}, drawn("exactly-once", true), " hollow: its promise was not kept throughout"),
   );
 }
@@ -52,9 +52,9 @@ function tradeoff(setting, atX, atY) {
   );
   const parts = [axes(x, y, width, height, edge, "p99 latency, ms", "CPU s for a million events")];
   points.forEach((point, at) => {
-    const [px, py, delivery] = [x(point.x[0]), y(point.y[0]), DATA.ways[point.row.way][1]];
-    if (point.x[1] !== null) parts.push(line(x(point.x[1]), py, x(point.x[2]), py, `whisker ${delivery}`));
-    if (point.y[1] !== null) parts.push(line(px, y(point.y[1]), px, y(point.y[2]), `whisker ${delivery}`));
+    const [px, py, guarantee] = [x(point.x[0]), y(point.y[0]), DATA.ways[point.row.way][1]];
+    if (point.x[1] !== null) parts.push(line(x(point.x[1]), py, x(point.x[2]), py, `whisker ${guarantee}`));
+    if (point.y[1] !== null) parts.push(line(px, y(point.y[1]), px, y(point.y[2]), `whisker ${guarantee}`));
     const right = px < width * 0.6;
     if (Math.abs(labels[at] - py) > 5) parts.push(line(px, py, px + (right ? 9 : -9), labels[at], "leader"));
     parts.push(

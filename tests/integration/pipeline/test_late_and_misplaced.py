@@ -41,7 +41,7 @@ def test_an_outage_beyond_the_transaction_timeout_is_rewritten_or_dropped_as_ask
 
 
 def refusal(fixture: Fixture, **changes: Any) -> str:
-    config = fixture.config(changes.pop("delivery", "exactly-once"), changes.pop("variant", "two-phase"), **changes)
+    config = fixture.config(changes.pop("guarantee", "exactly-once"), changes.pop("variant", "two-phase"), **changes)
     with fixture.pipeline(config) as pipeline, pytest.raises(UserError) as refused:
         pipeline.start()
         wait_for("the refusal", lambda: False, [pipeline])

@@ -45,7 +45,7 @@ def driver(tmp_path: Path) -> Callable[[], dict[str, dict[str, Any]]]:
         output={"output": "unused"},
         quarantine_topic="",
         sink=sink,
-        delivery=EXACTLY_ONCE,
+        guarantee=EXACTLY_ONCE,
         variant="idempotent",
         sink_id="traps",
         checkpoint=tmp_path,

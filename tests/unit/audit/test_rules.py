@@ -18,42 +18,42 @@ def test_every_code_of_the_catalogue_has_a_rule_for_every_guarantee() -> None:
     assert all(tuple(rules) == GUARANTEES for rules in RULES.values())
 
 
-@pytest.mark.parametrize("delivery", GUARANTEES)
-def test_a_run_without_anomalies_keeps_its_promise(delivery: str) -> None:
-    assert decide({}, Facts(delivery)) == Verdict(KEPT)
-    assert decide(dict.fromkeys(CATALOGUE, 0), Facts(delivery)) == Verdict(KEPT)
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_a_run_without_anomalies_keeps_its_promise(guarantee: str) -> None:
+    assert decide({}, Facts(guarantee)) == Verdict(KEPT)
+    assert decide(dict.fromkeys(CATALOGUE, 0), Facts(guarantee)) == Verdict(KEPT)
 
 
 @pytest.mark.parametrize(
-    ("delivery", "code", "word"),
+    ("guarantee", "code", "word"),
     [
         (AMO, "LOSS", KEPT), (AMO, "TORN", KEPT), (AMO, "DUP", BROKEN),
         (ALO, "LOSS", BROKEN), (ALO, "TORN", BROKEN), (ALO, "DUP", KEPT),
         (EO, "LOSS", BROKEN), (EO, "TORN", BROKEN), (EO, "DUP", BROKEN),
-        *((delivery, code, BROKEN) for delivery, code in product(GUARANTEES, NEVER)),
-        *((delivery, "REORD", BROKEN) for delivery in GUARANTEES),
-        *((delivery, code, UNKNOWN) for delivery, code in product(GUARANTEES, ("PEND", "SRC"))),
+        *((guarantee, code, BROKEN) for guarantee, code in product(GUARANTEES, NEVER)),
+        *((guarantee, "REORD", BROKEN) for guarantee in GUARANTEES),
+        *((guarantee, code, UNKNOWN) for guarantee, code in product(GUARANTEES, ("PEND", "SRC"))),
     ],
 )  # fmt: skip
-def test_what_a_guarantee_forbids(delivery: str, code: str, word: str) -> None:
-    verdict = decide({code: 3}, Facts(delivery, failed=True))
+def test_what_a_guarantee_forbids(guarantee: str, code: str, word: str) -> None:
+    verdict = decide({code: 3}, Facts(guarantee, failed=True))
     assert verdict.word == word
     assert verdict.codes == ({code: 3} if word == BROKEN else {})
 
 
-@pytest.mark.parametrize(("delivery", "code"), [(AMO, "LOSS"), (AMO, "TORN"), (ALO, "DUP")])
-def test_what_a_guarantee_allows_to_failures_it_forbids_to_a_healthy_run(delivery: str, code: str) -> None:
-    assert decide({code: 3}, Facts(delivery)) == Verdict(BROKEN, {code: 3}, (f"{code}: 3",))
+@pytest.mark.parametrize(("guarantee", "code"), [(AMO, "LOSS"), (AMO, "TORN"), (ALO, "DUP")])
+def test_what_a_guarantee_allows_to_failures_it_forbids_to_a_healthy_run(guarantee: str, code: str) -> None:
+    assert decide({code: 3}, Facts(guarantee)) == Verdict(BROKEN, {code: 3}, (f"{code}: 3",))
 
 
-@pytest.mark.parametrize("delivery", GUARANTEES)
-def test_another_order_is_no_fault_where_the_sink_keeps_none(delivery: str) -> None:
-    assert decide({"REORD": 1}, Facts(delivery, ordered=False)).word == KEPT
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_another_order_is_no_fault_where_the_sink_keeps_none(guarantee: str) -> None:
+    assert decide({"REORD": 1}, Facts(guarantee, ordered=False)).word == KEPT
 
 
-@pytest.mark.parametrize("delivery", GUARANTEES)
-def test_leftovers_are_no_fault_where_the_sinks_own_housekeeping_removes_them(delivery: str) -> None:
-    assert decide({"ORPH": 1}, Facts(delivery, swept=True)).word == KEPT
+@pytest.mark.parametrize("guarantee", GUARANTEES)
+def test_leftovers_are_no_fault_where_the_sinks_own_housekeeping_removes_them(guarantee: str) -> None:
+    assert decide({"ORPH": 1}, Facts(guarantee, swept=True)).word == KEPT
 
 
 def test_only_the_forbidden_codes_are_held_against_a_run() -> None:
@@ -81,10 +81,10 @@ def test_pending_rows_leave_the_question_open() -> None:
     assert "PEND: 7" in verdict.reasons[0]
 
 
-@pytest.mark.parametrize("delivery", ["exactly_once", "", "EXACTLY-ONCE"])
-def test_an_unknown_guarantee_is_refused(delivery: str) -> None:
+@pytest.mark.parametrize("guarantee", ["exactly_once", "", "EXACTLY-ONCE"])
+def test_an_unknown_guarantee_is_refused(guarantee: str) -> None:
     with pytest.raises(ValueError, match="unknown guarantee"):
-        decide({}, Facts(delivery))
+        decide({}, Facts(guarantee))
 
 
 def test_a_code_without_a_rule_is_refused() -> None:

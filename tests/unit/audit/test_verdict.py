@@ -26,7 +26,7 @@ AMO, ALO, EO = GUARANTEES
 class Asked:
     """As much of a cell as the verdict needs."""
 
-    delivery: str = EO
+    guarantee: str = EO
     sink: str = "kafka"
     faults: tuple[str, ...] = ()
     random_kills: int = 0
@@ -101,14 +101,14 @@ def test_a_healthy_run_that_doubled_a_row_is_broken_under_at_least_once_too() ->
     assert word(killed(record), Asked(ALO, faults=("after-commit:kill",))) == (KEPT, "")
 
 
-@pytest.mark.parametrize(("delivery", "code", "at"), [(AMO, "LOSS", 0), (ALO, "DUP", 1)])
+@pytest.mark.parametrize(("guarantee", "code", "at"), [(AMO, "LOSS", 0), (ALO, "DUP", 1)])
 def test_what_a_batch_lost_or_doubled_that_was_done_before_anything_failed_no_failure_explains(
-    delivery: str, code: str, at: int
+    guarantee: str, code: str, at: int
 ) -> None:
     rows = WORLD.rows[1:] if code == "LOSS" else [*WORLD.rows, WORLD.rows[0]]
     told = {"kind": "batch", "end_offsets": {"0": 1000, "1": 1000}}
     done = [{**told, "batch": 2, "t_us": 1_000}, {**told, "batch": 3, "t_us": 9_000}]
-    asked = Asked(delivery, faults=("after-commit:kill",))
+    asked = Asked(guarantee, faults=("after-commit:kill",))
 
     def judged(batch: int, progress: list[dict[str, Any]]) -> str:
         record = replace(

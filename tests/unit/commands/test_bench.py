@@ -24,8 +24,8 @@ from tests.unit.report.test_tables import report
 KILLED = ["after-commit:kill"]
 
 
-def killed(delivery: str, verdict: str = "kept", lost: int = 0, duplicated: int = 0) -> dict[str, Any]:
-    cell = {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": KILLED, "random_kills": 0}
+def killed(guarantee: str, verdict: str = "kept", lost: int = 0, duplicated: int = 0) -> dict[str, Any]:
+    cell = {"sink": "kafka", "guarantee": guarantee, "variant": "v", "faults": KILLED, "random_kills": 0}
     rows = {"lost": lost, "duplicated": duplicated}
     return report(verdict=verdict, cell=cell, rows=rows, recovery={"first_visible": 12_300.0})
 
@@ -58,13 +58,13 @@ def test_each_step_of_the_sink_is_a_metric_of_its_own_and_none_holds_them_all() 
 
 
 @pytest.mark.parametrize(
-    ("delivery", "promised"),
+    ("guarantee", "promised"),
     [("at-most-once", {"duplicated"}), ("at-least-once", {"lost"}), ("exactly-once", {"lost", "duplicated"})],
 )
 def test_a_killed_run_gives_what_its_guarantee_forbids_and_nothing_that_it_allows(
-    delivery: str, promised: set[str]
+    guarantee: str, promised: set[str]
 ) -> None:
-    (mine,) = bench.figures_of([killed(delivery)]).values()
+    (mine,) = bench.figures_of([killed(guarantee)]).values()
     assert mine == {"broken": [0.0], "untested": [0.0], "recovery_s": [12.3], **{name: [0.0] for name in promised}}
 
 
@@ -106,7 +106,7 @@ def test_a_server_that_does_not_start_leaves_its_own_sink_untested_and_the_other
         for number, cell in enumerate(cells):
             if cell.sink == "postgres" and number == len(starts):
                 raise UserError("the server does not start")
-            way = {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant}
+            way = {"sink": cell.sink, "guarantee": cell.guarantee, "variant": cell.variant}
             yield report(cell={**way, "faults": list(cell.faults), "random_kills": 0})
 
     starts: list[str] = ["one run"]
@@ -129,7 +129,7 @@ def test_every_cell_runs_at_a_fixed_rate_in_rounds_and_once_killed_and_once_flat
     monkeypatch.setattr(bench, "run_series", lambda cells, *_: ran.extend(cells) or [])
     bench.figures(["kafka"], 3)
     for name in bench.names(["kafka"]):
-        mine = [cell for cell in ran if f"{cell.sink} {cell.delivery} {cell.variant}" == name]
+        mine = [cell for cell in ran if f"{cell.sink} {cell.guarantee} {cell.variant}" == name]
         assert [(bool(cell.faults), cell.rate == "max") for cell in mine].count((False, False)) == 3
         assert sorted((bool(cell.faults), cell.rate == "max") for cell in mine)[3:] == [(False, True), (True, False)]
 
@@ -183,7 +183,7 @@ def test_asv_waits_for_as_long_as_twice_the_work_takes_however_many_rounds_and_c
 def test_every_cell_that_can_be_measured_here_is_named_once() -> None:
     assert len(bench.names()) == len(set(bench.names()))
     assert set(bench.names(["kafka"])) == {
-        f"kafka {support.delivery} {support.variant}" for sink, support in all_supports() if sink == "kafka"
+        f"kafka {support.guarantee} {support.variant}" for sink, support in all_supports() if sink == "kafka"
     }
 
 
@@ -247,7 +247,7 @@ def test_words_choose_cells_and_only_those_are_run(monkeypatch: pytest.MonkeyPat
     ran: list[Cell] = []
     monkeypatch.setattr(bench, "run_series", lambda cells, *_: ran.extend(cells) or [])
     bench.figures([], 1, "kafka exactly-once")
-    assert {(cell.sink, cell.delivery, cell.variant) for cell in ran} == {
+    assert {(cell.sink, cell.guarantee, cell.variant) for cell in ran} == {
         ("kafka", "exactly-once", "idempotent"), ("kafka", "exactly-once", "two-phase"),
     }  # fmt: skip
 

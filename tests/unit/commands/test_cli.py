@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands.options import base_cell
-from oncebench.delivery.contract import DELIVERIES
+from oncebench.delivery.contract import GUARANTEES
 from oncebench.delivery.failpoints import POINTS
 from oncebench.errors import UserError
 from oncebench.report.tables.batches import table as batches_table
@@ -23,7 +23,7 @@ from oncebench.scenario.cell import Cell, require_sinks
 from oncebench.scenario.profiles import PROFILES
 from oncebench.sinks.registry import SINKS
 
-GOOD = ("run", "--sink", "kafka", "--delivery", "exactly-once")
+GOOD = ("run", "--sink", "kafka", "--guarantee", "exactly-once")
 
 
 def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int, str, str]:
@@ -38,8 +38,8 @@ def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int,
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (("run", "--sink", "nowhere", "--delivery", "exactly-once"), "unknown sink 'nowhere'; the sinks are: "),
-        (("run", "--sink", "kafka", "--delivery", "twice"), "unknown delivery guarantee 'twice'"),
+        (("run", "--sink", "nowhere", "--guarantee", "exactly-once"), "unknown sink 'nowhere'; the sinks are: "),
+        (("run", "--sink", "kafka", "--guarantee", "twice"), "unknown delivery guarantee 'twice'"),
         ((*GOOD, "--variant", "claim"), "has no variant 'claim' of exactly-once; it has: two-phase, idempotent"),
         ((*GOOD, "--fault", "nowhere"), "unknown failpoint 'nowhere'; the failpoints are: batch-start"),
         ((*GOOD, "--fault", "mid-write:stop"), "stop needs its seconds"),
@@ -63,14 +63,14 @@ def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int,
         ((*GOOD, "--json", "no/such/folder/report.json"), "there is no folder no/such/folder; make it first"),
         ((*GOOD, "--json", "/"), "it is a folder"),
         (("load", "--topic", "t"), "say with --bootstrap-servers where that is"),
-        (("run", "--sink", "sqlite", "--delivery", "at-least-once"), "does not support at-least-once (the example"),
+        (("run", "--sink", "sqlite", "--guarantee", "at-least-once"), "does not support at-least-once (the example"),
         (
-            ("run", "--sink", "files-jsonl", "--delivery", "exactly-once", "--variant", "idempotent"),
+            ("run", "--sink", "files-jsonl", "--guarantee", "exactly-once", "--variant", "idempotent"),
             "no variant 'idempotent' of exactly-once (a folder takes one file in one step",
         ),
-        (("run", "--sink", "delta", "--delivery", "exactly-once", "--variant", "two-phase"), "no process can end"),
+        (("run", "--sink", "delta", "--guarantee", "exactly-once", "--variant", "two-phase"), "no process can end"),
         (
-            ("run", "--sink", "broken-kafka", "--delivery", "exactly-once"),
+            ("run", "--sink", "broken-kafka", "--guarantee", "exactly-once"),
             "has no default for exactly-once; give --var",
         ),
         ((*GOOD, "--postgres", "host=db1"), "--postgres is of no use here"),
@@ -103,7 +103,7 @@ def test_a_mistake_gets_one_line_and_exit_code_2(words: tuple[str, ...], says: s
 
 
 def test_the_real_command_prints_no_traceback_and_leaves_nothing(tmp_path: Path) -> None:
-    code, out, err = said("run", "--sink", "nowhere", "--delivery", "exactly-once", cwd=tmp_path)
+    code, out, err = said("run", "--sink", "nowhere", "--guarantee", "exactly-once", cwd=tmp_path)
     assert (code, out) == (2, "")
     assert err.startswith("oncebench: unknown sink 'nowhere'; the sinks are: ")
     assert err.count("\n") == 1
@@ -111,8 +111,8 @@ def test_the_real_command_prints_no_traceback_and_leaves_nothing(tmp_path: Path)
 
 
 def test_an_unreachable_broker_is_told_within_seconds(tmp_path: Path) -> None:
-    for delivery in ("exactly-once", "at-most-once"):  # this one prepares nothing, so the default of --on-lost is idle
-        cell = ("--sink", "kafka", "--delivery", delivery)
+    for guarantee in ("exactly-once", "at-most-once"):  # this one prepares nothing, so the default of --on-lost is idle
+        cell = ("--sink", "kafka", "--guarantee", guarantee)
         code, _, err = said("run", *cell, "--bootstrap-servers", "127.0.0.1:1", cwd=tmp_path)
         assert code == 5
         assert "no Kafka can be reached at 127.0.0.1:1" in err
@@ -185,13 +185,13 @@ def test_the_list_is_of_the_sinks_that_are_named_and_has_variants_in_their_own_c
 
 
 def test_guarantees_and_variants_come_in_one_order_everywhere() -> None:
-    cells = [(cell.delivery, cell.variant) for cell in PROFILES["quick"].chosen(None, ["postgres"])[::2]]
+    cells = [(cell.guarantee, cell.variant) for cell in PROFILES["quick"].chosen(None, ["postgres"])[::2]]
     listed = [line.split()[1:3] for line in CliRunner().invoke(cli, ["list", "--sink", "postgres"]).output.splitlines()
               if line.startswith("postgres ")]  # fmt: skip
     lines = [{"round": 0, "arm": f"postgres.{'.'.join(each)}", "ms": 1.0} for each in reversed(cells)]
     timed = [line.split("|")[2:4] for line in batches_table(lines, 1).splitlines()[2:]]
     assert cells == [tuple(row) for row in listed] == [(a.strip(), b.strip()) for a, b in timed]
-    assert [delivery for delivery, _ in cells] == sorted((d for d, _ in cells), key=DELIVERIES.index)
+    assert [guarantee for guarantee, _ in cells] == sorted((d for d, _ in cells), key=GUARANTEES.index)
 
 
 def test_a_reader_that_goes_away_is_no_error() -> None:
@@ -228,7 +228,7 @@ def test_a_chain_of_faults_is_only_counted_in_a_line_of_progress() -> None:
 
 def test_defaults_stay_out_of_the_command_that_reproduces() -> None:
     assert Cell("kafka", "exactly-once", "two-phase").reproduce() == (
-        "oncebench run --sink kafka --delivery exactly-once --variant two-phase --sessions 200"
+        "oncebench run --sink kafka --guarantee exactly-once --variant two-phase --sessions 200"
     )
 
 

@@ -11,7 +11,7 @@ from oncebench.measure import exit_code
 
 
 def report(verdict: str, *codes: str, sink: str = "kafka", variant: str = "two-phase") -> dict[str, Any]:
-    cell = {"sink": sink, "delivery": "exactly-once", "variant": variant}
+    cell = {"sink": sink, "guarantee": "exactly-once", "variant": variant}
     return {"verdict": verdict, "anomalies": dict.fromkeys(codes, 1), "cell": cell}
 
 

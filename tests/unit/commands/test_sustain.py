@@ -53,7 +53,7 @@ class Pipelines:
             limit = self.limits.get(cell.variant, self.limits.get(cell.sink, LIMIT))
             assert isinstance(cell.rate, int | float)
             behind = 0.0 if cell.rate <= limit else 0.5
-            way = {"sink": cell.sink, "delivery": cell.delivery, "variant": cell.variant}
+            way = {"sink": cell.sink, "guarantee": cell.guarantee, "variant": cell.variant}
             made = report(
                 seed=cell.seed,
                 cell={**way, "faults": [], "random_kills": 0},

@@ -65,7 +65,7 @@ def test_decisions_come_in_the_order_of_their_attempts(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("field", "value"),
-    [("sink_id", "other"), ("partitions", 3), ("delivery", "at-most-once"), ("variant", "idempotent"), ("sink", "x")],
+    [("sink_id", "other"), ("partitions", 3), ("guarantee", "at-most-once"), ("variant", "idempotent"), ("sink", "x")],
 )
 def test_a_checkpoint_of_something_else_is_refused_with_what_to_do(tmp_path: Path, field: str, value: object) -> None:
     open_journal(tmp_path, IDENTITY)

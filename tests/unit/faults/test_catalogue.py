@@ -70,7 +70,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(
     support = next(support for support in SINKS[sink].supports if support.variant == variant)
     reason = why_not(parse_fault(fault), SINKS[sink], support, ours)
     assert (reason is None) == (says is None)
-    cell = Cell(sink, support.delivery, variant, faults=(fault,))
+    cell = Cell(sink, support.guarantee, variant, faults=(fault,))
     if says is None:
         require_possible([cell], ours)
     else:

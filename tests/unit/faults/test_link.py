@@ -77,16 +77,16 @@ def request(api_key: int) -> bytes:
     return struct.pack("!ihhi", 8, api_key, 3, 7)
 
 
-def staged(folder: Path, proxy: Any, delivery: str = "exactly-once") -> tuple[World, Stage]:
+def staged(folder: Path, proxy: Any, guarantee: str = "exactly-once") -> tuple[World, Stage]:
     world = World(folder)
     stage = world.stage("link")
     stage.servers = {link_to("kafka"): proxy, link_to("postgres"): proxy}
-    stage.config = replace(stage.config, delivery=delivery)
+    stage.config = replace(stage.config, guarantee=guarantee)
     return world, stage
 
 
 @pytest.mark.parametrize(
-    ("act", "delivery", "passes", "answer", "told"),
+    ("act", "guarantee", "passes", "answer", "told"),
     [
         (link.late_commit, "exactly-once", request(END_TXN), end_txn_answer(90), ["commit-held", "commit-arrived"]),
         (link.lose_answer, "exactly-once", request(END_TXN), end_txn_answer(0), ["request-caught", "answer-lost"]),
@@ -95,16 +95,16 @@ def staged(folder: Path, proxy: Any, delivery: str = "exactly-once") -> tuple[Wo
     ],
 )
 def test_each_act_catches_the_one_request_that_it_is_about(
-    tmp_path: Path, act: Any, delivery: str, passes: bytes, answer: bytes, told: list[str]
+    tmp_path: Path, act: Any, guarantee: str, passes: bytes, answer: bytes, told: list[str]
 ) -> None:
     proxy = Link(request(3), request(18), passes, answer=answer)
-    world, stage = staged(tmp_path, proxy, delivery)
+    world, stage = staged(tmp_path, proxy, guarantee)
     run(act(stage, 2.0))
     assert (world.events, proxy.said) == (["pipeline-continued", *told], ["catch", "forget"])
 
 
 @pytest.mark.parametrize(
-    ("act", "delivery", "passes", "answer", "said", "success"),
+    ("act", "guarantee", "passes", "answer", "said", "success"),
     [
         (KAFKA, "exactly-once", request(END_TXN), end_txn_answer(0), {"error_code": 0}, True),
         (KAFKA, "exactly-once", request(END_TXN), end_txn_answer(AT_IT), {"error_code": AT_IT}, False),
@@ -119,9 +119,9 @@ def test_each_act_catches_the_one_request_that_it_is_about(
     ],
 )
 def test_a_lost_answer_is_told_with_what_it_said_and_tested_nothing_unless_that_was_a_success(
-    tmp_path: Path, act: Any, delivery: str, passes: bytes, answer: bytes, said: dict[str, Any], success: bool
+    tmp_path: Path, act: Any, guarantee: str, passes: bytes, answer: bytes, said: dict[str, Any], success: bool
 ) -> None:
-    world, stage = staged(tmp_path, Link(passes, answer=answer), delivery)
+    world, stage = staged(tmp_path, Link(passes, answer=answer), guarantee)
     run(act(stage, 2.0))
     assert {"event": "answer-lost", "hit_us": stage.hit["t_us"], **said} in world.notes
     assert ("nemesis-idle" in world.events) is not success

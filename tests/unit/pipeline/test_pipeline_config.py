@@ -25,7 +25,7 @@ from pipeline.spark.session import settings
 
 
 def config(folder: Path, **changes: Any) -> PipelineConfig:
-    base = {"sink": "kafka", "delivery": EXACTLY_ONCE, "variant": "two-phase", "sink_id": "mine"}
+    base = {"sink": "kafka", "guarantee": EXACTLY_ONCE, "variant": "two-phase", "sink_id": "mine"}
     return PipelineConfig(
         bootstrap_servers="localhost:1", input_topic="in", output={"output": "out"}, quarantine_topic="bad",
         checkpoint=folder / "checkpoint", record=folder / "record", **{**base, **changes},

@@ -28,7 +28,7 @@ FACTS = {"run": "r", "topics": {}, "kafka": {}, "java": "17", "interrupted": Fal
 USES = {"broker": {"cpu_s": 1.5, "peak_rss_bytes": 2, "written_bytes": 3}}
 REPORT: dict[str, Any] = {
     "schema": 1, "run": "ob-1", "verdict": "kept", "reasons": [], "anomalies": {},
-    "cell": {"sink": "kafka", "delivery": "exactly-once", "variant": "two-phase", "faults": [], "random_kills": 0},
+    "cell": {"sink": "kafka", "guarantee": "exactly-once", "variant": "two-phase", "faults": [], "random_kills": 0},
     "sessions": {"acknowledged": 1, "finished": 1},
     "rows": {"expected": 20, "visible": 20, "lost": 0, "duplicated": 0},
     "throughput": {"events_per_s": None}, "latency_ms": Distribution().to_json(), "batches": {"trigger_ms": 1.0},
@@ -62,7 +62,7 @@ def test_what_a_run_writes_fits(item: Any, form: Any) -> None:
         ({"schema": 1}, parts.Cell, "has no run"),
         ({**CELL, "sink": "paper"}, parts.Asked, "says sink = 'paper': Input should be '"),
         ({**CELL, "sink": ["kafka"]}, parts.Asked, "says sink = ['kafka']: Input should be '"),
-        ({**CELL, "delivery": "twice"}, parts.Asked, "says delivery = 'twice': Input should be 'at-most-once'"),
+        ({**CELL, "guarantee": "twice"}, parts.Asked, "says guarantee = 'twice': Input should be 'at-most-once'"),
         ({**CELL, "colour": 1}, parts.Asked, "has an unknown field colour"),
         ({**CELL, "faults": ["nowhere:kill"]}, parts.Asked, "says faults[0] = 'nowhere:kill': unknown failpoint"),
         ({**CELL, "faults": "after-commit"}, parts.Asked, "says faults = 'after-commit': Input should be a valid list"),
@@ -172,7 +172,7 @@ def test_a_report_that_does_not_fit_is_refused(report: Any, says: str, tmp_path:
 
 
 @pytest.mark.parametrize(
-    ("sink", "delivery", "variant", "known"),
+    ("sink", "guarantee", "variant", "known"),
     [
         ("files-jsonl", "at-least-once", "native", None),
         ("delta", "exactly-once", "native", None),
@@ -181,10 +181,10 @@ def test_a_report_that_does_not_fit_is_refused(report: Any, says: str, tmp_path:
     ],
 )
 def test_rows_that_an_older_report_counts_where_nothing_told_of_any_are_read_as_unknown(
-    sink: str, delivery: str, variant: str, known: int | None, tmp_path: Path
+    sink: str, guarantee: str, variant: str, known: int | None, tmp_path: Path
 ) -> None:
     marks = REPORT["recovery"] | {"restart": 1.0, "replayed_rows": 0}
-    older = REPORT | {"cell": REPORT["cell"] | {"sink": sink, "delivery": delivery, "variant": variant},
+    older = REPORT | {"cell": REPORT["cell"] | {"sink": sink, "guarantee": guarantee, "variant": variant},
                       "recovery": marks,
                       "faults": [FAULT | {"recovery": marks}, FAULT, FAULT | {"recovery": None}]}  # fmt: skip
     (tmp_path / "r.json").write_text(json.dumps(older))

@@ -12,7 +12,7 @@ BY_MILLION = ("cpu_s", "written_mb", "checkpoint_mb")
 def measured(batch_ms: float = 500.0, **config: Any) -> dict[str, Any]:
     """A thousand events a batch."""
     return {
-        "cell": {"sink": "kafka", "delivery": "exactly-once", "variant": "two-phase"},
+        "cell": {"sink": "kafka", "guarantee": "exactly-once", "variant": "two-phase"},
         "verdict": "kept",
         "config": config,
         "batches": {"trigger_ms": batch_ms},

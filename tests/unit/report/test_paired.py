@@ -13,7 +13,7 @@ from oncebench.report.tables import table as tables
 from tests.unit.report.test_tables import report
 
 BATCH = BY_NAME["batch_ms"]
-BASE = {"sink": "kafka", "delivery": "at-least-once", "variant": "acknowledged", "faults": [], "random_kills": 0}
+BASE = {"sink": "kafka", "guarantee": "at-least-once", "variant": "acknowledged", "faults": [], "random_kills": 0}
 OF = ("exactly-once", "two-phase")
 
 
@@ -98,7 +98,7 @@ def test_runs_that_had_not_the_same_load_are_not_compared(events: int | None, co
 
 
 def test_runs_under_other_settings_are_not_compared() -> None:
-    slow, fast = ({"config": {"delivery": "x", "seed": 1, "trigger_ms": trigger}} for trigger in (0, 1000))
+    slow, fast = ({"config": {"guarantee": "x", "seed": 1, "trigger_ms": trigger}} for trigger in (0, 1000))
     reports = [report(cell=BASE, **slow), report(**fast)]
     assert len(paired.settings(reports)) == 2
     assert [paired.difference(rounds, BATCH, OF) for rounds in paired.settings(reports).values()] == [None, None]
@@ -132,7 +132,7 @@ def test_a_ratio_to_nothing_is_none() -> None:
 
 def test_each_setting_is_told_with_what_it_has_of_its_own() -> None:
     made = [
-        each | {"config": {"delivery": "x", "seed": 1, "trigger_ms": trigger, "rate": 500.0}}
+        each | {"config": {"guarantee": "x", "seed": 1, "trigger_ms": trigger, "rate": 500.0}}
         for trigger in (0, 1000)
         for each in rounds(8.0)
     ]
@@ -202,7 +202,7 @@ def test_a_run_that_tells_nothing_of_its_cell_has_no_speed_and_says_why(changes:
 
 
 def test_what_is_broken_on_purpose_and_shows_it_has_its_speed() -> None:
-    cell = {**BASE, "sink": "broken-kafka", "delivery": "exactly-once", "variant": "no-marker"}
+    cell = {**BASE, "sink": "broken-kafka", "guarantee": "exactly-once", "variant": "no-marker"}
     assert figure(report(verdict="broken", cell=cell), BATCH) == 100.0
 
 
@@ -236,10 +236,10 @@ def test_a_probe_is_no_figure_of_a_comparison_but_a_promise_that_it_breaks_is_sh
     assert tables.rows(probes[:1]) == []
 
 
-def killed(seed: int, delivery: str, variant: str, after_ms: float | None, **changes: Any) -> dict[str, Any]:
-    cell = {"sink": "kafka", "delivery": delivery, "variant": variant, "faults": ["after-commit:kill"],
+def killed(seed: int, guarantee: str, variant: str, after_ms: float | None, **changes: Any) -> dict[str, Any]:
+    cell = {"sink": "kafka", "guarantee": guarantee, "variant": variant, "faults": ["after-commit:kill"],
             "random_kills": 0}  # fmt: skip
-    config = {"delivery": delivery, "variant": variant, "seed": seed, "faults": ["after-commit:kill"]}
+    config = {"guarantee": guarantee, "variant": variant, "seed": seed, "faults": ["after-commit:kill"]}
     return report(cell=cell, config=config, seed=seed, recovery={"first_visible": after_ms}, **changes)
 
 

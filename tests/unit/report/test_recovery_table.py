@@ -17,7 +17,7 @@ def fault(text: str, t_us: int, first_visible: float | None, replayed_rows: int 
 
 def report(*faults: dict[str, Any], verdict: str = "kept", variant: str = "two-phase") -> dict[str, Any]:
     return {
-        "cell": {"sink": "kafka", "delivery": "exactly-once", "variant": variant},
+        "cell": {"sink": "kafka", "guarantee": "exactly-once", "variant": variant},
         "verdict": verdict,
         "faults": list(faults),
     }

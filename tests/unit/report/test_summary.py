@@ -19,7 +19,7 @@ SPEEDS = ("throughput", "latency", "batch", "CPU", "recovery")
 
 def report(verdict: str = "kept", **changes: Any) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "cell": {"sink": "kafka", "delivery": "exactly-once", "variant": "v", "faults": [], "random_kills": 0},
+        "cell": {"sink": "kafka", "guarantee": "exactly-once", "variant": "v", "faults": [], "random_kills": 0},
         "verdict": verdict,
         "reasons": [],
         "anomalies": {},

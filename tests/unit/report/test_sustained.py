@@ -143,7 +143,7 @@ def test_searches_are_told_apart_by_machine_and_by_series_and_rounds_are_none() 
 
 def test_limits_stand_by_sink_and_in_the_order_of_guarantees() -> None:
     ways = [("postgres", "at-most-once"), ("kafka", "exactly-once"), ("kafka", "at-least-once")]
-    cells = [{**report()["cell"], "sink": sink, "delivery": delivery} for sink, delivery in ways]
+    cells = [{**report()["cell"], "sink": sink, "guarantee": guarantee} for sink, guarantee in ways]
     found = limits(probe(1000, 0.0, cell=cell) for cell in cells)
     assert [(each.setting.sink, each.way[0]) for each in found] == [*reversed(ways[1:]), ways[0]]
 

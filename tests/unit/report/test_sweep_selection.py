@@ -34,8 +34,8 @@ WAYS = (("at-least-once", "acknowledged"), ("exactly-once", "two-phase"))
 def series(name: str, sink: str = "kafka", rounds: int = 5, **changes: Any) -> list[dict[str, Any]]:
     """Rounds of two ways in one series, by default under the setting of the full comparison."""
     made = []
-    for seed, (delivery, _) in itertools.product(range(rounds), WAYS):
-        of = made_up.cell_of(sink, delivery, support_of(sink, delivery, None).variant, seed=seed, **LOAD)
+    for seed, (guarantee, _) in itertools.product(range(rounds), WAYS):
+        of = made_up.cell_of(sink, guarantee, support_of(sink, guarantee, None).variant, seed=seed, **LOAD)
         made.append(of | {"series": name, "config": of["config"] | changes})
     return made
 

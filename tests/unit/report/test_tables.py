@@ -21,7 +21,7 @@ from tests import made_up
 
 def report(variant: str = "two-phase", verdict: str = "kept", seed: int = 1, **changes: Any) -> dict[str, Any]:
     made: dict[str, Any] = {
-        "cell": {"sink": "kafka", "delivery": "exactly-once", "variant": variant, "faults": [], "random_kills": 0},
+        "cell": {"sink": "kafka", "guarantee": "exactly-once", "variant": variant, "faults": [], "random_kills": 0},
         "verdict": verdict,
         "anomalies": {} if verdict == "kept" else {"DUP": 2},
         "rows": {"lost": 0, "duplicated": 0 if verdict == "kept" else 2},
@@ -74,8 +74,8 @@ def test_one_broken_repeat_breaks_the_cell_and_counts_are_summed() -> None:
     assert (row["verdict"], row["duplicated"], row["events/s"]) == ("broken (DUP)", "4", "-")
 
 
-def on_old_checkpoint(delivery: str, *faults: str, codes: tuple[str, ...] = ("DUP",)) -> dict[str, Any]:
-    cell = {"sink": "kafka", "delivery": delivery, "variant": "claim", "faults": list(faults), "random_kills": 0}
+def on_old_checkpoint(guarantee: str, *faults: str, codes: tuple[str, ...] = ("DUP",)) -> dict[str, Any]:
+    cell = {"sink": "kafka", "guarantee": guarantee, "variant": "claim", "faults": list(faults), "random_kills": 0}
     did = [{"fault": each, "point": "after-commit", "hit": True, "lost": 0, "duplicated": 2} for each in faults]
     return report(verdict="broken", cell=cell, faults=did, broken_by=list(codes), anomalies=dict.fromkeys(codes, 2))
 
@@ -101,7 +101,7 @@ def test_a_known_limit_has_the_word_of_the_fault_matrix_and_still_no_speed(made:
 
 
 def test_a_limit_is_worse_than_kept_and_better_than_broken() -> None:
-    cell = {"sink": "kafka", "delivery": "at-most-once", "variant": "claim", "faults": ["after-commit:roll-back"]}
+    cell = {"sink": "kafka", "guarantee": "at-most-once", "variant": "claim", "faults": ["after-commit:roll-back"]}
     kept = report(cell={**cell, "random_kills": 0})
     limit = on_old_checkpoint("at-most-once", "after-commit:roll-back")
     assert only_row(kept, limit)["verdict"] == "limit (DUP)"
@@ -122,8 +122,8 @@ def test_repeats_are_put_together_by_their_median() -> None:
 
 
 def test_guarantees_come_in_the_order_of_their_strength_and_healthy_before_broken() -> None:
-    def of(delivery: str, *faults: str) -> dict[str, Any]:
-        cell = {"sink": "kafka", "delivery": delivery, "variant": "v", "faults": list(faults), "random_kills": 0}
+    def of(guarantee: str, *faults: str) -> dict[str, Any]:
+        cell = {"sink": "kafka", "guarantee": guarantee, "variant": "v", "faults": list(faults), "random_kills": 0}
         return report(cell=cell)
 
     shown = tables.rows(

@@ -246,7 +246,7 @@ def test_a_work_dir_that_has_served_is_refused_by_every_command_before_anything_
     (tmp_path / "work" / left).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "work" / left).touch()
     for words in (
-        ["run", "--sink", "kafka", "--delivery", "exactly-once"],
+        ["run", "--sink", "kafka", "--guarantee", "exactly-once"],
         ["compare"],
         ["sustain"],
         ["faults", "--sink", "kafka", "--family", "kills"],

@@ -43,7 +43,7 @@ def test_pairs_and_random_kills_can_be_done_to_every_row() -> None:
     pairs = ("mid-write:kill", "after-prepare:kill", "after-prepare:kill@after=2", "before-decision:kill")
     whole, half = of_row("kafka", "native", *pairs), of_row("delta", "native", *pairs[:2])
     assert shown(whole, half, family="pairs") == [["kept", "-"], ["kept", "kept"]]
-    assert all(matrix.can_be_done(matrix.RANDOM, row.sink, row.support.delivery, row.support.variant)
+    assert all(matrix.can_be_done(matrix.RANDOM, row.sink, row.support.guarantee, row.support.variant)
                for row in matrix.rows(tuple(SINKS)))  # fmt: skip
 
 
@@ -67,6 +67,6 @@ def test_what_can_be_done_to_a_row_is_what_its_runs_hold_where_this_machine_and_
             in_runs = matrix.paired(matrix.chain(chosen, family), lambda text: "@" not in text)
             can = [
                 column for column in matrix.columns(family)
-                if matrix.can_be_done(column, chosen.sink, support.delivery, support.variant)
+                if matrix.can_be_done(column, chosen.sink, support.guarantee, support.variant)
             ]  # fmt: skip
             assert can == [matrix.named(pair) for pair in in_runs], (chosen, family)

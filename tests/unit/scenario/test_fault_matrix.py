@@ -31,13 +31,13 @@ def fault(text: str, lost: int = 0, duplicated: int = 0, hit: bool = True, noted
             "noted": list(noted)}  # fmt: skip
 
 
-def report(*faults: Any, delivery: str = EXACTLY_ONCE, verdict: str = "kept", codes: tuple[str, ...] = (),
+def report(*faults: Any, guarantee: str = EXACTLY_ONCE, verdict: str = "kept", codes: tuple[str, ...] = (),
            variant: str = "v") -> Any:  # fmt: skip
     texts = [each["fault"] for each in faults]
-    variant = {AT_MOST_ONCE: "claim"}.get(delivery, variant)
-    cell = Cell("kafka", delivery, variant, faults=tuple(texts), rate=300.0)
+    variant = {AT_MOST_ONCE: "claim"}.get(guarantee, variant)
+    cell = Cell("kafka", guarantee, variant, faults=tuple(texts), rate=300.0)
     return {
-        "cell": {"sink": "kafka", "delivery": delivery, "variant": variant, "faults": texts, "random_kills": 0},
+        "cell": {"sink": "kafka", "guarantee": guarantee, "variant": variant, "faults": texts, "random_kills": 0},
         "verdict": verdict, "broken_by": list(codes), "reasons": ["because"], "rows": {"visible": 10},
         "faults": list(faults), "seed": 4, "reproduce": cell.reproduce(), "config": cell.as_json(),
         "interrupted": False,
@@ -91,10 +91,10 @@ def test_an_anomaly_that_no_fault_can_be_charged_with_breaks_every_cell_of_the_r
 
 
 def test_what_is_known_of_an_older_checkpoint_is_a_limit_of_at_most_once_alone_and_of_nothing_else() -> None:
-    def told(text: str, delivery: str, code: str = "DUP") -> str:
+    def told(text: str, guarantee: str, code: str = "DUP") -> str:
         charged = {"DUP": "duplicated", "LOSS": "lost"}[code]
         (cell,) = fault_matrix.cells_of(
-            [report(fault(text, **{charged: 20}), delivery=delivery, verdict="broken", codes=(code,))]
+            [report(fault(text, **{charged: 20}), guarantee=guarantee, verdict="broken", codes=(code,))]
         )
         return cell.shown
 
@@ -114,11 +114,13 @@ def test_a_lost_checkpoint_is_a_limit_of_exactly_once_only_where_the_sink_knows_
 
 def test_rows_that_were_read_and_are_gone_with_a_killed_postgresql_are_a_limit_of_at_most_once_alone() -> None:
     for text in ("after-prepare:kill-postgres", "mid-write:kill-session"):
-        for delivery, word in ((AT_MOST_ONCE, "limit (INCO)"), (AT_LEAST_ONCE, "broken (INCO)")):
-            (cell,) = fault_matrix.cells_of([report(fault(text), delivery=delivery, verdict="broken", codes=("INCO",))])
+        for guarantee, word in ((AT_MOST_ONCE, "limit (INCO)"), (AT_LEAST_ONCE, "broken (INCO)")):
+            (cell,) = fault_matrix.cells_of(
+                [report(fault(text), guarantee=guarantee, verdict="broken", codes=("INCO",))]
+            )
             assert cell.shown == word
     (cell,) = fault_matrix.cells_of(
-        [report(fault("mid-write:kill"), delivery=AT_MOST_ONCE, verdict="broken", codes=("INCO",))]
+        [report(fault("mid-write:kill"), guarantee=AT_MOST_ONCE, verdict="broken", codes=("INCO",))]
     )
     assert cell.shown == "broken (INCO)"
 
@@ -138,10 +140,10 @@ def test_what_a_quiet_batch_doubled_breaks_every_cell_beside_the_one_that_is_cha
 
 def test_rows_that_a_quiet_batch_doubled_are_a_known_limit_only_of_a_fault_that_reaches_back_and_is_alone() -> None:
     back = fault("after-commit:roll-back")
-    broken = report(back, delivery=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
+    broken = report(back, guarantee=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
     broken["uncharged"] = {"lost": 0, "duplicated": 20}  # of the two batches that were written again
     assert words(broken) == {"after-commit:roll-back": "limit (DUP)"}
-    broken = report(back, fault("mid-write:kill@after=2"), delivery=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
+    broken = report(back, fault("mid-write:kill@after=2"), guarantee=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
     broken["uncharged"] = {"lost": 0, "duplicated": 20}
     assert words(broken) == {"after-commit:roll-back": "broken (DUP)", "mid-write:kill": "broken (DUP)"}
 
@@ -151,14 +153,14 @@ def test_rows_that_a_quiet_batch_doubled_are_no_limit_of_a_fault_that_reaches_ba
 ) -> None:
     monkeypatch.setattr("oncebench.report.outcome.LIMITS", {("kill", AT_MOST_ONCE, "claim"): {"DUP": "as known"}})
     killed = fault("mid-write:kill", duplicated=20)
-    broken = report(killed, delivery=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
+    broken = report(killed, guarantee=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
     assert words(broken) == {"mid-write:kill": "limit (DUP)"}
     broken["uncharged"] = {"lost": 0, "duplicated": 20}
     assert words(broken) == {"mid-write:kill": "broken (DUP)"}
 
 
 @pytest.mark.parametrize(
-    ("delivery", "elsewhere", "spared", "seen", "code"),
+    ("guarantee", "elsewhere", "spared", "seen", "code"),
     [
         (AT_LEAST_ONCE, "after-commit:kill", "after-commit-log:kill@after=2", {"duplicated": 20}, "DUP"),
         (AT_LEAST_ONCE, "after-commit:kill", "batch-start:kill@after=2", {"duplicated": 20}, "DUP"),
@@ -166,16 +168,16 @@ def test_rows_that_a_quiet_batch_doubled_are_no_limit_of_a_fault_that_reaches_ba
     ],
 )
 def test_what_a_weaker_guarantee_allows_is_a_finding_where_a_kill_has_nothing_at_stake(
-    delivery: str, elsewhere: str, spared: str, seen: dict[str, int], code: str
+    guarantee: str, elsewhere: str, spared: str, seen: dict[str, int], code: str
 ) -> None:
-    found = words(report(fault(elsewhere, **seen), fault(spared, **seen), delivery=delivery))
+    found = words(report(fault(elsewhere, **seen), fault(spared, **seen), guarantee=guarantee))
     point = spared.split("@", maxsplit=1)[0]
     assert found == {elsewhere: "kept", point: f"broken ({code}, where nothing is at stake)"}
-    assert words(report(fault(elsewhere, **seen), fault(spared), delivery=delivery))[point] == "kept"
+    assert words(report(fault(elsewhere, **seen), fault(spared), guarantee=guarantee))[point] == "kept"
 
 
 def test_a_limit_covers_no_other_anomaly_beside_it() -> None:
-    both = report(fault("after-commit:roll-back", duplicated=20), delivery=AT_MOST_ONCE, verdict="broken",
+    both = report(fault("after-commit:roll-back", duplicated=20), guarantee=AT_MOST_ONCE, verdict="broken",
                   codes=("DUP", "CORR"))  # fmt: skip
     assert words(both) == {"after-commit:roll-back": "broken (CORR DUP)"}
 
@@ -213,14 +215,14 @@ def test_a_broken_run_with_a_fault_that_tested_nothing_fails_in_junit() -> None:
 def test_a_run_is_a_limit_only_where_a_fault_that_acted_explains_every_code() -> None:
     known = fault("after-prepare:kill-postgres")
     idle = fault("mid-write:stop:5@after=2", duplicated=20) | {"untested": ["the pipeline died before it stood still"]}
-    both = report(known, idle, delivery=AT_MOST_ONCE, verdict="broken", codes=("INCO", "DUP"))
+    both = report(known, idle, guarantee=AT_MOST_ONCE, verdict="broken", codes=("INCO", "DUP"))
     assert words(both) == {"after-prepare:kill-postgres": "limit (INCO)", "mid-write:stop:5": "broken (DUP)"}
     assert word_of(both) == "broken"
-    quiet = report(known, idle | {"duplicated": 0}, delivery=AT_MOST_ONCE, verdict="broken", codes=("INCO",))
+    quiet = report(known, idle | {"duplicated": 0}, guarantee=AT_MOST_ONCE, verdict="broken", codes=("INCO",))
     assert (words(quiet)["mid-write:stop:5"], word_of(quiet)) == ("vacuous", "limit")
     for text, code in (("after-prepare:kill-postgres", "INCO"), ("after-commit:lose-checkpoint", "DUP")):
         nothing = fault(text) | {"untested": ["it did not act to its end"]}
-        alone = report(nothing, delivery=AT_MOST_ONCE, verdict="broken", codes=(code,))
+        alone = report(nothing, guarantee=AT_MOST_ONCE, verdict="broken", codes=(code,))
         assert (words(alone), word_of(alone)) == ({text: f"broken ({code})"}, "broken")
 
 
@@ -251,12 +253,12 @@ def test_a_run_that_cannot_tell_tells_of_none_of_its_faults() -> None:
     assert words(report(fault("mid-write:kill"), verdict="unknown")) == {"mid-write:kill": "unknown"}
 
 
-@pytest.mark.parametrize(("delivery", "shows"), [(AT_MOST_ONCE, {"lost": 5}), (AT_LEAST_ONCE, {"duplicated": 5})])
+@pytest.mark.parametrize(("guarantee", "shows"), [(AT_MOST_ONCE, {"lost": 5}), (AT_LEAST_ONCE, {"duplicated": 5})])
 def test_a_weaker_guarantee_that_never_shows_its_weakness_has_tested_nothing(
-    delivery: str, shows: dict[str, int]
+    guarantee: str, shows: dict[str, int]
 ) -> None:
-    quiet = report(fault("mid-write:kill"), delivery=delivery)
-    telling = report(fault("after-decision:kill", **shows), delivery=delivery)
+    quiet = report(fault("mid-write:kill"), guarantee=guarantee)
+    telling = report(fault("after-decision:kill", **shows), guarantee=guarantee)
     assert words(quiet) == {"mid-write:kill": "vacuous"}
     assert words(quiet, telling) == {"mid-write:kill": "kept", "after-decision:kill": "kept"}
     assert "kept, 5 " in fault_matrix.markdown(fault_matrix.cells_of([telling]), "kills")

@@ -41,7 +41,7 @@ def test_a_load_that_is_there_first_keeps_its_sessions() -> None:
 
 @pytest.mark.parametrize("name", SWEEPS)
 def test_what_is_compared_with_each_other_is_run_one_after_the_other(name: str) -> None:
-    sweep, other = SWEEPS[name], replace(CELL, delivery="at-least-once", variant="acknowledged")
+    sweep, other = SWEEPS[name], replace(CELL, guarantee="at-least-once", variant="acknowledged")
     swept = list(sweep.of([CELL, other]))
     for mine, theirs in zip(swept[::2], swept[1::2], strict=True):
         assert getattr(mine, sweep.field) == getattr(theirs, sweep.field)
@@ -71,17 +71,17 @@ def test_rounds_turn_and_have_seeds_of_their_own_and_what_is_killed_is_killed_on
     assert PROFILES["full"].repeat >= 5
 
 
-def swept(trigger_ms: int, batch_ms: float, delivery: str, variant: str) -> dict[str, Any]:
-    cell = {"sink": "kafka", "delivery": delivery, "variant": variant, "faults": [], "random_kills": 0}
+def swept(trigger_ms: int, batch_ms: float, guarantee: str, variant: str) -> dict[str, Any]:
+    cell = {"sink": "kafka", "guarantee": guarantee, "variant": variant, "faults": [], "random_kills": 0}
     config = {"sink": "kafka", "trigger_ms": trigger_ms, "sessions": trigger_ms + 1, "partitions": 2}
     return report(cell=cell, config=config, batches={"trigger_ms": batch_ms})
 
 
 def test_the_cost_table_tells_what_was_swept_and_compares_within_each_value() -> None:
     reports = [
-        swept(trigger_ms, batch_ms * times, delivery, variant)
+        swept(trigger_ms, batch_ms * times, guarantee, variant)
         for trigger_ms, times in ((5000, 2.0), (1000, 1.0))
-        for batch_ms, delivery, variant in (
+        for batch_ms, guarantee, variant in (
             (100.0, "at-least-once", "acknowledged"), (100.0 + trigger_ms / 100, "exactly-once", "two-phase")
         )
     ]  # fmt: skip

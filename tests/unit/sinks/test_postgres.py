@@ -102,7 +102,7 @@ def test_a_password_on_the_command_line_is_refused_without_being_repeated_and_no
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
-    words = ["run", "--sink", "postgres", "--delivery", "exactly-once", "--postgres"]
+    words = ["run", "--sink", "postgres", "--guarantee", "exactly-once", "--postgres"]
     refused = CliRunner().invoke(cli, [*words, "postgresql://joe:hunter2@db.example/rows"])
     assert isinstance(refused.exception, UserError)
     assert refused.exception.exit_code == USAGE

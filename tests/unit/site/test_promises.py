@@ -92,8 +92,8 @@ def test_entries_name_the_run_that_they_come_from_whatever_was_left_out_before_i
 
 
 def test_a_row_that_never_shows_what_it_allows_is_vacuous_as_in_the_tables() -> None:
-    tight = report(fault("after-commit:kill", duplicated=5), delivery="at-least-once")
-    loose = report(fault("after-commit:kill"), delivery="at-least-once")
+    tight = report(fault("after-commit:kill", duplicated=5), guarantee="at-least-once")
+    loose = report(fault("after-commit:kill"), guarantee="at-least-once")
     assert set(promises.words_of(matrix(tight)).values()) == {"kept"}
     assert set(promises.words_of(matrix(loose)).values()) == {"vacuous"}
 
@@ -108,7 +108,7 @@ def test_a_family_is_summed_up_by_its_worst_cell_and_how_many_are_like_it() -> N
 def test_of_each_row_the_faults_that_have_no_point_in_it_are_told() -> None:
     texts = ("mid-write:kill", "mid-write:kill-worker@after=2", "after-prepare:hijack@after=2")
     chains = [report(*map(fault, texts), variant=variant) for variant in ("two-phase", "native")]
-    chains[1]["cell"]["delivery"] = "at-least-once"
+    chains[1]["cell"]["guarantee"] = "at-least-once"
     strange = report(fault("mid-commit:hijack"), variant="two-phase")
     told = packed(matrix(*chains, strange, report()))
     faults = [name for family in told["families"] for name in family["faults"]]
@@ -128,7 +128,7 @@ def test_random_kills_are_one_cell_that_answers_for_the_run() -> None:
 
 def test_what_is_broken_on_purpose_comes_last_and_says_what_it_shows() -> None:
     made = [
-        {"cell": {"sink": sink, "delivery": "exactly-once", "variant": variant}}
+        {"cell": {"sink": sink, "guarantee": "exactly-once", "variant": variant}}
         for sink, variant in (("broken-files", "final-names"), ("sqlite", "idempotent"), ("delta", "native"))
     ]
     assert list(ways_of(made).items()) == [
