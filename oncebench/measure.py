@@ -23,7 +23,7 @@ from oncebench.report.report import FILE, make_report, write_report
 from oncebench.run.cell import Ran, run_cell
 from oncebench.scenario.cell import Cell, expected_codes
 from oncebench.servers.sink_servers import SERVICES
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
 
 LATENCIES = "latencies.npy"  # every row's times, beside the report
 # What a run leaves that the audit does not need; deleted unless the user wants to keep it.
@@ -35,7 +35,7 @@ def measure(
 ) -> dict[str, Any]:
     """Runs a cell in an open work dir and returns its report, which is also in `folder/report.json`."""
     ran = run_cell(cell, lab, folder, show or (lambda _seen: None), interrupted or threading.Event())
-    used = [name for name in SINKS[cell.sink].services if name in lab.theirs]
+    used = [name for name in suite_sinks()[cell.sink].traits.services if name in lab.theirs]
     theirs = {SERVICES[name].variable: lab.theirs[name] for name in used}
     facts = {"run": ran.run, "topics": ran.topics.as_json(), "kafka": ran.kafka, "java": lab.java.version,
              "theirs": theirs, "durability": ran.durability, "interrupted": ran.interrupted,

@@ -29,8 +29,8 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ from typing import Any
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.sql.streaming.listener import StreamingQueryListener
 
-from oncebench.delivery.errors import RefusedStart
+from pipeline.checkpoint import offsets_of
 
 # Some 90,000 batches of 0.7 KB: five hours at five a second, and nothing that a disk with a checkpoint would notice.
 MOST_BYTES = 64 * 1024 * 1024
@@ -81,6 +81,20 @@ class Progress:
                     )
                 self._warned = True
 
+    def write_recovered_batch(self, batch: int, end_offsets: Mapping[str, int]) -> None:
+        """Writes the line of a batch that an earlier attempt has finished, in case a kill prevented its own."""
+        self.write(
+            "batch",
+            batch=batch,
+            start_offsets={},
+            end_offsets=end_offsets,
+            input_rows=0,
+            duration_ms={},
+            state=[],
+            event_time={},
+            recovered=True,
+        )
+
     def _append(self, line: bytes) -> None:
         if not self._whole and os.fstat(self._handle).st_size >= MOST_BYTES:
             with suppress(FileNotFoundError):  # moved already, but then there was no room for a new one
@@ -115,10 +129,19 @@ class Monitoring:
 
 
 class Listener(StreamingQueryListener):
-    """Turns Spark's progress events into `batch` lines and monitoring commits."""
+    """Turns Spark's progress events into `batch` lines and monitoring commits.
 
-    def __init__(self, progress: Progress, monitoring: Monitoring, topic: str) -> None:
+    Args:
+        progress, monitoring: where they go.
+        topic: the input topic.
+        fail: called with the error when a line cannot be written. Spark only logs what a listener raises.
+    """
+
+    def __init__(
+        self, progress: Progress, monitoring: Monitoring, topic: str, fail: Callable[[BaseException], None]
+    ) -> None:
         self._progress = progress
+        self._fail = fail
         self._monitoring = monitoring
         self._topic = topic
 
@@ -141,81 +164,22 @@ class Listener(StreamingQueryListener):
             {**operator, "customMetrics": operator.get("customMetrics", {})} for operator in seen["stateOperators"]
         ]
         ends = offsets_of(source["endOffset"], self._topic)
-        self._progress.write(
-            "batch",
-            batch=seen["batchId"],
-            began_us=round(datetime.fromisoformat(seen["timestamp"]).timestamp() * 1e6),
-            start_offsets=offsets_of(source["startOffset"], self._topic),
-            end_offsets=ends,
-            input_rows=seen["numInputRows"],
-            duration_ms=seen["durationMs"],
-            state=state,
-            event_time=seen.get("eventTime", {}),
-        )
+        try:
+            self._progress.write(
+                "batch",
+                batch=seen["batchId"],
+                began_us=round(datetime.fromisoformat(seen["timestamp"]).timestamp() * 1e6),
+                start_offsets=offsets_of(source["startOffset"], self._topic),
+                end_offsets=ends,
+                input_rows=seen["numInputRows"],
+                duration_ms=seen["durationMs"],
+                state=state,
+                event_time=seen.get("eventTime", {}),
+            )
+        except OSError as error:
+            self._fail(error)
         self._monitoring.commit(ends)
 
 
 def _opened(path: Path) -> int:
     return os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-
-
-def offsets_of(offset: Any, topic: str) -> dict[str, int]:
-    """Offsets by partition out of Spark's form `{topic: {partition: offset}}`."""
-    found = json.loads(offset) if isinstance(offset, str) else offset
-    return dict((found or {}).get(topic, {}))
-
-
-def committed_position(checkpoint: Path, topic: str) -> tuple[int, dict[str, int]] | None:
-    """(batch, end offsets) of the newest batch in Spark's commit log; None before the first one.
-
-    Raises:
-        RefusedStart: the entry is damaged.
-    """
-    done = sorted(_batches(checkpoint / "commits"))
-    if not done:
-        return None
-    entry = checkpoint / "offsets" / str(done[-1])
-    with _whole(entry):
-        return done[-1], offsets_of(entry.read_text().splitlines()[-1], topic)
-
-
-def open_batch(checkpoint: Path) -> int | None:
-    """The batch that Spark will run again: in the offset log and beyond the commit log; None if there is none."""
-    newest = newest_batch(checkpoint)
-    done = max(_batches(checkpoint / "commits"), default=-1)
-    return newest if newest is not None and newest > done else None
-
-
-def begun_at(checkpoint: Path, batch: int) -> float | None:
-    """When Spark planned a batch, by its offset log (OffsetSeqMetadata.batchTimestampMs); None: it does not say.
-
-    Raises:
-        RefusedStart: the entry is damaged.
-    """
-    entry = checkpoint / "offsets" / str(batch)
-    with _whole(entry):
-        for line in entry.read_text().splitlines():
-            if '"batchTimestampMs"' in line:
-                return float(json.loads(line)["batchTimestampMs"]) / 1000
-    return None
-
-
-def newest_batch(checkpoint: Path) -> int | None:
-    """The newest batch in Spark's offset log, finished or not."""
-    return max(_batches(checkpoint / "offsets"), default=None)
-
-
-@contextmanager
-def _whole(entry: Path) -> Iterator[None]:
-    """Whoever reads an entry of Spark's in here finds it whole, or is refused."""
-    try:
-        yield
-    except (ValueError, LookupError, OSError) as error:  # cut short, empty, or gone
-        raise RefusedStart(
-            f"{entry} in Spark's offset log can't be read ({error}): the checkpoint is damaged. Restore all of it, "
-            "with its journal, from before the damage; without it nobody knows what was written."
-        ) from error
-
-
-def _batches(folder: Path) -> list[int]:
-    return [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []

@@ -11,7 +11,9 @@ from __future__ import annotations
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
+from oncebench.delivery import quarantine
 from pipeline.config import PipelineConfig
+from pipeline.rows import ROW
 from pipeline.sessions import OUTPUT_SCHEMA, Sessions
 
 # Partitions of a batch may be read at different speed; events this much older than the newest are still in time for
@@ -40,7 +42,7 @@ def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
 
 
 def query(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """The streaming rows of the input topic: the columns of `rows.TYPES`, and of `rows.ASIDE` where it sets aside."""
+    """The streaming rows of the input topic: the columns of `rows.SCHEMA`, and the quarantine column."""
     # Event time for the session timer is the record's, but never later than the batch (current_timestamp is the
     # batch's, from the offset log: the same in a replay): a record from the future must not expire every session.
     # The column is dropped again, so that Spark does not silently filter "late" records: none may vanish.
@@ -52,4 +54,6 @@ def query(spark: SparkSession, config: PipelineConfig) -> DataFrame:
         .select("key", "partition", "offset", "value", f.unix_millis("event_time").alias("event_ms"))
     )
     operator = Sessions(config.session_timeout_ms)
-    return events.groupBy("key").transformWithState(operator, OUTPUT_SCHEMA, "append", "eventTime")
+    found = events.groupBy("key").transformWithState(operator, OUTPUT_SCHEMA, "append", "eventTime")
+    rejected = f.when(f.col("reason").isNotNull(), f.struct(*quarantine.FIELDS))
+    return found.select(*ROW, rejected.alias(quarantine.COLUMN))

@@ -22,6 +22,7 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
+from oncebench.delivery import quarantine
 from pipeline.events import (
     AFTER_END,
     EVENTS_PER_SESSION,
@@ -31,17 +32,18 @@ from pipeline.events import (
     Event,
     check,
 )
-from pipeline.rows import ASIDE, TYPES, schema
+from pipeline.rows import ROW, SCHEMA
 
 ROWS_PER_SESSION = 20
 EVENTS_PER_ROW = EVENTS_PER_SESSION // ROWS_PER_SESSION
 MISSING = -1  # no event has this value: values are 0..999999
 
-# What the operator gives: either a row (reason is null) or a record that was set aside (reason is not null; then
-# `key`, `value` and where it came from are those of the input record).
-OUTPUT_SCHEMA = schema({**TYPES, **ASIDE})
+# What the operator returns: either a row (reason is null) or a rejected record (reason is not null). `key`, `value` and
+# position of a rejected record are those of the input record.
+_REJECTED = "reason string, source_partition int, source_offset bigint, key binary, value binary"
+OUTPUT_SCHEMA = ", ".join([*(f"{each.name} {each.dataType.simpleString()}" for each in SCHEMA), _REJECTED])
 STATE_SCHEMA = "finished boolean, last_ms long, arrived int, ended_at long, values array<int>"
-FIELDS = (*TYPES, *ASIDE)
+FIELDS = (*ROW, *quarantine.FIELDS)
 _Output = Row(*FIELDS)
 
 
@@ -61,7 +63,7 @@ def rows_of(session_key: str, values: list[int], ended_at: int) -> Iterator[Row]
         yield _Output(session_key, j, len(part), sum(part), checksum, ended_at, None, None, None, None, None)
 
 
-def set_aside(reason: str, partition: int | None, offset: int | None, key: bytes | None, value: bytes | None) -> Row:
+def rejected(reason: str, partition: int | None, offset: int | None, key: bytes | None, value: bytes | None) -> Row:
     """A record that gives no row, on its way to the quarantine topic."""
     return _Output(None, None, None, None, None, None, reason, partition, offset, key, value)
 
@@ -89,7 +91,7 @@ class Sessions(StatefulProcessor):
         for record in records:
             found = check(record["key"], record["value"])
             if isinstance(found, str):
-                yield set_aside(found, record["partition"], record["offset"], record["key"], record["value"])
+                yield rejected(found, record["partition"], record["offset"], record["key"], record["value"])
             else:
                 events.append((record, found))
         if events:
@@ -108,7 +110,7 @@ class Sessions(StatefulProcessor):
             last_ms = max(last_ms, record["event_ms"], timer_values.getCurrentWatermarkInMs())
             if finished or values[event.seq] != MISSING:
                 reason = AFTER_END if finished else REPEATED_SEQ
-                yield set_aside(reason, record["partition"], record["offset"], record["key"], record["value"])
+                yield rejected(reason, record["partition"], record["offset"], record["key"], record["value"])
                 continue
             values[event.seq] = event.value
             arrived += 1
@@ -134,7 +136,7 @@ class Sessions(StatefulProcessor):
         self.session.clear()
         if not finished:
             held = {seq: value for seq, value in enumerate(values) if value != MISSING}
-            yield set_aside(NEVER_ENDED, None, None, bytes(key[0]), json.dumps({"values": held}).encode())
+            yield rejected(NEVER_ENDED, None, None, bytes(key[0]), json.dumps({"values": held}).encode())
 
     def close(self) -> None:
         """Nothing is held open between batches."""

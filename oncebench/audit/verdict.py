@@ -23,7 +23,7 @@ from oncebench.audit import not_exercised
 from oncebench.audit.exits import deaths
 from oncebench.audit.python.audit import Findings
 from oncebench.record import Record
-from oncebench.sinks.registry import SINKS
+from oncebench.record.traits import traits_of
 
 KEPT, BROKEN, UNKNOWN, VACUOUS = "kept", "broken", "unknown", "vacuous"
 AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE = "at-most-once", "at-least-once", "exactly-once"
@@ -163,12 +163,13 @@ def facts_of(
     rows_of_batches: Mapping[int, tuple[int, int]] = MappingProxyType({}),
 ) -> Facts:
     """What the record says about how far its evidence goes."""
+    traits = traits_of(record.cell, cell.sink)
     return Facts(
         guarantee=cell.guarantee,
         failed=_failed(record, cell),
         before=_before(record, rows_of_batches),
-        ordered=SINKS[cell.sink].ordered,
-        swept=SINKS[cell.sink].swept or (findings.drained is None and _interrupted(findings, record) is not None),
+        ordered=traits.ordered,
+        swept=traits.self_cleaning or (findings.drained is None and _interrupted(findings, record) is not None),
         untrusted=(*_untrusted(findings, record), *disagreements),
         weak=_weak(findings, record),
         untested=_untested(findings, record, cell),

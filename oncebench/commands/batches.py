@@ -19,7 +19,7 @@ from oncebench.commands.options import (
     refuse_idle_postgres,
     work_dir_option,
 )
-from oncebench.delivery.contract import Place, Support
+from oncebench.delivery.contract import Support
 from oncebench.errors import USAGE, UserError
 from oncebench.experiments.batches import WARM_ROUNDS
 from oncebench.home import HOME
@@ -31,8 +31,10 @@ from oncebench.report.tables.batches import table
 from oncebench.run.interrupt import gently
 from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
 from oncebench.scenario.cell import all_supports, installed, require_sinks
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import SINKS, suite_sinks
+from oncebench.sinks.suite import Place
 from pipeline.config import PipelineConfig, write_config
+from pipeline.rows import KEY, SCHEMA
 
 LOOK_S = 0.2
 TOLD_EVERY = 50
@@ -123,12 +125,12 @@ def _arms(sinks: Sequence[str], only: str | None) -> list[Arm]:
 
 
 def _write_arm(arm: Arm, arms: Sequence[Arm], lab: Lab, folder: Path, partitions: int) -> None:
-    kind, own = SINKS[arm.sink], folder / arm.name
+    own = folder / arm.name
     own.mkdir()
     sink_id = f"ob-{time.time_ns():x}"
     kafka = {"bootstrap.servers": lab.kafka.bootstrap_servers, **lab.kafka.client_settings}
-    target: dict[str, Any] = kind.provide(
-        Place(sink_id, own, partitions, kafka, lambda name: lab.kafka.create_topic(name, partitions))
+    target: dict[str, Any] = suite_sinks()[arm.sink].provide(
+        Place(sink_id, own, partitions, kafka, lambda name: lab.kafka.create_topic(name, partitions), SCHEMA, KEY)
     )
     config = PipelineConfig(
         bootstrap_servers=lab.kafka.bootstrap_servers,

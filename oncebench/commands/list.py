@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import click
 
-from oncebench.delivery.contract import Kind, Support
+from oncebench.delivery.contract import SinkKind, Support
 from oncebench.delivery.failpoints import FORM, POINTS
 from oncebench.faults.catalogue import NEMESES
 from oncebench.scenario.cell import lacking, order_of, ordered, require_sinks
@@ -46,20 +46,22 @@ def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
 _HEADINGS: Line = ("sink", "guarantee", "variant", "how it is kept")
 
 
-def _sound(kind: Kind) -> list[Line]:
+def _sound(kind: SinkKind) -> list[Line]:
     lines = {
-        (s.guarantee, s.variant): (kind.name, s.guarantee, _variant(s), s.how) for s in kind.supports if s.shows is None
+        (s.guarantee, s.variant): (kind.name, s.guarantee, _variant(s), s.how)
+        for s in kind.supports
+        if s.expected_anomaly is None
     }
     for guarantee, variant, why in lacking(kind):
         lines[guarantee, variant] = (kind.name, guarantee, f"{variant} ({NOT_THERE})" if variant else NOT_THERE, why)
     return [lines[key] for key in sorted(lines, key=lambda key: order_of(*key))]
 
 
-def _broken(kind: Kind) -> list[Line]:
+def _broken(kind: SinkKind) -> list[Line]:
     return [
-        (kind.name, support.guarantee, support.variant, f"{support.how}: {support.shows}")
+        (kind.name, support.guarantee, support.variant, f"{support.how}: {support.expected_anomaly}")
         for support in ordered(kind.supports)
-        if support.shows is not None
+        if support.expected_anomaly is not None
     ]
 
 

@@ -21,7 +21,7 @@ from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import USAGE, UserError
 from oncebench.scenario.cell import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell, prepares
 from oncebench.sinks.postgres.connection import VARIABLE, secrets
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
 from pipeline.config import CHANGELOG
 from pipeline.spark.session import refuse_retries
 
@@ -135,8 +135,8 @@ def refuse_idle_postgres(sinks: Iterable[str]) -> None:
         UserError: it was given, and none of these sinks writes to PostgreSQL (exit code 2).
     """
     given = click.get_current_context().get_parameter_source("postgres") is ParameterSource.COMMANDLINE
-    if given and not any("postgres" in SINKS[sink].services for sink in sinks):
-        able = ", ".join(kind.name for kind in SINKS.values() if "postgres" in kind.services)
+    if given and not any("postgres" in suite_sinks()[sink].traits.services for sink in sinks):
+        able = ", ".join(name for name, sink in suite_sinks().items() if "postgres" in sink.traits.services)
         raise UserError(f"--postgres is of no use here: only these sinks write to it: {able}", exit_code=USAGE)
 
 

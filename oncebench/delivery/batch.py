@@ -1,154 +1,45 @@
-"""One micro-batch, as the delivery code sees it: run it through a writer, or drain it.
+"""One micro-batch in the driver, as the protocols see it: run it through a writer, or drain it.
 
-Promise: whatever a protocol does with a batch, its rows are consumed exactly once in this life, because Spark commits
-the state of a batch only for tasks that have used up their input (SPARK-52008; the skip traps of state checkpoint
-v2). Rows are counted and digested on the way. Records that were set aside go to quarantine in every case, also when
-the rows are drained. Only the first attempt at a task writes: where Spark has lost one, or finds it slow, and begins
-another, that one ends the batch, and a new driver replays it as a whole, by the marks. A batch has no more tasks than
-the pipeline has partitions: marks are kept for those.
+Promise: whatever a protocol does with a batch, its rows are consumed exactly once in this attempt, and counted and
+digested on the way (`oncebench.delivery.tasks`). A batch has no more tasks than the job has partitions, because marks
+are kept for those only.
 """
 
 from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, reduce
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-from pyspark import Accumulator, AccumulatorParam, SparkContext, TaskContext
+from pyspark import Accumulator, AccumulatorParam, SparkContext
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
-from oncebench.delivery import digest
-from oncebench.delivery.contract import WHOLE, BatchWriter, Writer, Written
-from oncebench.delivery.errors import AnotherDriver, NondeterministicReplay, TaskTriedAgain, TooManyTasks
+from oncebench.delivery import digest, quarantine
+from oncebench.delivery.contract import WHOLE_BATCH, BatchWriter, Sink, Writer, Written
+from oncebench.delivery.errors import AnotherDriver, NondeterministicReplay
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.quarantine import Quarantine
-from pipeline.rows import ROW, TYPES, check_nulls, schema
+from oncebench.delivery.tasks import RESULT_SCHEMA, CountTask, PassTask, WarmUpTask, WriteTask
 
-_RESULT_SCHEMA = "result string"
-
-
-@dataclass
-class _Task:
-    """One partition of a batch inside a worker (a TaskView)."""
-
-    batch: int
-    partition: int
-    failpoints: Failpoints
-    quarantine: Quarantine
-    rows: int = 0
-    digest: int = 0
-
-    def passing(self, point: str) -> None:
-        self.failpoints.passing(point, self.batch, self.rows, self.partition)
-
-    def counted(self) -> tuple[int, int]:
-        return self.rows, self.digest
-
-    def take(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the input; what was set aside is copied to quarantine on the way."""
-        for batch in batches:
-            aside = batch.column("reason")
-            rows = batch.select(ROW)
-            if aside.null_count < len(aside):
-                self.quarantine.copy(batch.filter(pc.is_valid(aside)))
-                rows = rows.filter(pc.is_null(aside))
-            if rows.num_rows == 0:
-                continue
-            check_nulls(rows, f"batch {self.batch}, partition {self.partition}")
-            self.rows += rows.num_rows
-            self.digest = digest.add(self.digest, digest.digest(rows))
-            yield from self._in_two(rows) if self.failpoints.faults else (rows,)
-
-    def _in_two(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        half = (rows.num_rows + 1) // 2
-        yield rows.slice(0, half)
-        self.passing("mid-write")
-        yield rows.slice(half)
-
-
-@dataclass(frozen=True)
-class _Run:
-    """What is sent to the workers: called once per partition with its record batches."""
-
-    batch: int
-    partitions: int
-    writer: Writer | None
-    only: frozenset[int] | None
-    failpoints: Failpoints
-    quarantine: Quarantine
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        started = time.perf_counter()
-        partition = _first_try(self.batch)
-        if self.writer is not None and partition >= self.partitions:
-            raise TooManyTasks(
-                f"batch {self.batch}: Spark runs a task for partition {partition}, and this pipeline has partitions "
-                f"{self.partitions}, for which alone marks are kept. This task has written nothing, others of the "
-                "batch may have. End the query with a shuffle (groupBy, or repartition by a column into as many) and "
-                "start again with a new checkpoint, sink_id and output; or set `partitions` there to the most tasks "
-                "that a batch can have."
-            )
-        task = _Task(self.batch, partition, self.failpoints, self.quarantine)
-        rows = task.take(batches)
-        prepared: dict[str, Any] = {}
-        timings: dict[str, float] = {}
-        if self.writer is not None and (self.only is None or partition in self.only):
-            prepared, timings = self.writer.write(task, rows)
-        for _ in rows:
-            pass
-        aside = self.quarantine.flush()
-        timings["task"] = (time.perf_counter() - started) * 1000
-        result = Written(partition, task.rows, task.digest, prepared, aside, timings)
-        yield pa.RecordBatch.from_pydict({"result": [json.dumps(result.__dict__)]})
-
-
-@dataclass(frozen=True)
-class _Counting:
-    """Counts and digests the rows on their way to a `BatchWriter`; the results reach the driver as an accumulator, each
-    with the moment at which the last row was handed over."""
-
-    batch: int
-    failpoints: Failpoints
-    quarantine: Quarantine
-    results: Any
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition = _first_try(self.batch)
-        task = _Task(self.batch, partition, self.failpoints, self.quarantine)
-        yield from task.take(batches)
-        aside = self.quarantine.flush()
-        task.passing("before-prepare")
-        self.results.add([(Written(partition, task.rows, task.digest, {}, aside).__dict__, time.time())])
-
-
-def _first_try(batch: int) -> int:
-    """The partition of the task that runs here.
-
-    Raises:
-        TaskTriedAgain: it was begun before. `spark.task.maxFailures` does not keep Spark from that: a task whose
-            executor went for another reason than the task (decommissioned, say) has not failed in Spark's eyes, and a
-            copy of a slow one is no failure either.
-    """
-    context = TaskContext.get()
-    if context is None:
-        return 0
-    partition, attempt = context.partitionId(), context.attemptNumber()
-    if attempt > 0:
-        raise TaskTriedAgain(
-            f"batch {batch}, partition {partition}: Spark has begun this task again (attempt {attempt + 1}), and the "
-            "one before may have written. This one has written nothing; a restart of the pipeline replays the batch. "
-            "If it happens again, look after the executors, and leave speculation off."
-        )
-    return partition
-
-
+# Rows and digest of a partition; the digest is None where it cannot be compared.
+Counted = tuple[int, int | None]
 _Result = tuple[dict[str, Any], float]
+
+
+def data_columns(schema: StructType) -> list[str]:
+    """The columns of a row, without the ones that the delivery code adds or takes away."""
+    return [name for name in schema.names if name not in (quarantine.COLUMN, digest.HASH)]
+
+
+def deliverable(rows: DataFrame, sink: Sink) -> DataFrame:
+    """The rows of a query as `Batch` takes them: encoded for the sink, each with its hash."""
+    encoded = sink.encode(rows)
+    return digest.with_hash(encoded, data_columns(encoded.schema))
 
 
 class _Lists(AccumulatorParam[list[_Result]]):
@@ -161,16 +52,19 @@ class _Lists(AccumulatorParam[list[_Result]]):
 
 @cache
 def _results(context: SparkContext) -> Accumulator[list[_Result]]:
-    """One accumulator for all batches: pyspark keeps every one that was ever made."""
+    """One accumulator for all batches: pyspark keeps every accumulator that was ever made."""
     return context.accumulator([], _Lists())
 
 
 class Batch:
     """A micro-batch in the driver. `timings_ms` collects what each step took.
 
-    `partitions`: how many tasks it may have. `rows_before`: how many rows the batch before this one had (None: not
-    known); until this one has run it stands for the rows at stake, so that a fault without a batch of its own does not
-    fall into a stretch without rows.
+    Args:
+        rows: its rows, `deliverable`.
+        number: the batch id of Spark.
+        partitions: how many tasks it may have.
+        rows_before: how many rows the batch before this one had (None: not known). Until this one has run, it stands
+            for the rows at stake, so that a fault without a batch of its own does not hit where there are no rows.
     """
 
     def __init__(
@@ -195,25 +89,25 @@ class Batch:
         self._quarantine = quarantine
 
     @property
-    def watched(self) -> bool:
+    def has_faults(self) -> bool:
         """Whether faults were asked for in this run."""
         return bool(self._failpoints.faults)
 
-    def at(self, point: str) -> None:
-        """Passes a failpoint of the driver."""
+    def failpoint(self, point: str) -> None:
+        """Reaches a failpoint of the driver."""
         rows = sum(result.rows for result in self.results) if self.results else self._rows_before
-        self._failpoints.passing(point, self.id, rows)
+        self._failpoints.reach(point, self.id, rows)
 
     def run(
         self,
         writer: Writer | BatchWriter,
         only: Collection[int] | None = None,
-        expected: Mapping[int, tuple[int, int]] | None = None,
+        expected: Mapping[int, Counted] | None = None,
     ) -> list[Written]:
         """Runs the batch through a writer.
 
         Args:
-            writer: what writes.
+            writer: what writes. A `BatchWriter` takes neither `only` nor `expected`: it writes all or nothing.
             only: the partitions to write (None: all); the others are drained.
             expected: (rows, digest) by partition from the first time this batch was run.
 
@@ -221,6 +115,8 @@ class Batch:
             NondeterministicReplay: a partition made other rows than `expected`, or none.
         """
         if isinstance(writer, BatchWriter):
+            assert only is None, "a BatchWriter cannot write some of the partitions"
+            assert not expected, "a BatchWriter's rows are compared before they are written"
             return self._run_whole(writer)
         self.drained = False
         results = self._run(writer, None if only is None else frozenset(only), expected or {})
@@ -228,14 +124,15 @@ class Batch:
             self._kept.unpersist()
         return results
 
-    def passing_rows(self) -> DataFrame:
-        """The rows for a writer that is not ours; if faults were asked for, with a task's failpoints in their way."""
-        if not self.watched:
-            return self.rows
-        return self.rows.mapInArrow(_Passing(self.id, self._failpoints).__call__, self.rows.schema)
+    def native_rows(self) -> DataFrame:
+        """The rows for Spark's own sink; with faults asked for, a task's failpoints are in their way."""
+        rows = self.rows.drop(digest.HASH)
+        if not self.has_faults:
+            return rows
+        return rows.mapInArrow(PassTask(self.id, self._failpoints).__call__, rows.schema)
 
-    def drain(self, expected: Mapping[int, tuple[int, int]] | None = None, keep: bool = False) -> None:
-        """Uses up the rows without writing any: the batch is in the sink already, or must not be written again.
+    def drain(self, expected: Mapping[int, Counted] | None = None, keep: bool = False) -> None:
+        """Uses up the rows without writing any: the sink holds the batch already, or must not be given it again.
 
         Args:
             expected: see `run`.
@@ -258,13 +155,11 @@ class Batch:
             self.timings_ms[step] = self.timings_ms.get(step, 0.0) + spent
 
     def _run(
-        self, writer: Writer | None, only: frozenset[int] | None, expected: Mapping[int, tuple[int, int]]
+        self, writer: Writer | None, only: frozenset[int] | None, expected: Mapping[int, Counted]
     ) -> list[Written]:
-        task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = _Run(
-            self.id, self._partitions, writer, only, self._failpoints, self._quarantine
-        ).__call__
+        task = WriteTask(self.id, self._partitions, writer, only, self._failpoints, self._quarantine)
         with self.timed("run"):
-            collected = self.rows.mapInArrow(task, _RESULT_SCHEMA).collect()
+            collected = self.rows.mapInArrow(task.__call__, RESULT_SCHEMA).collect()
         self.results = sorted((Written(**json.loads(row[0])) for row in collected), key=lambda w: w.partition)
         for step in {step for result in self.results for step in result.timings_ms}:
             self.timings_ms[step] = max(result.timings_ms.get(step, 0.0) for result in self.results)
@@ -274,74 +169,43 @@ class Batch:
     def _run_whole(self, writer: BatchWriter) -> list[Written]:
         results = _results(self.rows.sparkSession.sparkContext)
         results.value = []
-        counting = _Counting(self.id, self._failpoints, self._quarantine, results).__call__
+        counting = CountTask(self.id, self._failpoints, self._quarantine, results).__call__
+        schema = StructType([self.rows.schema[name] for name in data_columns(self.rows.schema)])
         with self.timed("run"):
-            self.timings_ms |= writer.write_batch(self.rows.mapInArrow(counting, schema(TYPES)), self.id)
+            self.timings_ms |= writer.write_batch(self.rows.mapInArrow(counting, schema), self.id)
         # By two clocks: on a cluster it is as good as theirs agree.
         last_s = max((handed_over_s for _, handed_over_s in results.value), default=time.time())
         self.timings_ms["commit"] = max(0.0, time.time() - last_s) * 1000
         self.results = sorted((Written(**result) for result, _ in results.value), key=lambda made: made.partition)
         if not self.results:
             raise AnotherDriver(
-                f"batch {self.id}: the sink holds it already and ran nothing, and it did not when this driver "
+                f"batch {self.id}: the sink holds it already and ran nothing, and it did not hold it when this driver "
                 "started: another driver has written it meanwhile. This one stops and has written nothing more. Let "
                 "one driver run per checkpoint."
             )
-        self.at("after-prepare")
+        self.failpoint("after-prepare")
         return self.results
 
-    def _compare(self, expected: Mapping[int, tuple[int, int]]) -> None:
+    def _compare(self, expected: Mapping[int, Counted]) -> None:
         digests = (made.digest for made in self.results)
-        whole = Written(WHOLE, sum(made.rows for made in self.results), reduce(digest.add, digests, 0))
+        whole = Written(WHOLE_BATCH, sum(made.rows for made in self.results), reduce(digest.add, digests, 0))
         found = {made.partition: made for made in (*self.results, whole)}
-        for partition, first in expected.items():
+        for partition, (rows, first_digest) in expected.items():
             made = found.get(partition, Written(partition, 0, 0))  # no such task: nothing of what it had made
-            if first != (made.rows, made.digest):
+            if rows != made.rows or first_digest not in (made.digest, None):
                 raise NondeterministicReplay(
-                    f"batch {self.id}, {_of(made.partition)}: the replay made {made.rows} rows with digest "
-                    f"{made.digest:016x}, the first run made {first[0]} with {first[1]:016x}. Rows must depend on the "
-                    "input alone, and so must the task that a row is in; the replay has written nothing. Compare the "
-                    "pipeline's code and settings with those of the first run."
+                    f"batch {self.id}, {_name(made.partition)}: the replay made {made.rows} rows with digest "
+                    f"{made.digest:016x}, the first run made {rows} with {first_digest or 0:016x}. Rows must depend on "
+                    "the input alone, and so must the task that a row is in; the replay has written nothing. Compare "
+                    "the pipeline's code and settings with those of the first run."
                 )
 
 
-def _of(partition: int) -> str:
-    return "all of it" if partition == WHOLE else f"partition {partition}"
-
-
-@dataclass(frozen=True)
-class _Passing:
-    """Hands every row on, and passes the failpoints of a task on the way: for a writer that is not ours."""
-
-    batch: int
-    failpoints: Failpoints
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        partition, rows = _first_try(self.batch), 0
-        for batch in batches:
-            half = (batch.num_rows + 1) // 2
-            yield batch.slice(0, half)
-            rows += half
-            self.failpoints.passing("mid-write", self.batch, rows, partition)
-            yield batch.slice(half)
-            rows += batch.num_rows - half
-        self.failpoints.passing("before-prepare", self.batch, rows, partition)
-
-
-@dataclass(frozen=True)
-class _Warm:
-    """Makes a worker ready and passes the rows on to the next stage's worker."""
-
-    writer: Writer
-    failpoints: Failpoints
-    quarantine: Quarantine
-
-    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        self.writer.write(_Task(-1, 0, self.failpoints, self.quarantine), iter(()))
-        yield from batches
+def _name(partition: int) -> str:
+    return "the whole batch" if partition == WHOLE_BATCH else f"partition {partition}"
 
 
 def warm_up(tasks: DataFrame, writer: Writer, failpoints: Failpoints, quarantine: Quarantine) -> None:
     """Makes ready as many worker processes as a batch uses: an operator's and a writer's per task."""
-    warm = _Warm(writer, replace(failpoints, faults=(), trace=None), quarantine).__call__
+    warm = WarmUpTask(writer, replace(failpoints, faults=(), trace=None), quarantine).__call__
     tasks.mapInArrow(warm, tasks.schema).mapInArrow(warm, tasks.schema).collect()

@@ -1,9 +1,8 @@
-"""What a sink is to the delivery code: what it declares, what it does in a task, what it does in the driver.
+"""What a sink is: what it declares, what its writers do inside tasks, what it does in the driver.
 
-A sink declares which guarantees it supports and in which variants; `oncebench/delivery/protocols.py` calls only what
-the chosen
-variant needs, in the words of two-phase commit (begin, pre-commit, commit, abort, recover). Nothing in the delivery
-code knows a sink's name.
+A sink declares the guarantees that it supports, each in one or more variants. `oncebench.delivery.protocols` calls only
+the steps that the chosen variant needs, in the order of two-phase commit: begin, prepare, commit, abort, recover. The
+protocols never ask for a sink's name.
 """
 
 from __future__ import annotations
@@ -18,111 +17,104 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-    from oncebench.sinks.reader import LogReader, Reader
-    from pipeline.config import PipelineConfig
+    from pyspark.sql.types import StructType
 
 AT_MOST_ONCE = "at-most-once"
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
-# In place of a partition: all of the batch, for sinks whose atomic step is the batch.
-WHOLE = -1
 GUARANTEES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
+# Stands for the whole batch in place of a partition number, for sinks that commit a batch in one step.
+WHOLE_BATCH = -1
+# What a sink's writers take: the columns of the DataFrame, or a record's `key`, `value` and `headers`.
+COLUMNS, RECORDS = "columns", "records"
 
 
 @dataclass(frozen=True)
 class Support:
-    """One guarantee that a sink can keep, and how.
+    """One guarantee that a sink keeps, and how.
 
-    `shows`, `shown_by`: of a demonstrator only, the anomaly code with which it breaks its promise under these faults.
+    Attributes:
+        guarantee: one of GUARANTEES.
+        variant: how the guarantee is kept, for example `two-phase`.
+        how: one sentence for people.
+        default: whether this variant is used where none is named.
+        expected_anomaly: the anomaly code that a deliberately broken sink must show; None for a sound one.
+        triggering_faults: the faults under which it shows that anomaly.
     """
 
     guarantee: str
     variant: str
     how: str
     default: bool = False
-    shows: str | None = None
-    shown_by: tuple[str, ...] = ("after-commit",)
+    expected_anomaly: str | None = None
+    triggering_faults: tuple[str, ...] = ("after-commit",)
 
 
 @dataclass(frozen=True)
-class Place:
-    """Where a run may put its output.
+class SinkSettings:
+    """What a job's configuration gives to a sink of any kind; each kind takes what it needs.
 
     Attributes:
-        name: of the run, never used before; letters, digits, `.`, `_` and `-`. Also the pipeline's sink_id.
-        folder: of the run, for sinks that live in files.
-        partitions: of the input and of each batch.
-        kafka: librdkafka settings of the cluster that is always there.
-        make_topic: creates a topic of that many partitions on it, and returns its name.
+        output: where the rows go, as the kind has it: `output` names a topic, a table or a folder.
+        sink_id: names this sink in its server; no two pipelines may share one.
+        partitions: tasks per batch.
+        checkpoint: folder of Spark's checkpoint, with the journal in it.
+        kafka: librdkafka settings of the job's cluster, `bootstrap.servers` at least.
+        transaction_timeout_ms: how long a prepared transaction may stay open.
+        quarantine_topic: where Spark's own Kafka sink (`native`) writes rejected records.
+        row_id: the columns that identify a row, for a sink that overwrites rows (`upsert`).
+        variant: of the guarantee; deliberately broken sinks differ by it.
     """
 
-    name: str
-    folder: Path
+    output: Mapping[str, Any]
+    sink_id: str
     partitions: int
-    kafka: Mapping[str, Any]
-    make_topic: Callable[[str], str]
+    checkpoint: Path
+    kafka: Mapping[str, Any] = field(default_factory=dict)
+    transaction_timeout_ms: int = 60_000
+    quarantine_topic: str = ""
+    row_id: Sequence[str] = ()
+    variant: str = ""
 
 
 @dataclass(frozen=True)
-class Kind:
-    """A kind of sink, as its file registers it in `KINDS`.
+class SinkKind:
+    """A kind of sink: all that a job needs to use it.
 
     Attributes:
         name: what a user calls it.
         supports: the guarantees that it keeps; one default per guarantee.
-        lacks: guarantee or variant -> why there is none.
-        ordered: whether a reader sees the rows of a session in the order in which they were written.
-        swept: whether what dead writers leave disturbs no reader and is removed by housekeeping of the sink's own, so
-            that a start must not touch it; it is told, and no guarantee forbids it.
-        provide: makes an empty output and returns its target: what `open` and `read` need to find it, as JSON, with
-            `output`, a name for people. Secrets stay in the environment.
-        open: the driver's side, from a pipeline's configuration.
-        read: a committed reader of a target.
-        services: what must be running beside Kafka (`oncebench.servers.sink_servers`).
-        jars: lock files of jars that Spark needs for it (`oncebench/downloads/locks`).
+        lacks: guarantee or variant -> why the kind does not have it.
+        open: makes the driver's side from a job's settings.
+        takes: COLUMNS or RECORDS.
+        jars: lock files of the jars that Spark needs for it.
         spark: settings that Spark needs for it.
-        protocols: by (guarantee, variant), of what is broken on purpose; all others are in
-        `oncebench.delivery.protocols`.
-        whole: whether its atomic step is the batch, written from the driver (`BatchWriter`) and not by workers.
-        alone: whether a task that has begun to write keeps every other writer out until it ends.
-        in_folder: whether its rows are files below the folder of their place.
-        stamped: whether its reader tells when a row was written, which may be before it was committed; of the others it
-            tells when the row was committed or found.
-        expires: whether the server aborts what a task has prepared, if nobody has ended it within the time-out.
-        transactional_ids: prefix of the Kafka transactional ids of a sink_id, if it holds Kafka transactions.
-        log: a reader of the log beneath a target, where that tells who wrote each record and how transactions ended.
-        missing: what of an extra is not installed here, and how to install it; empty where all is there. Such a kind is
-            listed, and its stored reports can be read, but it is not run unless it is named, and then refused.
+        protocols: (guarantee, variant) -> protocol, for deliberately broken kinds; all others are in
+            `oncebench.delivery.protocols`.
+        batch_atomic: whether the driver writes a batch in one atomic step (`BatchWriter`), not its tasks.
+        missing: which extra is not installed, and how to install it; empty where nothing is missing. Such a kind is
+            listed and its stored reports can be read, but a run that names it is refused.
     """
 
     name: str
     supports: Sequence[Support]
     lacks: Mapping[str, str]
-    ordered: bool
-    provide: Callable[[Place], dict[str, Any]]
-    open: Callable[[PipelineConfig], Sink]
-    read: Callable[[Mapping[str, Any]], Reader]
-    services: Sequence[str] = ()
+    open: Callable[[SinkSettings], Sink]
+    takes: str = COLUMNS
     jars: Sequence[str] = ()
     spark: Mapping[str, str] = field(default_factory=dict)
     protocols: Mapping[tuple[str, str], Callable[..., None]] = field(default_factory=dict)
-    swept: bool = False
-    whole: bool = False
-    alone: bool = False
-    in_folder: bool = False
-    stamped: bool = False
-    expires: bool = False
-    transactional_ids: Callable[[str], str] | None = None
-    log: Callable[[Mapping[str, Any]], LogReader] | None = None
+    batch_atomic: bool = False
     missing: str = ""
 
-    def by_task(self, support: Support) -> bool:
-        """Whether what it has of a batch is told by number of task, which must then be a row's own in every replay.
+    def commits_per_task(self, support: Support) -> bool:
+        """Whether commit state is kept per task number, so that a replay must put every row in the same task.
 
-        Not of a whole batch, of a row by its id (`upsert`), or by a sink of Spark's.
+        False for a sink that commits whole batches, for one that overwrites rows by their id (`upsert`), and for
+        Spark's own sinks.
         """
-        return support.guarantee == EXACTLY_ONCE and not self.whole and support.variant not in ("upsert", "native")
+        own = support.variant not in ("upsert", "native")
+        return support.guarantee == EXACTLY_ONCE and not self.batch_atomic and own
 
 
 @dataclass(frozen=True)
@@ -132,9 +124,9 @@ class Written:
     Attributes:
         partition: number of the task, 0 to partitions - 1.
         rows: rows of the partition.
-        digest: order-free digest of these rows (see `oncebench.delivery.digest`).
+        digest: order-free digest of these rows (`oncebench.delivery.digest`).
         prepared: what the driver needs to commit or find this partition's work; empty when there was nothing.
-        quarantined: how many records were set aside, by reason.
+        quarantined: number of rejected records, by reason.
         timings_ms: parts of the task's time, by name.
     """
 
@@ -150,12 +142,13 @@ class Written:
 class Mark:
     """A marker found in the sink: the newest batch that a partition has committed, with its rows and digest.
 
-    Under two-phase commit rows and digest stand in the decision, and are 0 here.
+    Under two-phase commit rows and digest stand in the decision, and `rows` is 0 here. `digest` is None where the
+    marker holds none that this version can compare.
     """
 
     batch: int
     rows: int
-    digest: int
+    digest: int | None
 
 
 class TaskView(Protocol):
@@ -164,8 +157,8 @@ class TaskView(Protocol):
     batch: int
     partition: int
 
-    def passing(self, point: str) -> None:
-        """Passes a failpoint of this task."""
+    def reach(self, point: str) -> None:
+        """Reaches a failpoint of this task."""
 
     def counted(self) -> tuple[int, int]:
         """(rows, digest) of the rows handed out so far."""
@@ -175,37 +168,50 @@ class Writer(Protocol):
     """Writes one partition of a batch inside a Python worker. Must be picklable and must use up the rows."""
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch], /) -> tuple[dict[str, Any], dict[str, float]]:
-        """Takes every row; returns (prepared, timings_ms). Raises if a row is not as safe as the guarantee says.
+        """Writes every row; returns (prepared, timings_ms). Raises if a row is not as safe as the guarantee says.
 
-        Rows come as record batches with the columns of `pipeline.rows`.
+        Rows come as record batches with the columns that `Sink.encode` returned.
         """
 
 
 @runtime_checkable
 class BatchWriter(Protocol):
-    """Writes a whole batch from the driver, by a writer of Spark's: for sinks whose atomic step is the batch."""
+    """Writes a whole batch from the driver, by a writer of Spark's: for sinks that commit a batch in one step."""
 
     def write_batch(self, rows: DataFrame, batch: int, /) -> dict[str, float]:
-        """Writes all rows (the columns of `pipeline.rows`) in one go, and returns timings_ms. `commit` is added to
-        them: from the moment at which the last task had handed over its last row until this returns."""
+        """Writes all rows in one go and returns timings_ms.
+
+        `commit` is added to the timings: from the moment when the last task had handed over its last row.
+        """
 
 
 class Sink:
-    """The driver's side of a sink. What it gives as a `Writer` may be a `BatchWriter` instead.
+    """The driver's side of a sink. A method that returns a `Writer` may return a `BatchWriter` instead.
 
-    A sink has `start`, `warm`, and the steps of what its kind declares; a step that no declaration needs is never
-    called, and says so if it is.
+    A sink implements `start`, `warm_up_writer`, and the steps of what its kind declares. A step that no declaration
+    needs is never called, and raises if it is.
     """
 
     partitions: int
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]], /) -> None:
+    def check_schema(self, schema: StructType, /) -> None:
+        """Checks the columns of the rows before anything is read or written; by default every schema passes.
+
+        Raises:
+            RefusedStart: the sink cannot store a column; the message names it and what to do.
+        """
+
+    def encode(self, rows: DataFrame, /) -> DataFrame:
+        """Returns what the writers take, computed in the JVM; by default the rows as they are."""
+        return rows
+
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]], /) -> None:
         """Checks settings, fences older drivers of this sink_id and aborts what they left.
 
         Args:
             support: the guarantee of this run.
             generation: of this driver, from the journal.
-            keep: what the newest decided batch prepared, each with its `batch` and `partition`: not to be aborted
+            decided: what the newest decided batch prepared, each with its `batch` and `partition`: not to be aborted
                 unless it is committed already.
 
         Raises:
@@ -213,45 +219,49 @@ class Sink:
         """
         raise self._undeclared("start")
 
-    def warm(self) -> Writer:
-        """A writer that makes a worker ready (connections, producers) and writes nothing."""
-        raise self._undeclared("warm")
+    def warm_up_writer(self) -> Writer:
+        """Returns a writer that makes a worker ready (connections, producers) and writes nothing."""
+        raise self._undeclared("warm_up_writer")
 
-    def unacknowledged(self) -> Writer | BatchWriter:
-        """at-most-once: write each row once, never again."""
-        raise self._undeclared("unacknowledged")
+    def unacknowledged_writer(self) -> Writer | BatchWriter:
+        """at-most-once: writes each row once, never again."""
+        raise self._undeclared("unacknowledged_writer")
 
-    def acknowledged(self) -> Writer | BatchWriter:
-        """at-least-once: write, and return only when every row is acknowledged."""
-        raise self._undeclared("acknowledged")
+    def acknowledged_writer(self) -> Writer | BatchWriter:
+        """at-least-once: writes, and returns only when every row is acknowledged."""
+        raise self._undeclared("acknowledged_writer")
 
-    def marked(self) -> Writer | BatchWriter:
-        """Idempotent: rows and the batch's marker in one atomic step."""
-        raise self._undeclared("marked")
+    def idempotent_writer(self) -> Writer | BatchWriter:
+        """exactly-once, idempotent: rows and the batch's marker in one atomic step."""
+        raise self._undeclared("idempotent_writer")
 
-    def prepare(self) -> Writer:
-        """Two-phase, pre-commit: rows durable but invisible, with the marker among them."""
-        raise self._undeclared("prepare")
+    def prepare_writer(self) -> Writer:
+        """exactly-once, two-phase: rows durable but invisible, with the marker among them."""
+        raise self._undeclared("prepare_writer")
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]], /) -> set[int]:
-        """Two-phase, commit: makes prepared partitions visible; may be called again. Returns what is lost for good."""
+        """Makes prepared partitions visible; may be called again. Returns the partitions that are lost for good."""
         raise self._undeclared("commit")
 
     def marks(self) -> Mapping[int, Mark]:
-        """The newest marker of each partition, as found at the start of this driver; of WHOLE for a `BatchWriter`."""
+        """The newest marker of each partition, as found at the start; of WHOLE_BATCH for a `BatchWriter`."""
         return {}
+
+    def newest_batch(self) -> int:
+        """The newest batch that the sink holds of this sink_id, as found at the start; -1 if there is none."""
+        return max((mark.batch for mark in self.marks().values()), default=-1)
 
     def forgets_after_s(self) -> float | None:
         """How long a marker is sure to be there after its batch; None: for ever, or there is none."""
         return None
 
-    def write_as_shipped(self, rows: DataFrame, /) -> None:
-        """The baseline: Spark's own writer, called from foreachBatch."""
-        raise self._undeclared("write_as_shipped")
+    def write_native(self, rows: DataFrame, /) -> None:
+        """The baseline: Spark's own writer, called from foreachBatch with encoded rows and their quarantine column."""
+        raise self._undeclared("write_native")
 
-    def stream_as_shipped(self, rows: DataFrame, /) -> DataStreamWriter:
-        """The baseline: Spark's own streaming sink."""
-        raise self._undeclared("stream_as_shipped")
+    def stream_native(self, rows: DataFrame, /) -> DataStreamWriter:
+        """The baseline: Spark's own streaming sink, for encoded rows and their quarantine column."""
+        raise self._undeclared("stream_native")
 
     def close(self) -> None:
         """Gives back what `start` took; nothing by default."""

@@ -1,60 +1,77 @@
 """An order-free digest of rows: equal for equal multisets of rows, whatever their order and batching.
 
-Promise: two runs of a batch that make the same rows in a partition give the same (rows, digest); a row that is
-missing, added or changed changes the digest but for a chance of 2**-64. It stands with the marker or the decision,
-so that a replay that makes other rows is found out (SPARK-28650: the same partition and epoch may hold other rows).
+The JVM adds a hash of each row (`with_hash`: `xxhash64` over all columns and over which of them are null); a task sums
+the hashes of its rows modulo 2**64. It works for every Spark schema, nulls and nested columns included.
+
+Promise: two runs of a batch that make the same rows in a partition give the same (rows, digest). A missing, added or
+changed row changes the digest, but for a chance of 2**-64. The digest stands with the marker or the decision, so that a
+replay that makes other rows is detected (SPARK-28650: the same partition and epoch may hold other rows). It guards
+against accidents, not against forgery.
 """
 
 from __future__ import annotations
 
-import zlib
-
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
 
-from pipeline.rows import STRING, TYPES
-
-# Odd 64-bit constants of splitmix64 (Steele, Lea, Flood 2014), for mixing one column into the next.
-_GAMMA = np.uint64(0x9E3779B97F4A7C15)
-_MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
-_MIX_2 = np.uint64(0x94D049BB133111EB)
+# The column that holds a row's hash on its way to the writers.
+HASH = "__row_hash"
+# Names the hash in what is stored: digests of another kind are not compared. Earlier versions stored plain hex.
+_KIND = "xxhash64:"
 _WORD = 2**64
+# Spark types whose values xxhash64 takes as they are. It skips nulls inside nested values and refuses maps and
+# variants, so all others are hashed by their JSON text.
+_FLAT = frozenset(
+    {
+        "string", "binary", "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "date",
+        "timestamp", "timestamp_ntz", "void",
+    }
+)  # fmt: skip
 
 
-def _mix(x: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    x = (x ^ (x >> np.uint64(30))) * _MIX_1
-    x = (x ^ (x >> np.uint64(27))) * _MIX_2
-    return x ^ (x >> np.uint64(31))
+def with_hash(rows: DataFrame, columns: list[str]) -> DataFrame:
+    """Adds HASH, a 64-bit hash of the named columns, to each row."""
+    hashed: list[Column] = []
+    for name in columns:
+        column = f.col(f"`{name}`")
+        flat = rows.schema[name].dataType.typeName() in _FLAT
+        hashed.append(column if flat else f.to_json(f.struct(column), {"ignoreNullFields": "false"}))
+    # xxhash64 passes over a null, so (null, 1) and (1, null) would hash alike: a second hash of which are null tells
+    # them apart.
+    nulls = [f.col(f"`{name}`").isNull() for name in columns]
+    return rows.withColumn(HASH, f.xxhash64(*hashed, *nulls))
 
 
-def _hashes(texts: pa.Array) -> npt.NDArray[np.uint64]:
-    encoded = texts.dictionary_encode()
-    raw = [text.encode("utf-8") for text in encoded.dictionary.to_pylist()]
-    # Two CRCs with different starts make 64 bits; the digest guards against accidents, not against forgery.
-    hashes = np.array([zlib.crc32(text) << 32 | zlib.crc32(text, 0x5BD1E995) for text in raw], dtype=np.uint64)
-    chosen: npt.NDArray[np.uint64] = np.take(hashes, encoded.indices.to_numpy(zero_copy_only=False))
-    return chosen
-
-
-def _words(numbers: pa.Array) -> npt.NDArray[np.uint64]:
-    words: npt.NDArray[np.uint64] = numbers.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
-    return words
-
-
-def digest(rows: pa.RecordBatch) -> int:
-    """Digest of a record batch (its columns: `rows.TYPES`); add them modulo 2**64."""
-    if rows.num_rows == 0:
+def digest(hashes: pa.Array) -> int:
+    """Digest of rows by their hashes (int64, no nulls); add digests modulo 2**64 (`add`)."""
+    if len(hashes) == 0:
         return 0
     with np.errstate(over="ignore"):
-        state = np.zeros(rows.num_rows, dtype=np.uint64)
-        for name, kind in TYPES.items():
-            column = rows.column(name)
-            words = _hashes(column) if kind == STRING else _words(column)
-            state = _mix((state ^ words) + _GAMMA)
-        return int(np.add.reduce(state))
+        words = hashes.to_numpy(zero_copy_only=False).view(np.uint64)
+        return int(np.add.reduce(words))
 
 
 def add(left: int, right: int) -> int:
     """The digest of two multisets together."""
     return (left + right) % _WORD
+
+
+def to_text(digest: int) -> str:
+    """A digest as a marker or a decision stores it."""
+    return f"{_KIND}{digest:016x}"
+
+
+def from_text(text: object) -> int | None:
+    """The digest that `to_text` stored; None for what an earlier version stored, which is of another kind."""
+    if isinstance(text, str) and text.startswith(_KIND):
+        return int(text.removeprefix(_KIND), 16)
+    return None
+
+
+def without_hash(rows: pa.RecordBatch) -> tuple[pa.RecordBatch, pa.Array]:
+    """Splits a record batch into its rows and their hashes."""
+    hashes = rows.column(HASH)
+    return rows.drop_columns([HASH]), pc.cast(hashes, pa.int64())

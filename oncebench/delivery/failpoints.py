@@ -95,7 +95,7 @@ class Failpoints:
     hits: Path
     trace: Path | None
 
-    def passing(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
+    def reach(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
         """To be called where the point stands. `rows` is how many rows are at stake here (None: not known)."""
         if self.trace is not None:
             _append(self.trace, {"t_us": _now_us(), "point": point, "batch": batch, "partition": partition})

@@ -13,8 +13,18 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from oncebench.delivery.batch import Batch
-from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, WHOLE, Kind, Sink, Support, Written
+from oncebench.delivery import digest
+from oncebench.delivery.batch import Batch, Counted
+from oncebench.delivery.contract import (
+    AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    EXACTLY_ONCE,
+    WHOLE_BATCH,
+    Sink,
+    SinkKind,
+    Support,
+    Written,
+)
 from oncebench.delivery.errors import RefusedStart, TransactionLost
 from oncebench.delivery.journal import Journal
 
@@ -25,21 +35,21 @@ _log = logging.getLogger(__name__)
 
 def at_most_once(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
     """Claim, then write. A batch that was claimed before may have been written: it is never written again."""
-    batch.at("before-decision")
+    batch.failpoint("before-decision")
     with batch.timed("decide"):
         first_time = journal.claim(batch.id)
-    batch.at("after-decision")
+    batch.failpoint("after-decision")
     if first_time:
-        batch.run(sink.unacknowledged())
+        batch.run(sink.unacknowledged_writer())
     else:
         batch.drain()
-    batch.at("mid-commit")
+    batch.failpoint("mid-commit")
 
 
 def at_least_once(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
     """Write and wait for every acknowledgement. No mark: a replay writes again."""
-    batch.run(sink.acknowledged())
-    undecided(batch)
+    batch.run(sink.acknowledged_writer())
+    pass_decision_failpoints(batch)
 
 
 def exactly_once_idempotent(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
@@ -50,8 +60,8 @@ def exactly_once_idempotent(batch: Batch, sink: Sink, _journal: Journal, _on_los
     if done:
         batch.drain(done, keep=bool(others))
     if others:
-        batch.run(sink.marked(), only=others if done else None)
-    undecided(batch)
+        batch.run(sink.idempotent_writer(), only=others if done else None)
+    pass_decision_failpoints(batch)
 
 
 def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: str) -> None:
@@ -65,11 +75,11 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
             return batch.drain(_first_run(decisions))
     else:
         _refuse_older_journal(batch, sink, journal)
-    prepared = batch.run(sink.prepare(), only=lost, expected=_first_run(decisions))
-    batch.at("before-decision")
+    prepared = batch.run(sink.prepare_writer(), only=lost, expected=_first_run(decisions))
+    batch.failpoint("before-decision")
     with batch.timed("decide"):
         journal.decide(batch.id, len(decisions), decision(prepared))
-    batch.at("after-decision")
+    batch.failpoint("after-decision")
     lost = commit(batch, sink, {written.partition: written.prepared for written in prepared if written.prepared})
     if lost and on_lost != DROP:
         raise TransactionLost(
@@ -82,19 +92,19 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
     return None
 
 
-def as_shipped(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
+def native(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
     """The baseline: Spark's own writer. No mark of ours: what it promises is what it promises."""
     with batch.timed("run"):
-        sink.write_as_shipped(batch.passing_rows())
-    batch.at("after-prepare")
-    undecided(batch)
+        sink.write_native(batch.native_rows())
+    batch.failpoint("after-prepare")
+    pass_decision_failpoints(batch)
 
 
 PROTOCOLS: Mapping[tuple[str, str], Protocol] = {
     (AT_MOST_ONCE, "claim"): at_most_once,
     (AT_LEAST_ONCE, "acknowledged"): at_least_once,
-    (AT_LEAST_ONCE, "native"): as_shipped,
-    (EXACTLY_ONCE, "native"): as_shipped,
+    (AT_LEAST_ONCE, "native"): native,
+    (EXACTLY_ONCE, "native"): native,
     (EXACTLY_ONCE, "two-phase"): exactly_once_two_phase,
     (EXACTLY_ONCE, "idempotent"): exactly_once_idempotent,
     # Write and wait, by row id: a replay writes again, and writes each row over itself.
@@ -102,13 +112,13 @@ PROTOCOLS: Mapping[tuple[str, str], Protocol] = {
 }
 
 
-def protocol_of(kind: Kind, support: Support) -> Protocol:
+def protocol_of(kind: SinkKind, support: Support) -> Protocol:
     """How a kind of sink keeps a guarantee that it supports."""
     key = (support.guarantee, support.variant)
     return kind.protocols.get(key) or PROTOCOLS[key]
 
 
-def choose(kind: Kind, guarantee: str, variant: str | None) -> Support:
+def choose(kind: SinkKind, guarantee: str, variant: str | None) -> Support:
     """The support that a kind of sink declares for a guarantee; its default variant where none is named.
 
     Raises:
@@ -122,21 +132,21 @@ def choose(kind: Kind, guarantee: str, variant: str | None) -> Support:
     raise RefusedStart(f"sink {kind.name} does not support {wanted}; it supports: {known}")
 
 
-def undecided(batch: Batch) -> None:
+def pass_decision_failpoints(batch: Batch) -> None:
     """Passes the points that only a decision would tell apart, so that each can be hit under every protocol."""
     for point in ("before-decision", "after-decision", "mid-commit"):
-        batch.at(point)
+        batch.failpoint(point)
 
 
 def commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
     """Commits what was prepared, and passes `mid-commit` between two partitions; returns what is lost for good."""
     with batch.timed("commit"):
-        if not batch.watched:
+        if not batch.has_faults:
             return sink.commit(batch.id, prepared)
         # With faults asked for, one partition is committed before the others, so that a death can fall in between.
         parts = sorted(prepared)
         lost = sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
-        batch.at("mid-commit")
+        batch.failpoint("mid-commit")
         return lost | sink.commit(batch.id, {p: prepared[p] for p in parts[1:]})
 
 
@@ -162,10 +172,12 @@ def _latest(decisions: list[dict[str, Any]]) -> dict[int, Mapping[str, Any]]:
     }
 
 
-def _first_run(decisions: list[dict[str, Any]]) -> dict[int, tuple[int, int]]:
+def _first_run(decisions: list[dict[str, Any]]) -> dict[int, Counted]:
     if not decisions:
         return {}
-    return {entry["partition"]: (entry["rows"], entry["digest"]) for entry in decisions[0]["partitions"]}
+    return {
+        entry["partition"]: (entry["rows"], digest.from_text(entry["digest"])) for entry in decisions[0]["partitions"]
+    }
 
 
 def decision(prepared: Sequence[Written]) -> dict[str, Any]:
@@ -177,13 +189,13 @@ def _entry(written: Written) -> dict[str, Any]:
     return {
         "partition": written.partition,
         "rows": written.rows,
-        "digest": written.digest,
+        "digest": digest.to_text(written.digest),
         "prepared": written.prepared,
     }
 
 
 def _others(sink: Sink, done: Mapping[int, object]) -> set[int]:
-    return set() if WHOLE in done else {p for p in range(sink.partitions) if p not in done}
+    return set() if WHOLE_BATCH in done else {p for p in range(sink.partitions) if p not in done}
 
 
 def _report_dropped(batch: Batch, lost: set[int] | None, on_lost: str) -> None:

@@ -1,36 +1,49 @@
-"""Where records go that give no row: a Kafka topic of their own, with the reason.
+"""Where rejected records go: to a Kafka topic of their own, with the reason.
 
-Promise: a record that was set aside is copied at least once, under every guarantee and also when a batch is drained;
-a batch is not reported as done before its copies are acknowledged. A copy carries key and value of the original and
-the headers `reason`, `source_topic`, `source_partition` and `source_offset`; (topic, partition, offset) identifies
-it, so that a reader can drop repeats. What can go wrong: a quarantine topic whose `max.message.bytes` is smaller than
-the record; then the copy goes without the value, with the header `value_bytes` in its place.
+A query rejects a record by a row whose `quarantine` column is not null: a struct of TYPE. Its other columns are then
+ignored. A query without that column rejects nothing.
+
+Promise: a rejected record is copied at least once, under every guarantee and also when a batch is drained. A batch is
+not reported as done before its copies are acknowledged. A copy carries key and value of the original and the headers
+`reason`, `source_topic`, `source_partition` and `source_offset`. (topic, partition, offset) identifies the record, so a
+reader can drop repeats. What can go wrong: a quarantine topic whose `max.message.bytes` is smaller than the record. The
+copy then goes without the value, with the header `value_bytes` in its place.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
 from oncebench.delivery.errors import DeliveryFailed
 
+# The column of a row that is a rejected record, and its type in Spark's words.
+COLUMN = "quarantine"
+FIELDS = ("reason", "source_partition", "source_offset", "key", "value")
+TYPE = "struct<reason:string,source_partition:int,source_offset:bigint,key:binary,value:binary>"
+
 # A record of 1 MB (Kafka's default limit) plus our headers is over 1 MB; the producer must let it through.
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
-# Longer than a broker's restart, so that quarantine doesn't stop the pipeline before the sink would.
+# Longer than a broker's restart, so that quarantine does not stop the pipeline before the sink would.
 FLUSH_LIMIT_S = 120.0
 
-# One producer per worker process; processes are reused from batch to batch.
+# One producer per worker process and cluster; processes are reused from batch to batch.
 _producers: dict[str, Producer] = {}
 
 
-@dataclass(frozen=True)
+def without_rejected(rows: DataFrame) -> DataFrame:
+    """The accepted rows, without the quarantine column: for sinks of Spark's, which copy no rejected records."""
+    return rows.where(f.col(COLUMN).isNull()).drop(COLUMN) if COLUMN in rows.columns else rows
+
+
 class Quarantine:
-    """Cheap to pickle; connects in the worker when the first record is set aside.
+    """Copies rejected records. Cheap to pickle; connects in the worker when the first record is rejected.
 
     Args:
         topic: the quarantine topic.
@@ -38,22 +51,20 @@ class Quarantine:
         client: librdkafka settings (`bootstrap.servers` at least).
     """
 
-    topic: str
-    source_topic: str
-    client: Mapping[str, Any]
+    def __init__(self, topic: str, source_topic: str, client: Mapping[str, Any]) -> None:
+        self.topic, self.source_topic, self.client = topic, source_topic, client
+        self._counts: Counter[str] = Counter()
+        self._failed: list[KafkaError] = []
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_counts", Counter())
-        object.__setattr__(self, "_failed", [])
+    def __reduce__(self) -> tuple[type[Quarantine], tuple[str, str, Mapping[str, Any]]]:
+        return Quarantine, (self.topic, self.source_topic, self.client)  # a worker counts its own copies
 
-    def copy(self, aside: pa.RecordBatch) -> None:
-        """Sends copies (columns reason, source_partition, source_offset, key, value); not yet acknowledged."""
+    def copy(self, rejected: pa.StructArray) -> None:
+        """Sends copies of rejected records (fields: FIELDS); not yet acknowledged."""
         producer = self._producer()
-        columns = [
-            aside.column(name).to_pylist() for name in ("reason", "source_partition", "source_offset", "key", "value")
-        ]
+        columns = [rejected.field(name).to_pylist() for name in FIELDS]
         for reason, partition, offset, key, value in zip(*columns, strict=True):
-            self._counts[reason] += 1  # type: ignore[attr-defined]
+            self._counts[reason] += 1
             headers = [("reason", reason.encode()), ("source_topic", self.source_topic.encode())]
             if partition is not None:
                 headers += [
@@ -69,7 +80,7 @@ class Quarantine:
             if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and value is not None:
                 self._send(producer, key, None, [*headers, ("value_bytes", str(len(value)).encode())])
             else:
-                self._failed.append(error)  # type: ignore[attr-defined]
+                self._failed.append(error)
 
         while True:
             try:
@@ -82,21 +93,22 @@ class Quarantine:
                 return
 
     def flush(self) -> dict[str, int]:
-        """Waits until every copy is acknowledged; gives the number of records by reason.
+        """Waits until every copy is acknowledged; returns the number of records by reason.
 
         Raises:
             DeliveryFailed: a copy was refused, or not acknowledged in time.
         """
-        counts: Counter[str] = self._counts  # type: ignore[attr-defined]
-        failed: list[KafkaError] = self._failed  # type: ignore[attr-defined]
-        if counts:
+        if self._counts:
             left = self._producer().flush(FLUSH_LIMIT_S)
-            if left or failed:
-                reason = failed[0] if failed else f"{left} copies not acknowledged in {FLUSH_LIMIT_S:g} s"
-                raise DeliveryFailed(f"quarantine topic {self.topic}: {reason}")
-        result = dict(counts)
-        counts.clear()
-        return result
+            if left or self._failed:
+                reason = self._failed[0] if self._failed else f"{left} copies not acknowledged in {FLUSH_LIMIT_S:g} s"
+                raise DeliveryFailed(
+                    f"quarantine topic {self.topic}: {reason}. Check that the topic exists and can be written; a "
+                    "restart of the pipeline runs the batch again."
+                )
+        counts = dict(self._counts)
+        self._counts.clear()
+        return counts
 
     def _producer(self) -> Producer:
         servers = str(self.client["bootstrap.servers"])

@@ -22,16 +22,18 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as f
 
-from oncebench.delivery.batch import Batch, warm_up
+from oncebench.delivery import quarantine
+from oncebench.delivery.batch import Batch, deliverable, warm_up
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, open_journal
-from oncebench.delivery.protocols import choose, protocol_of
+from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.record.streams import LineWriter
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig, read_config
-from pipeline.sessions import OUTPUT_SCHEMA
+from pipeline.rows import SCHEMA, rows_for
+from pipeline.sink import kind_and_support, open_sink
 from pipeline.spark.session import session
 from pipeline.spark.sockets import short_sockets
 
@@ -45,20 +47,21 @@ class Arm:
 
     def __init__(self, config: PipelineConfig, spark: SparkSession) -> None:
         self._config = config
-        kind = SINKS[config.sink]
-        support = choose(kind, config.guarantee, config.variant)
-        self._sink = kind.open(config)
-        self._protocol = protocol_of(kind, support)
+        self._kind, support = kind_and_support(config)
+        self._sink = open_sink(self._kind, config)
+        self._protocol = protocol_of(self._kind, support)
         identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         self._journal = open_journal(config.checkpoint, identity)
         self._sink.start(support, self._journal.generation, [])
         self._failpoints = Failpoints((), config.record / "hits.jsonl", None)
         self._quarantine = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
         tasks = spark.range(0, config.partitions, 1, config.partitions)
-        warm_up(tasks, self._sink.warm(), self._failpoints, self._quarantine)
+        warm_up(tasks, self._sink.warm_up_writer(), self._failpoints, self._quarantine)
 
     def deliver(self, rows: DataFrame, number: int) -> tuple[float, dict[str, float]]:
         """Delivers a batch; returns ms, and the protocol's steps in ms."""
+        rows = rows_for(self._kind.takes, rows)
+        rows = rows if self._protocol is native else deliverable(rows, self._sink)
         batch = Batch(rows, number, self._config.partitions, self._failpoints, self._quarantine)
         started = time.perf_counter()
         self._protocol(batch, self._sink, self._journal, self._config.on_lost)
@@ -81,9 +84,9 @@ def made_up(spark: SparkSession, rows: int, number: int, partitions: int) -> Dat
         "checksum": f.col("id") * 104_729 % 4_294_967_291,
         "ended_at": f.lit(1_700_000_000_000_000) + f.col("id"),
     }
-    schema = [column.split() for column in OUTPUT_SCHEMA.split(", ")]
-    wanted = [columns.get(name, f.lit(None)).cast(kind).alias(name) for name, kind in schema]
-    return spark.range(0, rows, 1, partitions).select(*wanted)
+    wanted = [columns[field.name].cast(field.dataType).alias(field.name) for field in SCHEMA]
+    rejected = f.lit(None).cast(quarantine.TYPE).alias(quarantine.COLUMN)
+    return spark.range(0, rows, 1, partitions).select(*wanted, rejected)
 
 
 def run(folder: Path) -> None:

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Kind, Support
+from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import KILL, POINTS, Fault
-from oncebench.delivery.protocols import as_shipped, exactly_once_two_phase, protocol_of
+from oncebench.delivery.protocols import exactly_once_two_phase, native, protocol_of
 from oncebench.faults import disk, link
 from oncebench.faults import process as lives
 from oncebench.faults import server as servers
@@ -20,6 +20,7 @@ from oncebench.faults.checkpoint import BACK, COMMITS, OFFSETS, act, cut, emptie
 from oncebench.faults.context import Act
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.servers.small_disk import cannot_mount
+from oncebench.sinks.suite import SuiteSink
 
 # Points that a task passes, inside a Python worker (of a sink that writes by tasks).
 OF_A_TASK = frozenset({"mid-write", "before-prepare", "after-prepare"})
@@ -201,33 +202,34 @@ NEMESES: Mapping[str, Nemesis] = {
 }
 
 
-def why_not(fault: Fault, kind: Kind, support: Support, ours: frozenset[str] | None = None) -> str | None:
+def why_not(fault: Fault, sink: SuiteSink, support: Support, ours: frozenset[str] | None = None) -> str | None:
     """Why a fault cannot be done to a run of this sink under this guarantee; None: it can.
 
     Args:
         ours: the servers that the suite starts for the run; None: all that it needs.
     """
-    return pointless(fault, kind, support) or not_here(fault, ours)
+    return pointless(fault, sink, support) or not_here(fault, ours)
 
 
-def pointless(fault: Fault, kind: Kind, support: Support) -> str | None:
+def pointless(fault: Fault, sink: SuiteSink, support: Support) -> str | None:
     """Why a run of this sink under this guarantee has nothing that a fault could be done to, wherever it is run."""
     nemesis = NEMESES[fault.action]
-    needed = {KAFKA, *kind.services}
+    kind = sink.kind
+    needed = {KAFKA, *sink.traits.services}
     if fault.point not in nemesis.points:
         return f"{fault.action} acts at: {', '.join(point for point in POINTS if point in nemesis.points)}"
     protocol = protocol_of(kind, support)
-    if nemesis.succeeded and kind.alone and fault.point in OF_A_TASK:
+    if nemesis.succeeded and sink.single_writer and fault.point in OF_A_TASK:
         return f"a stopped task of sink {kind.name} holds the lock of its database: no successor could write"
-    if nemesis.in_workers and (kind.whole or protocol is as_shipped):
+    if nemesis.in_workers and (kind.batch_atomic or protocol is native):
         return f"no worker passes {fault.point} there: {kind.name} {support.variant} writes from the driver"
-    if nemesis.in_kafka == SENT and (kind.transactional_ids is None or support.guarantee == AT_MOST_ONCE):
+    if nemesis.in_kafka == SENT and (sink.transactional_ids is None or support.guarantee == AT_MOST_ONCE):
         return f"{kind.name} {support.guarantee} {support.variant} waits for no answer of Kafka's to its rows"
-    if nemesis.in_kafka in (OPEN, ENDED) and (kind.transactional_ids is None or support.guarantee != EXACTLY_ONCE):
+    if nemesis.in_kafka in (OPEN, ENDED) and (sink.transactional_ids is None or support.guarantee != EXACTLY_ONCE):
         return f"{kind.name} {support.guarantee} {support.variant} holds no Kafka transactions"
     if nemesis.in_kafka == OPEN and fault.point not in (POINTS if protocol is exactly_once_two_phase else OF_A_TASK):
         return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
-    if nemesis.fills == disk.OUTPUT and not kind.in_folder:
+    if nemesis.fills == disk.OUTPUT and not sink.writes_local_files:
         return f"a run of sink {kind.name} has no output folder"
     if nemesis.breaks is not None and nemesis.breaks not in needed:
         return f"a run of sink {kind.name} has no {nemesis.breaks}"

@@ -16,7 +16,7 @@ from kafka.errors import KafkaError
 from oncebench.errors import UserError
 from oncebench.faults.context import Stage, pausing
 from oncebench.sinks.kafka.coordinator import Coordinator
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
 
 KAFKA, POSTGRES = "kafka", "postgres"
 # A stranger's first request to a broker that serves: only a starved machine needs more than some ms.
@@ -95,7 +95,7 @@ def hijack(stage: Stage, _seconds: float) -> Generator[None]:
     """A stranger takes the transactional ids of the open transactions: what is not prepared to commit is aborted, their
     producers are fenced."""
     where = stage.servers[KAFKA].bootstrap_servers
-    prefix = SINKS[stage.config.sink].transactional_ids
+    prefix = suite_sinks()[stage.config.sink].transactional_ids
     assert prefix is not None, "asked of sinks alone that hold Kafka transactions"
     try:
         with Coordinator({"bootstrap_servers": where}) as coordinator:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oncebench.delivery.contract import Kind
+from oncebench.delivery.contract import SinkKind
 from oncebench.downloads.java import Java, find_java
 from oncebench.downloads.maven import jars
 from oncebench.errors import MissingEnvironment
@@ -27,7 +27,7 @@ from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.proxy.framing import KafkaFraming
 from oncebench.servers.proxy.tcp import Proxy
 from oncebench.servers.sink_servers import SERVICES, open_services
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import SINKS, suite_sinks
 
 # The broker looks for timed-out transactions every 10 s by default; a run that waits for one must not wait so long.
 # It changes when an abort is seen, not whether it happens.
@@ -58,7 +58,7 @@ class Lab:
         """The broker, if the suite started it."""
         return self.kafka if isinstance(self.kafka, KafkaBroker) else None
 
-    def spark(self, kinds: Iterable[Kind]) -> dict[str, Any]:
+    def spark(self, kinds: Iterable[SinkKind]) -> dict[str, Any]:
         """The fields of a pipeline's configuration that tell Spark where its jars are, with those of these sinks."""
         bundles = sorted({bundle for kind in kinds for bundle in kind.jars})
         return {
@@ -67,9 +67,9 @@ class Lab:
             "jvm_options": self.jvm_options,
         }
 
-    def durability(self, topic: str, kind: Kind) -> dict[str, dict[str, str]]:
+    def durability(self, topic: str, services: Iterable[str]) -> dict[str, dict[str, str]]:
         """By server that a sink writes through: when it says that something is safe, asked of itself."""
-        others = {name: dict(SERVICES[name].durability()) for name in kind.services}
+        others = {name: dict(SERVICES[name].durability()) for name in services}
         return {KAFKA: self.kafka.durability(topic), **{name: told for name, told in others.items() if told}}
 
     def environment(self) -> dict[str, str]:
@@ -121,7 +121,9 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collecti
     for bundle in {bundle for kind in kinds for bundle in kind.jars}:
         jars(bundle)
     with ExitStack() as stack:
-        opened = stack.enter_context(open_services({name for kind in kinds for name in kind.services}, folder))
+        opened = stack.enter_context(
+            open_services({name for sink in set(sinks) for name in suite_sinks()[sink].traits.services}, folder)
+        )
         servers = {name: each.ours for name, each in opened.items() if each.ours is not None}
         named = {name: each.theirs for name, each in opened.items() if each.theirs is not None}
         link = None

@@ -14,11 +14,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from oncebench.delivery.contract import Kind
 from oncebench.delivery.errors import ReadError
 from oncebench.record import FINAL, LOG, QUARANTINE
 from oncebench.record.streams import StreamWriter
 from oncebench.sinks.reader import End, Headers, LogReader, OpenTransaction, Reader, ReadReport, Rows
+from oncebench.sinks.suite import SuiteSink
 
 SETTLE_S = 90.0  # the default transaction time-out (60 s), the broker's clean-up interval (10 s), and some margin
 IDLE_S = 30.0  # a broker on loopback that says nothing for so long is down
@@ -52,15 +52,22 @@ def save_topic(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s
     return _save(reader, path, FINAL, _record, settle_s, idle_s)
 
 
-def save_output(kind: Kind, target: Mapping[str, Any], folder: Path, *, settle_s: float = SETTLE_S) -> Output:
+def save_output(sink: SuiteSink, target: Mapping[str, Any], folder: Path, *, settle_s: float = SETTLE_S) -> Output:
     """Write final.arrow, and log.arrow where the sink's log tells who wrote; `folder`: of the run."""
-    with closing(kind.read(target)) as reader:
+    with closing(sink.read(target)) as reader:
         read = save_topic(reader, folder / "final.arrow", settle_s=settle_s)
         leftovers = tuple(reader.leftovers())
-    if kind.log is None:
-        return Output(read, leftovers, None, kind.whole, kind.stamped)
-    with closing(kind.log(target)) as log:
-        return Output(read, leftovers, save_log(log, folder / "log.arrow", read.ends), kind.whole, kind.stamped)
+    traits = sink.traits
+    if sink.log is None:
+        return Output(read, leftovers, None, traits.batch_atomic, traits.has_write_timestamps)
+    with closing(sink.log(target)) as log:
+        return Output(
+            read,
+            leftovers,
+            save_log(log, folder / "log.arrow", read.ends),
+            traits.batch_atomic,
+            traits.has_write_timestamps,
+        )
 
 
 def save_quarantine(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:

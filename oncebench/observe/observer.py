@@ -40,7 +40,7 @@ from oncebench.errors import ERROR, USAGE, UserError
 from oncebench.record import OBSERVED
 from oncebench.record.streams import LineWriter, StreamWriter
 from oncebench.sinks.reader import Reader, Rows, now_us
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
 
 POLL_S = 0.1  # the longest wait without rows; SIGTERM is heard after it
 PAUSE_S = 0.001  # between two wake-ups: at most 1,000 a second, and no row more than 1 ms late by it
@@ -181,7 +181,7 @@ def main(arguments: list[str]) -> int:
         if len(arguments) != 1:
             raise UserError("usage: python -m oncebench.observe.observer CONFIG.json", exit_code=USAGE)
         config = Config.load(Path(arguments[0]))
-        with closing(SINKS[config.sink].read(config.target)) as reader:
+        with closing(suite_sinks()[config.sink].read(config.target)) as reader:
             _on_signal(stop)
             with LineWriter(config.status_path) as lines, StreamWriter(config.observed_path, OBSERVED) as writer:
                 follow(reader, writer, lines, lambda: bool(stopped))

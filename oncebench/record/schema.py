@@ -13,9 +13,8 @@ from typing_extensions import TypedDict  # pydantic takes that of `typing` only 
 from oncebench.delivery.contract import GUARANTEES
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.record.validation import Count, Whole, one_of
-from oncebench.sinks.registry import SINKS
 
-Sink = Annotated[str, one_of(SINKS)]
+Sink = Annotated[str, Field(pattern="^[a-z0-9-]+$")]  # any: a stored run may be of a sink that is gone
 Guarantee = Annotated[str, one_of(GUARANTEES)]
 _Fault = Annotated[str, AfterValidator(parse_fault)]
 _NO_RATE = {"custom_error_type": "rate", "custom_error_message": 'Input should be a number or "max"'}
@@ -49,7 +48,20 @@ class Asked(TypedDict, closed=True):
     warmup_s: NotRequired[float]
 
 
-Cell = TypedDict("Cell", {"run": str, "cell": Asked})
+class _Traits(TypedDict, closed=True):
+    """See `traits.SinkTraits`."""
+
+    ordered: bool
+    self_cleaning: bool
+    batch_atomic: bool
+    has_write_timestamps: bool
+    services: list[str]
+
+
+class Cell(TypedDict):
+    run: str
+    cell: Asked
+    sink_traits: NotRequired[_Traits]  # earlier versions wrote none
 
 
 class Plan(TypedDict):

@@ -34,6 +34,7 @@ from oncebench.observe.resources import Use
 from oncebench.record import Record
 from oncebench.record.earlier import current_cell
 from oncebench.record.streams import refuse_newer
+from oncebench.record.traits import traits_of
 from oncebench.record.validation import require
 from oncebench.report.environment import environment
 from oncebench.report.faults import faults_of, without
@@ -51,8 +52,7 @@ from oncebench.report.measures.recovery import Watched, of_run, recoveries
 from oncebench.report.measures.timeline import events_after, steadiness, timeline
 from oncebench.report.results import whole_lines
 from oncebench.report.schema import Report
-from oncebench.scenario.cell import Cell, tells_rows
-from oncebench.sinks.registry import SINKS
+from oncebench.scenario.cell import Cell, counts_rows
 
 SCHEMA = 3
 FILE = "report.json"
@@ -90,7 +90,7 @@ def make_report(
     latency_ms = seen.latency_us[seen.ended_us >= after_us] / 1e3
     faults = faults_of(record)
     acted = [fault for fault in faults if fault["hit"]]
-    telling = tells_rows(cell.sink, cell.guarantee, cell.variant)
+    telling = counts_rows(cell.variant)
     watched = Watched.of(
         record.timeline.items, progress, seen.seen_us, seen.latency_us, record.plan.started_us, telling
     )
@@ -99,7 +99,7 @@ def make_report(
     measured_from_us = facts.get("measured_from_us", 0)
     events = events_after(record, measured_from_us)
     batches = Progress(progress, 0 if cell.rate == "max" else after_us, cores_of(cell.master))
-    paid = price(uses, events, needed(SINKS[cell.sink].services))
+    paid = price(uses, events, needed(traits_of(record.cell, cell.sink).services))
     shown = timeline(record, seen)
     return {
         "schema": SCHEMA,
@@ -243,7 +243,7 @@ def numbered(file: Path) -> list[tuple[int, dict[str, Any]]]:
 def _take_back(report: dict[str, Any]) -> None:
     """What an older report could not know: how many rows were made again of a variant that tells no rows."""
     cell = report["cell"]
-    if not tells_rows(cell["sink"], cell["guarantee"], cell["variant"]):
+    if not counts_rows(cell["variant"]):
         for marks in (report["recovery"], *(fault.get("recovery") for fault in report["faults"])):
             if marks:
                 marks["replayed_rows"] = None

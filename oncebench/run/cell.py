@@ -16,7 +16,7 @@ import time
 import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -48,7 +48,7 @@ from oncebench.run.topics import Topics, make_topics
 from oncebench.run.workdir import full_disk_told
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.kafka.reader import KafkaReader
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
 
 # Looked at this often; processes report every 250 to 500 ms, faults must be answered sooner.
 LOOK_S = 0.05
@@ -106,11 +106,11 @@ class _Run:
     ) -> None:
         self.cell, self.lab, self.folder = cell, lab, folder
         self.show, self.interrupted = show, interrupted
-        self.kind = SINKS[cell.sink]
+        self.sink = suite_sinks()[cell.sink]
         self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.topics = make_topics(cell, lab.kafka, self.id, folder)
         # The output's topic, where it is one, is made in the same way.
-        self.durability = lab.durability(self.topics.input, self.kind)
+        self.durability = lab.durability(self.topics.input, self.sink.traits.services)
         self.config = pipeline_config(cell, lab, links.bootstrap_servers, self.topics, self.id, folder)
         self.supervisor = Supervisor(
             self.config,
@@ -249,7 +249,8 @@ class _Run:
         )
 
     def _described(self) -> dict[str, Any]:
-        return {"schema": 1, "run": self.id, "cell": self.cell.as_json(), "topics": self.topics.as_json(),
+        return {"schema": 1, "run": self.id, "cell": self.cell.as_json(),
+                "sink_traits": asdict(self.sink.traits), "topics": self.topics.as_json(),
                 "kafka": self._kafka()}  # fmt: skip
 
     def _kafka(self) -> dict[str, Any]:
@@ -340,7 +341,7 @@ class _Run:
     def _final_reads(self) -> None:
         servers = self.lab.kafka.bootstrap_servers
         settle_s = self.cell.transaction_timeout_ms / 1000 + ABORT_MARGIN_S
-        output = save_output(self.kind, self.topics.target, self.folder, settle_s=settle_s)
+        output = save_output(self.sink, self.topics.target, self.folder, settle_s=settle_s)
         with closing(KafkaReader(servers, self.topics.input)) as reader:
             source = save_topic(reader, self.folder / "input.arrow", settle_s=settle_s)
         with closing(KafkaReader(servers, self.topics.quarantine)) as reader:
@@ -349,7 +350,9 @@ class _Run:
 
     def _processes(self) -> dict[str, Any]:
         pipeline = {} if self.supervisor.child is None else {PIPELINE: self.supervisor.child}
-        servers = {name: self.lab.servers[name] for name in (KAFKA, *self.kind.services) if name in self.lab.servers}
+        servers = {
+            name: self.lab.servers[name] for name in (KAFKA, *self.sink.traits.services) if name in self.lab.servers
+        }
         return {**self.children, **pipeline, **servers}
 
     def _end(self, name: str) -> None:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from oncebench.delivery.contract import Place
 from oncebench.faults.disk import OUTPUT
 from oncebench.scenario.cell import Cell
 from oncebench.servers.kafka.topics import Kafka
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
+from oncebench.sinks.suite import Place
+from pipeline.rows import KEY, SCHEMA
 
 # Records of 1 MB and their headers must fit into the quarantine topic.
 QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024)}
@@ -44,9 +45,11 @@ def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path) -> Topics:
         partitions=cell.partitions,
         kafka={"bootstrap.servers": kafka.bootstrap_servers, **kafka.client_settings},
         make_topic=lambda name: kafka.create_topic(name, cell.partitions, OUTPUT_CONFIG),
+        schema=SCHEMA,
+        key=KEY,
     )
     return Topics(
         kafka.create_topic(f"{run}.in", cell.partitions),
         kafka.create_topic(f"{run}.quarantine", cell.partitions, QUARANTINE_CONFIG),
-        SINKS[cell.sink].provide(place),
+        suite_sinks()[cell.sink].provide(place),
     )

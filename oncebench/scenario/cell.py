@@ -13,20 +13,19 @@ from typing import Any, cast
 
 from loadgen.pacing import Rate, lasts_s, parse_shape
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.delivery.contract import GUARANTEES, Kind, Support
+from oncebench.delivery.contract import GUARANTEES, SinkKind, Support
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.delivery.protocols import (
     DROP,
     PROTOCOLS,
     REWRITE,
-    as_shipped,
     choose,
     exactly_once_two_phase,
     protocol_of,
 )
 from oncebench.errors import USAGE, UserError
 from oncebench.faults.catalogue import complaint, not_beside, unplaced, why_not
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import SINKS, suite_sinks
 from pipeline.config import AS_SHIPPED, CHANGELOG, SNAPSHOTS, TUNED
 
 RECOVERY_CHOICES = (REWRITE, DROP)
@@ -143,14 +142,14 @@ def prepares(cell: Cell) -> bool:
 
 def declared(sink: str, guarantee: str, variant: str) -> Support | None:
     """The support of that name, as a report has it; None: the sink does not declare it (any more)."""
-    found = (each for each in SINKS[sink].supports if (each.guarantee, each.variant) == (guarantee, variant))
+    supports = SINKS[sink].supports if sink in SINKS else ()
+    found = (each for each in supports if (each.guarantee, each.variant) == (guarantee, variant))
     return next(found, None)
 
 
-def tells_rows(sink: str, guarantee: str, variant: str) -> bool:
-    """Whether a pipeline notes how many rows each batch has made. Spark's own writers tell nobody."""
-    support = declared(sink, guarantee, variant)
-    return support is None or protocol_of(SINKS[sink], support) is not as_shipped
+def counts_rows(variant: str) -> bool:
+    """Whether the pipeline counts the rows of each batch. Spark's own sinks return no count."""
+    return variant != "native"
 
 
 def support_of(sink: str, guarantee: str, variant: str | None) -> Support:
@@ -180,7 +179,7 @@ def support_of(sink: str, guarantee: str, variant: str | None) -> Support:
     )
 
 
-def lacking(kind: Kind) -> Iterator[tuple[str, str, str]]:
+def lacking(kind: SinkKind) -> Iterator[tuple[str, str, str]]:
     """(guarantee, variant, why) of what a kind of sink says that it lacks; variant "": all of the guarantee."""
     homes = {variant: guarantee for guarantee, variant in PROTOCOLS}
     for what, why in kind.lacks.items():
@@ -210,7 +209,7 @@ def require_sinks(sinks: Iterable[str]) -> None:
 
 
 def _unknown_sink(sink: str) -> str:
-    broken = [name for name, kind in SINKS.items() if any(support.shows for support in kind.supports)]
+    broken = [name for name, kind in SINKS.items() if any(support.expected_anomaly for support in kind.supports)]
     sound = [name for name in SINKS if name not in broken]
     near = get_close_matches(sink, [*sound, *broken], n=1)
     meant = f" (did you mean {near[0]}?)" if near else ""
@@ -246,7 +245,11 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
         support = choose(kind, cell.guarantee, cell.variant)
         faults = [parse_fault(text) for text in cell.faults]
         for text, fault in zip(cell.faults, faults, strict=True):
-            reason = why_not(fault, kind, support, ours) or unplaced(fault, cell.master) or not_beside(fault, faults)
+            reason = (
+                why_not(fault, suite_sinks()[cell.sink], support, ours)
+                or unplaced(fault, cell.master)
+                or not_beside(fault, faults)
+            )
             if reason is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=USAGE)
 
@@ -260,7 +263,7 @@ def all_supports() -> Iterator[tuple[str, Support]]:
     """Every (sink, support) that is meant to keep its promise."""
     for sink, kind in SINKS.items():
         for support in ordered(kind.supports):
-            if support.shows is None:
+            if support.expected_anomaly is None:
                 yield sink, support
 
 
@@ -268,4 +271,4 @@ def expected_codes(report: Mapping[str, Any]) -> set[str]:
     """The anomalies that a cell which is broken on purpose must show; none for all others."""
     cell = report["cell"]
     support = declared(cell["sink"], cell["guarantee"], cell["variant"])
-    return set() if support is None or support.shows is None else {support.shows}
+    return set() if support is None or support.expected_anomaly is None else {support.expected_anomaly}

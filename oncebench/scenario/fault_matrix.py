@@ -18,7 +18,7 @@ from oncebench.delivery.failpoints import FIRST_BATCH, KILL, POINTS, Fault, pars
 from oncebench.delivery.protocols import exactly_once_two_phase, protocol_of
 from oncebench.faults.catalogue import not_here, pointless
 from oncebench.scenario.cell import Cell, all_supports, checked_fault, declared
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import SINKS, suite_sinks
 
 # An outage that is longer than a server keeps what was prepared; Kafka's broker looks for such transactions every 10 s.
 TIMEOUT, TIMEOUT_MS = "timeout", 10_000
@@ -211,10 +211,12 @@ def _faults(family: str) -> Iterator[tuple[str, Fault]]:
 
 
 def _pointless(row: Row, family: str, fault: Fault) -> str | None:
-    kind = SINKS[row.sink]
-    if family == TIMEOUT and not (kind.expires and protocol_of(kind, row.support) is exactly_once_two_phase):
+    sink = suite_sinks()[row.sink]
+    if family == TIMEOUT and not (
+        sink.prepared_expire and protocol_of(sink.kind, row.support) is exactly_once_two_phase
+    ):
         return f"{row.sink} {row.support.variant} holds nothing that a time-out would abort"
-    return pointless(fault, kind, row.support)
+    return pointless(fault, sink, row.support)
 
 
 def columns(family: str) -> tuple[str, ...]:

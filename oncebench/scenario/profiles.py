@@ -53,10 +53,10 @@ def standard(base: Cell | None = None) -> list[Cell]:
 def broken(base: Cell | None = None) -> list[Cell]:
     """What is broken on purpose, each with the fault that shows it."""
     return [
-        replace(_cell(base, sink, support), faults=tuple(map(checked_fault, support.shown_by)))
+        replace(_cell(base, sink, support), faults=tuple(map(checked_fault, support.triggering_faults)))
         for sink, kind in SINKS.items()
         for support in ordered(kind.supports)
-        if support.shows is not None
+        if support.expected_anomaly is not None
     ]
 
 
@@ -152,7 +152,9 @@ class Profile:
         found = [cell for cell in self.cells(base or mine) if cell.sink in wanted]
         for sink in sinks:
             if not any(cell.sink == sink for cell in found):
-                where = "" if any(s.shows is None for s in SINKS[sink].supports) else ": give --profile broken"
+                where = (
+                    "" if any(s.expected_anomaly is None for s in SINKS[sink].supports) else ": give --profile broken"
+                )
                 raise UserError(f"this profile holds nothing of sink {sink}{where}", exit_code=USAGE)
         return found
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from oncebench.downloads.maven import bundles
 from oncebench.servers import postgres, pravega
 from oncebench.servers.service import Opened, Service
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
 
 # By the name with which a sink's kind asks for it.
 SERVICES: Mapping[str, Service] = {"postgres": postgres.SERVICE, "pravega": pravega.SERVICE}
@@ -23,7 +23,9 @@ SERVICES: Mapping[str, Service] = {"postgres": postgres.SERVICE, "pravega": prav
 
 def needed_bundles() -> tuple[str, ...]:
     """The bundles of jars that a run here may need: all but those of servers whose sinks miss something else."""
-    idle = {f"{service}-server" for kind in SINKS.values() if kind.missing for service in kind.services}
+    idle = {
+        f"{service}-server" for sink in suite_sinks().values() if sink.kind.missing for service in sink.traits.services
+    }
     return tuple(name for name in bundles() if name not in idle)
 
 

@@ -22,8 +22,6 @@ from typing import Any, Protocol
 
 import orjson
 
-from pipeline.rows import KEY
-
 Headers = Sequence[tuple[str, bytes | None]]
 
 # A row's place in a file as one position: 63 bits, of which a log's offset takes 44 (see
@@ -275,7 +273,11 @@ class Snapshots:
 
 
 def rows_of(
-    places: Sequence[tuple[int, int]], append_ms: Sequence[int], rows: Sequence[Mapping[str, Any]], seen_us: int
+    places: Sequence[tuple[int, int]],
+    append_ms: Sequence[int],
+    rows: Sequence[Mapping[str, Any]],
+    key: str,
+    seen_us: int,
 ) -> Rows:
     """Rows that a sink holds as columns, in the form in which every sink's rows are judged: key, and value as JSON.
 
@@ -283,6 +285,7 @@ def rows_of(
         places: (partition, offset) of each row.
         append_ms: when it was written, epoch ms.
         rows: its fields.
+        key: the field that is the key of a row; a row without it has an empty key.
         seen_us: see `Rows`; the clock before fields were made Python objects, where that can be told apart.
     """
     if not rows:
@@ -291,7 +294,7 @@ def rows_of(
         partition=[partition for partition, _ in places],
         offset=[offset for _, offset in places],
         append_ms=list(append_ms),
-        key=[str(row[KEY]).encode() for row in rows],
+        key=[str(row.get(key, "")).encode() for row in rows],
         value=[orjson.dumps(row) for row in rows],
         headers=[()] * len(rows),
         seen_us=seen_us,

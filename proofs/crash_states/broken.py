@@ -14,12 +14,11 @@ from typing import Any
 import pyarrow as pa
 
 from oncebench.delivery.batch import Batch
-from oncebench.delivery.contract import Kind, Sink, TaskView
+from oncebench.delivery.contract import Sink, SinkKind, SinkSettings, TaskView
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.protocols import commit, decision
 from oncebench.sinks.files.formats import Format
 from oncebench.sinks.files.sink import FileSink, FileWriter
-from pipeline.config import PipelineConfig
 from proofs.crash_states.calls import Call, Create, Link, Recorded, Rename, SyncFile, SyncFolder
 
 Edit = Callable[[Sequence[Recorded]], list[Recorded]]
@@ -69,7 +68,7 @@ def _made_in(folder: str, log: Sequence[Recorded]) -> set[int]:
 
 def committed_before_decided(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
     """Two-phase, the wrong way round: shown first, decided afterwards."""
-    prepared = batch.run(sink.prepare())
+    prepared = batch.run(sink.prepare_writer())
     commit(batch, sink, {written.partition: written.prepared for written in prepared if written.prepared})
     journal.decide(batch.id, 0, decision(prepared))
 
@@ -87,7 +86,7 @@ class _InPlace(FileWriter):
 class InPlace(FileSink):
     """Writes where readers look; nothing is left for a commit."""
 
-    def prepare(self) -> FileWriter:
+    def prepare_writer(self) -> FileWriter:
         return _InPlace(self._names, self._form, durable=True, shown_as=None)
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
@@ -95,10 +94,10 @@ class InPlace(FileSink):
         return set()
 
 
-def in_place(kind: Kind, form: Format) -> Kind:
+def in_place(kind: SinkKind, form: Format) -> SinkKind:
     """A kind whose tasks write their files under the final names."""
 
-    def opened(config: PipelineConfig) -> FileSink:
-        return InPlace(form, config.output["output"], config.sink_id, config.partitions)
+    def opened(settings: SinkSettings) -> FileSink:
+        return InPlace(form, settings.output["output"], settings.sink_id, settings.partitions)
 
     return replace(kind, open=opened)

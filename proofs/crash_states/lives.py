@@ -12,13 +12,16 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oncebench.delivery.contract import Kind, Support
+from oncebench.delivery.contract import SinkKind, SinkSettings, Support
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.protocols import Protocol, protocol_of
 from oncebench.sinks.files.reader import names_in
+from oncebench.sinks.files.sink import FORMATS
 from oncebench.sinks.reader import Rows as Shown
+from oncebench.sinks.registry import suite_sinks
 from pipeline.config import PipelineConfig
 from pipeline.job import Job
+from pipeline.rows import KEY
 from proofs.crash_states.spark import PARTITIONS, Logs, Put, Row, Rows, row_in
 
 SINK_ID = "s"
@@ -36,12 +39,12 @@ class Pipeline:
         broken: the sink, if it is not the sound one.
     """
 
-    kind: Kind
+    kind: SinkKind
     support: Support
     output: str = "output"
     offsets_forced: bool = True
     protocol: Protocol | None = None
-    broken: Kind | None = None
+    broken: SinkKind | None = None
 
     @property
     def sound(self) -> Pipeline:
@@ -83,7 +86,9 @@ class Home:
             PipelineError: it refuses, and says what to do.
         """
         config, pipeline = self._job.config, self.pipeline
-        sink = (pipeline.broken or pipeline.kind).open(config)
+        sink = (pipeline.broken or pipeline.kind).open(
+            SinkSettings(config.output, config.sink_id, config.partitions, config.checkpoint)
+        )
         identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
         sink.start(pipeline.support, journal.generation, journal.newest_prepared())
@@ -95,7 +100,8 @@ class Home:
         deliver = self._job._deliverer(protocol, sink, journal)
         while last >= 0 and last not in logs.done():
             batch, count = logs.begin(available)
-            deliver(Rows(batch, count, as_actor), batch)
+            rows: Any = Rows(batch, count, FORMATS[pipeline.kind.name].suffix, as_actor)
+            deliver(rows, batch)
             logs.end(batch)
         sink.close()
 
@@ -107,7 +113,7 @@ class Home:
             found.update(row_in(value or b"") for value in rows.value)
 
         target: Mapping[str, Any] = self._job.config.output
-        reader = self.pipeline.kind.read(target)
+        reader = suite_sinks()[self.pipeline.kind.name].read({**target, "key": KEY})
         reader.read_to_end(take, settle_s=0.0, idle_s=0.0)
         reader.close()
         return found

@@ -18,8 +18,10 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
+from oncebench.sinks.files.formats import JSON_LINES
 from pipeline.rows import ROW
 from proofs.crash_states.calls import DRIVER
+from proofs.without_jvm import as_columns, as_lines, deliverable
 
 PARTITIONS = 2
 Put = Callable[[Path, bytes, bool], None]
@@ -27,7 +29,6 @@ Row = tuple[Any, ...]  # in the order of ROW
 _SCHEMA = pa.schema(
     [("session_key", pa.string()), ("j", pa.int32()), ("events", pa.int32())]
     + [(name, pa.int64()) for name in ("total", "checksum", "ended_at")]
-    + [("reason", pa.string())]
 )
 
 
@@ -91,11 +92,12 @@ class Rows:
     Args:
         batch: its number.
         count: rows per partition.
+        suffix: of the format in which they will be written.
         as_actor: is told who acts from here on.
     """
 
-    def __init__(self, batch: int, count: int, as_actor: Callable[[str], None]) -> None:
-        self._parts = [_input(batch, partition, count) for partition in range(PARTITIONS)]
+    def __init__(self, batch: int, count: int, suffix: str, as_actor: Callable[[str], None]) -> None:
+        self._parts = [_input(batch, partition, count, suffix) for partition in range(PARTITIONS)]
         self._as_actor = as_actor
         self._task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter
 
@@ -126,12 +128,12 @@ class Rows:
 
 
 @cache
-def _input(batch: int, partition: int, count: int) -> pa.RecordBatch:
-    rows = rows_of(batch, partition, count)
-    columns = [*zip(*rows, strict=True), (None,) * len(rows)]
-    return pa.record_batch(
+def _input(batch: int, partition: int, count: int, suffix: str) -> pa.RecordBatch:
+    columns = zip(*rows_of(batch, partition, count), strict=True)
+    rows = pa.record_batch(
         [pa.array(column, field.type) for column, field in zip(columns, _SCHEMA, strict=True)], _SCHEMA
     )
+    return deliverable(as_lines(rows) if suffix == JSON_LINES.suffix else as_columns(rows))
 
 
 def _numbers(folder: Path) -> set[int]:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, SinkKind
 from oncebench.delivery.protocols import Protocol, choose
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
 from oncebench.sinks.files.sink import KINDS
@@ -32,7 +32,7 @@ from proofs.crash_states.promises import CORR, EARLY, LOSS, STUCK, TORN
 from proofs.crash_states.scenarios import Scenario, first_batch, killed_before, next_batches, written_anew
 from proofs.crash_states.search import Found, search
 
-FORMATS: dict[str, tuple[Kind, Format]] = {
+FORMATS: dict[str, tuple[SinkKind, Format]] = {
     kind.name: (kind, form) for kind, form in zip(KINDS, (JSON_LINES, PARQUET), strict=True)
 }
 # Shown without a decision, and then in the way of the replay.
@@ -61,7 +61,7 @@ class Variant:
     shows: frozenset[str] = frozenset()
     allows: frozenset[str] = frozenset()
     edit: Edit | None = None
-    sink: Callable[[Kind, Format], Kind] | None = None
+    sink: Callable[[SinkKind, Format], SinkKind] | None = None
     protocol: Protocol | None = None
     found_out: bool = False
     output: str = "output"

@@ -24,21 +24,21 @@ from proofs.mutants.small_spark import PARTITIONS, Spark
 
 def claimed_late(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
     """At-most-once that writes first and claims then."""
-    batch.run(sink.acknowledged())
-    batch.at("before-decision")
+    batch.run(sink.acknowledged_writer())
+    batch.failpoint("before-decision")
     journal.claim(batch.id)
 
 
 def not_compared(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
     """Idempotent; a replay's rows are not compared with those of the first run."""
     done = {partition for partition, mark in sink.marks().items() if mark.batch == batch.id}
-    batch.run(sink.marked(), only=set(range(PARTITIONS)) - done)
+    batch.run(sink.idempotent_writer(), only=set(range(PARTITIONS)) - done)
 
 
 def done_by_number(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
     """Idempotent; every batch up to the marker's number is taken as done, as Delta takes a txnVersion."""
     done = {partition for partition, mark in sink.marks().items() if mark.batch >= batch.id}
-    batch.run(sink.marked(), only=set(range(PARTITIONS)) - done)
+    batch.run(sink.idempotent_writer(), only=set(range(PARTITIONS)) - done)
 
 
 def returns_early(batch: Batch, sink: Sink, journal: Journal, on_lost: str) -> None:
@@ -126,5 +126,5 @@ class BeginsAnew(Spark):
 class Forgets(Aside):
     """Records that were set aside are copied nowhere."""
 
-    def copy(self, aside: pa.RecordBatch) -> None:
-        assert pc.all(pc.is_valid(aside.column("reason"))).as_py()
+    def copy(self, rejected: pa.StructArray) -> None:
+        assert pc.all(pc.is_valid(rejected.field("reason"))).as_py()

@@ -114,7 +114,7 @@ def _run(
         lambda folder: Run(parts, harms, folder).to_the_end(),
         lambda folder: Run(sound, harms, folder).to_the_end(),
         otherwise,
-        sound.delivery,
+        sound.guarantee,
         defence,
         live,
         elsewhere,

@@ -13,18 +13,19 @@ from typing import Any, BinaryIO
 
 import pyarrow as pa
 
-from pipeline.config import PipelineConfig
+from pipeline.rows import KEY, ROW
+from oncebench.delivery import digest
 from oncebench.delivery.errors import CommitUncertain
 from oncebench.sinks.files.broken import VisibleNames
-from oncebench.delivery.contract import Sink, Support, TaskView, Writer
+from oncebench.delivery.contract import Sink, SinkSettings, Support, TaskView, Writer
 from oncebench.sinks.files.sink import FileSink, FileWriter, Names
-from oncebench.sinks.files.formats import JSON_LINES, json_lines
+from oncebench.sinks.files.formats import JSON_LINES, lines_of
 from oncebench.sinks.files.reader import PENDING, names_in, read_folder
 from oncebench.sinks.reader import Rows, Snapshots
-from oncebench.sinks.sqlite.sink import ROW, MarkedWriter, SqliteSink, _connect, _transaction
+from oncebench.sinks.sqlite.sink import MarkedWriter, SqliteSink, connect, transaction
 from proofs.mutants.small_run import TELLING, Died, Run
 
-Opens = Callable[[PipelineConfig], Sink]
+Opens = Callable[[SinkSettings], Sink]
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
 WINDOW = 10  # rows that a writer remembers which drops what it has written before
 
@@ -61,8 +62,8 @@ def files_with(change: Change) -> Opens:
     """Two-phase files whose tasks write other rows once."""
 
     class Sinks(FileSink):
-        def prepare(self) -> Any:
-            return Changed(super().prepare(), change)
+        def prepare_writer(self) -> Any:
+            return Changed(super().prepare_writer(), change)
 
     return opener(Sinks)
 
@@ -72,7 +73,7 @@ def opener(sink: type[FileSink], form: Any = JSON_LINES) -> Opens:
 
 
 def _flipping(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
-    lines = bytearray(b"".join(bytes(json_lines(rows)) for rows in (first, *others)))
+    lines = bytearray(b"".join(bytes(lines_of(rows)) for rows in (first, *others)))
     lines[lines.index(b',"checksum"') - 1] ^= 1  # the last digit of a total
     file.write(lines)
 
@@ -86,8 +87,8 @@ FLIPPING = replace(JSON_LINES, write=_flipping)
 class NeverForced(FileSink):
     """Nothing is forced to the disk before it is renamed."""
 
-    def prepare(self) -> FileWriter:
-        return replace(super().prepare(), durable=False)
+    def prepare_writer(self) -> FileWriter:
+        return replace(super().prepare_writer(), durable=False)
 
 
 class Unhidden(FileSink):
@@ -109,18 +110,18 @@ class DirectWriter:
         made = list(rows)
         if not made:
             return {}, {}
-        lines = b"".join(bytes(json_lines(each)) for each in made)
+        lines = b"".join(bytes(lines_of(each)) for each in made)
         name = self.names.temporary(task.batch, task.partition)
-        task.passing("before-prepare")
+        task.reach("before-prepare")
         with (self.names.folder / self.names.final(name)).open("wb", buffering=0) as file:
             file.write(lines[: len(lines) // 2 - 7])  # amid a line
-            task.passing("after-prepare")
+            task.reach("after-prepare")
             file.write(lines[len(lines) // 2 - 7 :])
         return {"file": name}, {}
 
 
 class Direct(FileSink):
-    def prepare(self) -> Any:
+    def prepare_writer(self) -> Any:
         return DirectWriter(self._names)
 
 
@@ -175,15 +176,15 @@ class MarksLater(MarkedWriter):
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         values = list(_values(rows))
-        task.passing("before-prepare")
-        with closing(_connect(self.path)) as connection:
-            with _transaction(connection):
+        task.reach("before-prepare")
+        with closing(connect(self.path)) as connection:
+            with transaction(connection):
                 self._stop_if_older(connection)
                 _insert(connection, values)
-            task.passing("after-prepare")
-            counted, digest = task.counted()
-            marker = (self.sink_id, task.partition, task.batch, counted, f"{digest:x}")
-            with _transaction(connection):
+            task.reach("after-prepare")
+            counted, summed = task.counted()
+            marker = (self.sink_id, task.partition, task.batch, counted, digest.to_text(summed))
+            with transaction(connection):
                 connection.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", marker)
         return {}, {}
 
@@ -194,8 +195,8 @@ class RemembersFew(MarkedWriter):
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         values = list(_values(rows))
-        task.passing("before-prepare")
-        with closing(_connect(self.path)) as connection, _transaction(connection):
+        task.reach("before-prepare")
+        with closing(connect(self.path)) as connection, transaction(connection):
             newest = connection.execute("SELECT session_key, j FROM rows ORDER BY id DESC LIMIT ?", (WINDOW,))
             known = set(newest.fetchall())
             _insert(connection, [row for row in values if row[:2] not in known])
@@ -223,13 +224,13 @@ def sqlite_with(writer: type[MarkedWriter]) -> Opens:
     """SQLite whose tasks write with another writer."""
 
     class Sinks(SqliteSink):
-        def marked(self) -> MarkedWriter:
+        def idempotent_writer(self) -> MarkedWriter:
             return writer(self._path, self._sink_id, self._generation)
 
     return lambda config: Sinks(config.output["output"], config.sink_id, config.partitions)
 
 
-def sqlite_under_a_new_name(config: PipelineConfig) -> Sink:
+def sqlite_under_a_new_name(config: SinkSettings) -> Sink:
     """Every driver takes a name of its own for its ledger and its generation."""
     return SqliteSink(config.output["output"], uuid.uuid4().hex, config.partitions)
 
@@ -242,7 +243,7 @@ class Shared(SqliteSink):
         SqliteSink(self._path, self._sink_id, self.partitions).start(support, generation + 1, keep)
 
 
-def shared(config: PipelineConfig) -> Sink:
+def shared(config: SinkSettings) -> Sink:
     return Shared(config.output["output"], config.sink_id, config.partitions)
 
 
@@ -252,7 +253,7 @@ def shared(config: PipelineConfig) -> Sink:
 def uncommitted(target: Mapping[str, Any]) -> Snapshots:
     """A reader of files that is shown what is prepared as well."""
     folder = Path(target["output"])
-    both = read_folder(JSON_LINES, folder), read_folder(JSON_LINES, folder / PENDING)
+    both = read_folder(JSON_LINES, folder, KEY), read_folder(JSON_LINES, folder / PENDING, KEY)
 
     def fresh() -> Rows:
         shown, hidden = (reader.poll(0) for reader in both)

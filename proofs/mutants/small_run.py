@@ -30,9 +30,12 @@ from pipeline.job import Job
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.quarantine import Quarantine
 from pipeline.sessions import Sessions
-from oncebench.delivery.contract import Place, Sink
+from oncebench.delivery.contract import Sink, SinkSettings
+from oncebench.sinks.suite import Place
+from pipeline.rows import KEY, SCHEMA
 from oncebench.sinks.reader import Reader, Rows
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
+from proofs.without_jvm import as_columns, as_lines
 from proofs.mutants.small_spark import PARTITIONS, Checkpoint, Spark, SparkDied
 from tests.unit.audit.audit_world import STARTED_US, Sent, World, input_table, make_record, make_world, quarantine_table
 
@@ -91,9 +94,8 @@ class Aside:
     def __init__(self) -> None:
         self.held: list[dict[str, Any]] = []
 
-    def copy(self, aside: pa.RecordBatch) -> None:
-        names = ("key", "value", "reason", "source_partition", "source_offset")
-        self.held += aside.select(names).to_pylist()
+    def copy(self, rejected: pa.StructArray) -> None:
+        self.held += rejected.to_pylist()
 
     def flush(self) -> dict[str, int]:
         return {}
@@ -107,7 +109,7 @@ class Parts:
     guarantee: str
     variant: str
     protocol: Protocol | None = None
-    opens: Callable[[PipelineConfig], Sink] | None = None
+    opens: Callable[[SinkSettings], Sink] | None = None
     operator: type[Sessions] = Sessions
     spark: type[Spark] = Spark
     quarantine: type[Aside] = Aside
@@ -124,19 +126,20 @@ class Run:
 
     def __init__(self, parts: Parts, harms: tuple[Harm, ...], folder: Path) -> None:
         self.parts, self.left, self.folder = parts, list(harms), folder
-        self.kind = SINKS[parts.sink]
+        self.sink = suite_sinks()[parts.sink]
+        self.kind = self.sink.kind
         self.world, self.arrivals = small_world()
         self.checkpoint = Checkpoint()
         self.quarantine = parts.quarantine()
         self.lives = 0
         (folder / "record").mkdir(parents=True)
-        self.target = self.kind.provide(Place("small", folder, PARTITIONS, {}, str))
-        self.observer = (parts.watched_by or self.kind.read)(self.target)
+        self.target = self.sink.provide(Place("small", folder, PARTITIONS, {}, str, SCHEMA, KEY))
+        self.observer = (parts.watched_by or self.sink.read)(self.target)
         self.seen: list[Rows] = []
         self.told: list[dict[str, Any]] = []  # batch lines: they outlive a checkpoint that is lost
         self.forced: set[int] = set()  # inodes of what was forced to the disk
 
-    def passing(self, point: str, batch: int, _rows: int | None = None, partition: int | None = None) -> None:
+    def reach(self, point: str, batch: int, _rows: int | None = None, partition: int | None = None) -> None:
         """As of Failpoints."""
         if partition is None or point == "after-prepare":
             self.look()  # a file that has just been begun would be read as an empty one, and never again
@@ -172,10 +175,14 @@ class Run:
         support = choose(self.kind, parts.guarantee, parts.variant)
         identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         operator = parts.operator(config.session_timeout_ms)
-        spark = parts.spark(self.checkpoint, self.arrivals, operator, life)
+        encode = as_lines if parts.sink == "files-jsonl" else as_columns
+        spark = parts.spark(self.checkpoint, self.arrivals, operator, life, encode)
         try:
             journal = open_journal(config.checkpoint, identity)
-            sink = (parts.opens or self.kind.open)(config)
+            sink = (parts.opens or self.kind.open)(
+                SinkSettings(config.output, config.sink_id, config.partitions, config.checkpoint)
+            )
+            sink.check_schema(SCHEMA)
             sink.start(support, journal.generation, journal.newest_prepared())
             journal.check_still_ours()
             job._failpoints, job._quarantine = cast(Failpoints, self), cast(Quarantine, self.quarantine)
@@ -189,7 +196,7 @@ class Run:
                 deliver(cast(Any, spark.rows(number)), spark.name(number))
                 spark.commit(number)
                 self.told.append(self.batch_line(number))
-                self.passing("after-commit-log", number)
+                self.reach("after-commit-log", number)
         except (Died, SparkDied, PipelineError):
             return False
         self.look()
@@ -224,7 +231,7 @@ class Run:
         """What the auditors are given."""
         self.observer.close()
         final: list[Rows] = []
-        with closing(self.kind.read(self.target)) as reader:
+        with closing(self.sink.read(self.target)) as reader:
             report = reader.read_to_end(final.append, settle_s=0.0, idle_s=0.0)
             leftovers = reader.leftovers()
         ends = {"output": report.ends_json(), "output_is_log": report.log, "leftovers": leftovers}

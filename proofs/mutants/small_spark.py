@@ -19,7 +19,9 @@ from typing import Any
 import pyarrow as pa
 from pyspark import TaskContext
 
+from pipeline.rows import ROW
 from pipeline.sessions import FIELDS, Sessions
+from proofs.without_jvm import as_columns, deliverable, rejected_column
 from tests.unit.audit.audit_world import Sent
 
 PARTITIONS = 2
@@ -106,11 +108,18 @@ class Spark:
         arrivals: the events of the input topic in the order of their arrival, by batch.
         operator: the stateful operator.
         life: how many drivers there were before this one.
+        encode: what the sink's writers take of a row.
     """
 
     def __init__(
-        self, checkpoint: Checkpoint, arrivals: Sequence[Sequence[Sent]], operator: Sessions, life: int
+        self,
+        checkpoint: Checkpoint,
+        arrivals: Sequence[Sequence[Sent]],
+        operator: Sessions,
+        life: int,
+        encode: Callable[[pa.RecordBatch], pa.RecordBatch] = as_columns,
     ) -> None:
+        self.encode = encode
         self.checkpoint, self.arrivals, self.operator, self.life = checkpoint, arrivals, operator, life
         self.used_up: dict[int, set[int]] = {}  # by batch, the partitions whose rows were used up in this life
 
@@ -134,7 +143,10 @@ class Spark:
 
     def rows(self, number: int) -> _Frame:
         """The batch as the delivery code is given it."""
-        return _Frame([lambda p=p: self.task(number, p) for p in range(PARTITIONS)])  # type: ignore[misc]
+        return _Frame([lambda p=p: map(self._deliverable, self.task(number, p)) for p in range(PARTITIONS)])  # type: ignore[misc]
+
+    def _deliverable(self, made: pa.RecordBatch) -> pa.RecordBatch:
+        return deliverable(self.encode(made.select(list(ROW))), rejected_column(made))
 
     def name(self, number: int) -> int:
         """What the delivery code is told that the batch is called."""

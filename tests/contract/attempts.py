@@ -50,7 +50,7 @@ class Deadly(Failpoints):
     trace: Path | None = None
     point: str | None = None
 
-    def passing(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
+    def reach(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
         if point == self.point and partition in (None, 0):
             raise Died(f"at {point} of batch {batch}")
 

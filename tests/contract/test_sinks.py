@@ -32,7 +32,7 @@ BROKEN = [
     (kind.name, support)
     for kind in SINKS.values()
     for support in kind.supports
-    if support.shows is not None and not any("zombie" in fault for fault in support.shown_by)
+    if support.shows is not None and not any("zombie" in fault for fault in support.triggering_faults)
 ]
 DEFAULTS = [each for each in EXACT if each[1].default]
 # In the protocol itself; `after-commit-log` is Spark's affair and comes after all of it.

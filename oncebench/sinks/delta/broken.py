@@ -11,17 +11,17 @@ from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from oncebench.delivery.contract import EXACTLY_ONCE, Support
-from oncebench.delivery.protocols import undecided
+from oncebench.delivery.contract import EXACTLY_ONCE, SinkSettings, Support
+from oncebench.delivery.protocols import pass_decision_failpoints
+from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.delta.log import commits
-from oncebench.sinks.delta.sink import KINDS as _SOUND
-from oncebench.sinks.delta.sink import Append, DeltaSink, rows_only
+from oncebench.sinks.delta.sink import Append, DeltaSink
+from oncebench.sinks.delta.suite import SUITE_SINKS as _SOUND
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from oncebench.delivery.batch import Batch
-    from pipeline.config import PipelineConfig
 
 
 class ReusedAppId(DeltaSink):
@@ -34,20 +34,20 @@ class ReusedAppId(DeltaSink):
     def append(self, rows: DataFrame) -> bool:
         """Whether Delta has taken the rows."""
         before = len(commits(self._table / "_delta_log"))
-        Append(self._table, self._sink_id).write_batch(rows_only(rows), next(self._life))
+        Append(self._table, self._sink_id).write_batch(without_rejected(rows), next(self._life))
         return len(commits(self._table / "_delta_log")) > before
 
 
 def numbered_anew(batch: Batch, sink: Any, _journal: Any, _on_lost: str) -> None:
     """What Delta does not take is drained, so that Spark commits the batch's state and nobody notices."""
-    if not sink.append(batch.passing_rows()):
+    if not sink.append(batch.native_rows()):
         batch.drain()
-    batch.at("after-prepare")
-    undecided(batch)
+    batch.failpoint("after-prepare")
+    pass_decision_failpoints(batch)
 
 
-def _open(config: PipelineConfig) -> DeltaSink:
-    return ReusedAppId(Path(config.output["output"]), config.sink_id, config.partitions, config.checkpoint)
+def _open(settings: SinkSettings) -> DeltaSink:
+    return ReusedAppId(Path(settings.output["output"]), settings.sink_id, settings.partitions, settings.checkpoint)
 
 
 # Early, so that batches are left whose numbers are taken for written.
@@ -56,13 +56,13 @@ SUPPORTS = (
         EXACTLY_ONCE,
         "reused-app-id",
         "a new checkpoint's numbers under an old txnAppId",
-        shows="LOSS",
-        shown_by=("after-commit@batch=3",),
+        expected_anomaly="LOSS",
+        triggering_faults=("after-commit@batch=3",),
     ),
 )
 KINDS = (
     replace(
-        _SOUND[0],
+        _SOUND[0].kind,
         name="broken-delta",
         supports=SUPPORTS,
         lacks={},
@@ -70,3 +70,4 @@ KINDS = (
         protocols={(EXACTLY_ONCE, "reused-app-id"): numbered_anew},
     ),
 )
+SUITE_SINKS = (replace(_SOUND[0], kind=KINDS[0]),)

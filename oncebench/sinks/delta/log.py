@@ -9,9 +9,8 @@ Source: Delta's protocol (PROTOCOL.md of delta-io/delta), by delta-rs and by the
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from functools import reduce
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -20,30 +19,41 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from pyspark.sql.types import StructType
 
-from oncebench.delivery import digest
+from oncebench.delivery import quarantine
 from oncebench.delivery.errors import PipelineError
-from pipeline.rows import INT, TYPES
 
-# A row's columns in Delta's words.
-COLUMNS = {name: "integer" if kind == INT else kind for name, kind in TYPES.items()}
+# Spark's names of types that Delta's schema spells in another way.
+_RENAMED = {"int": "integer", "bigint": "long", "tinyint": "byte", "smallint": "short"}
 
 
-def difference(table: Path) -> str | None:
-    """What tells the columns of a table from those of our rows, for people; None if nothing or no table."""
+def difference(table: Path, wanted: Mapping[str, str]) -> str | None:
+    """What tells the columns of a table from the `wanted` ones (name -> type), for people; None: nothing, or no table.
+
+    Nested types are compared by column name only: Delta checks them when it writes.
+    """
     if not DeltaTable.is_deltatable(str(table)):
         return None
     found = DeltaTable(str(table))
     types = {column["name"]: column["type"] for column in json.loads(found.schema().to_json())["fields"]}
-    for name, kind in COLUMNS.items():
-        if types.get(name) != kind:
-            return f"column {name!r} is {types.get(name, 'missing')!r} and must be {kind!r}"
+    for name, kind in wanted.items():
+        if name not in types:
+            return f"column {name!r} is missing and must be {kind!r}"
+        if isinstance(types[name], str) and types[name] != kind:
+            return f"column {name!r} is {types[name]!r} and must be {kind!r}"
     for name in types:
-        if name not in COLUMNS:
+        if name not in wanted:
             return f"column {name!r} is not one of our rows'"
     for name in found.metadata().partition_columns:
         return f"it is partitioned by column {name!r}, and must not be partitioned"
     return None
+
+
+def columns_of(schema: StructType) -> dict[str, str]:
+    """The columns of rows, with their types in Delta's words."""
+    types = {field.name: field.dataType.simpleString() for field in schema if field.name != quarantine.COLUMN}
+    return {name: _RENAMED.get(kind, kind) for name, kind in types.items()}
 
 
 def transactions(log: Path) -> dict[str, int]:
@@ -79,10 +89,9 @@ def files_of(log: Path, app_id: str, batch: int) -> list[str]:
     raise LookupError(f"no commit of batch {batch} in {log}")
 
 
-def counted(files: Sequence[Path]) -> tuple[int, int]:
-    """(rows, digest) of the rows in data files."""
-    batches = [batch for file in files for batch in pq.ParquetFile(file).read().to_batches()]
-    return sum(batch.num_rows for batch in batches), reduce(digest.add, map(digest.digest, batches), 0)
+def row_count(files: Sequence[Path]) -> int:
+    """Rows in data files, by their footers."""
+    return sum(pq.read_metadata(file).num_rows for file in files)
 
 
 def version_of(path: Path) -> int:

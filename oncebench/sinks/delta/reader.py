@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable
 
 from oncebench.delivery.errors import ReadError
-from oncebench.sinks.delta.log import COLUMNS, actions, commits, difference, readable, version_of
+from oncebench.sinks.delta.log import actions, commits, readable, version_of
 from oncebench.sinks.reader import Rows, now_us, place_in_file, rows_of
 
 # Rows of one look become Python objects: a reader that comes late takes them in pieces, each of whole versions.
@@ -31,8 +31,8 @@ FILES_A_LOOK = 50
 class Following:
     """The data files of a table as they are named by one version after the other."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, key: str) -> None:
+        self._folder, self._key = folder, key
         self._seen: set[str] = set()
         self._waiting: list[list[tuple[str, int]]] = []  # files that are to be shown at once
         self._version = -1  # the newest that was looked at
@@ -49,7 +49,7 @@ class Following:
         seen_us = now_us()
         places = [place_in_file(name, line) for name, _, rows in read for line in range(rows.num_rows)]
         times = [ms for _, ms, rows in read for _ in range(rows.num_rows)]
-        return rows_of(places, times, [row for _, _, rows in read for row in rows.to_pylist()], seen_us)
+        return rows_of(places, times, [row for _, _, rows in read for row in rows.to_pylist()], self._key, seen_us)
 
     def _look(self) -> None:
         with readable(ReadError, self._folder, "Read it again; if that fails too, its log is damaged."):
@@ -66,8 +66,6 @@ class Following:
     def _open(self) -> None:
         if not DeltaTable.is_deltatable(str(self._folder)):
             return
-        if (wrong := difference(self._folder)) is not None:
-            raise ReadError(f"the Delta table {self._folder} was made for other rows: {wrong}")
         table = DeltaTable(str(self._folder))
         adds = pa.table(table.get_add_actions()).select(["path", "modification_time"]).to_pylist()
         files = [(add["path"], add["modification_time"]) for add in adds]
@@ -111,7 +109,7 @@ class Following:
 
 def _columns(path: Path) -> pa.Table:
     with pq.ParquetFile(path) as file:  # a quarter of what `read_table` takes
-        return file.read(list(COLUMNS), use_threads=False)
+        return file.read(use_threads=False)
 
 
 def _has_rows(path: Path) -> bool:

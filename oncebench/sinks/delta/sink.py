@@ -41,34 +41,31 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
+from oncebench.delivery import digest
 from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
     EXACTLY_ONCE,
-    WHOLE,
-    Kind,
+    WHOLE_BATCH,
     Mark,
-    Place,
     Sink,
+    SinkKind,
+    SinkSettings,
     Support,
     TaskView,
 )
 from oncebench.delivery.durable import is_uri
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import checkpoint_id
-from oncebench.sinks.delta.log import COLUMNS, counted, difference, files_of, readable, transactions
-from oncebench.sinks.delta.reader import Following
-from oncebench.sinks.folder_events import changes_in
-from oncebench.sinks.reader import Snapshots
-
-if TYPE_CHECKING:
-    from pipeline.config import PipelineConfig
+from oncebench.delivery.quarantine import without_rejected
+from oncebench.sinks.delta.log import columns_of, difference, files_of, readable, row_count, transactions
 
 
 @dataclass(frozen=True)
@@ -124,7 +121,12 @@ class DeltaSink(Sink):
         self._checkpoint = checkpoint
         self._app_id = ""
         self._unnumbered = count()
-        self._marks: dict[int, Mark] = {}
+        self._columns: dict[str, str] = {}
+        self._replay: Replayable | None = None
+
+    def check_schema(self, schema: StructType) -> None:
+        """See `Sink.check_schema`: Delta stores every Spark type; an existing table must have these columns."""
+        self._columns = columns_of(schema)
 
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: columns compared, entries of other checkpoints refused, the marker read."""
@@ -135,7 +137,7 @@ class DeltaSink(Sink):
                 "would find none of its batches there. Give the path of a folder in a mounted file system."
             )
         with readable(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
-            wrong = difference(self._table)
+            wrong = difference(self._table, self._columns)
         if wrong is not None:
             raise RefusedStart(
                 f"the Delta table {self._table} was made for other rows: {wrong}. Nothing was written. Take another "
@@ -151,32 +153,37 @@ class DeltaSink(Sink):
             entries = transactions(log)
         self._refuse_other_checkpoints(entries)
         if self._app_id in entries:
-            self._marks = {WHOLE: self._mark(log, entries[self._app_id])}
+            self._replay = self._replayable(log, entries[self._app_id])
 
-    def warm(self) -> Nothing:
+    def warm_up_writer(self) -> Nothing:
         return Nothing()
 
-    def unacknowledged(self) -> Append:
+    def unacknowledged_writer(self) -> Append:
         return Append(self._table)
 
-    def acknowledged(self) -> Append:
+    def acknowledged_writer(self) -> Append:
         return Append(self._table)
 
-    def marked(self) -> Append:
+    def idempotent_writer(self) -> Append:
         return Append(self._table, self._app_id)
 
     def marks(self) -> Mapping[int, Mark]:
-        return self._marks
+        """See `Sink.marks`. The first call after a start with an open batch reads that batch's data files, by Spark."""
+        return {} if self._replay is None else {WHOLE_BATCH: self._replay.mark(list(self._columns))}
 
-    def write_as_shipped(self, rows: DataFrame) -> None:
+    def newest_batch(self) -> int:
+        """See `Sink.newest_batch`; reads no data file."""
+        return -1 if self._replay is None else self._replay.batch
+
+    def write_native(self, rows: DataFrame) -> None:
         told = rows.sparkSession.sparkContext.getLocalProperty
         query, batch = told("sql.streaming.queryId"), told("streaming.sql.batchId")
         # Outside a query (`oncebench batches`) it is given an identity, for it is the entry that takes the time.
         number = next(self._unnumbered) if batch is None else int(batch)
-        Append(self._table, query or self._sink_id).write_batch(rows_only(rows), number)
+        Append(self._table, query or self._sink_id).write_batch(without_rejected(rows), number)
 
-    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
-        return rows_only(rows).writeStream.format("delta").outputMode("append").option("path", str(self._table))
+    def stream_native(self, rows: DataFrame) -> DataStreamWriter:
+        return without_rejected(rows).writeStream.format("delta").outputMode("append").option("path", str(self._table))
 
     def _refuse_other_checkpoints(self, entries: Mapping[str, int]) -> None:
         others = {app: batch for app, batch in entries.items() if app.startswith(f"{self._sink_id}/")}
@@ -190,12 +197,12 @@ class DeltaSink(Sink):
                 "sink_id (rows would then be written again)."
             )
 
-    def _mark(self, log: Path, batch: int) -> Mark:
+    def _replayable(self, log: Path, batch: int) -> Replayable:
         if (self._checkpoint / "commits" / str(batch)).exists():
-            return Mark(batch, 0, 0)  # never replayed: nothing will be compared
+            return Replayable(batch, [], 0)  # never replayed: nothing will be compared
         try:
             files = [self._table / name for name in files_of(log, self._app_id, batch)]
-            return Mark(batch, *counted(files))
+            return Replayable(batch, files, row_count(files))
         except (OSError, LookupError) as gone:
             raise RefusedStart(
                 f"batch {batch} is in the Delta table {self._table}, but what it wrote can't be looked up any more "
@@ -204,9 +211,33 @@ class DeltaSink(Sink):
             ) from gone
 
 
-def rows_only(rows: DataFrame) -> DataFrame:
-    """The columns of rows, without what was set aside."""
-    return rows.where("reason is null").select(*COLUMNS)
+@dataclass
+class Replayable:
+    """The newest batch in the table: what a replay of it must be compared with.
+
+    Attributes:
+        batch: its number.
+        files: the data files that its commit added; none where it cannot be replayed.
+        rows: how many rows they hold.
+    """
+
+    batch: int
+    files: Sequence[Path]
+    rows: int
+    _digest: int | None = None
+
+    def mark(self, columns: list[str]) -> Mark:
+        """The batch's marker; reads the data files when first asked."""
+        if self.files and self._digest is None:
+            self._digest = _digest_of(self.files, columns)
+        return Mark(self.batch, self.rows, self._digest)
+
+
+def _digest_of(files: Sequence[Path], columns: list[str]) -> int:
+    spark = SparkSession.builder.getOrCreate()  # the one in which the query runs
+    rows = spark.read.parquet(*map(str, files)).select(*(f"`{name}`" for name in columns))
+    hashes = digest.with_hash(rows, columns).select(digest.HASH).toArrow().column(0)
+    return digest.digest(hashes.combine_chunks())
 
 
 def _existing(path: Path) -> Path:
@@ -214,34 +245,18 @@ def _existing(path: Path) -> Path:
     return path if path.is_dir() else _existing(path.absolute().parent)
 
 
-def _provide(place: Place) -> dict[str, Any]:
-    return {"output": str(place.folder / "table")}
-
-
-def _open(config: PipelineConfig) -> DeltaSink:
-    return DeltaSink(Path(config.output["output"]), config.sink_id, config.partitions, config.checkpoint)
-
-
-def _read(target: Mapping[str, Any]) -> Snapshots:
-    folder = Path(target["output"])
-    table = Following(folder)
-    return Snapshots(table.fresh, table.leftovers, changes=changes_in(folder / "_delta_log"))
+def _open(settings: SinkSettings) -> DeltaSink:
+    return DeltaSink(Path(settings.output["output"]), settings.sink_id, settings.partitions, settings.checkpoint)
 
 
 LACKS = {"two-phase": "no process can end a Delta commit that another has prepared"}
 KINDS = (
-    Kind(
+    SinkKind(
         name="delta",
         supports=SUPPORTS,
         lacks=LACKS,
-        ordered=False,
-        swept=True,
-        whole=True,
-        provide=_provide,
-        in_folder=True,
+        batch_atomic=True,
         open=_open,
-        stamped=True,
-        read=_read,
         jars=("spark-delta",),
         spark={
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",

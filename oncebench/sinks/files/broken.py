@@ -6,18 +6,13 @@ A task that dies leaves the file that it was writing, whole or not, and the repl
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from pathlib import Path
 
-from oncebench.delivery.contract import EXACTLY_ONCE, Support
+from oncebench.delivery.contract import EXACTLY_ONCE, SinkSettings, Support
 from oncebench.delivery.protocols import at_least_once
 from oncebench.sinks.files.formats import JSON_LINES
-from oncebench.sinks.files.sink import KINDS as _SOUND
 from oncebench.sinks.files.sink import FileSink, FileWriter, Names
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pipeline.config import PipelineConfig
+from oncebench.sinks.files.suite import SUITE_SINKS as _SOUND
 
 
 class VisibleNames(Names):
@@ -31,21 +26,27 @@ class VisibleNames(Names):
 class VisibleFiles(FileSink):
     """Writes each file where it will stay."""
 
-    def acknowledged(self) -> FileWriter:
+    def acknowledged_writer(self) -> FileWriter:
         names = VisibleNames(self._names.folder, self._names.sink_id, self._names.generation, self._names.suffix)
         return FileWriter(names, self._form, durable=True, shown_as=Names.same)
 
 
-def _open(config: PipelineConfig) -> FileSink:
-    return VisibleFiles(JSON_LINES, config.output["output"], config.sink_id, config.partitions)
+def _open(settings: SinkSettings) -> FileSink:
+    return VisibleFiles(JSON_LINES, settings.output["output"], settings.sink_id, settings.partitions)
 
 
 SUPPORTS = (
-    Support(EXACTLY_ONCE, "final-names", "files under their final names", shows="DUP", shown_by=("after-prepare",)),
+    Support(
+        EXACTLY_ONCE,
+        "final-names",
+        "files under their final names",
+        expected_anomaly="DUP",
+        triggering_faults=("after-prepare",),
+    ),
 )
 KINDS = (
     replace(
-        _SOUND[0],
+        _SOUND[0].kind,
         name="broken-files",
         supports=SUPPORTS,
         lacks={},
@@ -53,3 +54,4 @@ KINDS = (
         protocols={(EXACTLY_ONCE, "final-names"): at_least_once},
     ),
 )
+SUITE_SINKS = (replace(_SOUND[0], kind=KINDS[0]),)

@@ -15,9 +15,15 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as f
 
-from pipeline.rows import KEY, ROW, json_texts
+from oncebench.delivery import quarantine
 
+# The column of a JSON line before it is written.
+LINE = "line"
+# The one field of a row that could not be read.
+UNREADABLE = "unreadable"
 # What was read of a file: makes its rows, and looks at the file no more.
 Content = Callable[[], list[dict[str, Any]]]
 
@@ -29,27 +35,41 @@ class Format:
     Attributes:
         suffix: of a file's name.
         spark: what Spark calls it.
+        encode: makes, in the JVM, what is written from the columns of the rows.
         write: writes the first rows and then the others; the file is whole when it returns.
         read: what a file holds.
     """
 
     suffix: str
     spark: str
+    encode: Callable[[DataFrame], DataFrame]
     write: Callable[[BinaryIO, pa.RecordBatch, Iterator[pa.RecordBatch]], None]
     read: Callable[[Path], Content]
 
 
-def json_lines(rows: pa.RecordBatch) -> pa.Buffer:
-    """The rows as JSON lines, made column by column: no Python object per row."""
-    lines = json_texts(rows, "\n")
+def lines_of(rows: pa.RecordBatch) -> pa.Buffer:
+    """The column LINE as lines of a file, without a Python object per row."""
+    lines = pc.binary_join_element_wise(rows.column(LINE), "\n", "")
     whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
     return pc.binary_join(whole, "")[0].as_buffer()
 
 
+def _encode_json_lines(rows: DataFrame) -> DataFrame:
+    """Each row as one JSON object; nulls are written."""
+    kept = [name for name in rows.columns if name == quarantine.COLUMN]
+    columns = [f"`{name}`" for name in rows.columns if name != quarantine.COLUMN]
+    line = f.to_json(f.struct(*columns), {"ignoreNullFields": "false"})
+    return rows.select(line.alias(LINE), *kept)
+
+
+def _as_columns(rows: DataFrame) -> DataFrame:
+    return rows
+
+
 def _write_json_lines(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
-    file.write(json_lines(first))
+    file.write(lines_of(first))
     for rows in others:
-        file.write(json_lines(rows))
+        file.write(lines_of(rows))
 
 
 def _read_json_lines(path: Path) -> Content:
@@ -62,7 +82,7 @@ def _row(line: bytes) -> dict[str, Any]:
         row = orjson.loads(line)
     except ValueError:
         return _unreadable(line)
-    return row if isinstance(row, dict) and KEY in row else _unreadable(line)
+    return row if isinstance(row, dict) else _unreadable(line)
 
 
 def _write_parquet(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> None:
@@ -75,18 +95,17 @@ def _write_parquet(file: BinaryIO, first: pa.RecordBatch, others: Iterator[pa.Re
 def _read_parquet(path: Path) -> Content:
     try:
         with pq.ParquetFile(path) as file:
-            known = [name for name in file.schema_arrow.names if name in ROW]
-            table = file.read(known, use_threads=False)
+            table = file.read(use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # the disk's words; pyarrow's own have no number
             raise
         return lambda: [_unreadable(path.name.encode())]
-    return lambda: [row if KEY in row else _unreadable(path.name.encode()) for row in table.to_pylist()]
+    return lambda: list(table.to_pylist())
 
 
 def _unreadable(what: bytes) -> dict[str, Any]:
-    return {KEY: "", "unreadable": what.decode("utf-8", "replace")}
+    return {UNREADABLE: what.decode("utf-8", "replace")}
 
 
-JSON_LINES = Format("jsonl", "json", _write_json_lines, _read_json_lines)
-PARQUET = Format("parquet", "parquet", _write_parquet, _read_parquet)
+JSON_LINES = Format("jsonl", "json", _encode_json_lines, _write_json_lines, _read_json_lines)
+PARQUET = Format("parquet", "parquet", _as_columns, _write_parquet, _read_parquet)

@@ -41,8 +41,8 @@ def names_in(folder: Path) -> set[str]:
 class FolderReader:
     """What `Snapshots` asks; see the module."""
 
-    def __init__(self, form: Format, folder: Path, *, heeding_metadata: bool = True) -> None:
-        self._form, self._folder = form, folder
+    def __init__(self, form: Format, folder: Path, key: str, *, heeding_metadata: bool = True) -> None:
+        self._form, self._folder, self._key = form, folder, key
         self._metadata = folder / SPARK_METADATA if heeding_metadata else None
         self._read: set[str] = set()
         self._stamp: tuple[Path, int] | None = None
@@ -67,7 +67,7 @@ class FolderReader:
             places += [place_in_file(name, line) for line in range(len(found))]
             written_ms += [stamp_ms] * len(found)
             rows += found
-        return rows_of(places, written_ms, rows, seen_us)
+        return rows_of(places, written_ms, rows, self._key, seen_us)
 
     def leftovers(self) -> list[str]:
         """Files that are written and not shown: prepared ones, Spark's temporary ones, those that its log leaves
@@ -116,7 +116,7 @@ def named_in(log: Path) -> Iterable[str]:
             yield Path(unquote(urlsplit(json.loads(line)["path"]).path)).name
 
 
-def read_folder(form: Format, folder: Path, *, heeding_metadata: bool = True) -> Snapshots:
-    """A reader of a folder of files."""
-    reader = FolderReader(form, folder, heeding_metadata=heeding_metadata)
+def read_folder(form: Format, folder: Path, key: str, *, heeding_metadata: bool = True) -> Snapshots:
+    """A reader of a folder of files; `key`: the field that is the key of a row."""
+    reader = FolderReader(form, folder, key, heeding_metadata=heeding_metadata)
     return Snapshots(reader.fresh, reader.leftovers, changes=changes_in(folder, folder / SPARK_METADATA))

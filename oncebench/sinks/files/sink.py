@@ -31,7 +31,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
@@ -41,22 +41,18 @@ from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
     EXACTLY_ONCE,
-    Kind,
     Mark,
-    Place,
     Sink,
+    SinkKind,
+    SinkSettings,
     Support,
     TaskView,
 )
 from oncebench.delivery.durable import fsync_folder, is_uri, make_folder
 from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
-from oncebench.sinks.files.reader import PENDING, SPARK_METADATA, names_in, read_folder
-from oncebench.sinks.reader import Snapshots
-from pipeline.rows import ROW
-
-if TYPE_CHECKING:
-    from pipeline.config import PipelineConfig
+from oncebench.sinks.files.reader import PENDING, SPARK_METADATA, names_in
 
 NATIVE = "native"
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
@@ -143,8 +139,8 @@ class FileWriter:
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         first = next(rows, None)
         if first is None:  # no rows, no file: there is nothing to decide about
-            task.passing("before-prepare")
-            task.passing("after-prepare")
+            task.reach("before-prepare")
+            task.reach("after-prepare")
             return {}, {}
         name = self.names.temporary(task.batch, task.partition)
         path = self.names.pending / name
@@ -159,13 +155,13 @@ class FileWriter:
                 f"batch {task.batch}, partition {task.partition}: {_told(path, error)}, then start the pipeline again. "
                 "No half file is to be seen."
             ) from error
-        task.passing("after-prepare")
+        task.reach("after-prepare")
         return {} if self.shown_as else {"file": name}, {"prepare": prepare_ms}
 
     def _write(self, task: TaskView, path: Path, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> float:
         with path.open("xb") as file:
             self.form.write(file, first, others)
-            task.passing("before-prepare")
+            task.reach("before-prepare")
             started = time.perf_counter()
             if self.durable:
                 file.flush()
@@ -201,6 +197,10 @@ class FileSink(Sink):
         self._names = Names(Path(folder).absolute(), sink_id, 0, form.suffix)
         self._marks: dict[int, Mark] = {}
 
+    def encode(self, rows: DataFrame) -> DataFrame:
+        """See `Sink.encode`: a JSON line per row, or the columns for Parquet."""
+        return self._form.encode(rows)
+
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: the folder tried, undecided files of older drivers deleted, final names read."""
         self._names = names = replace(self._names, generation=generation)
@@ -218,16 +218,16 @@ class FileSink(Sink):
             if partition not in self._marks or self._marks[partition].batch < batch:
                 self._marks[partition] = Mark(batch, 0, 0)
 
-    def warm(self) -> FileWriter:
-        return self.prepare()
+    def warm_up_writer(self) -> FileWriter:
+        return self.prepare_writer()
 
-    def unacknowledged(self) -> FileWriter:
+    def unacknowledged_writer(self) -> FileWriter:
         return FileWriter(self._names, self._form, durable=False, shown_as=Names.final)
 
-    def acknowledged(self) -> FileWriter:
+    def acknowledged_writer(self) -> FileWriter:
         return FileWriter(self._names, self._form, durable=True, shown_as=Names.same)
 
-    def prepare(self) -> FileWriter:
+    def prepare_writer(self) -> FileWriter:
         return FileWriter(self._names, self._form, durable=True, shown_as=None)
 
     def marks(self) -> Mapping[int, Mark]:
@@ -268,23 +268,20 @@ class FileSink(Sink):
             return shown.exists()
         return True
 
-    def write_as_shipped(self, rows: DataFrame) -> None:
-        self._shipped(rows).write.format(self._form.spark).mode("append").save(str(self._names.folder))
+    def write_native(self, rows: DataFrame) -> None:
+        without_rejected(rows).write.format(self._form.spark).mode("append").save(str(self._names.folder))
 
-    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
+    def stream_native(self, rows: DataFrame) -> DataStreamWriter:
         folder = self._names.folder
         if names_in(folder) and not (folder / SPARK_METADATA).is_dir():
             raise RefusedStart(
                 f"{folder} holds files that Spark's file sink did not write: its log ({SPARK_METADATA}) would hide "
                 "them from every Spark reader. Take an empty folder."
             )
-        return self._shipped(rows).writeStream.format(self._form.spark).option("path", str(folder))
+        return without_rejected(rows).writeStream.format(self._form.spark).option("path", str(folder))
 
     def close(self) -> None:
         """Nothing is held open between batches."""
-
-    def _shipped(self, rows: DataFrame) -> DataFrame:
-        return rows.where("reason is null").select(*ROW)
 
     def _check(self, support: Support) -> None:
         if is_uri(self._asked):
@@ -321,35 +318,15 @@ def _told(path: Path, error: OSError) -> str:
     return f"cannot write {path} ({error.strerror or error}). {what_to_do}"
 
 
-def _provide(place: Place) -> dict[str, Any]:
-    folder = place.folder / "output"
-    folder.mkdir()
-    return {"output": str(folder.absolute())}
-
-
-def _open(form: Format, config: PipelineConfig) -> FileSink:
-    return FileSink(form, config.output["output"], config.sink_id, config.partitions)
-
-
-def _read(form: Format, target: Mapping[str, Any]) -> Snapshots:
-    return read_folder(form, Path(target["output"]))
+def _open(form: Format, settings: SinkSettings) -> FileSink:
+    return FileSink(form, settings.output["output"], settings.sink_id, settings.partitions)
 
 
 LACKS = {
     "exactly-once/idempotent": "a folder takes one file in one step, not a batch of them with its marker; "
     "two-phase shows each file once and needs no marker",
 }
+FORMATS = {"files-jsonl": JSON_LINES, "files-parquet": PARQUET}
 KINDS = tuple(
-    Kind(
-        name=name,
-        supports=SUPPORTS,
-        lacks=LACKS,
-        ordered=True,
-        provide=_provide,
-        in_folder=True,
-        open=partial(_open, form),
-        stamped=True,
-        read=partial(_read, form),
-    )
-    for name, form in (("files-jsonl", JSON_LINES), ("files-parquet", PARQUET))
+    SinkKind(name=name, supports=SUPPORTS, lacks=LACKS, open=partial(_open, form)) for name, form in FORMATS.items()
 )

@@ -10,21 +10,20 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from oncebench.delivery.contract import EXACTLY_ONCE, Mark, Sink, Support
-from oncebench.delivery.protocols import commit, decision, exactly_once_idempotent, undecided
-from oncebench.sinks.kafka.sink import KINDS as _SOUND
+from oncebench.delivery.contract import EXACTLY_ONCE, Mark, Sink, SinkSettings, Support
+from oncebench.delivery.protocols import commit, decision, exactly_once_idempotent, pass_decision_failpoints
 from oncebench.sinks.kafka.sink import KafkaSink, open_as
+from oncebench.sinks.kafka.suite import SUITE_SINKS as _SOUND
 
 if TYPE_CHECKING:
     from oncebench.delivery.batch import Batch
     from oncebench.delivery.journal import Journal
-    from pipeline.config import PipelineConfig
 
 
 def without_marker(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
     """A transaction per task, but nothing in it says which batch it was: a replay cannot know that it is there."""
-    batch.run(sink.marked())
-    undecided(batch)
+    batch.run(sink.idempotent_writer())
+    pass_decision_failpoints(batch)
 
 
 def without_journal(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
@@ -32,9 +31,9 @@ def without_journal(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) 
 
     A death amid the commits leaves some partitions committed; the replay writes all of them again.
     """
-    prepared = {written.partition: written.prepared for written in batch.run(sink.prepare()) if written.prepared}
+    prepared = {written.partition: written.prepared for written in batch.run(sink.prepare_writer()) if written.prepared}
     for point in ("before-decision", "after-decision"):
-        batch.at(point)
+        batch.failpoint(point)
     commit(batch, sink, prepared)
 
 
@@ -45,10 +44,10 @@ def taken_as_done(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> 
     """
     if journal.decisions(batch.id):
         return batch.drain()
-    written = batch.run(sink.prepare())
-    batch.at("before-decision")
+    written = batch.run(sink.prepare_writer())
+    batch.failpoint("before-decision")
     journal.decide(batch.id, 0, decision(written))
-    batch.at("after-decision")
+    batch.failpoint("after-decision")
     commit(batch, sink, {w.partition: w.prepared for w in written if w.prepared})
     return None
 
@@ -56,8 +55,8 @@ def taken_as_done(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> 
 class AbortsDecided(KafkaSink):
     """Aborts at start whatever is open, also what the journal says is decided."""
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
-        del keep
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
+        del decided
         super().start(support, generation, [])
 
 
@@ -79,32 +78,38 @@ class NeverFences(KafkaSink):
         return super()._read_marks(stable=False)
 
 
-def _open(config: PipelineConfig) -> KafkaSink:
-    return open_as(_CLASSES.get(config.variant, KafkaSink), config)
+def _open(settings: SinkSettings) -> KafkaSink:
+    return open_as(_CLASSES.get(settings.variant, KafkaSink), settings)
 
 
 _CLASSES: Mapping[str | None, type[KafkaSink]] = {"abort-after-commit": AbortsDecided, "no-fencing": NeverFences}
 SUPPORTS = (
-    Support(EXACTLY_ONCE, "no-marker", "a transaction per task without a marker", shows="DUP"),
-    Support(EXACTLY_ONCE, "no-journal", "the driver commits without a decision", shows="DUP", shown_by=("mid-commit",)),
+    Support(EXACTLY_ONCE, "no-marker", "a transaction per task without a marker", expected_anomaly="DUP"),
+    Support(
+        EXACTLY_ONCE,
+        "no-journal",
+        "the driver commits without a decision",
+        expected_anomaly="DUP",
+        triggering_faults=("mid-commit",),
+    ),
     Support(
         EXACTLY_ONCE,
         "abort-after-commit",
         "an abort that does not look into the journal",
-        shows="LOSS",
-        shown_by=("after-decision",),
+        expected_anomaly="LOSS",
+        triggering_faults=("after-decision",),
     ),
     Support(
         EXACTLY_ONCE,
         "no-fencing",
         "a transaction per task with a marker, and older drivers may go on",
-        shows="DUP",
-        shown_by=("after-prepare:zombie",),
+        expected_anomaly="DUP",
+        triggering_faults=("after-prepare:zombie",),
     ),
 )
 KINDS = (
     replace(
-        _SOUND[0],
+        _SOUND[0].kind,
         name="broken-kafka",
         supports=SUPPORTS,
         open=_open,
@@ -116,3 +121,4 @@ KINDS = (
         },
     ),
 )
+SUITE_SINKS = (replace(_SOUND[0], kind=KINDS[0]),)

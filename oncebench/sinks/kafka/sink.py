@@ -22,28 +22,34 @@ import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
-from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
+from oncebench.delivery import digest, quarantine
+from oncebench.delivery.contract import (
+    AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    EXACTLY_ONCE,
+    RECORDS,
+    Mark,
+    Sink,
+    SinkKind,
+    SinkSettings,
+    Support,
+)
 from oncebench.delivery.errors import CommitUncertain, RefusedStart
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, Notes, end_forgotten, settle
-from oncebench.sinks.kafka.log import KafkaLog
 from oncebench.sinks.kafka.markers import Offsets
-from oncebench.sinks.kafka.names import Names, generation_of, transactional_ids
-from oncebench.sinks.kafka.reader import KafkaReader
-from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, Warm
-from pipeline.rows import KEY, ROW
-
-if TYPE_CHECKING:
-    from pipeline.config import PipelineConfig
+from oncebench.sinks.kafka.names import Names, generation_of
+from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, WarmUp
+from oncebench.sinks.records import encode_records, records_schema_error
 
 # How long a commit may ask before it gives up and leaves the rest to a restart: a broker's restart takes seconds.
 COMMIT_LIMIT_S = 60.0
@@ -77,7 +83,7 @@ SUPPORTS = (
 
 
 class KafkaSink(Sink):
-    """Rows as JSON records keyed by session, into one topic.
+    """Records with `key`, `value` and optionally `headers`, as Spark's own Kafka sink takes them, into one topic.
 
     Args:
         topic: the output topic.
@@ -85,7 +91,7 @@ class KafkaSink(Sink):
         partitions: tasks per batch.
         client: librdkafka settings of the cluster, `bootstrap.servers` at least.
         transaction_timeout_ms: how long one may stay open, from its first row on (broker: transaction.max.timeout.ms).
-        quarantine_topic: where the baseline writes what was set aside.
+        quarantine_topic: where Spark's own sink (`native`) writes rejected records.
     """
 
     def __init__(
@@ -115,6 +121,16 @@ class KafkaSink(Sink):
         self._retired: set[str] = set()
         self._look_again = 0.0
 
+    def check_schema(self, schema: StructType) -> None:
+        """See `Sink.check_schema`: `key` and `value` are strings or binary, `headers` as Spark has them."""
+        wrong = records_schema_error(schema)
+        if wrong is not None:
+            raise RefusedStart(f"rows for Kafka topic {self._topic!r}: {wrong}")
+
+    def encode(self, rows: DataFrame) -> DataFrame:
+        """See `Sink.encode`: key and value as bytes."""
+        return encode_records(rows)
+
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: generation published, older drivers fenced, markers read."""
         self._names = Names(self._names.sink_id, generation, self._topic)
@@ -135,19 +151,19 @@ class KafkaSink(Sink):
         self._note_fenced(generation - 1)
         self._marks = self._read_marks(stable=not open_)
 
-    def warm(self) -> Warm:
-        return Warm(self._client, self._names, self._timeout_ms, self.partitions, self._transactional)
+    def warm_up_writer(self) -> WarmUp:
+        return WarmUp(self._client, self._names, self._timeout_ms, self.partitions, self._transactional)
 
-    def unacknowledged(self) -> Appender:
+    def unacknowledged_writer(self) -> Appender:
         return Appender(self._client, self._topic, acknowledged=False)
 
-    def acknowledged(self) -> Appender:
+    def acknowledged_writer(self) -> Appender:
         return Appender(self._client, self._topic, acknowledged=True)
 
-    def prepare(self) -> TransactionalWriter:
+    def prepare_writer(self) -> TransactionalWriter:
         return self._writer(commits=False)
 
-    def marked(self) -> TransactionalWriter:
+    def idempotent_writer(self) -> TransactionalWriter:
         return self._writer(commits=True)
 
     def _writer(self, commits: bool) -> TransactionalWriter:
@@ -314,14 +330,14 @@ class KafkaSink(Sink):
         for partition, found in noted_by:
             if found is not None:
                 noted = json.loads(found.metadata)
-                marks[partition] = Mark(found.number - 1, noted.get("rows", 0), int(noted.get("digest", "0"), 16))
+                marks[partition] = Mark(found.number - 1, noted.get("rows", 0), digest.from_text(noted.get("digest")))
         return marks
 
-    def write_as_shipped(self, rows: DataFrame) -> None:
+    def write_native(self, rows: DataFrame) -> None:
         writer = self._shipped(rows).write.format("kafka")
         writer.options(**self._spark_options()).save()
 
-    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
+    def stream_native(self, rows: DataFrame) -> DataStreamWriter:
         return self._shipped(rows).writeStream.format("kafka").options(**self._spark_options())
 
     def _spark_options(self) -> dict[str, str]:
@@ -330,16 +346,17 @@ class KafkaSink(Sink):
         return {**options, "kafka.max.request.size": "8388608", "includeHeaders": "true"}
 
     def _shipped(self, rows: DataFrame) -> DataFrame:
-        """Key, value, topic and headers in one go: rows to the output topic, the rest to quarantine."""
-        row = f.to_json(f.struct(*ROW)).cast("binary")
-        good = f.col("reason").isNull()
+        """Key, value, topic and headers in one step: rows to the output topic, rejected records to quarantine."""
+        if quarantine.COLUMN not in rows.columns:
+            return rows.withColumn("topic", f.lit(self._topic))
+        rejected, good = f.col(quarantine.COLUMN), f.col(quarantine.COLUMN).isNull()
+        own_headers = f.col("headers") if "headers" in rows.columns else f.lit(None)
+        reasons = f.array(*(_header(rejected, name) for name in ("reason", "source_partition", "source_offset")))
         return rows.select(
-            f.when(good, f.col(KEY).cast("binary")).otherwise(f.col("key")).alias("key"),
-            f.when(good, row).otherwise(f.col("value")).alias("value"),
+            f.when(good, f.col("key")).otherwise(rejected["key"]).alias("key"),
+            f.when(good, f.col("value")).otherwise(rejected["value"]).alias("value"),
             f.when(good, f.lit(self._topic)).otherwise(f.lit(self._quarantine_topic)).alias("topic"),
-            f.when(~good, f.array(_header("reason"), _header("source_partition"), _header("source_offset"))).alias(
-                "headers"
-            ),
+            f.when(good, own_headers).otherwise(reasons).alias("headers"),
         )
 
     def close(self) -> None:
@@ -347,48 +364,23 @@ class KafkaSink(Sink):
             self._coordinator.close()
 
 
-def _provide(place: Place) -> dict[str, Any]:
-    topic = place.make_topic(f"{place.name}.out")
-    return {"output": topic, "sink_id": place.name, "kafka": dict(place.kafka)}
-
-
-def open_as(sink: type[KafkaSink], config: PipelineConfig) -> KafkaSink:
-    """The sink of a pipeline, of this class."""
+def open_as(sink: type[KafkaSink], settings: SinkSettings) -> KafkaSink:
+    """Makes a sink of this class from a job's settings."""
     return sink(
-        topic=config.output["output"],
-        sink_id=config.sink_id,
-        partitions=config.partitions,
-        client=config.kafka_client,
-        transaction_timeout_ms=config.transaction_timeout_ms,
-        quarantine_topic=config.quarantine_topic,
+        topic=settings.output["output"],
+        sink_id=settings.sink_id,
+        partitions=settings.partitions,
+        client=settings.kafka,
+        transaction_timeout_ms=settings.transaction_timeout_ms,
+        quarantine_topic=settings.quarantine_topic,
     )
 
 
-def _read(target: Mapping[str, Any]) -> KafkaReader:
-    client = dict(target["kafka"])
-    servers = client.pop("bootstrap.servers")
-    return KafkaReader(servers, target["output"], client=client, sink_id=target["sink_id"])
+def _open(settings: SinkSettings) -> KafkaSink:
+    return open_as(KafkaSink, settings)
 
 
-def _log_of(target: Mapping[str, Any]) -> KafkaLog:
-    return KafkaLog(target["kafka"]["bootstrap.servers"], target["output"], target["sink_id"])
-
-
-KINDS = (
-    Kind(
-        name="kafka",
-        supports=SUPPORTS,
-        lacks={},
-        ordered=True,
-        provide=_provide,
-        open=partial(open_as, KafkaSink),
-        stamped=True,
-        read=_read,
-        expires=True,
-        transactional_ids=transactional_ids,
-        log=_log_of,
-    ),
-)
+KINDS = (SinkKind(name="kafka", supports=SUPPORTS, lacks={}, open=_open, takes=RECORDS),)
 
 
 def _has(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
@@ -396,5 +388,6 @@ def _has(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
     return partition in marks and marks[partition].batch >= batch
 
 
-def _header(name: str) -> Any:
-    return f.struct(f.lit(name).alias("key"), f.col(name).cast("string").cast("binary").alias("value"))
+def _header(rejected: Column, name: str) -> Column:
+    value = rejected[name].cast("string").cast("binary")
+    return f.struct(f.lit(name).alias("key"), value.alias("value"))

@@ -19,13 +19,14 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
+from oncebench.delivery import digest
 from oncebench.delivery.bounded_call import aside
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.markers import member_of, read
 from oncebench.sinks.kafka.names import Names
-from pipeline.rows import KEY, json_texts
+from oncebench.sinks.records import records_of
 
 # Java's default partitioner hashes with murmur2: rows of a session land in the same partition from any client.
 COMMON = {"partitioner": "murmur2_random"}
@@ -46,12 +47,6 @@ _transactional: dict[str, list[_Transactional]] = {}
 _group_metadata: dict[str, object] = {}
 
 
-def _records(rows: pa.RecordBatch) -> Iterator[tuple[str, bytes]]:
-    """(key, value) of each row: its first column, and compact JSON with all of them."""
-    values = json_texts(rows).cast(pa.binary())
-    return zip(rows.column(KEY).to_pylist(), values.to_pylist(), strict=True)
-
-
 class _Reports:
     """Counts delivery reports and keeps the first error."""
 
@@ -69,10 +64,10 @@ class _Reports:
 def _produce_all(producer: Producer, topic: str, rows: Iterator[pa.RecordBatch], reports: _Reports) -> int:
     sent = 0
     for batch in rows:
-        for key, value in _records(batch):
+        for key, value, headers in records_of(batch):
             while True:
                 try:
-                    producer.produce(topic, key=key, value=value, on_delivery=reports)
+                    producer.produce(topic, key=key, value=value, headers=headers, on_delivery=reports)
                     break
                 except BufferError:  # the queue is full: let reports in, room comes back
                     producer.poll(0.05)
@@ -101,11 +96,11 @@ class Appender:
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         producer, reports = self._producer(), _Reports()
         sent = _produce_all(producer, self.topic, rows, reports)
-        task.passing("before-prepare")
+        task.reach("before-prepare")
         started = time.perf_counter()
         _flush(producer, sent, reports, self.acknowledged)
         prepare = (time.perf_counter() - started) * 1000
-        task.passing("after-prepare")
+        task.reach("after-prepare")
         return {}, {"prepare": prepare}
 
     def _producer(self) -> Producer:
@@ -242,17 +237,17 @@ class TransactionalWriter:
         if marking is not None:
             marking.result()
         waited = time.perf_counter() - sent_all  # for what the rows' own time has not hidden of the marker
-        task.passing("before-prepare")
+        task.reach("before-prepare")
         started = time.perf_counter() - waited
         if self.commits:  # nothing else will hold what the replay must be compared with
-            counted, digest = task.counted()
-            self._mark(producer, task, {"rows": counted, "digest": f"{digest:x}"})
+            counted, summed = task.counted()
+            self._mark(producer, task, {"rows": counted, "digest": digest.to_text(summed)})
         marked = time.perf_counter()
         _flush(producer, sent, reports, must_be_acknowledged=True)
         done = time.perf_counter()
         timings |= {"mark": (marked - started) * 1000, "flush": (done - marked) * 1000}
         timings["prepare"] = (done - started) * 1000
-        task.passing("after-prepare")
+        task.reach("after-prepare")
         if self.commits:
             started = time.perf_counter()
             transactional.commit()
@@ -332,7 +327,7 @@ class TransactionalWriter:
 
 
 @dataclass(frozen=True)
-class Warm:
+class WarmUp:
     """Makes a worker's producer before the first batch, so that no batch pays for it."""
 
     client: Mapping[str, Any]

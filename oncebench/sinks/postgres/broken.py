@@ -10,16 +10,23 @@ from dataclasses import replace
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Support
 from oncebench.delivery.protocols import at_least_once
-from oncebench.sinks.postgres.sink import KINDS as _SOUND
+from oncebench.sinks.postgres.suite import SUITE_SINKS as _SOUND
 
 SUPPORTS = (
-    Support(EXACTLY_ONCE, "no-ledger", "no ledger: a lost COMMIT answer", shows="DUP", shown_by=("after-prepare",)),
+    Support(
+        EXACTLY_ONCE,
+        "no-ledger",
+        "no ledger: a lost COMMIT answer",
+        expected_anomaly="DUP",
+        triggering_faults=("after-prepare",),
+    ),
 )
 KINDS = (
     replace(
-        _SOUND[0],
+        _SOUND[0].kind,
         name="broken-postgres",
         supports=SUPPORTS,
         protocols={(EXACTLY_ONCE, "no-ledger"): at_least_once},
     ),
 )
+SUITE_SINKS = (replace(_SOUND[0], kind=KINDS[0]),)

@@ -22,11 +22,10 @@ from psycopg import generators, sql
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-from oncebench.delivery.errors import ReadError, RefusedStart
+from oncebench.delivery.errors import ReadError
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect, told
 from oncebench.sinks.reader import NotAnsweredError, Rows, Snapshots, now_us, rows_of
-from pipeline.rows import ROW, STRINGS
 
 PAGE = 10_000  # rows held in memory at a time: some 10 MB
 # A server that is away is asked again for so long: a crash and the replay of its log take seconds.
@@ -37,21 +36,28 @@ SNAPSHOT = b"snapshot"  # the name of the statement that asks for the present on
 
 
 class Table:
-    """Follows one table."""
+    """Follows one table that has the columns `id` and `tx` of the suite.
 
-    def __init__(self, names: Names) -> None:
+    Args:
+        names: see `Names`.
+        columns: of a row.
+        texts: those of them that hold text.
+        key: the column that is the key of a row.
+    """
+
+    def __init__(self, names: Names, columns: Sequence[str], texts: Sequence[str], key: str) -> None:
         self._names = names
+        self._columns, self._texts, self._key = list(columns), list(texts), key
         self._seen = NOTHING_SEEN
         self._pages: Generator[Rows, None, None] | None = None
         self._given: set[int] = set()  # ids of a look that is not done: it may have to begin anew
         self._away_since: float | None = None
         try:
             self._connection = self._connect()
-            tables.check_table(self._connection, names.table)
+            self._connection.execute(sql.SQL("SELECT FROM {} LIMIT 0").format(sql.Identifier(names.table)))
+            self._connection.rollback()
         except psycopg.Error as error:
             raise ReadError(f"table {names.table!r} cannot be read: {told(error)}") from error
-        except RefusedStart as error:
-            raise ReadError(f"table {names.table!r} cannot be read: {error}") from error
 
     def fresh(self) -> Rows:
         """The rows that have become visible since.
@@ -97,7 +103,7 @@ class Table:
             "SELECT {columns}, id, {when} FROM {table} WHERE tx >= pg_snapshot_xmin({seen}::pg_snapshot) "
             "AND NOT pg_visible_in_snapshot(tx, {seen}::pg_snapshot)"
         ).format(
-            columns=sql.SQL(", ").join(map(sql.Identifier, ROW)),
+            columns=sql.SQL(", ").join(map(sql.Identifier, self._columns)),
             when=sql.SQL(when),
             table=sql.Identifier(self._names.table),
             seen=sql.Placeholder("seen"),
@@ -130,10 +136,12 @@ class Table:
         self._given.clear()
 
     def _rows(self, page: Sequence[tuple[Any, ...]], seen_us: int) -> Rows:
-        rows = [dict(zip(ROW, row, strict=False)) for row in page]
+        rows = [dict(zip(self._columns, row, strict=False)) for row in page]
         for row in rows:
-            row |= {name: tables.read_back(row[name]) for name in STRINGS}
-        return rows_of([(0, row[-2]) for row in page], [row[-1] or seen_us // 1000 for row in page], rows, seen_us)
+            row |= {name: tables.read_back(row[name]) for name in self._texts if row[name] is not None}
+        return rows_of(
+            [(0, row[-2]) for row in page], [row[-1] or seen_us // 1000 for row in page], rows, self._key, seen_us
+        )
 
     def _snapshot(self) -> str:
         # Asked many times a second, so asked of libpq: a cursor's execute and fetch take a multiple of this. It is
@@ -175,6 +183,6 @@ def prepared(connection: psycopg.Connection, names: Names) -> list[str]:
 
 
 def read(target: Mapping[str, Any]) -> Snapshots:
-    """A committed reader of a target; see `Kind.read`."""
-    table = Table(Names(target["sink_id"], 0, target["output"]))
+    """A committed reader of a target; see `SuiteSink.read`."""
+    table = Table(Names(target["sink_id"], 0, target["output"]), target["columns"], target["texts"], target["key"])
     return Snapshots(table.fresh, table.leftovers, table.close)

@@ -23,7 +23,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from urllib.parse import quote, urlencode
 
 import psycopg
@@ -31,18 +31,25 @@ from psycopg import sql
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.streaming.readwriter import DataStreamWriter
+from pyspark.sql.types import StructType
 
-from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
+from oncebench.delivery import quarantine
+from oncebench.delivery.contract import (
+    AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    EXACTLY_ONCE,
+    Mark,
+    Sink,
+    SinkKind,
+    SinkSettings,
+    Support,
+)
 from oncebench.delivery.errors import CommitUncertain, RefusedStart
+from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect, dsn, missing, parts, redacted, told
 from oncebench.sinks.postgres.reader import prepared as prepared_of
-from oncebench.sinks.postgres.reader import read
-from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, Warm
-from pipeline.rows import ROW, STRINGS
-
-if TYPE_CHECKING:
-    from pipeline.config import PipelineConfig
+from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, WarmUp
 
 OLDEST_SERVER = 130000  # xid8 and pg_current_xact_id, which the reader needs, came with 13
 # How long a commit may ask before it leaves the rest to a restart: a server that crashed is back within seconds.
@@ -51,7 +58,6 @@ COMMIT_PAUSE_S = 0.05
 # An ended session is gone when it has rolled back; that takes milliseconds.
 FENCE_LIMIT_S = 20.0
 FENCE_PAUSE_S = 0.02
-MOST_NAME_BYTES = 63  # longer identifiers are cut by the server
 _log = logging.getLogger(__name__)
 
 
@@ -72,14 +78,24 @@ class PostgresSink(Sink):
         table: the output table.
         sink_id: names this sink to the server; two pipelines must not share one.
         partitions: tasks per batch.
+        row_id: the columns that identify a row, for the variant `upsert`.
     """
 
-    def __init__(self, table: str, sink_id: str, partitions: int) -> None:
+    def __init__(self, table: str, sink_id: str, partitions: int, row_id: Sequence[str] = ()) -> None:
         self.partitions = partitions
+        self._row_id = tuple(row_id)
+        self._schema = StructType()
         self._names = Names(sink_id, 0, table)
         self._variant = ""
         self._open: psycopg.Connection | None = None
         self._marks: dict[int, Mark] = {}
+
+    def check_schema(self, schema: StructType) -> None:
+        """See `Sink.check_schema`; the table itself is checked by `start`."""
+        wrong = tables.unsupported(schema)
+        if wrong is not None:
+            raise RefusedStart(f"rows for table {self._names.table!r}: {wrong}")
+        self._schema = StructType([field for field in schema if field.name != quarantine.COLUMN])
 
     def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: settings checked, epoch taken, older drivers ended, orphans rolled back, marks read.
@@ -94,7 +110,7 @@ class PostgresSink(Sink):
             self._check(connection, support)
             tables.make_tables(connection)
             if support.variant == "upsert":
-                tables.make_row_ids_unique(connection, self._names.table)
+                tables.make_row_ids_unique(connection, self._names.table, self._row_id, self._schema)
             epoch = tables.next_epoch(connection, self._names.sink_id)
             self._names = Names(self._names.sink_id, epoch, self._names.table)
             connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
@@ -104,19 +120,22 @@ class PostgresSink(Sink):
         except psycopg.Error as error:
             raise RefusedStart(f"PostgreSQL at {redacted(dsn())} is of no use to this sink: {told(error)}") from error
 
-    def warm(self) -> Warm:
-        return Warm(self._names)
+    def warm_up_writer(self) -> WarmUp:
+        return WarmUp(self._names)
 
-    def unacknowledged(self) -> Appender:
+    def unacknowledged_writer(self) -> Appender:
         return Appender(self._names, durable=False)
 
-    def acknowledged(self) -> Appender:
-        return (Upserter if self._variant == "upsert" else Appender)(self._names)
+    def acknowledged_writer(self) -> Appender:
+        if self._variant != "upsert":
+            return Appender(self._names)
+        index = tables.row_id(self._row_id, self._schema).as_string(self._connection())
+        return Upserter(self._names, row_id=self._row_id, id_index=index)
 
-    def prepare(self) -> Preparer:
+    def prepare_writer(self) -> Preparer:
         return Preparer(self._names)
 
-    def marked(self) -> Marked:
+    def idempotent_writer(self) -> Marked:
         return Marked(self._names)
 
     def marks(self) -> Mapping[int, Mark]:
@@ -130,15 +149,15 @@ class PostgresSink(Sink):
         """
         return {p for p in sorted(prepared) if not self._committed(batch, p, str(prepared[p]["gid"]))}
 
-    def write_as_shipped(self, rows: DataFrame) -> None:
-        good = rows.where(f.col("reason").isNull()).select(*ROW)
-        for name in STRINGS:  # see postgres_tables
+    def write_native(self, rows: DataFrame) -> None:
+        good = without_rejected(rows)
+        for name in (each.name for each in good.schema if each.dataType.typeName() == "string"):  # see `tables`
             text = f.replace(name, f.lit(tables.STAND_IN), f.lit(tables.STAND_IN * 2))
             good = good.withColumn(name, f.replace(text, f.lit(tables.NUL), f.lit(tables.STAND_IN + "0")))
         good.write.format("jdbc").options(**self._jdbc()).mode("append").save()
 
-    def stream_as_shipped(self, rows: DataFrame) -> DataStreamWriter:
-        return rows.writeStream.foreachBatch(lambda batch, _number: self.write_as_shipped(batch))
+    def stream_native(self, rows: DataFrame) -> DataStreamWriter:
+        return rows.writeStream.foreachBatch(lambda batch, _number: self.write_native(batch))
 
     def close(self) -> None:
         if self._open is not None:
@@ -162,7 +181,8 @@ class PostgresSink(Sink):
                 f"all its data, and {support.guarantee} promises that nothing is lost. Set fsync = on in "
                 "postgresql.conf and reload the server, or take at-most-once"
             )
-        tables.check_table(connection, self._names.table)
+        tables.check_table(connection, self._names.table, self._schema)
+        self._check_row_id()
         allowed = int(_setting(connection, "max_prepared_transactions"))
         if self._variant == "two-phase" and allowed < self.partitions:
             raise RefusedStart(
@@ -172,6 +192,16 @@ class PostgresSink(Sink):
             )
         if self._variant == "native":
             self._jdbc()
+
+    def _check_row_id(self) -> None:
+        if self._variant != "upsert":
+            return
+        unknown = sorted(set(self._row_id) - set(self._schema.names))
+        if not self._row_id or unknown or len(self._row_id) == len(self._schema.names):
+            raise RefusedStart(
+                f"upsert needs the columns that identify a row, some of {self._schema.names} and not all; row_id is "
+                f"{list(self._row_id)}"
+            )
 
     def _end_older(self, connection: psycopg.Connection) -> None:
         """Ends the sessions of older epochs, paused ones too, and returns when they are gone.
@@ -255,31 +285,8 @@ def _setting(connection: psycopg.Connection, name: str) -> str:
     return str(row[0])
 
 
-def _provide(place: Place) -> dict[str, Any]:
-    if len(place.name.encode()) > MOST_NAME_BYTES:
-        raise RefusedStart(f"{place.name!r} is too long for a table's name (at most {MOST_NAME_BYTES} bytes)")
-    try:
-        with connect("oncebench.provide") as connection:
-            connection.execute(tables.definition(place.name))
-    except psycopg.Error as error:
-        raise RefusedStart(f"no output table could be made at {redacted(dsn())}: {told(error)}") from error
-    return {"output": place.name, "sink_id": place.name}
+def _open(settings: SinkSettings) -> PostgresSink:
+    return PostgresSink(settings.output["output"], settings.sink_id, settings.partitions, settings.row_id)
 
 
-def _open(config: PipelineConfig) -> PostgresSink:
-    return PostgresSink(config.output["output"], config.sink_id, config.partitions)
-
-
-KINDS = (
-    Kind(
-        name="postgres",
-        supports=SUPPORTS,
-        lacks={},
-        ordered=False,
-        provide=_provide,
-        open=_open,
-        read=read,
-        services=("postgres",),
-        jars=("spark-postgres",),
-    ),
-)
+KINDS = (SinkKind(name="postgres", supports=SUPPORTS, lacks={}, open=_open, jars=("spark-postgres",)),)

@@ -11,23 +11,36 @@ itself twice; any other key is stored as it is. What can go wrong: a table of an
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
+from pyspark.sql.types import StructType
 
+from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import Mark
 from oncebench.delivery.errors import RefusedStart
-from pipeline.rows import ID, INT, LONG, ROW, STRING, STRINGS, TYPES
 
-_TYPES = {STRING: "text", INT: "integer", LONG: "bigint"}
-COLUMNS: Mapping[str, str] = {
-    "id": "bigint", **{name: _TYPES[kind] for name, kind in TYPES.items()}, "tx": "xid8",
-}  # fmt: skip
-FILLED_IN = ("id", "tx")  # by the server, when a row is inserted
+# PostgreSQL's type of each Spark type, and further types of a user's table that take its text. Any other Spark type is
+# refused with the column's name.
+SQL_TYPES: Mapping[str, tuple[str, ...]] = {
+    "string": ("text", "character varying", "character", "uuid", "json", "jsonb"),
+    "byte": ("smallint", "integer", "bigint", "numeric"),
+    "short": ("smallint", "integer", "bigint", "numeric"),
+    "integer": ("integer", "bigint", "numeric"),
+    "long": ("bigint", "numeric"),
+    "float": ("real", "double precision"),
+    "double": ("double precision",),
+    "decimal": ("numeric",),
+    "boolean": ("boolean",),
+    "binary": ("bytea",),
+    "date": ("date",),
+    "timestamp": ("timestamp with time zone",),
+    "timestamp_ntz": ("timestamp without time zone",),
+}
 # As long as the journal's entries (oncebench.delivery.journal): a checkpoint that is rolled back by hand further is
 # refused.
 KEEP_BATCHES = 100
@@ -36,15 +49,6 @@ _MAKING = 0x6F6E6365  # "once"
 
 LEDGER = sql.Identifier("oncebench_ledger")
 EPOCHS = sql.Identifier("oncebench_epochs")
-# An index entry takes at most some 2,700 bytes and a key may be longer, so its SHA-256 is indexed (MD5 collisions can
-# be made on purpose). The way through decode() is there because convert_to() is not immutable.
-ROW_ID = sql.SQL(", ").join(
-    sql.SQL(r"sha256(decode(replace({}, E'\\', E'\\\\'), 'escape'))" if name in STRINGS else "{}").format(
-        sql.Identifier(name)
-    )
-    for name in ID
-)
-
 NUL, STAND_IN = "\x00", "\u2400"
 # In this order: the stand-in first, then what stands in, then what COPY's text format would take for its own.
 _STORED = ((STAND_IN, STAND_IN * 2), (NUL, STAND_IN + "0"))
@@ -74,13 +78,21 @@ def read_back(text: str) -> str:
 
 
 def copy_text(batch: pa.RecordBatch) -> memoryview:
-    """A record batch in COPY's text format, columns as in ROW."""
-    texts = [_copied(batch.column(name)) if name in STRINGS else batch.column(name).cast(pa.string()) for name in ROW]
+    """A record batch in COPY's text format, columns in the order of the batch; a null is COPY's `\\N`."""
+    texts = [_text(column).fill_null("\\N") for column in batch.columns]
     lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*texts, "\t"), "", "\n")
     # The lines stand one behind the other in Arrow's own buffer: nothing is copied or looked at row by row.
     _, offsets, data = lines.buffers()
     ends = memoryview(offsets).cast("i")
     return memoryview(data)[ends[lines.offset] : ends[lines.offset + len(lines)]]
+
+
+def _text(column: pa.Array) -> pa.Array:
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        return _copied(column.cast(pa.string()))
+    if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
+        return pa.array([None if each is None else f"\\\\x{each.hex()}" for each in column.to_pylist()], pa.string())
+    return column.cast(pa.string())
 
 
 def _copied(texts: pa.Array) -> pa.Array:
@@ -89,41 +101,49 @@ def _copied(texts: pa.Array) -> pa.Array:
     return texts
 
 
-def wrong_with(found: Mapping[str, Column]) -> str | None:
-    """What keeps a table with these columns from being an output table; None if nothing does."""
-    for name, kind in COLUMNS.items():
-        if name not in found:
-            return f"it has no column {name} ({kind})"
-        if found[name].kind != kind:
-            return f"its column {name} is {found[name].kind}, not {kind}"
-        if name in FILLED_IN and found[name].needed:
-            return f"its column {name} has no default"
+def unsupported(schema: StructType) -> str | None:
+    """Why PostgreSQL cannot store rows of this schema, and what to do; None if it can."""
+    for field in schema:
+        if field.name != quarantine.COLUMN and field.dataType.typeName() not in SQL_TYPES:
+            return (
+                f"column {field.name!r} is {field.dataType.simpleString()}, which this sink does not store: make it "
+                "text with to_json, or drop it"
+            )
+    return None
+
+
+def wrong_with(found: Mapping[str, Column], schema: StructType) -> str | None:
+    """What keeps a table with these columns from taking rows of this schema; None if nothing does."""
+    names = {field.name for field in schema}
+    for field in schema:
+        kinds = SQL_TYPES[field.dataType.typeName()]
+        if field.name not in found:
+            return f"it has no column {field.name} ({kinds[0]})"
+        if re.sub(r"\(.*?\)", "", found[field.name].kind) not in kinds:
+            return f"its column {field.name} is {found[field.name].kind}, not {kinds[0]}"
     for name, column in found.items():
-        if name not in COLUMNS and column.needed:
+        if name not in names and column.needed:
             return f"its column {name} has no default and would stay empty"
     return None
 
 
-def definition(table: str) -> sql.Composed:
-    """The statements that make an output table."""
+def definition(table: str, schema: StructType) -> sql.Composed:
+    """The statement that makes an output table for rows of this schema."""
     columns = sql.SQL(", ").join(
-        sql.SQL("{} " + COLUMNS[name] + " NOT NULL").format(sql.Identifier(name)) for name in ROW
+        sql.SQL("{} " + SQL_TYPES[field.dataType.typeName()][0]).format(sql.Identifier(field.name)) for field in schema
     )
-    return sql.SQL(
-        "CREATE TABLE {table} (id bigserial, {columns}, "
-        "tx xid8 NOT NULL DEFAULT pg_current_xact_id()); CREATE INDEX ON {table} (tx)"
-    ).format(table=sql.Identifier(table), columns=columns)
+    return sql.SQL("CREATE TABLE {table} ({columns})").format(table=sql.Identifier(table), columns=columns)
 
 
-def check_table(connection: psycopg.Connection, table: str) -> None:
-    """Raises RefusedStart if the output table is not there or not of its shape."""
+def check_table(connection: psycopg.Connection, table: str, schema: StructType) -> None:
+    """Raises RefusedStart if the output table is not there or does not take rows of this schema."""
     described = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '' "
         "FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
         (sql.Identifier(table).as_string(connection),),
     ).fetchall()
     found = {name: Column(name, kind, needed) for name, kind, needed in described}
-    wrong = wrong_with(found) if found else "there is none in this database and search_path"
+    wrong = wrong_with(found, schema) if found else "there is none in this database and search_path"
     kept = connection.execute(
         "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p') AND relpersistence = 'p'",
         (sql.Identifier(table).as_string(connection),),
@@ -131,9 +151,19 @@ def check_table(connection: psycopg.Connection, table: str) -> None:
     if wrong is None and kept is None:
         wrong = "it is a view, or UNLOGGED or temporary, and so not kept when the server is killed"
     if wrong is not None:
-        raise RefusedStart(
-            f"table {table!r} cannot take the output: {wrong}. Make it with: {definition(table).as_string(connection)}"
-        )
+        statement = definition(table, schema).as_string(connection)
+        raise RefusedStart(f"table {table!r} cannot take the output: {wrong}. Make it with: {statement}")
+
+
+def row_id(names: Sequence[str], schema: StructType) -> sql.Composed:
+    """The expressions of the unique index over a row's id.
+
+    An index entry takes at most some 2,700 bytes and a text may be longer, so its SHA-256 is indexed (MD5 collisions
+    can be made on purpose). The way through decode() is there because convert_to() is not immutable.
+    """
+    hashed = r"sha256(decode(replace({}, E'\\', E'\\\\'), 'escape'))"
+    texts = {field.name for field in schema if field.dataType.typeName() == "string"}
+    return sql.SQL(", ").join(sql.SQL(hashed if name in texts else "{}").format(sql.Identifier(name)) for name in names)
 
 
 def make_tables(connection: psycopg.Connection) -> None:
@@ -151,19 +181,21 @@ def make_tables(connection: psycopg.Connection) -> None:
         )
 
 
-def make_row_ids_unique(connection: psycopg.Connection, table: str) -> None:
+def make_row_ids_unique(connection: psycopg.Connection, table: str, names: Sequence[str], schema: StructType) -> None:
     """Makes the unique index that an upsert needs, where it is not there yet.
 
     Raises:
         RefusedStart: the table holds a row twice.
     """
     index = sql.Identifier(f"{table[:40]}_row_id")
-    statement = sql.SQL("CREATE UNIQUE INDEX IF NOT EXISTS {} ON {} ({})").format(index, sql.Identifier(table), ROW_ID)
+    statement = sql.SQL("CREATE UNIQUE INDEX IF NOT EXISTS {} ON {} ({})").format(
+        index, sql.Identifier(table), row_id(names, schema)
+    )
     try:
         connection.execute(statement)
     except psycopg.errors.UniqueViolation:
         raise RefusedStart(
-            f"table {table!r} holds a row ({', '.join(ID)}) twice, so that no upsert can work on it: remove the "
+            f"table {table!r} holds a row ({', '.join(names)}) twice, so that no upsert can work on it: remove the "
             "doubled rows, or write to a fresh table"
         ) from None
 
@@ -197,7 +229,7 @@ def put_in_ledger(connection: psycopg.Connection, sink_id: str, partition: int, 
         "VALUES (%(sink)s, %(partition)s, %(batch)s, %(rows)s, %(digest)s) ON CONFLICT DO NOTHING"
     ).format(ledger=LEDGER)
     values = {"sink": sink_id, "partition": partition, "batch": mark.batch, "rows": mark.rows}
-    more = {"digest": f"{mark.digest:016x}", "old": mark.batch - KEEP_BATCHES}
+    more = {"digest": digest.to_text(mark.digest or 0), "old": mark.batch - KEEP_BATCHES}
     return connection.execute(statement, values | more).rowcount == 1
 
 
@@ -207,7 +239,7 @@ def in_ledger(connection: psycopg.Connection, sink_id: str, partition: int, batc
         "SELECT rows, digest FROM {} WHERE sink_id = %s AND partition = %s AND batch = %s"
     ).format(LEDGER)  # fmt: skip
     row = connection.execute(statement, (sink_id, partition, batch)).fetchone()
-    return None if row is None else Mark(batch, row[0], int(row[1], 16))
+    return None if row is None else Mark(batch, row[0], digest.from_text(row[1]))
 
 
 def newest_marks(connection: psycopg.Connection, sink_id: str) -> dict[int, Mark]:
@@ -217,4 +249,4 @@ def newest_marks(connection: psycopg.Connection, sink_id: str) -> dict[int, Mark
         "ORDER BY partition, batch DESC"
     ).format(LEDGER)
     rows = connection.execute(statement, (sink_id,)).fetchall()
-    return {partition: Mark(batch, count, int(digest, 16)) for partition, batch, count, digest in rows}
+    return {partition: Mark(batch, count, digest.from_text(text)) for partition, batch, count, text in rows}

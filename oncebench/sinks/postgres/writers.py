@@ -12,7 +12,7 @@ What can go wrong: the answer to a COMMIT is lost; then the ledger says whether 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,13 +24,11 @@ from oncebench.delivery.contract import Mark, TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect, missing, told
-from pipeline.rows import ID, ROW
 
 # After a lost answer to COMMIT: a server that crashed replays its log first, which takes seconds.
 SETTLE_LIMIT_S = 60.0
 SETTLE_PAUSE_S = 0.1
 _STAGED = sql.Identifier("pg_temp", "oncebench_staged")
-_COLUMNS = sql.SQL(", ").join(map(sql.Identifier, ROW))
 
 # One per worker process and application_name; processes are reused from batch to batch.
 _connections: dict[str, psycopg.Connection] = {}
@@ -57,6 +55,10 @@ def _commit(connection: psycopg.Connection) -> None:
     never again. Who listens between us and the server, as the suite's proxy does, would take the one for the deed.
     """
     connection.execute("COMMIT", prepare=False)
+
+
+def _listed(names: Sequence[str]) -> sql.Composed:
+    return sql.SQL(", ").join(map(sql.Identifier, names))
 
 
 @dataclass(frozen=True)
@@ -91,13 +93,14 @@ class Appender:
         started = time.perf_counter()
         connection = self._begin()
         timings["begin"] = (time.perf_counter() - started) * 1000
-        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(self._target(connection), _COLUMNS)
+        names = first.schema.names
+        statement = sql.SQL("COPY {} ({}) FROM STDIN").format(self._target(connection, names), _listed(names))
         with connection.cursor() as cursor:
             with cursor.copy(statement) as copy:
                 copy.write(tables.copy_text(first))
                 for batch in rest:
                     copy.write(tables.copy_text(batch))
-                task.passing("before-prepare")
+                task.reach("before-prepare")
                 started = time.perf_counter()
             taken = cursor.rowcount
         if taken != task.counted()[0]:
@@ -107,9 +110,9 @@ class Appender:
                 "this partition was committed."
             )
         timings["copy"] = (time.perf_counter() - started) * 1000
-        prepared = self._end(connection, task)
+        prepared = self._end(connection, task, names)
         timings["prepare"] = (time.perf_counter() - started) * 1000
-        task.passing("after-prepare")
+        task.reach("after-prepare")
         return prepared, timings
 
     def _begin(self) -> psycopg.Connection:
@@ -137,10 +140,10 @@ class Appender:
         connection.execute("BEGIN" if self.durable else "BEGIN; SET LOCAL synchronous_commit TO off")
         return tables.newest_epoch(connection, self.names.sink_id)
 
-    def _target(self, _connection: psycopg.Connection) -> sql.Composable:
+    def _target(self, _connection: psycopg.Connection, _names: Sequence[str]) -> sql.Composable:
         return sql.Identifier(self.names.table)
 
-    def _end(self, connection: psycopg.Connection, _task: TaskView) -> dict[str, Any]:
+    def _end(self, connection: psycopg.Connection, _task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
         _commit(connection)
         return {}
 
@@ -157,34 +160,47 @@ class Appender:
 
 @dataclass(frozen=True)
 class Upserter(Appender):
-    """COPY to one side, then INSERT .. ON CONFLICT (row id) DO UPDATE: a row that is there is written over itself."""
+    """COPY to a temporary table, then INSERT .. ON CONFLICT (row id) DO UPDATE: a row that is there is overwritten.
 
-    def _target(self, connection: psycopg.Connection) -> sql.Composable:
+    Args:
+        row_id: the columns that identify a row.
+        id_index: the expressions of the unique index over them.
+    """
+
+    row_id: tuple[str, ...] = ()
+    id_index: str = ""
+
+    def _target(self, connection: psycopg.Connection, names: Sequence[str]) -> sql.Composable:
         connection.execute(
             sql.SQL(
                 "SET LOCAL client_min_messages TO warning; CREATE TEMP TABLE IF NOT EXISTS oncebench_staged "
                 "ON COMMIT DELETE ROWS AS SELECT {} FROM {} WITH NO DATA"
-            ).format(_COLUMNS, sql.Identifier(self.names.table))
+            ).format(_listed(names), sql.Identifier(self.names.table))
         )
         return _STAGED
 
-    def _end(self, connection: psycopg.Connection, task: TaskView) -> dict[str, Any]:
+    def _end(self, connection: psycopg.Connection, task: TaskView, names: Sequence[str]) -> dict[str, Any]:
         new = sql.SQL(", ").join(
-            sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in ROW if name not in ID
+            sql.SQL("{0} = EXCLUDED.{0}").format(sql.Identifier(name)) for name in names if name not in self.row_id
         )
+        insert = sql.SQL("INSERT INTO {} ({cols}) SELECT {cols} FROM {} ON CONFLICT ({index}) DO UPDATE SET {new}")
         connection.execute(
-            sql.SQL("INSERT INTO {} ({cols}) SELECT {cols} FROM {} ON CONFLICT ({}) DO UPDATE SET {}").format(
-                sql.Identifier(self.names.table), _STAGED, tables.ROW_ID, new, cols=_COLUMNS
+            insert.format(
+                sql.Identifier(self.names.table),
+                _STAGED,
+                cols=_listed(names),
+                index=sql.SQL(self.id_index),  # made by `tables.row_id`, names quoted
+                new=new,
             )
         )
-        return super()._end(connection, task)
+        return super()._end(connection, task, names)
 
 
 @dataclass(frozen=True)
 class Marked(Appender):
     """Rows and ledger row in one transaction, committed by the task: idempotent by the ledger's primary key."""
 
-    def _end(self, connection: psycopg.Connection, task: TaskView) -> dict[str, Any]:
+    def _end(self, connection: psycopg.Connection, task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
         mark = Mark(task.batch, *task.counted())
         if not tables.put_in_ledger(connection, self.names.sink_id, task.partition, mark):
             connection.execute("ROLLBACK")
@@ -220,11 +236,12 @@ class Marked(Appender):
                 time.sleep(SETTLE_PAUSE_S)
 
     def _compare(self, there: Mark | None, made: Mark, task: TaskView) -> None:
-        if there is not None and there != made:
+        same = there is None or (there.rows == made.rows and there.digest in (made.digest, None))
+        if there is not None and not same:
             raise NondeterministicReplay(
                 f"batch {task.batch}, partition {task.partition}: the ledger has {there.rows} rows with digest "
-                f"{there.digest:016x}, this run made {made.rows} with {made.digest:016x}; nothing of it was written. "
-                "Rows must depend on the input alone, and no two pipelines may share a sink_id."
+                f"{there.digest or 0:016x}, this run made {made.rows} with {made.digest or 0:016x}. Nothing of it was "
+                "written. Rows must depend on the input alone, and no two pipelines may share a sink_id."
             )
 
 
@@ -232,7 +249,7 @@ class Marked(Appender):
 class Preparer(Appender):
     """Rows and ledger row in one transaction that the task prepares and the driver commits."""
 
-    def _end(self, connection: psycopg.Connection, task: TaskView) -> dict[str, Any]:
+    def _end(self, connection: psycopg.Connection, task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
         mark = Mark(task.batch, *task.counted())
         if not tables.put_in_ledger(connection, self.names.sink_id, task.partition, mark):
             raise DeliveryFailed(
@@ -246,7 +263,7 @@ class Preparer(Appender):
 
 
 @dataclass(frozen=True)
-class Warm:
+class WarmUp:
     """Makes a worker's connection before the first batch."""
 
     names: Names

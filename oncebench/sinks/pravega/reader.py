@@ -47,8 +47,8 @@ class _Segment:
         self._store.close()
 
 
-def read(where: str, stream: Stream) -> Snapshots:
-    """A committed reader of a stream, by the controller at `where`.
+def read(where: str, stream: Stream, key: str) -> Snapshots:
+    """A committed reader of a stream, by the controller at `where`; `key`: the field that is the key of a row.
 
     Raises:
         ReadError: there is no such stream, or the server is away.
@@ -60,7 +60,7 @@ def read(where: str, stream: Stream) -> Snapshots:
         for segment in segments:
             events = _asked(stream, where, segment.fresh)
             if events:
-                return _rows(segment.number, events)
+                return _rows(segment.number, events, key)
         return Rows()
 
     def close() -> None:
@@ -90,22 +90,22 @@ def _asked(stream: Stream, where: str, ask: Callable[[], Found]) -> Found:
         raise ReadError(f"stream {stream} at {where} cannot be read: {error}. Is Pravega running there?") from error
 
 
-def _rows(number: int, events: list[tuple[int, bytes]]) -> Rows:
+def _rows(number: int, events: list[tuple[int, bytes]], key: str) -> Rows:
     seen_us = now_us()  # Pravega keeps no time of an event
     return Rows(
         partition=[number] * len(events),
         offset=[offset for offset, _ in events],
         append_ms=[seen_us // 1000] * len(events),
-        key=[_key(event) for _, event in events],
+        key=[_key(event, key) for _, event in events],
         value=[event for _, event in events],
         headers=[()] * len(events),
         seen_us=seen_us,
     )
 
 
-def _key(event: bytes) -> bytes | None:
-    """The session that an event names; None of what is no row, and so is judged as corrupt."""
+def _key(event: bytes, key: str) -> bytes | None:
+    """The field `key` of an event; None where the event is no row, which the audit then counts as corrupt."""
     try:
-        return str(orjson.loads(event)["session_key"]).encode()
+        return str(orjson.loads(event)[key]).encode()
     except (ValueError, KeyError, TypeError):
         return None

@@ -26,23 +26,30 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
-from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Kind, Place, Sink, Support, TaskView
+from oncebench.delivery.contract import (
+    AT_LEAST_ONCE,
+    AT_MOST_ONCE,
+    EXACTLY_ONCE,
+    RECORDS,
+    Sink,
+    SinkKind,
+    SinkSettings,
+    Support,
+    TaskView,
+)
 from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, RefusedStart
-from oncebench.sinks.files.formats import json_lines
 from oncebench.sinks.pravega import controller as control
 from oncebench.sinks.pravega.controller import Controller, ControllerAway, Stream, own_segment
-from oncebench.sinks.pravega.reader import read
 from oncebench.sinks.pravega.segment_store import SegmentError, SegmentStore, framed
-
-if TYPE_CHECKING:
-    from pipeline.config import PipelineConfig
+from oncebench.sinks.records import encode_records, records_of, records_schema_error
 
 VARIABLE = "ONCEBENCH_PRAVEGA"  # where the controller is: host:port
-SCOPE = "oncebench"
 # The controller merges a transaction's segments some 100 ms after it has taken the commit; one that was just started
 # takes its time.
 COMMIT_LIMIT_S = 60.0
@@ -103,8 +110,8 @@ class EventWriter:
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         first = next(rows, None)
         if first is None:  # no rows, no transaction: there is nothing to decide about
-            task.passing("before-prepare")
-            task.passing("after-prepare")
+            task.reach("before-prepare")
+            task.reach("after-prepare")
             return {}, {}
         try:
             return self._write(task, first, rows)
@@ -133,22 +140,21 @@ class EventWriter:
             yield from _events(first)
             for batch in others:
                 yield from _events(batch)
-            task.passing("before-prepare")
+            task.reach("before-prepare")
 
         started = time.perf_counter()
         store.append(segment, segments.token, framed(events()))
         timings["prepare"] = (time.perf_counter() - started) * 1000
-        task.passing("after-prepare")
+        task.reach("after-prepare")
         return {} if transaction is None else {"transaction": transaction.id}, timings
 
 
 def _events(rows: pa.RecordBatch) -> list[bytes]:
-    lines: bytes = json_lines(rows).to_pybytes()
-    return lines.split(b"\n")[:-1]
+    return [value or b"" for _, value, _ in records_of(rows)]
 
 
 @dataclass(frozen=True)
-class Warm:
+class WarmUp:
     """Makes a worker's connections before the first batch."""
 
     where: str
@@ -186,6 +192,18 @@ class PravegaSink(Sink):
         self._where = address()
         self._controller = Controller(self._where)
 
+    def check_schema(self, schema: StructType) -> None:
+        """See `Sink.check_schema`: records as for Kafka; Pravega's events have no headers."""
+        wrong = records_schema_error(schema)
+        if wrong is not None or "headers" in schema.names:
+            raise RefusedStart(
+                f"rows for stream {self._stream}: {wrong or 'an event has no headers; drop the column.'}"
+            )
+
+    def encode(self, rows: DataFrame) -> DataFrame:
+        """See `Sink.encode`: the value is the event, as bytes."""
+        return encode_records(rows)
+
     def start(self, support: Support, _generation: int, _keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: the stream looked up, the lease tried out. What is fenced, and by what: see above."""
         try:
@@ -202,16 +220,16 @@ class PravegaSink(Sink):
                 ) from error
             raise RefusedStart(f"Pravega's controller at {self._where} is of no use to this sink: {error}") from error
 
-    def warm(self) -> Warm:
-        return Warm(self._where, self._stream)
+    def warm_up_writer(self) -> WarmUp:
+        return WarmUp(self._where, self._stream)
 
-    def unacknowledged(self) -> EventWriter:
+    def unacknowledged_writer(self) -> EventWriter:
         return EventWriter(self._where, self._stream)
 
-    def acknowledged(self) -> EventWriter:
+    def acknowledged_writer(self) -> EventWriter:
         return EventWriter(self._where, self._stream)
 
-    def prepare(self) -> EventWriter:
+    def prepare_writer(self) -> EventWriter:
         return EventWriter(self._where, self._stream, self._lease_ms)
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
@@ -267,39 +285,20 @@ class PravegaSink(Sink):
         self._controller.close()
 
 
-def _provide(place: Place) -> dict[str, Any]:
-    stream = Stream(SCOPE, place.name)
-    controller = Controller(address())
-    try:
-        made = controller.make_stream(stream, place.partitions)
-    except ControllerAway as error:
-        raise RefusedStart(f"no stream {stream} could be made at {controller.address}: {error}") from error
-    finally:
-        controller.close()
-    if not made:
-        raise RefusedStart(f"{controller.address} makes no stream {stream}: it is there, or may not be called so")
-    return {"output": str(stream)}
-
-
-def _open(config: PipelineConfig) -> PravegaSink:
-    return PravegaSink(Stream.named(config.output["output"]), config.partitions, config.transaction_timeout_ms)
+def _open(settings: SinkSettings) -> PravegaSink:
+    return PravegaSink(Stream.named(settings.output["output"]), settings.partitions, settings.transaction_timeout_ms)
 
 
 KINDS = (
-    Kind(
+    SinkKind(
         name="pravega",
         supports=SUPPORTS,
         lacks={
             "exactly-once/idempotent": "a marker that is committed with the rows would be shown to readers as an event",
             "at-least-once/native": "Spark ships no Pravega sink to compare with",
         },
-        ordered=True,
-        provide=_provide,
         open=_open,
-        read=lambda target: read(address(), Stream.named(target["output"])),
-        services=("pravega",),
-        swept=True,
-        expires=True,
+        takes=RECORDS,
         missing=control.MISSING,
     ),
 )

@@ -15,33 +15,34 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+from pyspark.sql.types import StructType
 
-from oncebench.delivery.contract import EXACTLY_ONCE, Kind, Mark, Place, Sink, Support
+from oncebench.delivery import digest, quarantine
+from oncebench.delivery.contract import EXACTLY_ONCE, Mark, Sink, SinkKind, SinkSettings, Support
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
-from oncebench.sinks.reader import Rows, Snapshots, now_us, rows_of
-from pipeline.rows import ROW, STRING, TYPES
 
 if TYPE_CHECKING:
     from oncebench.delivery.contract import TaskView
-    from pipeline.config import PipelineConfig
 
 # A batch of 100,000 rows is written in about a second; the other tasks of the machine wait their turn for so long.
 BUSY_S = 60.0
-_NAMES = ", ".join(f'"{name}"' for name in ROW)
-_COLUMNS = ", ".join(f'"{name}" {"TEXT" if kind == STRING else "INTEGER"} NOT NULL' for name, kind in TYPES.items())
-_TABLES = f"""
-CREATE TABLE rows (id INTEGER PRIMARY KEY, {_COLUMNS});
-CREATE TABLE ledger (sink_id TEXT, part INTEGER, batch INTEGER NOT NULL, rows INTEGER NOT NULL, digest TEXT NOT NULL,
-                     PRIMARY KEY (sink_id, part));
-CREATE TABLE drivers (sink_id TEXT PRIMARY KEY, generation INTEGER NOT NULL);
+# SQLite's type of each Spark type; a column of any other type is refused at the start.
+SQL_TYPES: Mapping[str, str] = {
+    "string": "TEXT", "binary": "BLOB", "boolean": "INTEGER", "byte": "INTEGER", "short": "INTEGER",
+    "integer": "INTEGER", "long": "INTEGER", "float": "REAL", "double": "REAL",
+}  # fmt: skip
+# The sink's own tables, beside the table `rows`.
+OWN_TABLES = """
+CREATE TABLE IF NOT EXISTS ledger (sink_id TEXT, part INTEGER, batch INTEGER NOT NULL, rows INTEGER NOT NULL,
+                                   digest TEXT NOT NULL, PRIMARY KEY (sink_id, part));
+CREATE TABLE IF NOT EXISTS drivers (sink_id TEXT PRIMARY KEY, generation INTEGER NOT NULL);
 """
 
 
-def _connect(path: str) -> sqlite3.Connection:
+def connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
     # A commit is on the disk when it returns. In WAL mode, as our files are made, FULL would do; in any other a power
     # cut could then bring back the rollback journal, and with it what was there before the commit.
@@ -50,7 +51,7 @@ def _connect(path: str) -> sqlite3.Connection:
 
 
 @contextmanager
-def _transaction(connection: sqlite3.Connection) -> Iterator[None]:
+def transaction(connection: sqlite3.Connection) -> Iterator[None]:
     connection.execute("BEGIN IMMEDIATE")
     try:
         yield
@@ -69,18 +70,22 @@ class MarkedWriter:
     generation: int
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        made = [row for batch in rows for row in zip(*(batch.column(name).to_pylist() for name in ROW), strict=True)]
-        task.passing("before-prepare")
+        made: list[tuple[Any, ...]] = []
+        names: list[str] = []
+        for batch in rows:
+            names = batch.schema.names
+            made += zip(*(column.to_pylist() for column in batch.columns), strict=True)
+        task.reach("before-prepare")
         started = time.perf_counter()
-        counted, digest = task.counted()
-        marker = (self.sink_id, task.partition, task.batch, counted, f"{digest:x}")
+        counted, summed = task.counted()
+        marker = (self.sink_id, task.partition, task.batch, counted, digest.to_text(summed))
         try:
-            with closing(_connect(self.path)) as connection, _transaction(connection):
+            with closing(connect(self.path)) as connection, transaction(connection):
                 self._stop_if_older(connection)
-                values = ", ".join("?" for _ in ROW)
-                connection.executemany(f"INSERT INTO rows ({_NAMES}) VALUES ({values})", made)  # noqa: S608
+                if made:
+                    connection.executemany(_insert(names), made)
                 connection.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", marker)
-                task.passing("after-prepare")
+                task.reach("after-prepare")
         except sqlite3.Error as error:
             raise DeliveryFailed(
                 f"batch {task.batch}, partition {task.partition}: {self.path} did not take it: {error}. Nothing of it "
@@ -97,8 +102,18 @@ class MarkedWriter:
             )
 
 
+def quoted(name: str) -> str:
+    """A column's name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _insert(names: Sequence[str]) -> str:
+    columns, values = ", ".join(map(quoted, names)), ", ".join("?" for _ in names)
+    return f"INSERT INTO rows ({columns}) VALUES ({values})"  # noqa: S608  names are quoted
+
+
 @dataclass(frozen=True)
-class _Warm:
+class _WarmUp:
     """SQLite opens in a millisecond: there is nothing to make ready."""
 
     def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
@@ -123,12 +138,21 @@ class SqliteSink(Sink):
         self._generation = 0
         self._marks: dict[int, Mark] = {}
 
+    def check_schema(self, schema: StructType) -> None:
+        """See `Sink.check_schema`: every column has a type of SQLite, and the table has the column."""
+        for field in schema.fields:
+            if field.dataType.typeName() not in SQL_TYPES and field.name != quarantine.COLUMN:
+                raise RefusedStart(
+                    f"column {field.name!r} is {field.dataType.simpleString()}, which SQLite has no type for: cast it "
+                    "to one of: " + ", ".join(SQL_TYPES)
+                )
+
     def start(self, _support: Support, generation: int, _keep: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: takes the generation, then reads the markers; what was open SQLite has rolled back."""
         self._generation = generation
         try:
-            with closing(_connect(self._path)) as connection, _transaction(connection):
-                connection.execute("INSERT OR REPLACE INTO drivers VALUES (?, ?)", (self._sink_id, generation))
+            with closing(connect(self._path)) as connection, transaction(connection):
+                self._take_generation(connection, generation)
                 found = connection.execute(
                     "SELECT part, batch, rows, digest FROM ledger WHERE sink_id = ?", (self._sink_id,)
                 ).fetchall()
@@ -137,60 +161,44 @@ class SqliteSink(Sink):
                 f"{self._path} is not usable ({error}): it must be an SQLite file with the tables of this sink, on a "
                 "disk that can be written"
             ) from error
-        self._marks = {part: Mark(batch, rows, int(digest, 16)) for part, batch, rows, digest in found}
+        self._marks = {part: Mark(batch, rows, digest.from_text(text)) for part, batch, rows, text in found}
 
-    def warm(self) -> _Warm:
-        return _Warm()
+    def _take_generation(self, connection: sqlite3.Connection, generation: int) -> None:
+        """Notes this driver's generation, which never goes back: a late start of an older driver is refused."""
+        (newest,) = connection.execute(
+            "INSERT INTO drivers VALUES (?, ?) ON CONFLICT (sink_id) "
+            "DO UPDATE SET generation = max(generation, excluded.generation) RETURNING generation",
+            (self._sink_id, generation),
+        ).fetchone()
+        if newest > generation:
+            raise RefusedStart(
+                f"{self._path} has seen generation {newest} of sink_id {self._sink_id!r}, and this start is generation "
+                f"{generation} by its journal: the journal is new, older, or another's. Put the journal back as it was "
+                "last, with its checkpoint, or take a new checkpoint, sink_id and output."
+            )
 
-    def marked(self) -> MarkedWriter:
+    def warm_up_writer(self) -> _WarmUp:
+        return _WarmUp()
+
+    def idempotent_writer(self) -> MarkedWriter:
         return MarkedWriter(self._path, self._sink_id, self._generation)
 
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
 
 
-def _provide(place: Place) -> dict[str, Any]:
-    path = str(Path(place.folder) / "rows.sqlite")
-    with closing(_connect(path)) as connection:
-        connection.execute("PRAGMA journal_mode = WAL")  # readers and the writer do not wait for each other
-        connection.executescript(_TABLES)
-    return {"output": path}
-
-
-def _open(config: PipelineConfig) -> SqliteSink:
-    return SqliteSink(config.output["output"], config.sink_id, config.partitions)
-
-
-def _read(target: Mapping[str, Any]) -> Snapshots:
-    connection = _connect(target["output"])
-    newest = 0
-
-    def fresh() -> Rows:
-        nonlocal newest
-        # There is one writer at a time, so ids are committed in their order.
-        query = f"SELECT id, {_NAMES} FROM rows WHERE id > ? ORDER BY id"  # noqa: S608
-        found = connection.execute(query, (newest,)).fetchall()
-        seen_us = now_us()
-        newest = found[-1][0] if found else newest
-        rows = [dict(zip(ROW, row[1:], strict=True)) for row in found]
-        return rows_of([(0, row[0]) for row in found], [seen_us // 1000] * len(found), rows, seen_us)
-
-    return Snapshots(fresh, close=connection.close)
+def _open(settings: SinkSettings) -> SqliteSink:
+    return SqliteSink(settings.output["output"], settings.sink_id, settings.partitions)
 
 
 KINDS = (
-    Kind(
+    SinkKind(
         name="sqlite",
         supports=SUPPORTS,
         lacks={
             "at-most-once": "the example keeps to one guarantee",
             "at-least-once": "the example keeps to one guarantee; Spark ships no SQLite sink to compare with",
         },
-        ordered=True,
-        provide=_provide,
-        in_folder=True,
-        alone=True,
         open=_open,
-        read=_read,
     ),
 )

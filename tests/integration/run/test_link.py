@@ -61,7 +61,7 @@ class Pausing(Task):
         super().__init__(batch)
         self._then = then
 
-    def passing(self, point: str) -> None:
+    def reach(self, point: str) -> None:
         if point == "before-prepare":
             self._then()
 
@@ -77,9 +77,9 @@ def test_a_worker_goes_on_once_its_link_is_mended(linked: Linked, variant: str) 
 
     def deliver(batch: int, task: Task, of: str) -> None:
         if variant == "idempotent":
-            driver.marked().write(task, rows(of))
+            driver.idempotent_writer().write(task, rows(of))
         else:
-            driver.commit(batch, {0: dict(driver.prepare().write(task, rows(of))[0])})
+            driver.commit(batch, {0: dict(driver.prepare_writer().write(task, rows(of))[0])})
 
     def cut_and_mended() -> None:
         linked.proxy.cut()
@@ -101,7 +101,7 @@ def test_a_worker_goes_on_once_its_link_is_mended(linked: Linked, variant: str) 
 def test_a_commit_that_a_worker_repeats_and_that_comes_late_does_not_end_its_next_transaction(linked: Linked) -> None:
     driver = linked.driver("two-phase", 3)
     before = linked.visible()
-    assert driver.commit(7, {0: dict(driver.prepare().write(Task(7), rows("seven"))[0])}) == set()
+    assert driver.commit(7, {0: dict(driver.prepare_writer().write(Task(7), rows("seven"))[0])}) == set()
     late = Catch(lambda request: is_kafka(END_TXN, request), held_s=HELD_S)
     linked.proxy.catch(late)
 
@@ -110,7 +110,7 @@ def test_a_commit_that_a_worker_repeats_and_that_comes_late_does_not_end_its_nex
         wait_for("the late commit", lambda: late.over)
         yield from rows(ELSEWHERE)
 
-    prepared = dict(driver.prepare().write(Task(8), in_two())[0])
+    prepared = dict(driver.prepare_writer().write(Task(8), in_two())[0])
     assert late.answer is not None
     wait_for_rows(linked, {**before, "seven": 20})
     assert driver.commit(8, {0: prepared}) == set()
@@ -122,7 +122,7 @@ def test_an_empty_partition_has_no_transaction_to_end(linked: Linked, variant: s
     driver = linked.driver(variant, generation)
     caught = Catch(lambda request: is_kafka(END_TXN, request))
     linked.proxy.catch(caught)
-    writer = driver.prepare() if variant == "two-phase" else driver.marked()
+    writer = driver.prepare_writer() if variant == "two-phase" else driver.idempotent_writer()
     writer.write(Task(9), nothing())
     caught.forgotten = True
     assert caught.request is None
@@ -135,7 +135,7 @@ def test_what_a_broker_answers_to_a_request_whose_answer_is_lost_is_read_in_the_
     driver = linked.driver("idempotent", 6 + api_key)
     caught = Catch(lambda request: is_kafka(api_key, request))
     linked.proxy.catch(caught)
-    driver.marked().write(Task(10), rows(f"answered {api_key}"))  # asks again, on another connection
+    driver.idempotent_writer().write(Task(10), rows(f"answered {api_key}"))  # asks again, on another connection
     assert caught.answer is not None
     assert caught.request is not None
     assert error(caught.answer, caught.request) == 0

@@ -40,7 +40,7 @@ class Task:
     def __init__(self, batch: int, partition: int = 0) -> None:
         self.batch, self.partition = batch, partition
 
-    def passing(self, point: str) -> None:
+    def reach(self, point: str) -> None:
         """No faults here."""
 
     def counted(self) -> tuple[int, int]:
@@ -105,9 +105,9 @@ def die() -> None:
 def committed_and_then_prepared(output: Output) -> tuple[dict[str, Any], dict[str, Any]]:
     """A driver commits batch 8, prepares batch 9 in the same worker, and dies; returns what the two had prepared."""
     first = output.driver("two-phase", 1)
-    eighth = write(first.prepare(), 8, "eight")
+    eighth = write(first.prepare_writer(), 8, "eight")
     assert first.commit(8, {0: eighth}) == set()
-    ninth = write(first.prepare(), 9, "nine")
+    ninth = write(first.prepare_writer(), 9, "nine")
     assert ninth["transactional_id"] == eighth["transactional_id"], "or this test would show nothing"
     die()
     return {**eighth, "batch": 8, "partition": 0}, ninth
@@ -118,7 +118,7 @@ def test_an_undecided_transaction_under_the_id_of_a_finished_decision_is_aborted
     started = time.monotonic()
     second = output.driver("two-phase", 2, [eighth])
     assert second.marks()[0].batch == 8
-    assert second.commit(9, {0: write(second.prepare(), 9, "nine")}) == set()
+    assert second.commit(9, {0: write(second.prepare_writer(), 9, "nine")}) == set()
     wait_for_rows(output, {"eight": 20, "nine": 20})
     assert time.monotonic() - started < TIMEOUT_MS / 2000, "it had waited for the transaction's time-out"
 
@@ -128,7 +128,7 @@ def test_a_finished_decision_that_is_replayed_does_not_commit_what_its_id_holds_
     # Spark's commit log lost batch 8 in a power cut; the journal, fsynced, has its decision.
     second = output.driver("two-phase", 2, [eighth])
     assert second.commit(8, {0: eighth}) == set()
-    assert second.commit(9, {0: write(second.prepare(), 9, "nine")}) == set()
+    assert second.commit(9, {0: write(second.prepare_writer(), 9, "nine")}) == set()
     wait_for_rows(output, {"eight": 20, "nine": 20})
 
 
@@ -139,13 +139,13 @@ def test_a_decision_that_appears_during_the_start_under_the_id_of_a_finished_one
     # Found by the model in oncebench/protocol_model: the first driver's decision of batch 9 was on its way to the disk.
     second = output.driver("two-phase", 2, [eighth])
     assert second.commit(9, {0: ninth}) == {0}, "what the start has fenced must be written again"
-    assert second.commit(9, {0: write(second.prepare(), 9, "nine")}) == set()
+    assert second.commit(9, {0: write(second.prepare_writer(), 9, "nine")}) == set()
     wait_for_rows(output, {"eight": 20, "nine": 20})
 
 
 def test_a_producer_that_lost_its_connection_in_a_commit_is_not_used_again(output: Output) -> None:
     driver = output.driver("two-phase", 1)
-    eighth = write(driver.prepare(), 8, "eight")
+    eighth = write(driver.prepare_writer(), 8, "eight")
     assert driver.commit(8, {0: eighth}) == set()
     ((transactional,),) = writers._transactional.values()
     real = transactional.producer
@@ -161,7 +161,7 @@ def test_a_producer_that_lost_its_connection_in_a_commit_is_not_used_again(outpu
             return getattr(real, name)
 
     transactional.producer = Reconnecting()
-    ninth = write(driver.prepare(), 9, "nine")
+    ninth = write(driver.prepare_writer(), 9, "nine")
     assert ninth["transactional_id"] != eighth["transactional_id"]
     assert driver.commit(9, {0: ninth}) == set()
     wait_for_rows(output, {"eight": 20, "nine": 20})
@@ -169,7 +169,7 @@ def test_a_producer_that_lost_its_connection_in_a_commit_is_not_used_again(outpu
 
 def test_a_decision_that_was_not_committed_outlives_the_start_and_is_committed_after_it(output: Output) -> None:
     first = output.driver("two-phase", 1)
-    prepared = write(first.prepare(), 8, "eight")
+    prepared = write(first.prepare_writer(), 8, "eight")
     die()
     second = output.driver("two-phase", 2, [{**prepared, "batch": 8, "partition": 0}])
     assert second.marks() == {}
@@ -179,8 +179,8 @@ def test_a_decision_that_was_not_committed_outlives_the_start_and_is_committed_a
 
 
 def test_a_worker_of_an_older_driver_that_begins_late_writes_nothing(output: Output) -> None:
-    late = output.driver("idempotent", 1).marked()
-    write(output.driver("idempotent", 2).marked(), 7, "seven")
+    late = output.driver("idempotent", 1).idempotent_writer()
+    write(output.driver("idempotent", 2).idempotent_writer(), 7, "seven")
     with pytest.raises(AnotherDriver, match="generation 2"):
         write(late, 7, "seven")
     wait_for_rows(output, {"seven": 20})
@@ -191,14 +191,14 @@ def test_a_start_by_an_older_journal_is_refused_before_it_fences_or_writes(outpu
     newest = output.driver("two-phase", 3)
     with pytest.raises(RefusedStart, match=rf"generation {generation} .* has seen generation 3 .* was put back"):
         output.driver("two-phase", generation)
-    assert newest.commit(8, {0: write(newest.prepare(), 8, "eight")}) == set()
+    assert newest.commit(8, {0: write(newest.prepare_writer(), 8, "eight")}) == set()
     wait_for_rows(output, {"eight": 20})
 
 
 def test_a_checkpoint_that_was_put_back_after_a_start_without_it_was_refused_goes_on(output: Output) -> None:
     output.driver("two-phase", 3)  # published, and then refused for a damaged checkpoint
     again = output.driver("two-phase", 3)
-    assert again.commit(8, {0: write(again.prepare(), 8, "eight")}) == set()
+    assert again.commit(8, {0: write(again.prepare_writer(), 8, "eight")}) == set()
     wait_for_rows(output, {"eight": 20})
 
 
@@ -229,7 +229,7 @@ def test_rows_that_take_longer_than_a_transaction_may_be_open_are_written_once_t
         time.sleep(3 * SHORT_MS / 1000)  # the time that passes is the case
         yield from rows("slow")
 
-    prepared = dict(driver.prepare().write(Task(8), computed())[0])
+    prepared = dict(driver.prepare_writer().write(Task(8), computed())[0])
     assert driver.commit(8, {0: prepared}) == set()
     wait_for_rows(output, {"slow": 20})
 
@@ -250,7 +250,7 @@ def test_a_task_that_is_slower_than_its_transaction_may_be_says_which_settings_h
             wait_for("its time-out", lambda: states() == {"CompleteAbort"})
             yield from rows("second")
 
-        writer = driver.prepare() if variant == "two-phase" else driver.marked()
+        writer = driver.prepare_writer() if variant == "two-phase" else driver.idempotent_writer()
         with pytest.raises(DeliveryFailed, match=r"transaction_timeout_ms, here 1000: raise .*max_events_per_batch"):
             writer.write(Task(8), slow())
     assert output.visible() == {}
@@ -259,7 +259,7 @@ def test_a_task_that_is_slower_than_its_transaction_may_be_says_which_settings_h
 def test_a_worker_that_serves_two_tasks_of_every_batch_keeps_two_ids(output: Output) -> None:
     driver = output.driver("two-phase", 1)
     for batch in range(4):
-        prepared = {p: dict(driver.prepare().write(Task(batch, p), rows(f"{batch} {p}"))[0]) for p in (0, 1)}
+        prepared = {p: dict(driver.prepare_writer().write(Task(batch, p), rows(f"{batch} {p}"))[0]) for p in (0, 1)}
         assert driver.commit(batch, prepared) == set()
     with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
         assert len(coordinator.listed(driver._names.prefix)) == 2
@@ -297,7 +297,7 @@ def test_a_start_fences_what_was_used_and_leaves_what_an_earlier_one_has_fenced(
 
 def left_by(output: Output, generation: int) -> dict[str, Any]:
     """What a driver has prepared in a worker, and then both died."""
-    prepared = write(output.driver("two-phase", generation).prepare(), generation, f"of {generation}")
+    prepared = write(output.driver("two-phase", generation).prepare_writer(), generation, f"of {generation}")
     die()
     return prepared
 
@@ -322,10 +322,10 @@ def test_what_a_task_is_told_of_committed_batches_does_not_grow(
     monkeypatch.setattr("oncebench.sinks.kafka.sink.ENDED_KEPT", 2)
     driver = output.driver("two-phase", 1)
     for batch in range(4):
-        prepared = write(driver.prepare(), batch, "each")
+        prepared = write(driver.prepare_writer(), batch, "each")
         assert driver.commit(batch, {0: prepared}) == set()
         die()
-    assert list(driver.prepare().ended.values()) == [2, 3]
+    assert list(driver.prepare_writer().ended.values()) == [2, 3]
 
 
 def test_a_sink_knows_how_long_its_broker_keeps_markers(output: Output) -> None:

@@ -49,7 +49,7 @@ class Task:
         self._rows = rows
         self._passing = passing or {}
 
-    def passing(self, point: str) -> None:
+    def reach(self, point: str) -> None:
         self._passing.get(point, lambda: None)()
 
     def counted(self) -> tuple[int, int]:
@@ -174,7 +174,7 @@ def test_a_server_that_cannot_be_used_is_told_without_its_password(
 
 def test_prepared_rows_are_invisible_until_committed_and_commit_may_be_repeated(output: Output) -> None:
     sink = output.sink()
-    prepared = {p: write(sink.prepare(), 0, p, batch(f"k{p}")) for p in (0, 1)}
+    prepared = {p: write(sink.prepare_writer(), 0, p, batch(f"k{p}")) for p in (0, 1)}
     assert output.visible() == {}
     assert len(output.reader().leftovers()) == 2
     assert sink.commit(0, prepared) == set()
@@ -186,22 +186,22 @@ def test_prepared_rows_are_invisible_until_committed_and_commit_may_be_repeated(
 
 def test_a_prepared_transaction_that_was_rolled_back_is_lost_and_one_that_was_committed_is_not(output: Output) -> None:
     sink = output.sink()
-    prepared = {p: write(sink.prepare(), 0, p, batch(f"k{p}")) for p in (0, 1)}
+    prepared = {p: write(sink.prepare_writer(), 0, p, batch(f"k{p}")) for p in (0, 1)}
     with psycopg.connect(os.environ[VARIABLE], autocommit=True) as connection:
         connection.execute(sql.SQL("COMMIT PREPARED {}").format(sql.Literal(prepared[0]["gid"])))
         connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(prepared[1]["gid"])))
     assert sink.commit(0, prepared) == {1}
-    again = {1: write(sink.prepare(), 0, 1, batch("k1"))}
+    again = {1: write(sink.prepare_writer(), 0, 1, batch("k1"))}
     assert sink.commit(0, again) == set()
     assert output.visible() == {"k0": 2, "k1": 2}
 
 
 def test_a_start_rolls_back_what_no_decision_names_so_that_a_replay_does_not_wait_for_it(output: Output) -> None:
     first = output.sink()
-    kept, orphan = (write(first.prepare(), 0, p, batch(f"k{p}")) for p in (0, 1))
+    kept, orphan = (write(first.prepare_writer(), 0, p, batch(f"k{p}")) for p in (0, 1))
     drop_connections()
     second = output.sink(keep=[kept])
-    again = write(second.prepare(), 0, 1, batch("k1"))
+    again = write(second.prepare_writer(), 0, 1, batch("k1"))
     assert second.commit(0, {0: kept, 1: orphan}) == {1}
     assert second.commit(0, {1: again}) == set()
     assert output.visible() == {"k0": 2, "k1": 2}
@@ -215,14 +215,14 @@ def test_a_paused_zombie_is_ended_before_its_locks_hold_anybody_up_and_writes_no
         zombie = dict(writers._connections)
         writers._connections.clear()
         younger.append(output.sink("idempotent"))
-        write(younger[0].marked(), 0, 0, batch("k"))
+        write(younger[0].idempotent_writer(), 0, 0, batch("k"))
         drop_connections()
         writers._connections.update(zombie)
 
     with pytest.raises(DeliveryFailed, match="PostgreSQL did not take it"):
-        write(first.marked(), 0, 0, batch("k"), before_prepare=take_over)
+        write(first.idempotent_writer(), 0, 0, batch("k"), before_prepare=take_over)
     with pytest.raises(AnotherDriver, match="another driver"):
-        write(first.marked(), 1, 0, batch("later"))
+        write(first.idempotent_writer(), 1, 0, batch("later"))
     assert output.visible() == {"k": 2}
 
 
@@ -240,11 +240,11 @@ def test_hostile_keys_come_back_as_they_were_under_every_exactly_once_variant(ou
 
 def test_the_ledger_refuses_a_batch_that_is_there_and_other_rows_of_it_loudly(output: Output) -> None:
     sink = output.sink("idempotent")
-    write(sink.marked(), 4, 0, batch("k"))
-    write(sink.marked(), 4, 0, batch("k"))
+    write(sink.idempotent_writer(), 4, 0, batch("k"))
+    write(sink.idempotent_writer(), 4, 0, batch("k"))
     assert output.visible() == {"k": 2}
     with pytest.raises(NondeterministicReplay, match="batch 4, partition 0"):
-        write(sink.marked(), 4, 0, batch("other"))
+        write(sink.idempotent_writer(), 4, 0, batch("other"))
     assert output.visible() == {"k": 2}
     assert output.sink("idempotent").marks() == {0: Mark(4, 2, digest(batch("k")))}
 
@@ -273,20 +273,20 @@ def test_a_commit_whose_answer_was_lost_is_settled_by_the_ledger(output: Output,
     real = writers.tables.put_in_ledger
     monkeypatch.setattr(writers, "tables", SimpleNamespace(**{**vars(writers.tables), "put_in_ledger": lossy}))
     commits = True
-    write(sink.marked(), 0, 0, batch("there"))
+    write(sink.idempotent_writer(), 0, 0, batch("there"))
     committed.clear()
     commits = False
     drop_connections()
     with pytest.raises(DeliveryFailed):
-        write(sink.marked(), 1, 0, batch("not there"))
+        write(sink.idempotent_writer(), 1, 0, batch("not there"))
     assert output.visible() == {"there": 2}
 
 
 def test_the_reader_shows_a_row_once_also_when_a_smaller_id_commits_later_or_it_is_upserted(output: Output) -> None:
     sink = output.sink("two-phase")
     reader = output.reader()
-    early = write(sink.prepare(), 0, 0, batch("early"))
-    late = write(sink.prepare(), 0, 1, batch("late"))
+    early = write(sink.prepare_writer(), 0, 0, batch("early"))
+    late = write(sink.prepare_writer(), 0, 1, batch("late"))
 
     def seen() -> list[tuple[str, int]]:
         rows = reader.poll(0)
@@ -299,7 +299,7 @@ def test_the_reader_shows_a_row_once_also_when_a_smaller_id_commits_later_or_it_
     assert seen() == [("early", 1), ("early", 2)]
     assert seen() == []
     upsert = output.sink("upsert")
-    write(upsert.acknowledged(), 1, 0, batch("late", "new"))
+    write(upsert.acknowledged_writer(), 1, 0, batch("late", "new"))
     assert sorted(key for key, _ in seen()) == ["new", "new"]
     assert output.visible() == {"early": 2, "late": 2, "new": 2}
 
@@ -309,14 +309,14 @@ def test_prepared_transactions_outlive_a_sigkill_of_the_server_and_are_committed
         stack.callback(drop_connections)
         output = Output("crash", stack)
         sink, reader = output.sink(), output.reader()
-        prepared = {p: write(sink.prepare(), 0, p, batch(f"k{p}")) for p in (0, 1)}
+        prepared = {p: write(sink.prepare_writer(), 0, p, batch(f"k{p}")) for p in (0, 1)}
         own.kill()
         assert len(reader.poll(0)) == 0
         own.start()
         assert sink.commit(0, prepared) == set()
         assert output.visible() == {"k0": 2, "k1": 2}
         assert len(reader.poll(5)) == 4
-        next_one = {0: write(sink.prepare(), 1, 0, batch("next"))}  # the worker makes its connection anew
+        next_one = {0: write(sink.prepare_writer(), 1, 0, batch("next"))}  # the worker makes its connection anew
         own.kill()
         own.start()
         restarted = output.sink(keep=next_one.values())
@@ -359,7 +359,7 @@ def test_a_table_that_keeps_rows_out_fails_the_task_and_shows_none_of_them(outpu
             sql.SQL("CREATE TRIGGER t BEFORE INSERT ON {} FOR EACH ROW EXECUTE FUNCTION nothing()").format(table)
         )
     with pytest.raises(DeliveryFailed, match="the table took 0 of 2 rows"):
-        write(sink.prepare(), 0, 0, batch("k"))
+        write(sink.prepare_writer(), 0, 0, batch("k"))
     assert output.visible() == {}
     assert output.reader().leftovers() == []
 

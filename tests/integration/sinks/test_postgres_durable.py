@@ -118,10 +118,10 @@ def test_a_reload_of_the_servers_settings_does_not_make_a_running_pipeline_go_on
     output = Output("reload", stack)
     note_the_setting(own, output.target["output"])
     sink = output.sink("idempotent")
-    write(sink.marked(), 0, 0, batch("before"))
+    write(sink.idempotent_writer(), 0, 0, batch("before"))
     do(own, "ALTER SYSTEM SET synchronous_commit = off")
     wait_for_reload(own, "synchronous_commit", "off")
-    write(sink.marked(), 1, 0, batch("after"))
+    write(sink.idempotent_writer(), 1, 0, batch("after"))
     assert noted(own, output.target["output"]) == ["on"] * 4
 
 
@@ -143,7 +143,7 @@ def test_a_server_that_forces_nothing_to_the_disk_is_refused_by_every_guarantee_
     for variant in (*OURS, "native"):
         with pytest.raises(RefusedStart, match=r"fsync = off.*Set fsync = on in postgresql.conf and reload"):
             output.sink(variant)
-    write(output.sink("claim").unacknowledged(), 0, 0, batch("k"))
+    write(output.sink("claim").unacknowledged_writer(), 0, 0, batch("k"))
     assert output.visible() == {"k": 2}
 
 

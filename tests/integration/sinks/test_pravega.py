@@ -39,7 +39,7 @@ from oncebench.sinks.pravega.controller import Stream
 
 columns = [pa.array(["s"] * 100), pa.array(range(100)), *[pa.array([1] * 100)] * 4]
 rows = pa.RecordBatch.from_arrays(columns, ["session_key", "j", "events", "total", "checksum", "ended_at"])
-task = SimpleNamespace(batch=0, partition=int(sys.argv[3]), passing=lambda point: None)
+task = SimpleNamespace(batch=0, partition=int(sys.argv[3]), reach=lambda point: None)
 prepared, _ = EventWriter(sys.argv[1], Stream.named(sys.argv[2]), int(sys.argv[4])).write(task, iter([rows]))
 print(prepared["transaction"], flush=True)
 os.kill(os.getpid(), 9)

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from oncebench.audit import verdict
 from oncebench.audit.python.audit import audit
 from oncebench.audit.verdict import BROKEN, GUARANTEES, KEPT, UNKNOWN, VACUOUS, Facts, decide, judge
 from oncebench.record import OBSERVED, Record
 from oncebench.record.streams import Lines, Stream
-from oncebench.sinks.registry import SINKS
+from oncebench.record.traits import EARLIER
 from tests.unit.audit import audit_world
 from tests.unit.audit.audit_world import STARTED_US, Shown, World, make_world, quarantine_table
 
@@ -137,11 +136,11 @@ def test_a_run_of_which_nothing_is_visible_tests_nothing() -> None:
     assert word(make_record(WORLD, []), Asked(AMO)) == (BROKEN, "LOSS: 60")
 
 
-def test_a_sink_that_declares_no_order_may_reorder(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sink_that_declares_no_order_may_reorder() -> None:
     record = make_record(WORLD, reversed(WORLD.rows))
     assert word(record)[0] == BROKEN
-    monkeypatch.setattr(verdict, "SINKS", {"kafka": replace(SINKS["kafka"], ordered=False)})
-    assert word(record)[0] == KEPT
+    unordered = asdict(replace(EARLIER["kafka"], ordered=False))
+    assert word(replace(record, cell={**record.cell, "sink_traits": unordered}))[0] == KEPT
 
 
 @pytest.mark.parametrize("read", ["input", "final"])

@@ -10,7 +10,7 @@ import pytest
 from oncebench.audit.python.audit import audit
 from oncebench.audit.verdict import BROKEN, DEATHS, KEPT, UNKNOWN, VACUOUS, Verdict, judge
 from oncebench.record.streams import Lines
-from oncebench.sinks.registry import SINKS
+from oncebench.record.traits import EARLIER
 from tests.unit.audit.test_verdict import ALO, AMO, EO, WORLD, Asked, hit, interrupted, make_record, word
 
 
@@ -66,8 +66,8 @@ def test_what_a_second_auditor_counts_otherwise_makes_the_run_unknown() -> None:
 def test_leftovers_are_judged_by_what_the_sink_says_of_its_housekeeping() -> None:
     record = make_record(WORLD)
     record = replace(record, ends={**record.ends, "leftovers": ["a"]})
-    swept = next(kind.name for kind in SINKS.values() if kind.swept)
-    assert word(record, Asked(EO, sink=swept))[0] == KEPT
+    assert EARLIER["delta"].self_cleaning
+    assert word(record, Asked(EO, sink="delta"))[0] == KEPT
     assert word(record, Asked(EO, sink="kafka")) == (BROKEN, "ORPH: 1")
     assert word(record, Asked(ALO, sink="kafka")) == (KEPT, "")
 

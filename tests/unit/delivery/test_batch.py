@@ -17,13 +17,14 @@ import pytest
 from pyspark import TaskContext
 
 from oncebench.delivery.batch import Batch
-from oncebench.delivery.contract import WHOLE, Mark
-from oncebench.delivery.digest import digest
+from oncebench.delivery.contract import WHOLE_BATCH, Mark
+from oncebench.delivery.digest import HASH, digest
 from oncebench.delivery.errors import NondeterministicReplay
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.protocols import exactly_once_idempotent
 from oncebench.delivery.quarantine import Quarantine
-from pipeline.rows import ROW
+from pipeline.rows import SCHEMA
+from proofs.without_jvm import deliverable
 
 KEYS = {0: "a", 1: "b", 2: "c"}  # the one row of each partition
 
@@ -31,11 +32,11 @@ KEYS = {0: "a", 1: "b", 2: "c"}  # the one row of each partition
 def row(key: str) -> pa.RecordBatch:
     numbers = {name: pa.array([1], pa.int64()) for name in ("events", "total", "checksum", "ended_at")}
     columns = {"session_key": pa.array([key]), "j": pa.array([1], pa.int32()), **numbers}
-    return pa.record_batch({**columns, "reason": pa.array([None], pa.string())})
+    return deliverable(pa.record_batch(columns))
 
 
 def mark(key: str) -> Mark:
-    return Mark(7, 1, digest(row(key).select(ROW)))
+    return Mark(7, 1, digest(row(key).column(HASH)))
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Marked:
     def marks(self) -> Mapping[int, Mark]:
         return self.found
 
-    def marked(self) -> Marked:
+    def idempotent_writer(self) -> Marked:
         return self
 
     def write(self, task: Any, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
@@ -135,9 +136,9 @@ def test_a_replay_that_makes_not_what_is_marked_as_done_writes_no_partition(part
 
 
 def test_a_mark_of_all_of_it_is_compared_with_all_of_it() -> None:
-    assert replayed(Marked({WHOLE: mark("b")}), "", "b", "") == [1]
-    with pytest.raises(NondeterministicReplay, match="all of it"):
-        replayed(Marked({WHOLE: mark("b")}), "a", "b", "")
+    assert replayed(Marked({WHOLE_BATCH: mark("b")}), "", "b", "") == [1]
+    with pytest.raises(NondeterministicReplay, match="the whole batch"):
+        replayed(Marked({WHOLE_BATCH: mark("b")}), "a", "b", "")
 
 
 class Sums:
@@ -154,7 +155,7 @@ class Handed:
     """The rows of a batch that a writer of Spark's takes, with the task that they pass on their way."""
 
     def __init__(self, task: Any = None) -> None:
-        self.task = task
+        self.task, self.schema = task, SCHEMA
         self.sparkSession = SimpleNamespace(sparkContext=Context())
 
     def mapInArrow(self, task: Any, _schema: Any) -> Handed:

@@ -44,7 +44,7 @@ def lives(folder: Path, faults: tuple[str, ...], passes: str) -> subprocess.Comp
     code = f"""
         from pathlib import Path
         from oncebench.delivery.failpoints import Failpoints, parse_fault
-        at = Failpoints(tuple(map(parse_fault, {faults!r})), Path({str(folder)!r}) / "hits.jsonl", None).passing
+        at = Failpoints(tuple(map(parse_fault, {faults!r})), Path({str(folder)!r}) / "hits.jsonl", None).reach
         {passes}
         print("survived")
     """
@@ -142,7 +142,7 @@ def test_a_stop_stops_and_what_is_continued_goes_on(tmp_path: Path) -> None:
         import sys; from pathlib import Path
         from oncebench.delivery.failpoints import Failpoints, parse_fault
         faults = (parse_fault("mid-commit:stop:1"),)
-        Failpoints(faults, Path({str(tmp_path)!r}) / "hits.jsonl", None).passing("mid-commit", 9)
+        Failpoints(faults, Path({str(tmp_path)!r}) / "hits.jsonl", None).reach("mid-commit", 9)
         print("went on")
     """
     process = subprocess.Popen(
@@ -156,15 +156,15 @@ def test_a_stop_stops_and_what_is_continued_goes_on(tmp_path: Path) -> None:
 
 
 def test_they_are_inert_without_faults(tmp_path: Path) -> None:
-    Failpoints((), tmp_path / "hits.jsonl", None).passing("mid-write", 100, 100)
+    Failpoints((), tmp_path / "hits.jsonl", None).reach("mid-write", 100, 100)
     assert not list(tmp_path.iterdir())
 
 
 def test_the_trace_tells_what_was_passed_last(tmp_path: Path) -> None:
     trace = tmp_path / "trace.jsonl"
     points = Failpoints((), tmp_path / "hits.jsonl", trace)
-    points.passing("batch-start", 1)
-    points.passing("mid-write", 1, 5, 0)
+    points.reach("batch-start", 1)
+    points.reach("mid-write", 1, 5, 0)
     assert [json.loads(line)["point"] for line in trace.read_text().splitlines()] == ["batch-start", "mid-write"]
 
 
@@ -188,14 +188,14 @@ def test_behind_sparks_commit_log_is_passed_where_only_a_trace_asks_and_not_wher
     class Passed(Exception):
         pass
 
-    def passing(point: str, batch: int, rows: int | None) -> None:
+    def reach(point: str, batch: int, rows: int | None) -> None:
         raise Passed(point, batch, rows)
 
     (tmp_path / "commits").mkdir()
     (tmp_path / "commits" / "3").touch()
     job: Any = SimpleNamespace(
         config=SimpleNamespace(faults=(), trace=True, checkpoint=tmp_path), _last_delivered=(3, 20),
-        _failpoints=SimpleNamespace(passing=passing),
+        _failpoints=SimpleNamespace(reach=reach),
     )  # fmt: skip
     with pytest.raises(Passed) as passed:
         Job._watch_commit_log(job)

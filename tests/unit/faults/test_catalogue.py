@@ -12,7 +12,7 @@ from oncebench.errors import UserError
 from oncebench.faults import catalogue
 from oncebench.faults.catalogue import NEMESES, complaint, why_not
 from oncebench.scenario.cell import Cell, checked_fault, require_possible
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import SINKS, suite_sinks
 from tests import ROOT
 
 
@@ -68,7 +68,7 @@ def test_what_cannot_be_done_is_refused_with_the_reason(
     fault: str, sink: str, variant: str, ours: frozenset[str] | None, says: str | None
 ) -> None:
     support = next(support for support in SINKS[sink].supports if support.variant == variant)
-    reason = why_not(parse_fault(fault), SINKS[sink], support, ours)
+    reason = why_not(parse_fault(fault), suite_sinks()[sink], support, ours)
     assert (reason is None) == (says is None)
     cell = Cell(sink, support.guarantee, variant, faults=(fault,))
     if says is None:
@@ -125,6 +125,6 @@ def test_the_kill_of_a_failpoint_is_the_pipelines_own_and_all_others_act_from_ou
 
 @pytest.mark.parametrize(("point", "possible"), [("after-prepare", False), ("mid-commit", True)])
 def test_a_task_that_holds_the_lock_of_a_whole_database_is_never_made_a_zombie(point: str, possible: bool) -> None:
-    why = why_not(parse_fault(f"{point}:zombie"), SINKS["sqlite"], SINKS["sqlite"].supports[0])
+    why = why_not(parse_fault(f"{point}:zombie"), suite_sinks()["sqlite"], SINKS["sqlite"].supports[0])
     assert (why is None) == possible
     assert possible or "holds the lock" in str(why)

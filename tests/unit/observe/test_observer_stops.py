@@ -19,7 +19,8 @@ def read(target):
     except BaseException:
         raise TypeError("expected configuration property name as type unicode string")
 
-observer.SINKS = {"kafka": dataclasses.replace(observer.SINKS["kafka"], read=read)}
+kafka = dataclasses.replace(observer.suite_sinks()["kafka"], read=read)
+observer.suite_sinks = lambda: {"kafka": kafka}
 sys.exit(observer.main(sys.argv[1:]))
 """
 

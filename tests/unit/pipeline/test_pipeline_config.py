@@ -19,8 +19,8 @@ from oncebench.delivery.errors import AnotherDriver, NoKafka, QueryDied, Refused
 from oncebench.delivery.journal import Identity, open_journal, put_exclusively
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig, read_config, write_config
-from pipeline.job import Job, fitted, in_plain_words
-from pipeline.rows import ASIDE, TYPES
+from pipeline.failures import explain
+from pipeline.job import Job
 from pipeline.spark.session import settings
 
 
@@ -82,9 +82,15 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
 
     def run(at_start: Callable[[], None], **of_sink: Any) -> None:
         support = Support(EXACTLY_ONCE, "two-phase", "", default=True)
-        sink = SimpleNamespace(start=lambda *_: at_start(), marks=dict, **of_sink)
+        sink = SimpleNamespace(
+            start=lambda *_: at_start(),
+            newest_batch=lambda: -1,
+            check_schema=lambda _: None,
+            close=lambda: None,
+            **of_sink,
+        )
         kind = replace(SINKS["kafka"], supports=(support,), open=lambda _: sink)  # type: ignore[arg-type, return-value]
-        monkeypatch.setattr("pipeline.job.SINKS", {"kafka": kind})
+        monkeypatch.setattr("pipeline.sink.SINKS", {"kafka": kind})
         (tmp_path / "record").mkdir()
         Job(config(tmp_path)).run()
 
@@ -149,63 +155,11 @@ def test_an_open_batch_whose_marker_may_have_been_forgotten_is_not_replayed(
         starting(lambda: None, forgets_after_s=lambda: 168 * 3600.0)
 
 
-class Frame:
-    """As much of a DataFrame as is asked: its types, and what is added."""
-
-    def __init__(self, **types: str) -> None:
-        self.dtypes = list(types.items())
-        self.added: list[str] = []
-
-    def withColumns(self, columns: dict[str, Any]) -> Frame:
-        self.added = list(columns)
-        return self
-
-
-SOUND = {name: "bigint" if kind == "long" else kind for name, kind in TYPES.items()}
-
-
-@pytest.mark.parametrize(("changes", "told"), [({"j": "bigint"}, "'j' as bigint"), ({"j": None}, "'j' as nothing")])
-def test_a_query_that_gives_other_columns_than_rows_py_names_is_refused(changes: dict[str, Any], told: str) -> None:
-    types = {name: kind for name, kind in (SOUND | changes).items() if kind}
-    with pytest.raises(RefusedStart, match=f"gives column {told}.*rows.py says int"):
-        fitted(Frame(**types))  # type: ignore[arg-type]
-
-
-SET_ASIDE = {name: "bigint" if kind == "long" else kind for name, kind in ASIDE.items()}
-
-
-def test_a_query_that_gives_its_rows_columns_and_those_of_what_is_set_aside_is_left_as_it_is() -> None:
-    frame = Frame(**SOUND, **SET_ASIDE)
-    assert fitted(frame) is frame  # type: ignore[arg-type, comparison-overlap]
-    assert frame.added == []
-
-
-def test_a_query_that_sets_nothing_aside_gets_the_columns_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("pipeline.job.f", SimpleNamespace(lit=lambda _: SimpleNamespace(cast=lambda kind: kind)))
-    frame = Frame(**SOUND)
-    fitted(frame)  # type: ignore[arg-type]
-    assert frame.added == list(ASIDE)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"reason": "string"},
-        {name: kind for name, kind in SET_ASIDE.items() if name != "value"},
-        {**SET_ASIDE, "reason": "int"},
-        {"Reason": "string", **{name: kind for name, kind in SET_ASIDE.items() if name != "reason"}},
-    ],
-)
-def test_what_is_set_aside_by_half_is_refused_for_its_record_would_be_lost(given: dict[str, str]) -> None:
-    with pytest.raises(RefusedStart, match=r"must be all of .*, or none"):
-        fitted(Frame(**SOUND, **given))  # type: ignore[arg-type]
-
-
 @pytest.mark.parametrize(
     ("field", "value", "told"),
     [
         ("on_lost", "rewirte", "must be one of: rewrite, drop"),
-        ("checkpoint_writing", "as_shipped", "must be one of: tuned, as-shipped"),
+        ("checkpoint_writing", "native", "must be one of: tuned, as-shipped"),
         ("state_store", "x", "must be one of: changelog, snapshots"),
         ("partitions", 0, "must be 1 or more"),
         ("trigger_ms", -1, "must be 0 or more"),
@@ -279,9 +233,9 @@ def test_the_last_line_of_a_dead_query_names_its_cause(told: str, cause: str) ->
         def check_still_ours(self) -> None:
             """Nobody else has been here."""
 
-    words = in_plain_words(RuntimeError(told), Ours())  # type: ignore[arg-type]
+    words = explain(RuntimeError(told), Ours())  # type: ignore[arg-type]
     assert type(words) is QueryDied
-    assert str(words).startswith(f"{cause}. What was not committed")
+    assert str(words).startswith(f"{cause}. A restart runs again")
 
 
 def test_a_jobs_own_settings_of_spark_come_over_the_sinks_and_these_over_ours(tmp_path: Path) -> None:

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from oncebench.delivery.errors import RefusedStart
-from pipeline.progress import Listener, Progress, begun_at, committed_position, open_batch
+from pipeline.checkpoint import begun_at, committed_position, open_batch
+from pipeline.progress import Listener, Progress
 
 
 @pytest.mark.parametrize(
@@ -155,7 +156,7 @@ def test_a_batch_line_says_when_the_trigger_began_and_not_only_when_it_was_writt
         "durationMs": {"addBatch": 246, "triggerExecution": 312}, "sources": [source],
     }  # fmt: skip
     event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(told)))
-    Listener(Progress(tmp_path / "progress.jsonl", whole=True), Nobody(), "in").onQueryProgress(event)  # type: ignore[arg-type]
+    Listener(Progress(tmp_path / "progress.jsonl", whole=True), Nobody(), "in", pytest.fail).onQueryProgress(event)  # type: ignore[arg-type]
     (line,) = lines(tmp_path / "progress.jsonl")
     assert (line["kind"], line["batch"], line["end_offsets"]) == ("batch", 7, {"0": 5})
     assert line["began_us"] == 1_795_455_065_571_000

@@ -13,12 +13,12 @@ import pyspark
 import pytest
 from pyspark import TaskContext
 
-from oncebench.delivery.batch import _Counting, _Passing, _Run
 from oncebench.delivery.errors import TaskTriedAgain, TooManyTasks
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.quarantine import Quarantine
+from oncebench.delivery.tasks import CountTask, PassTask, WriteTask
 from pipeline.config import PipelineConfig
-from pipeline.job import in_plain_words
+from pipeline.failures import explain
 from pipeline.spark.local_cluster import make_home
 from pipeline.spark.session import settings
 
@@ -50,15 +50,15 @@ def second_try(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     "task",
     [
-        _Run(7, 4, Untouched(), None, FAILPOINTS, QUARANTINE),
-        _Run(7, 4, None, None, FAILPOINTS, QUARANTINE),
-        _Counting(7, FAILPOINTS, QUARANTINE, None),
-        _Passing(7, FAILPOINTS),
+        WriteTask(7, 4, Untouched(), None, FAILPOINTS, QUARANTINE),
+        WriteTask(7, 4, None, None, FAILPOINTS, QUARANTINE),
+        CountTask(7, FAILPOINTS, QUARANTINE, None),
+        PassTask(7, FAILPOINTS),
     ],
     ids=["a writer's", "one that drains", "one of a batch that is written whole", "one of Spark's own writer"],
 )
 def test_a_second_attempt_at_a_task_ends_the_batch_before_it_has_read_or_written_a_row(task: Any) -> None:
-    with pytest.raises(TaskTriedAgain, match=r"batch 7, partition 3: Spark has begun this task again \(attempt 2\)"):
+    with pytest.raises(TaskTriedAgain, match=r"batch 7, partition 3: Spark has started this task again \(attempt 2\)"):
         list(task(Untouched()))
 
 
@@ -67,9 +67,11 @@ def test_a_task_beyond_the_partitions_that_have_marks_ends_the_batch_before_it_h
 ) -> None:
     monkeypatch.setattr(TaskContext, "_taskContext", None)
     TaskContext(attemptNumber=0, partitionId=2)  # type: ignore[arg-type]
-    with pytest.raises(TooManyTasks, match=r"batch 7: .* partition 2, and this pipeline has partitions 2"):
-        list(_Run(7, 2, Untouched(), None, FAILPOINTS, QUARANTINE)(Untouched()))
-    assert list(_Run(7, 2, None, None, FAILPOINTS, QUARANTINE)(iter(()))), "what is drained has no marks to keep"
+    with pytest.raises(
+        TooManyTasks, match=r"batch 7: .* partition 2, but this pipeline keeps marks for 2 partitions only"
+    ):
+        list(WriteTask(7, 2, Untouched(), None, FAILPOINTS, QUARANTINE)(Untouched()))
+    assert list(WriteTask(7, 2, None, None, FAILPOINTS, QUARANTINE)(iter(()))), "what is drained has no marks to keep"
 
 
 def test_what_the_second_attempt_said_is_what_the_pipeline_says_at_its_end() -> None:
@@ -79,7 +81,7 @@ def test_what_the_second_attempt_said_is_what_the_pipeline_says_at_its_end() -> 
         def check_still_ours(self) -> None:
             """Nobody else has been here."""
 
-    words = in_plain_words(RuntimeError(told), Ours())  # type: ignore[arg-type]
+    words = explain(RuntimeError(told), Ours())  # type: ignore[arg-type]
     assert (type(words), str(words)) == (TaskTriedAgain, "batch 7, partition 3: again")
 
 

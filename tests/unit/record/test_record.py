@@ -284,7 +284,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused(folder: Path, name: str) -> 
         ("observer.jsonl", {"visible": 1}),
         ("load.jsonl", {"summary": 3}),
         ("cell.json", {}),
-        ("cell.json", {"run": "r", "cell": {**CELL["cell"], "sink": "paper"}}),
+        ("cell.json", {"run": "r", "cell": {**CELL["cell"], "sink": "../paper"}}),
         ("facts.json", {}),
         ("ends.json", {"final_complete": True}),
     ],

@@ -17,7 +17,7 @@ from tests.unit.sinks.test_files_sink import batches, pending, prepared, rows, s
 
 
 def test_a_reader_is_given_each_file_once_and_never_what_is_hidden(tmp_path: Path) -> None:
-    made, reader = sink(tmp_path), read_folder(JSON_LINES, tmp_path)
+    made, reader = sink(tmp_path), read_folder(JSON_LINES, tmp_path, "session_key")
     for name in (".hidden.jsonl", "_SUCCESS"):
         (tmp_path / name).write_text("{}\n")
     made.commit(1, {0: prepared(made, 1, 0, count=2)})
@@ -37,25 +37,25 @@ def test_a_row_is_seen_when_its_file_was_read_and_not_when_it_has_become_an_obje
         return [{"session_key": "a"}]
 
     (tmp_path / "part-0").touch()
-    found = read_folder(replace(JSON_LINES, read=lambda _path: decoded), tmp_path).poll(0)
+    found = read_folder(replace(JSON_LINES, read=lambda _path: decoded), tmp_path, "session_key").poll(0)
     assert (len(found), found.seen_us <= decoding_us[0]) == (1, True)
 
 
 def test_rows_of_two_files_never_share_a_position(tmp_path: Path) -> None:
     made = sink(tmp_path)
     made.commit(1, {p: prepared(made, 1, p) for p in (0, 1)})
-    found = read_folder(JSON_LINES, tmp_path).poll(0)
+    found = read_folder(JSON_LINES, tmp_path, "session_key").poll(0)
     assert len(set(zip(found.partition, found.offset, strict=True))) == len(found) == 40
 
 
 def test_half_a_line_is_given_as_a_row_that_nobody_owes_and_not_passed_over(tmp_path: Path) -> None:
     (tmp_path / "torn.jsonl").write_bytes(b'{"session_key":"a"}\n{"session_key":"b","j')
-    assert shown(tmp_path) == [{"session_key": "a"}, {"session_key": "", "unreadable": '{"session_key":"b","j'}]
+    assert shown(tmp_path) == [{"session_key": "a"}, {"unreadable": '{"session_key":"b","j'}]
 
 
 def test_a_parquet_file_without_its_end_is_given_as_a_row_that_nobody_owes(tmp_path: Path) -> None:
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and no more")
-    assert shown(tmp_path, PARQUET) == [{"session_key": "", "unreadable": "torn.parquet"}]
+    assert shown(tmp_path, PARQUET) == [{"unreadable": "torn.parquet"}]
 
 
 def test_a_parquet_file_whose_end_is_there_and_whose_beginning_is_not_is_given_as_a_row_that_nobody_owes(
@@ -67,7 +67,7 @@ def test_a_parquet_file_whose_end_is_there_and_whose_beginning_is_not_is_given_a
         PARQUET.write(file, next(batches(rows())), iter(()))
     whole = path.read_bytes()
     path.write_bytes(bytes(len(whole) // 2) + whole[len(whole) // 2 :])
-    assert shown(tmp_path, PARQUET) == [{"session_key": "", "unreadable": "torn.parquet"}]
+    assert shown(tmp_path, PARQUET) == [{"unreadable": "torn.parquet"}]
 
 
 def test_a_parquet_file_that_the_disk_does_not_give_is_no_torn_one(
@@ -90,19 +90,19 @@ def test_in_a_folder_of_sparks_own_sink_only_what_its_log_names_counts(tmp_path:
         if name != "orphan.json":
             path = (tmp_path / name).as_uri()
             (log / str(number)).write_text("v1\n" + json.dumps({"path": path, "action": "add"}))
-    reader = read_folder(JSON_LINES, tmp_path)
+    reader = read_folder(JSON_LINES, tmp_path, "session_key")
     assert [row["session_key"] for row in values(reader.poll(0))] == ["a.json", "b c.json"]
     (log / "1.compact").write_text((log / "0").read_text() + (log / "1").read_text().removeprefix("v1"))
     (log / "0").unlink()
     assert len(reader.poll(0)) == 0
     assert [row["session_key"] for row in shown(tmp_path)] == ["a.json", "b c.json"]
     assert reader.leftovers() == ["unreferenced file orphan.json"]
-    everybody_else = read_folder(JSON_LINES, tmp_path, heeding_metadata=False).poll(0)
+    everybody_else = read_folder(JSON_LINES, tmp_path, "session_key", heeding_metadata=False).poll(0)
     assert len(everybody_else) == 3
 
 
 def test_a_folder_that_is_not_there_yet_has_no_rows(tmp_path: Path) -> None:
-    reader = read_folder(JSON_LINES, tmp_path / "later")
+    reader = read_folder(JSON_LINES, tmp_path / "later", "session_key")
     assert len(reader.poll(0)) == 0
     made = sink(tmp_path / "later")
     made.commit(1, {0: prepared(made, 1, 0)})

@@ -115,7 +115,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., KafkaSink]:
 def begins_a_batch(sink: KafkaSink) -> None:
     """With a look for what was forgotten."""
     sink._look_again = 0.0
-    sink.prepare()
+    sink.prepare_writer()
 
 
 def left(state: str) -> Cluster:
@@ -183,7 +183,7 @@ def test_an_id_that_is_well_is_not_fenced_because_its_markers_were_on_their_way(
     cluster.open_in = open_in  # type: ignore[method-assign]
     sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
     assert set(cluster.taken) == {OWN}
-    assert sink.prepare().retired == {OWN}
+    assert sink.prepare_writer().retired == {OWN}
 
 
 def test_an_id_of_this_driver_that_is_fenced_over_what_was_forgotten_is_not_used_again(
@@ -196,7 +196,7 @@ def test_an_id_of_this_driver_that_is_fenced_over_what_was_forgotten_is_not_used
     cluster.open = {place(0, 12), place(1, 13)}
     sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
     assert cluster.marked == [(other, True)]
-    assert set(cluster.taken) == {OWN, other} == sink.prepare().retired
+    assert set(cluster.taken) == {OWN, other} == sink.prepare_writer().retired
 
 
 def test_what_was_committed_in_doubt_and_forgotten_is_committed_before_its_id_is_fenced(

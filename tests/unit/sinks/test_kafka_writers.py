@@ -24,7 +24,7 @@ class Task:
     def counted(self) -> tuple[int, int]:
         return 0, 0
 
-    def passing(self, _point: str) -> None:
+    def reach(self, _point: str) -> None:
         """No fault."""
 
 

@@ -28,11 +28,15 @@ from oncebench.sinks.postgres.connection import (
     without_secrets,
 )
 from oncebench.sinks.postgres.reader import Table
-from oncebench.sinks.postgres.tables import COLUMNS, FILLED_IN, Column, copy_text, read_back, stored, wrong_with
+from oncebench.sinks.postgres.tables import Column, copy_text, read_back, stored, wrong_with
 from oncebench.sinks.reader import NotAnsweredError
+from pipeline.rows import SCHEMA
 
 NAMES = Names("ob-1.a_b", 3, "ob-1.a_b")
-GOOD = {name: Column(name, kind, needed=name not in FILLED_IN) for name, kind in COLUMNS.items()}
+GOOD = {
+    name: Column(name, kind, needed=True)
+    for name, kind in zip(SCHEMA.names, ("text", "integer", "integer", "bigint", "bigint", "bigint"), strict=True)
+}
 
 
 def test_a_gid_tells_sink_batch_and_partition_is_never_used_again_and_belongs_to_no_longer_sink_id() -> None:
@@ -120,13 +124,12 @@ def test_only_sessions_of_older_epochs_are_ended() -> None:
 
 
 def test_what_is_wrong_with_a_table_names_the_column() -> None:
-    assert wrong_with(GOOD) is None
-    assert wrong_with({**GOOD, "note": Column("note", "text", needed=False)}) is None
+    assert wrong_with(GOOD, SCHEMA) is None
+    assert wrong_with({**GOOD, "note": Column("note", "text", needed=False)}, SCHEMA) is None
     without = {name: column for name, column in GOOD.items() if name != "total"}
-    assert wrong_with(without) == "it has no column total (bigint)"
-    assert wrong_with({**GOOD, "j": Column("j", "text", True)}) == "its column j is text, not integer"
-    assert wrong_with({**GOOD, "id": Column("id", "bigint", True)}) == "its column id has no default"
-    assert "column note has no default" in str(wrong_with({**GOOD, "note": Column("note", "text", True)}))
+    assert wrong_with(without, SCHEMA) == "it has no column total (bigint)"
+    assert wrong_with({**GOOD, "j": Column("j", "text", True)}, SCHEMA) == "its column j is text, not integer"
+    assert "column note has no default" in str(wrong_with({**GOOD, "note": Column("note", "text", True)}, SCHEMA))
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x00\u24000\\\t\n")))

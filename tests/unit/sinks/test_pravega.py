@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import socket
 import struct
 import threading
@@ -136,17 +137,16 @@ class Task:
 
     batch, partition = 7, 0
 
-    def __init__(self, passing: Callable[[str], None] = lambda point: None) -> None:
-        self.passing = passing
+    def __init__(self, reach: Callable[[str], None] = lambda point: None) -> None:
+        self.reach = reach
 
     def counted(self) -> tuple[int, int]:
         return 0, 0
 
 
 def rows(*keys: str) -> pa.RecordBatch:
-    number = pa.array([1] * len(keys), pa.int64())
-    names = ("j", "events", "total", "checksum", "ended_at")
-    return pa.RecordBatch.from_arrays([pa.array(keys), *[number] * 5], names=["session_key", *names])
+    values = [json.dumps({"session_key": key, "j": 1}).encode() for key in keys]
+    return pa.RecordBatch.from_pydict({"key": [key.encode() for key in keys], "value": values})
 
 
 @pytest.fixture
@@ -195,7 +195,7 @@ def test_what_is_appended_and_acknowledged_is_read_with_its_offsets(store: Store
     prepared, timings = EventWriter("nowhere:1", STREAM).write(Task(), iter([rows("a", "line\nbreak"), rows("\x00")]))
     assert (prepared, set(timings)) == ({}, {"begin", "prepare"})
     shown: list[Any] = []
-    report = reader.read("nowhere:1", STREAM).read_to_end(shown.append)
+    report = reader.read("nowhere:1", STREAM, "session_key").read_to_end(shown.append)
     assert report.complete
     assert [key for part in shown for key in part.key] == [b"a", b"line\nbreak", b"\x00"]
     assert [orjson.loads(value)["j"] for part in shown for value in part.value] == [1, 1, 1]
@@ -208,7 +208,7 @@ def test_an_event_that_is_no_row_is_shown_and_has_no_key(store: Store, use: Call
     use()
     store.held = b"".join(data for _, data in framed([b"{", b"[]", b"{}"]))
     shown: list[Any] = []
-    reader.read("nowhere:1", STREAM).read_to_end(shown.append)
+    reader.read("nowhere:1", STREAM, "session_key").read_to_end(shown.append)
     assert [(key, value) for part in shown for key, value in zip(part.key, part.value, strict=True)] == [
         (None, b"{"), (None, b"[]"), (None, b"{}"),
     ]  # fmt: skip
@@ -216,7 +216,7 @@ def test_an_event_that_is_no_row_is_shown_and_has_no_key(store: Store, use: Call
 
 def test_a_task_leaves_its_transaction_open_and_names_it(use: Callable[..., Made]) -> None:
     made = use()
-    prepared, _ = sink().prepare().write(Task(), iter([rows("a")]))
+    prepared, _ = sink().prepare_writer().write(Task(), iter([rows("a")]))
     assert prepared == {"transaction": "a" * 32}
     assert made.asked == ["begin"]
 
@@ -224,7 +224,7 @@ def test_a_task_leaves_its_transaction_open_and_names_it(use: Callable[..., Made
 def test_a_partition_without_rows_begins_no_transaction(use: Callable[..., Made]) -> None:
     made = use()
     passed: list[str] = []
-    assert sink().prepare().write(Task(passed.append), iter([])) == ({}, {})
+    assert sink().prepare_writer().write(Task(passed.append), iter([])) == ({}, {})
     assert (made.asked, passed) == ([], ["before-prepare", "after-prepare"])
 
 
@@ -235,7 +235,7 @@ def test_a_store_that_refuses_fails_the_batch_and_the_connection_is_not_used_aga
     use()
     store.refuse = kind
     with pytest.raises(DeliveryFailed, match=r"batch 7, partition 0: .*A restart of the pipeline writes") as failed:
-        sink().prepare().write(Task(), iter([rows("a")]))
+        sink().prepare_writer().write(Task(), iter([rows("a")]))
     assert isinstance(failed.value.__cause__, SegmentError)
     assert pravega._stores == {}
 
@@ -244,7 +244,7 @@ def test_a_store_that_goes_away_fails_the_batch(store: Store, use: Callable[...,
     use()
     store.cut = True
     with pytest.raises(DeliveryFailed, match="closed the connection"):
-        sink().acknowledged().write(Task(), iter([rows("a")]))
+        sink().acknowledged_writer().write(Task(), iter([rows("a")]))
 
 
 def test_a_task_that_dies_leaves_no_connection_with_answers_still_to_come(use: Callable[..., Made]) -> None:
@@ -254,7 +254,7 @@ def test_a_task_that_dies_leaves_no_connection_with_answers_still_to_come(use: C
         raise KeyboardInterrupt(point)
 
     with pytest.raises(KeyboardInterrupt):
-        sink().prepare().write(Task(die), iter([rows("a")]))
+        sink().prepare_writer().write(Task(die), iter([rows("a")]))
     assert pravega._stores == {}
 
 
@@ -326,7 +326,7 @@ def test_a_reader_says_what_it_cannot_read(store: Store, use: Callable[..., Made
     ):
         use(segments=[answer])
         with pytest.raises(ReadError, match=says):
-            reader.read("nowhere:1", STREAM)
+            reader.read("nowhere:1", STREAM, "session_key")
 
 
 def test_a_store_that_nobody_runs_is_an_os_error() -> None:

@@ -10,7 +10,7 @@ from oncebench.sinks.reader import LINE_BITS, LOOK_SHARE, NotAnsweredError, Rows
 
 def some(*offsets: int) -> Rows:
     rows = [{"session_key": f"k{offset}", "j": 0} for offset in offsets]
-    return rows_of([(0, offset) for offset in offsets], [1] * len(offsets), rows, 9)
+    return rows_of([(0, offset) for offset in offsets], [1] * len(offsets), rows, "session_key", 9)
 
 
 def test_a_poll_waits_for_rows_and_gives_them_at_once() -> None:
@@ -88,7 +88,7 @@ def test_a_poll_of_a_sink_that_is_away_gives_nothing_and_goes_on() -> None:
 
 
 def test_rows_take_the_form_in_which_every_sink_is_judged() -> None:
-    rows = rows_of([(3, 7)], [5], [{"session_key": 'a"b', "j": 1}], 9)
+    rows = rows_of([(3, 7)], [5], [{"session_key": 'a"b', "j": 1}], "session_key", 9)
     assert (rows.partition, rows.offset, rows.append_ms, rows.seen_us) == ([3], [7], [5], 9)
     assert (rows.key, rows.value) == ([b'a"b'], [b'{"session_key":"a\\"b","j":1}'])
 

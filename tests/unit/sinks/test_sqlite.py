@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.sinks.sqlite.sink import _connect
+from oncebench.sinks.sqlite.sink import connect
 
 EXTRA = 3  # PRAGMA synchronous as a number: the folder is forced too, after the rollback journal was taken out of it
 
@@ -17,8 +17,8 @@ def test_a_commit_is_on_the_disk_with_the_end_of_its_journal_in_whichever_mode_t
     tmp_path: Path, mode: str
 ) -> None:
     path = str(tmp_path / "rows.sqlite")
-    with closing(_connect(path)) as connection:
+    with closing(connect(path)) as connection:
         connection.execute(f"PRAGMA journal_mode = {mode}")
-    with closing(_connect(path)) as connection:
+    with closing(connect(path)) as connection:
         assert connection.execute("PRAGMA journal_mode").fetchone() == (mode,)
         assert connection.execute("PRAGMA synchronous").fetchone() == (EXTRA,)

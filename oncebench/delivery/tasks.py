@@ -1,0 +1,191 @@
+"""What runs inside a Spark task: takes the rows of one partition, counts and digests them, and hands them to a writer.
+
+Promise: every row of the input is consumed, whether it is written or not, because Spark commits the state of a batch
+only for tasks that have used up their input (SPARK-52008). Rejected records go to quarantine in every case. Only the
+first attempt at a task writes: Spark may start a task again after it lost an executor or found it slow. That attempt
+ends the batch, and a new driver replays the batch as a whole, by its marks.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark import TaskContext
+
+from oncebench.delivery import digest, quarantine
+from oncebench.delivery.contract import Writer, Written
+from oncebench.delivery.errors import TaskTriedAgain, TooManyTasks
+from oncebench.delivery.failpoints import Failpoints
+from oncebench.delivery.quarantine import Quarantine
+
+RESULT_SCHEMA = "result string"
+
+
+@dataclass
+class Task:
+    """One partition of a batch inside a worker (a `TaskView`)."""
+
+    batch: int
+    partition: int
+    failpoints: Failpoints
+    quarantine: Quarantine
+    rows: int = 0
+    digest: int = 0
+
+    def reach(self, point: str) -> None:
+        """See `TaskView.reach`."""
+        self.failpoints.reach(point, self.batch, self.rows, self.partition)
+
+    def counted(self) -> tuple[int, int]:
+        """See `TaskView.counted`."""
+        return self.rows, self.digest
+
+    def take(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """The rows of the input, without hash and quarantine column; rejected records are copied on the way."""
+        for batch in batches:
+            rows, hashes = digest.without_hash(self._accepted(batch))
+            if rows.num_rows == 0:
+                continue
+            self.rows += rows.num_rows
+            self.digest = digest.add(self.digest, digest.digest(hashes))
+            yield from self._in_halves(rows) if self.failpoints.faults else (rows,)
+
+    def _accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        if quarantine.COLUMN not in batch.schema.names:
+            return batch
+        rejected = batch.column(quarantine.COLUMN)
+        rows = batch.drop_columns([quarantine.COLUMN])
+        if rejected.null_count == len(rejected):
+            return rows
+        self.quarantine.copy(rejected.filter(pc.is_valid(rejected)))
+        return rows.filter(pc.is_null(rejected))
+
+    def _in_halves(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        """With faults asked for, `mid-write` lies between the two halves of each record batch."""
+        half = (rows.num_rows + 1) // 2
+        yield rows.slice(0, half)
+        self.reach("mid-write")
+        yield rows.slice(half)
+
+
+@dataclass(frozen=True)
+class WriteTask:
+    """Writes or drains one partition; sent to the workers and called once per partition with its record batches.
+
+    Attributes:
+        batch: number of the batch.
+        partitions: how many tasks a batch may have; marks are kept for these only.
+        writer: what writes; None: the rows are drained.
+        only: the partitions to write; None: all.
+    """
+
+    batch: int
+    partitions: int
+    writer: Writer | None
+    only: frozenset[int] | None
+    failpoints: Failpoints
+    quarantine: Quarantine
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        started = time.perf_counter()
+        partition = partition_of_first_attempt(self.batch)
+        if self.writer is not None and partition >= self.partitions:
+            raise TooManyTasks(
+                f"batch {self.batch}: Spark runs a task for partition {partition}, but this pipeline keeps marks for "
+                f"{self.partitions} partitions only. This task has written nothing; other tasks of the batch may "
+                "have. End the query with a shuffle (groupBy, or repartition by a column into as many) and start "
+                "again with a new checkpoint, sink_id and output; or set `partitions` there to the most tasks that a "
+                "batch can have."
+            )
+        task = Task(self.batch, partition, self.failpoints, self.quarantine)
+        rows = task.take(batches)
+        prepared: dict[str, Any] = {}
+        timings: dict[str, float] = {}
+        if self.writer is not None and (self.only is None or partition in self.only):
+            prepared, timings = self.writer.write(task, rows)
+        for _ in rows:
+            pass
+        rejected = self.quarantine.flush()
+        timings["task"] = (time.perf_counter() - started) * 1000
+        result = Written(partition, task.rows, task.digest, prepared, rejected, timings)
+        yield pa.RecordBatch.from_pydict({"result": [json.dumps(result.__dict__)]})
+
+
+@dataclass(frozen=True)
+class CountTask:
+    """Counts and digests the rows on their way to a `BatchWriter`.
+
+    The results reach the driver as an accumulator, each with the moment at which the last row was handed over.
+    """
+
+    batch: int
+    failpoints: Failpoints
+    quarantine: Quarantine
+    results: Any
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition = partition_of_first_attempt(self.batch)
+        task = Task(self.batch, partition, self.failpoints, self.quarantine)
+        yield from task.take(batches)
+        rejected = self.quarantine.flush()
+        task.reach("before-prepare")
+        self.results.add([(Written(partition, task.rows, task.digest, {}, rejected).__dict__, time.time())])
+
+
+@dataclass(frozen=True)
+class PassTask:
+    """Hands every row on and reaches a task's failpoints on the way, for Spark's own sinks."""
+
+    batch: int
+    failpoints: Failpoints
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        partition, rows = partition_of_first_attempt(self.batch), 0
+        for batch in batches:
+            half = (batch.num_rows + 1) // 2
+            yield batch.slice(0, half)
+            rows += half
+            self.failpoints.reach("mid-write", self.batch, rows, partition)
+            yield batch.slice(half)
+            rows += batch.num_rows - half
+        self.failpoints.reach("before-prepare", self.batch, rows, partition)
+
+
+@dataclass(frozen=True)
+class WarmUpTask:
+    """Makes a worker ready and hands the rows on to the worker of the next Spark stage."""
+
+    writer: Writer
+    failpoints: Failpoints
+    quarantine: Quarantine
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        self.writer.write(Task(-1, 0, self.failpoints, self.quarantine), iter(()))
+        yield from batches
+
+
+def partition_of_first_attempt(batch: int) -> int:
+    """The partition of the task that runs here.
+
+    Raises:
+        TaskTriedAgain: this is not the task's first attempt. `spark.task.maxFailures` does not prevent that. Spark
+            does not count a task as failed whose executor went for another reason than the task (decommissioned, for
+            example), and a copy of a slow task is no failure either.
+    """
+    context = TaskContext.get()
+    if context is None:
+        return 0
+    partition, attempt = context.partitionId(), context.attemptNumber()
+    if attempt > 0:
+        raise TaskTriedAgain(
+            f"batch {batch}, partition {partition}: Spark has started this task again (attempt {attempt + 1}), and the "
+            "attempt before may have written. This one has written nothing; a restart of the pipeline replays the "
+            "batch. If it happens again, look at the executors, and leave speculation off."
+        )
+    return partition

@@ -1,0 +1,40 @@
+"""What the suite needs of the Kafka sink: a topic per run, a committed reader, and a reader of the topic's log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncebench.sinks.kafka.log import KafkaLog
+from oncebench.sinks.kafka.names import transactional_ids
+from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.kafka.sink import KINDS
+from oncebench.sinks.suite import Place, SuiteSink, Traits
+
+
+def _provide(place: Place) -> dict[str, Any]:
+    topic = place.make_topic(f"{place.name}.out")
+    return {"output": topic, "sink_id": place.name, "kafka": dict(place.kafka)}
+
+
+def _read(target: Mapping[str, Any]) -> KafkaReader:
+    client = dict(target["kafka"])
+    servers = client.pop("bootstrap.servers")
+    return KafkaReader(servers, target["output"], client=client, sink_id=target["sink_id"])
+
+
+def _log_of(target: Mapping[str, Any]) -> KafkaLog:
+    return KafkaLog(target["kafka"]["bootstrap.servers"], target["output"], target["sink_id"])
+
+
+SUITE_SINKS = (
+    SuiteSink(
+        kind=KINDS[0],
+        traits=Traits(ordered=True, has_write_timestamps=True),
+        provide=_provide,
+        read=_read,
+        log=_log_of,
+        transactional_ids=transactional_ids,
+        prepared_expire=True,
+    ),
+)

@@ -1,0 +1,44 @@
+"""What the suite needs of the Pravega sink: a stream per run, and a committed reader."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.sinks.pravega.controller import Controller, ControllerAway, Stream
+from oncebench.sinks.pravega.reader import read
+from oncebench.sinks.pravega.sink import KINDS, address
+from oncebench.sinks.reader import Snapshots
+from oncebench.sinks.suite import Place, SuiteSink, Traits
+
+SCOPE = "oncebench"
+
+
+def _provide(place: Place) -> dict[str, Any]:
+    stream = Stream(SCOPE, place.name)
+    controller = Controller(address())
+    try:
+        made = controller.make_stream(stream, place.partitions)
+    except ControllerAway as error:
+        raise RefusedStart(f"no stream {stream} could be made at {controller.address}: {error}") from error
+    finally:
+        controller.close()
+    if not made:
+        raise RefusedStart(f"{controller.address} makes no stream {stream}: it is there, or may not be called so")
+    return {"output": str(stream), "key": place.key}
+
+
+def _read(target: Mapping[str, Any]) -> Snapshots:
+    return read(address(), Stream.named(target["output"]), target["key"])
+
+
+SUITE_SINKS = (
+    SuiteSink(
+        kind=KINDS[0],
+        traits=Traits(ordered=True, self_cleaning=True, services=("pravega",)),
+        provide=_provide,
+        read=_read,
+        prepared_expire=True,
+    ),
+)

@@ -1,0 +1,87 @@
+"""What the benchmark suite needs of a kind of sink, beyond what a job needs: a place, a committed reader, traits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.types import StructType
+
+from oncebench.delivery.contract import SinkKind
+
+if TYPE_CHECKING:
+    from oncebench.sinks.reader import LogReader, Reader
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run may put its output, and what its rows look like.
+
+    Attributes:
+        name: of the run, never used before; letters, digits, `.`, `_` and `-`. Also the pipeline's sink_id.
+        folder: of the run, for sinks that live in files.
+        partitions: of the input and of each batch.
+        kafka: librdkafka settings of the cluster that is always there.
+        make_topic: creates a topic of that many partitions on it, and returns its name.
+        schema: columns of the rows.
+        key: the column that names a row's session, for readers of sinks that have no record key.
+    """
+
+    name: str
+    folder: Path
+    partitions: int
+    kafka: Mapping[str, Any]
+    make_topic: Callable[[str], str]
+    schema: StructType
+    key: str
+
+
+@dataclass(frozen=True)
+class Traits:
+    """Facts about a kind of sink that judging a run needs. They are written into each run's record.
+
+    Attributes:
+        ordered: a reader sees the rows of a session in the order in which they were written.
+        self_cleaning: leftovers of dead writers are invisible to readers and removed by the sink itself (for example
+            Delta's VACUUM). They are reported, not counted as a violation.
+        batch_atomic: a batch becomes visible in one step.
+        has_write_timestamps: the reader returns when a row was written, which may be before it was committed; other
+            readers return when the row was committed or found.
+        services: servers that must run beside Kafka (`oncebench.servers.sink_servers`).
+    """
+
+    ordered: bool
+    self_cleaning: bool = False
+    batch_atomic: bool = False
+    has_write_timestamps: bool = False
+    services: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class SuiteSink:
+    """A kind of sink as the suite runs it.
+
+    Attributes:
+        kind: what a job needs.
+        traits: what the audit needs.
+        provide: makes an empty output and returns its target, a JSON object: what `SinkSettings.output` and `read`
+            need to find it, with `output`, a name for people. Secrets stay in the environment.
+        read: opens a committed reader of a target.
+        log: opens a reader of the log under a target, where the log names the writer of each record.
+        transactional_ids: sink_id -> prefix of its Kafka transactional ids, if it holds Kafka transactions.
+        single_writer: a task that has begun to write keeps every other writer out until it ends.
+        writes_local_files: its rows are files below the folder of their place.
+        prepared_expire: the server aborts what a task has prepared if it is not ended within the time-out.
+    """
+
+    kind: SinkKind
+    traits: Traits
+    provide: Callable[[Place], dict[str, Any]]
+    read: Callable[[Mapping[str, Any]], Reader]
+    log: Callable[[Mapping[str, Any]], LogReader] | None = None
+    transactional_ids: Callable[[str], str] | None = None
+    single_writer: bool = False
+    writes_local_files: bool = False
+    prepared_expire: bool = False

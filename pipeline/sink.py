@@ -1,0 +1,45 @@
+"""Opens the sink that a configuration names, and checks that it takes the rows."""
+
+from __future__ import annotations
+
+from oncebench.delivery.contract import Sink, SinkKind, SinkSettings, Support
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.protocols import choose
+from oncebench.sinks.registry import SINKS
+from pipeline.config import PipelineConfig
+from pipeline.rows import ID, schema_for
+
+
+def kind_and_support(config: PipelineConfig) -> tuple[SinkKind, Support]:
+    """The kind of sink and the guarantee that a configuration asks for.
+
+    Raises:
+        RefusedStart: there is no such sink, or it does not support the guarantee.
+    """
+    kind = SINKS.get(config.sink)
+    if kind is None:
+        raise RefusedStart(f"there is no sink {config.sink!r}; there are: {', '.join(sorted(SINKS))}")
+    return kind, choose(kind, config.guarantee, config.variant)
+
+
+def open_sink(kind: SinkKind, config: PipelineConfig) -> Sink:
+    """The driver's side of the sink, not started yet.
+
+    Raises:
+        RefusedStart: it cannot store a column of `rows.SCHEMA`.
+    """
+    sink = kind.open(
+        SinkSettings(
+            output=config.output,
+            sink_id=config.sink_id,
+            partitions=config.partitions,
+            checkpoint=config.checkpoint,
+            kafka=config.kafka_client,
+            transaction_timeout_ms=config.transaction_timeout_ms,
+            quarantine_topic=config.quarantine_topic,
+            row_id=ID,
+            variant=config.variant,
+        )
+    )
+    sink.check_schema(schema_for(kind.takes))
+    return sink

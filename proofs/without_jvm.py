@@ -1,0 +1,49 @@
+"""What the JVM adds to rows before the writers take them, in Python: encoding, quarantine column and hash.
+
+The hash is not Spark's. Digests are compared with each other only, so any hash of all columns will do.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from oncebench.delivery import quarantine
+from oncebench.delivery.digest import HASH
+from oncebench.sinks.files.formats import LINE
+
+
+def as_lines(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows as JSON lines, as `formats.JSON_LINES.encode` makes them in the JVM."""
+    lines = [json.dumps(row, separators=(",", ":"), ensure_ascii=False) for row in rows.to_pylist()]
+    return pa.RecordBatch.from_pydict({LINE: pa.array(lines, pa.string())})
+
+
+def as_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
+    """The rows as they are."""
+    return rows
+
+
+def deliverable(encoded: pa.RecordBatch, rejected: pa.Array | None = None) -> pa.RecordBatch:
+    """Encoded rows with the columns that the delivery code takes away again."""
+    columns: dict[str, Any] = dict(zip(encoded.schema.names, encoded.columns, strict=True))
+    if rejected is not None:
+        columns[quarantine.COLUMN] = rejected
+    columns[HASH] = pa.array([_hash(row) for row in encoded.to_pylist()], pa.int64())
+    return pa.RecordBatch.from_pydict(columns)
+
+
+def rejected_column(rows: pa.RecordBatch) -> pa.Array:
+    """The quarantine column of rows that have the columns `quarantine.FIELDS`."""
+    fields = [rows.column(name) for name in quarantine.FIELDS]
+    accepted = pc.is_null(rows.column("reason"))
+    return pa.StructArray.from_arrays(fields, names=list(quarantine.FIELDS), mask=accepted)
+
+
+def _hash(row: dict[str, Any]) -> int:
+    text = json.dumps(row, default=repr).encode()
+    return int.from_bytes(hashlib.blake2b(text, digest_size=8).digest(), "big", signed=True)
