@@ -88,10 +88,9 @@ class Batch:
         self._failpoints = failpoints
         self._quarantine = quarantine
 
-    @property
-    def has_faults(self) -> bool:
-        """Whether faults were asked for in this run."""
-        return bool(self._failpoints.faults)
+    def asks_for(self, point: str) -> bool:
+        """Whether a fault was asked for at this point in this run."""
+        return self._failpoints.asks_for(point)
 
     def failpoint(self, point: str) -> None:
         """Reaches a failpoint of the driver."""
@@ -127,7 +126,7 @@ class Batch:
     def native_rows(self) -> DataFrame:
         """The rows for Spark's own sink; with faults asked for, a task's failpoints are in their way."""
         rows = self.rows.drop(digest.HASH)
-        if not self.has_faults:
+        if not self._failpoints.faults:
             return rows
         return rows.mapInArrow(PassTask(self.id, self._failpoints).__call__, rows.schema)
 

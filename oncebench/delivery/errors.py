@@ -30,10 +30,6 @@ class TaskTriedAgain(PipelineError):
     """Spark has tried a task again, whose first attempt may have written; a restart replays the whole batch."""
 
 
-class NullInRow(PipelineError):
-    """The query made a row with a null in it, which no sink can keep and no replay can compare."""
-
-
 class TooManyTasks(PipelineError):
     """A batch has more tasks than the pipeline has partitions, for which alone marks are kept."""
 
@@ -48,6 +44,10 @@ class TransactionLost(PipelineError):
 
 class NoKafka(PipelineError):
     """Kafka did not answer while the pipeline started; a restart tries again."""
+
+
+class HangingTransaction(PipelineError):
+    """A transaction that its coordinator has decided hangs in a partition and could not be ended; a restart retries."""
 
 
 class QueryDied(PipelineError):

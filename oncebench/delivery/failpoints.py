@@ -113,7 +113,8 @@ class Failpoints:
             return  # the fault before this one is about to act on this process too
         if _is_zombie(before):
             return
-        if not _take(self.hits.with_name(f"{self.hits.name}.{armed}")):
+        # By session: a process that dies between this and the hit must not disarm the fault for its successors.
+        if not _take(self.hits.with_name(f"{self.hits.name}.{armed}.{os.getsid(0)}")):
             return  # another task of this batch came first
         hit = {"fault": str(fault), "point": point, "batch": batch, "partition": partition, "rows": rows}
         act = {"action": fault.action, "seconds": fault.seconds or 0.0, "t_us": _now_us(), "pid": os.getpid()}
@@ -125,6 +126,10 @@ class Failpoints:
             os.kill(os.getpid(), signal.SIGKILL)
         _take(self._stopped(armed))  # all others are; whoever sees this has been continued
         os.kill(os.getpid(), signal.SIGSTOP)
+
+    def asks_for(self, point: str) -> bool:
+        """Whether a fault was asked for at this point: some points exist only where a batch is cut up for them."""
+        return any(fault.point == point for fault in self.faults)
 
     def _stopped(self, number: int) -> Path:
         return self.hits.with_name(f"{self.hits.name}.{number}.stopped")

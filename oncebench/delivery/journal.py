@@ -21,8 +21,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +35,10 @@ from oncebench.delivery.errors import AnotherDriver, RefusedStart
 # Spark keeps the logs of 100 batches (spark.sql.streaming.minBatchesToRetain); a journal that forgets earlier than
 # the checkpoint could not judge a checkpoint that was rolled back by hand.
 KEEP_BATCHES = 100
+# A temporary file lives for the milliseconds of one fsync; after an hour its writer is dead.
+LEFTOVER_S = 3600.0
+# A folder's time stamp moves in steps of up to 10 ms: a stamp younger than this may hide a later change.
+STAMP_NS = 50_000_000
 _ENTRY = re.compile(r"(claim|decision)-(\d{9,})(?:\.(\d+))?\.json")
 _GENERATION = re.compile(r"generation-(\d{8,})\.json")
 
@@ -54,15 +60,26 @@ class Journal:
     def __init__(self, folder: Path, generation: int) -> None:
         self.folder = folder
         self.generation = generation
+        self._listed: tuple[int, int] | None = None  # the folder's time stamp, and the newest generation then
 
     def check_still_ours(self) -> None:
         """Raises AnotherDriver when a younger driver was started on this checkpoint."""
-        newest = _newest_generation(self.folder)
+        newest = self._newest_generation()
         if newest > self.generation:
             raise AnotherDriver(
                 f"another driver was started on this checkpoint ({self.folder / _generation_name(newest)}); this one, "
                 f"generation {self.generation}, stops and has written nothing more. Let one driver run per checkpoint."
             )
+
+    def _newest_generation(self) -> int:
+        """The newest generation. The folder is listed only if it has changed since the last time, by its time stamp."""
+        changed = self.folder.stat().st_mtime_ns
+        if self._listed is not None and self._listed[0] == changed:
+            return self._listed[1]
+        newest = _newest_generation(self.folder)
+        settled = time.time_ns() - changed > STAMP_NS
+        self._listed = (changed, newest) if settled else None
+        return newest
 
     def claim(self, batch: int) -> bool:
         """Claims a batch for at-most-once. False when a driver before this one had claimed it already."""
@@ -209,8 +226,7 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
             "take a new checkpoint folder and a new sink_id."
         )
     make_folder(folder)  # an entry is as durable as the folder that it stands in
-    for leftover in folder.glob(".*.json.*"):
-        leftover.unlink(missing_ok=True)
+    _remove_leftovers(folder)
     if not put_exclusively(folder, "identity.json", asdict(identity)):
         _compare(checkpoint, _recorded_identity(folder), identity)
     generation = _newest_generation(folder) + 1
@@ -221,6 +237,14 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
         if old and int(old[1]) < generation - KEEP_BATCHES:
             path.unlink(missing_ok=True)
     return Journal(folder, generation)
+
+
+def _remove_leftovers(folder: Path) -> None:
+    """Removes temporary files of dead writers. A younger file may be another driver's that is about to be linked."""
+    for leftover in folder.glob(".*.json.*"):
+        with suppress(FileNotFoundError):
+            if time.time() - leftover.stat().st_mtime > LEFTOVER_S:
+                leftover.unlink()
 
 
 def _recorded_identity(folder: Path) -> Identity:

@@ -139,11 +139,14 @@ def pass_decision_failpoints(batch: Batch) -> None:
 
 
 def commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
-    """Commits what was prepared, and passes `mid-commit` between two partitions; returns what is lost for good."""
+    """Commits what was prepared, and returns the partitions that are lost for good.
+
+    All partitions are committed in one call, unless a fault is asked for at `mid-commit`.
+    """
     with batch.timed("commit"):
-        if not batch.has_faults:
+        if not batch.asks_for("mid-commit"):
             return sink.commit(batch.id, prepared)
-        # With faults asked for, one partition is committed before the others, so that a death can fall in between.
+        # One partition is committed before the others, so that a death can fall in between.
         parts = sorted(prepared)
         lost = sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
         batch.failpoint("mid-commit")

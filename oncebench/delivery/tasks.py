@@ -54,7 +54,7 @@ class Task:
                 continue
             self.rows += rows.num_rows
             self.digest = digest.add(self.digest, digest.digest(hashes))
-            yield from self._in_halves(rows) if self.failpoints.faults else (rows,)
+            yield from self._in_halves(rows) if self.failpoints.asks_for("mid-write") else (rows,)
 
     def _accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if quarantine.COLUMN not in batch.schema.names:
@@ -67,7 +67,7 @@ class Task:
         return rows.filter(pc.is_null(rejected))
 
     def _in_halves(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """With faults asked for, `mid-write` lies between the two halves of each record batch."""
+        """Where a fault is asked for at `mid-write`, that point lies between the two halves of each record batch."""
         half = (rows.num_rows + 1) // 2
         yield rows.slice(0, half)
         self.reach("mid-write")

@@ -40,8 +40,8 @@ MARK_LIMIT_S = 10.0
 
 _log = logging.getLogger(__name__)
 
-# One per worker process; processes are reused from batch to batch.
-_appenders: dict[str, Producer] = {}
+# One per worker process, cluster and kind of acknowledgement; processes are reused from batch to batch.
+_appenders: dict[tuple[str, bool], Producer] = {}
 # By driver: as many as the tasks of one batch that this process was given, one after the other.
 _transactional: dict[str, list[_Transactional]] = {}
 _group_metadata: dict[str, object] = {}
@@ -95,10 +95,16 @@ class Appender:
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         producer, reports = self._producer(), _Reports()
-        sent = _produce_all(producer, self.topic, rows, reports)
-        task.reach("before-prepare")
-        started = time.perf_counter()
-        _flush(producer, sent, reports, self.acknowledged)
+        try:
+            sent = _produce_all(producer, self.topic, rows, reports)
+            task.reach("before-prepare")
+            started = time.perf_counter()
+            _flush(producer, sent, reports, self.acknowledged)
+        except BaseException:
+            _appenders.pop(self._key, None)
+            raise
+        if reports.error is not None:
+            _appenders.pop(self._key, None)
         prepare = (time.perf_counter() - started) * 1000
         task.reach("after-prepare")
         return {}, {"prepare": prepare}
@@ -107,10 +113,13 @@ class Appender:
         settings: dict[str, Any] = {"acks": 0, "retries": 0}
         if self.acknowledged:
             settings = {"acks": "all", "enable.idempotence": True}
-        key = json.dumps(settings)
-        if key not in _appenders:
-            _appenders[key] = Producer({**self.client, **COMMON, **settings})
-        return _appenders[key]
+        if self._key not in _appenders:
+            _appenders[self._key] = Producer({**self.client, **COMMON, **settings})
+        return _appenders[self._key]
+
+    @property
+    def _key(self) -> tuple[str, bool]:
+        return str(self.client["bootstrap.servers"]), self.acknowledged
 
 
 class _Transactional:
