@@ -14,15 +14,9 @@ from typing import Any, cast
 from loadgen.pacing import Rate, lasts_s, parse_shape
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import GUARANTEES, SinkKind, Support
+from oncebench.delivery.decisions import DROP, REWRITE
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.delivery.protocols import (
-    DROP,
-    PROTOCOLS,
-    REWRITE,
-    choose,
-    exactly_once_two_phase,
-    protocol_of,
-)
+from oncebench.delivery.protocols import PROTOCOLS, choose, exactly_once_two_phase, protocol_of
 from oncebench.errors import USAGE, UserError
 from oncebench.faults.catalogue import complaint, not_beside, unplaced, why_not
 from oncebench.sinks.registry import SINKS, suite_sinks

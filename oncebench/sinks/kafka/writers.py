@@ -20,9 +20,9 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from oncebench.delivery import digest
-from oncebench.delivery.bounded_call import aside
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed
+from oncebench.sinks.kafka.bounded_call import run_in_thread
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.markers import member_of, read
 from oncebench.sinks.kafka.names import Names
@@ -240,7 +240,7 @@ class TransactionalWriter:
         producer, reports = transactional.producer, _Reports()
         # Two-phase: the decision holds rows and digest, so the marker need not wait for them. The coordinators take
         # some milliseconds for it.
-        marking = None if self.commits else aside(lambda: self._mark(producer, task, {}))
+        marking = None if self.commits else run_in_thread(lambda: self._mark(producer, task, {}))
         sent = _produce_all(producer, self.names.topic, _chain(first, rows), reports)
         sent_all = time.perf_counter()
         if marking is not None:
@@ -288,7 +288,7 @@ class TransactionalWriter:
     def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
         marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=json.dumps(note))
         group = _metadata(self.client, self.names.marker_group(task.partition))
-        marking = aside(lambda: producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S))
+        marking = run_in_thread(lambda: producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S))
         try:
             marking.result(MARK_LIMIT_S)
         except TimeoutError:

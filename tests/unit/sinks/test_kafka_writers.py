@@ -12,9 +12,9 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import KafkaError
 
-from oncebench.delivery.bounded_call import aside
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.sinks.kafka import writers
+from oncebench.sinks.kafka.bounded_call import run_in_thread
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.writers import Appender, TransactionalWriter
 
@@ -65,9 +65,9 @@ def test_a_client_that_never_answers_fails_the_task_instead_of_holding_up_the_pi
 
 
 def test_what_runs_aside_gives_its_result_and_its_error_and_keeps_no_process_alive() -> None:
-    assert aside(lambda: threading.current_thread().daemon).result(5) is True
+    assert run_in_thread(lambda: threading.current_thread().daemon).result(5) is True
     with pytest.raises(ZeroDivisionError):
-        aside(lambda: 1 // 0).result(5)
+        run_in_thread(lambda: 1 // 0).result(5)
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["idempotent", "two-phase"])
