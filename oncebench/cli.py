@@ -27,7 +27,7 @@ from oncebench.commands.run import run
 from oncebench.commands.sustain import sustain
 from oncebench.commands.table import table
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import ERROR, INTERRUPTED, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.run.workdir import disk_errors
 
 if TYPE_CHECKING:
@@ -83,10 +83,10 @@ def main() -> None:
     except click.exceptions.Exit as ended:
         sys.exit(ended.exit_code)
     except click.Abort:
-        sys.exit(INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     except KeyboardInterrupt:
         click.echo("interrupted", err=True)
-        sys.exit(INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
@@ -95,4 +95,4 @@ def main() -> None:
         sys.exit(error.exit_code)
     except PipelineError as error:
         click.echo(f"oncebench: {error}", err=True)
-        sys.exit(ERROR)
+        sys.exit(ExitCode.ERROR)

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from oncebench.commands.options import existing
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code, judge_again
 from oncebench.report.report import read_reports
 from oncebench.report.summary import summary
@@ -46,5 +46,5 @@ def _run_folder(stored: Path) -> Path:
     elif (stored / "plan.json").exists():
         wrong = "is the folder of `oncebench batches`: it holds times, and nothing to judge"
     if wrong:
-        raise UserError(f"{stored} {wrong}", exit_code=USAGE)
+        raise UserError(f"{stored} {wrong}", exit_code=ExitCode.USAGE)
     return stored

@@ -20,7 +20,7 @@ from oncebench.commands.options import (
     work_dir_option,
 )
 from oncebench.delivery.contract import Support
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.batches import WARM_ROUNDS
 from oncebench.home import HOME
 from oncebench.lab.lab import Lab, open_lab
@@ -117,10 +117,12 @@ def _arms(sinks: Sequence[str], only: str | None) -> list[Arm]:
     arms = [Arm(sink, support) for sink, support in all_supports() if sink in wanted]
     for sink in sinks:
         if sink not in {arm.sink for arm in arms}:
-            raise UserError(f"sink {sink} is broken on purpose: there is no cost to compare", exit_code=USAGE)
+            raise UserError(f"sink {sink} is broken on purpose: there is no cost to compare", exit_code=ExitCode.USAGE)
     chosen = [arm for arm in arms if all(word in arm.name for word in (only or "").split())]
     if not chosen:
-        raise UserError(f"no sink, guarantee and variant has all of {only!r}; see `oncebench list`", exit_code=USAGE)
+        raise UserError(
+            f"no sink, guarantee and variant has all of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE
+        )
     return chosen
 
 

@@ -19,7 +19,7 @@ import click
 from click.core import ParameterSource
 
 from oncebench.bench import REPORTS, names
-from oncebench.errors import ERROR, USAGE, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.report.results import LOCAL
 from oncebench.scenario.cell import require_sinks
 
@@ -63,21 +63,23 @@ def bench(
     require_sinks(sinks)
     given = click.get_current_context().get_parameter_source("rounds")
     if quick and given is not ParameterSource.DEFAULT:
-        raise UserError("--quick is one round: give it or --rounds", exit_code=USAGE)
+        raise UserError("--quick is one round: give it or --rounds", exit_code=ExitCode.USAGE)
     if not Path(SETTINGS).exists():
-        raise UserError(f"there is no {SETTINGS} here; run this in a clone of the repository", exit_code=USAGE)
+        raise UserError(f"there is no {SETTINGS} here; run this in a clone of the repository", exit_code=ExitCode.USAGE)
     if find_spec("asv") is None:
         raise MissingEnvironment("asv is not installed; `pip install -e '.[bench]'` does it")
     if not dry_run and _changed():
         raise UserError(
             "there are changes that are in no commit, so their figures would be kept under a commit that has not got "
             "them; commit them, or give --dry-run",
-            exit_code=USAGE,
+            exit_code=ExitCode.USAGE,
         )
     wanted = sinks or (("kafka",) if quick and not only else ())
     cells = names(wanted, only)
     if not cells:
-        raise UserError(f"no cell that can be run here has all of {only!r}; see `oncebench list`", exit_code=USAGE)
+        raise UserError(
+            f"no cell that can be run here has all of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE
+        )
     environment = {
         **os.environ,
         "ONCEBENCH_BENCH_SINKS": " ".join(wanted),
@@ -140,4 +142,4 @@ def _git(*words: str) -> str:
 def _asv(words: Sequence[str], environment: dict[str, str]) -> None:
     code = subprocess.run([sys.executable, "-m", "asv", *words], env=environment, check=False).returncode
     if code:
-        sys.exit(code if code > 0 else ERROR)
+        sys.exit(code if code > 0 else ExitCode.ERROR)

@@ -23,7 +23,7 @@ from oncebench.commands.options import (
     work_dir_option,
 )
 from oncebench.commands.series import Trouble, at_least_s, run_series
-from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code
 from oncebench.report.comparisons import comparison
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
@@ -107,7 +107,9 @@ def compare(
         cells = list(SWEEPS[sweep].of([cell for cell in cells if not cell.faulted]))
         called = shown = SWEEPS[sweep].name
         if not cells:
-            raise UserError(f"profile {profile} has no healthy cell, and a sweep runs no others", exit_code=USAGE)
+            raise UserError(
+                f"profile {profile} has no healthy cell, and a sweep runs no others", exit_code=ExitCode.USAGE
+            )
     cells = _chosen(cells, called, only)
     refuse_idle_postgres(cell.sink for cell in cells)
     refuse_idle_on_lost(cells)
@@ -126,14 +128,16 @@ def compare(
             _show(reports, results)
     if len(reports) + len(trouble.lines) < len(rounds):
         if not reports:
-            raise UserError("interrupted before the first cell was done; nothing was written", exit_code=INTERRUPTED)
+            raise UserError(
+                "interrupted before the first cell was done; nothing was written", exit_code=ExitCode.INTERRUPTED
+            )
         click.echo(done_of(len(reports), len(rounds)), err=True)
-        sys.exit(INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     if not reports:
         raise trouble.errors[-1]
     trouble.tell_again()
     worst = exit_code(reports)
-    sys.exit(ERROR if trouble.lines and worst == KEPT else worst)
+    sys.exit(ExitCode.ERROR if trouble.lines and worst == ExitCode.KEPT else worst)
 
 
 def _source(name: str) -> ParameterSource | None:
@@ -150,7 +154,9 @@ def _show(reports: list[dict[str, Any]], results: Results) -> None:
 def _chosen(cells: list[Cell], called: Callable[[Cell], str], only: str | None) -> list[Cell]:
     chosen = [cell for cell in cells if all(word in called(cell) for word in (only or "").split())]
     if not chosen:
-        raise UserError(f"no cell's title has all of {only!r}; see `oncebench list --profile`", exit_code=USAGE)
+        raise UserError(
+            f"no cell's title has all of {only!r}; see `oncebench list --profile`", exit_code=ExitCode.USAGE
+        )
     return chosen
 
 

@@ -6,7 +6,7 @@ import sys
 
 import click
 
-from oncebench.errors import ENVIRONMENT, KEPT
+from oncebench.errors import ExitCode
 from oncebench.lab.provision import provision
 from oncebench.servers.doctor import checks
 
@@ -24,4 +24,4 @@ def doctor(fetch: bool) -> None:
             click.echo(f"{'ok ' if check.ok else 'NO '} {check.name.ljust(width)}  {check.detail}")
         if not check.ok:
             click.echo(f"    {' ' * width}  {check.advice}")
-    sys.exit(KEPT if all(check.ok for check in found) else ENVIRONMENT)
+    sys.exit(ExitCode.KEPT if all(check.ok for check in found) else ExitCode.ENVIRONMENT)

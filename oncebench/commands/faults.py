@@ -19,7 +19,7 @@ from oncebench.commands.options import (
     work_dir_option,
 )
 from oncebench.commands.series import Trouble, run_series
-from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.report.tables import fault_matrix, fault_text
@@ -102,7 +102,7 @@ def faults(
         raise UserError(
             "--publish begins a new series, --resume goes on with one: give one of them (`oncebench table --publish "
             "FILE` publishes what is there)",
-            exit_code=USAGE,
+            exit_code=ExitCode.USAGE,
         )
     chosen = [row for row in rows(sinks) if all(word in _title(row) for word in (only or "").split())]
     base = Cell("", "", "", rate=RATE, seed=seed, open_sessions=open_sessions)
@@ -111,11 +111,15 @@ def faults(
     no_point, not_here = left_out(chosen, named, started)
     if not todo:
         why = f"none of these faults can be done: {'; '.join(not_here or no_point)}"
-        raise UserError(why if chosen else "no row of the matrix has all that; see `oncebench list`", exit_code=USAGE)
+        raise UserError(
+            why if chosen else "no row of the matrix has all that; see `oncebench list`", exit_code=ExitCode.USAGE
+        )
     refuse_idle_postgres(row.sink for row in chosen)
     for file in resume:
         if file.suffix != ".jsonl":
-            raise UserError(f"--resume {file}: give the file of reports (.jsonl) of an earlier try", exit_code=USAGE)
+            raise UserError(
+                f"--resume {file}: give the file of reports (.jsonl) of an earlier try", exit_code=ExitCode.USAGE
+            )
     for why, what in not_here.items():
         click.echo(f"left out: {', '.join(what)} ({why})", err=True)
     name = f"faults-{stamp()}" if share[1] == 1 else f"faults-{stamp()}-{share[0]}"
@@ -141,9 +145,15 @@ def faults(
     trouble.tell_again()
     if len(reports) - before + len(trouble.lines) < len(left):
         click.echo(_interrupted(len(reports) - before, len(left), _stored(resume, results)), err=True)
-        sys.exit(INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     words = {cell.word for cell in found} or {"vacuous"}
-    sys.exit(BROKEN if "broken" in words else ERROR if trouble.lines or words & {"unknown", "vacuous"} else KEPT)
+    sys.exit(
+        ExitCode.BROKEN
+        if "broken" in words
+        else ExitCode.ERROR
+        if trouble.lines or words & {"unknown", "vacuous"}
+        else ExitCode.KEPT
+    )
 
 
 def _long(left: Sequence[Cell], shares: int) -> str:
@@ -184,7 +194,7 @@ def _done(files: Sequence[Path]) -> list[dict[str, Any]]:
             if "config" not in report:
                 raise UserError(
                     f"--resume {file}: run {report['run']} does not tell its configuration, it is too old; take it out",
-                    exit_code=USAGE,
+                    exit_code=ExitCode.USAGE,
                 )
             if not report.get("interrupted"):
                 found[report["run"]] = report

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import click
 
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import ExitCode, UserError
 
 _WORDS = "oncebench.words"
 _LEFT_OUT = {"--publish": 0, "--work-dir": 1, "--resume": 1}  # and how many words belong to each
@@ -37,7 +37,7 @@ def interruption_told() -> Iterator[None]:
     except KeyboardInterrupt:
         return
     except UserError as error:
-        if error.exit_code != INTERRUPTED:
+        if error.exit_code != ExitCode.INTERRUPTED:
             raise
 
 

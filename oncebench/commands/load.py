@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from oncebench.commands.options import base_cell, load_options, work_dir_option
-from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.home import HOME
 from oncebench.processes import child as process
 from oncebench.record.json_lines import Tail
@@ -43,7 +43,7 @@ def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_d
     """
     if topic is not None and bootstrap_servers is None:
         raise UserError(
-            "--topic is a topic of your own Kafka: say with --bootstrap-servers where that is", exit_code=USAGE
+            "--topic is a topic of your own Kafka: say with --bootstrap-servers where that is", exit_code=ExitCode.USAGE
         )
     cell = base_cell(**words)
     with open_work_dir(work_dir or default_work_dir("load")) as work, gently() as interrupted:
@@ -64,7 +64,13 @@ def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_d
                 done = _send({**config, **own}, work.path, interrupted)
             delete_below(work.path, work.path / "kafka")
     click.echo(json.dumps(done, indent=1) if as_json else _summary(done, work.path))
-    sys.exit(INTERRUPTED if interrupted.is_set() else ERROR if done["failed"] or done["error"] else KEPT)
+    sys.exit(
+        ExitCode.INTERRUPTED
+        if interrupted.is_set()
+        else ExitCode.ERROR
+        if done["failed"] or done["error"]
+        else ExitCode.KEPT
+    )
 
 
 def _send(config: Mapping[str, Any], folder: Path, interrupted: Any) -> dict[str, Any]:

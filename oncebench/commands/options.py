@@ -18,7 +18,7 @@ from loadgen.errors import LoadError
 from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from loadgen.session import MAX_RECORD_BYTES
 from oncebench.delivery.errors import RefusedStart
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.cell import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell, prepares
 from oncebench.sinks.postgres.connection import VARIABLE, secrets
 from oncebench.sinks.registry import suite_sinks
@@ -110,12 +110,12 @@ def _use_postgres(context: click.Context, _option: click.Parameter, dsn: str | N
     try:
         secret = secrets(dsn)
     except ValueError as error:
-        raise UserError(f"--postgres: {error}", exit_code=USAGE) from None
+        raise UserError(f"--postgres: {error}", exit_code=ExitCode.USAGE) from None
     if secret:
         raise UserError(
             "--postgres holds a password, which every user of this machine could read in the list of processes: give "
             f"it in PGPASSWORD, in the file that PGPASSFILE names, or the whole DSN in {VARIABLE}",
-            exit_code=USAGE,
+            exit_code=ExitCode.USAGE,
         )
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = dsn
@@ -137,7 +137,7 @@ def refuse_idle_postgres(sinks: Iterable[str]) -> None:
     given = click.get_current_context().get_parameter_source("postgres") is ParameterSource.COMMANDLINE
     if given and not any("postgres" in suite_sinks()[sink].traits.services for sink in sinks):
         able = ", ".join(name for name, sink in suite_sinks().items() if "postgres" in sink.traits.services)
-        raise UserError(f"--postgres is of no use here: only these sinks write to it: {able}", exit_code=USAGE)
+        raise UserError(f"--postgres is of no use here: only these sinks write to it: {able}", exit_code=ExitCode.USAGE)
 
 
 def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:
@@ -150,7 +150,7 @@ def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:
     if given and not any(prepares(cell) for cell in cells):
         raise UserError(
             "--on-lost is of no use here: only a two-phase variant prepares what could be lost after its decision",
-            exit_code=USAGE,
+            exit_code=ExitCode.USAGE,
         )
 
 
@@ -164,7 +164,7 @@ def existing(stored: Path) -> Path:
         raise UserError(
             f"{stored} does not exist; give a run's work folder, a report.json, or a file of reports "
             "(results/local/runs/*.jsonl)",
-            exit_code=USAGE,
+            exit_code=ExitCode.USAGE,
         )
     return stored
 
@@ -193,26 +193,30 @@ def base_cell(rate: str, duration: float | None, sessions: int | None, shape: st
     try:
         events_per_s = parse_rate(float(rate) if _is_number(rate) else rate)
         if sessions is not None and duration is not None:
-            raise UserError("give --duration or --sessions, not both", exit_code=USAGE)
+            raise UserError("give --duration or --sessions, not both", exit_code=ExitCode.USAGE)
         if duration is not None and not (math.isfinite(duration) and duration > 0):
-            raise UserError(f"--duration {duration}: it must be a number of seconds above 0", exit_code=USAGE)
+            raise UserError(f"--duration {duration}: it must be a number of seconds above 0", exit_code=ExitCode.USAGE)
         if sessions is not None and sessions < 1:
-            raise UserError(f"--sessions {sessions}: at least 1 is needed", exit_code=USAGE)
+            raise UserError(f"--sessions {sessions}: at least 1 is needed", exit_code=ExitCode.USAGE)
         wanted = sessions or sessions_for(shape, events_per_s, duration or DEFAULT_DURATION_S)
         if wanted > MAX_SESSIONS:
-            raise UserError(f"{wanted} sessions are more than a load can have ({MAX_SESSIONS})", exit_code=USAGE)
+            raise UserError(
+                f"{wanted} sessions are more than a load can have ({MAX_SESSIONS})", exit_code=ExitCode.USAGE
+            )
         parse_shape(shape, events_per_s, wanted * 100)
     except OverflowError:
-        raise UserError(f"--rate {rate} and --duration {duration} make no load", exit_code=USAGE) from None
+        raise UserError(f"--rate {rate} and --duration {duration} make no load", exit_code=ExitCode.USAGE) from None
     except LoadError as error:
-        raise UserError(str(error), exit_code=USAGE) from error
+        raise UserError(str(error), exit_code=ExitCode.USAGE) from error
     master = others.get("master", "local[2]")
     if not _MASTER.fullmatch(master):
-        raise UserError(f"--master {master!r} is no Spark master; local[2] or spark://host:7077, say", exit_code=USAGE)
+        raise UserError(
+            f"--master {master!r} is no Spark master; local[2] or spark://host:7077, say", exit_code=ExitCode.USAGE
+        )
     try:
         refuse_retries(master)
     except RefusedStart as refused:
-        raise UserError(str(refused), exit_code=USAGE) from None
+        raise UserError(str(refused), exit_code=ExitCode.USAGE) from None
     return replace(Cell("", "", ""), rate=events_per_s, sessions=wanted, shape=shape, **others)
 
 

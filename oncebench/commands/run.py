@@ -23,7 +23,7 @@ from oncebench.commands.options import (
     work_dir_option,
 )
 from oncebench.delivery.failpoints import FORM
-from oncebench.errors import INTERRUPTED, USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.lab import open_lab
 from oncebench.live.view import view
@@ -109,7 +109,7 @@ def run(
         click.echo(summary(report, place))
         if json_path:
             Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
-    sys.exit(INTERRUPTED if report["interrupted"] else exit_code([report]))
+    sys.exit(ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report]))
 
 
 def require_writable(json_path: str | None) -> None:
@@ -129,7 +129,7 @@ def require_writable(json_path: str | None) -> None:
     elif not os.access(path if path.exists() else path.parent, os.W_OK):
         trouble = "it can't be written; choose another place"
     if trouble:
-        raise UserError(f"--json {path}: {trouble}, or print the report with --json -", exit_code=USAGE)
+        raise UserError(f"--json {path}: {trouble}, or print the report with --json -", exit_code=ExitCode.USAGE)
 
 
 def bytes_needed(cells: Sequence[Cell]) -> int:

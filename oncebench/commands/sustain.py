@@ -14,7 +14,7 @@ from oncebench.commands.interrupted import done_of, interruption_told
 from oncebench.commands.options import keep_option, postgres_option, refuse_idle_postgres, work_dir_option
 from oncebench.commands.series import Run, Trouble, open_series
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import BROKEN, ERROR, INTERRUPTED, USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.rate_search import Found, of_three, search
 from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
@@ -101,7 +101,7 @@ def sustain(
              for sink, support in all_supports() if sink in wanted]  # fmt: skip
     cells = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
     if not cells:
-        raise UserError(f"nothing has all of {only!r}; see `oncebench list`", exit_code=USAGE)
+        raise UserError(f"nothing has all of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE)
     refuse_idle_postgres(cell.sink for cell in cells)
     results = Results(PUBLISHED if publish else LOCAL, f"sustain-{stamp()}")
     largest = [_at(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
@@ -119,7 +119,7 @@ def sustain(
                     found[cell] = search(of_three(keeps_up), start, LOWEST, HIGHEST, precision)
                     click.echo(f"{cell.title}: {_told(found[cell])}", err=True)
                 except (UserError, PipelineError, OSError) as error:
-                    if getattr(error, "exit_code", None) == INTERRUPTED:
+                    if getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
                         raise
                     untold.append(f"{cell.title}: {error}")
                     click.echo(untold[-1], err=True)
@@ -137,9 +137,9 @@ def sustain(
     click.echo("\n".join(untold), nl=bool(untold), err=True)
     trouble.tell_again()
     if any(report["verdict"] == "broken" for report in (*probes, *reports)):
-        sys.exit(BROKEN)
+        sys.exit(ExitCode.BROKEN)
     if untold or trouble.lines:
-        sys.exit(ERROR)
+        sys.exit(ExitCode.ERROR)
 
 
 def _compared_at(found: Mapping[Cell, Found]) -> dict[str, float]:
@@ -178,7 +178,7 @@ class _Probes:
         title = f"{cell.sink} {cell.guarantee} {cell.variant} at {rate:,.0f} events/s"
         report = self.run(cell, title, True)
         if self.cut.is_set():
-            raise UserError(f"interrupted while the rate of {cell.title} was searched", exit_code=INTERRUPTED)
+            raise UserError(f"interrupted while the rate of {cell.title} was searched", exit_code=ExitCode.INTERRUPTED)
         self.reports.append(report)
         reasons = list(sustained.why_not(report))
         if reasons == [sustained.TOO_SHORT]:
@@ -195,7 +195,7 @@ def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, A
             try:
                 report = run(cell, f"{number}/{len(cells)} {cell.brief}", False)
             except (UserError, PipelineError, OSError) as error:
-                if getattr(error, "exit_code", None) == INTERRUPTED:
+                if getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
                     raise
                 trouble(cell, error)
                 continue
@@ -203,7 +203,7 @@ def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, A
             if cut.is_set():
                 break
     if len(reports) + len(trouble.lines) < len(cells):
-        raise UserError(done_of(len(reports), len(cells)), exit_code=INTERRUPTED)
+        raise UserError(done_of(len(reports), len(cells)), exit_code=ExitCode.INTERRUPTED)
 
 
 def _told(found: Found) -> str:

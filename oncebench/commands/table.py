@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from oncebench.commands.options import existing
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.report.comparisons import comparison, repeatability
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.report import read_reports
@@ -44,9 +44,13 @@ def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path
     STORED are files of reports or results folders [default: your newest comparison, else the published one].
     """
     if against is not None and (published or as_csv):
-        raise UserError("--against prints a comparison: neither --csv nor --publish goes with it", exit_code=USAGE)
+        raise UserError(
+            "--against prints a comparison: neither --csv nor --publish goes with it", exit_code=ExitCode.USAGE
+        )
     if published and as_csv:
-        raise UserError("--csv is of no use with --publish, which writes Markdown and CSV both", exit_code=USAGE)
+        raise UserError(
+            "--csv is of no use with --publish, which writes Markdown and CSV both", exit_code=ExitCode.USAGE
+        )
     if published:
         for taken in take_in([existing(place) for place in stored], PUBLISHED):
             click.echo(f"taken in: {taken}", err=True)
@@ -69,7 +73,7 @@ def _compared(reports: list[dict[str, Any]], others: list[dict[str, Any]]) -> st
         raise UserError(
             f"nothing to compare: no healthy cell beside at-least-once is in both, on one and the same machine, "
             f"with {FEWEST_ROUNDS} rounds in each",
-            exit_code=USAGE,
+            exit_code=ExitCode.USAGE,
         )
     floor = repeatability.noise_markdown(reports)
     what = "each cell beside itself: a round as a ratio to the one before it, where the median of these lies"

@@ -23,7 +23,7 @@ from oncebench.delivery.protocols import (
     exactly_once_two_phase,
     protocol_of,
 )
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.faults.catalogue import complaint, not_beside, unplaced, why_not
 from oncebench.sinks.registry import SINKS, suite_sinks
 from pipeline.config import AS_SHIPPED, CHANGELOG, SNAPSHOTS, TUNED
@@ -160,7 +160,9 @@ def support_of(sink: str, guarantee: str, variant: str | None) -> Support:
     """
     require_sinks([sink])
     if guarantee not in GUARANTEES:
-        raise UserError(f"unknown delivery guarantee {guarantee!r}; they are: {', '.join(GUARANTEES)}", exit_code=USAGE)
+        raise UserError(
+            f"unknown delivery guarantee {guarantee!r}; they are: {', '.join(GUARANTEES)}", exit_code=ExitCode.USAGE
+        )
     supports = SINKS[sink].supports
     for support in supports:
         if support.guarantee == guarantee and (support.variant == variant if variant else support.default):
@@ -171,11 +173,15 @@ def support_of(sink: str, guarantee: str, variant: str | None) -> Support:
     variants = ", ".join(s.variant for s in supports if s.guarantee == guarantee)
     if not variants:
         kept = ", ".join(each for each in GUARANTEES if any(s.guarantee == each for s in supports))
-        raise UserError(f"sink {sink} does not support {guarantee}{reason}; it supports: {kept}", exit_code=USAGE)
+        raise UserError(
+            f"sink {sink} does not support {guarantee}{reason}; it supports: {kept}", exit_code=ExitCode.USAGE
+        )
     if variant is None:
-        raise UserError(f"sink {sink} has no default for {guarantee}; give --variant: {variants}", exit_code=USAGE)
+        raise UserError(
+            f"sink {sink} has no default for {guarantee}; give --variant: {variants}", exit_code=ExitCode.USAGE
+        )
     raise UserError(
-        f"sink {sink} has no variant {variant!r} of {guarantee}{reason}; it has: {variants}", exit_code=USAGE
+        f"sink {sink} has no variant {variant!r} of {guarantee}{reason}; it has: {variants}", exit_code=ExitCode.USAGE
     )
 
 
@@ -205,7 +211,7 @@ def require_sinks(sinks: Iterable[str]) -> None:
     """
     for sink in sinks:
         if sink not in SINKS:
-            raise UserError(_unknown_sink(sink), exit_code=USAGE)
+            raise UserError(_unknown_sink(sink), exit_code=ExitCode.USAGE)
 
 
 def _unknown_sink(sink: str) -> str:
@@ -225,9 +231,9 @@ def checked_fault(text: str) -> str:
     try:
         fault = parse_fault(text)
     except ValueError as error:
-        raise UserError(str(error), exit_code=USAGE) from error
+        raise UserError(str(error), exit_code=ExitCode.USAGE) from error
     if (wrong := complaint(fault)) is not None:
-        raise UserError(wrong, exit_code=USAGE)
+        raise UserError(wrong, exit_code=ExitCode.USAGE)
     return str(fault)
 
 
@@ -251,7 +257,7 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
                 or not_beside(fault, faults)
             )
             if reason is not None:
-                raise UserError(f"fault {text}: {reason}", exit_code=USAGE)
+                raise UserError(f"fault {text}: {reason}", exit_code=ExitCode.USAGE)
 
 
 def installed() -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import POINTS
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.cell import Cell, all_supports, checked_fault, installed, ordered, require_sinks
 from oncebench.sinks.registry import SINKS
 
@@ -155,7 +155,7 @@ class Profile:
                 where = (
                     "" if any(s.expected_anomaly is None for s in SINKS[sink].supports) else ": give --profile broken"
                 )
-                raise UserError(f"this profile holds nothing of sink {sink}{where}", exit_code=USAGE)
+                raise UserError(f"this profile holds nothing of sink {sink}{where}", exit_code=ExitCode.USAGE)
         return found
 
 

@@ -15,7 +15,7 @@ from typing import Any
 from loadgen.errors import LoadError
 from loadgen.pacing import parse_shape, sessions_for
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.cell import CHECKPOINT_CHOICES, STATE_CHOICES, Cell
 
 # Batches with input that a load lasts for at least: those that a run leaves out as its first ones, and as many again.
@@ -69,5 +69,5 @@ def _as_long(before: Cell, cell: Cell) -> Cell:
     try:
         parse_shape(longer.shape, cell.rate, longer.sessions * EVENTS_PER_SESSION)
     except LoadError as error:
-        raise UserError(f"{longer.title} at {cell.rate:,g} events/s: {error}", exit_code=USAGE) from error
+        raise UserError(f"{longer.title} at {cell.rate:,g} events/s: {error}", exit_code=ExitCode.USAGE) from error
     return longer

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import faults as command
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.report import report as report_files
 from oncebench.report.results import Results, whole_lines
 from oncebench.scenario import fault_matrix
@@ -244,7 +244,9 @@ def test_a_line_that_was_cut_while_it_was_written_is_no_report_and_refuses_none(
     assert whole_lines("") == []
 
 
-@pytest.mark.parametrize("error", [None, KeyboardInterrupt(), UserError("before the load", exit_code=INTERRUPTED)])
+@pytest.mark.parametrize(
+    "error", [None, KeyboardInterrupt(), UserError("before the load", exit_code=ExitCode.INTERRUPTED)]
+)
 def test_an_interrupted_matrix_shows_what_is_done_and_the_command_that_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell], error: BaseException | None
 ) -> None:

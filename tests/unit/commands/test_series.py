@@ -13,7 +13,7 @@ import pytest
 
 from oncebench.commands import series
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.report.results import Results
 from oncebench.scenario.cell import Cell
 
@@ -57,7 +57,7 @@ def test_a_cell_that_fails_ends_a_series_that_tells_nobody(tmp_path: Path, monke
 def test_an_interruption_ends_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     told: list[int] = []
     with pytest.raises(UserError):
-        ran(tmp_path, monkeypatch, UserError("interrupted", exit_code=INTERRUPTED), told)
+        ran(tmp_path, monkeypatch, UserError("interrupted", exit_code=ExitCode.INTERRUPTED), told)
     assert told == []
 
 

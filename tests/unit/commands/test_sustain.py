@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.commands import sustain
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import BROKEN, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.report.measures.timeline import FEWEST_STEPS
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
@@ -114,7 +114,7 @@ def test_a_promise_that_a_probe_broke_ends_it_with_that_exit_code_and_why_stands
 ) -> None:
     pipelines.looks = {variant: {"verdict": "broken"} for variant in ("idempotent", "two-phase")}
     done = CliRunner().invoke(cli, WORDS)
-    assert done.exit_code == BROKEN
+    assert done.exit_code == ExitCode.BROKEN
     assert table(done.stdout)["two-phase"][:3] == ["none that was tried", "100", "its verdict is broken"]
 
 
@@ -190,4 +190,4 @@ def test_what_is_compared_begins_to_count_when_the_jit_is_done_and_the_shortest_
 
 def test_a_promise_that_a_round_broke_ends_it_with_that_exit_code(pipelines: Pipelines) -> None:
     pipelines.round_looks = {"verdict": "broken"}
-    assert CliRunner().invoke(cli, WORDS).exit_code == BROKEN
+    assert CliRunner().invoke(cli, WORDS).exit_code == ExitCode.BROKEN

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.report.measures.metrics import BY_NAME
 from oncebench.report.tables import cost_table
 from oncebench.scenario.cell import Cell
@@ -100,4 +100,4 @@ def test_a_load_with_a_shape_lasts_as_long_at_every_rate_and_one_without_room_fo
     burst = replace(CELL, rate=333.0, sessions=30, shape="burst:4000:1:10")
     with pytest.raises(UserError, match="before its first burst") as refused:
         list(SWEEPS["rate"].of([burst]))
-    assert refused.value.exit_code == USAGE
+    assert refused.value.exit_code == ExitCode.USAGE
