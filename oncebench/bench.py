@@ -25,9 +25,10 @@ from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.measures.metrics import BY_NAME, METRICS, Report, figure, flat_out
 from oncebench.report.results import Results, stamp
-from oncebench.scenario.cell import Cell, all_supports, installed
+from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES, quick
 from oncebench.scenario.rounds import in_rounds
+from oncebench.scenario.supports import all_supports, installed
 
 REPORTS = "ONCEBENCH_BENCH_REPORTS"
 # What every commit is measured with is the load of what is published, so that its runs can stand beside those.

@@ -1,14 +1,14 @@
 """Errors that a user can act on, and the exit codes of every command.
 
-Promise: a mistake of the user or a lack of this machine becomes one `UserError`. Its text says what is wrong, where, and
-what to do next. The command line prints the text without a traceback and exits with `exit_code`.
+Promise: a mistake of the user, or something that this machine lacks, becomes one `UserError`. Its text says what is
+wrong, where, and what to do next. The command line prints the text without a traceback and exits with `exit_code`.
 """
 
 from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """The exit codes of every command. Verdicts have words of the same names in `oncebench.audit.verdict`."""
+    """The exit codes of every command; verdict words are in `oncebench.audit.verdict`."""
 
     KEPT = 0  # every guarantee that was tested held
     ERROR = 1  # a failure that proves nothing about the guarantee, or a verdict of unknown or vacuous
@@ -19,7 +19,7 @@ class ExitCode(IntEnum):
 
 
 class UserError(Exception):
-    """A mistake, or a missing thing, that the user can correct; `str(error)` is the whole message."""
+    """A problem that the user can correct; `str(error)` is the whole message."""
 
     def __init__(self, message: str, *, exit_code: int = ExitCode.ERROR) -> None:
         super().__init__(message)

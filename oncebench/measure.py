@@ -21,7 +21,8 @@ from oncebench.record import FACTS, Record
 from oncebench.report.environment import environment
 from oncebench.report.report import FILE, make_report, write_report
 from oncebench.run.cell import Ran, run_cell
-from oncebench.scenario.cell import Cell, expected_codes
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.supports import expected_codes
 from oncebench.servers.sink_servers import SERVICES
 from oncebench.sinks.registry import suite_sinks
 

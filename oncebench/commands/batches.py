@@ -30,7 +30,7 @@ from oncebench.report.results import default_work_dir
 from oncebench.report.tables.batches import table
 from oncebench.run.interrupt import gently
 from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
-from oncebench.scenario.cell import all_supports, installed, require_sinks
+from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.sinks.registry import SINKS, suite_sinks
 from oncebench.sinks.suite import Place
 from pipeline.config import PipelineConfig, write_config

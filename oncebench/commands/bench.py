@@ -21,7 +21,7 @@ from click.core import ParameterSource
 from oncebench.bench import REPORTS, names
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.report.results import LOCAL
-from oncebench.scenario.cell import require_sinks
+from oncebench.scenario.supports import require_sinks
 
 SETTINGS = "asv.conf.json"
 # asv's machine name is the host's, which says nothing to readers and changes with every container.

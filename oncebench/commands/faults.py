@@ -23,8 +23,9 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.report.tables import fault_matrix, fault_text
-from oncebench.scenario.cell import Cell, require_sinks
+from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_matrix import FAMILIES, Row, cells, left_out, rows, seeds_for
+from oncebench.scenario.supports import require_sinks
 from oncebench.servers.sink_servers import ours
 
 # Batches are limited by events, so the rate only says how long the load lasts; slow enough that batches stay in step.

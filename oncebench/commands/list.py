@@ -7,8 +7,9 @@ import click
 from oncebench.delivery.contract import SinkKind, Support
 from oncebench.delivery.failpoints import FORM, POINTS
 from oncebench.faults.catalogue import NEMESES
-from oncebench.scenario.cell import lacking, order_of, ordered, require_sinks
+from oncebench.scenario.order import order_of, ordered
 from oncebench.scenario.profiles import PROFILES
+from oncebench.scenario.supports import lacking, require_sinks
 from oncebench.sinks.registry import SINKS
 
 NOT_THERE = "n/a"

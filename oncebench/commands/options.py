@@ -19,7 +19,8 @@ from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from loadgen.session import MAX_RECORD_BYTES
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import ExitCode, UserError
-from oncebench.scenario.cell import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell, prepares
+from oncebench.scenario.cell import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell
+from oncebench.scenario.supports import is_two_phase
 from oncebench.sinks.postgres.connection import VARIABLE, secrets
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import CHANGELOG
@@ -147,7 +148,7 @@ def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:
         UserError: it was given, and none of these cells prepares what could be lost (exit code 2).
     """
     given = click.get_current_context().get_parameter_source("on_lost") is ParameterSource.COMMANDLINE
-    if given and not any(prepares(cell) for cell in cells):
+    if given and not any(is_two_phase(cell) for cell in cells):
         raise UserError(
             "--on-lost is of no use here: only a two-phase variant prepares what could be lost after its decision",
             exit_code=ExitCode.USAGE,

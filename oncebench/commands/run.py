@@ -32,7 +32,9 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.summary import summary
 from oncebench.run.interrupt import gently
 from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, require_free
-from oncebench.scenario.cell import Cell, checked_fault, require_possible, support_of
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import checked_fault, require_possible
+from oncebench.scenario.supports import support_of
 from oncebench.servers.sink_servers import ours
 
 # A run's own files: topic data twice (broker and record), state and logs; measured at about 300 bytes an event that is

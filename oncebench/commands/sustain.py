@@ -20,9 +20,10 @@ from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.report.tables import cost_table
-from oncebench.scenario.cell import Cell, all_supports, require_sinks
+from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
 from oncebench.scenario.rounds import in_rounds
+from oncebench.scenario.supports import all_supports, require_sinks
 
 # Of the slowest guarantee's rate: latencies are compared where none of them is near its limit (Apache Solr Benchmark
 # and OpenMessaging take 70 to 80 %).

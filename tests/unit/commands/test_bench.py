@@ -17,7 +17,8 @@ from oncebench.bench import REPORTS
 from oncebench.cli import cli
 from oncebench.commands import bench as command
 from oncebench.errors import UserError
-from oncebench.scenario.cell import Cell, all_supports
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.supports import all_supports
 from tests import ROOT
 from tests.unit.report.test_tables import report
 

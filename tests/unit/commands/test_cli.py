@@ -19,8 +19,9 @@ from oncebench.delivery.contract import GUARANTEES
 from oncebench.delivery.failpoints import POINTS
 from oncebench.errors import UserError
 from oncebench.report.tables.batches import table as batches_table
-from oncebench.scenario.cell import Cell, require_sinks
+from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
+from oncebench.scenario.supports import require_sinks
 from oncebench.sinks.registry import SINKS
 
 GOOD = ("run", "--sink", "kafka", "--guarantee", "exactly-once")
@@ -77,8 +78,8 @@ def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int,
         (("compare", "--postgres", "host=db1"), "--postgres is of no use here"),
         ((*GOOD, "--variant", "idempotent", "--on-lost", "drop"), "--on-lost is of no use here"),
         (("compare", "--only", "at-least-once", "--on-lost", "drop"), "--on-lost is of no use here"),
-        (("compare", "--sink", "broken-kafka"), "nothing of sink broken-kafka: give --profile broken"),
-        (("compare", "--profile", "broken", "--sink", "kafka"), "nothing of sink kafka"),
+        (("compare", "--sink", "broken-kafka"), "no cells of sink broken-kafka: give --profile broken"),
+        (("compare", "--profile", "broken", "--sink", "kafka"), "no cells of sink kafka"),
         (("batches", "--sink", "broken-kafka"), "is broken on purpose"),
         (("list", "--sink", "nowhere"), "unknown sink 'nowhere'"),
         (("table", "no-such-folder"), "no-such-folder does not exist; give a run's work folder, a report.json"),
