@@ -1,4 +1,4 @@
-"""What a command says with its exit code: a promise kept, broken, or not tested; and what is broken on purpose."""
+"""The exit code of a series: kept, broken or not tested; also for broken sinks."""
 
 from __future__ import annotations
 
@@ -37,7 +37,5 @@ def test_the_worst_verdict_decides(verdicts: list[str], code: int) -> None:
         ("vacuous", ["DUP"], ExitCode.ERROR),
     ],
 )
-def test_what_is_broken_on_purpose_must_be_broken_by_what_it_is_there_to_show(
-    verdict: str, codes: list[str], code: int
-) -> None:
+def test_a_deliberately_broken_sink_must_show_its_documented_anomaly(verdict: str, codes: list[str], code: int) -> None:
     assert exit_code([report(verdict, *codes, sink="broken-kafka", variant="no-marker")]) == code
