@@ -95,9 +95,9 @@ def batches(
     work_dir: Path | None,
     keep: bool,
 ) -> None:
-    """Measure the same batches under every guarantee, in turns: the time that each protocol and sink adds.
+    """Measure the time that each protocol and sink adds to the same batches, in turns.
 
-    The first 20 rounds are warm-up and are not counted. Source, state and Spark's own logs are not part of it.
+    The first 20 rounds are warm-up and are not counted. The times exclude source, state and Spark's own logs.
     Differences are within a round, relative to at-least-once of the same sink. Ratios of rows per second are relative
     to the sink as others ship it (native).
 

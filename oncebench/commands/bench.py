@@ -29,7 +29,9 @@ MACHINE = "oncebench"
 
 
 @click.command()
-@click.option("--sink", "sinks", multiple=True, help="Sink to measure; repeat for several [default: every sink].")
+@click.option(
+    "--sink", "sinks", multiple=True, help="Sink to measure; repeat for several [default: every installed sink]."
+)
 @click.option(
     "--only",
     metavar="TEXT",
@@ -61,11 +63,11 @@ def bench(
     dry_run: bool,
     pages: bool,
 ) -> None:
-    """Run the asv benchmarks of this commit, or of --commits, and store their figures in results/asv.
+    """Run the asv benchmarks of this commit and store their figures in results/asv.
 
-    `asv compare` and `asv publish` read these figures. The reports of the runs are in results/local/runs. A full run
-    took 47 and 63 minutes on two machines with two cores. A run that takes more than twice the expected time is
-    stopped, and nothing of it is stored.
+    --commits measures other commits. `asv compare` and `asv publish` read the figures. The reports of the runs are in
+    results/local/runs. A full run took 47 and 63 minutes on two machines with two cores. A run that takes more than
+    twice the expected time is stopped, and nothing of it is stored.
 
     \b
     Example:
@@ -115,7 +117,7 @@ def _reports() -> set[Path]:
 
 
 def chosen(bench: str | None, cells: Sequence[str]) -> str | None:
-    """The pattern of benchmark names for asv: `bench`, limited to these cells. Without cells, `bench` itself.
+    """The pattern of benchmark names for asv: `bench`, limited to these cells if any.
 
     Cells that skip themselves are excluded here. Otherwise asv would start a process for each of their metrics, and
     replace stored figures by nothing.
@@ -127,7 +129,7 @@ def chosen(bench: str | None, cells: Sequence[str]) -> str | None:
 
 
 def arguments(bench: str | None, commits: str | None, dry_run: bool) -> list[str]:
-    """The arguments of `asv run`: for this environment and commit, or for `commits` in asv's own environments."""
+    """The arguments of `asv run`: for this commit, or for `commits` in asv's environments."""
     which = ["--bench", bench] if bench else []
     keep = ["--dry-run"] if dry_run else []
     if commits is not None:

@@ -42,7 +42,7 @@ FEW_RUNS = 3  # no estimate of the duration for so few runs
     type=click.Choice(sorted(PROFILES)),
     default="quick",
     show_default=True,
-    help="Set of cells to run; see below.",
+    help="Set of cells to run; see above.",
 )
 @click.option(
     "--sink",

@@ -61,7 +61,7 @@ class _Share(click.ParamType[tuple[int, int]]):
 @click.option(
     "--only",
     metavar="TEXT",
-    help="Test only rows whose name contains every word of TEXT: `exactly-once` or `kafka two-phase`.",
+    help="Test only rows whose name has every word of TEXT: `kafka two-phase`.",
 )
 @click.option(
     "--family",
@@ -98,7 +98,7 @@ class _Share(click.ParamType[tuple[int, int]]):
 @click.option(
     "--bootstrap-servers",
     metavar="HOST:PORT,..",
-    help="Address of your own Kafka; faults of the broker are left out. Without it, a broker is started.",
+    help="Your own Kafka, without faults of the broker; without the option, a broker is started.",
 )
 @publish_option
 @postgres_option
@@ -188,7 +188,7 @@ def faults(
 
 
 def _estimate(remaining: Sequence[Cell], shares: int) -> str:
-    """The number of faults in these runs, and the expected time on two cores with all shares in parallel."""
+    """The number of faults in these runs, and the expected time with parallel shares."""
     if not remaining:
         return ""
     minutes = shares * sum(map(_seconds, remaining)) / 60

@@ -32,7 +32,10 @@ class ResumableCommand(click.Command):
 
 @contextmanager
 def suppress_interruption() -> Iterator[None]:
-    """Ends the block quietly on an interruption, so that results so far can be printed; other errors pass."""
+    """Ends the block quietly on an interruption; other errors pass.
+
+    The caller then prints the results so far.
+    """
     try:
         yield
     except KeyboardInterrupt:
@@ -48,7 +51,7 @@ def progress_message(done: int, of: int) -> str:
 
 
 def resume_command(ctx: click.Context, stored: Sequence[Path]) -> str:
-    """The command that runs what remains after this one; `stored` are the files of reports so far."""
+    """The command that runs what remains; `stored` are the files of reports so far."""
     resumed = [word for file in stored for word in ("--resume", str(file))]
     return shlex.join(["oncebench", str(ctx.info_name), *_repeated(ctx.meta[_ARGUMENTS]), *resumed])
 

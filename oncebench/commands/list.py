@@ -1,4 +1,4 @@
-"""`oncebench list`: prints what can be combined: sinks, guarantees, variants, faults, profiles."""
+"""`oncebench list`: prints sinks, guarantees, variants, faults and profiles."""
 
 from __future__ import annotations
 

@@ -35,11 +35,11 @@ TOPIC_PREFIX = "ob-load"
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @work_dir_option
 def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_dir: Path | None, **words: Any) -> None:
-    """Send sessions of 100 events to a Kafka topic, open loop, and record every event in a ledger.
+    """Send sessions of 100 events to a Kafka topic, and record every event in a ledger.
 
-    Without --bootstrap-servers, a broker is started for the load. With --bootstrap-servers and without --topic, a new
-    topic ob-load-... with 2 partitions is created and left in place. Current rates go to stderr, the summary to
-    stdout, and the ledger to the work dir.
+    The load is open loop: its schedule does not depend on the broker. Without --bootstrap-servers, a broker is started
+    for the load. With --bootstrap-servers and without --topic, a new topic ob-load-... with 2 partitions is created
+    and left in place. Current rates go to stderr, the summary to stdout, and the ledger to the work dir.
 
     \b
     Example:

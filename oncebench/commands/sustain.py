@@ -101,14 +101,14 @@ def sustain(
     work_dir: Path | None,
     keep: bool,
 ) -> None:
-    """Find the highest rate that each guarantee sustains, then compare costs at 75 % of the lowest.
+    """Find the highest rate that each guarantee sustains, then compare their costs.
 
     A rate is sustained if three conditions hold. Consumer lag grows by less than 1 % of the load (at two standard
     errors). Latency rises by less than a quarter. Every guarantee is kept. A rate that fails is tried twice more, and
     the majority decides.
 
-    The command prints the rates. For each sink it also prints the costs of its guarantees at a rate that all sustain.
-    A guarantee without a result is left out, and the exit code is then 1.
+    The command prints the rates. For each sink it also prints the costs of its guarantees at three
+    quarters of the lowest rate. A guarantee without a result is left out, and the exit code is then 1.
 
     \b
     Example:
@@ -164,7 +164,7 @@ def sustain(
 
 
 def _comparison_rates(found: Mapping[Cell, Found]) -> dict[str, float]:
-    """The rate at which each sink's guarantees are compared; prints the sinks without such a rate."""
+    """The rate at which each sink's guarantees are compared; prints sinks without one."""
     slowest: dict[str, Cell] = {}
     for cell in found:
         slowest[cell.sink] = min(slowest.get(cell.sink, cell), cell, key=lambda each: found[each].kept)

@@ -40,7 +40,9 @@ _UNDO = (
     "floor.",
 )
 def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path | None) -> None:
-    """Print tables from stored reports: all cells, with repeated runs combined, then their comparisons.
+    """Print tables from stored reports: all cells, then their comparisons.
+
+    Repeated runs of a cell are combined into one row.
 
     STORED are files of reports or results folders [default: your newest comparison, else the published one].
 

@@ -1,4 +1,4 @@
-"""The command line: a mistake gives one clear line and the right exit code, and starts nothing."""
+"""The command line: a mistake gives one clear line and an exit code, and starts nothing."""
 
 from __future__ import annotations
 
