@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from oncebench.commands.options import existing
+from oncebench.commands.options import existing_path
 from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code, judge_again
 from oncebench.report.report import read_reports
@@ -28,7 +28,7 @@ def audit(stored: Path, as_json: bool) -> None:
     Example:
       oncebench audit results/local/work/run-20260101-120000-4242
     """
-    is_folder = existing(stored).is_dir()
+    is_folder = existing_path(stored).is_dir()
     reports = [judge_again(_run_folder(stored))] if is_folder else read_reports(stored)
     files = stored if is_folder else None
     for report in reports:

@@ -14,6 +14,7 @@ import click
 
 from oncebench.commands.options import (
     MAX_PARTITIONS,
+    GroupedCommand,
     kafka_option,
     keep_option,
     postgres_option,
@@ -55,7 +56,7 @@ class Arm:
         return f"{self.sink}.{self.support.guarantee}.{self.support.variant}"
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.option(
     "--sink", "sinks", multiple=True, help="Sink to measure; repeat for several [default: every installed sink]."
 )

@@ -83,7 +83,7 @@ def bench(
         )
     if find_spec("asv") is None:
         raise MissingEnvironment("asv is not installed. Run `pip install -e '.[bench]'`")
-    if not dry_run and _changed():
+    if not dry_run and _has_changes():
         raise UserError(
             "the working tree has uncommitted changes, so the figures would be stored under a commit without them. "
             "Commit the changes, or give --dry-run",
@@ -105,7 +105,7 @@ def bench(
     }
     before = _reports()
     _asv(["machine", "--yes", "--machine", MACHINE], environment)
-    _asv(arguments(chosen(bench, cells if wanted or only else ()), commits, dry_run), environment)
+    _asv(arguments(benchmark_pattern(bench, cells if wanted or only else ()), commits, dry_run), environment)
     for file in sorted(_reports() - before):
         click.echo(f"reports {file}", err=True)
     if pages:
@@ -116,7 +116,7 @@ def _reports() -> set[Path]:
     return set((LOCAL / "runs").glob("bench-*.jsonl"))
 
 
-def chosen(bench: str | None, cells: Sequence[str]) -> str | None:
+def benchmark_pattern(bench: str | None, cells: Sequence[str]) -> str | None:
     """The pattern of benchmark names for asv: `bench`, limited to these cells if any.
 
     Cells that skip themselves are excluded here. Otherwise asv would start a process for each of their metrics, and
@@ -139,7 +139,7 @@ def arguments(bench: str | None, commits: str | None, dry_run: bool) -> list[str
     return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *here, *which, *keep]
 
 
-def _changed() -> bool:
+def _has_changes() -> bool:
     return bool(_git("status", "--porcelain"))
 
 

@@ -13,6 +13,7 @@ from click.core import ParameterSource
 
 from oncebench.commands.interruption import progress_message, suppress_interruption
 from oncebench.commands.options import (
+    GroupedCommand,
     base_cell,
     cell_options,
     keep_option,
@@ -36,7 +37,7 @@ from oncebench.scenario.sweeps import SWEEPS
 FEW_RUNS = 3  # no estimate of the duration for so few runs
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.option(
     "--profile",
     type=click.Choice(sorted(PROFILES)),
@@ -80,7 +81,7 @@ def compare(
     publish: bool,
     work_dir: Path | None,
     keep: bool,
-    **words: Any,
+    **options: Any,
 ) -> None:
     """Run a profile of cells one after the other and print one table.
 
@@ -111,14 +112,14 @@ def compare(
                   healthy cells
     """
     chosen = PROFILES[profile]
-    named = {name for name in words if _source(name) is not ParameterSource.DEFAULT}
-    if not named & {"duration", "sessions"}:
-        words["duration"] = chosen.duration_s
-    if "warmup_s" not in named:
-        words["warmup_s"] = chosen.warmup_s
-    if "rate" not in named:
-        words["rate"] = str(chosen.rate)
-    cells = chosen.chosen(base_cell(**words), sinks)
+    given = {name for name in options if _source(name) is not ParameterSource.DEFAULT}
+    if not given & {"duration", "sessions"}:
+        options["duration"] = chosen.duration_s
+    if "warmup_s" not in given:
+        options["warmup_s"] = chosen.warmup_s
+    if "rate" not in given:
+        options["rate"] = str(chosen.rate)
+    cells = chosen.chosen(base_cell(**options), sinks)
     name: Callable[[Cell], str] = attrgetter("title")
     brief: Callable[[Cell], str] = attrgetter("brief")
     if sweep is not None:

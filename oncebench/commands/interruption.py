@@ -15,13 +15,14 @@ from pathlib import Path
 
 import click
 
+from oncebench.commands.options import GroupedCommand
 from oncebench.errors import ExitCode, UserError
 
 _ARGUMENTS = "oncebench.arguments"
 _LEFT_OUT = {"--publish": 0, "--work-dir": 1, "--resume": 1}  # option -> number of its values
 
 
-class ResumableCommand(click.Command):
+class ResumableCommand(GroupedCommand):
     """A command that stores its own arguments for `resume_command`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:

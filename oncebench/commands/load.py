@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import base_cell, load_options, work_dir_option
+from oncebench.commands.options import GroupedCommand, base_cell, load_options, work_dir_option
 from oncebench.errors import ExitCode, UserError
 from oncebench.home import HOME
 from oncebench.processes import child as process
@@ -29,12 +29,14 @@ STOP_S = 30.0
 TOPIC_PREFIX = "ob-load"
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @load_options()
 @click.option("--topic", help="Existing topic of your own Kafka; needs --bootstrap-servers [default: a new topic].")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @work_dir_option
-def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_dir: Path | None, **words: Any) -> None:
+def load(
+    topic: str | None, bootstrap_servers: str | None, as_json: bool, work_dir: Path | None, **options: Any
+) -> None:
     """Send sessions of 100 events to a Kafka topic, and record every event in a ledger.
 
     The load is open loop: its schedule does not depend on the broker. Without --bootstrap-servers, a broker is started
@@ -49,7 +51,7 @@ def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_d
         raise UserError(
             "--topic is a topic of your own Kafka. Give its address with --bootstrap-servers", exit_code=ExitCode.USAGE
         )
-    cell = base_cell(**words)
+    cell = base_cell(**options)
     with open_work_dir(work_dir or default_work_dir("load")) as work, gently() as interrupted:
         refuse_used(work.path)
         config = {"rate": cell.rate, "sessions": cell.sessions, "shape": cell.shape, "seed": cell.seed,

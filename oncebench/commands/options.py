@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,11 +27,35 @@ from pipeline.config import CHANGELOG
 from pipeline.spark.session import refuse_retries
 
 F = TypeVar("F", bound=Callable[..., Any])
+# The headings of a command's help, with the parameters below each. All other options come first.
+HEADINGS: Mapping[str, Sequence[str]] = {
+    "Load": ("rate", "duration", "sessions", "shape", "record_bytes", "seed"),
+    "Pipeline": (
+        "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
+        "checkpoint_writing", "state_store", "master", "warmup_s",
+    ),
+    "Servers": ("bootstrap_servers", "topic", "postgres"),
+    "Files": ("json_path", "publish", "work_dir", "keep"),
+}  # fmt: skip
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
 MAX_SEED = 2**64 - 1  # loadgen's random number generator takes 64 bits
 MAX_WARMUP_S = 86_400.0
 MAX_OPEN_SESSIONS = 1_000_000  # ten times the largest number that was tested; all of them are in one batch
 MAX_PARTITIONS = 64  # each is a Spark task; more tasks measure nothing useful on one machine
+
+
+class GroupedCommand(click.Command):
+    """A command whose help has its options under headings."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the command's own options, then those of each heading."""
+        records = {param.name: record for param in self.get_params(ctx) if (record := param.get_help_record(ctx))}
+        grouped = {heading: [records.pop(name) for name in names if name in records]
+                   for heading, names in HEADINGS.items()}  # fmt: skip
+        for heading, lines in {"Options": list(records.values()), **grouped}.items():
+            if lines:
+                with formatter.section(heading):
+                    formatter.write_dl(lines)
 
 
 def _finite(_context: click.Context, _option: click.Parameter, number: float) -> float:
@@ -171,7 +195,7 @@ def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:
         )
 
 
-def existing(stored: Path) -> Path:
+def existing_path(stored: Path) -> Path:
     """The path of a run folder or a file of reports, after a check that it exists.
 
     Raises:

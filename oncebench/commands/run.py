@@ -14,6 +14,7 @@ import click
 
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.commands.options import (
+    GroupedCommand,
     base_cell,
     cell_options,
     keep_option,
@@ -50,6 +51,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
 
 
 @click.command(
+    cls=GroupedCommand,
     context_settings={"token_normalize_func": lambda name: EARLIER_NAMES.get(name, name)},
 )
 @click.option("--sink", required=True, help="Sink that the pipeline writes to; see `oncebench list`.")
@@ -92,7 +94,7 @@ def run(
     json_path: str | None,
     work_dir: Path | None,
     keep: bool,
-    **words: Any,
+    **options: Any,
 ) -> None:
     """Run one cell (a sink under one guarantee, healthy or with faults) and judge it.
 
@@ -107,7 +109,7 @@ def run(
     require_writable(json_path)
     refuse_idle_postgres([sink])
     cell = replace(
-        base_cell(**words),
+        base_cell(**options),
         sink=sink,
         guarantee=guarantee,
         variant=support.variant,

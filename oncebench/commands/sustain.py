@@ -13,6 +13,7 @@ import click
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.commands.interruption import progress_message, suppress_interruption
 from oncebench.commands.options import (
+    GroupedCommand,
     kafka_option,
     keep_option,
     postgres_option,
@@ -44,7 +45,7 @@ WARMUP_S = PROFILES["full"].warmup_s
 SHORTEST_S = WARMUP_S + 9.0
 
 
-@click.command()
+@click.command(cls=GroupedCommand)
 @click.option(
     "--sink", "sinks", multiple=True, help="Sink whose guarantees are tried; repeat for several [default: kafka]."
 )

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import existing
+from oncebench.commands.options import existing_path
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.comparisons import comparison, repeatability
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
@@ -59,17 +59,17 @@ def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path
             "--csv has no effect with --publish, which writes both Markdown and CSV", exit_code=ExitCode.USAGE
         )
     if published:
-        for taken in take_in([existing(place) for place in stored], PUBLISHED):
+        for taken in take_in([existing_path(place) for place in stored], PUBLISHED):
             click.echo(f"copied: {taken}", err=True)
         click.echo("\n".join(map(str, publish(PUBLISHED))))
         if Path(".git").exists():
             click.echo(_UNDO, err=True)
         return
     places = stored or _newest()
-    read = [report for place in [existing(place) for place in places] for report in read_reports(place)]
+    read = [report for place in [existing_path(place) for place in places] for report in read_reports(place)]
     reports = list({report.get("run", id(report)): report for report in read}.values())  # each run once
     if against is not None:
-        click.echo(_compared(reports, read_reports(existing(against))), nl=False)
+        click.echo(_compared(reports, read_reports(existing_path(against))), nl=False)
         return
     click.echo(tables.as_csv(reports) if as_csv else comparison.text(reports), nl=False)
 

@@ -232,10 +232,10 @@ def test_quick_runs_one_sink_and_one_round_under_this_commit(clone: Path, monkey
 )  # fmt: skip
 def test_asv_gets_a_pattern_of_the_selected_cells(bench: str | None, cells: list[str], wanted: list[str]) -> None:
     names = ["micro.Load.time_encode", *(f"cells.Cost.track_p99_ms('{sink} a b')" for sink in ("kafka", "delta"))]
-    pattern = command.chosen(bench, cells)
+    pattern = command.benchmark_pattern(bench, cells)
     assert pattern is not None
     assert [name for name in names if re.search(pattern, name)] == wanted
-    assert command.chosen(bench, []) == bench
+    assert command.benchmark_pattern(bench, []) == bench
 
 
 def test_only_selects_the_cells_that_run(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import shlex
 import subprocess
 import sys
@@ -17,7 +18,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import COMMANDS, cli, main
 from oncebench.commands import doctor
-from oncebench.commands.options import base_cell
+from oncebench.commands.options import HEADINGS, base_cell
 from oncebench.delivery.contract import GUARANTEES
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import POINTS
@@ -31,7 +32,7 @@ from oncebench.sinks.registry import SINKS
 GOOD = ("run", "--sink", "kafka", "--guarantee", "exactly-once")
 
 
-def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int, str, str]:
+def run_command(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the real command, in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-c", "from oncebench.cli import main; main()", *words],
@@ -41,7 +42,7 @@ def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int,
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "expected"),
     [
         (("run", "--sink", "nowhere", "--guarantee", "exactly-once"), "unknown sink 'nowhere'; the sinks are: "),
         (("run", "--sink", "kafka", "--guarantee", "twice"), "unknown delivery guarantee 'twice'"),
@@ -99,16 +100,16 @@ def said(*words: str, cwd: Path | None = None, **environment: str) -> tuple[int,
         (("burn",), "No such command"),
     ],
 )
-def test_a_mistake_gives_one_line_and_exit_code_2(words: tuple[str, ...], says: str, tmp_path: Path) -> None:
+def test_a_mistake_gives_one_line_and_exit_code_2(words: tuple[str, ...], expected: str, tmp_path: Path) -> None:
     result = CliRunner().invoke(cli, words, catch_exceptions=True)
     if isinstance(result.exception, UserError):
-        assert (result.exception.exit_code, says in str(result.exception)) == (2, True), result.exception
+        assert (result.exception.exit_code, expected in str(result.exception)) == (2, True), result.exception
     else:
-        assert (result.exit_code, says in result.output) == (2, True), result.output
+        assert (result.exit_code, expected in result.output) == (2, True), result.output
 
 
 def test_a_mistake_prints_no_traceback_and_leaves_no_files(tmp_path: Path) -> None:
-    code, out, err = said("run", "--sink", "nowhere", "--guarantee", "exactly-once", cwd=tmp_path)
+    code, out, err = run_command("run", "--sink", "nowhere", "--guarantee", "exactly-once", cwd=tmp_path)
     assert (code, out) == (2, "")
     assert err.startswith("oncebench: unknown sink 'nowhere'; the sinks are: ")
     assert err.count("\n") == 1
@@ -121,7 +122,7 @@ def test_an_unreachable_broker_is_reported_within_seconds(tmp_path: Path) -> Non
         "at-most-once",
     ):  # at-most-once prepares nothing, so the default of --on-lost has no effect
         cell = ("--sink", "kafka", "--guarantee", guarantee)
-        code, _, err = said("run", *cell, "--bootstrap-servers", "127.0.0.1:1", cwd=tmp_path)
+        code, _, err = run_command("run", *cell, "--bootstrap-servers", "127.0.0.1:1", cwd=tmp_path)
         assert code == 5
         assert "no Kafka can be reached at 127.0.0.1:1" in err
 
@@ -133,7 +134,7 @@ def test_missing_java_is_reported_with_the_variable_to_set(tmp_path: Path) -> No
         "ONCEBENCH_FETCH_JAVA": "0",
         "ONCEBENCH_CACHE": str(tmp_path / "c"),
     }
-    code, _, err = said(*GOOD, cwd=tmp_path, **nothing)
+    code, _, err = run_command(*GOOD, cwd=tmp_path, **nothing)
     assert code == 5
     assert "no Java 17, 21 or 25" in err
     assert "JAVA_HOME" in err
@@ -154,10 +155,10 @@ def test_a_newer_or_damaged_report_is_refused(tmp_path: Path) -> None:
     newer.write_text(json.dumps({"schema": 99, "verdict": "kept"}))
     damaged.write_text('{"schema": 1, "verd')
     other.write_text("{}")
-    for file, says in ((newer, "judge it with a newer one"), (damaged, "is no report"), (other, "is no report")):
+    for file, expected in ((newer, "judge it with a newer one"), (damaged, "is no report"), (other, "is no report")):
         refused = CliRunner().invoke(cli, ["audit", str(file)]).exception
         assert isinstance(refused, UserError)
-        assert (refused.exit_code, says in str(refused)) == (1, True)
+        assert (refused.exit_code, expected in str(refused)) == (1, True)
 
 
 def test_every_cell_of_every_profile_has_its_command() -> None:
@@ -215,10 +216,10 @@ def test_audit_names_the_kind_of_a_wrong_folder(tmp_path: Path) -> None:
     (comparison / "cells" / "001").mkdir(parents=True)
     load.mkdir()
     (load / "load.jsonl").touch()
-    for folder, says in ((comparison, "Its runs are in cells/001 to 001"), (load, "nothing to judge")):
+    for folder, expected in ((comparison, "Its runs are in cells/001 to 001"), (load, "nothing to judge")):
         refused = CliRunner().invoke(cli, ["audit", str(folder)]).exception
         assert isinstance(refused, UserError)
-        assert (refused.exit_code, says in str(refused)) == (2, True), refused
+        assert (refused.exit_code, expected in str(refused)) == (2, True), refused
 
 
 def test_a_profile_has_its_own_load() -> None:
@@ -298,3 +299,15 @@ def test_an_error_of_a_command_decides_message_and_exit_code(
         main()
     assert ended.value.code == code
     assert capfd.readouterr().err.startswith(message)
+
+
+def test_the_help_of_run_has_every_option_under_its_heading() -> None:
+    shown = CliRunner().invoke(cli, ["run", "--help"]).output
+    sections = re.split(r"\n(?=\w+:\n)", shown)
+    found = {section.partition(":")[0]: re.findall(r"^  (?:-h, )?(--[a-z-]+)", section, re.M) for section in sections}
+    command = cli.get_command(click.Context(cli), "run")
+    assert command is not None
+    assert {"Options", *HEADINGS} <= found.keys()
+    assert found["Options"][:3] == ["--sink", "--guarantee", "--variant"]
+    every = [option for options in found.values() for option in options]
+    assert sorted(every) == sorted(["--help", *(param.opts[0] for param in command.params)])
