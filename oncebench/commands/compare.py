@@ -111,15 +111,15 @@ def compare(
       full        the published series: standard, with five rounds of the
                   healthy cells
     """
-    chosen = PROFILES[profile]
+    chosen_profile = PROFILES[profile]
     given = {name for name in options if _source(name) is not ParameterSource.DEFAULT}
     if not given & {"duration", "sessions"}:
-        options["duration"] = chosen.duration_s
+        options["duration"] = chosen_profile.duration_s
     if "warmup_s" not in given:
-        options["warmup_s"] = chosen.warmup_s
+        options["warmup_s"] = chosen_profile.warmup_s
     if "rate" not in given:
-        options["rate"] = str(chosen.rate)
-    cells = chosen.chosen(base_cell(**options), sinks)
+        options["rate"] = str(chosen_profile.rate)
+    cells = chosen_profile.select_cells(base_cell(**options), sinks)
     name: Callable[[Cell], str] = attrgetter("title")
     brief: Callable[[Cell], str] = attrgetter("brief")
     if sweep is not None:
@@ -132,7 +132,7 @@ def compare(
     cells = _select(cells, name, only)
     refuse_idle_postgres(cell.sink for cell in cells)
     refuse_idle_on_lost(cells)
-    rounds = in_rounds(cells, repeat or chosen.repeat)
+    rounds = in_rounds(cells, repeat or chosen_profile.repeat)
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
     reports: list[dict[str, Any]] = []
     trouble = Trouble()

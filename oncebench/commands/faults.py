@@ -178,13 +178,10 @@ def faults(
         click.echo(_interrupted(len(reports) - before, len(remaining), _report_files(resume, results)), err=True)
         sys.exit(ExitCode.INTERRUPTED)
     outcomes = {cell.word for cell in found} or {"vacuous"}
-    sys.exit(
-        ExitCode.BROKEN
-        if "broken" in outcomes
-        else ExitCode.ERROR
-        if trouble.lines or outcomes & {"unknown", "vacuous"}
-        else ExitCode.KEPT
-    )
+    if "broken" in outcomes:
+        sys.exit(ExitCode.BROKEN)
+    if trouble.lines or outcomes & {"unknown", "vacuous"}:
+        sys.exit(ExitCode.ERROR)
 
 
 def _estimate(remaining: Sequence[Cell], shares: int) -> str:

@@ -34,7 +34,7 @@ def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
       oncebench list --profile quick
     """
     if profile:
-        for cell in PROFILES[profile].chosen(None, sinks):
+        for cell in PROFILES[profile].select_cells(None, sinks):
             click.echo(cell.reproduce())
         return
     require_sinks(sinks)

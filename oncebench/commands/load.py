@@ -70,13 +70,10 @@ def load(
                 done = _send({**config, **own}, work.path, interrupted)
             delete_below(work.path, work.path / "kafka")
     click.echo(json.dumps(done, indent=1) if as_json else _summary(done, work.path))
-    sys.exit(
-        ExitCode.INTERRUPTED
-        if interrupted.is_set()
-        else ExitCode.ERROR
-        if done["failed"] or done["error"]
-        else ExitCode.KEPT
-    )
+    if interrupted.is_set():
+        sys.exit(ExitCode.INTERRUPTED)
+    if done["failed"] or done["error"]:
+        sys.exit(ExitCode.ERROR)
 
 
 def _send(config: Mapping[str, Any], folder: Path, interrupted: Any) -> dict[str, Any]:

@@ -231,4 +231,4 @@ def _rounds(run: Run, interrupted: Any, cells: Sequence[Cell], reports: list[dic
 
 
 def _describe(found: Found) -> str:
-    return f"sustains {found.kept:,.0f} events/s" + (f", not with {found.lost:,.0f}" if found.lost else "")
+    return f"sustains {found.kept:,.0f} events/s" + (f" but not {found.lost:,.0f}" if found.lost else "")

@@ -144,7 +144,7 @@ class Profile:
     duration_s: float = 14.0
     warmup_s: float = Cell.warmup_s
 
-    def chosen(self, base: Cell | None, sinks: Sequence[str] = ()) -> list[Cell]:
+    def select_cells(self, base: Cell | None, sinks: Sequence[str] = ()) -> list[Cell]:
         """The profile's cells of these sinks; without `base` under the profile's own load.
 
         Raises:

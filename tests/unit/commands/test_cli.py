@@ -172,7 +172,7 @@ def test_every_cell_of_every_profile_has_its_command() -> None:
 
 
 def test_a_chain_has_each_failpoint_in_its_own_batch() -> None:
-    for cell in PROFILES["failpoints"].chosen(None):
+    for cell in PROFILES["failpoints"].select_cells(None):
         if cell.faults:
             assert [fault.split(":")[0] for fault in cell.faults] == list(POINTS)
             assert all(fault.endswith("@after=2") for fault in cell.faults[1:])
@@ -194,7 +194,7 @@ def test_the_list_is_limited_to_the_named_sinks() -> None:
 
 
 def test_guarantees_and_variants_have_one_order_everywhere() -> None:
-    cells = [(cell.guarantee, cell.variant) for cell in PROFILES["quick"].chosen(None, ["postgres"])[::2]]
+    cells = [(cell.guarantee, cell.variant) for cell in PROFILES["quick"].select_cells(None, ["postgres"])[::2]]
     listed = [line.split()[1:3] for line in CliRunner().invoke(cli, ["list", "--sink", "postgres"]).output.splitlines()
               if line.startswith("postgres ")]  # fmt: skip
     lines = [{"round": 0, "arm": f"postgres.{'.'.join(each)}", "ms": 1.0} for each in reversed(cells)]

@@ -53,7 +53,9 @@ def test_parallel_commands_have_different_work_dirs() -> None:
 
 
 def test_each_of_two_kills_has_a_batch() -> None:
-    killed = [cell for cell in PROFILES["standard"].chosen(None) if len(cell.faults) == 2 and "broken" not in cell.sink]
+    killed = [
+        cell for cell in PROFILES["standard"].select_cells(None) if len(cell.faults) == 2 and "broken" not in cell.sink
+    ]
     assert killed
     for cell in killed:
         assert cell.max_events_per_batch is not None

@@ -346,8 +346,8 @@ def test_without_the_extra_it_is_listed_and_never_run_unless_it_is_named(without
     shown = CliRunner().invoke(cli, ["list"]).output
     assert "pravega is not run here unless it is named: it needs the package grpcio" in shown
     assert "pravega" not in supports.installed()
-    assert all(cell.sink != "pravega" for cell in profiles.PROFILES["standard"].chosen(None))
-    assert profiles.PROFILES["standard"].chosen(None, ["pravega"])
+    assert all(cell.sink != "pravega" for cell in profiles.PROFILES["standard"].select_cells(None))
+    assert profiles.PROFILES["standard"].select_cells(None, ["pravega"])
     assert "pravega-server" not in sink_servers.needed_bundles()
     with pytest.raises(MissingEnvironment, match="sink pravega cannot be used here: it needs the package grpcio"):
         lab.open_lab(tmp_path, sinks=["pravega"]).__enter__()
