@@ -344,7 +344,7 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_the_extra_it_is_listed_and_never_run_unless_it_is_named(without: None, tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["list"]).output
-    assert "pravega is not run here unless it is named: it needs the package grpcio" in shown
+    assert "pravega runs only with --sink pravega: it needs the package grpcio" in shown
     assert "pravega" not in supports.installed()
     assert all(cell.sink != "pravega" for cell in profiles.PROFILES["standard"].select_cells(None))
     assert profiles.PROFILES["standard"].select_cells(None, ["pravega"])
