@@ -27,6 +27,7 @@ from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.measure import exit_code
 from oncebench.report.comparisons import comparison
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES, by_profile
 from oncebench.scenario.rounds import in_rounds
@@ -113,7 +114,7 @@ def compare(
     refuse_idle_on_lost(cells)
     rounds = in_rounds(cells, repeat or of.repeat)
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
-    reports: list[dict[str, Any]] = []
+    reports: list[Report] = []
     trouble = Trouble()
     if len(rounds) > FEW_RUNS:
         click.echo(f"{len(rounds)} runs, {at_least_s(rounds) / 60:.0f} min at least", err=True)
@@ -140,7 +141,7 @@ def _source(name: str) -> ParameterSource | None:
     return click.get_current_context().get_parameter_source(name)
 
 
-def _show(reports: list[dict[str, Any]], results: Results) -> None:
+def _show(reports: list[Report], results: Results) -> None:
     written, comma = results.write_tables(reports)
     click.echo(comparison.text(reports), nl=False)
     click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
@@ -154,7 +155,7 @@ def _chosen(cells: list[Cell], called: Callable[[Cell], str], only: str | None) 
     return chosen
 
 
-def say_how_to_replay(reports: list[dict[str, Any]]) -> None:
+def say_how_to_replay(reports: list[Report]) -> None:
     click.echo("\nEach row can be replayed:", err=True)
     for report in reports:
         click.echo(f"  {report['reproduce']}", err=True)

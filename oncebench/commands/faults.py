@@ -22,6 +22,7 @@ from oncebench.commands.series import Trouble, run_series
 from oncebench.errors import BROKEN, ERROR, INTERRUPTED, KEPT, USAGE, UserError
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.scenario.cell import Cell, require_sinks
 from oncebench.scenario.fault_matrix import FAMILIES, Row, cells, left_out, rows, seeds_for
@@ -142,7 +143,7 @@ def faults(
     if len(reports) - before + len(trouble.lines) < len(left):
         click.echo(_interrupted(len(reports) - before, len(left), _stored(resume, results)), err=True)
         sys.exit(INTERRUPTED)
-    words = {cell.word for cell in found} or {"vacuous"}
+    words = {cell.outcome for cell in found} or {"vacuous"}
     sys.exit(BROKEN if "broken" in words else ERROR if trouble.lines or words & {"unknown", "vacuous"} else KEPT)
 
 
@@ -175,10 +176,10 @@ def _stored(resume: Sequence[Path], results: Results) -> list[Path]:
     return list(dict.fromkeys([*resume, *([results.runs] if results.runs.exists() else [])]))
 
 
-def _done(files: Sequence[Path]) -> list[dict[str, Any]]:
+def _done(files: Sequence[Path]) -> list[Report]:
     """The reports of earlier tries, each run once, also where files have it both; without interrupted ones. A file
     without a report is no mistake: the disk was full when the first was to be written."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Report] = {}
     for file in files:
         for _, report in numbered(file):
             if "config" not in report:
@@ -192,14 +193,14 @@ def _done(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _show(
-    reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results: Results, stored: Sequence[Path]
+    reports: list[Report], found: list[fault_matrix.MatrixCell], results: Results, stored: Sequence[Path]
 ) -> None:
     text = fault_text.markdown(reports, found)
     click.echo(text)
     click.echo(fault_matrix.counted(reports, found))
     for cell in found:
-        if cell.word not in ("kept", "limit"):
-            click.echo(f"{' '.join(cell.row)} {cell.fault}: {cell.shown} {cell.told}\n  {cell.reproduce}", err=True)
+        if cell.outcome not in ("kept", "limit"):
+            click.echo(f"{' '.join(cell.row)} {cell.fault}: {cell.text} {cell.details}\n  {cell.reproduce}", err=True)
     written = results.write_text(".md", text), results.write_text(".xml", fault_matrix.junit(found))
     click.echo("\nreports {}\ntables  {}  {}".format("  ".join(map(str, stored)), *written), err=True)
 

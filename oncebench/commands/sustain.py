@@ -19,6 +19,7 @@ from oncebench.experiments.rate_search import Found, of_three, search
 from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.schema import Report
 from oncebench.report.tables import cost_table
 from oncebench.scenario.cell import Cell, all_supports, require_sinks
 from oncebench.scenario.profiles import PROFILES
@@ -107,9 +108,9 @@ def sustain(
     largest = [_at(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
     place = work_dir or default_work_dir("sustain")
     found: dict[Cell, Found] = {}
-    probes: list[dict[str, Any]] = []
+    probes: list[Report] = []
     compared_at: dict[str, float] = {}
-    reports: list[dict[str, Any]] = []
+    reports: list[Report] = []
     untold, trouble = list[str](), Trouble()
     try:
         with open_series(largest, results, bootstrap_servers, place, keep) as (run, cut):
@@ -166,7 +167,7 @@ class _Probes:
     cut: Any
     cell: Cell
     probe_s: float
-    reports: list[dict[str, Any]]
+    reports: list[Report]
 
     def keeps_up(self, rate: float) -> bool:
         """Tries a rate (events per second) once.
@@ -188,7 +189,7 @@ class _Probes:
         return not reasons
 
 
-def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, Any]], trouble: Trouble) -> None:
+def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[Report], trouble: Trouble) -> None:
     """Adds the reports as they come, so that they are there after an interruption too."""
     with interruption_told():
         for number, cell in enumerate(cells, 1):

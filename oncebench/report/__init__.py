@@ -1,1 +1,1 @@
-"""Reports what was measured and judged: one JSON object per run, tables, comparisons in pairs."""
+"""Reports of runs: one JSON object per run, the figures in it, comparisons of runs, and tables."""

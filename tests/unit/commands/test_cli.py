@@ -146,7 +146,7 @@ def test_a_newer_and_a_damaged_report_are_refused(tmp_path: Path) -> None:
     newer.write_text(json.dumps({"schema": 99, "verdict": "kept"}))
     damaged.write_text('{"schema": 1, "verd')
     other.write_text("{}")
-    for file, says in ((newer, "judge it with a newer one"), (damaged, "is no report"), (other, "is no report")):
+    for file, says in ((newer, "judge it with a newer one"), (damaged, "is not a report"), (other, "is not a report")):
         refused = CliRunner().invoke(cli, ["audit", str(file)]).exception
         assert isinstance(refused, UserError)
         assert (refused.exit_code, says in str(refused)) == (1, True)

@@ -12,7 +12,7 @@ from oncebench.cli import cli
 from oncebench.report.comparisons.comparison import text
 from oncebench.report.tables import cost_table
 from oncebench.report.tables import table as tables
-from tests import made_up
+from tests import sample_reports
 from tests.unit.report.test_paired import BASE, rounds
 from tests.unit.report.test_sustained import probe
 from tests.unit.report.test_tables import report
@@ -38,8 +38,8 @@ def test_rates_that_a_search_found_are_told() -> None:
 
 
 def test_the_table_of_stored_reports_says_all_of_it(tmp_path: Path) -> None:
-    pair = [made_up.cell_of("kafka", "at-least-once", "acknowledged"),
-            made_up.cell_of("kafka", "exactly-once", "two-phase")]  # fmt: skip
+    pair = [sample_reports.cell_of("kafka", "at-least-once", "acknowledged"),
+            sample_reports.cell_of("kafka", "exactly-once", "two-phase")]  # fmt: skip
     file = tmp_path / "series.jsonl"
     file.write_text("".join(json.dumps(each) + "\n" for each in pair))
     done = CliRunner().invoke(cli, ["table", str(file)])
@@ -59,7 +59,7 @@ def test_what_each_of_several_kills_did_and_recoveries_are_told_and_a_mixture_is
     kills = ("mid-write:kill", "after-commit:kill")
     pair = [killed(BASE, *kills), killed(report()["cell"], *kills)]
     told = text(pair)
-    assert f"rows that each fault lost or doubled:\n\n{tables.fault_markdown(pair)}" in told
+    assert f"rows that each fault lost or duplicated:\n\n{tables.fault_markdown(pair)}" in told
     assert told.endswith("until new rows are seen (1 round)\n")
     mixed = [killed(report()["cell"], "mid-write:kill", "after-commit:stop:5")]
     assert "rows that each fault" not in text(mixed)

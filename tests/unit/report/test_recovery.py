@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from oncebench.report.measures.recovery import CALM_S, Recovery, Watched, of_run, recoveries, together
+from oncebench.report.measures.recovery import CALM_S, Observed, Recovery, merged, of_run, recoveries
 
 S = 1_000_000
 FAULT = 10 * S
@@ -27,13 +27,13 @@ def watched(
     sinks: list[tuple[int, int, int]] | None = None,
     loaded_us: int = 0,
     tells_rows: bool = True,
-) -> Watched:
+) -> Observed:
     """A run: rows (seen: latency), the timeline, when lives ran, and sink lines (time, batch, rows)."""
     timeline = [{"t_us": t_us, "event": event} for t_us, event in ([KILLED] if events is None else events)]
     progress = [{"kind": "running", "t_us": t_us} for t_us in ([1 * S, 13 * S] if running is None else running)]
     progress += [{"kind": "sink", "t_us": t_us, "batch": batch, "rows": n} for t_us, batch, n in sinks or []]
     seen, latency = np.array(list(rows), dtype=np.int64), np.array(list(rows.values()), dtype=np.int64)
-    return Watched.of(timeline, progress, seen, latency, loaded_us, tells_rows)
+    return Observed.of(timeline, progress, seen, latency, loaded_us, tells_rows)
 
 
 def first(rows: dict[int, int], **how: Any) -> Recovery:
@@ -140,7 +140,7 @@ def test_what_comes_after_the_next_fault_is_none_of_the_first() -> None:
     ]
     whole = of_run(faults, found, run)
     assert whole == Recovery(100.0, 7000.0, 8000.0, None, longest_gap=9000.0, replayed_rows=9)
-    assert together([fault["t_us"] for fault in faults[:2]], found[:2]) == Recovery(
+    assert merged([fault["t_us"] for fault in faults[:2]], found[:2]) == Recovery(
         100.0, 7000.0, 8000.0, None, longest_gap=4000.0, replayed_rows=9
     )
 

@@ -33,21 +33,21 @@ def test_the_command_that_runs_it_again_names_the_servers_that_were_not_ours(
     facts: dict, before: str, after: str
 ) -> None:
     cell = Cell("kafka", "exactly-once", "two-phase")
-    assert report._again(cell, facts) == f"{before}{cell.reproduce()}{after}"
+    assert report._reproduce(cell, facts) == f"{before}{cell.reproduce()}{after}"
 
 
 def test_a_report_does_not_tell_where_its_run_folder_was(tmp_path: Path) -> None:
     topics = {"input": "ob-1.in", "output": f"{tmp_path.resolve()}/sink/output"}
-    assert report._from_here(topics, tmp_path) == {"input": "ob-1.in", "output": "sink/output"}
-    assert report._from_here(None, tmp_path) is None
+    assert report._without_folder(topics, tmp_path) == {"input": "ob-1.in", "output": "sink/output"}
+    assert report._without_folder(None, tmp_path) is None
     died = {"event": "pipeline-failed", "t_us": 2, "exit_code": 1, "why": f"no {tmp_path.resolve()}/checkpoint"}
     record: Any = SimpleNamespace(path=tmp_path, timeline=SimpleNamespace(items=[died]), hits=SimpleNamespace(items=[]))
-    assert [death["why"] for death in report._died(record)["each_unasked"]] == ["no checkpoint"]
+    assert [death["why"] for death in report._deaths(record)["each_unasked"]] == ["no checkpoint"]
 
 
 def test_each_code_that_occurred_comes_with_its_rule_its_count_by_kind_and_its_examples() -> None:
     world = make_world(3, 1)
-    told = report._explained(audit(make_record(world, [*world.rows[1:], replace(world.rows[5], partition=1)])))
+    told = report._anomaly_details(audit(make_record(world, [*world.rows[1:], replace(world.rows[5], partition=1)])))
     assert told["rules"] == {code: CATALOGUE[code].rule for code in ("LOSS", "TORN", "DUP", "SCAT")}
     assert told["splits"] == {
         "LOSS": {"whole-sessions": 0, "torn-sessions": 1}, "DUP": {"same-partition": 0, "other-partition": 1},

@@ -51,7 +51,7 @@ def lines(made: dict[str, Any]) -> dict[str, str]:
 def test_a_kept_run_shows_what_it_cost() -> None:
     told = lines(report())
     assert told.keys() >= set(SPEEDS)
-    assert told["batch"] == "100 ms, of which checkpoint 4.0%, sink prepare 20  commit 12  total 40 ms"
+    assert told["batch"] == "100 ms: checkpoint 4.0%, sink prepare 20  commit 12  total 40 ms"
 
 
 def test_a_load_that_was_there_at_once_has_no_latency() -> None:
@@ -111,7 +111,7 @@ def test_what_was_not_measured_has_no_line() -> None:
 
 def test_a_sink_that_takes_no_times_is_not_shown_with_dashes() -> None:
     told = lines(report(sink_ms=dict.fromkeys(("prepare", "decide", "commit", "total"))))
-    assert told["batch"] == "100 ms, of which checkpoint 4.0%"
+    assert told["batch"] == "100 ms: checkpoint 4.0%"
 
 
 def test_each_fault_says_where_it_hit() -> None:
@@ -164,12 +164,12 @@ def test_a_death_that_nobody_asked_for_is_told_and_no_speed_is_shown() -> None:
     death = {"exit_code": None, "signal": 11, "why": "", "told": "signal 11, 0.9 s after its start"}
     told = lines(report(deaths={"asked": 0, "unasked": 1, "each_unasked": [death]}))
     assert told["died"] == "1 x unasked (signal 11, 0.9 s after its start); see logs/pipeline.log"
-    assert told["speed"] == "not shown: the pipeline died 1 time unasked" and told.keys().isdisjoint(SPEEDS)
+    assert told["speed"] == "left out: the pipeline died 1 time unasked" and told.keys().isdisjoint(SPEEDS)
 
 
 def test_a_kept_run_whose_generator_was_late_shows_no_speed_and_says_why() -> None:
     told = lines(report(generator={"lateness_ms": {"p99": 340.0}}))
-    assert told["speed"] == "not shown: the generator was 340 ms late for one event in a hundred"
+    assert told["speed"] == "left out: the generator was 340 ms late for one event in a hundred"
     assert told.keys().isdisjoint(SPEEDS)
 
 

@@ -98,7 +98,7 @@ def probe(rate: float, lag_slope: float | None, **changes: Any) -> dict[str, Any
 
 
 def told(*probes: dict[str, Any]) -> list[tuple[float | None, float | None, int]]:
-    return [(each.kept, each.lost, each.tries) for each in limits(probes)]
+    return [(each.kept, each.lost, each.probes) for each in limits(probes)]
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_what_only_one_side_of_is_known_is_said_to_be_open_and_nothing_is_no_lim
     assert "| 1,000 or more           | -        | -       | 1      |" in markdown([probe(1000, 0.0)])
     lost = markdown([probe(1000, 0.5), probe(1000, 0.5)])
     assert "| none that was tried     | 1,000    | the lag grew by 50.0% of the load |" in lost
-    assert "| ?                       | ?        | no probe told anything | 1 " in markdown([probe(1000, None)])
+    assert "| ?                       | ?        | no probe gave an answer | 1 " in markdown([probe(1000, None)])
 
 
 def test_searches_are_told_apart_by_machine_and_by_series_and_rounds_are_none() -> None:
@@ -145,7 +145,7 @@ def test_limits_stand_by_sink_and_in_the_order_of_guarantees() -> None:
     ways = [("postgres", "at-most-once"), ("kafka", "exactly-once"), ("kafka", "at-least-once")]
     cells = [{**report()["cell"], "sink": sink, "guarantee": guarantee} for sink, guarantee in ways]
     found = limits(probe(1000, 0.0, cell=cell) for cell in cells)
-    assert [(each.setting.sink, each.way[0]) for each in found] == [*reversed(ways[1:]), ways[0]]
+    assert [(each.setting.sink, each.variant[0]) for each in found] == [*reversed(ways[1:]), ways[0]]
 
 
 def test_a_damaged_probe_says_nothing() -> None:

@@ -16,7 +16,7 @@ import pytest
 from oncebench.report.comparisons.paired import settings
 from oncebench.report.comparisons.repeatability import noise_markdown
 from oncebench.report.comparisons.sweep_selection import full_of, groups_of, is_full, sweeps
-from oncebench.report.configuration import ways_of
+from oncebench.report.configuration import configurations_of
 from oncebench.report.tables import cost_table, table
 from oncebench.scenario.cell import support_of
 from oncebench.scenario.profiles import PROFILES
@@ -24,7 +24,7 @@ from oncebench.site import about, costs, lists
 from oncebench.site.data import data_of
 from oncebench.site.promises import matrix_of
 from oncebench.site.stored import Stored
-from tests import ROOT, made_up
+from tests import ROOT, sample_reports
 
 PLOTS = ROOT / "tools" / "plots.py"
 LOAD = {"rate": PROFILES["full"].rate, "sessions": 160, "warmup_s": PROFILES["full"].warmup_s}
@@ -35,7 +35,7 @@ def series(name: str, sink: str = "kafka", rounds: int = 5, **changes: Any) -> l
     """Rounds of two ways in one series, by default under the setting of the full comparison."""
     made = []
     for seed, (guarantee, _) in itertools.product(range(rounds), WAYS):
-        of = made_up.cell_of(sink, guarantee, support_of(sink, guarantee, None).variant, seed=seed, **LOAD)
+        of = sample_reports.cell_of(sink, guarantee, support_of(sink, guarantee, None).variant, seed=seed, **LOAD)
         made.append(of | {"series": name, "config": of["config"] | changes})
     return made
 
@@ -46,7 +46,9 @@ def swept(name: str, field: str, *values: Any, **changes: Any) -> list[dict[str,
 
 
 def shown(reports: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(each["group"], each["label"]) for each in costs.as_json(reports, list(ways_of(reports)))["settings"]]
+    return [
+        (each["group"], each["label"]) for each in costs.as_json(reports, list(configurations_of(reports)))["settings"]
+    ]
 
 
 def values(reports: list[dict[str, Any]], field: str) -> list[list[Any]]:
@@ -57,7 +59,7 @@ def values(reports: list[dict[str, Any]], field: str) -> list[list[Any]]:
 def test_the_full_comparison_is_told_by_its_setting_and_not_by_how_many_ways_ran() -> None:
     found = settings([*series("full"), *series("rates", rate=4000.0, sessions=720), *series("a", trigger_ms=100)])
     assert [is_full(setting) for setting in found] == [True, False, False]
-    assert not any(map(is_full, settings([made_up.older(each) for each in series("full")])))
+    assert not any(map(is_full, settings([sample_reports.older(each) for each in series("full")])))
 
 
 def test_of_each_sink_the_full_comparison_comes_first_then_sweeps_by_their_values() -> None:
@@ -72,7 +74,7 @@ def test_of_each_sink_the_full_comparison_comes_first_then_sweeps_by_their_value
 
 def test_where_a_sink_has_no_full_comparison_what_is_in_no_sweep_stands_in_its_place() -> None:
     assert [group for group, _ in shown(series("x", warmup_s=3.0))] == [""]
-    assert [group for group, _ in shown([made_up.older(each) for each in series("x")])] == [""]
+    assert [group for group, _ in shown([sample_reports.older(each) for each in series("x")])] == [""]
 
 
 def test_two_series_at_rates_of_their_own_are_no_sweep_not_even_around_the_full_comparison() -> None:
@@ -124,7 +126,7 @@ def test_among_many_sweeps_a_setting_is_told_by_what_is_not_as_in_the_full_compa
 
 
 def answer(reports: list[dict[str, Any]]) -> list[str]:
-    return list(about.as_json(reports, matrix_of(reports), ways_of(reports))["answer"])
+    return list(about.as_json(reports, matrix_of(reports), configurations_of(reports))["answer"])
 
 
 def test_the_answer_is_of_the_full_comparison_and_of_prices_with_room_and_of_what_has_an_interval() -> None:
@@ -145,7 +147,7 @@ def test_the_answer_is_of_the_full_comparison_and_of_prices_with_room_and_of_wha
 
 def test_repeats_are_those_of_one_setting_and_no_tries_of_a_rate() -> None:
     made = [*series("full"), *series("r", rate=500.0), *(each | {"probe": True} for each in series("s", rounds=3))]
-    told = about.as_json(made, matrix_of(made), ways_of(made))
+    told = about.as_json(made, matrix_of(made), configurations_of(made))
     assert (told["repeats"], told["tried"], told["verdicts"]) == ("5", 6, {"kept": 20})
 
 
@@ -180,7 +182,7 @@ def test_pictures_are_of_the_full_comparison_however_many_ways_a_sweep_has(
     more = [{**each, "cell": {**each["cell"], "variant": "idempotent"}} for each in sweep]
     drawn: list[Any] = []
     monkeypatch.setattr(plots, "parts_of_a_batch", drawn.extend)
-    folder = made_up.write(tmp_path, [*full, *sweep, *more]) / "runs"
+    folder = sample_reports.write(tmp_path, [*full, *sweep, *more]) / "runs"
     plots.main(folder.glob("cost-*.jsonl"))
     ((_, rounds),) = drawn
     assert {report["config"]["rate"] for here in rounds.values() for report in here.values()} == {1000.0}
@@ -213,7 +215,7 @@ def test_six_sinks_are_two_rows_of_panels_and_every_sweep_is_written(
     monkeypatch.setattr(plots.plt, "subplots", lambda *a, **k: drawn.append(list(a)) or of(*a, **k))
     room = [each for sink in sinks for each in series("room", sink, trigger_ms=5000)]  # where a price is one
     made = [*series("full"), *room, *swept("r", "rate", "max", 250.0, 500.0)]
-    folder = made_up.write(tmp_path, made) / "runs"
+    folder = sample_reports.write(tmp_path, made) / "runs"
     plots.main(folder.glob("cost-*.jsonl"))
     assert drawn[0] == [2, 3]
     assert {path.name for path in (tmp_path / "plots").iterdir()} == {

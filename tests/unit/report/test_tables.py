@@ -16,7 +16,7 @@ from oncebench.report.tables import table as tables
 from oncebench.site import lists
 from oncebench.site.data import data_of
 from oncebench.site.stored import Stored
-from tests import made_up
+from tests import sample_reports
 
 
 def report(variant: str = "two-phase", verdict: str = "kept", seed: int = 1, **changes: Any) -> dict[str, Any]:
@@ -48,7 +48,7 @@ def test_a_kept_cell_shows_its_figures() -> None:
 
 
 def test_a_run_that_is_given_twice_counts_once(tmp_path: Path) -> None:
-    made = made_up.cell_of("kafka", "at-least-once", "acknowledged")
+    made = sample_reports.cell_of("kafka", "at-least-once", "acknowledged")
     text = json.dumps(made | {"rows": made["rows"] | {"duplicated": 20}}) + "\n"
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text(text)
@@ -168,7 +168,7 @@ def test_each_fault_is_shown_with_what_it_did() -> None:
         {"point": "mid-commit", "hit": False, "lost": 0, "duplicated": 0},
     ]
     shown = tables.fault_markdown([report(faults=faults)]).splitlines()[2]
-    assert [cell.strip() for cell in shown.strip("|").split("|")][3:] == ["20 doubled", "nothing", "not hit"]
+    assert [cell.strip() for cell in shown.strip("|").split("|")][3:] == ["20 duplicated", "nothing", "not hit"]
 
 
 def test_runs_with_open_sessions_are_cells_of_their_own_and_come_beside_those_without() -> None:
