@@ -32,7 +32,7 @@ from oncebench.audit.exits import deaths
 from oncebench.audit.python.attribution import by_batch, charged, uncharged
 from oncebench.audit.python.audit import Findings, Sightings, audit, first_sightings
 from oncebench.audit.python.latency import Distribution
-from oncebench.audit.python.model import Expected, expected_output
+from oncebench.audit.python.model import ROWS, Expected, expected_output
 from oncebench.audit.sql.count import second_audit
 from oncebench.audit.verdict import Verdict, judge
 from oncebench.errors import UserError
@@ -170,10 +170,11 @@ def _verdict_section(run: _Run) -> dict[str, Any]:
 def _counts_section(run: _Run) -> dict[str, Any]:
     """Anomalies, sessions, rows and events."""
     findings = run.findings
+    primed_rows = int(np.count_nonzero(run.expected.ended_at < run.started_us))
     return {
         "anomalies": findings.counts(),
         **_anomaly_details(findings),
-        "sessions": {**findings.sessions, "primed": int(np.count_nonzero(run.expected.ended_at < run.started_us))},
+        "sessions": {**findings.sessions, "primed": primed_rows // ROWS},
         "rows": dict(findings.rows),
         "events": {**findings.events, "invalid_by_reason": dict(findings.invalid)},
     }

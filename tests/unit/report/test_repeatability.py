@@ -1,4 +1,4 @@
-"""Two series agree where each one's median lies in the other's interval; a cell beside itself shows the noise floor."""
+"""Two series agree if each median is in the other's interval."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from click.testing import CliRunner
 
 from oncebench.cli import cli
@@ -44,7 +45,7 @@ def series(*batches_ms: float) -> list[dict[str, Any]]:
         ((4.0, 8.0, 12.0, 16.0, 20.0), False),  # below
     ],
 )
-def test_series_agree_where_each_median_lies_in_the_others_interval(second: tuple[float, ...], agrees: bool) -> None:
+def test_series_agree_if_each_median_is_in_the_others_interval(second: tuple[float, ...], agrees: bool) -> None:
     first = series(8.0, 12.0, 30.0, 32.0, 40.0)  # 1.08, 1.06, 1.10, 1.08, 1.08
     (found,) = repeated_ratios(first, series(*second), [BATCH])
     (other,) = repeated_ratios(series(*second), first, [BATCH])
@@ -53,13 +54,13 @@ def test_series_agree_where_each_median_lies_in_the_others_interval(second: tupl
     assert found.agrees is agrees
 
 
-def test_a_repeat_is_expected_within_an_interval_that_is_wider_by_the_square_root_of_two() -> None:
+def test_the_repetition_interval_is_wider_by_root_two() -> None:
     low, high = repetition_interval(Difference(2.0, 1.0, 4.0, ()))
     assert (low, high) == (pytest.approx(2 / 2**2**0.5), pytest.approx(2 * 2**2**0.5))
     assert repetition_interval(Difference(1.0, 1.0, 1.0, ())) == (1.0, 1.0)
 
 
-def test_nine_in_ten_series_of_one_and_the_same_thing_repeat_each_other() -> None:
+def test_nine_in_ten_series_of_the_same_thing_repeat() -> None:
     draw = np.random.default_rng(1)
 
     def one() -> Difference:
@@ -79,14 +80,12 @@ def test_nine_in_ten_series_of_one_and_the_same_thing_repeat_each_other() -> Non
         ((1.0, 1.0), (1.0, 1.0), 1.0),
     ],
 )
-def test_samples_are_told_apart_by_the_exact_test_of_ranks(
-    one: tuple[float, ...], other: tuple[float, ...], p: float
-) -> None:
+def test_the_rank_test_is_exact(one: tuple[float, ...], other: tuple[float, ...], p: float) -> None:
     assert mann_whitney_p(one, other) == pytest.approx(p)
 
 
 def one_by_one(one: list[float], other: list[float]) -> float:
-    """The same, going through every way to deal the values out."""
+    """The same p by full enumeration of the samples."""
     values = [*one, *other]
 
     def off(mine: tuple[int, ...]) -> int:
@@ -98,9 +97,7 @@ def one_by_one(one: list[float], other: list[float]) -> float:
 
 
 @pytest.mark.parametrize(("sizes", "kinds"), [((8, 8), 1000), ((8, 8), 5), ((3, 7), 6), ((6, 4), 1000), ((1, 5), 3)])
-def test_ways_are_counted_by_their_ranks_as_if_one_by_one_also_where_values_are_equal(
-    sizes: tuple[int, int], kinds: int
-) -> None:
+def test_the_rank_test_equals_full_enumeration(sizes: tuple[int, int], kinds: int) -> None:
     drawn = random.Random(kinds)
     one, other = (
         [float(drawn.randrange(kinds) + shift) for _ in range(n)] for n, shift in zip(sizes, (0, 1), strict=True)
@@ -108,7 +105,15 @@ def test_ways_are_counted_by_their_ranks_as_if_one_by_one_also_where_values_are_
     assert mann_whitney_p(one, other) == pytest.approx(one_by_one(one, other))
 
 
-def test_twelve_rounds_beside_twelve_are_judged_at_once_and_as_a_normal_distribution_has_it() -> None:
+def test_the_rank_test_equals_that_of_scipy_where_no_values_are_equal() -> None:
+    drawn = random.Random(3)
+    for sizes in ((3, 3), (5, 5), (4, 9), (12, 12)):
+        one, other = ([drawn.gauss(0, 1) for _ in range(n)] for n in sizes)
+        exact = scipy.stats.mannwhitneyu(one, other, method="exact").pvalue
+        assert mann_whitney_p(one, other) == pytest.approx(exact)
+
+
+def test_twelve_rounds_against_twelve_take_less_than_a_second() -> None:
     one, other = [float(each) for each in range(12)], [each + 3.5 for each in range(12)]
     started = time.monotonic()
     p = mann_whitney_p(one, other)
@@ -118,7 +123,7 @@ def test_twelve_rounds_beside_twelve_are_judged_at_once_and_as_a_normal_distribu
     assert p == pytest.approx(2 * (1 - NormalDist().cdf(z)), rel=0.05)
 
 
-def test_settings_of_one_sink_are_told_apart_wherever_a_cell_stands() -> None:
+def test_settings_of_one_sink_have_a_column() -> None:
     def both(*batches_ms: float) -> list[dict[str, Any]]:
         return [each | {"config": {"trigger_ms": trigger}} for trigger in (1000, 500) for each in series(*batches_ms)]
 
@@ -129,21 +134,21 @@ def test_settings_of_one_sink_are_told_apart_wherever_a_cell_stands() -> None:
     assert [line.split("|")[4].strip() for line in apart][2:] == ["trigger 1,000 ms", "trigger 500 ms"]
 
 
-def test_what_only_one_series_has_is_not_compared() -> None:
+def test_a_ratio_in_one_series_only_is_not_compared() -> None:
     elsewhere = [report | {"cell": report["cell"] | {"sink": "postgres"}} for report in series(8.0)]
     assert list(repeated_ratios(series(8.0), elsewhere, [BATCH])) == []
     assert repeated_markdown([]) == ""
 
 
 @pytest.mark.parametrize("alone", [0, 1])
-def test_a_ratio_of_too_few_rounds_neither_agrees_nor_disagrees(alone: int) -> None:
+def test_a_ratio_with_too_few_rounds_is_not_compared(alone: int) -> None:
     both = [series(*[8.0] * 5), series(*[8.0] * 5)]
     assert list(repeated_ratios(*both, [BATCH]))
     both[alone] = series(*[8.0] * 4)
     assert list(repeated_ratios(*both, [BATCH])) == []
 
 
-def test_the_noise_floor_is_a_round_over_the_one_before_it() -> None:
+def test_the_noise_floor_divides_each_round_by_the_previous() -> None:
     (found,) = settings(series(*[0.0] * 5)).values()  # 100, 200, 300, 400 and 500 ms
     floor = noise_floor(found, BATCH, OF)
     assert floor is not None
@@ -154,7 +159,7 @@ def test_the_noise_floor_is_a_round_over_the_one_before_it() -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_noise_floor_has_no_step_from_one_series_to_another(named: bool) -> None:
+def test_the_noise_floor_stays_within_a_series(named: bool) -> None:
     both = [series(0.0, 0.0, 0.0), series(0.0, 0.0, 0.0)]
     if named:
         both = [[each | {"series": name} for each in of] for name, of in zip("ab", both, strict=True)]
@@ -164,7 +169,7 @@ def test_the_noise_floor_has_no_step_from_one_series_to_another(named: bool) -> 
     assert floor.rounds == (2.0, 1.5, 2.0, 1.5)
 
 
-def test_a_comparison_counts_by_metric_and_lists_what_does_not_agree() -> None:
+def test_a_comparison_lists_the_ratios_that_disagree() -> None:
     first = series(8.0, 16.0, 24.0, 32.0, 40.0)
     found = list(repeated_ratios(first, series(9.0, 15.0, 27.0, 30.0, 45.0), [BATCH]))
     counts, apart = repeated_markdown(found).split("\n\n")
@@ -187,6 +192,6 @@ def test_a_comparison_counts_by_metric_and_lists_what_does_not_agree() -> None:
     assert noise_markdown(first, [BATCH]).splitlines()[-1].endswith("| 1.25 to 2.00 |")
 
 
-def test_against_goes_with_nothing_else() -> None:
+def test_against_excludes_other_outputs() -> None:
     refused = CliRunner().invoke(cli, ["table", "--against", "x", "--csv"])
     assert "neither --csv nor --publish" in str(refused.exception)
