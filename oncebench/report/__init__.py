@@ -1,1 +1,1 @@
-"""Reports of runs: one JSON object per run, the figures in it, comparisons of runs, and tables."""
+"""Reports of runs: one JSON object per run, its figures, comparisons and tables."""

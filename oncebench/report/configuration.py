@@ -1,4 +1,4 @@
-"""The configurations that were run: sink, guarantee and variant, in the order of lists and tables.
+"""Configurations (sink, guarantee, variant) in the order of lists and tables.
 
 Promise: deliberately broken configurations come last, each with the anomaly code that it must produce.
 """
@@ -27,8 +27,10 @@ def variant_of(report: Report) -> Variant:
 
 
 def configurations_of(reports: Iterable[Report]) -> dict[Configuration, str]:
-    """Every configuration in its order, with the anomaly codes that it must produce; empty text: it must keep its
-    promise."""
+    """Every configuration in its order, with the anomaly codes that it must produce.
+
+    Empty text: the configuration must keep its promise.
+    """
     codes = {configuration_of(report): " ".join(sorted(expected_codes(report))) for report in reports}
     return {each: codes[each] for each in sorted(codes, key=lambda each: (bool(codes[each]), place_of(each)))}
 

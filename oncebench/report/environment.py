@@ -61,9 +61,9 @@ def _cpu_model() -> str | None:
 
 
 def cpu_model(info: str) -> str | None:
-    """The name of the first processor in the text of Linux's `/proc/cpuinfo`, with family and model if it has them.
+    """The name of the first processor in the text of Linux's `/proc/cpuinfo`.
 
-    Clouds call processors ten years apart by the same name ("AMD EPYC").
+    It includes family and model if they are there: clouds call processors ten years apart by one name ("AMD EPYC").
     """
     first = info.split("\n\n", maxsplit=1)[0]
     fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}

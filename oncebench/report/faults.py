@@ -46,7 +46,7 @@ def faults_of(record: Record) -> list[dict[str, Any]]:
 
 
 def without_folder(folder: Path, text: str) -> str:
-    """The text with paths relative to the run folder: a report must not reveal where the folder is."""
+    """The text with paths relative to the run folder, whose place a report must not reveal."""
     return text.replace(f"{folder.resolve()}/", "")
 
 

@@ -1,4 +1,6 @@
-"""The outcome of a run and of each fault in it: the verdict, or `limit` where a known limit broke the promise.
+"""The outcome of a run and of each of its faults: the verdict, or `limit`.
+
+`limit` means that a known limit broke the promise.
 
 Promise: a pure function of reports, and the only place that assigns `limit`. A run is a `limit` if all its forbidden
 anomalies are charged to faults whose limits the fault matrix lists (`oncebench.scenario.fault_matrix.LIMITS`). Reports
@@ -75,7 +77,10 @@ def _charged(fault: Fault) -> list[str]:
 
 
 def _untested(fault: Fault) -> list[str]:
-    """Why a fault tested nothing. Older reports say so only where the fault found nothing to act on."""
+    """Why a fault tested nothing.
+
+    Older reports have this only where the fault found nothing to act on.
+    """
     if not fault["hit"]:
         return ["not hit"]
     return fault.get("untested") or [line for line in fault.get("noted", ()) if line.startswith("nemesis-idle")]

@@ -302,7 +302,7 @@ def _without_folder(topics: Mapping[str, str] | None, folder: Path) -> dict[str,
 
 
 def _reproduce(cell: Cell, facts: Mapping[str, Any]) -> str:
-    """The command that runs the cell again, with the addresses of servers that the suite did not start."""
+    """The command that runs the cell again, with the addresses of the user's servers."""
     kafka = facts.get("kafka") or {}
     theirs = [f"{variable}={shlex.quote(where)}" for variable, where in (facts.get("theirs") or {}).items()]
     servers = [] if kafka.get("own", True) else ["--bootstrap-servers", shlex.quote(str(kafka["bootstrap_servers"]))]
@@ -310,7 +310,7 @@ def _reproduce(cell: Cell, facts: Mapping[str, Any]) -> str:
 
 
 def _throughput(seen_us: Any, record: Record, cell: Cell) -> dict[str, float | None]:
-    """Events and sessions per second whose rows became visible, from the start of the load to the last new row.
+    """Visible events and sessions per second, from the load's start to the last new row.
 
     For a flat-out load, which was there first, it counts from the start of the query.
     """
@@ -333,7 +333,7 @@ def write_report(report: Report, path: Path) -> None:
 
 
 def read_reports(path: Path) -> list[Report]:
-    """The reports in a report.json, in a .jsonl file, or in the runs/*.jsonl of a results folder.
+    """The reports in a report.json, a .jsonl file, or the runs/*.jsonl of a results folder.
 
     Raises:
         UserError: there is no report, a file is damaged, or a newer oncebench wrote it.
@@ -379,7 +379,10 @@ def numbered(file: Path) -> list[tuple[int, Report]]:
 
 
 def _remove_unknown_replays(report: Report) -> None:
-    """Sets the replayed rows of a variant that does not report rows to null. Older reports have 0 there."""
+    """Sets the replayed rows of a variant that does not report rows to null.
+
+    Older reports have 0 there.
+    """
     cell = report["cell"]
     if not counts_rows(cell["variant"]):
         for marks in (report["recovery"], *(fault.get("recovery") for fault in report["faults"])):

@@ -1,4 +1,6 @@
-"""The folders of reports and tables: the user's own in results/local (ignored by git), published ones in results.
+"""The folders of reports and tables.
+
+The user's own are in results/local (ignored by git), published ones in results.
 
 Promise: a report file is written line by line, each line complete. Tables are written only from the reports in the same
 folder.
@@ -45,7 +47,10 @@ class Results:
 
     @classmethod
     def of(cls, runs: Path) -> Results:
-        """The results that a file of reports belongs to: `add` appends to this file, tables go where they were."""
+        """The results that a file of reports belongs to.
+
+        `add` appends to this file. Tables go where they were.
+        """
         home = runs.parent.parent if runs.parent.name == "runs" else runs.parent
         found = cls(home, runs.stem)
         found.runs = runs
@@ -72,7 +77,7 @@ class Results:
 
 
 def whole_lines(text: str) -> list[str]:
-    """The complete lines of a growing file, without a last line that was cut while it was written."""
+    """The complete lines of a growing file, without a last line that was cut."""
     *lines, last = text.splitlines(keepends=True) or [""]
     try:
         json.loads(last)

@@ -74,7 +74,10 @@ def _fell_behind(report: Report, latencies_below: bool) -> list[str]:
 
 
 def _auditors(report: Report) -> list[str]:
-    """Whether both auditors agree. Older reports were made by one; where two disagree, the reasons name the counts."""
+    """Whether both auditors agree; where they do not, the reasons name the counts.
+
+    Older reports were made by one auditor.
+    """
     auditors = report.get("auditors")
     if auditors is None:
         return []
@@ -84,8 +87,9 @@ def _auditors(report: Report) -> list[str]:
 
 
 def _anomalies(report: Report) -> list[str]:
-    """The codes with their counts, then the rule of each with its counts by kind, then the terms that rules use.
+    """The codes with their counts, then their rules, then the terms that rules use.
 
+    A rule comes with the counts by kind.
     Older reports without rules and kinds have the counts alone.
     """
     if not report["anomalies"]:
@@ -190,7 +194,10 @@ def _recovery(marks: RecoveryMarks) -> list[str]:
 
 
 def _all_recoveries(faults: Sequence[Fault]) -> list[str]:
-    """The time to the first new row over several faults. Older reports have the recovery from the first only."""
+    """The time to the first new row over several faults.
+
+    Older reports have the recovery from the first only.
+    """
     marks = [recovery for fault in faults if (recovery := fault.get("recovery"))]
     visible = [each["first_visible"] for each in marks if each["first_visible"] is not None]
     if len(marks) < 2 or not visible:

@@ -23,7 +23,10 @@ def title(report: Report) -> str:
 
 
 def faults_title(faults: Sequence[str]) -> list[str]:
-    """`kills: 9 faults` for a chain of one family; else the first faults and the number of the rest."""
+    """`kills: 9 faults` for a chain of one family; else the first faults.
+
+    With the number of the other faults.
+    """
     names = [named(pair) for pair in paired(faults, lambda text: "@" not in text)]
     family = next((each for each in FAMILIES if names and set(names) <= set(columns_of(each))), None)
     if family is not None and len(names) > 1:

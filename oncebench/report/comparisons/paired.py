@@ -26,7 +26,7 @@ from oncebench.report.schema import Report
 # Enough for two digits of a percentile. Drawn from a fixed seed, so that the same reports give the same text.
 RESAMPLES = 10_000
 # A percentile bootstrap of a median reaches from the smallest value to the largest, or little less. Without a real
-# difference it excludes zero by chance in 50 % of two rounds, 25 % of three, 12 % of four and 6 % of five.
+# difference it still excludes zero by chance: in 50 % of two rounds, 25 % of three, 12 % of four and 6 % of five.
 FEWEST_ROUNDS = 5
 # By how much of the larger one the events of a pair may differ (the rule of Spark's own latency benchmark). The plan is
 # the same for both, so a larger difference would be another load.
@@ -62,13 +62,16 @@ class Difference:
         return self.has_interval and not self.low <= none <= self.high
 
     def interval(self, form: str) -> str:
-        """The interval as text: `(1.08 to 1.15)`, or `(3 rounds)` where these are too few for an interval."""
+        """The interval as text: `(1.08 to 1.15)`, or `(3 rounds)` if these are too few."""
         return f"({self.low:{form}} to {self.high:{form}})" if self.has_interval else f"({rounds_text(self)})"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the runs of a comparison share: sink, machine, and the configuration without variant and seed."""
+    """What the runs of a comparison share.
+
+    The sink, the machine, and the configuration without guarantee, variant and seed.
+    """
 
     sink: str
     rest: str
@@ -95,7 +98,10 @@ class Setting:
 
 
 def machine_of(report: Report) -> str | None:
-    """Processor and cores: machines of one kind differ by a factor. None: an older report without them."""
+    """Processor and cores; None for an older report without them.
+
+    Machines of one kind differ by a factor.
+    """
     machine = report.get("environment", {})
     return f"{machine['cpu']}, {machine['cores']} cores" if machine.get("cpu") and machine.get("cores") else None
 
@@ -157,12 +163,15 @@ def differing(found: Iterable[Setting]) -> list[str]:
 
 
 def fields_text(setting: Setting, names: Iterable[str]) -> str:
-    """These fields of a setting with their values: `trigger 100 ms, rate 500`; empty where the setting has none."""
+    """These fields of a setting with their values: `trigger 100 ms, rate 500`.
+
+    Fields that the setting does not have are left out.
+    """
     return ", ".join(with_unit(name, setting.config[name]) for name in names if name in setting.config)
 
 
 def with_unit(name: str, value: Any) -> str:
-    """A field and its value with the unit at the end: `trigger_ms`, 2000 become `trigger 2,000 ms`."""
+    """A field and its value with its unit: `trigger_ms`, 2000 become `trigger 2,000 ms`."""
     stem, _, unit = name.rpartition("_")
     label, unit = (stem, f" {unit}") if unit in UNITS else (name, "")
     if isinstance(value, float) and value.is_integer():
@@ -174,7 +183,7 @@ def with_unit(name: str, value: Any) -> str:
 def pairs(
     rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE
 ) -> Iterator[tuple[float, float]]:
-    """(figure of `variant`, figure of `baseline`) of each round that has both under the same load."""
+    """(figure of `variant`, of `baseline`) of each round that has both under the same load."""
     for runs in rounds.values():
         if variant in runs and baseline in runs and _same_load(runs[variant], runs[baseline]):
             mine, other = figure(runs[variant], metric), figure(runs[baseline], metric)
@@ -188,7 +197,7 @@ def _same_load(one: Report, other: Report) -> bool:
 
 
 def difference(rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE) -> Difference | None:
-    """By how much `variant` is above `baseline`, in the metric's unit; None if no round has both."""
+    """By how much `variant` exceeds `baseline`, in the metric's unit; None without pairs."""
     values = [mine - other for mine, other in pairs(rounds, metric, variant, baseline)]
     return bootstrap(values) if values else None
 
@@ -230,7 +239,7 @@ def cost_lines(reports: Sequence[Report]) -> list[str]:
 
 
 def recovery_lines(reports: Sequence[Report]) -> list[str]:
-    """A line per variant that was killed in the same rounds as at-least-once, by the same faults."""
+    """A line per variant that had the same faults in the same rounds as at-least-once."""
     lines = []
     found = settings(reports, faulted=True)
     several = [name for name in differing(found) if name != "faults"]

@@ -25,7 +25,7 @@ _RULE_OF_THREE = 3.0
 
 
 def markdown(reports: Iterable[Report]) -> str:
-    """A Markdown table: per configuration the kills by last failpoint, the verdicts and the bound."""
+    """A Markdown table: kills by last failpoint, verdicts and bound, per configuration."""
     rows = table(reports)
     return grid([HEADINGS, *rows]) if rows else ""
 
@@ -62,5 +62,5 @@ def kills_by_point(reports: Iterable[Report]) -> Counter[str]:
 
 
 def bound(kills: int) -> str:
-    """The rate of violations per kill, in per cent, that this many kills without one leave possible (95 %)."""
+    """The rate of violations per kill that so many kills without one leave possible (95 %)."""
     return f"{_RULE_OF_THREE / kills:.1%}" if kills >= _RULE_OF_THREE else "-"

@@ -1,4 +1,4 @@
-"""Whether a figure is repeatable: within a series (the noise floor), and in a second series of the same cells.
+"""Whether a figure is repeatable: within a series (the noise floor) and between series.
 
 Promise: pure functions of reports. The noise floor of a cell compares the cell with itself: the figure of each round
 divided by the figure of the round before, with the same bootstrap interval as any other ratio. A difference between
@@ -94,8 +94,9 @@ def repetition_interval(found: Difference) -> tuple[float, float]:
 
 
 def mann_whitney_p(one: Sequence[float], other: Sequence[float]) -> float:
-    """The exact two-sided p of Mann and Whitney: how often chance puts two samples as far apart as these.
+    """The exact two-sided p of Mann and Whitney.
 
+    That is how often chance puts two samples as far apart as these.
     It counts all ways to deal the values out to two samples, by the sums of their ranks and not one by one: there are
     252 for five and five values, and 2.7 million for twelve and twelve. Equal values share their ranks. This is why
     scipy does not do it: `scipy.stats.mannwhitneyu` is exact only where no two values are equal.
@@ -161,7 +162,10 @@ def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMN
 
 
 def repeated_markdown(found: Sequence[RepeatedRatio]) -> str:
-    """Per metric how many ratios agree, repeat and differ; then the ratios that do not agree. Empty without ratios."""
+    """How many ratios agree, repeat and differ, per metric; then those that do not agree.
+
+    Empty without ratios.
+    """
     if not found:
         return ""
     fields = differing({each.setting for each in found})
@@ -195,7 +199,7 @@ def repeated_markdown(found: Sequence[RepeatedRatio]) -> str:
 
 
 def _setting_column(setting: Setting, fields: Sequence[str]) -> list[str]:
-    """The fields in which settings of a sink differ, as one column; no column where they do not differ."""
+    """The fields in which settings of a sink differ, as one column or none."""
     return [setting_text(setting, fields) or "-"] if fields else []
 
 

@@ -33,7 +33,7 @@ TOO_SHORT = "it was too short to tell"
 
 
 def fell_behind(report: Report) -> bool:
-    """Whether the lag surely grew by more than LAG_SLOPE of the load; False where a report has no slope."""
+    """Whether the lag surely grew by LAG_SLOPE of the load; False without a slope."""
     steadiness = report.get("steadiness") or {}
     slope, error = steadiness.get("lag_slope"), steadiness.get("lag_slope_error") or 0.0
     return slope is not None and slope - STANDARD_ERRORS * error >= LAG_SLOPE

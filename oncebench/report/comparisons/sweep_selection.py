@@ -50,7 +50,10 @@ class SweptSettings:
 
 
 def is_full(setting: Setting) -> bool:
-    """Whether a setting is the full comparison. Fields that an older report lacks count as the default."""
+    """Whether a setting is the full comparison.
+
+    Fields that an older report lacks count as the default.
+    """
     config = setting.config
     return "rate" in config and all(config.get(name, value) == value for name, value in _EXPECTED.items())
 
@@ -74,7 +77,10 @@ def sweeps(found: Mapping[Setting, Rounds]) -> list[SweptSettings]:
 
 
 def full_of(found: Mapping[Setting, Rounds]) -> dict[str, Setting]:
-    """The full comparison by sink. If it was measured by older and by newer rules, the newest counts."""
+    """The full comparison by sink.
+
+    If it was measured by older and by newer rules, the newest counts.
+    """
 
     def newest(setting: Setting) -> tuple[int, int]:
         rounds = found[setting]
@@ -117,7 +123,10 @@ def setting_text(setting: Setting, names: Sequence[str]) -> str:
 
 
 def sort_key(setting: Setting, names: Iterable[str]) -> tuple[Any, ...]:
-    """A key that sorts settings by these fields: a missing value first, then numbers by size, then text."""
+    """A key that sorts settings by these fields.
+
+    A missing value comes first, then numbers by size, then text.
+    """
     return tuple(_value_key(setting.config.get(name)) for name in names)
 
 
@@ -128,7 +137,7 @@ def _value_key(value: Any) -> tuple[int, float, str]:
 
 
 def _together(group: Sequence[Setting], found: Mapping[Setting, Rounds], field: str) -> list[list[Setting]]:
-    """Settings that belong together because they share a series, or all lie around the full comparison."""
+    """Settings that share a series, or that all lie around the full comparison."""
     parts: list[tuple[set[str], list[Setting]]] = []
     full = any(map(is_full, group))
     for setting in group:

@@ -1,4 +1,4 @@
-"""The cost of checkpointing and of the sink's protocol per batch: pure functions of the pipeline's progress.
+"""The cost of checkpointing and of the sink's protocol per batch.
 
 Spark's own times come from its progress events: `walCommit` (offset log), `commitOffsets` (commit log), and the commit
 of the state stores. The state commits run inside the tasks, as many at a time as there are cores. Share of batch is
@@ -53,7 +53,10 @@ class Progress:
         return found
 
     def state_commit_ms(self, line: Mapping[str, Any]) -> float:
-        """How long a batch waited for its state commits. Spark reports their sum over the partitions."""
+        """How long a batch waited for its state commits.
+
+        Spark reports their sum over the partitions.
+        """
         waited_ms = 0.0
         for op in line["state"]:
             partitions = max(1, op.get("numShufflePartitions", 1))
@@ -62,7 +65,7 @@ class Progress:
 
 
 def cores_of(master: str) -> int | None:
-    """How many tasks a Spark master runs at a time; None if its name does not contain the number."""
+    """How many tasks a Spark master runs at a time; None if its name has no number."""
     if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master):
         return int(found[1]) * int(found[2])
     found = re.fullmatch(r"local\[\s*(\d+)\s*(?:,.*)?\]", master)
@@ -70,7 +73,7 @@ def cores_of(master: str) -> int | None:
 
 
 def checkpoint_costs(progress: Progress, folder: Path) -> dict[str, float | int | None]:
-    """Medians per batch in ms, the share of a batch, and the size of the checkpoint folder at the end.
+    """Medians per batch in ms, the share of a batch, and the final size of the checkpoint.
 
     The size is None if the folder is gone.
     """
@@ -94,7 +97,7 @@ def checkpoint_costs(progress: Progress, folder: Path) -> dict[str, float | int 
 def per_batch(
     written: Mapping[str, float] | None, lines: Sequence[Mapping[str, Any]], from_us: int
 ) -> dict[str, float] | None:
-    """The `bytes` and `files` that a batch added to the checkpoint folder, counted from `from_us` on (epoch µs).
+    """The `bytes` and `files` that a batch added to the checkpoint, from `from_us` on.
 
     Per batch and not per event, because the number of batches depends on the speed of the machine.
     """

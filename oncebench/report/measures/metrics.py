@@ -97,7 +97,10 @@ def latency(quantile: Quantile) -> Getter:
 
 
 def _seconds_per_million(report: Report) -> float | None:
-    """Only for a flat-out load. Any other load takes as long as planned while the pipeline keeps up."""
+    """The time per million events; only for a flat-out load.
+
+    Any other load takes as long as planned while the pipeline keeps up.
+    """
     if not flat_out(report):
         return None
     per_s = field("throughput", "events_per_s")(report)
@@ -116,7 +119,7 @@ def _has_price(report: Report) -> bool:
 
 
 def _per_million(of: Getter) -> Getter:
-    """A getter of what a million events take; None where that is not the price of a batch (`_has_price`)."""
+    """A getter of a figure per million events; None without a price (`_has_price`)."""
     return lambda report: of(report) if _has_price(report) else None
 
 

@@ -1,6 +1,6 @@
 """The price of a run's events: processor seconds and bytes per million input events.
 
-Promise: pure functions of what the operating system counted. The price includes everything that a guarantee needs:
+Promise: pure functions of the operating system's counters. The price includes everything that a guarantee needs:
 Spark's JVM, driver, Python workers, Kafka, and the sink's server. It excludes the generator and the observer. If the
 user runs a server, the suite cannot measure that server's share. Then there is no price: half a price would look cheap.
 """
@@ -52,7 +52,10 @@ def per_million(counts: Mapping[str, int] | None, events: int | None) -> dict[st
 
 
 def watching_share(uses: Mapping[str, Use]) -> float | None:
-    """The processor time of observer and suite as a share of the pipeline's; None if one of them is missing."""
+    """The processor time of observer and suite as a share of the pipeline's.
+
+    None if one of them is missing.
+    """
     pipeline = sum(uses[name].cpu_s for name in ("spark_jvm", "python_driver", "python_workers") if name in uses)
     if not pipeline or not {"observer", SUITE} <= uses.keys():
         return None

@@ -1,4 +1,4 @@
-"""How long each fault kept rows from becoming visible: pure functions of what was recorded.
+"""How long each fault kept rows from becoming visible: pure functions of a record.
 
 The marks of a recovery, each in milliseconds after its fault:
 
@@ -43,7 +43,7 @@ ANSWERS = ("pipeline-killed", "pipeline-failed", CONTINUED, "random-kill", "zomb
 
 @dataclass(frozen=True)
 class Recovery:
-    """Milliseconds after the fault, and rows; None where something did not happen or was not seen.
+    """Milliseconds after the fault, and rows; None for what did not happen or was not seen.
 
     `replayed_rows` counts the rows that were made again after the restart, whether they were written or only drained.
     They belong to batches that had begun before the fault, or that the killed attempt left open. A replay that was
@@ -117,8 +117,9 @@ def recoveries(faults: Sequence[Line], observed: Observed) -> list[Recovery]:
 
 
 def of_run(faults: Sequence[Line], found: Sequence[Recovery], observed: Observed) -> Recovery:
-    """One recovery for a whole run: from its first fault to the first new row, including later faults before that row.
+    """One recovery for a whole run: from its first fault to the first new row.
 
+    Later faults before that row are part of it.
     It has all replayed rows of the run, and the longest gap from the load's first row on. Between priming and load
     there are no rows to see.
     """
@@ -178,7 +179,7 @@ def _recovery(fault: Line, end_us: int | None, begun: int, observed: Observed, l
 
 
 def _limit_us(observed: Observed, fault_us: int) -> float | None:
-    """The p99 of the load's own rows from before the first fault (nearest rank); None without such rows."""
+    """The p99 of the load's rows from before the first fault; None without such rows."""
     scheduled = observed.seen_us - observed.latency_us
     before = observed.latency_us[(observed.seen_us < fault_us) & (scheduled >= observed.loaded_us)]
     return Distribution.of(before.astype(np.float64)).p99
@@ -212,8 +213,9 @@ def _caught_up(observed: Observed, limit_us: float | None, visible_us: int | Non
 def _replayed(
     observed: Observed, restarted_us: int | None, end_us: int | None, begun: int, continued: bool
 ) -> int | None:
-    """Rows of the batches up to `begun`, or up to the batch that an attempt left open, completed after the restart.
+    """Rows of replayed batches that were completed after the restart.
 
+    Replayed are the batches up to `begun`, or up to the batch that an attempt left open.
     0 where the process went on, None where it is unknown.
     """
     if not observed.reports_rows:

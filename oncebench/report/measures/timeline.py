@@ -1,6 +1,6 @@
 """A run second by second: events sent, rows seen, their latencies, and the pipeline's lag.
 
-Promise: pure functions of what was recorded, counted from the start of the load. Nothing is smoothed. A step without
+Promise: pure functions of a record, counted from the start of the load. Nothing is smoothed. A step without
 rows has no latency (null), not 0. `steadiness` measures whether the pipeline kept up with its load: the slope of the
 lag, and the rise of the latency (the conditions of Theodolite and ESPBench).
 """
@@ -31,7 +31,7 @@ MOMENT_S = 0.05
 
 
 def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
-    """Figures per step of `step_s` seconds, from `start_us` on (epoch µs, as in the times of faults).
+    """Figures per step of `step_s` seconds, from `start_us` on (epoch µs).
 
     `sent`: events that Kafka acknowledged. `visible`: rows first seen. `p50_ms`, `p99_ms`: latencies of these rows
     (nearest rank). `lag`: events in the topic that no finished batch has read, at the end of the step.

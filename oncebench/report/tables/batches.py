@@ -1,4 +1,4 @@
-"""The table of `oncebench batches`: times and rates of configurations that took turns, compared within each round."""
+"""The table of `oncebench batches`: times and rates, compared within each round."""
 
 from __future__ import annotations
 

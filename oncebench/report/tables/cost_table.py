@@ -1,4 +1,4 @@
-"""The cost of each guarantee as ratios to at-least-once of the same sink, with intervals, in Markdown.
+"""The cost of each guarantee as ratios to at-least-once of the same sink.
 
 Promise: pure functions of reports. The baseline's row has its own medians. A ratio is the median over rounds of runs
 that took turns, with its 95 % bootstrap interval. `~` marks an interval that crosses 1: no difference shown. The number
@@ -36,7 +36,10 @@ COLUMNS = tuple(metric for metric in METRICS if not metric.promised and metric.n
 
 
 def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> str:
-    """A Markdown table of all healthy runs, a row per sink, guarantee, variant and setting; empty without such runs."""
+    """A Markdown table of all healthy runs, a row per configuration and setting.
+
+    Empty without healthy runs.
+    """
     found = settings(reports)
     if not found:
         return ""

@@ -1,4 +1,4 @@
-"""The fault matrix as tables: for each sink, guarantee and variant, what each fault did to the promise.
+"""The fault matrix as tables: what each fault did to the promise of each configuration.
 
 Promise: a pure function of reports. A cell of the matrix is one fault in one run: `kept`, `broken (CODES)`, `unknown`,
 or `vacuous` (it was not hit, or found nothing to act on). A table has the worst of the repeats. `n/a`: the fault has no
@@ -75,7 +75,7 @@ def numbered(reports: Iterable[Report]) -> list[tuple[int, MatrixCell]]:
 
 
 def markdown(cells: Sequence[MatrixCell], family: str) -> str:
-    """A Markdown table: rows sink x guarantee x variant, columns the faults of a family that were run."""
+    """A Markdown table: a row per configuration, a column per fault of a family that was run."""
     columns = [fault for fault in columns_of(family) if any(cell.fault == fault for cell in cells)]
     if not columns:
         return ""
@@ -88,7 +88,7 @@ def markdown(cells: Sequence[MatrixCell], family: str) -> str:
 
 
 def junit(cells: Sequence[MatrixCell]) -> str:
-    """The matrix as JUnit XML: a test case per fault and run, with the command that runs it again."""
+    """The matrix as JUnit XML: a test case per fault and run, with its command."""
     failures, skipped = (sum(cell.outcome in some for cell in cells) for some in ((BROKEN,), (UNKNOWN, VACUOUS)))
     suite = ElementTree.Element("testsuite", name="oncebench faults", tests=str(len(cells)), failures=str(failures),
                         skipped=str(skipped))  # fmt: skip
@@ -138,7 +138,7 @@ def _is_random(fault: Fault) -> bool:
 
 
 def _of_random_kills(report: Report, row: Configuration, requested: int) -> MatrixCell:
-    """All random kills of a run as one cell, which is charged with everything that was found in the run."""
+    """All random kills of a run as one cell, charged with every finding of the run."""
     kills = [fault for fault in report["faults"] if _is_random(fault)]
     outcome, details = report["verdict"], "; ".join(report["reasons"])
     if outcome == BROKEN:

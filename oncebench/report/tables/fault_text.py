@@ -1,4 +1,4 @@
-"""The fault matrix as one text: verdicts and recovery by family, then where random kills hit.
+"""The fault matrix as one text: verdicts and recovery by family, then random kills.
 
 Promise: a pure function of reports. An empty table is left out.
 """

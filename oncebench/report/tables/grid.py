@@ -1,4 +1,4 @@
-"""The one renderer of tables: rows of text become a Markdown table that is readable as plain text too."""
+"""The one renderer of tables: Markdown that is readable as plain text too."""
 
 from __future__ import annotations
 

@@ -17,7 +17,10 @@ QUANTILES: Mapping[str, Quantile] = {"p50 ms": "p50", "p95 ms": "p95", "p99 ms":
 
 
 def fell_behind(reports: Iterable[Report]) -> bool:
-    """Whether most of a cell's runs fell behind their load. Chance alone makes a single run seem so."""
+    """Whether most of a cell's runs fell behind their load.
+
+    Chance alone makes a single run seem so.
+    """
     behind = [backlog_in_latency(report) for report in reports]
     return 2 * sum(behind) > len(behind)
 

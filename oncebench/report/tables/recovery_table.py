@@ -1,4 +1,4 @@
-"""Recovery over a fault matrix: times by configuration and fault, and the percentiles over all faults.
+"""Recovery over a fault matrix: by configuration and fault, and over all faults.
 
 Promise: a pure function of reports. A figure is a median, a maximum or a percentile of the `recovery` of faults. It
 is `-` where no fault has that mark. A percentile is a value that was really measured (nearest rank). A fault and the
@@ -54,7 +54,10 @@ OVERALL = ("recovery from all faults", "n", "p50", "p95")
 
 @dataclass(frozen=True)
 class _Outage:
-    """A fault, or the two faults of a pair, in one run. `action`: what the faults did, without their points."""
+    """A fault, or the two faults of a pair, in one run.
+
+    `action`: what the faults did, without their points.
+    """
 
     row: Configuration
     faults: str
@@ -63,7 +66,10 @@ class _Outage:
 
 
 def markdown(reports: Iterable[Report], family: str) -> str:
-    """A Markdown table of the faults of a family: median / maximum by configuration and fault; empty without any."""
+    """A Markdown table of a family: median / maximum by configuration and fault.
+
+    Empty without faults of the family.
+    """
     rows = table(reports, family)
     return grid([HEADINGS, *rows]) if rows else ""
 
@@ -82,7 +88,7 @@ def table(reports: Iterable[Report], family: str) -> list[tuple[str, ...]]:
 
 
 def overall(reports: Iterable[Report]) -> str:
-    """p50 and p95 of each mark over all faults of these reports, with the number of faults that have the mark."""
+    """p50 and p95 of each mark over all faults, with the number of faults that have it."""
     rows = overall_table(reports)
     return grid([OVERALL, *rows]) if rows else ""
 

@@ -1,4 +1,4 @@
-"""The table of all cells, made from reports: no figure gets into a table another way.
+"""The table of all cells, made from reports and from nothing else.
 
 Promise: each figure is a field of one report, or the median of that field over the reports of the same cell.
 A cell whose verdict is not `kept` has counts and no speed: a wrong answer must not look fast. A run without a
@@ -31,7 +31,7 @@ from oncebench.report.titles import faults_title
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its heading, its place in a report, its format, and whether it is a speed figure."""
+    """One column: heading, place in a report, format, and whether it is a speed figure."""
 
     heading: str
     of: Callable[[Report], float | None]
@@ -56,7 +56,10 @@ _FAULTS = "faults"
 
 
 def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]]:
-    """One row of text per cell, with the repeats of a cell together; `plain`: numbers as a program reads them."""
+    """One row of text per cell, with the repeats of a cell together.
+
+    `plain`: numbers as a program reads them.
+    """
     groups = _groups(reports)
     return [
         (*key, _verdict_cell(groups[key]), *_figures(groups[key], plain)) for key in sorted(groups, key=_order)
@@ -64,7 +67,7 @@ def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]
 
 
 def markdown(reports: Sequence[Report]) -> str:
-    """A Markdown table without the columns in which no row has a figure, and notes on its figures below."""
+    """A Markdown table without empty columns, and notes on its figures below."""
     groups = _groups(reports)
     found = rows(reports)
     columns = [at for at in range(len(HEADINGS)) if at < KEY_COLUMNS or any(row[at] != "-" for row in found)]
@@ -82,7 +85,10 @@ def as_csv(reports: Sequence[Report]) -> str:
 
 
 def fault_markdown(reports: Sequence[Report]) -> str:
-    """A Markdown table of the rows that each fault lost and duplicated in its batch; "not hit" where it did not act."""
+    """A Markdown table of the rows that each fault lost and duplicated in its batch.
+
+    "not hit" where a fault did not act.
+    """
     points: list[str] = []
     found: dict[tuple[str, str, str], dict[str, list[Fault]]] = {}
     for report in reports:
@@ -120,7 +126,7 @@ def verdict_of(reports: Sequence[Report]) -> str:
 
 
 def _verdict_cell(reports: Sequence[Report]) -> str:
-    """The verdict, whether the cell fell behind its load, and deaths of the pipeline that no fault had requested."""
+    """The verdict, whether the cell fell behind its load, and unasked deaths."""
     died = sum(report.get("deaths", {}).get("unasked", 0) for report in reports)  # older reports have none
     marks = [FELL_BEHIND] if _behind(reports) else []
     marks += [f"died {died} more"] if died else []
@@ -151,7 +157,7 @@ def _groups(reports: Sequence[Report]) -> dict[tuple[str, ...], list[Report]]:
 
 
 def _differing_fields(alike: Sequence[Report]) -> list[str]:
-    """The fields in which runs with the same title of faults differ, and `faults` if their faults differ."""
+    """The fields in which runs with the same title differ, and `faults` if those differ."""
     chains = {tuple(report["cell"]["faults"]) for report in alike}
     return [*differing({Setting.of(report) for report in alike}), *([_FAULTS] if len(chains) > 1 else [])]
 

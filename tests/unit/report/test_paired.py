@@ -1,4 +1,4 @@
-"""Runs are compared within their round, and an interval that crosses zero shows no difference."""
+"""Runs are compared within their round; an interval across zero shows no difference."""
 
 from __future__ import annotations
 

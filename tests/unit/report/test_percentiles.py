@@ -1,4 +1,4 @@
-"""Every percentile is a value that was really measured (nearest rank), wherever it is computed."""
+"""Every percentile is a value that was really measured (nearest rank)."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ def observed(
     loaded_us: int = 0,
     reports_rows: bool = True,
 ) -> Observed:
-    """A run: rows (seen: latency), timeline, when attempts ran, and sink lines (time, batch, rows)."""
+    """A run: rows (seen: latency), timeline, attempts, and sink lines (time, batch, rows)."""
     timeline = [{"t_us": t_us, "event": event} for t_us, event in ([KILLED] if events is None else events)]
     progress = [{"kind": "running", "t_us": t_us} for t_us in ([1 * S, 13 * S] if running is None else running)]
     progress += [{"kind": "sink", "t_us": t_us, "batch": batch, "rows": n} for t_us, batch, n in sinks or []]
