@@ -233,8 +233,8 @@ def numbered(file: Path) -> list[tuple[int, dict[str, Any]]]:
         if not isinstance(report, dict) or "schema" not in report or "verdict" not in report:
             raise UserError(f"{file} is no report of oncebench: it has no schema and verdict")
         refuse_newer(report["schema"], file, SCHEMA)
-        if "cell" in report:
-            report["cell"] = current_cell(report["cell"])
+        for name in {"cell", "config"} & report.keys():
+            report[name] = current_cell(report[name])
         require(report, Report, file)
         _take_back(report)
     return found

@@ -20,9 +20,9 @@ from oncebench.report.configuration import ways_of
 from oncebench.report.tables import cost_table, table
 from oncebench.scenario.cell import support_of
 from oncebench.scenario.profiles import PROFILES
-from oncebench.site import about, costs, lists
+from oncebench.site import about, costs, csv_tables
 from oncebench.site.data import data_of
-from oncebench.site.promises import matrix_of
+from oncebench.site.matrix import matrix_of
 from oncebench.site.stored import Stored
 from tests import ROOT, made_up
 
@@ -130,10 +130,11 @@ def answer(reports: list[dict[str, Any]]) -> list[str]:
 def test_the_answer_is_of_the_full_comparison_and_of_prices_with_room_and_of_what_has_an_interval() -> None:
     full = series("full")
     (p99,) = told = answer(full)
-    assert p99.startswith("At 1,000 events/s exactly-once took ")
-    assert p99.endswith("(no difference shown in 0 of 1 comparisons, of kafka).")
+    assert p99.startswith("At 1,000 events/s, exactly-once takes ")
+    assert "The difference is clear for kafka two-phase (" in p99
+    assert "show no difference" not in p99
     (_, price) = answer([*full, *series("room", trigger_ms=5000)])
-    assert price.startswith("Flat out, or with room between batches, exactly-once took ")
+    assert price.startswith("Saturated, or with a trigger interval, exactly-once takes ")
     others = [*series("t", trigger_ms=100), *series("f", "files-jsonl", rounds=1)]
     slow = [
         each | {"latency_ms": each["latency_ms"] | {"p99": 30_000.0 if at % 2 else 1.0}}
@@ -146,7 +147,7 @@ def test_the_answer_is_of_the_full_comparison_and_of_prices_with_room_and_of_wha
 def test_repeats_are_those_of_one_setting_and_no_tries_of_a_rate() -> None:
     made = [*series("full"), *series("r", rate=500.0), *(each | {"probe": True} for each in series("s", rounds=3))]
     told = about.as_json(made, matrix_of(made), ways_of(made))
-    assert (told["repeats"], told["tried"], told["verdicts"]) == ("5", 6, {"kept": 20})
+    assert (told["repeats"], told["rate_probes"], told["verdicts"]) == ("5", 6, {"kept": 20})
 
 
 def test_every_run_tells_its_setting_on_the_page_and_in_the_list() -> None:
@@ -154,9 +155,9 @@ def test_every_run_tells_its_setting_on_the_page_and_in_the_list() -> None:
     stored = [Stored(each, "a.jsonl", line) for line, each in enumerate(made, 1)]
     data = data_of(stored)
     words, texts = data["text"]["words"], data["text"]["texts"]
-    done = [" ".join(words[word] for word in texts[number]) for number in data["runs"]["done"]]
+    done = [" ".join(words[word] for word in texts[number]) for number in data["runs"]["test"]]
     assert done == ["healthy, trigger 0 ms"] * 2 + ["healthy, trigger 500 ms"] * 2
-    read = [row["setting"] for row in csv.DictReader(io.StringIO(lists.runs(stored)))]
+    read = [row["setting"] for row in csv.DictReader(io.StringIO(csv_tables.runs(stored)))]
     assert len(set(read)) == 2
     assert read[2].startswith("1,000 events/s, 160 sessions, trigger 500 ms")
 
