@@ -1,4 +1,6 @@
-"""A headless Chromium for tests, driven over pipes: no open port, and no package besides the browser.
+"""A headless Chromium for tests, driven over pipes.
+
+It needs no open port and no package besides the browser.
 
 Promise: requests and complaints of a page are recorded from before it loads. The browser is ended by its own process
 group, and its profile is removed with its folder.

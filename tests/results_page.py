@@ -10,7 +10,7 @@ from tests.browser import Page
 
 
 def reports() -> list[dict[str, Any]]:
-    """All runs of three sinks, and a series with a trigger interval, so processor time has a figure.
+    """All runs of three sinks, and a series with a trigger interval, which has processor time.
 
     A reason, an id and versions contain markup, which the page must display as text.
     """

@@ -157,7 +157,7 @@ def _machine(report: Report) -> str:
 
 
 def _versions(reports: Sequence[Report]) -> dict[str, str]:
-    """Every version of each component, in the order of runs. Older reports name fewer components."""
+    """Every version of each component. Older reports name fewer components."""
     found: dict[str, list[str]] = {}
     for report in reports:
         environment = report.get("environment", {})

@@ -56,7 +56,7 @@ function inGroups(part, settings, drawn) {
     return el(
       "details",
       {
-        class: "numbers swept",
+        class: "numbers sweep",
         open: openGroups.has(key) || groups.length === 1,
         toggle: (event) => openGroups[event.currentTarget.open ? "add" : "delete"](key),
       },

@@ -1,4 +1,4 @@
-"""The published page in a real browser: it draws, filters, links, and treats report text as text."""
+"""The published page in a real browser: it draws, filters, links and is safe."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_sweeps_are_closed_in_order_and_stay_open_when_redrawn(shared: Page, tmp
     for part, what in (("costs", "caption"), ("latencies", "figcaption")):
         titles = shared.run(
             f"[...document.querySelectorAll('#{part} {what}')].filter((each) => !each.closest('figure details'))"
-            ".map((each) => [each.textContent, Boolean(each.closest('details.swept'))])"
+            ".map((each) => [each.textContent, Boolean(each.closest('details.sweep'))])"
         )
         assert [within for _, within in titles] == [False, True, True, True, True], part
         found = [
@@ -225,16 +225,16 @@ def test_sweeps_are_closed_in_order_and_stay_open_when_redrawn(shared: Page, tmp
             for text, _ in titles
         ]
         assert found == ["", "100", "5,000", "30,000", ""], part
-        summaries = f"[...document.querySelectorAll('#{part} details.swept > summary')].map((each) => each.textContent)"
+        summaries = f"[...document.querySelectorAll('#{part} details.sweep > summary')].map((each) => each.textContent)"
         assert shared.run(summaries) == ["Sweep: trigger ms, 3 settings", "Other settings, 1 setting"]
-        assert shared.run(f"document.querySelectorAll('#{part} details.swept[open]').length") == 0
+        assert shared.run(f"document.querySelectorAll('#{part} details.sweep[open]').length") == 0
     # Processor time needs idle time between batches: the full comparison and a trigger of 100 ms have none.
     plotted = "[...document.querySelectorAll('#tradeoffs figcaption')].map((each) => each.textContent)"
     assert [("5,000" in text, "30,000" in text) for text in shared.run(plotted)] == [(True, False), (False, True)]
-    shared.run("document.querySelector('#costs details.swept > summary').click()")
+    shared.run("document.querySelector('#costs details.sweep > summary').click()")
     shared.settle()
     click(shared, chip("metric", "batch_ms"))
-    assert shared.run("document.querySelectorAll('#costs details.swept[open]').length") == 1
+    assert shared.run("document.querySelectorAll('#costs details.sweep[open]').length") == 1
     assert shared.complaints == []
 
 

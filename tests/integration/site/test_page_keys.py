@@ -1,4 +1,4 @@
-"""The published page by keyboard: every part is reachable, and the focus is visible and kept."""
+"""The published page by keyboard: every part is reachable, focus is visible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published costs: ratios within rounds only, no difference without an interval, never two sinks compared."""
+"""Published costs: ratios within rounds only, and never two sinks compared."""
 
 from __future__ import annotations
 

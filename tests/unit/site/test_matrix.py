@@ -1,4 +1,4 @@
-"""The published matrix: each cell has the worst of its runs, and says nothing that a table would not say."""
+"""The published matrix: each cell has the worst of its runs and names them."""
 
 from __future__ import annotations
 

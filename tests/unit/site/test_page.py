@@ -1,4 +1,4 @@
-"""The page and its tables: everything comes from runs/, nothing else is loaded, and the size is bounded."""
+"""The page and its tables: all from runs/, nothing else loaded, size bounded."""
 
 from __future__ import annotations
 

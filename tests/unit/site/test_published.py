@@ -1,4 +1,4 @@
-"""The published reports: no cell is broken beyond the known limits, and costs can be compared."""
+"""The published reports: known limits only, and costs that can be compared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Published curves, timelines and recovery: each is of one run as it was measured, and names that run."""
+"""Published curves, timelines and recovery: each is of runs as measured."""
 
 from __future__ import annotations
 
