@@ -119,7 +119,7 @@ function ratioOf(row, at) {
   const found = row.ratio[at];
   if (isBaseline(row.configuration)) return ["1×", "the baseline"];
   if (!found) return ["-", "-"];
-  const [middle, low, high, rounds, shows] = found;
+  const [middle, low, high, rounds, isClear] = found;
   if (low === null) return [times(middle), `${many(rounds, "round")}: no interval`];
   return [
     times(middle),
@@ -127,8 +127,8 @@ function ratioOf(row, at) {
       `${times(low)} to ${times(high)}`,
       el(
         "span",
-        { class: shows ? "clear" : "unclear" },
-        shows ? (middle > 1 ? " ▲ more" : " ▼ less") : " ~ no clear difference",
+        { class: isClear ? "clear" : "unclear" },
+        isClear ? (middle > 1 ? " ▲ more" : " ▼ less") : " ~ no clear difference",
       ),
       el("span", { class: "size" }, many(rounds, "round")),
     ],
@@ -152,11 +152,11 @@ function interval(row, at, x, width) {
     parts.push(mark(guarantee, x(1), height / 2, false));
     description = "the baseline";
   } else if (found) {
-    const [middle, low, high, rounds, shows] = found;
+    const [middle, low, high, rounds, isClear] = found;
     description =
       low === null
         ? `${times(middle)}, ${many(rounds, "round")}`
-        : `${times(middle)}, ${times(low)} to ${times(high)}${shows ? "" : ", no clear difference"}`;
+        : `${times(middle)}, ${times(low)} to ${times(high)}${isClear ? "" : ", no clear difference"}`;
     if (low !== null) {
       parts.push(
         line(inside(low), height / 2, inside(high), height / 2, `whisker ${guarantee}`),
@@ -165,7 +165,7 @@ function interval(row, at, x, width) {
         ),
       );
     }
-    parts.push(mark(guarantee, inside(middle), height / 2, !shows));
+    parts.push(mark(guarantee, inside(middle), height / 2, !isClear));
   }
   return plot(`${fullName(row.configuration)} relative to at-least-once`, description, width, height, parts);
 }
