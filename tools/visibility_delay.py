@@ -30,22 +30,24 @@ from typing import Any
 
 import deltalake
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from psycopg import sql
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType
 
-from oncebench.delivery.contract import Place
 from oncebench.downloads.java import find_java
 from oncebench.lab.lab import own_kafka
 from oncebench.observe.observer import follow
 from oncebench.record import OBSERVED
 from oncebench.record.streams import LineWriter, StreamWriter, read_stream
 from oncebench.servers.sink_servers import open_services
-from oncebench.sinks.files.formats import json_lines
 from oncebench.sinks.postgres.connection import connect
-from oncebench.sinks.registry import SINKS
-from pipeline.rows import KEY, ROW, STRINGS, TYPES
+from oncebench.sinks.registry import suite_sinks
+from oncebench.sinks.suite import Place
+from pipeline.rows import KEY, ROW, SCHEMA
 
 STEPS, ROWS = 150, 100  # 100 rows: a batch of five sessions
 WARM_UP = 10  # steps that include imports and first files, and do not count
@@ -58,10 +60,9 @@ Publish = Callable[[int], int]  # makes a step visible, and returns its time in 
 
 def step(number: int) -> pa.RecordBatch:
     """The rows of a step; their key is the number of the step."""
-    fields = [(name, pa.string() if name in STRINGS else pa.int32() if kind == "int" else pa.int64())
-              for name, kind in TYPES.items()]  # fmt: skip
-    rows = [{name: str(number) if name in STRINGS else at for name in ROW} for at in range(ROWS)]
-    return pa.RecordBatch.from_pylist(rows, pa.schema(fields))
+    strings = {field.name for field in SCHEMA if isinstance(field.dataType, StringType)}
+    rows = [{name: str(number) if name in strings else at for name in ROW} for at in range(ROWS)]
+    return pa.RecordBatch.from_pylist(rows, to_arrow_schema(SCHEMA))
 
 
 def now_us() -> int:
@@ -74,7 +75,7 @@ def files(suffix: str, target: Mapping[str, Any]) -> Publish:
     def publish(number: int) -> int:
         hidden = folder / f".{number}"
         if suffix == "jsonl":
-            hidden.write_bytes(json_lines(step(number)))
+            hidden.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in step(number).to_pylist()))
         else:
             pq.write_table(pa.Table.from_batches([step(number)]), hidden)
         hidden.rename(folder / f"part-{number}.{suffix}")
@@ -185,7 +186,7 @@ def followed(sink: str, target: Mapping[str, Any], folder: Path, done: Callable[
     path = folder / "observed.arrow"
     path.unlink(missing_ok=True)
     with (
-        closing(SINKS[sink].read(target)) as reader,
+        closing(suite_sinks()[sink].read(target)) as reader,
         LineWriter(folder / "status.jsonl") as lines,
         StreamWriter(path, OBSERVED) as writer,
     ):
@@ -255,7 +256,7 @@ def main(others: int, sinks: tuple[str, ...]) -> None:
         folder = Path(temporary)
         folder.chmod(0o755)
         stack.enter_context(open_services({"postgres"} & set(sinks), folder))
-        place = Place("visibility", folder, 2, {}, str)
+        place = Place("visibility", folder, 2, {}, str, SCHEMA, KEY)
         if "kafka" in sinks:
             broker, _ = stack.enter_context(own_kafka(folder, find_java()))
             place = replace(
@@ -267,7 +268,9 @@ def main(others: int, sinks: tuple[str, ...]) -> None:
         for sink in sinks:
             sink_folder = folder / f"{sink}-own"
             sink_folder.mkdir()
-            print(measure(sink, SINKS[sink].provide(replace(place, folder=sink_folder)), sink_folder), flush=True)
+            print(
+                measure(sink, suite_sinks()[sink].provide(replace(place, folder=sink_folder)), sink_folder), flush=True
+            )
 
 
 if __name__ == "__main__":
