@@ -113,7 +113,7 @@ def produce_error(answer: bytes, request: bytes) -> int:
     return next(filter(None, codes), 0)
 
 
-def commit_said(answer: bytes) -> dict[str, str]:
+def commit_outcome(answer: bytes) -> dict[str, str]:
     """What PostgreSQL answered to a COMMIT: its `command_tag` (ROLLBACK too), or an error's `sqlstate`; or neither."""
     while len(answer) > _HEAD:
         length = int.from_bytes(answer[1:_HEAD])
