@@ -245,7 +245,7 @@ class _Run:
         # A backlog may come as one batch. Restarts do not count: a pipeline that dies again and again gets nowhere.
         return Patience(
             STANDSTILL_S + self._stopped_s() + 2 * self.load_s,
-            lambda: (sum(self.position.values()), self.supervisor.hits, self.supervisor.random_kills_left),
+            lambda: (sum(self.position.values()), self.supervisor.hits_handled, self.supervisor.random_kills_left),
         )
 
     def _described(self) -> dict[str, Any]:
