@@ -214,7 +214,7 @@ FAULTS: Mapping[str, FaultKind] = {
         ),
         FaultKind(
             "flip-state",
-            "kills the pipeline and flips one bit of what the last batch wrote to the state store",
+            "kills the pipeline and flips one bit in the newest file of the state store",
             damaging(checkpoint.flip_state_bit),
             replaces_checkpoint=True,
         ),
@@ -244,7 +244,7 @@ def why_not(fault: Fault, sink: SuiteSink, support: Support, ours: frozenset[str
 
 
 def why_not_applicable(fault: Fault, sink: SuiteSink, support: Support) -> str | None:
-    """Why the fault has no target in a run of this sink under this guarantee, on any machine; None if it has one."""
+    """Why the fault has no target in a run of this sink and guarantee; None if it has one."""
     action = FAULTS[fault.action]
     kind = sink.kind
     needed = {KAFKA, *sink.traits.services}

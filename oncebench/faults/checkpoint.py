@@ -1,6 +1,6 @@
-"""Faults in the checkpoint between two attempts: damage that a disk crash or a person may have left.
+"""Damages the checkpoint between two attempts, as a disk crash or a person may do.
 
-The pipeline is killed, its checkpoint is set aside, and another attempt starts on a damaged copy.
+The pipeline is killed, its checkpoint is kept, and another attempt starts on a damaged copy.
 
 Promise: the damage counts as unnoticed (`unrefused`) when the new attempt commits a batch, or has claimed or decided
 one. The run then keeps the damaged checkpoint, because only that one records what was written, and the audit judges the
@@ -46,7 +46,7 @@ def damage_checkpoint(context: FaultContext, _seconds: float, *, damage: Callabl
 
 
 def roll_back(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Copies the checkpoint, lets the pipeline run BATCHES_BACK more batches, kills it, and starts it on the copy."""
+    """Replaces the checkpoint by a copy that is BATCHES_BACK batches old, with a kill between."""
     with _copy_of_checkpoint(context, "older") as copy:
         context.resume_pipeline()
         moved = partial(_has_moved_on, context)
@@ -61,7 +61,10 @@ def roll_back(context: FaultContext, _seconds: float) -> Generator[None]:
 
 
 def _start_on(context: FaultContext, other: Path) -> Generator[None]:
-    """Starts an attempt on another checkpoint. Restores the original if the attempt refuses it or cannot start."""
+    """Starts an attempt on another checkpoint.
+
+    Restores the original if the attempt refuses the other one or cannot start.
+    """
     original = _sibling(context, "original")
     context.checkpoint.rename(original)
     started = False
@@ -91,7 +94,10 @@ def _start_on(context: FaultContext, other: Path) -> Generator[None]:
 
 
 def _journal_marks(checkpoint: Path) -> set[str]:
-    """Names of the claims and decisions in the pipeline's journal. An attempt that adds one may have written rows."""
+    """Names of the claims and decisions in the pipeline's journal.
+
+    An attempt that adds one may have written rows.
+    """
     return {path.name for kind in ("claim", "decision") for path in (checkpoint / "journal").glob(f"{kind}-*.json")}
 
 
@@ -105,7 +111,7 @@ def _sibling(context: FaultContext, suffix: str) -> Path:
 
 @contextmanager
 def _copy_of_checkpoint(context: FaultContext, suffix: str) -> Iterator[Path]:
-    """A copy of the checkpoint. The caller may move it; it is deleted at the end if it is still there."""
+    """A copy of the checkpoint, which the caller may move. It is deleted at the end."""
     copy = _sibling(context, suffix)
     try:
         shutil.copytree(context.checkpoint, copy)
@@ -131,7 +137,7 @@ def delete_entry(log: str, checkpoint: Path) -> None:
 
 
 def flip_state_bit(checkpoint: Path) -> None:
-    """Flips one bit in the middle of what the last batch wrote to the state store."""
+    """Flips one bit in the middle of the largest file that the last batch wrote as state."""
     change = _without_checksum(newest_state_file(checkpoint))
     content = bytearray(change.read_bytes())
     content[len(content) // 2] ^= 1
@@ -170,9 +176,9 @@ def newest_state_file(checkpoint: Path) -> Path:
 
 
 def _without_checksum(entry: Path) -> Path:
-    """Deletes the checksum file that Hadoop keeps next to a file on a local disk, and returns the file.
+    """Deletes the checksum file that Hadoop keeps next to a local file, and returns the file.
 
-    Without it Spark itself has to detect the damage, as on an object store, which has no such files.
+    Then Spark itself has to detect the damage, as on an object store, which has no such files.
     """
     entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
     return entry

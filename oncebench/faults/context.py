@@ -1,4 +1,4 @@
-"""Everything that a fault needs: the stopped pipeline, the servers that the suite started, and the timeline.
+"""Everything that a fault acts on: the stopped pipeline, our servers, the timeline.
 
 A fault is a generator function of a `FaultContext` and a number of seconds. The supervisor starts the generator when
 the pipeline has stopped at the failpoint, and advances it again and again. When the run ends first, the supervisor
@@ -29,7 +29,7 @@ OVERTAKEN = "another fault came first, and the pipeline may have died of that on
 
 
 class PipelineControl(Protocol):
-    """The supervisor, as a fault uses it: starts, ends and observes the attempts of the pipeline."""
+    """The supervisor, as a fault uses it: starts and observes attempts of the pipeline."""
 
     @property
     def child(self) -> Child | None:
@@ -127,7 +127,10 @@ class FaultContext:
         self.note("pipeline-continued")
 
     def kill_pipeline(self) -> None:
-        """SIGKILL for every process of the newest attempt. If the attempt has already ended, its exit is recorded."""
+        """SIGKILL for every process of the newest attempt.
+
+        If the attempt has already ended, its exit is recorded.
+        """
         child = self.control.child
         assert child is not None, "an attempt has stopped at this failpoint"
         if not child.alive:
@@ -137,7 +140,7 @@ class FaultContext:
         self.note("pipeline-killed")
 
     def idle_after_failure(self, expected: str) -> None:
-        """The newest attempt ended for an unrelated reason: records its exit, and the fault as idle.
+        """Records that the newest attempt ended for an unrelated reason, and the fault as idle.
 
         Args:
             expected: what should have happened to the attempt.
@@ -163,7 +166,10 @@ Injection = Callable[[FaultContext, float], Generator[None]]
 
 
 def waiting(condition: Callable[[], bool], limit_s: float = math.inf) -> Generator[None]:
-    """Yields until the condition holds, at most `limit_s`. No limit is needed: the end of the run closes a fault."""
+    """Yields until the condition holds, for `limit_s` at most.
+
+    A wait needs no limit: the end of the run closes the fault.
+    """
     end = time.monotonic() + limit_s
     while not condition() and time.monotonic() < end:
         yield

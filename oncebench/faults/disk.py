@@ -1,4 +1,4 @@
-"""Faults of a full disk: no byte is free from one step of a batch on, and some time later there is room again.
+"""Fills a disk at one step of a batch, and frees it some time later.
 
 Promise: only a small disk that belongs to the run is filled (`oncebench.servers.small_disk`). The disk has room again
 when the fault ends. Neither the pipeline nor the broker is started while its disk is full. A pipeline whose sink is
@@ -42,7 +42,10 @@ def fill_disk(context: FaultContext, seconds: float, *, folder: str) -> Generato
 
 
 def fill_broker_disk(context: FaultContext, seconds: float) -> Generator[None]:
-    """Fills the disk of the broker's topics until the broker has halted, at most for `seconds`; then restarts it."""
+    """Fills the disk of the broker's topics until the broker halts, then restarts the broker.
+
+    The disk stays full at most for `seconds`.
+    """
     broker = context.servers[KAFKA]
     yield from _wait_for_room(context, BROKER)
     with context.without_restarts():

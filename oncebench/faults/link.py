@@ -1,4 +1,4 @@
-"""Faults on the connection to a server: a request arrives late, a response is lost, or the connection is cut.
+"""Disturbs the connection to a server: delays a request, drops a response, or cuts it.
 
 Promise: the server itself stays healthy, and everybody else reaches it all the time. In runs with these faults the
 pipeline reaches the server through a proxy of the suite. The connection is whole again when the fault ends.
@@ -43,7 +43,7 @@ def link_to(server: str) -> str:
 
 
 def late_commit(context: FaultContext, seconds: float) -> Generator[None]:
-    """Closes the connection of the next EndTxn at once, and forwards the EndTxn to the broker `seconds` later."""
+    """Closes the connection of the next EndTxn, and forwards the EndTxn `seconds` later."""
     catch = Catch(lambda request: is_kafka(END_TXN, request), held_s=seconds)
     yield from _catch_request(context, KAFKA, catch, "commit-held")
     if catch.answer is not None and catch.request is not None:
@@ -51,7 +51,10 @@ def late_commit(context: FaultContext, seconds: float) -> Generator[None]:
 
 
 def lose_answer(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Forwards the next EndTxn (Produce, if there are no transactions) to the broker and drops the response."""
+    """Forwards the next EndTxn to the broker and drops the response.
+
+    Without transactions it does so with the next Produce.
+    """
     api_key, error = (END_TXN, end_txn_error) if context.config.guarantee == EXACTLY_ONCE else (PRODUCE, produce_error)
 
     def read(answer: bytes, request: bytes) -> tuple[bool, Mapping[str, Any]]:
@@ -72,12 +75,12 @@ def lose_postgres_answer(context: FaultContext, _seconds: float) -> Generator[No
 
 
 def cut_link(context: FaultContext, seconds: float) -> Generator[None]:
-    """Closes all connections between the pipeline and the broker, and refuses new ones for `seconds`."""
+    """Cuts the pipeline off from the broker for `seconds`: connections close, new ones fail."""
     yield from _cut(context, KAFKA, seconds)
 
 
 def cut_postgres_link(context: FaultContext, seconds: float) -> Generator[None]:
-    """Closes all connections between the pipeline and PostgreSQL, and refuses new ones for `seconds`."""
+    """Cuts the pipeline off from PostgreSQL for `seconds`: connections close, new ones fail."""
     yield from _cut(context, POSTGRES, seconds)
 
 
@@ -95,7 +98,7 @@ def _cut(context: FaultContext, server: str, seconds: float) -> Generator[None]:
 
 
 def _lose_answer(context: FaultContext, server: str, catch: Catch, read: ReadAnswer) -> Generator[None]:
-    """Drops the answer to a request and records its content. Idle unless the answer reported success."""
+    """Drops the answer to a request and records it. Idle unless it reported success."""
     yield from _catch_request(context, server, catch, "request-caught")
     if catch.answer is not None and catch.request is not None:
         success, fields = read(catch.answer, catch.request)
@@ -105,7 +108,7 @@ def _lose_answer(context: FaultContext, server: str, catch: Catch, read: ReadAns
 
 
 def _catch_request(context: FaultContext, server: str, catch: Catch, event: str) -> Generator[None]:
-    """Waits until the request has arrived, and then until its answer has been caught. Idle without an answer."""
+    """Waits for the request, and then for its answer. Idle without an answer."""
     proxy = _proxy(context, server)
     proxy.catch(catch)
     try:

@@ -1,4 +1,4 @@
-"""Faults of processes: the pipeline, one of its workers or one of its executors is killed, stopped or replaced.
+"""Kills, stops or replaces the pipeline, one of its workers or one of its executors.
 
 Promise: a process that a fault stopped or started has ended or runs again when the fault ends.
 
@@ -27,7 +27,7 @@ LOOP_MAX_S = 8.0
 
 
 def stop(context: FaultContext, seconds: float) -> Generator[None]:
-    """Keeps the whole pipeline stopped for `seconds`: a long garbage collection, or a suspended machine."""
+    """Keeps the whole pipeline stopped for `seconds`, as a long garbage collection would."""
     try:
         yield from pausing(seconds)
     finally:
@@ -61,7 +61,10 @@ def outage(context: FaultContext, seconds: float) -> Generator[None]:
 
 
 def crash_loop(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Kills the pipeline, then LOOP more times during or soon after its start, unless it has died by itself."""
+    """Kills the pipeline, then LOOP more times during or soon after its start.
+
+    An attempt that has died by itself is not killed.
+    """
     drawn = random.Random(f"{context.seed} {context.batch}")
     with context.without_restarts():
         context.kill_pipeline()
@@ -87,7 +90,7 @@ def stop_worker(context: FaultContext, seconds: float) -> Generator[None]:
 
 
 def kill_executor(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Kills the JVM of one executor (see `_executor`). Its Python workers notice by themselves."""
+    """Kills the JVM of one executor (see `_executor`); its Python workers notice it."""
     if (pid := _executor(context)) is not None:
         os.kill(pid, signal.SIGKILL)
         context.note("executor-killed", pid=pid)
@@ -115,7 +118,7 @@ def _stop_process(context: FaultContext, pid: int | None, name: str, seconds: fl
 
 
 def repartition(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Kills the pipeline and starts it with one more partition; if it refuses that, starts it as it was.
+    """Kills the pipeline and starts it with one more partition, or as it was if it refuses.
 
     Idle if the attempt ends for another reason, because it is then unknown whether it would have refused.
     """
@@ -136,10 +139,10 @@ def repartition(context: FaultContext, _seconds: float) -> Generator[None]:
 
 
 def zombie(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Starts a successor while the pipeline is stopped, as after a false alarm, and continues the first one later.
+    """Starts a successor while the pipeline is stopped, and continues the first one later.
 
-    The first pipeline continues when its successor has committed the batch, so its late step meets a finished batch.
-    The end and the last message of the first pipeline are recorded.
+    A false alarm has this effect. The first pipeline continues when its successor has committed the batch, so its late
+    step meets a finished batch. The end and the last message of the first pipeline are recorded.
     """
     context.note("zombie-left", pid=context.child.pid)
     continued = ended = False
@@ -161,12 +164,12 @@ def zombie(context: FaultContext, _seconds: float) -> Generator[None]:
 
 
 def _refuses_partitions(message: str, recorded: int) -> bool:
-    """Whether the pipeline refuses with this message any number of partitions but the recorded one."""
+    """Whether this message refuses a number of partitions other than the recorded one."""
     return message.startswith("refused to start: ") and f" was made with partitions {recorded}," in message
 
 
 def _worker(context: FaultContext) -> int | None:
-    """The pid of the Python worker that passes the point. If there is none: None, and the fault is idle."""
+    """The pid of the Python worker that passes the point; idle and None without one."""
     pid = int(context.hit["pid"])
     if pid != context.child.pid and pid in context.child.members():
         return pid
@@ -175,7 +178,7 @@ def _worker(context: FaultContext) -> int | None:
 
 
 def _executor(context: FaultContext) -> int | None:
-    """The pid of an executor's JVM. If the pipeline has no executors: None, and the fault is idle.
+    """The pid of an executor's JVM; idle and None without executors.
 
     It is the executor whose worker passes the point, or the first executor if the driver passes the point.
     """

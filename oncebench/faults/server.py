@@ -1,7 +1,7 @@
-"""Faults of the servers that the pipeline uses: Kafka's broker and PostgreSQL, if the suite started them.
+"""Kills, stops or restarts the servers that the suite started: Kafka and PostgreSQL.
 
 Promise: the server is back when the fault ends, with the same data and on the same port. A kill is SIGKILL: the server
-flushes nothing and notifies nobody.
+flushes nothing and notifies no client.
 
 Failure modes: a server does not come back, or does not answer (`UserError`).
 """
@@ -33,7 +33,7 @@ def kill_broker(context: FaultContext, _seconds: float) -> Generator[None]:
 
 
 def kill_postgres(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Kills PostgreSQL (postmaster and all sessions) while the pipeline runs, and starts it again."""
+    """Kills PostgreSQL with all its sessions while the pipeline runs, and starts it again."""
     yield from _restart_server(context, POSTGRES, "postgres")
 
 
@@ -43,7 +43,7 @@ def bounce_broker(context: FaultContext, _seconds: float) -> Generator[None]:
 
 
 def bounce_postgres(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Shuts PostgreSQL and its sessions down cleanly while the pipeline runs, and starts it again."""
+    """Shuts PostgreSQL down cleanly while the pipeline runs, and starts it again."""
     yield from _restart_server(context, POSTGRES, "postgres", clean=True)
 
 
@@ -58,7 +58,10 @@ def stop_postgres(context: FaultContext, seconds: float) -> Generator[None]:
 
 
 def kill_session(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Kills one PostgreSQL session of the pipeline. The postmaster then ends all sessions and recovers."""
+    """Kills one PostgreSQL session of the pipeline.
+
+    The postmaster then ends all sessions and recovers.
+    """
     server = context.servers[POSTGRES]
     before = psutil.Process(server.pid).children()
     if (session := _session(context, before)) is None:
@@ -151,7 +154,7 @@ def _restart_server(context: FaultContext, server_name: str, name: str, clean: b
 
 
 def _session(context: FaultContext, sessions: Sequence[psutil.Process]) -> psutil.Process | None:
-    """A PostgreSQL session that the pipeline uses. If there is none: None, and the fault is idle."""
+    """A PostgreSQL session that the pipeline uses; idle and None without one."""
     ports = {port for pid in context.child.members() for port in _ports(pid)}
     found = [each for each in sessions if _serves(each, ports)]
     if not found:
@@ -168,7 +171,10 @@ def _ports(pid: int) -> set[int]:
 
 
 def _serves(session: psutil.Process, ports: set[int]) -> bool:
-    """Whether a PostgreSQL process serves a client at one of these ports. Its process title has the client's port."""
+    """Whether a PostgreSQL process serves a client at one of these ports.
+
+    The process title contains the client's port.
+    """
     try:
         return any(f"({port})" in " ".join(session.cmdline()) for port in ports)
     except psutil.Error:
