@@ -18,7 +18,7 @@ CACHE_VARIABLE = "ONCEBENCH_CACHE"
 
 
 def cache_dir() -> Path:
-    """The folder for downloads: ``$ONCEBENCH_CACHE``, else the platform's cache folder of the user."""
+    """The folder for downloads: ``$ONCEBENCH_CACHE``, else the user's cache folder."""
     override = os.environ.get(CACHE_VARIABLE)
     if override:
         return Path(override).expanduser().absolute()

@@ -25,9 +25,8 @@ import psycopg
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child as process
-from oncebench.processes.child import Child
+from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
-from oncebench.servers.kafka.process import tail
 from oncebench.servers.postgres_home import Home, home
 from oncebench.servers.service import Service
 from oncebench.sinks.postgres.connection import VARIABLE, connect, redacted, told, without_secrets

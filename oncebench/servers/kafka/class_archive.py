@@ -19,9 +19,10 @@ from oncebench.downloads.java import Java
 from oncebench.downloads.maven import jars
 from oncebench.errors import UserError
 from oncebench.processes import child as process
+from oncebench.processes.child import tail
 from oncebench.processes.ports import free_ports
 from oncebench.run.workdir import disk_errors
-from oncebench.servers.kafka.process import command, tail, wait_until_serving
+from oncebench.servers.kafka.process import command, wait_until_serving
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
 
 _LOG = logging.getLogger(__name__)

@@ -8,12 +8,11 @@ from pathlib import Path
 from oncebench.downloads.java import Java
 from oncebench.downloads.maven import jars
 from oncebench.errors import UserError
-from oncebench.processes.child import Child
+from oncebench.processes.child import Child, read_log, tail
 from oncebench.servers.kafka.settings import LOG4J
 
 _READY_TIMEOUT_S = 90.0  # 3 s on an idle laptop; many times that beside a Spark that uses every core
 _POLL_S = 0.02
-_LOG_LINES = 15
 _SERVING = b"Kafka Server started"
 _TAKEN = b"Address already in use"
 
@@ -39,23 +38,12 @@ def wait_until_serving(child: Child, log_offset: int) -> None:
     deadline = time.monotonic() + _READY_TIMEOUT_S
     while True:
         alive = child.alive  # asked before the log is read: what a dead broker had to say is there by then
-        said = _read(child.log, log_offset)
-        if alive and _SERVING in said:
+        output = read_log(child.log, log_offset)
+        if alive and _SERVING in output:
             return
-        if not alive and _TAKEN in said:
+        if not alive and _TAKEN in output:
             raise PortTakenError(f"a port of the Kafka broker was taken by another process meanwhile; see {child.log}")
         if not alive or time.monotonic() > deadline:
             how = f"did not serve within {_READY_TIMEOUT_S:g} s" if alive else "ended while starting"
             raise UserError(f"{child.name} {how}; the end of {child.log}:\n{tail(child.log, log_offset)}")
         time.sleep(_POLL_S)
-
-
-def tail(log: Path, offset: int = 0) -> str:
-    """The last lines of `log`, from byte `offset` on."""
-    return "\n".join(_read(log, offset).decode("utf-8", "replace").splitlines()[-_LOG_LINES:])
-
-
-def _read(log: Path, offset: int) -> bytes:
-    with log.open("rb") as file:
-        file.seek(offset)
-        return file.read()
