@@ -309,7 +309,7 @@ class _Run:
                 self.batch = line
                 for partition, offset in line["end_offsets"].items():
                     self.position[partition] = max(offset, self.position.get(partition, 0))
-        self.meters.checkpoint.look()
+        self.meters.checkpoint.scan_if_due()
         self._end_warm_up()
         load, observer = self.load_lines.last(), self.observer_lines.last()
         sent = load.get("summary", load).get("acknowledged", 0)
