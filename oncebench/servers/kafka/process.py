@@ -1,4 +1,4 @@
-"""Kafka's JVM: its command line, and the wait until it serves."""
+"""Kafka's JVM: its command line, and the wait until the broker serves."""
 
 import os
 import time
@@ -11,18 +11,22 @@ from oncebench.errors import UserError
 from oncebench.processes.child import Child, read_log, tail
 from oncebench.servers.kafka.settings import LOG4J
 
-_READY_TIMEOUT_S = 90.0  # 3 s on an idle laptop; many times that beside a Spark that uses every core
+_READY_TIMEOUT_S = 90.0  # 3 s on an idle laptop, and many times longer while Spark uses every core
 _POLL_S = 0.02
 _SERVING = b"Kafka Server started"
 _TAKEN = b"Address already in use"
 
 
 class PortTakenError(UserError):
-    """Somebody else listens where the broker was to listen."""
+    """Another process listens on a port of the broker."""
 
 
 def command(java: Java, folder: Path, flags: Sequence[str], main_class: str, *arguments: str | Path) -> list[str]:
-    """The command line of one of Kafka's programs, logging to standard output; `folder` gets the logging settings."""
+    """The command line of a Kafka program that logs to standard output.
+
+    Args:
+        folder: gets the file with the logging settings.
+    """
     log4j = folder / "log4j2.properties"
     log4j.write_text(LOG4J, "utf-8")
     class_path = os.pathsep.join(map(str, jars("kafka-broker")))
@@ -31,13 +35,13 @@ def command(java: Java, folder: Path, flags: Sequence[str], main_class: str, *ar
 
 
 def wait_until_serving(child: Child, log_offset: int) -> None:
-    """Wait until the broker's log, from byte `log_offset` on, says that it serves.
+    """Waits until the broker serves, which its log shows from byte `log_offset` on.
 
-    Raises `PortTakenError`, or `UserError` with the end of the log, if it ends or takes too long.
+    Raises `PortTakenError`, or `UserError` with the end of the log, if the broker ends or takes too long.
     """
     deadline = time.monotonic() + _READY_TIMEOUT_S
     while True:
-        alive = child.alive  # asked before the log is read: what a dead broker had to say is there by then
+        alive = child.alive  # read before the log, so the log of a dead broker is complete
         output = read_log(child.log, log_offset)
         if alive and _SERVING in output:
             return

@@ -1,4 +1,4 @@
-"""The proxy in front of a small server: it forwards, delays, drops and cuts, and leaves nothing behind."""
+"""The proxy in front of a small server: it forwards, delays, drops and cuts."""
 
 from __future__ import annotations
 
