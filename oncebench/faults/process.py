@@ -90,7 +90,7 @@ def stop_worker(context: FaultContext, seconds: float) -> Generator[None]:
 
 
 def kill_executor(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Kills the JVM of one executor (see `_executor`); its Python workers notice it."""
+    """Kills the JVM of one executor (see `_executor`); its workers notice it."""
     if (pid := _executor(context)) is not None:
         os.kill(pid, signal.SIGKILL)
         context.note("executor-killed", pid=pid)

@@ -120,8 +120,8 @@ def _unmount_and_keep(folder: Path) -> None:
 
 def _mount(source: str | None, target: Path, kind: str | None, flags: int, options: str | None) -> None:
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
-    source_, target_, kind_, options_ = map(ctypes.c_char_p, texts)
-    _call("mount", source_, target_, kind_, ctypes.c_ulong(flags), options_)
+    c_source, c_target, c_kind, c_options = map(ctypes.c_char_p, texts)
+    _call("mount", c_source, c_target, c_kind, ctypes.c_ulong(flags), c_options)
 
 
 def _call(name: str, *arguments: object) -> None:

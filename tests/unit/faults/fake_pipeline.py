@@ -1,4 +1,4 @@
-"""A fake pipeline for fault tests: its attempts, its checkpoint, and a supervisor that advances a fault."""
+"""A fake pipeline for fault tests: attempts, a checkpoint, and a fake supervisor."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Attempt:
 
 @dataclass
 class World:
-    """The attempts of a fake pipeline. `refuses`: whether each later attempt refuses the checkpoint that it finds."""
+    """A fake pipeline. `refuses`: whether each later attempt refuses its checkpoint."""
 
     folder: Path
     attempts: list[Attempt] = field(default_factory=lambda: [Attempt(1)])

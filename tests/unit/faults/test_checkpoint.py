@@ -1,4 +1,4 @@
-"""A damaged checkpoint: an attempt starts on it, and the original is restored after a refusal."""
+"""A damaged checkpoint: an attempt starts on it; a refusal restores the original."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults of the connection: the request that each fault catches, what it records, and the link afterwards."""
+"""Faults of the connection: which request each catches, and what it records."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_each_fault_catches_its_own_request_only(
         (POSTGRES, "exactly-once", COMMIT, message(b"1", b"") + message(b"Z", b"T"), {}, False),  # parsed, and no more
     ],
 )
-def test_a_lost_answer_is_recorded_and_idle_unless_it_was_a_success(
+def test_a_lost_answer_is_idle_unless_it_was_a_success(
     tmp_path: Path, injection: Any, guarantee: str, passes: bytes, answer: bytes, said: dict[str, Any], success: bool
 ) -> None:
     world, context = world_with_link(tmp_path, Link(passes, answer=answer), guarantee)

@@ -1,4 +1,4 @@
-"""Faults of processes: attempts, workers and executors of the pipeline, and no other process."""
+"""Faults of processes: attempts, workers and executors, and no other process."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ def test_a_worker_of_another_process_is_not_killed(world: World) -> None:
 
 @pytest.fixture
 def executors() -> Iterator[list[tuple[subprocess.Popen[str], int]]]:
-    """Two processes that look like executors, and the pid of the worker below each, in the order of their pids."""
+    """Two processes that look like executors, by pid, each with the pid of its worker."""
     code = "import subprocess as s, sys; p = s.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
     command = [sys.executable, "-c", code, process.EXECUTOR]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
@@ -189,7 +189,7 @@ def executors() -> Iterator[list[tuple[subprocess.Popen[str], int]]]:
 
 
 @pytest.mark.parametrize("cut_short", [False, True])
-def test_only_the_worker_that_passes_the_point_is_stopped_and_later_continued(world: World, cut_short: bool) -> None:
+def test_only_the_worker_at_the_point_is_stopped_and_later_continued(world: World, cut_short: bool) -> None:
     context = world.context("stop-worker")
     world.attempts[0].others = (1, 76, 77)
     injection = process.stop_worker(context, 3600.0 if cut_short else 0.001)

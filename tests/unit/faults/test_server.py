@@ -1,4 +1,4 @@
-"""Faults of servers: a broken server is whole again when the fault ends, also at the end of the run."""
+"""Faults of servers: a broken server is whole again when the fault or the run ends."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def test_hijack_reports_a_kafka_that_does_not_list_transactions(
     world: World, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     def fails(*_: object) -> Any:
-        raise KafkaTimeoutError("nobody there")
+        raise KafkaTimeoutError("no broker")
 
     monkeypatch.setattr(server_faults, "Coordinator", fails if when == "connecting" else lambda _where: Listing())
     monkeypatch.setattr(Listing, "listed", fails)
     context = world.context("after-prepare:hijack", SimpleNamespace(bootstrap_servers="localhost:1"))
-    with pytest.raises(UserError, match=r"after-prepare:hijack: Kafka at localhost:1 did not list .*nobody there"):
+    with pytest.raises(UserError, match=r"after-prepare:hijack: Kafka at localhost:1 did not list .*no broker"):
         run(server_faults.hijack(context, 0.0))
 
 
@@ -108,7 +108,7 @@ def test_kill_session_ends_when_the_server_has_recovered(world: World, monkeypat
 
 
 @pytest.mark.parametrize("injection", [server_faults.kill_broker, server_faults.kill_postgres])
-def test_a_killed_server_is_started_again_at_the_end_of_the_run(world: World, injection: Any) -> None:
+def test_a_killed_server_is_restarted_at_the_end_of_the_run(world: World, injection: Any) -> None:
     for cut_short in (False, True):
         server = Server()
         running = injection(world.context("kill", server), 0.0)
@@ -130,7 +130,7 @@ def test_only_a_fault_that_breaks_a_server_is_waited_for(world: World, action: s
 
 
 @pytest.mark.parametrize("injection", [server_faults.bounce_broker, server_faults.bounce_postgres])
-def test_a_server_that_was_shut_down_is_started_again_at_the_end_of_the_run(world: World, injection: Any) -> None:
+def test_a_stopped_server_is_restarted_at_the_end_of_the_run(world: World, injection: Any) -> None:
     for cut_short in (False, True):
         server = Server()
         running = injection(world.context("bounce", server), 0.0)
@@ -164,7 +164,7 @@ def test_stop_session_is_idle_without_a_session(world: World, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("injection", [server_faults.stop_broker, server_faults.stop_postgres])
-def test_a_stopped_server_is_continued_at_the_end_of_the_run(world: World, injection: Any) -> None:
+def test_a_frozen_server_is_continued_at_the_end_of_the_run(world: World, injection: Any) -> None:
     server = Server()
     context = world.context("stop", server)
     running = injection(context, 3600.0)

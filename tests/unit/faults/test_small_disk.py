@@ -1,4 +1,4 @@
-"""A small disk: only the suite sees it, it is filled to the last byte, and it goes away with the suite."""
+"""A small disk: only the suite sees it, and it goes away with the suite."""
 
 from __future__ import annotations
 

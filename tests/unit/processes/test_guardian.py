@@ -141,7 +141,7 @@ def test_without_guardian_a_killed_suite_ends_its_direct_child(suite: Callable[.
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_fork_that_keeps_the_pipe_open_does_not_save_the_children(suite: Callable[..., Suite]) -> None:
+def test_a_fork_with_the_open_pipe_does_not_save_the_children(suite: Callable[..., Suite]) -> None:
     killed = suite("fork = os.fork()\nif fork == 0: time.sleep(600)\nprint(fork, end=' ', flush=True)")
     fork = killed.pids.pop(0)
     try:
