@@ -28,7 +28,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from oncebench.lab.lab import Lab, open_lab
-from oncebench.observe.bytes_written import Written
+from oncebench.observe.bytes_written import BytesWritten
 from oncebench.observe.resources import SAMPLE_S, Sampler, Use
 from oncebench.report.comparisons.paired import bootstrap
 from oncebench.run import cell as run_module
@@ -85,7 +85,7 @@ class Watchers:
     @contextmanager
     def of_the_next_run(self) -> Iterator[None]:
         """Makes runs in this context obey the switch."""
-        start_observer, look = run_module._Run._start_observer, Written.look
+        start_observer, look = run_module._Run._start_observer, BytesWritten.look
 
         def starting(run: run_module._Run) -> None:
             start_observer(run)
@@ -96,14 +96,14 @@ class Watchers:
                 if self.on:
                     sampler._sample()
 
-        def looking(written: Written) -> None:
+        def looking(written: BytesWritten) -> None:
             if self.on:
                 look(written)
 
         with (
             patch.object(run_module._Run, "_start_observer", starting),
             patch.object(Sampler, "_run", sampling),
-            patch.object(Written, "look", looking),
+            patch.object(BytesWritten, "scan_if_due", looking),
             patch.object(run_module, "CALM_LOOK_S", LOOK_S),
         ):
             yield

@@ -6,7 +6,7 @@ import click
 
 from oncebench.delivery.contract import SinkKind, Support
 from oncebench.delivery.failpoints import FORM, POINTS
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.scenario.order import order_of, ordered
 from oncebench.scenario.profiles import PROFILES
 from oncebench.scenario.supports import lacking, require_sinks
@@ -53,7 +53,7 @@ def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
         _print(broken, widths)
     click.echo("\nfailpoints, in the order of a batch: " + ", ".join(POINTS))
     click.echo(f"\na fault is {FORM}; see docs/faults.md. Actions:")
-    actions = {each.name + (":SECONDS" if each.timed else ""): each.told for each in NEMESES.values()}
+    actions = {each.name + (":SECONDS" if each.timed else ""): each.description for each in FAULTS.values()}
     width = max(map(len, actions))
     for name, description in actions.items():
         click.echo(f"  {name.ljust(width)}  {description}")

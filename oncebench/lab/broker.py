@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.faults.disk import BROKER
 from oncebench.faults.server import KAFKA
 from oncebench.lab.lab import Lab, own_kafka
@@ -23,7 +23,7 @@ from oncebench.scenario.cell import Cell
 def open_broker(cell: Cell, lab: Lab, folder: Path) -> Iterator[Lab]:
     """The lab as this run sees it: with a broker below the run's folder, on the disk that is mounted there, if a fault
     of the cell fills it."""
-    if all(NEMESES[parse_fault(fault).action].fills != BROKER for fault in cell.faults):
+    if all(FAULTS[parse_fault(fault).action].fills != BROKER for fault in cell.faults):
         yield lab
         return
     with own_kafka((folder / BROKER).parent, lab.java) as (kafka, link):

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.scenario.cell import Cell
 from oncebench.servers.small_disk import own_namespace, small_disk
 
@@ -41,4 +41,4 @@ def open_disks(cell: Cell, folder: Path) -> Iterator[None]:
 
 def _filled(cell: Cell) -> set[str]:
     """The folders of a run that its faults fill."""
-    return {name for fault in cell.faults if (name := NEMESES[parse_fault(fault).action].fills) is not None}
+    return {name for fault in cell.faults if (name := FAULTS[parse_fault(fault).action].fills) is not None}

@@ -15,7 +15,7 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.faults.link import link_to
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.lab.lab import Lab
@@ -44,7 +44,7 @@ class Links:
 @contextmanager
 def open_links(cell: Cell, lab: Lab) -> Iterator[Links]:
     """The links that the faults of a cell act on, open until the end of the context."""
-    nemeses = [NEMESES[parse_fault(fault).action] for fault in cell.faults]
+    nemeses = [FAULTS[parse_fault(fault).action] for fault in cell.faults]
     wanted = {nemesis.breaks for nemesis in nemeses if nemesis.on_link}
     servers, environment, proxies = lab.kafka.bootstrap_servers, {}, {}
     with ExitStack() as stack:

@@ -3,7 +3,7 @@
 from oncebench.downloads.java import Java, find_java
 from oncebench.downloads.maven import jars
 from oncebench.lab.lab import spark_of
-from oncebench.servers.kafka.class_archive import prepare
+from oncebench.servers.kafka.class_archive import start_files
 from oncebench.servers.sink_servers import needed_bundles
 
 
@@ -17,6 +17,6 @@ def provision() -> Java:
     java = find_java()
     for bundle in needed_bundles():
         jars(bundle)
-    prepare(java)
+    start_files(java)
     spark_of(java)
     return java

@@ -15,14 +15,14 @@ from typing_extensions import TypedDict  # pydantic accepts the TypedDict of `ty
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.record.schema import Guarantee, Sink
 from oncebench.record.validation import Count, one_of
 from oncebench.scenario.fault_matrix import RANDOM_KILL
 
 
 def _known_fault(text: str) -> str:
-    if text != RANDOM_KILL and (action := parse_fault(text).action) not in NEMESES:
+    if text != RANDOM_KILL and (action := parse_fault(text).action) not in FAULTS:
         raise ValueError(f"there is no fault {action!r}")
     return text
 

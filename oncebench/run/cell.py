@@ -245,7 +245,7 @@ class _Run:
         # A backlog may come as one batch. Restarts do not count: a pipeline that dies again and again gets nowhere.
         return Patience(
             STANDSTILL_S + self._stopped_s() + 2 * self.load_s,
-            lambda: (sum(self.position.values()), self.supervisor.hits, self.supervisor.random_kills_left),
+            lambda: (sum(self.position.values()), self.supervisor.hits_handled, self.supervisor.random_kills_left),
         )
 
     def _described(self) -> dict[str, Any]:
@@ -309,7 +309,7 @@ class _Run:
                 self.batch = line
                 for partition, offset in line["end_offsets"].items():
                     self.position[partition] = max(offset, self.position.get(partition, 0))
-        self.meters.checkpoint.look()
+        self.meters.checkpoint.scan_if_due()
         self._end_warm_up()
         load, observer = self.load_lines.last(), self.observer_lines.last()
         sent = load.get("summary", load).get("acknowledged", 0)

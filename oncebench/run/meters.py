@@ -16,7 +16,7 @@ from typing import Any
 
 from oncebench.errors import UserError
 from oncebench.faults.server import KAFKA
-from oncebench.observe.bytes_written import Written
+from oncebench.observe.bytes_written import BytesWritten
 from oncebench.observe.resources import Sampler, Use
 
 PIPELINE, BROKER = "pipeline", "broker"
@@ -39,7 +39,7 @@ class Meters:
         self._sampler = Sampler(self._sessions, component)
         self._own_began_s = time.process_time()
         self._own_ended_s: float | None = None
-        self.checkpoint = Written(checkpoint)
+        self.checkpoint = BytesWritten(checkpoint)
 
     def __enter__(self) -> Meters:
         self._sampler.__enter__()

@@ -23,8 +23,8 @@ from types import TracebackType
 from typing import Any
 
 from oncebench.errors import ExitCode, UserError
-from oncebench.faults.catalogue import NEMESES
-from oncebench.faults.context import Stage
+from oncebench.faults.catalogue import FAULTS
+from oncebench.faults.context import FaultContext
 from oncebench.home import HOME
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
@@ -84,7 +84,7 @@ class Supervisor:
         self._failures = 0
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
-        self._acting: list[tuple[Stage, Generator[None]]] = []
+        self._acting: list[tuple[FaultContext, Generator[None]]] = []
         self.restarts = 0
 
     @property
@@ -118,7 +118,7 @@ class Supervisor:
         return self._kills_left
 
     @property
-    def hits(self) -> int:
+    def hits_handled(self) -> int:
         """Faults that have been met so far."""
         return self._hits_seen
 
@@ -130,7 +130,7 @@ class Supervisor:
     @property
     def breaking(self) -> bool:
         """Whether a nemesis keeps a server from serving: it will serve again only if `watch` is called."""
-        return any(stage.held and NEMESES[stage.hit["action"]].breaks for stage, _ in self._acting)
+        return any(stage.held and FAULTS[stage.hit["action"]].breaks for stage, _ in self._acting)
 
     def begin_random_kills(self) -> None:
         """Random kills happen from now on: not before the load, for they would only lengthen the start-up."""
@@ -159,12 +159,12 @@ class Supervisor:
     def _begin_acts(self, child: Child) -> None:
         """Lets those act whose hit is on disk and whose pipeline stands still: before that, a SIGCONT would be lost."""
         for hit in self._hits()[self._hits_seen :]:
-            act = NEMESES[hit["action"]].act
+            act = FAULTS[hit["action"]].inject
             if act is not None and not child.stands_still(hit["pid"]):
                 return
             self._hits_seen += 1
             if act is not None:
-                stage = Stage(self, child, hit, self._config, self._servers, self._seed)
+                stage = FaultContext(self, child, hit, self._config, self._servers, self._seed)
                 if child.alive and hit["life"] == child.pid:
                     self._acting.append((stage, act(stage, hit["seconds"])))
                 else:
@@ -177,7 +177,7 @@ class Supervisor:
         if self._child is None:
             return
         if not self._child.alive:
-            self.note_death()
+            self.record_exit()
         else:
             self._child.thaw()
             self._child.stop_gently(STOP_LIMIT_S)
@@ -195,7 +195,7 @@ class Supervisor:
             killed_us = _now_us()
             self._child.kill_session()
             self.note("random-kill", t_us=killed_us, landed=self._landed())
-            self.succeed()
+            self.start_successor()
 
     def end_acts(self) -> None:
         """Ends what nemeses are at, the last one first; what they broke is mended, and a pipeline that stands still for
@@ -207,7 +207,7 @@ class Supervisor:
                 stack.callback(act.close)
             self._acting = []
 
-    def met(self) -> tuple[dict[str, Any], ...]:
+    def hits(self) -> tuple[dict[str, Any], ...]:
         """Hits of the life that was started last."""
         return self._hits()[self._hits_before :]
 
@@ -224,9 +224,9 @@ class Supervisor:
 
     def _killed(self) -> bool:
         """Whether a failpoint has killed this life; its hit is on disk before it acts, so it is there at the death."""
-        return any(hit["action"] == "kill" for hit in self.met())
+        return any(hit["action"] == "kill" for hit in self.hits())
 
-    def note_death(self) -> tuple[int | None, str] | None:
+    def record_exit(self) -> tuple[int | None, str] | None:
         """Notes the death of this life, once; exit code and last words if nobody asked for it, else None."""
         assert self._child is not None, "start() comes first"
         self._child.kill_session()
@@ -241,10 +241,10 @@ class Supervisor:
 
     def _bring_back(self) -> None:
         assert self._child is not None, "start() comes first"
-        unasked = self.note_death()
+        unasked = self.record_exit()
         if unasked is None:
             self._failures = 0
-            return self.succeed()
+            return self.start_successor()
         code, why = unasked
         if code == REFUSED:
             raise UserError(f"the pipeline {why}", exit_code=ExitCode.ERROR)
@@ -254,15 +254,15 @@ class Supervisor:
                 f"the pipeline died {self._failures} times in a row: {why}; see {self._child.log}",
                 exit_code=ExitCode.ERROR,
             )
-        return self.succeed()
+        return self.start_successor()
 
     def _end_child(self) -> None:
         if self._child is not None:
             self._child.kill_session()
 
-    def succeed(self, config: PipelineConfig | None = None, beside: bool = False) -> None:
-        """Starts another life; `beside`: whoever asks answers for the one before, which is killed otherwise."""
-        if not beside:
+    def start_successor(self, config: PipelineConfig | None = None, keep_predecessor: bool = False) -> None:
+        """Starts another life; `keep_predecessor`: the caller answers for the one before, which is killed otherwise."""
+        if not keep_predecessor:
             self._end_child()
         self.restarts += 1
         self.start(config)
@@ -295,14 +295,14 @@ class Supervisor:
             self.end_acts()
 
 
-def _let_go(stage: Stage) -> None:
+def _let_go(stage: FaultContext) -> None:
     """Continues a pipeline whose act was ended before it did so. Of any other the next fault may have been hit, for
     which it stands still."""
     if stage.standing:
         stage.thaw()
 
 
-def _is_over(stage: Stage, act: Generator[None]) -> bool:
+def _is_over(stage: FaultContext, act: Generator[None]) -> bool:
     """Lets an act go on until it waits again; whether it has come to its end, which is noted."""
     if next(act, _DONE) is not _DONE:
         return False

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.delivery.protocols import choose
 from oncebench.errors import ExitCode, UserError
-from oncebench.faults.catalogue import complaint, not_beside, unplaced, why_not
+from oncebench.faults.catalogue import why_malformed, why_not, why_not_on_master, why_not_together
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.registry import SINKS, suite_sinks
 
@@ -25,7 +25,7 @@ def checked_fault(text: str) -> str:
         fault = parse_fault(text)
     except ValueError as error:
         raise UserError(str(error), exit_code=ExitCode.USAGE) from error
-    if (wrong := complaint(fault)) is not None:
+    if (wrong := why_malformed(fault)) is not None:
         raise UserError(wrong, exit_code=ExitCode.USAGE)
     return str(fault)
 
@@ -46,8 +46,8 @@ def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) 
         for text, fault in zip(cell.faults, faults, strict=True):
             reason = (
                 why_not(fault, suite_sinks()[cell.sink], support, ours)
-                or unplaced(fault, cell.master)
-                or not_beside(fault, faults)
+                or why_not_on_master(fault, cell.master)
+                or why_not_together(fault, faults)
             )
             if reason is not None:
                 raise UserError(f"fault {text}: {reason}", exit_code=ExitCode.USAGE)

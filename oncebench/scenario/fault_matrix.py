@@ -19,7 +19,7 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import FIRST_BATCH, KILL, POINTS, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, protocol_of
-from oncebench.faults.catalogue import not_here, pointless
+from oncebench.faults.catalogue import why_not_applicable, why_not_here
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.supports import all_supports, find_support
@@ -175,7 +175,7 @@ def chain(row: Row, family: str, ours: frozenset[str] | None = None) -> tuple[st
     """The faults of a family that one run of a row has; `ours`: see `why_not`."""
     faults: list[str] = []
     for text, fault in _faults(family):
-        if _pointless(row, family, fault) is None and not_here(fault, ours) is None:
+        if _pointless(row, family, fault) is None and why_not_here(fault, ours) is None:
             again = text.endswith(REPLAY) or not faults
             faults.append(checked_fault(f"{fault}" if again else f"{fault}@after=2"))
     return tuple(faults)
@@ -195,7 +195,7 @@ def left_out(
         for _, fault in _faults(family):
             if (why := _pointless(row, family, fault)) is not None:
                 no_point.setdefault(why, {})[str(fault)] = None
-            elif (why := not_here(fault, ours)) is not None:
+            elif (why := why_not_here(fault, ours)) is not None:
                 here.setdefault(why, {})[str(fault)] = None
     return no_point, here
 
@@ -227,7 +227,7 @@ def _pointless(row: Row, family: str, fault: Fault) -> str | None:
         sink.prepared_expire and protocol_of(sink.kind, row.support) is exactly_once_two_phase
     ):
         return f"{row.sink} {row.support.variant} has no transaction that a time-out would abort"
-    return pointless(fault, sink, row.support)
+    return why_not_applicable(fault, sink, row.support)
 
 
 def columns(family: str) -> tuple[str, ...]:

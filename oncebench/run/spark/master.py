@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.scenario.cell import Cell
 from pipeline.spark.local_cluster import PREFIX, is_local_cluster
 
@@ -25,7 +25,7 @@ def placed(cell: Cell, spark: Mapping[str, Any]) -> dict[str, Any]:
     Args:
         spark: of the lab, without executors.
     """
-    wanted = any(NEMESES[parse_fault(fault).action].on_executors for fault in cell.faults)
+    wanted = any(FAULTS[parse_fault(fault).action].on_executors for fault in cell.faults)
     master = EXECUTORS if wanted and not is_local_cluster(cell.master) else cell.master
     # The archive of classes is of a driver whose Spark stands where pip put it (`pipeline.spark.local_cluster`).
     return {**spark, "master": master, **({"jvm_options": ()} if is_local_cluster(master) else {})}

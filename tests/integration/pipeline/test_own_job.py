@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from oncebench.lab.lab import Lab
 from oncebench.processes import child
-from oncebench.servers.kafka.process import tail
+from oncebench.processes.child import tail
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS

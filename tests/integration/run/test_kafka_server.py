@@ -78,7 +78,7 @@ def test_a_topic_tells_what_it_takes_for_safe(kafka: KafkaBroker) -> None:
     name = kafka.fresh_topic("in", 2, {"flush.messages": "1"})
     told = {"replicas": "1", "min.insync.replicas": "1", "flush.messages": "1", "flush.ms": str(2**63 - 1)}
     assert kafka.durability(name) == told
-    with pytest.raises(UserError, match="does not tell the settings of nowhere"):
+    with pytest.raises(UserError, match="does not return the settings of nowhere"):
         kafka.durability("nowhere")
 
 
@@ -282,7 +282,7 @@ def test_an_advertised_address_that_leads_nowhere_is_named(tmp_path: Path) -> No
     (nowhere,) = free_ports(1)
     with (
         start_kafka(tmp_path, extra_listeners={"LOST": nowhere}) as broker,
-        pytest.raises(UserError, match=f"tells clients to go to 127.0.0.1:{nowhere}.*advertised.listeners"),
+        pytest.raises(UserError, match=f"directs clients to 127.0.0.1:{nowhere}.*advertised.listeners"),
     ):
         external(f"127.0.0.1:{broker.ports['LOST']}")
 

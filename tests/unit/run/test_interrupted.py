@@ -95,7 +95,7 @@ def test_a_life_on_an_older_checkpoint_is_not_measured_by_the_position_of_the_on
         return {"kind": "batch", "batch": 1, "end_offsets": {"0": end}}
 
     lines = iter([[batch(500), batch(400)], [{"kind": "started"}, batch(10)]])
-    quiet = SimpleNamespace(last=dict, look=lambda: None, told=str)
+    quiet = SimpleNamespace(last=dict, scan_if_due=lambda: None, told=str)
     run: Any = SimpleNamespace(
         progress_lines=SimpleNamespace(fresh=lambda: next(lines)), position={}, batch={}, load_lines=quiet,
         observer_lines=quiet, meters=SimpleNamespace(checkpoint=quiet), faults=quiet, primed=0, phase="draining",

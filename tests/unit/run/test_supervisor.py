@@ -118,10 +118,10 @@ def test_faults_met_so_far_are_counted_over_all_lives(world: World) -> None:
     for met in (1, 2):
         world.hit()
         world.supervisor.watch()
-        assert world.supervisor.hits == met
+        assert world.supervisor.hits_handled == met
         world.lives[-1].dies(-9)
         world.supervisor.watch()
-        assert world.supervisor.hits == met
+        assert world.supervisor.hits_handled == met
 
 
 def test_any_number_of_kills_by_failpoints_is_no_reason_to_give_up(world: World) -> None:
@@ -219,11 +219,11 @@ def test_no_nemesis_acts_and_nobody_overtakes_it_before_the_pipeline_stands_stil
     world.lives[0].still = False
     world.hit("stop", 0.0)
     world.supervisor.watch()
-    assert (world.lives[0].thawed, world.events()[1:], world.supervisor.hits) == (0, [], 0)
+    assert (world.lives[0].thawed, world.events()[1:], world.supervisor.hits_handled) == (0, [], 0)
     assert (world.supervisor.acting, world.supervisor.random_kills_left) == (True, 1)
     world.lives[0].still = True
     world.supervisor.watch()
-    assert (world.lives[0].thawed, world.events()[1], world.supervisor.hits) == (1, "pipeline-continued", 1)
+    assert (world.lives[0].thawed, world.events()[1], world.supervisor.hits_handled) == (1, "pipeline-continued", 1)
 
 
 def test_a_nemesis_whose_pipeline_died_before_it_stood_still_does_nothing_and_says_so(world: World) -> None:
@@ -238,7 +238,11 @@ def test_a_hit_that_comes_with_a_random_kill_is_not_passed_over_and_strikes_no_l
     world.lives[0].at_kill = lambda: world.hit("outage", 5.0)
     kill_at_random(world)
     world.supervisor.watch()
-    assert (world.events().count("nemesis-idle"), world.supervisor.acting, world.supervisor.hits) == (1, False, 1)
+    assert (world.events().count("nemesis-idle"), world.supervisor.acting, world.supervisor.hits_handled) == (
+        1,
+        False,
+        1,
+    )
     assert (len(world.lives), world.lives[1].alive) == (2, True)
 
 
@@ -317,8 +321,8 @@ def test_nothing_of_a_killed_life_is_left_in_the_record(world: World) -> None:
 def test_a_life_that_is_still_there_is_killed_when_another_takes_its_place_unless_it_is_to_live_beside(
     world: World,
 ) -> None:
-    world.supervisor.succeed()
-    world.supervisor.succeed(beside=True)
+    world.supervisor.start_successor()
+    world.supervisor.start_successor(keep_predecessor=True)
     assert [life.alive for life in world.lives] == [False, True, True]
 
 

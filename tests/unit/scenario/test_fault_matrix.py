@@ -9,7 +9,7 @@ import pytest
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.delivery.failpoints import FIRST_BATCH, POINTS, parse_fault
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.report.comparisons import random_kills
 from oncebench.report.outcome import outcome_of
 from oncebench.report.tables import fault_matrix
@@ -50,7 +50,7 @@ def words(*reports: Any) -> dict[str, str]:
 
 def test_the_matrix_has_every_fault_and_a_kill_at_every_point() -> None:
     texts = [text.removesuffix(matrix.REPLAY) for chain in matrix.CHAINS.values() for text in chain]
-    assert {parse_fault(text).action for text in texts} == NEMESES.keys()
+    assert {parse_fault(text).action for text in texts} == FAULTS.keys()
     assert matrix.columns("kills") == tuple(f"{point}:kill" for point in POINTS)
 
 

@@ -1,4 +1,4 @@
-"""A pretended pipeline for the nemeses: its lives, its checkpoint, and a supervisor that looks again and again."""
+"""A fake pipeline for fault tests: attempts, a checkpoint, and a fake supervisor."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
-from oncebench.faults.context import Stage
+from oncebench.faults.context import FaultContext
 from oncebench.processes.child import Child
 from pipeline.config import PipelineConfig
 
 
 @dataclass
-class Life:
+class Attempt:
     pid: int
     config: PipelineConfig | None = None
     alive: bool = True
@@ -42,35 +42,35 @@ class Life:
 
 @dataclass
 class World:
-    """The lives of a pretended pipeline. `dies`: what each later life does with the checkpoint that it finds."""
+    """A fake pipeline. `refuses`: whether each later attempt refuses its checkpoint."""
 
     folder: Path
-    all: list[Life] = field(default_factory=lambda: [Life(1)])
+    attempts: list[Attempt] = field(default_factory=lambda: [Attempt(1)])
     events: list[str] = field(default_factory=list)
     notes: list[dict[str, Any]] = field(default_factory=list)
     done: list[dict[str, Any]] = field(default_factory=list)
     refuses: bool = True
-    hits: list[dict[str, Any]] = field(default_factory=list)
+    later: list[dict[str, Any]] = field(default_factory=list)
     found: list[dict[str, bytes]] = field(default_factory=list)
     whys: list[str] = field(default_factory=list)
     words: str = "refused to start: no"
 
     @property
     def child(self) -> Child | None:
-        return cast("Child", self.all[-1])
+        return cast("Child", self.attempts[-1])
 
-    def succeed(self, config: PipelineConfig | None = None, beside: bool = False) -> None:
-        if not beside:
-            self.all[-1].kill_session()
-        self.all.append(Life(len(self.all) + 1, config))
+    def start_successor(self, config: PipelineConfig | None = None, keep_predecessor: bool = False) -> None:
+        if not keep_predecessor:
+            self.attempts[-1].kill_session()
+        self.attempts.append(Attempt(len(self.attempts) + 1, config))
         self.found.append(entries(self.folder / "checkpoint"))
         self.done = [] if self.refuses or config else [{"batch": 9}]
 
     def batches(self) -> list[dict[str, Any]]:
         return self.done
 
-    def met(self) -> list[dict[str, Any]]:
-        return self.hits
+    def hits(self) -> list[dict[str, Any]]:
+        return self.later
 
     def running(self) -> bool:
         return True
@@ -78,22 +78,22 @@ class World:
     def last_words(self) -> str:
         return self.words
 
-    def note_death(self) -> tuple[int | None, str]:
+    def record_exit(self) -> tuple[int | None, str]:
         self.note("pipeline-failed")
-        return self.all[-1].returncode, self.words
+        return self.attempts[-1].returncode, self.words
 
     def note(self, event: str, **fields: Any) -> None:
         self.events.append(event)
         self.whys += [fields["why"]] if "why" in fields else []
         self.notes.append({"event": event, **fields})
 
-    def stage(self, fault: str, broken: Any = None) -> Stage:
+    def context(self, fault: str, broken: Any = None) -> FaultContext:
         config = PipelineConfig(
             "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", "two-phase", "id",
             self.folder / "checkpoint", self.folder,
         )  # fmt: skip
         hit = {"fault": fault, "batch": 8, "point": "after-commit", "pid": 77, "t_us": 5}
-        return Stage(self, cast("Child", self.all[0]), hit, config, {"kafka": broken, "postgres": broken})
+        return FaultContext(self, cast("Child", self.attempts[0]), hit, config, {"kafka": broken, "postgres": broken})
 
 
 @dataclass
@@ -109,11 +109,11 @@ def entries(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
-def run(act: Generator[None], world: World | None = None, looks: int = 50) -> None:
-    """Looks again and again, as the supervisor does; a life that is to refuse dies at the second look."""
-    for look in range(looks):
-        if next(act, "over") == "over":
+def run(injection: Generator[None], world: World | None = None, polls: int = 50) -> None:
+    """Advances a fault, as the supervisor does. An attempt that refuses dies at the second poll."""
+    for poll in range(polls):
+        if next(injection, "over") == "over":
             return
-        if world is not None and look == 1 and world.refuses:
-            world.all[-1].alive = False
-    raise AssertionError(f"the act was not over after {looks} looks")
+        if world is not None and poll == 1 and world.refuses:
+            world.attempts[-1].alive = False
+    raise AssertionError(f"the fault was not over after {polls} polls")
