@@ -26,7 +26,7 @@ PAGE = ROOT / "docs" / "why_believe_it.md"
 DEMONSTRATORS = {
     f"{kind.name}/{each.variant}": each.expected_anomaly for kind in SINKS.values() for each in kind.supports
 }
-VARIANTS = {variant.name: variant.shows or "allowed" for group in GROUPS.values() for variant in group}
+VARIANTS = {variant.name: variant.expected or "allowed" for group in GROUPS.values() for variant in group}
 each = pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)
 
 
