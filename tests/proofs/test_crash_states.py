@@ -1,4 +1,4 @@
-"""Power cuts: complete record, rules of the disk, our sinks survive, each missing defence shows."""
+"""Power cuts: record, rules of the disk, our sinks survive, each missing defence shows."""
 
 from __future__ import annotations
 

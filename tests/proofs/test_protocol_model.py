@@ -1,4 +1,4 @@
-"""The model of the protocols: ours hold, each missing defence shows, and steps are named as in the code."""
+"""The model of the protocols: ours hold, and each missing defence causes its anomaly."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def test_the_reduced_search_finds_what_the_full_search_finds(protocol: str) -> N
 
 @pytest.mark.parametrize("protocol", SMALL)
 def test_steps_do_not_depend_on_names_of_partitions_and_ids(protocol: str) -> None:
-    """If a step preferred a partition or the lower id, the search would never try the other choice."""
+    """A step that preferred a partition or the lower id would hide its other choice."""
     killed = Setting(protocol, bounds=Bounds(2, kills=1, zombies=0))
     doubt = replace(killed, bounds=Bounds(1, kills=0, zombies=0, timeouts=1, unanswered=1))
     zombie = replace(killed, bounds=Bounds(1, kills=0, zombies=1))
