@@ -195,7 +195,7 @@ def test_a_stop_ends_the_sending_and_awaits_the_answers(kafka: Broker, tmp_path:
 
 
 def test_a_missing_topic_is_reported_before_anything_is_written(kafka: Broker, tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match=r"there is no topic 'nowhere' at .*; create it first"):
+    with pytest.raises(LoadError, match=r"there is no topic 'nowhere' at .*\. Create it first"):
         run_load(config(kafka, tmp_path, rate=10.0, sessions=1, topic="nowhere"))
     assert not (tmp_path / "ledger").exists()
 
