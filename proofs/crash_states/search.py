@@ -33,6 +33,8 @@ from proofs.crash_states.scenarios import FIRST, LATER, Recording, Scenario, edi
 
 # Batches whose journal entries are kept here; one, so that a few batches are enough for pruning.
 KEPT = 1
+# Every start counts the journal's temporary files as old, as if it came more than an hour after the power cut.
+LEFTOVER_S = -1.0
 MEMORY = Path("/dev/shm")  # noqa: S108  (builds states in memory if the folder exists: fsync then costs nothing)
 
 
@@ -193,6 +195,7 @@ def _workspaces(pipeline: Pipeline) -> Iterator[tuple[Workspace, Workspace]]:
     with (
         tempfile.TemporaryDirectory(prefix="crash-states-", dir=memory) as folder,
         mock.patch.object(journal, "KEEP_BATCHES", KEPT),
+        mock.patch.object(journal, "LEFTOVER_S", LEFTOVER_S),
     ):
         workspaces = []
         for name, running in (("recorded", pipeline), ("successor", pipeline.sound)):

@@ -164,9 +164,7 @@ def test_a_replay_with_other_rows_writes_nothing(make: Make, case: tuple[str, Su
 
 
 @exact
-def test_a_replay_with_other_rows_in_one_partition_writes_nothing(
-    make: Make, case: tuple[str, Support]
-) -> None:
+def test_a_replay_with_other_rows_in_one_partition_writes_nothing(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
     if output.support.variant in ("upsert", "native"):
         pytest.skip("neither an upsert nor Spark's own writer stores the rows of a batch to compare with")
