@@ -1,8 +1,10 @@
-"""`python -m tests.contract.retried FOLDER`: takes executors away under a task, first of Spark's alone, then of ours.
+"""`python -m tests.contract.retried FOLDER`: removes executors during a task.
 
-A process of its own, for a process has one Spark, and this one has executors beside its driver. Every attempt appends a
-line to a file when it writes, and stays until it is killed if it is the first of partition 1. What came of both is
-printed as JSON: {"bare": [attempts that wrote], "ours": [..], "said": class of our pipeline's last words}.
+It does so first for a plain Spark task, then for a task of our delivery code. It runs in a process of its own, because
+a process has one Spark, and this one needs separate executors. Every attempt appends a line to a file when it writes.
+The first attempt at partition 1 then waits until it is killed.
+
+The results are printed as JSON: {"bare": [attempts that wrote], "ours": [..], "said": class of our error}.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ LIMIT_S = 240.0  # an executor starts in some seconds on idle cores
 
 @dataclass(frozen=True)
 class Slow:
-    """Writes its attempt's number into a file; the first attempt at partition 1 then waits for its death."""
+    """Writes its attempt's number into a file; the first attempt at partition 1 then waits."""
 
     file: Path
 
@@ -55,7 +57,7 @@ class Slow:
 
 @dataclass(frozen=True)
 class Bare:
-    """The same without anything of ours around it."""
+    """The same write without our delivery code around it."""
 
     writer: Slow
 
@@ -106,7 +108,7 @@ def _rows(spark: SparkSession) -> DataFrame:
 
 
 def _robbed(spark: SparkSession, file: Path, job: Callable[[], Any]) -> None:
-    """Runs a job, and has its executor taken away as soon as the task stands in its first attempt."""
+    """Runs a job, and removes its executors as soon as the first attempt of the task waits."""
     thread = threading.Thread(target=_rob, args=(spark, file), daemon=True)
     thread.start()
     job()
@@ -118,8 +120,8 @@ def _rob(spark: SparkSession, file: Path) -> None:
     while not file.exists() and time.monotonic() < end:
         time.sleep(0.05)
     context = spark._jsc.sc()
-    # All of them: which has the task is Spark's affair. They are replaced, and it is no failure: as a cluster's manager
-    # would take them for somebody else.
+    # All executors, because Spark decides which one has the task. They are replaced and count as no failure, as when a
+    # cluster's manager gives them to another application.
     replaced, failed, at_once = True, False, True
     context.schedulerBackend().killExecutors(context.getExecutorIds(), not replaced, failed, at_once)
 

@@ -1,33 +1,37 @@
-"""Drivers that can do nothing any more but end: they are as good as dead, and the search need not carry them along.
+"""Inert drivers: superseded or fenced drivers that can only end.
 
-Promise: a driver is called doomed only if nothing that it or its tasks may still do changes anything for anybody else,
-whatever happens meanwhile (a successor never goes away again, and an epoch that has moved on never comes back). To
-kill such a driver, or to let it end by itself, leads to the same worlds. What can go wrong: one is called doomed that
-could still act; a test compares the search with one that carries every driver along.
+The search drops them at once.
+
+Promise: no remaining step of an inert driver or of its tasks affects anything else, whatever happens meanwhile. A
+newer driver does not go away, and a raised epoch does not return. So a kill of an inert driver and its own end lead to
+the same worlds.
+
+What can go wrong: a driver counts as inert although it can still act. A test compares this search with a search that
+keeps every driver.
 """
 
 from __future__ import annotations
 
 from proofs.protocol_model import broker, tasks
 from proofs.protocol_model.setting import IDEMPOTENT, TWO_PHASE, Setting
-from proofs.protocol_model.startup import succeeded
+from proofs.protocol_model.startup import superseded
 from proofs.protocol_model.world import Driver, Producer, World
 
-# Where the next step is a look whether a younger driver was started.
-LOOKS_NEXT = frozenset({"started", "planned", "before-decision", "decided", "claimed"})
+# Points at which the driver's next step checks whether a newer driver was started.
+CHECKS_NEXT = frozenset({"started", "planned", "before-decision", "decided", "claimed"})
 IN_TRANSACTION = frozenset({"begun", "mid-write", "before-prepare", "after-prepare"})
 
 
-def doomed(world: World, driver: Driver, setting: Setting) -> bool:
-    """Whether it can only end."""
+def is_inert(world: World, driver: Driver, setting: Setting) -> bool:
+    """Whether the driver can only end."""
     if driver.at == "after-commit":
         return world.commits > driver.batch and setting.defences.logs_last
     if driver.at == "after-commit-log":
         last = driver.batch + 1 == setting.bounds.batches
         return last or world.offsets > driver.batch + 1
     two_phase = setting.protocol == TWO_PHASE
-    overtaken = succeeded(world, driver, setting)
-    if driver.at in LOOKS_NEXT or (two_phase and driver.at == "batch-start"):
+    overtaken = superseded(world, driver, setting)
+    if driver.at in CHECKS_NEXT or (two_phase and driver.at == "batch-start"):
         return overtaken
     if driver.at != "running" or not setting.transactional:
         return False
@@ -41,25 +45,25 @@ def doomed(world: World, driver: Driver, setting: Setting) -> bool:
 
 
 def _idle(world: World, driver: Driver, partition: int, idle: frozenset[str]) -> bool:
-    """Whether a task has nothing more to do, or writes only what nobody can commit any more."""
+    """Whether a task is finished or writes only rows that can no longer be committed."""
     producer = driver.producers[tasks.slot(driver, partition)]
     return driver.tasks[partition] in idle and (producer is None or producer.id not in world.late)
 
 
 def _fails(world: World, driver: Driver, partition: int, setting: Setting) -> bool:
-    """Whether a task's next step ends its driver, whenever it comes."""
+    """Whether a task's next step ends its driver, whenever the task takes that step."""
     at = driver.tasks[partition]
     producer = driver.producers[tasks.slot(driver, partition)]
     if at == "waiting" and (producer is None or (producer.open and not producer.ended)):
-        return _sees_younger(world, driver, setting)
-    if at == "made" and _sees_younger(world, driver, setting):
+        return _sees_newer(world, driver, setting)
+    if at == "made" and _sees_newer(world, driver, setting):
         return True
     if at == "after-prepare" and setting.protocol != IDEMPOTENT:
         return False
     return at in IN_TRANSACTION | {"waiting", "checked"} and _fenced(world, producer)
 
 
-def _sees_younger(world: World, driver: Driver, setting: Setting) -> bool:
+def _sees_newer(world: World, driver: Driver, setting: Setting) -> bool:
     return setting.defences.worker_check and world.published > driver.generation and not world.republished
 
 

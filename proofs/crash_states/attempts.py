@@ -1,7 +1,7 @@
-"""Lives of a driver: the real journal, sink, protocol and batch, over a stand-in for Spark.
+"""Attempts of a driver: real journal, sink, protocol and batch over a stand-in for Spark.
 
-Promise: the steps and their order are those of `pipeline.job.Job.run`; what is done with a batch is done by the very
-function that a running query calls.
+Promise: the steps and their order are those of `pipeline.job.Job.run`. The function that handles a batch is the one
+that a running query calls.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ SINK_ID = "s"
 
 @dataclass(frozen=True)
 class Pipeline:
-    """What lives: a kind of file sink under a guarantee.
+    """A pipeline: a kind of file sink under a guarantee.
 
     Attributes:
         kind, support: the sink and the guarantee.
-        output: the folder of files, below the pipeline's.
-        offsets_forced: whether Spark's offset log is taken to reach the disk at once.
-        protocol: what is done with a batch, if it is not what this guarantee asks for.
-        broken: the sink, if it is not the sound one.
+        output: the folder of files, below the pipeline's folder.
+        offsets_forced: whether Spark's offset log is assumed to reach the disk at once.
+        protocol: replaces the protocol of the guarantee, if given.
+        broken: replaces the sound sink, if given.
     """
 
     kind: SinkKind
@@ -48,12 +48,12 @@ class Pipeline:
 
     @property
     def sound(self) -> Pipeline:
-        """The same, with nothing that is broken on purpose."""
+        """The same pipeline without deliberately broken parts."""
         return replace(self, protocol=None, broken=None)
 
 
-class Home:
-    """Where a pipeline lives: its checkpoint and its output in one folder; its record elsewhere."""
+class Workspace:
+    """A pipeline's folder with its checkpoint and its output; its record is elsewhere."""
 
     def __init__(self, pipeline: Pipeline, root: Path, record: Path) -> None:
         self.pipeline, self.root = pipeline, root
@@ -79,11 +79,15 @@ class Home:
         """Spark's logs."""
         return Logs(self.checkpoint, put, self.pipeline.offsets_forced)
 
-    def live(self, last: int, available: int, put: Put, as_actor: Callable[[str], None] = lambda _: None) -> None:
-        """A driver starts, finishes an open batch, and goes on until batch `last` is done; -1: it only starts.
+    def run_attempt(
+        self, last: int, available: int, put: Put, as_actor: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Runs one driver until batch `last` is done.
+
+        The driver starts, finishes an open batch, and continues. With `last` -1 it only starts.
 
         Raises:
-            PipelineError: it refuses, and says what to do.
+            PipelineError: the driver refuses to start or to continue.
         """
         config, pipeline = self._job.config, self.pipeline
         sink = (pipeline.broken or pipeline.kind).open(
@@ -105,8 +109,8 @@ class Home:
             logs.end(batch)
         sink.close()
 
-    def shown(self) -> Counter[Row]:
-        """Every row that a committed reader is shown."""
+    def visible(self) -> Counter[Row]:
+        """Every row that a committed reader sees."""
         found: Counter[Row] = Counter()
 
         def take(rows: Shown) -> None:
@@ -119,8 +123,8 @@ class Home:
         return found
 
     def leftovers(self) -> list[str]:
-        """Every file of the sink or the journal that is neither shown nor an entry."""
-        shown = names_in(self.output)
-        sink = [path for path in self.output.rglob("*") if path.is_file() and path.name not in shown]
+        """Every file of the sink or the journal that is neither visible nor a journal entry."""
+        visible = names_in(self.output)
+        sink = [path for path in self.output.rglob("*") if path.is_file() and path.name not in visible]
         journal = [path for path in (self.checkpoint / "journal").iterdir() if path.name.startswith(".")]
         return sorted(str(path.relative_to(self.root)) for path in sink + journal)

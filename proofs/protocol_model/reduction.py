@@ -1,23 +1,31 @@
-"""One world for all that differ only in what no later step can tell: the search visits it once.
+"""State reduction: removes details of a world that no later step can observe.
 
-Promise: a world and what is left of it here allow the same futures. Left out are drivers that can only end, ids that
-nobody names any more, requests that can only be refused, decisions that nobody will look up, the contents of a
-transaction that nobody can commit. What can go wrong: something is forgotten that mattered, and the search proves too
-much; a test compares both searches.
+The search then visits fewer worlds.
+
+Promise: a world and its reduced form have the same futures. Removed are:
+
+* inert drivers (`inert.py`), which can only end;
+* transactional ids that nothing refers to;
+* requests that can only be refused;
+* decisions that no driver will read;
+* the contents of a transaction that no driver can commit.
+
+What can go wrong: a removed detail mattered, and the search claims too much. A test compares the reduced search with
+the full one.
 """
 
 from __future__ import annotations
 
-from proofs.protocol_model.doomed import doomed
+from proofs.protocol_model.inert import is_inert
 from proofs.protocol_model.setting import Setting
 from proofs.protocol_model.symmetry import Key, key
 from proofs.protocol_model.world import COMMITTING, ONGOING, Prepared, World
 
 
-def forgotten(world: World, setting: Setting) -> World:
-    """The world without what no later step can tell."""
-    if any(doomed(world, driver, setting) for driver in world.drivers):
-        world = world._replace(drivers=tuple(each for each in world.drivers if not doomed(world, each, setting)))
+def reduced(world: World, setting: Setting) -> World:
+    """The world without the details that no later step can observe."""
+    if any(is_inert(world, driver, setting) for driver in world.drivers):
+        world = world._replace(drivers=tuple(each for each in world.drivers if not is_inert(world, each, setting)))
     decisions = _looked_up(world)
     named = {key(entry.id) for made in decisions for decision in made for entry in decision}
     living: set[Key] = set()
@@ -49,7 +57,10 @@ def forgotten(world: World, setting: Setting) -> World:
 
 
 def _looked_up(world: World) -> tuple[tuple[tuple[Prepared, ...], ...], ...]:
-    """The decisions that a driver may still look up: of batches not committed, of the newest, of zombies' batches."""
+    """The decisions that a driver may still read.
+
+    These are the newest one, those of open batches and those of zombies' batches.
+    """
     newest = max((batch for batch, made in enumerate(world.decisions) if made), default=-1)
     oldest = min((driver.batch for driver in world.drivers if driver.batch >= 0), default=newest)
     first = min(newest, oldest, world.commits)
