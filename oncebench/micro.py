@@ -26,7 +26,8 @@ from oncebench.audit.python.audit import audit
 from oncebench.audit.python.model import expected_output
 from oncebench.delivery.digest import digest
 from oncebench.record import FINAL, INPUT, OBSERVED, QUARANTINE, Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from oncebench.sinks.kafka.coordinator import Transaction, end_txn_request
 from pipeline.events import check
 from pipeline.sessions import rows_of

@@ -18,7 +18,8 @@ from oncebench.delivery.failpoints import parse_fault
 from oncebench.lab.lab import Lab
 from oncebench.observe.final_read import save_topic
 from oncebench.record import INPUT
-from oncebench.record.streams import read_lines, read_stream
+from oncebench.record.json_lines import read_lines
+from oncebench.record.streams import read_stream
 from oncebench.run.supervisor import Supervisor
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows

@@ -42,7 +42,8 @@ from oncebench.downloads.java import find_java
 from oncebench.lab.lab import own_kafka
 from oncebench.observe.observer import follow
 from oncebench.record import OBSERVED
-from oncebench.record.streams import LineWriter, StreamWriter, read_stream
+from oncebench.record.json_lines import LineWriter
+from oncebench.record.streams import StreamWriter, read_stream
 from oncebench.servers.sink_servers import open_services
 from oncebench.sinks.postgres.connection import connect
 from oncebench.sinks.registry import suite_sinks

@@ -27,7 +27,7 @@ from oncebench.experiments.batches import WARM_ROUNDS
 from oncebench.home import HOME
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.processes import child as process
-from oncebench.record.streams import read_lines
+from oncebench.record.json_lines import read_lines
 from oncebench.report.results import default_work_dir
 from oncebench.report.tables.batches import table
 from oncebench.run.interrupt import gently

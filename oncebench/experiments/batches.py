@@ -29,7 +29,7 @@ from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
-from oncebench.record.streams import LineWriter
+from oncebench.record.json_lines import LineWriter
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig, read_config
 from pipeline.rows import SCHEMA, rows_for

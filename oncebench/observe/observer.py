@@ -37,7 +37,8 @@ import orjson
 from oncebench.delivery.errors import ReadError
 from oncebench.errors import ExitCode, UserError
 from oncebench.record import OBSERVED
-from oncebench.record.streams import LineWriter, StreamWriter
+from oncebench.record.json_lines import LineWriter
+from oncebench.record.streams import StreamWriter
 from oncebench.sinks.reader import Reader, Rows, now_us
 from oncebench.sinks.registry import suite_sinks
 

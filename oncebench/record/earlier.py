@@ -1,6 +1,6 @@
 """Field names that earlier versions wrote, read as their present names.
 
-Promise: run folders and reports of every earlier version load; what this version writes has the present names only.
+Promise: run folders and reports of every earlier version load. This version writes the present names only.
 """
 
 from __future__ import annotations
@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-# Present names by earlier ones. Version 0.1 development builds called the guarantee "delivery".
+# Present names, by earlier names. Development builds of version 0.1 called the guarantee "delivery".
 CELL_NAMES: Mapping[str, str] = {"delivery": "guarantee"}
 
 

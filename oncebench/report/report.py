@@ -39,9 +39,9 @@ from oncebench.errors import UserError
 from oncebench.observe.resources import Use
 from oncebench.record import Record
 from oncebench.record.earlier import current_cell
-from oncebench.record.streams import refuse_newer
+from oncebench.record.json_lines import whole_lines
 from oncebench.record.traits import traits_of
-from oncebench.record.validation import require
+from oncebench.record.validation import refuse_newer, require
 from oncebench.report.environment import environment
 from oncebench.report.faults import faults_of, without_folder
 from oncebench.report.measures.checkpoint import (
@@ -56,7 +56,6 @@ from oncebench.report.measures.checkpoint import (
 from oncebench.report.measures.price import needed, per_million, price, watching_share
 from oncebench.report.measures.recovery import Observed, of_run, recoveries
 from oncebench.report.measures.timeline import events_after, steadiness, timeline
-from oncebench.report.results import whole_lines
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell, counts_rows
 

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from oncebench.record.json_lines import whole_lines
 from oncebench.report.schema import Report
 from oncebench.report.tables import table as tables
 
@@ -74,16 +75,6 @@ class Results:
     def write_tables(self, reports: Sequence[Report]) -> tuple[Path, Path]:
         """Writes the tables of the reports as Markdown and CSV; returns the paths."""
         return self.write_text(".md", tables.markdown(reports)), self.write_text(".csv", tables.as_csv(reports))
-
-
-def whole_lines(text: str) -> list[str]:
-    """The complete lines of a growing file, without a last line that was cut."""
-    *lines, last = text.splitlines(keepends=True) or [""]
-    try:
-        json.loads(last)
-    except ValueError:
-        return lines if not last.endswith("\n") else [*lines, last]
-    return [*lines, last]
 
 
 def _end_line(file: BinaryIO) -> None:

@@ -28,8 +28,7 @@ from oncebench.faults.context import FaultContext
 from oncebench.home import HOME
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
-from oncebench.record.json_lines import AllLines
-from oncebench.record.streams import LineWriter, read_lines
+from oncebench.record.json_lines import AllLines, LineWriter, read_lines
 from pipeline.config import PipelineConfig, write_config
 from pipeline.spark.sockets import sweep
 from pipeline.spark.temporary import sweep_temporary

@@ -22,7 +22,8 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from oncebench.record import FINAL, OBSERVED, Record
-from oncebench.record.streams import Lines, Stream, read_lines
+from oncebench.record.json_lines import Lines, read_lines
+from oncebench.record.streams import Stream
 from pipeline.config import PipelineConfig
 from oncebench.delivery.protocols import Protocol, choose, protocol_of
 from oncebench.delivery.errors import PipelineError

@@ -21,7 +21,8 @@ from oncebench.audit.python.audit import audit
 from oncebench.audit.sql import count, outputs
 from oncebench.audit.sql.files import LEDGER, Files, committed, drained, placed, read_files, spans
 from oncebench.record import FINAL, INPUT, MARKER, OBSERVED, QUARANTINE, Record
-from oncebench.record.streams import Lines, Stream, write_stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream, write_stream
 from oncebench.record.validation import require
 from oncebench.report.report import make_report
 from oncebench.report.schema import Report

@@ -21,7 +21,8 @@ import pyarrow.compute as pc
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
 from oncebench.audit.python.model import Ints, one_array
 from oncebench.audit.python.outputs import Bools
-from oncebench.record.streams import RecordError, Stream
+from oncebench.record.streams import Stream
+from oncebench.record.validation import RecordError
 
 # Of a sink that is no log: its final read shows all that there is.
 EVERYWHERE: Mapping[int, int] = MappingProxyType({})

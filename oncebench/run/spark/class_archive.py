@@ -29,7 +29,7 @@ from oncebench.errors import UserError
 from oncebench.home import HOME
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
-from oncebench.record.streams import read_lines
+from oncebench.record.json_lines import read_lines
 from oncebench.run.workdir import disk_errors
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from pipeline.config import PipelineConfig, write_config

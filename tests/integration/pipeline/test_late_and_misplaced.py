@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oncebench.errors import UserError
-from oncebench.record.streams import read_lines
+from oncebench.record.json_lines import read_lines
 from tests.pipelines import Fixture, every_row, position, session, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

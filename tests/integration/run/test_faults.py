@@ -13,7 +13,7 @@ from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
-from oncebench.record.streams import read_lines
+from oncebench.record.json_lines import read_lines
 from oncebench.run.workdir import open_work_dir
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible

@@ -17,7 +17,8 @@ import pytest
 from confluent_kafka import Producer
 
 from oncebench.record import OBSERVED
-from oncebench.record.streams import Stream, read_lines, read_stream
+from oncebench.record.json_lines import read_lines
+from oncebench.record.streams import Stream, read_stream
 from oncebench.servers.kafka.broker import KafkaBroker
 from tests import ROOT
 

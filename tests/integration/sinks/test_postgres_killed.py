@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from oncebench.delivery.contract import Place
-from oncebench.record.streams import read_lines
+from oncebench.record.json_lines import read_lines
 from oncebench.servers.postgres import PostgresServer, start_postgres
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.reader import Rows

@@ -10,7 +10,7 @@ import pytest
 from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.lab.lab import Lab
 from oncebench.measure import measure
-from oncebench.record.streams import read_lines
+from oncebench.record.json_lines import read_lines
 from oncebench.run.workdir import open_work_dir
 from oncebench.scenario.cell import Cell
 

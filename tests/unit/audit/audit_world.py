@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from oncebench.record import FINAL, INPUT, LOG, OBSERVED, QUARANTINE, Ledger, Plan, Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 
 SEED = 11
 STARTED_US = 1_790_000_000_000_000

@@ -8,7 +8,7 @@ import pytest
 
 from oncebench.audit.anomalies import CATALOGUE, TERMS, terms_of
 from oncebench.audit.python.audit import audit
-from oncebench.record.streams import Lines
+from oncebench.record.json_lines import Lines
 from tests import ROOT
 from tests.unit.audit.audit_world import make_record, make_world
 

@@ -10,7 +10,8 @@ import pytest
 from oncebench.audit.python import attribution
 from oncebench.audit.python.audit import multiplicity
 from oncebench.audit.python.model import expected_output
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from oncebench.report.measures.checkpoint import Progress, batch_costs, checkpoint_costs, cores_of, sink_costs, split
 from tests.unit.audit.audit_world import lay_out, make_record, make_world, observed_table
 

@@ -14,7 +14,8 @@ from oncebench.audit.python.audit import audit, committed_ends
 from oncebench.audit.python.model import Events, Expected, Invalid
 from oncebench.audit.python.outputs import FIELDS
 from oncebench.record import INPUT, Ledger, Plan, RecordError
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from tests.unit.audit.audit_world import (
     SEED,
     STARTED_US,

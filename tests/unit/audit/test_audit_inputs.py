@@ -11,7 +11,8 @@ import pytest
 from oncebench.audit.anomalies import Anomaly
 from oncebench.audit.python.audit import audit
 from oncebench.record import QUARANTINE, Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from tests.unit.audit.audit_world import (
     Sent,
     World,

@@ -12,7 +12,8 @@ import pytest
 from oncebench.audit.python.audit import Findings, audit, first_sightings
 from oncebench.audit.python.model import expected_output
 from oncebench.record import Record
-from oncebench.record.streams import RecordError, Stream
+from oncebench.record.streams import Stream
+from oncebench.record.validation import RecordError
 from tests.unit.audit.audit_world import (
     STARTED_US,
     Shown,

@@ -12,7 +12,8 @@ from oncebench.audit.anomalies import Anomaly
 from oncebench.audit.python.audit import audit
 from oncebench.audit.sql import count
 from oncebench.record import OBSERVED
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from tests.proofs.test_second import files_of
 from tests.unit.audit.audit_world import STARTED_US, Shown, key_of, lay_out, make_record, make_world, observed_table
 

@@ -16,7 +16,8 @@ from oncebench.audit.python.model import expected_output, parse_json, read_event
 from oncebench.audit.python.outputs import read_outputs
 from oncebench.audit.python.reads import bring_together
 from oncebench.record import Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from tests.unit.audit.audit_world import (
     STARTED_US,
     Sent,

@@ -10,7 +10,8 @@ import pytest
 from oncebench.audit.python.audit import committed_ends
 from oncebench.audit.python.reads import position_of
 from oncebench.audit.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS, Facts, Verdict, decide
-from oncebench.record.streams import Lines, RecordError
+from oncebench.record.json_lines import Lines
+from oncebench.record.validation import RecordError
 from tests.unit.audit.test_verdict import EO, WORLD, Asked, make_record, word
 
 

@@ -13,7 +13,8 @@ import pytest
 from oncebench.audit.python.audit import audit
 from oncebench.audit.verdict import BROKEN, GUARANTEES, KEPT, UNKNOWN, VACUOUS, Facts, decide, judge
 from oncebench.record import OBSERVED, Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from oncebench.record.traits import EARLIER
 from tests.unit.audit import audit_world
 from tests.unit.audit.audit_world import STARTED_US, Shown, World, make_world, quarantine_table

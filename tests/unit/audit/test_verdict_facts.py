@@ -9,7 +9,7 @@ import pytest
 
 from oncebench.audit.python.audit import audit
 from oncebench.audit.verdict import BROKEN, DEATHS, KEPT, UNKNOWN, VACUOUS, Verdict, judge
-from oncebench.record.streams import Lines
+from oncebench.record.json_lines import Lines
 from oncebench.record.traits import EARLIER
 from tests.unit.audit.test_verdict import ALO, AMO, EO, WORLD, Asked, hit, interrupted, make_record, word
 

@@ -13,8 +13,9 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.commands import faults as command
 from oncebench.errors import ExitCode, UserError
+from oncebench.record.json_lines import whole_lines
 from oncebench.report import report as report_files
-from oncebench.report.results import Results, whole_lines
+from oncebench.report.results import Results
 from oncebench.scenario import fault_matrix
 from oncebench.scenario.cell import Cell
 from tests.unit.scenario.test_fault_matrix import fault, report

@@ -7,7 +7,8 @@ from typing import Any
 
 from oncebench.observe.observer import follow
 from oncebench.record import OBSERVED
-from oncebench.record.streams import LineWriter, StreamWriter, read_stream
+from oncebench.record.json_lines import LineWriter
+from oncebench.record.streams import StreamWriter, read_stream
 from oncebench.sinks.reader import Rows
 
 

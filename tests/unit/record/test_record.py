@@ -11,15 +11,9 @@ import pyarrow as pa
 import pytest
 
 from oncebench.record import FINAL, INPUT, MARKER, OBSERVED, QUARANTINE, Record
-from oncebench.record.streams import (
-    SCHEMA_VERSION,
-    LineWriter,
-    RecordError,
-    StreamWriter,
-    read_lines,
-    read_stream,
-    write_stream,
-)
+from oncebench.record.json_lines import LineWriter, read_lines
+from oncebench.record.streams import StreamWriter, read_stream, write_stream
+from oncebench.record.validation import SCHEMA_VERSION, RecordError
 from oncebench.scenario.cell import Cell
 from tests.unit.audit.audit_world import input_table, ledger_of, make_world
 

@@ -13,7 +13,7 @@ import pytest
 
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.python.audit import audit
-from oncebench.record.streams import Lines
+from oncebench.record.json_lines import Lines
 from oncebench.report import report
 from oncebench.report.comparisons.paired import settings
 from oncebench.scenario.cell import Cell
