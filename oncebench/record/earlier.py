@@ -13,7 +13,7 @@ CELL_NAMES: Mapping[str, str] = {"delivery": "guarantee"}
 
 
 def current_cell(cell: Any) -> Any:
-    """Returns `cell`, an object of a run folder or a report, with present field names; other values unchanged."""
+    """Returns the cell of a run folder or a report, with present field names; no object as is."""
     if not isinstance(cell, dict):
         return cell
     return {CELL_NAMES.get(name, name): value for name, value in cell.items()}

@@ -20,14 +20,14 @@ from oncebench.record.validation import OBJECT, RecordError, require
 
 @dataclass(frozen=True)
 class Lines:
-    """The objects of one JSON lines file; `damaged` counts lines that a killed writer left unfinished."""
+    """The objects of one JSON lines file; `damaged` counts lines that a kill cut off."""
 
     items: tuple[dict[str, Any], ...]
     damaged: int = 0
 
 
 class LineWriter:
-    """Appends objects to a JSON lines file, one write per line: a kill cuts at most the last line."""
+    """Appends objects to a JSON lines file, one write per line: a kill cuts the last line only."""
 
     def __init__(self, path: Path) -> None:
         self._file = path.open("ab", buffering=0)
@@ -162,7 +162,7 @@ class _Parser:
         return item, True
 
     def _appended_object(self, line: bytes) -> dict[str, Any] | None:
-        """The object that a second writer appended to a cut-off line; never an object inside another."""
+        """The object that another writer appended to a cut-off line; never a nested object."""
         starts = [line.rfind(opening, 1) for opening in self._openings if opening]
         return _object(line[max(starts) :]) if max(starts, default=-1) > 0 else None
 

@@ -1,7 +1,7 @@
 """The run folder as one value: everything the audit needs, read once, never changed.
 
 Promise: `Record.load` returns a record whose parts fit together, with every incomplete part marked as such. Otherwise
-it raises `RecordError`, which says what is wrong, where, and what to do. It only reads; nothing is repaired.
+it raises `RecordError`, which says what is wrong, where, and what to do. It only reads, and repairs nothing.
 
 What can go wrong: the run is still going on. Then it loads, and every file that is still being written is incomplete.
 """
@@ -68,7 +68,7 @@ _LEDGER_TYPES: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """The generator's plan (`ledger/plan.json`); `started_us` is the epoch time of its start."""
+    """The generator's plan (`ledger/plan.json`); `started_us` is its start, in epoch µs."""
 
     seed: int
     sessions: int

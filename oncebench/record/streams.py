@@ -28,7 +28,10 @@ _UNREADABLE = (pa.ArrowException, OSError)  # what pyarrow raises for bytes that
 
 @dataclass(frozen=True)
 class Stream:
-    """The rows of one Arrow stream. `complete`: its writer closed it; if not, `note` says what is missing."""
+    """The rows of one Arrow stream.
+
+    `complete`: the writer closed it. `note`: what is missing otherwise.
+    """
 
     table: pa.Table
     complete: bool
@@ -78,7 +81,7 @@ def write_stream(path: Path, schema: pa.Schema, batches: Iterable[Mapping[str, S
 
 
 def read_stream(path: Path, schema: pa.Schema) -> Stream:
-    """Reads a stream up to its last whole batch; a missing file gives no rows and `complete=False`.
+    """Reads a stream up to its last whole batch; a missing file gives no rows.
 
     Raises:
         RecordError: the file is no Arrow stream, is damaged before its end, has other columns, was written by a newer
@@ -119,7 +122,7 @@ def read_stream(path: Path, schema: pa.Schema) -> Stream:
 
 
 def _refuse_unless_cut(source: pa.MemoryMappedFile, start: int, size: int, path: Path, error: Exception) -> None:
-    """Raises `RecordError`, unless the message at byte `start` is only cut off by the file's end."""
+    """Raises `RecordError`, unless the message at byte `start` is cut off by the file's end."""
     source.seek(start)
     head = source.read(min(8, size - start))
     if len(head) < 8:  # marker and length, four bytes each

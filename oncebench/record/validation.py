@@ -25,16 +25,16 @@ SCHEMA_VERSION = 1  # raised when a column or a file of the run folder changes i
 
 
 class RecordError(UserError):
-    """A run folder, or one of its files, cannot be judged; the text says what is wrong, where, and what to do."""
+    """A run folder or one of its files cannot be used; the text says why, and what to do."""
 
 
 def one_of(words: Iterable[str]) -> GetPydanticSchema:
     """Annotates a text that must be one of `words`, which are known only at run time."""
-    return GetPydanticSchema(lambda _kind, _make: core_schema.literal_schema([*words]))
+    return GetPydanticSchema(lambda _kind, _make: core_schema.literal_schema([*map(str, words)]))
 
 
 def refuse_newer(version: object, path: Path, newest: int = SCHEMA_VERSION) -> None:
-    """Raises `RecordError` if `version`, the schema number found in `path`, is not known to this code."""
+    """Raises `RecordError` if this code does not know `version`, the schema number in `path`."""
     if type(version) is not int or not 1 <= version <= newest:
         raise RecordError(
             f"{path} has schema {version!r}; this oncebench reads up to {newest}: judge it with a newer one"
@@ -42,7 +42,7 @@ def refuse_newer(version: object, path: Path, newest: int = SCHEMA_VERSION) -> N
 
 
 def require(item: object, schema: Any, path: Path) -> None:
-    """Raises `RecordError` if `item`, read from `path`, does not fit `schema`, a type such as those in `schema.py`."""
+    """Raises `RecordError` if `item`, read from `path`, does not fit the type `schema`."""
     try:
         _adapter(schema).validate_python(item, strict=True)
     except ValidationError as error:

@@ -28,13 +28,13 @@ import numpy as np
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.anomalies import CATALOGUE
-from oncebench.audit.exits import deaths
+from oncebench.audit.exits import exits_of
 from oncebench.audit.python.attribution import by_batch, charged, uncharged
 from oncebench.audit.python.audit import Findings, Sightings, audit, first_sightings
 from oncebench.audit.python.latency import Distribution
 from oncebench.audit.python.model import ROWS, Expected, expected_output
 from oncebench.audit.sql.count import second_audit
-from oncebench.audit.verdict import Verdict, judge
+from oncebench.audit.verdict import Judgement, judge
 from oncebench.errors import UserError
 from oncebench.observe.resources import Use
 from oncebench.record import Record
@@ -111,7 +111,7 @@ class _Run:
     findings: Findings
     agreement: Agreement
     batches: Mapping[int, tuple[int, int]]  # (lost, duplicated) rows by batch
-    verdict: Verdict
+    judgement: Judgement
     seen: Sightings
 
     @classmethod
@@ -122,9 +122,9 @@ class _Run:
         second = second_audit(record.path)
         agreement = Agreement(trouble=second.trouble) if second.trouble else compare(counts_of(findings), second.counts)
         batches = by_batch(record, expected)
-        verdict = judge(findings, record, cell, agreement.reasons, batches)
+        judgement = judge(findings, record, cell, agreement.reasons, batches)
         seen = first_sightings(record, expected)
-        return cls(record, cell, uses, facts, expected, findings, agreement, batches, verdict, seen)
+        return cls(record, cell, uses, facts, expected, findings, agreement, batches, judgement, seen)
 
     @property
     def started_us(self) -> int:
@@ -149,7 +149,7 @@ class _Run:
 
 
 def _verdict_section(run: _Run) -> dict[str, Any]:
-    cell, verdict = run.cell, run.verdict
+    cell, judgement = run.cell, run.judgement
     return {
         "cell": {
             "sink": cell.sink,
@@ -159,9 +159,9 @@ def _verdict_section(run: _Run) -> dict[str, Any]:
             "random_kills": cell.random_kills,
             "open_sessions": cell.open_sessions,
         },
-        "verdict": verdict.word,
-        "broken_by": sorted(verdict.codes),
-        "reasons": [without_folder(run.record.path, reason) for reason in verdict.reasons],
+        "verdict": str(judgement.verdict),
+        "broken_by": sorted(judgement.codes),
+        "reasons": [without_folder(run.record.path, reason) for reason in judgement.reasons],
         "auditors": run.agreement.to_json(),
     }
 
@@ -286,7 +286,7 @@ def _store_latencies(seen: Sightings, path: Path) -> None:
 
 
 def _deaths(record: Record) -> dict[str, Any]:
-    found = deaths(record.timeline.items, record.hits.items).as_json()
+    found = exits_of(record.timeline.items, record.hits.items).as_json()
     each = [{**death, "why": without_folder(record.path, death["why"])} for death in found["each_unasked"]]
     return {**found, "each_unasked": each}
 

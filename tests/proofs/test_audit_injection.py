@@ -233,14 +233,14 @@ def test_ids_swapped_between_two_sessions_are_two_corruptions() -> None:
     assert findings_of(rows).counts() == {"CORR": 2}
 
 
-def test_a_lost_session_is_not_made_up_for_by_an_invented_one() -> None:
+def test_an_invented_session_does_not_make_up_for_a_lost_one() -> None:
     invented = [replace(row, key=b"invented").changed(session_key="invented") for row in WORLD.of(2)]
     rows = [*WORLD.rows[:40], *invented, *WORLD.rows[60:]]
     assert len(rows) == len(WORLD.rows)
     assert findings_of(rows).counts() == {"LOSS": 20, "PHAN": 20}
 
 
-def test_a_row_lost_in_one_session_is_not_made_up_for_by_a_phantom_of_the_next() -> None:
+def test_a_phantom_does_not_make_up_for_a_lost_row() -> None:
     rows = [*WORLD.rows[:19], WORLD.rows[20].changed(j=20), *WORLD.rows[20:]]
     assert findings_of(rows).counts() == {"LOSS": 1, "TORN": 1, "PHAN": 1}
 

@@ -14,13 +14,13 @@ from oncebench.audit.agreement import compare, counts_of
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.python.audit import audit
 from oncebench.audit.sql import count
-from oncebench.audit.verdict import KEPT, Facts, decide
+from oncebench.audit.verdict import Facts, Verdict, decide
 from oncebench.sinks.registry import SINKS
 from proofs.mutants import histories
 from proofs.mutants.mutants import MUTANTS, Mutant
 from proofs.protocol_model.variants import GROUPS
 from tests import ROOT
-from tests.proofs.test_second import files_of
+from tests.proofs.test_sql_auditor import files_of
 
 PAGE = ROOT / "docs" / "why_believe_it.md"
 DEMONSTRATORS = {
@@ -47,7 +47,7 @@ def test_both_auditors_find_the_mutant_under_its_codes(
         second = count.count(con, files_of(record))
     assert compare(counts_of(findings), second).reasons == ()
     facts = Facts(mutant.guarantee, failed=True, untrusted=("SRC",) if findings.anomalies["SRC"].count else ())
-    assert decide(findings.counts(), facts).word != KEPT
+    assert decide(findings.counts(), facts).verdict != Verdict.KEPT
 
 
 @each

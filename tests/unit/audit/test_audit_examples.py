@@ -47,7 +47,7 @@ def changed(**rows: Shown) -> list[Shown]:
     return [rows.get(f"r{at}", row) for at, row in enumerate(WORLD.rows)]
 
 
-def test_a_lost_row_is_shown_with_the_events_behind_it_and_a_torn_session_with_what_it_lacks() -> None:
+def test_a_lost_row_comes_with_its_input_and_a_torn_session_with_its_missing_rows() -> None:
     rows = [row for at, row in enumerate(WORLD.rows) if at not in (23, 24, 65)]
     assert found("LOSS", rows).examples == (
         {"id": f"{KEY}:3", "input": ROW_3, "last_event": [1, 297]},
@@ -60,7 +60,7 @@ def test_a_lost_row_is_shown_with_the_events_behind_it_and_a_torn_session_with_w
     )
 
 
-def test_a_row_that_is_shown_again_is_shown_with_all_places_in_their_order() -> None:
+def test_a_duplicated_row_comes_with_all_its_positions_in_order() -> None:
     again = [*WORLD.rows, replace(WORLD.rows[27], partition=0), WORLD.rows[27]]
     shown = found("DUP", again)
     assert shown.examples == ({"id": f"{KEY}:7", "rows": [[0, 90], [1, 10], [1, 60]], "input": ROW_7},)
@@ -69,13 +69,13 @@ def test_a_row_that_is_shown_again_is_shown_with_all_places_in_their_order() -> 
     assert divergent.examples == ({"id": f"{KEY}:7", "rows": [[1, 10], [1, 60]], "input": ROW_7},)
 
 
-def test_of_a_row_with_many_copies_at_most_32_places_are_shown() -> None:
+def test_an_example_has_at_most_32_positions() -> None:
     shown = found("DUP", [*WORLD.rows, *[WORLD.rows[27]] * 40])
     (example,) = shown.examples
     assert (shown.count, len(example["rows"])) == (40, EXAMPLES)
 
 
-def test_a_phantom_is_shown_with_the_events_that_there_are_of_it() -> None:
+def test_a_phantom_comes_with_the_events_of_its_session() -> None:
     stranger = replace(WORLD.rows[20], key=b"x").changed(session_key="x", j=3)
     early = replace(WORLD.rows[0], partition=1, key=key_of(5).encode()).changed(session_key=key_of(5), j=19)
     shown = found("PHAN", [*WORLD.rows, stranger, early, WORLD.rows[21].changed(j=20)])
@@ -86,7 +86,7 @@ def test_a_phantom_is_shown_with_the_events_that_there_are_of_it() -> None:
     )
 
 
-def test_a_corrupt_row_is_shown_with_its_text_and_with_what_was_owed_where_it_says_which_row_it_is() -> None:
+def test_a_corrupt_row_comes_with_its_text_and_the_expected_payload_if_it_has_an_id() -> None:
     row = WORLD.rows
     rows = changed(
         r21=replace(row[21], value=b"\xff" + b"y" * 300),
@@ -107,7 +107,7 @@ def test_a_corrupt_row_is_shown_with_its_text_and_with_what_was_owed_where_it_sa
     )  # fmt: skip
 
 
-def test_rows_out_of_order_are_shown_by_the_first_that_comes_too_early() -> None:
+def test_a_reordered_session_comes_with_its_first_row_that_is_too_early() -> None:
     rows = changed(r22=WORLD.rows[35], r35=WORLD.rows[22], r66=WORLD.rows[67], r67=WORLD.rows[66])
     assert found("REORD", rows).examples == (
         {"session_key": KEY, "row": [1, 4], "j_after_j": [2, 3], "input": [[1, 297]]},
@@ -115,7 +115,7 @@ def test_rows_out_of_order_are_shown_by_the_first_that_comes_too_early() -> None
     )
 
 
-def test_each_way_in_which_two_reads_disagree_is_shown_with_its_place() -> None:
+def test_each_kind_of_disagreement_between_reads_comes_with_its_position() -> None:
     placed = lay_out(WORLD.rows)
     seen = [(p, o, replace(row, value=b"other") if at == 29 else row) for at, (p, o, row) in enumerate(placed)]
     seen += [(*seen[30][:2], replace(WORLD.rows[0], key=None)), (1, 10_000, WORLD.rows[0])]
@@ -141,9 +141,7 @@ def test_each_way_in_which_two_reads_disagree_is_shown_with_its_place() -> None:
     assert shown.split == {"changed": 1, "vanished": 2, "final-read-twice": 1, "observed-twice": 1}
 
 
-def test_a_position_that_names_another_row_than_before_is_shown_with_both_and_one_that_names_none_with_its_place() -> (
-    None
-):
+def test_a_position_with_two_rows_comes_with_both_of_them() -> None:
     placed, ends = lay_out(WORLD.rows), {"output": {"0": {"lso": 500, "hw": 500}}, "final_complete": True}
     seen = [(*placed[at][:2], replace(WORLD.rows[at + 3], key=b"x" * at)) for at in range(2)]
     seen += [(0, 400, replace(WORLD.rows[0], value=b"{")), (0, 401, WORLD.rows[0].changed(j=20))]
@@ -163,7 +161,7 @@ def with_input(*sent: Sent, held: list[dict[str, Any]] | None = None) -> Record:
     return make_record(WORLD, input=Stream(input_table(list(sent)), complete=True), quarantine=quarantine)
 
 
-def test_each_fault_of_the_load_is_shown_with_the_event_and_where_it_was_acknowledged() -> None:
+def test_each_load_fault_comes_with_its_event_and_acknowledged_position() -> None:
     sent = [each for at, each in enumerate(WORLD.sent) if at not in (7, 13)]
     twice, moved = sent[20], sent[25]
     sent[25] = replace(moved, offset=5_000)
@@ -177,7 +175,7 @@ def test_each_fault_of_the_load_is_shown_with_the_event_and_where_it_was_acknowl
     )
 
 
-def test_each_fault_of_the_quarantine_is_shown_with_its_place_in_the_input_or_in_the_quarantine() -> None:
+def test_each_quarantine_fault_comes_with_its_position() -> None:
     known = event(KEY, 4, 1, scheduled_us(1, 4))
     broken = [Sent(1, 1_000, KEY.encode(), b"{"), Sent(1, 1_001, KEY.encode(), known), Sent(0, 1_002, None, b"")]
     base = {"key": KEY.encode(), "value": b"x", "reason": "not-json"}
@@ -199,7 +197,7 @@ def test_each_fault_of_the_quarantine_is_shown_with_its_place_in_the_input_or_in
     )
 
 
-def test_stuck_partitions_come_by_number_and_leftovers_by_name() -> None:
+def test_stuck_partitions_come_sorted_by_number_and_leftovers_by_name() -> None:
     ends = {str(p): {"lso": 1, "hw": 2} for p in (10, 9, 0)} | {"3": {"lso": 2, "hw": 2}}
     parts = {"output": ends, "final_complete": True, "leftovers": ["b", "a"]}
     examples = found("STALL-LSO", ends=parts).examples
@@ -211,7 +209,7 @@ def test_stuck_partitions_come_by_number_and_leftovers_by_name() -> None:
     assert found("ORPH", ends=parts).examples == ({"what": "a"}, {"what": "b"})
 
 
-def test_what_stalled_is_shown_as_what_is_pending() -> None:
+def test_stalled_rows_have_the_examples_of_pending_rows() -> None:
     pending = found("PEND", [], progress=Lines(()))
     stalled = found("STALL", [], progress=Lines(()), timeline=Lines(({"event": "stalled"},)))
     assert pending.examples[0] == {
@@ -249,18 +247,18 @@ def many_faults() -> dict[str, Record]:
 
 
 @pytest.mark.parametrize("code", sorted(many_faults()))
-def test_of_each_code_32_examples_are_shown_and_all_are_counted(code: str) -> None:
+def test_each_code_has_32_examples_and_counts_all(code: str) -> None:
     shown = audit(many_faults()[code]).anomalies[code]
     assert (len(shown.examples), shown.count > EXAMPLES) == (EXAMPLES, True)
 
 
-def test_more_examples_than_are_kept_are_refused() -> None:
+def test_more_than_32_examples_are_refused() -> None:
     Anomaly(examples=({},) * EXAMPLES)
     with pytest.raises(ValueError, match=f"{EXAMPLES + 1} examples, at most {EXAMPLES}"):
         Anomaly(examples=({},) * (EXAMPLES + 1))
 
 
-def test_examples_are_plain_objects_without_a_number_of_numpys() -> None:
+def test_examples_hold_no_numpy_numbers() -> None:
     rows = [*WORLD.rows[1:], WORLD.rows[30].changed(total=1), WORLD.rows[50].changed(j=44)]
     shown = [each for anomaly in audit(make_record(WORLD, rows)).anomalies.values() for each in anomaly.examples]
     assert len(shown) == 6

@@ -100,7 +100,7 @@ def test_a_read_that_shows_one_position_twice_with_different_content_is_INCO() -
     assert findings.anomalies["INCO"].split["observed-twice"] == 1
 
 
-def test_one_position_is_counted_once_however_many_ways_it_is_wrong() -> None:
+def test_a_position_is_counted_once_with_its_first_kind() -> None:
     record = watched(seen=[replace(WORLD.rows[0], value=b"other"), *WORLD.rows[1:]])
     table = record.final.table
     twice = table.slice(0, 1).set_column(4, table.schema.field(4), [pa.array([b"third"], pa.binary())])
@@ -156,7 +156,7 @@ def test_warm_up_is_dropped_by_scheduled_time_and_from_latencies_only() -> None:
     assert findings.counts() == {"LOSS": 1, "TORN": 1}
 
 
-def test_a_session_seen_in_part_first_is_torn_for_its_reader_and_whole_at_the_end() -> None:
+def test_a_session_seen_in_parts_is_torn_for_its_reader() -> None:
     placed = lay_out(WORLD.rows)
     late = [seen_us(row) + (row.row["j"] >= 12 and at < 40) * 3_000 for at, (*_, row) in enumerate(placed)]
     record = make_record(WORLD, observed=Stream(observed_table(placed, late), complete=True))
@@ -202,7 +202,7 @@ def test_first_sightings_are_one_per_expected_row() -> None:
     assert np.array_equal(np.unique(sightings.latency_us), [LATE_US])
 
 
-def test_when_a_row_was_written_is_told_only_where_the_sink_tells_it() -> None:
+def test_write_times_are_reported_only_if_the_sink_has_them() -> None:
     record = watched(WORLD.rows)
     told = first_sightings(record, expected_output(record.input.table))
     assert told.written_us is not None
@@ -214,7 +214,7 @@ def test_when_a_row_was_written_is_told_only_where_the_sink_tells_it() -> None:
 
 
 @pytest.mark.parametrize(("is_log", "rows"), [({"output_is_log": False}, 0), ({"output_is_log": True}, 80), ({}, 80)])
-def test_of_an_older_run_only_rows_of_a_log_tell_when_they_were_written(is_log: dict[str, bool], rows: int) -> None:
+def test_in_older_runs_only_log_rows_have_write_times(is_log: dict[str, bool], rows: int) -> None:
     record = watched()
     record = replace(record, ends={**record.ends, **is_log})
     told = first_sightings(record, expected_output(record.input.table)).written_us
@@ -226,7 +226,7 @@ def test_without_an_observer_there_is_no_latency() -> None:
     assert (latency.visible.n, latency.visible.p50, latency.unseen) == (0, None, 80)
 
 
-def test_of_a_sink_that_is_no_log_whatever_was_seen_and_is_gone_has_vanished() -> None:
+def test_in_a_sink_without_a_log_every_missing_seen_row_has_vanished() -> None:
     record = watched()
     partition = record.final.table["partition"].to_numpy()
     first = Stream(record.final.table.filter(pa.array(partition == 0)), complete=True)
@@ -239,7 +239,7 @@ def test_of_a_sink_that_is_no_log_whatever_was_seen_and_is_gone_has_vanished() -
     assert (as_log.get("INCO", 0), as_none["INCO"]) == (0, gone)
 
 
-def test_what_a_sink_still_holds_of_dead_writers_is_counted_and_named() -> None:
+def test_leftovers_of_dead_writers_are_counted_and_named() -> None:
     record = watched()
     findings = judged(replace(record, ends={**record.ends, "leftovers": ["b.tmp", "a.tmp"]}))
     assert findings.counts() == {"ORPH": 2}
@@ -251,7 +251,7 @@ def test_what_a_sink_still_holds_of_dead_writers_is_counted_and_named() -> None:
     ("column", "number"),
     [("partition", -1), ("partition", 2**19), ("offset", -1), ("offset", 2**44), ("offset", 2**60)],
 )
-def test_a_row_where_none_can_stand_is_refused(read: str, column: str, number: int) -> None:
+def test_an_impossible_position_is_refused(read: str, column: str, number: int) -> None:
     record = make_record(WORLD)
     observed = Stream(observed_table(lay_out(WORLD.rows), [STARTED_US] * len(WORLD.rows)), complete=True)
     record = replace(record, observed=observed)

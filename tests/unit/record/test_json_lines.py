@@ -14,7 +14,7 @@ def _append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def test_a_tail_gives_each_line_once_and_a_torn_one_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_tail_returns_each_line_once_and_a_torn_one_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     lines = Tail(path)
     assert lines.fresh() == [] and lines.last() == {}
@@ -42,7 +42,7 @@ def test_a_tail_skips_a_torn_line_that_nobody_continued(tmp_path: Path) -> None:
     assert Tail(path).fresh() == [{"n": 1}, {"n": 3}]
 
 
-def test_all_lines_holds_also_the_one_behind_what_a_killed_writer_left(tmp_path: Path) -> None:
+def test_all_lines_include_the_one_behind_a_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     lines = AllLines(path)
     assert lines.read() == ()

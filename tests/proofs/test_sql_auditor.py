@@ -98,7 +98,7 @@ def test_both_count_whatever_was_injected(injection: Injection) -> None:
     assert {code: number for code, number in found.items() if code in wanted} == dict(+wanted)
 
 
-def test_both_say_that_sessions_which_only_begin_owe_nothing_and_are_no_fault() -> None:
+def test_both_expect_no_rows_of_sessions_that_only_begin() -> None:
     world, names = make_world(4, 2), [f"8000000000000003-{number:08d}" for number in range(5)]
     begun = [Sent(0, 1000 + at, name.encode(), event(name, 0, at, 7)) for at, name in enumerate(names)]
     record = make_record(replace(world, sent=(*begun, *world.sent)), ledger=ledger_of(world))
@@ -109,7 +109,7 @@ def test_both_say_that_sessions_which_only_begin_owe_nothing_and_are_no_fault() 
 
 @settings(max_examples=max(1, EXAMPLES // 15), deadline=None)
 @given(sessions=st.integers(1, 4), partitions=st.integers(1, 3), changes=mutations(), shuffle=st.randoms())
-def test_both_owe_the_same_rows_for_any_input(
+def test_both_expect_the_same_rows_for_any_input(
     sessions: int, partitions: int, changes: list[tuple[str, int, int]], shuffle: Any
 ) -> None:
     world = make_world(sessions, partitions)
@@ -125,7 +125,7 @@ def test_both_owe_the_same_rows_for_any_input(
     agreed(make_record(world, input=Stream(table, complete=True), progress=committed_to({0: 300, 1: 10**6})))
 
 
-def test_both_find_a_faultless_run_faultless_and_in_the_same_numbers() -> None:
+def test_both_find_a_faultless_run_faultless() -> None:
     found = agreed(make_record(WORLD))
     assert found["rows.expected"] == found["rows.visible"] == found["rows.visible_distinct"] == 60
     assert found["sessions.unfinished"] == 1
@@ -140,7 +140,7 @@ def test_compensating_faults_are_counted_apart() -> None:
     }  # fmt: skip
 
 
-def test_both_tell_the_kinds_of_what_is_wrong_with_rows_apart() -> None:
+def test_both_count_the_same_kinds_of_wrong_rows() -> None:
     rows = list(WORLD.rows)
     rows[25] = replace(rows[25], value=b"{")  # LOSS of a row beside the 20 of a whole session
     rows[26] = replace(rows[26], key=b"other")
@@ -203,7 +203,7 @@ def odd_values(row: Shown) -> list[bytes | None]:
     ]  # fmt: skip
 
 
-def test_odd_values_are_read_alike() -> None:
+def test_both_read_nonstandard_values_alike() -> None:
     kinds = len(odd_values(WORLD.rows[0]))
     world = make_world(kinds, 2)
     rows = list(world.rows)
@@ -243,7 +243,7 @@ def test_both_judge_the_load_and_the_quarantine_alike() -> None:
     assert [found[f"QUAR.{kind}"] for kind in ("missing", "unasked", "changed")] == [2, 3, 1]
 
 
-def test_both_take_a_session_that_never_ended_for_no_fault_if_it_is_unfinished() -> None:
+def test_both_accept_a_quarantined_session_that_never_ended() -> None:
     told = {"value": b"{}", "reason": "never-ended", "source_partition": None, "source_offset": None}
     keys = [key_of(3).encode(), key_of(0).encode(), b"\xff", None]
     held = quarantine_table([*(told | {"key": key} for key in keys), told | {"key": keys[0], "source_offset": 5}])
@@ -262,7 +262,7 @@ def test_both_see_where_two_reads_disagree() -> None:
     assert agreed(replace(record, final=gone, ends={**record.ends, "output_is_log": False}))["INCO"] == 4
 
 
-def test_where_a_read_shows_a_position_twice_both_compare_what_it_showed_first() -> None:
+def test_both_compare_the_first_of_two_contents_of_a_position() -> None:
     record, sound = make_record(WORLD), lay_out(WORLD.rows)
     other = [(p, o, replace(row, value=b"other")) for p, o, row in sound]
     for sound_us, kind in ((1, "observed-twice"), (3, "changed")):
@@ -274,7 +274,7 @@ def test_where_a_read_shows_a_position_twice_both_compare_what_it_showed_first()
     assert agreed(replace(record, final=Stream(final, complete=True)))["INCO.final-read-twice"] == 3
 
 
-def test_both_say_alike_how_a_run_ended() -> None:
+def test_both_agree_how_a_run_ended() -> None:
     ends = {"output": {"0": {"lso": 60, "hw": 61}}, "final_complete": True, "leftovers": ["a.tmp", "b.tmp"]}
     stalled = make_record(WORLD, [], progress=Lines(()), timeline=Lines(({"event": "stalled"},)), ends=ends)
     assert agreed(stalled).items() >= {"STALL": 60, "STALL-LSO": 1, "ORPH": 2}.items()
@@ -290,7 +290,7 @@ def test_one_position_with_two_contents_counts_as_its_first() -> None:
     assert "CORR" not in agreed(replace(record, final=replace(final, table=final.table.slice(1))))
 
 
-def test_a_key_in_two_partitions_is_owed_once_all_its_events_are_committed() -> None:
+def test_a_key_in_two_partitions_is_expected_once_all_its_events_are_committed() -> None:
     sent = [Sent(int(seq >= 40), seq, b"k", event("k", seq, 1, 7)) for seq in range(100)]
     sent += [Sent(0, 500, b"other", event("other", 0, 1, 7))]
     record = make_record(WORLD, [], input=Stream(input_table(sent), complete=True))
@@ -325,7 +325,7 @@ def report_of(folder: Path) -> dict[str, Any]:
     return dict(report)
 
 
-def test_a_report_says_that_two_auditors_agree_and_the_summary_tells_it(tmp_path: Path) -> None:
+def test_report_and_summary_state_that_the_auditors_agree(tmp_path: Path) -> None:
     report = report_of(written(make_record(WORLD), tmp_path / "run"))
     assert report["auditors"] == {"agree": True, "compared": 69, "differ": {}, "trouble": ""}
     assert "auditors    two, which agree on all 69 counts" in summary(report)
@@ -341,21 +341,21 @@ def test_a_mistake_in_one_auditor_makes_the_verdict_unknown(tmp_path: Path, monk
     report = report_of(folder)
     assert (report["verdict"], report["auditors"]["agree"]) == ("unknown", False)
     assert report["auditors"]["differ"]["LOSS"] == {"first": 1, "second": 0}
-    assert "the two auditors disagree on LOSS: 1 by the first, 0 by the second" in report["reasons"]
+    assert "the two auditors disagree on LOSS: Python counts 1, SQL counts 0" in report["reasons"]
     assert "which DISAGREE" in summary(report)
 
 
-def test_a_second_auditor_that_can_not_count_makes_the_verdict_unknown(tmp_path: Path) -> None:
+def test_an_sql_auditor_that_cannot_count_makes_the_verdict_unknown(tmp_path: Path) -> None:
     folder = written(make_record(WORLD), tmp_path / "run")
     record = Record.load(folder)
     (folder / "ledger" / "seq.npy").unlink()
     report = make_report(record, CELL, {}, {"run": "r"})
     assert (report["verdict"], report["auditors"]["compared"]) == ("unknown", 0)
-    assert report["reasons"][-1].startswith("the second auditor could not count: ")
+    assert report["reasons"][-1].startswith("the SQL auditor could not count: ")
 
 
 @pytest.mark.parametrize("name", ["input.arrow", "final.arrow", "observed.arrow"])
-def test_a_file_cut_off_is_read_alike(tmp_path: Path, name: str) -> None:
+def test_both_read_a_cut_off_file_alike(tmp_path: Path, name: str) -> None:
     folder = written(make_record(WORLD), tmp_path / "run")
     content = (folder / name).read_bytes()
     for length in (0, 5, len(content) // 2, len(content) - 3):

@@ -14,7 +14,7 @@ from oncebench.audit.sql import count
 from oncebench.record import OBSERVED
 from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
-from tests.proofs.test_second import files_of
+from tests.proofs.test_sql_auditor import files_of
 from tests.unit.audit.audit_world import STARTED_US, Shown, key_of, lay_out, make_record, make_world, observed_table
 
 WORLD = make_world(4, 1)  # one partition; the last events of the sessions stand at 396, 397, 398 and 399
@@ -39,7 +39,7 @@ def lost_commits(*lines: dict[str, Any]) -> Anomaly:
     return findings.anomalies["LOSTC"]
 
 
-def test_a_batch_that_was_reported_committed_and_lost_a_row_is_LOSTC_and_told_with_its_input() -> None:
+def test_a_batch_reported_committed_with_a_lost_row_is_LOSTC() -> None:
     found = lost_commits(batch(0, 397), batch(1, 398), batch(2, 400), *map(sink, range(3)))
     assert found.count == 1
     (example,) = found.examples
@@ -53,16 +53,16 @@ def test_a_batch_begins_where_the_one_before_it_ended() -> None:
     assert lost_commits(batch(0, 398), sink(0)).count == 1
 
 
-def test_one_report_is_enough_whatever_the_replay_says() -> None:
+def test_one_report_of_a_commit_is_enough() -> None:
     assert lost_commits(batch(0, 400), sink(0), sink(0, drained=True)).count == 1
 
 
-def test_what_was_drained_dropped_or_never_reported_is_lost_and_no_lost_commit() -> None:
+def test_a_batch_drained_dropped_or_not_reported_is_no_lost_commit() -> None:
     for line in (sink(0, drained=True), sink(0, dropped=[0]), sink(1), {"kind": "sink", "batch": 0}):
         assert lost_commits(batch(0, 400), line).count == 0
 
 
-def test_a_batch_is_not_judged_if_it_is_not_known_what_it_has_read() -> None:
+def test_a_batch_with_an_unknown_input_range_is_not_judged() -> None:
     assert lost_commits(batch(1, 400), sink(1)).count == 0  # nobody knows where it began
     rolled_back = (batch(0, 398), sink(0), batch(0, 390), batch(1, 400))
     assert lost_commits(*rolled_back).count == 0
@@ -89,7 +89,7 @@ def torn_batches(looks: list[int], *, at_once: bool = True, rows: tuple[Shown, .
     return findings.anomalies["TORNB"]
 
 
-def test_a_batch_that_the_observer_was_shown_in_parts_is_TORNB_and_told_with_its_input() -> None:
+def test_a_batch_that_the_observer_saw_in_parts_is_TORNB() -> None:
     found = torn_batches([1] * 40 + [2] * 20 + [3] * 10 + [4] * 10)
     assert found.count == 1
     (example,) = found.examples
@@ -99,17 +99,17 @@ def test_a_batch_that_the_observer_was_shown_in_parts_is_TORNB_and_told_with_its
 
 
 @pytest.mark.parametrize("apart", [0, 39, 40, 79])
-def test_one_row_at_another_look_than_the_rest_of_its_batch_is_enough_whichever_it_is(apart: int) -> None:
+def test_one_row_seen_at_another_look_tears_its_batch(apart: int) -> None:
     (example,) = torn_batches([1 + (at == apart) for at in range(80)]).examples
     assert (example["batch"], example["last"]["id"]) == (apart // 40, f"{key_of(apart // 20)}:{apart % 20}")
 
 
-def test_batches_shown_whole_one_after_the_other_or_several_at_once_are_not_TORNB() -> None:
+def test_batches_seen_whole_are_not_TORNB() -> None:
     assert torn_batches([1] * 40 + [2] * 40).count == 0
     assert torn_batches([3] * 80).count == 0
 
 
-def test_a_sink_that_shows_a_batch_in_steps_has_no_TORNB() -> None:
+def test_a_sink_that_is_not_batch_atomic_has_no_TORNB() -> None:
     assert torn_batches([1] * 40 + [2] * 30 + [4] * 10, at_once=False).count == 0
 
 

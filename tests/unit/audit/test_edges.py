@@ -47,7 +47,7 @@ def seen(placed: list[tuple[int, int, object]], seen_us: list[int], world: objec
 # What the pipeline has committed
 
 
-def test_a_partition_that_is_committed_up_to_nothing_ends_at_0() -> None:
+def test_a_partition_without_committed_events_ends_at_0() -> None:
     assert committed_ends([{"kind": "batch", "end_offsets": {"1": 0}}]) == {1: 0}
 
 
@@ -66,7 +66,7 @@ def test_batches_of_sessions_are_whole_numbers() -> None:
 # The load and its ledger
 
 
-def test_sessions_that_the_plan_has_no_event_of_are_not_acknowledged() -> None:
+def test_sessions_without_planned_events_are_not_acknowledged() -> None:
     ledger = ledger_of(WORLD)
     chosen = ledger.session == 2
     some = replace(ledger, **{name: column[chosen] for name, column in vars(ledger).items()})
@@ -104,7 +104,7 @@ def test_an_event_of_a_planned_session_that_the_ledger_does_not_have_is_foreign(
     assert (findings.events["foreign"], findings.counts()) == (1, {})
 
 
-def test_what_stands_in_the_input_and_in_quarantine_is_told_in_numbers() -> None:
+def test_events_in_input_and_quarantine_are_counted() -> None:
     broken = Sent(0, 1_000, key_of(0).encode(), b"{")
     held = {"key": broken.key, "value": broken.value, "reason": "too-large", "source_partition": 0}
     entries = quarantine_table([held | {"source_offset": 1_000}] * 2)
@@ -120,7 +120,7 @@ def test_what_stands_in_the_input_and_in_quarantine_is_told_in_numbers() -> None
     assert (findings.invalid, findings.counts()) == ({"not-json": 1}, {})
 
 
-def test_the_last_place_that_a_record_can_have_is_a_place_and_the_next_one_is_none() -> None:
+def test_the_largest_position_is_valid_and_the_next_is_not() -> None:
     base = {"key": b"k", "value": b"v", "reason": "not-json"}
     for partition, offset, example in (
         (2**19 - 1, 2**44 - 1, {"input": [[2**19 - 1, 2**44 - 1]], "reason": None}),
@@ -159,7 +159,7 @@ def test_fields_at_their_bounds_are_valid_and_a_value_of_65536_bytes_is_not_too_
         assert read_event(b"k", json.dumps(item).encode().ljust(65_537)) == "too-large"
 
 
-def test_what_is_no_json_says_why() -> None:
+def test_text_that_is_no_json_is_refused_with_the_reason() -> None:
     with pytest.raises(ValueError, match=r"^nested too deep$"):
         parse_json(b"[" * 60_000)
     with pytest.raises(ValueError, match=r"^NaN is not JSON$"):
@@ -169,21 +169,21 @@ def test_what_is_no_json_says_why() -> None:
 # Two reads of the output
 
 
-def test_a_row_seen_at_the_end_of_the_final_read_or_where_none_was_recorded_has_not_vanished() -> None:
+def test_a_row_seen_at_the_end_of_the_final_read_has_not_vanished() -> None:
     ends = {"output": {"0": {"lso": 500, "hw": 500}}, "final_complete": True}
     for place, count in (((0, 499), 1), ((0, 500), 0), ((7, 0), 0)):
         record = seen([*PLACED, (*place, WORLD.rows[0])], [STARTED_US] * 81, ends=ends)
         assert audit(record).anomalies["INCO"].count == count, place
 
 
-def test_of_one_position_with_two_contents_the_first_in_the_file_is_taken_however_many_there_are() -> None:
+def test_the_first_of_several_contents_of_a_position_counts() -> None:
     sound, broken = final_table(PLACED), final_table([(p, o, replace(row, value=b"{")) for p, o, row in PLACED])
     for tables, corrupt in (((sound, broken), 0), ((broken, sound), 80)):
         findings = audit(make_record(WORLD, final=Stream(pa.concat_tables(tables), complete=True)))
         assert (findings.anomalies["CORR"].count, findings.anomalies["INCO"].count) == (corrupt, 80)
 
 
-def test_of_copies_seen_at_one_moment_the_first_in_the_log_counts() -> None:
+def test_the_first_copy_in_the_log_counts_if_all_were_seen_at_once() -> None:
     placed = lay_out([*WORLD.rows, *WORLD.rows])
     table = observed_table(placed, [STARTED_US + 10**7] * 160)
     at = table.schema.get_field_index("append_ms")
@@ -236,7 +236,7 @@ def test_first_sightings_come_with_their_times_in_the_order_of_the_rows() -> Non
     assert latency.tolist() == [times[row] - scheduled_us(row // 20, 99) for row in at]
 
 
-def test_a_session_of_which_nothing_was_seen_is_not_torn_and_one_seen_in_part_spans_what_was_seen() -> None:
+def test_only_a_session_seen_in_part_is_torn_and_has_a_span() -> None:
     assert audit(make_record(WORLD)).latency.torn_sessions == 0
     nothing_of_one = [each for at, each in enumerate(PLACED) if at >= 20]
     times = [STARTED_US + 10**7 + 1_000 * (at == 0) for at in range(59)]
@@ -253,19 +253,19 @@ def test_the_first_two_rows_of_all_in_the_wrong_order_are_REORD() -> None:
     assert (found.count, found.examples[0]["j_after_j"], found.examples[0]["row"]) == (1, [0, 1], [0, 0])
 
 
-def test_the_very_first_row_that_is_owed_is_shown_with_what_was_owed_if_it_is_corrupt() -> None:
+def test_the_first_expected_row_comes_with_its_expected_payload_if_it_is_corrupt() -> None:
     row = WORLD.rows[0]
     found = audit(make_record(WORLD, [row.changed(total=1), *WORLD.rows[1:]])).anomalies["CORR"]
     owed = [row.row[name] for name in ("events", "total", "checksum", "ended_at")]
     assert (found.examples[0]["id"], found.examples[0]["expected"]) == (f"{key_of(0)}:0", owed)
 
 
-def test_a_run_may_say_drained_long_before_its_last_word() -> None:
+def test_drained_may_come_long_before_the_last_timeline_line() -> None:
     record = make_record(WORLD, timeline=Lines(({"event": "stalled"}, {"event": "drained"}, {"event": "other"})))
     assert audit(record).drained is True
 
 
-def test_a_session_whose_rows_lie_in_two_partitions_of_a_log_is_SCAT_and_of_other_sinks_is_none() -> None:
+def test_a_session_in_two_partitions_is_SCAT_only_in_a_log() -> None:
     rows = [replace(row, partition=row.partition + 1) if number in (19, 25) else row
             for number, row in enumerate(WORLD.rows)]  # fmt: skip
     record = make_record(WORLD, rows)
