@@ -1,8 +1,8 @@
-"""The verdict: whether a run kept its guarantee, and whether its evidence suffices to say so.
+"""The verdict: whether a run kept its guarantee, and whether the evidence suffices.
 
 Promise: a pure function of the findings and the record. The verdict is `kept` only if the guarantee was exercised and
-held. The table `RULES` says what each guarantee allows. A run is never `kept` if the observer did not watch it to its
-end, if its pipeline shows no committed batch, or if its faults were not the requested ones.
+held. The table `RULES` has what each guarantee allows. Some runs are never `kept`: the observer did not watch to the
+end, no batch was committed, or the faults were not the requested ones.
 
 The questions, in their order:
 
@@ -107,8 +107,8 @@ class Facts:
         before: the codes of batches that were done before the first failure and not run again. No failure explains
             these anomalies.
         ordered: the sink keeps the order of a key.
-        leftovers_allowed: leftovers are no violation. The sink removes them itself, or the next start would have, and an
-            interruption prevented that start.
+        leftovers_allowed: leftovers are no violation. Either the sink removes them itself, or an interruption prevented
+            the start that removes them.
         untrusted: why the evidence cannot be trusted.
         weak: why the evidence does not suffice.
         not_exercised: why the guarantee was not exercised.
@@ -136,7 +136,7 @@ class Judgement:
 
 
 def decide(counts: Mapping[str, int], facts: Facts) -> Judgement:
-    """Decides over anomaly counts. Raises ValueError for a guarantee or a code that `RULES` lacks."""
+    """Decides over anomaly counts; ValueError for a guarantee or a code without a rule."""
     if facts.guarantee not in GUARANTEES:
         raise ValueError(f"unknown guarantee {facts.guarantee!r}; they are: {', '.join(GUARANTEES)}")
     if without_rule := counts.keys() - RULES.keys():
@@ -210,7 +210,7 @@ def _failed(record: Record, cell: JudgedCell) -> bool:
 
 
 def _before(record: Record, rows_of_batches: Mapping[int, tuple[int, int]]) -> frozenset[str]:
-    """Returns which codes batches have that were done before the first failure, and not run again.
+    """Returns the codes in batches that were done before the first failure and not run again.
 
     If nothing failed, because no requested fault was hit, these are all batches.
     """
@@ -268,7 +268,7 @@ def _unobserved(findings: Findings, record: Record) -> tuple[str, ...]:
 
 
 def _interrupted(findings: Findings, record: Record) -> str | None:
-    """Returns what an interruption left undone; None without an interruption, or if nothing was left."""
+    """Returns what an interruption left undone; None if nothing, or without an interruption."""
     times: dict[str, int] = {}
     for line in record.timeline.items:
         if line.get("event") in (LOAD_STARTED, INTERRUPTED, LOAD_DONE) and "t_us" in line:

@@ -96,7 +96,7 @@ class Ledger:
 
     @property
     def sent_share(self) -> float:
-        """Share of the planned events that were attempted and are not known to have failed; 1.0 if none."""
+        """Share of planned events that were attempted and did not fail; 1.0 without any."""
         return float(np.mean((self.sent_us > 0) & (self.acked_us >= 0))) if len(self.seq) else 1.0
 
 

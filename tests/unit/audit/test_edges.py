@@ -14,7 +14,7 @@ from oncebench.audit.python.attribution import batch_of_session
 from oncebench.audit.python.audit import audit, committed_ends, first_sightings
 from oncebench.audit.python.model import expected_output, parse_json, read_event
 from oncebench.audit.python.outputs import read_outputs
-from oncebench.audit.python.reads import bring_together
+from oncebench.audit.python.reads import join_reads
 from oncebench.record import Record
 from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
@@ -199,7 +199,7 @@ def test_the_first_copy_in_the_log_counts_if_all_were_seen_at_once() -> None:
 
 def test_times_and_places_of_two_reads_are_whole_numbers() -> None:
     record = seen(PLACED, [STARTED_US] * 80)
-    reads = bring_together(record.final, record.observed, {0: 999, 1: 999})
+    reads = join_reads(record.final, record.observed, {0: 999, 1: 999})
     assert {column.dtype for column in (reads.partition, reads.offset, reads.seen_us, reads.append_ms)} == {
         np.dtype(np.int64)
     }

@@ -68,8 +68,8 @@ def test_a_batch_line_without_ends_is_refused_with_the_line_and_what_to_do() -> 
     with pytest.raises(RecordError) as refused:
         committed_ends([{"kind": "batch", "batch": 3}])
     assert str(refused.value) == (
-        "progress.jsonl has a batch line without usable end_offsets ({'kind': 'batch', 'batch': 3}); the pipeline that "
-        "wrote it is of another version: judge the run with that version"
+        "progress.jsonl has a batch line without usable end_offsets ({'kind': 'batch', 'batch': 3}). A pipeline of "
+        "another version wrote it: judge the run with that version"
     )
 
 
@@ -77,6 +77,6 @@ def test_an_impossible_position_is_refused_with_what_to_do() -> None:
     with pytest.raises(RecordError) as refused:
         position_of(np.array([0, 2**19]), np.array([0, 0]))
     assert str(refused.value) == (
-        "the record has a row at partition 524288, where none can stand (0 to 2**19 - 1); it is damaged: take the "
-        "folder from a sound copy, or run the cell again"
+        "the record has a row at partition 524288, which must be 0 to 2**19 - 1. The record is damaged: take "
+        "the folder from a sound copy, or run the cell again"
     )
