@@ -33,7 +33,7 @@ from oncebench.audit.python.attribution import by_batch, charged, uncharged
 from oncebench.audit.python.audit import Findings, Sightings, audit, first_sightings
 from oncebench.audit.python.latency import Distribution
 from oncebench.audit.python.model import ROWS, Expected, expected_output
-from oncebench.audit.sql.count import second_audit
+from oncebench.audit.sql.count import sql_audit
 from oncebench.audit.verdict import Judgement, judge
 from oncebench.errors import UserError
 from oncebench.observe.resources import Use
@@ -119,8 +119,8 @@ class _Run:
         """Audits the record with both auditors and judges it."""
         expected = expected_output(record.input.table)
         findings = audit(record, expected=expected, warmup_s=cell.warmup_s)
-        second = second_audit(record.path)
-        agreement = Agreement(trouble=second.trouble) if second.trouble else compare(counts_of(findings), second.counts)
+        sql = sql_audit(record.path)
+        agreement = Agreement(trouble=sql.trouble) if sql.trouble else compare(counts_of(findings), sql.counts)
         batches = by_batch(record, expected)
         judgement = judge(findings, record, cell, agreement.reasons, batches)
         seen = first_sightings(record, expected)

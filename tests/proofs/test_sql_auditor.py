@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 
 from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.python.audit import audit
-from oncebench.audit.sql import count, outputs
-from oncebench.audit.sql.files import LEDGER, Files, committed, drained, placed, read_files, spans
+from oncebench.audit.sql import count
+from oncebench.audit.sql.files import LEDGER, Files, batch_ranges, committed, drained, placed, read_files
 from oncebench.record import FINAL, INPUT, MARKER, OBSERVED, QUARANTINE, Record
 from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream, write_stream
@@ -76,7 +76,7 @@ def files_of(record: Record) -> Files:
         planned=record.plan.sessions,
         ends=record.ends,
         committed=committed(record.progress.items),
-        spans=spans(record.progress.items),
+        batch_ranges=batch_ranges(record.progress.items),
         drained=drained(record.timeline.items),
     )
 
@@ -337,7 +337,7 @@ def test_report_and_summary_state_that_the_auditors_agree(tmp_path: Path) -> Non
 def test_a_mistake_in_one_auditor_makes_the_verdict_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = written(make_record(WORLD, WORLD.rows[1:]), tmp_path / "run")
     assert report_of(folder)["verdict"] == "broken"
-    monkeypatch.setitem(outputs.COUNTS, "LOSS", "SELECT 0")
+    monkeypatch.setitem(count.COUNTS, "LOSS", "SELECT 0")
     report = report_of(folder)
     assert (report["verdict"], report["auditors"]["agree"]) == ("unknown", False)
     assert report["auditors"]["differ"]["LOSS"] == {"first": 1, "second": 0}
