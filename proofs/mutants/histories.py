@@ -9,7 +9,7 @@ import numpy as np
 from oncebench.record import Record
 from tests.unit.audit.audit_world import (
     STARTED_US,
-    Shown,
+    VisibleRow,
     World,
     key_of,
     lay_out,
@@ -105,5 +105,5 @@ def sound() -> Record:
     return make_record(WORLD)
 
 
-def _under(row: Shown, key: str) -> Shown:
+def _under(row: VisibleRow, key: str) -> VisibleRow:
     return replace(row, key=key.encode()).changed(session_key=key)

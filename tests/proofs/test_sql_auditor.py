@@ -1,4 +1,4 @@
-"""Two auditors that share no code count the same, whatever was done to a run; if they do not, nothing is promised."""
+"""The two auditors share no code and count the same; if not, no verdict is trusted."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from oncebench.scenario.cell import Cell
 from tests.proofs.test_audit_injection import EXAMPLES, Injection, inject, injections
 from tests.unit.audit.audit_world import (
     Sent,
-    Shown,
+    VisibleRow,
     committed_to,
     event,
     final_table,
@@ -142,7 +142,7 @@ def test_compensating_faults_are_counted_apart() -> None:
 
 def test_both_count_the_same_kinds_of_wrong_rows() -> None:
     rows = list(WORLD.rows)
-    rows[25] = replace(rows[25], value=b"{")  # LOSS of a row beside the 20 of a whole session
+    rows[25] = replace(rows[25], value=b"{")  # LOSS of a row, besides the 20 of a whole session
     rows[26] = replace(rows[26], key=b"other")
     rows[27] = rows[27].changed(total=1)
     copies = [rows[20], rows[21], replace(rows[22], partition=2), rows[23].changed(j=33)]
@@ -184,7 +184,7 @@ def test_hostile_session_keys_are_sessions_like_any_other() -> None:
     assert (found.get("PHAN", 0), found["CORR"]) == (0, len(rows) + len(raw))  # wrong checksums
 
 
-def odd_values(row: Shown) -> list[bytes | None]:
+def nonstandard_values(row: VisibleRow) -> list[bytes | None]:
     value = row.value or b""
     changes: list[dict[str, Any]] = [
         {"j": 2**70}, {"j": 1.0}, {"j": True}, {"j": "1"}, {"j": -(2**63)}, {"total": 2**63}, {"total": 2**63 - 1},
@@ -204,12 +204,12 @@ def odd_values(row: Shown) -> list[bytes | None]:
 
 
 def test_both_read_nonstandard_values_alike() -> None:
-    kinds = len(odd_values(WORLD.rows[0]))
+    kinds = len(nonstandard_values(WORLD.rows[0]))
     world = make_world(kinds, 2)
     rows = list(world.rows)
     for session in range(kinds):  # each in a session of its own
         at = 20 * session + 1
-        rows[at] = replace(rows[at], value=odd_values(rows[at])[session])
+        rows[at] = replace(rows[at], value=nonstandard_values(rows[at])[session])
     found = agreed(make_record(world, rows))
     assert (found["CORR"], found["LOSS"], found["PHAN"]) == (30, 22, 2)
 
@@ -244,9 +244,11 @@ def test_both_judge_the_load_and_the_quarantine_alike() -> None:
 
 
 def test_both_accept_a_quarantined_session_that_never_ended() -> None:
-    told = {"value": b"{}", "reason": "never-ended", "source_partition": None, "source_offset": None}
+    record_of_timer = {"value": b"{}", "reason": "never-ended", "source_partition": None, "source_offset": None}
     keys = [key_of(3).encode(), key_of(0).encode(), b"\xff", None]
-    held = quarantine_table([*(told | {"key": key} for key in keys), told | {"key": keys[0], "source_offset": 5}])
+    held = quarantine_table(
+        [*(record_of_timer | {"key": key} for key in keys), record_of_timer | {"key": keys[0], "source_offset": 5}]
+    )
     assert agreed(make_record(WORLD, quarantine=Stream(held, complete=True)))["QUAR"] == 4
 
 

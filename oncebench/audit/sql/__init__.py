@@ -1,1 +1,1 @@
-"""The SQL auditor: counts what the Python auditor counts, from the files, without shared code."""
+"""The SQL auditor: counts what the Python auditor counts, and shares no code with it."""

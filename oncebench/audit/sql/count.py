@@ -1,4 +1,4 @@
-"""The SQL auditor's counts of a run, made in an empty DuckDB that reads only registered tables.
+"""The SQL auditor's counts, made in an empty DuckDB that reads only registered tables.
 
 Promise: `sql_audit` never raises and never writes into the run folder. It returns the counts, or the reason why there
 are none. A count is named by an anomaly code, or by a code, `.` and a kind. The others begin with `rows.`, `sessions.`,

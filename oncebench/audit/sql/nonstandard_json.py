@@ -1,4 +1,4 @@
-"""Parses JSON values in any other spelling than the suite's, one by one, into columns for SQL.
+"""Parses JSON in another spelling than the suite's, value by value, into columns for SQL.
 
 DuckDB's own JSON functions accept a trailing comma and NaN, the first of two fields with one name, and "5" for 5. So
 they decide only about values that are the same text when they are written again. This module parses the others.
@@ -21,7 +21,7 @@ _INT64 = range(-(2**63), 2**63)
 
 
 def parse_nonstandard(batches: Iterable[pa.RecordBatch], texts: Sequence[str], numbers: Sequence[str]) -> pa.Table:
-    """Returns one row per value of `batches`, which have the columns `pos` and `nonstandard`.
+    """Returns one row per value of `batches` (columns `pos` and `nonstandard`).
 
     The columns: `json` (the value is JSON), `size` (how many fields it has), `present` (how many of the given fields it
     has), and one per field. A field is null if it is missing, or is no text (`texts`), or no integer of 64 bits

@@ -1,4 +1,4 @@
-"""Two auditors' counts side by side: what differs is named with both numbers, and comes before any anomaly."""
+"""The comparison of the two auditors: differences are named, and come before any anomaly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The catalogue: its rules are told in the docs as in the code, and kinds and words are those that it names."""
+"""The catalogue: the docs quote its rules, and the audit uses its kinds."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def test_the_audit_divides_each_count_into_its_catalogue_kinds() -> None:
     world = make_world(2, 1)
     for ended in ((), ({"event": "drained"},), ({"event": "stalled"},)):
         found = audit(make_record(world, world.rows[1:], timeline=Lines(ended))).anomalies
-        told = {code: tuple(anomaly.split) for code, anomaly in found.items()}
+        kinds = {code: tuple(anomaly.split) for code, anomaly in found.items()}
         if not ended or ended[0]["event"] != "drained":
-            told["QUAR"] = CATALOGUE["QUAR"].kinds  # not counted of a run that did not drain
-        assert told == {code.name: code.kinds for code in CATALOGUE.values()}
+            kinds["QUAR"] = CATALOGUE["QUAR"].kinds  # not counted in a run that did not drain
+        assert kinds == {code.name: code.kinds for code in CATALOGUE.values()}
 
 
 @pytest.mark.parametrize(

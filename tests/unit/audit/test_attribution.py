@@ -1,4 +1,4 @@
-"""Each fault is charged with what its own batch lost and doubled."""
+"""Each fault is charged with the lost and duplicated rows of its own batch."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -42,10 +42,10 @@ def test_a_batch_range_includes_its_start_and_excludes_its_end() -> None:
 
 
 def test_lost_and_duplicated_rows_are_counted_from_the_record() -> None:
-    world = make_world(4, 2)  # all that owe rows are in one batch
+    world = make_world(4, 2)  # all sessions with rows are in one batch
     rows = [row for at, row in enumerate(world.rows) if at != 3]
-    for shown, counts in ((rows, (1, 0)), ([*world.rows, world.rows[70]], (0, 1)), ([*rows, rows[70]], (1, 1))):
-        record = make_record(world, shown)
+    for visible, counts in ((rows, (1, 0)), ([*world.rows, world.rows[70]], (0, 1)), ([*rows, rows[70]], (1, 1))):
+        record = make_record(world, visible)
         (line,) = record.progress.items
         record = replace(record, progress=Lines(({**line, "batch": 6, "start_offsets": {}},)))
         assert attribution.by_batch(record, expected_output(record.input.table)) == {6: counts}
@@ -94,9 +94,9 @@ def test_the_first_three_batches_of_each_attempt_do_not_count_as_settled(tmp_pat
     progress += [line(number, 100 if number > 2 else 9000, number + 1) for number in range(5)]
     progress += [{"kind": "started", "t_us": 50}, *[line(number, 9000, number + 60) for number in range(5, 8)]]
     progress += [{"kind": "sink", "t_us": 2, "batch": 3, "timings_ms": {"decide": 4.0}}]
-    told = Progress(progress, -US, 2)
-    assert [each["batch"] for each in told.settled()] == [3, 4]
-    costs = checkpoint_costs(told, tmp_path)
+    progress_lines = Progress(progress, -US, 2)
+    assert [each["batch"] for each in progress_lines.settled()] == [3, 4]
+    costs = checkpoint_costs(progress_lines, tmp_path)
     assert (costs["wal_ms"], costs["commit_log_ms"], costs["state_commit_ms"], costs["share_of_batch"]) == (
         10,
         20,
@@ -104,8 +104,8 @@ def test_the_first_three_batches_of_each_attempt_do_not_count_as_settled(tmp_pat
         0.5,
     )
     assert (costs["bytes"], costs["files"]) == (0, 0)
-    assert (batch_costs(told)["n"], batch_costs(told)["trigger_ms"]) == (8, 100)
-    assert sink_costs(told) == {"prepare": None, "decide": 4.0, "commit": None, "total": None}
+    assert (batch_costs(progress_lines)["n"], batch_costs(progress_lines)["trigger_ms"]) == (8, 100)
+    assert sink_costs(progress_lines) == {"prepare": None, "decide": 4.0, "commit": None, "total": None}
 
 
 def test_the_parts_of_a_batch_add_up_to_its_duration() -> None:

@@ -19,7 +19,7 @@ from oncebench.record.streams import Stream
 from tests.unit.audit.audit_world import (
     SEED,
     STARTED_US,
-    Shown,
+    VisibleRow,
     committed_to,
     final_table,
     input_table,
@@ -32,11 +32,11 @@ from tests.unit.audit.audit_world import (
 WORLD = make_world(6, 2)
 
 
-def without(*gone: int) -> list[Shown]:
+def without(*gone: int) -> list[VisibleRow]:
     return [row for at, row in enumerate(WORLD.rows) if at not in gone]
 
 
-def with_row(at: int, row: Shown) -> list[Shown]:
+def with_row(at: int, row: VisibleRow) -> list[VisibleRow]:
     return [*WORLD.rows[:at], row, *WORLD.rows[at + 1 :]]
 
 
@@ -308,9 +308,9 @@ def test_the_number_of_examples_is_bounded_and_the_count_is_not() -> None:
     findings = audit(make_record(world, []))
     assert findings.counts() == {"LOSS": 200}
     assert len(findings.anomalies["LOSS"].examples) == EXAMPLES
-    doubled = audit(make_record(world, [*world.rows, *world.rows]))
-    assert doubled.counts() == {"DUP": 200}
-    assert len(doubled.anomalies["DUP"].examples) == EXAMPLES
+    duplicated = audit(make_record(world, [*world.rows, *world.rows]))
+    assert duplicated.counts() == {"DUP": 200}
+    assert len(duplicated.anomalies["DUP"].examples) == EXAMPLES
     flipped = audit(make_record(world, [row.changed(total=-1) for row in world.rows]))
     assert flipped.counts() == {"CORR": 200}
     assert len(flipped.anomalies["CORR"].examples) == EXAMPLES
@@ -346,18 +346,18 @@ def test_a_hundred_thousand_rows_with_a_thousand_faults_are_counted_exactly() ->
         keys=[key_of(session) for session in range(sessions)],
     )
     rows = [
-        Shown(session % 4, key.encode(), orjson.dumps(dict(zip(FIELDS, (key, j, 5, total, crc, at), strict=True))))
+        VisibleRow(session % 4, key.encode(), orjson.dumps(dict(zip(FIELDS, (key, j, 5, total, crc, at), strict=True))))
         for session, key in enumerate(expected.session_keys)
         for j, (total, crc, at) in enumerate(
             zip(expected.total[session].tolist(), expected.checksum[session].tolist(),
                 expected.ended_at[session].tolist(), strict=True)
         )
     ]  # fmt: skip
-    shown = [row for at, row in enumerate(rows) if at % 1000 != 17]
+    visible = [row for at, row in enumerate(rows) if at % 1000 != 17]
     again = rows[::200]
     flipped = [row.changed(checksum=0) for row in rows[3::500]]
     record = replace(
-        make_record(make_world(1), shown + again + flipped),
+        make_record(make_world(1), visible + again + flipped),
         plan=Plan(SEED, 0, 0, "input", STARTED_US),
         ledger=Ledger(*(np.zeros(0, kind) for kind in ("u4", "u1", "i8", "i8", "i8", "i4", "i8"))),
         input=Stream(INPUT.empty_table(), complete=True),

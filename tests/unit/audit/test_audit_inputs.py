@@ -1,4 +1,4 @@
-"""The input side: a generator that did not do what it says, events of others, and the quarantine."""
+"""The input: a generator that breaks its promise, foreign events, and the quarantine."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def quarantined(entries: list[dict[str, Any]], **parts: Any) -> Record:
     record = make_record(WORLD)
     sent_twice = input_table(list(world.sent))
     ledger = record.ledger
-    # session 0's seq 7 stands in the topic twice; as nobody acknowledged it, the load is not at fault
+    # session 0's seq 7 is in the topic twice; without an acknowledgement this is no load fault
     acked = np.where((ledger.session == 0) & (ledger.seq == 7), 0, ledger.acked_us)
     everything = {
         "input": Stream(sent_twice, complete=True),
@@ -201,8 +201,8 @@ def test_a_quarantined_record_from_nowhere_is_QUAR(place: tuple[int | None, int 
 
 def test_a_session_that_never_ended_is_in_quarantine_without_a_position() -> None:
     world = make_world(4, 2, unfinished=1)
-    told = {"key": key_of(3).encode(), "value": b"{}", "reason": "never-ended"}
-    told |= {"source_partition": None, "source_offset": None}
+    record_of_timer = {"key": key_of(3).encode(), "value": b"{}", "reason": "never-ended"}
+    record_of_timer |= {"source_partition": None, "source_offset": None}
     strange = [
         {"reason": "not-json"},
         {"key": key_of(2).encode()},
@@ -211,7 +211,7 @@ def test_a_session_that_never_ended_is_in_quarantine_without_a_position() -> Non
         {"source_offset": 5},
     ]
     for change, faults in [({}, 0)] + [(change, 1) for change in strange]:
-        entries = quarantine_table([told, told | change])
+        entries = quarantine_table([record_of_timer, record_of_timer | change])
         found = audit(make_record(world, quarantine=Stream(entries, complete=True)))
         assert found.anomalies["QUAR"].split["unasked"] == found.anomalies["QUAR"].count == faults, change
 

@@ -16,7 +16,7 @@ from oncebench.record.streams import Stream
 from oncebench.record.validation import RecordError
 from tests.unit.audit.audit_world import (
     STARTED_US,
-    Shown,
+    VisibleRow,
     lay_out,
     make_record,
     make_world,
@@ -28,17 +28,17 @@ WORLD = make_world(4, 2)
 LATE_US = 250_000
 
 
-def seen_us(row: Shown) -> int:
+def seen_us(row: VisibleRow) -> int:
     return int(row.row["ended_at"]) + LATE_US
 
 
-def watched(rows: list[Shown] | None = None, *, seen: list[Shown] | None = None, **parts: Any) -> Record:
-    """The observer saw every row LATE_US after its end event; or, in the same places, the rows `seen`."""
-    shown = list(WORLD.rows) if rows is None else rows
-    placed = lay_out(shown)
+def watched(rows: list[VisibleRow] | None = None, *, seen: list[VisibleRow] | None = None, **parts: Any) -> Record:
+    """The observer saw each row LATE_US after its end event; or `seen` in the same places."""
+    visible = list(WORLD.rows) if rows is None else rows
+    placed = lay_out(visible)
     saw = placed if seen is None else [(p, o, row) for (p, o, _), row in zip(placed, seen, strict=True)]
     table = observed_table(saw, [seen_us(row) for *_, row in placed])
-    return make_record(WORLD, shown, observed=Stream(table, complete=True), **parts)
+    return make_record(WORLD, visible, observed=Stream(table, complete=True), **parts)
 
 
 def judged(record: Record) -> Findings:
@@ -204,9 +204,9 @@ def test_first_sightings_are_one_per_expected_row() -> None:
 
 def test_write_times_are_reported_only_if_the_sink_has_them() -> None:
     record = watched(WORLD.rows)
-    told = first_sightings(record, expected_output(record.input.table))
-    assert told.written_us is not None
-    assert told.written_us.tolist() == [STARTED_US + 5_000_500] * 80
+    sightings = first_sightings(record, expected_output(record.input.table))
+    assert sightings.written_us is not None
+    assert sightings.written_us.tolist() == [STARTED_US + 5_000_500] * 80
     assert judged(record).latency.gap.n == 80
     silent = replace(record, ends={**record.ends, "stamped": False})
     assert first_sightings(silent, expected_output(record.input.table)).written_us is None
@@ -217,8 +217,8 @@ def test_write_times_are_reported_only_if_the_sink_has_them() -> None:
 def test_in_older_runs_only_log_rows_have_write_times(is_log: dict[str, bool], rows: int) -> None:
     record = watched()
     record = replace(record, ends={**record.ends, **is_log})
-    told = first_sightings(record, expected_output(record.input.table)).written_us
-    assert (0 if told is None else len(told), judged(record).latency.gap.n) == (rows, rows)
+    sightings = first_sightings(record, expected_output(record.input.table)).written_us
+    assert (0 if sightings is None else len(sightings), judged(record).latency.gap.n) == (rows, rows)
 
 
 def test_without_an_observer_there_is_no_latency() -> None:

@@ -1,4 +1,4 @@
-"""What is judged batch by batch: which batch owes a row, and whether it was reported committed."""
+"""Anomalies of whole batches: which batch expects a row, and whether it was reported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,15 @@ from oncebench.record import OBSERVED
 from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
 from tests.proofs.test_sql_auditor import files_of
-from tests.unit.audit.audit_world import STARTED_US, Shown, key_of, lay_out, make_record, make_world, observed_table
+from tests.unit.audit.audit_world import (
+    STARTED_US,
+    VisibleRow,
+    key_of,
+    lay_out,
+    make_record,
+    make_world,
+    observed_table,
+)
 
 WORLD = make_world(4, 1)  # one partition; the last events of the sessions stand at 396, 397, 398 and 399
 MISSING = [row for at, row in enumerate(WORLD.rows) if at not in (25, 26)]  # of session 1, whose end stands at 397
@@ -63,14 +71,14 @@ def test_a_batch_drained_dropped_or_not_reported_is_no_lost_commit() -> None:
 
 
 def test_a_batch_with_an_unknown_input_range_is_not_judged() -> None:
-    assert lost_commits(batch(1, 400), sink(1)).count == 0  # nobody knows where it began
+    assert lost_commits(batch(1, 400), sink(1)).count == 0  # its beginning is not known
     rolled_back = (batch(0, 398), sink(0), batch(0, 390), batch(1, 400))
     assert lost_commits(*rolled_back).count == 0
     assert lost_commits(batch(0, 400), batch(0, 400), sink(0)).count == 1  # said again after a restart
 
 
-def torn_batches(looks: list[int], *, at_once: bool = True, rows: tuple[Shown, ...] = WORLD.rows) -> Anomaly:
-    """TORNB of a run in which each row was first seen at a look (0: never), where both auditors agree on all counts.
+def torn_batches(looks: list[int], *, at_once: bool = True, rows: tuple[VisibleRow, ...] = WORLD.rows) -> Anomaly:
+    """TORNB of a run with the first look at each row (0: never); both auditors must agree.
 
     Sessions 0 and 1 are of batch 0, the others of batch 1.
     """

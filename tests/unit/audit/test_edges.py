@@ -1,4 +1,4 @@
-"""The edges of the first auditor's rules, each of which a changed sign or number would move: what counts just so."""
+"""Edge cases of the Python auditor that a changed sign or number would move."""
 
 from __future__ import annotations
 
@@ -210,8 +210,8 @@ def test_numbers_of_a_row_are_exact_up_to_the_largest_that_a_column_can_hold() -
         json.dumps({"session_key": "a", "j": 1, "events": 5, "total": total, "checksum": 9, "ended_at": 11}).encode()
         for total in (2**63 - 1, 2**63 - 2, -(2**63))
     ]
-    for odd in ([], [b"{"]):  # read as a whole, and value by value
-        column = pa.array([*values, *odd], pa.large_binary())
+    for nonstandard in ([], [b"{"]):  # read as a whole, and value by value
+        column = pa.array([*values, *nonstandard], pa.large_binary())
         found = read_outputs(pa.array([b"a"] * len(column), pa.large_binary()), column)
         assert found.payload[:3, 1].tolist() == [2**63 - 1, 2**63 - 2, -(2**63)]
         assert (found.j.dtype, found.session.dtype, found.id.dtype) == (np.dtype(np.int64),) * 3
@@ -256,8 +256,8 @@ def test_the_first_two_rows_of_all_in_the_wrong_order_are_REORD() -> None:
 def test_the_first_expected_row_comes_with_its_expected_payload_if_it_is_corrupt() -> None:
     row = WORLD.rows[0]
     found = audit(make_record(WORLD, [row.changed(total=1), *WORLD.rows[1:]])).anomalies["CORR"]
-    owed = [row.row[name] for name in ("events", "total", "checksum", "ended_at")]
-    assert (found.examples[0]["id"], found.examples[0]["expected"]) == (f"{key_of(0)}:0", owed)
+    expected = [row.row[name] for name in ("events", "total", "checksum", "ended_at")]
+    assert (found.examples[0]["id"], found.examples[0]["expected"]) == (f"{key_of(0)}:0", expected)
 
 
 def test_drained_may_come_long_before_the_last_timeline_line() -> None:

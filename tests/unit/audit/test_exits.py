@@ -1,4 +1,4 @@
-"""Which deaths of the pipeline were asked for, and what is told of the others."""
+"""Exits of the pipeline: which were intended, and the causes of the others."""
 
 from __future__ import annotations
 

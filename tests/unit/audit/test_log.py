@@ -1,4 +1,4 @@
-"""The log beneath an output: who wrote what, how transactions ended, and what of it nobody is shown."""
+"""The output's log: who wrote each stretch, how transactions ended, and what is hidden."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def judged(record: Record) -> Findings:
 
 
 def sound(*more: dict[str, Any]) -> Record:
-    """A run whose rows stand in the log one by one, in a committed transaction; and what else stands there."""
+    """A run with one stretch per row in a committed transaction, and more stretches."""
     rows = [stretch(0, offset, offset) for offset in PLACES]
     return replace(make_record(WORLD), log=log_of(*rows, stretch(0, END, END, marker="commit"), *more))
 
@@ -88,7 +88,7 @@ def test_a_marker_ends_only_its_producers_earlier_records_in_its_partition() -> 
 
 def test_records_are_counted_by_position_and_not_by_total() -> None:
     rows = [stretch(0, offset, offset) for offset in PLACES[1:]]  # a visible row that the log does not hold
-    hidden = stretch(0, 200, 200, transactional=False)  # and one the other way round
+    hidden = stretch(0, 200, 200, transactional=False)  # and one vice versa
     record = replace(make_record(WORLD), log=log_of(*rows, stretch(0, END, END, marker="commit"), hidden))
     assert judged(record).counts() == {"EXPO": 1}
 
@@ -100,18 +100,18 @@ def test_the_order_of_stretches_in_the_file_does_not_matter() -> None:
 
 
 def by_generations(*generations: int | None, hidden: tuple[int, ...] = ()) -> Record:
-    """60 visible rows, written by drivers of these generations in turn; those of `hidden` were aborted."""
+    """60 visible rows, written by these generations in turn; those in `hidden` were aborted."""
     share = len(PLACES) // len(generations)
-    told, rows = [], []
+    stretches, rows = [], []
     for turn, generation in enumerate(generations):
         here = {"producer": turn, "generation": generation}
         places = PLACES[turn * share : (turn + 1) * share]
-        told += [stretch(0, offset, offset, **here) for offset in places]
-        told.append(stretch(0, 200 + turn, 200 + turn, marker="abort" if turn in hidden else "commit", **here))
+        stretches += [stretch(0, offset, offset, **here) for offset in places]
+        stretches.append(stretch(0, 200 + turn, 200 + turn, marker="abort" if turn in hidden else "commit", **here))
         rows += [] if turn in hidden else places
     record = make_record(WORLD)
     kept = record.final.table.filter(pc.is_in(record.final.table["offset"], pa.array(rows)))
-    return replace(record, log=log_of(*told), final=replace(record.final, table=kept))
+    return replace(record, log=log_of(*stretches), final=replace(record.final, table=kept))
 
 
 def test_a_newer_driver_that_continues_an_older_one_is_not_STALE() -> None:
@@ -153,19 +153,19 @@ def test_a_writer_of_unknown_generation_is_neither_older_nor_newer() -> None:
 
 def test_STALE_is_judged_per_partition() -> None:
     world = make_world(4, 2)
-    told = [stretch(p, o, o, producer=9 - p, generation=9 - p) for p, o, _ in lay_out(world.rows)]
-    record = replace(make_record(world), log=log_of(*told))
+    stretches = [stretch(p, o, o, producer=9 - p, generation=9 - p) for p, o, _ in lay_out(world.rows)]
+    record = replace(make_record(world), log=log_of(*stretches))
     assert judged(record).anomalies["STALE"].count == 0
 
 
 def test_visible_rows_of_an_aborted_or_open_transaction_are_G1a() -> None:
-    told = [
+    stretches = [
         *(stretch(0, offset, offset, producer=1 + (at >= 20) + (at >= 40)) for at, offset in enumerate(PLACES)),
         stretch(0, END, END, producer=1, marker="commit"),
         stretch(0, END + 1, END + 1, producer=2, marker="abort"),
         stretch(0, END + 2, END + 2, producer=2, marker="commit"),  # of its next transaction, in which it wrote nothing
     ]
-    findings = judged(replace(make_record(WORLD), log=log_of(*told)))
+    findings = judged(replace(make_record(WORLD), log=log_of(*stretches)))
     assert findings.counts() == {"G1a": 40}
     assert findings.anomalies["G1a"].split == {"aborted": 20, "open": 20}
     example = findings.anomalies["G1a"].examples[0]
@@ -174,8 +174,8 @@ def test_visible_rows_of_an_aborted_or_open_transaction_are_G1a() -> None:
 
 
 def test_each_G1a_row_comes_with_its_own_id() -> None:
-    told = log_of(*(stretch(0, offset, offset) for offset in PLACES))
-    examples = judged(replace(make_record(WORLD), log=told)).anomalies["G1a"].examples
+    stretches = log_of(*(stretch(0, offset, offset) for offset in PLACES))
+    examples = judged(replace(make_record(WORLD), log=stretches)).anomalies["G1a"].examples
     assert [example["id"] for example in examples] == [f"{key_of(at // 20)}:{at % 20}" for at in range(EXAMPLES)]
 
 
@@ -187,17 +187,17 @@ def test_rows_that_only_the_observer_saw_can_be_G1a() -> None:
 
 
 def test_a_transaction_that_may_still_have_ended_is_not_G1a() -> None:
-    told = log_of(*(stretch(0, offset, offset) for offset in PLACES))
-    assert judged(replace(make_record(WORLD), log=told)).anomalies["G1a"].count == 60
-    assert judged(replace(make_record(WORLD), log=replace(told, complete=False))).anomalies["G1a"].count == 0
+    stretches = log_of(*(stretch(0, offset, offset) for offset in PLACES))
+    assert judged(replace(make_record(WORLD), log=stretches)).anomalies["G1a"].count == 60
+    assert judged(replace(make_record(WORLD), log=replace(stretches, complete=False))).anomalies["G1a"].count == 0
     later = sound(stretch(0, 200, 206, producer=2))
     seen = observed_table([(0, 203, WORLD.rows[0])], [STARTED_US])
     assert judged(replace(later, observed=replace(later.observed, table=seen))).anomalies["G1a"].count == 0
 
 
 def test_rows_outside_of_transactions_are_never_G1a() -> None:
-    told = [stretch(0, offset, offset, producer=-1, transactional=False) for offset in PLACES]
-    assert judged(replace(make_record(WORLD), log=log_of(*told))).counts() == {}
+    stretches = [stretch(0, offset, offset, producer=-1, transactional=False) for offset in PLACES]
+    assert judged(replace(make_record(WORLD), log=log_of(*stretches))).counts() == {}
 
 
 def test_a_run_without_a_log_has_no_log_anomalies() -> None:

@@ -1,4 +1,4 @@
-"""The reference model against a second, tiny one, and against the contract's rules one by one."""
+"""The reference model: the expected rows, and the events that are invalid."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_finished_sessions_give_the_rows_of_the_contract() -> None:
     assert len(expected.session_keys) == 7
     assert rows_in(expected) == {
         (row["session_key"], row["j"], row["total"], row["checksum"], row["ended_at"])
-        for row in (shown.row for shown in world.rows)
+        for row in (visible.row for visible in world.rows)
     }
 
 
@@ -262,7 +262,7 @@ def outcome(parse: Any, value: bytes) -> Any:
 
 
 def plain(item: Any) -> Any:
-    """Numbers that fit no field become one and the same: orjson makes a float of an integer beyond 64 bits."""
+    """Makes numbers that fit no field equal: orjson turns an integer beyond 64 bits into a float."""
     if isinstance(item, dict):
         return {key: plain(value) for key, value in item.items()}
     if isinstance(item, list):

@@ -1,4 +1,4 @@
-"""What of a run tested nothing is told of the fault that it concerns, and of no other."""
+"""Each reason why a fault was not exercised stays with its own fault."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def hit(fault: str, t_us: int, batch: int) -> dict[str, Any]:
 
 
 HITS = [hit(LOSE, 100, 6), hit(LATE, 120, 8)]
-IDLE = {"event": "nemesis-idle", "fault": LOSE, "why": "nobody came", "t_us": 300}
+IDLE = {"event": "nemesis-idle", "fault": LOSE, "why": "nothing came", "t_us": 300}
 DONE = [{"kind": "batch", "batch": batch} for batch in (6, 8)]
-TOLD = f"the fault {LOSE} had no target: nobody came"
+NO_TARGET = f"the fault {LOSE} had no target: nothing came"
 
 
 def test_a_note_belongs_to_the_hit_that_it_names_however_late_it_comes() -> None:
     later = [*HITS, hit(LOSE, 200, 9)]
     note = {**IDLE, "hit_us": 100}
     assert [notes_of(each, later, [note]) for each in later] == [[note], [], []]
-    assert by_fault(HITS, [LOSE, LATE], [note], DONE) == [[TOLD], []]
+    assert by_fault(HITS, [LOSE, LATE], [note], DONE) == [[NO_TARGET], []]
     assert without_a_hit(HITS, [note]) == []
-    assert without_a_hit(HITS[1:], [note]) == [TOLD]
+    assert without_a_hit(HITS[1:], [note]) == [NO_TARGET]
 
 
 def test_a_note_of_an_older_run_belongs_to_the_newest_earlier_hit_of_its_fault() -> None:
@@ -55,8 +55,8 @@ def test_a_fault_that_ends_an_attempt_needs_a_replay_and_a_pause_does_not() -> N
 
 def test_a_batch_not_done_after_a_fault_without_a_kill_is_a_reason() -> None:
     stopped = hit("mid-write:stop-broker:5", 100, 7)
-    told = ["batch 7 was not done after the fault mid-write:stop-broker:5"]
-    assert by_fault([stopped], [stopped["fault"]], [], DONE) == [told]
+    reason = ["batch 7 was not done after the fault mid-write:stop-broker:5"]
+    assert by_fault([stopped], [stopped["fault"]], [], DONE) == [reason]
 
 
 STARTED = {"event": "pipeline-started", "t_us": 1, "pid": 7, "tells_over": True}
@@ -64,17 +64,17 @@ OVER = [{"event": "nemesis-over", "hit_us": each["t_us"], "t_us": 900} for each 
 
 
 def test_a_fault_that_did_not_run_to_its_end_was_not_exercised() -> None:
-    told = f"the fault {LATE} did not run to its end"
+    reason = f"the fault {LATE} did not run to its end"
     assert by_fault(HITS, [LOSE, LATE], [STARTED, *OVER], DONE) == [[], []]
-    assert by_fault(HITS, [LOSE, LATE], [STARTED, OVER[0]], DONE) == [[], [told]]
+    assert by_fault(HITS, [LOSE, LATE], [STARTED, OVER[0]], DONE) == [[], [reason]]
     cut_short = [{"event": event, "hit_us": 120, "t_us": 300} for event in ("zombie-left", "zombie-never-continued")]
-    assert by_fault(HITS, [LOSE, LATE], [STARTED, OVER[0], *cut_short], DONE) == [[], [told]]
+    assert by_fault(HITS, [LOSE, LATE], [STARTED, OVER[0], *cut_short], DONE) == [[], [reason]]
 
 
 def test_a_fault_without_a_target_has_one_reason() -> None:
     idle = {**IDLE, "hit_us": 100}
     for notes in ([idle], [idle, OVER[0]]):
-        assert by_fault(HITS, [LOSE, LATE], [STARTED, *notes, OVER[1]], DONE) == [[TOLD], []]
+        assert by_fault(HITS, [LOSE, LATE], [STARTED, *notes, OVER[1]], DONE) == [[NO_TARGET], []]
 
 
 def test_a_kill_and_an_older_run_need_no_note_of_the_end() -> None:
@@ -88,7 +88,7 @@ def test_a_report_has_each_fault_with_its_own_notes_and_without_paths(tmp_path: 
         {"event": "pipeline-continued", "hit_us": 100, "t_us": 101},
         {"event": "commit-arrived", "hit_us": 120, "t_us": 180, "error_code": 0},
         {**IDLE, "hit_us": 100},
-        {**IDLE, "hit_us": 100, "why": f"nobody came to {tmp_path}/checkpoint"},
+        {**IDLE, "hit_us": 100, "why": f"nothing came to {tmp_path}/checkpoint"},
         {"event": "refused", "hit_us": 120, "t_us": 400, "why": f"no {tmp_path}/checkpoint"},
         OVER[1],
     ]
@@ -97,6 +97,6 @@ def test_a_report_has_each_fault_with_its_own_notes_and_without_paths(tmp_path: 
         progress=SimpleNamespace(items=DONE), cell={"cell": {"faults": [LOSE, LATE]}}, path=tmp_path,
     )  # fmt: skip
     lose, late = faults_of(record)
-    assert lose["noted"] == ["nemesis-idle: nobody came", "nemesis-idle: nobody came to checkpoint"]
-    assert lose["untested"] == [TOLD, f"{TOLD} to checkpoint"]
+    assert lose["noted"] == ["nemesis-idle: nothing came", "nemesis-idle: nothing came to checkpoint"]
+    assert lose["untested"] == [NO_TARGET, f"{NO_TARGET} to checkpoint"]
     assert (late["noted"], late["untested"]) == (["commit-arrived: error_code 0", "refused: no checkpoint"], [])

@@ -1,4 +1,4 @@
-"""Visible values as columns: regular ones are read batch by batch, and a batch with an odd one value by value."""
+"""Visible values as columns: read batch by batch, or value by value if one is nonstandard."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_regular_values_are_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "nonstandard",
     [
         None,
         b"",
@@ -53,12 +53,14 @@ def test_regular_values_are_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> 
         b"{}",
     ],
 )
-def test_one_nonstandard_value_slows_only_its_own_batch(odd: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_nonstandard_value_slows_only_its_own_batch(
+    nonstandard: bytes | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     alone: list[bytes | None] = []
     sound = outputs._read_one
     monkeypatch.setattr(outputs, "_read_one", lambda each: alone.append(each) or sound(each))
-    found = read([value()] * STEP + [value(j=1), odd])
-    assert alone == [value(j=1), odd]
+    found = read([value()] * STEP + [value(j=1), nonstandard])
+    assert alone == [value(j=1), nonstandard]
     assert found.parsed.tolist() == [True] * (STEP + 1) + [False]
     assert found.payload[-1].tolist() == [0, 0, 0, 0]
     assert found.id[:-1].tolist() == [3] * STEP + [1]

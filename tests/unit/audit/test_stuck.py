@@ -1,4 +1,4 @@
-"""A last stable offset that is stuck: whether somebody will still end the transaction that holds it, or nobody."""
+"""A stuck last stable offset: whether a coordinator will still end the transaction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a whole run's record makes it kept, broken, vacuous or unknown."""
+"""Which records make a run kept, broken, vacuous or unknown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
 from oncebench.record.traits import EARLIER
 from tests.unit.audit import audit_world
-from tests.unit.audit.audit_world import STARTED_US, Shown, World, make_world, quarantine_table
+from tests.unit.audit.audit_world import STARTED_US, VisibleRow, World, make_world, quarantine_table
 
 AMO, ALO, EO = GUARANTEES
 
@@ -36,8 +36,8 @@ WORLD = make_world(3, 2)
 SEEN_US = STARTED_US + 6_000_000
 
 
-def make_record(world: World, rows: Iterable[Shown] | None = None, **parts: Any) -> Record:
-    """A record whose observer saw every row that the final read shows, and whose pipeline died of every kill."""
+def make_record(world: World, rows: Iterable[VisibleRow] | None = None, **parts: Any) -> Record:
+    """A record whose observer saw every final row, and whose pipeline exited at every kill."""
     record = audit_world.make_record(world, rows)
     kills = [hit for hit in parts.get("hits", Lines(())).items if hit["action"] == "kill"]
     if kills and "timeline" not in parts:
@@ -128,9 +128,9 @@ def test_no_failure_explains_anomalies_of_a_batch_done_before_it(guarantee: str,
 
 
 def test_a_run_whose_log_was_not_read_to_its_end_is_unknown() -> None:
-    told = "the output's log was not read to its end: the writers of some rows are not known"
+    reason = "the output's log was not read to its end: the writers of some rows are not known"
     record = make_record(WORLD)
-    assert verdict_of(replace(record, ends={**record.ends, "log_complete": False})) == (Verdict.UNKNOWN, told)
+    assert verdict_of(replace(record, ends={**record.ends, "log_complete": False})) == (Verdict.UNKNOWN, reason)
 
 
 def test_a_run_without_visible_rows_is_vacuous() -> None:
@@ -300,10 +300,10 @@ def test_random_kills_that_did_not_happen_make_the_run_vacuous() -> None:
 
 def test_an_unintended_exit_is_noted_and_changes_no_verdict() -> None:
     record = make_record(WORLD, timeline=after("pipeline-failed", exit_code=-11, why="some line of the log"))
-    told = "the pipeline exited without a fault (signal 11, 0.9 s after its start)"
-    assert verdict_of(record) == (Verdict.KEPT, told)
+    reason = "the pipeline exited without a fault (signal 11, 0.9 s after its start)"
+    assert verdict_of(record) == (Verdict.KEPT, reason)
     twice = make_record(WORLD, [*WORLD.rows, WORLD.rows[0]], timeline=record.timeline)
-    assert verdict_of(twice) == (Verdict.BROKEN, f"DUP: 1 | {told}")
+    assert verdict_of(twice) == (Verdict.BROKEN, f"DUP: 1 | {reason}")
 
 
 def test_a_kill_without_an_exit_makes_the_run_unknown() -> None:
@@ -324,7 +324,7 @@ def test_a_random_kill_that_comes_while_a_failpoint_kills_is_no_contradiction() 
 
 
 def interrupted(*events: tuple[str, float], sent: float = 0.25, leftovers: Sequence[str] = ()) -> tuple[str, str]:
-    """The verdict on a run whose load was sent in part, with these events at seconds after the load's start."""
+    """Judges a run with a partly sent load and these events, in seconds after the load's start."""
     timeline = Lines(tuple({"event": event, "t_us": STARTED_US + int(s * 1e6)} for event, s in events))
     record = make_record(WORLD, timeline=timeline)
     unsent = np.arange(len(record.ledger.seq)) >= sent * len(record.ledger.seq)
@@ -340,7 +340,7 @@ def test_an_interruption_excuses_leftovers_that_the_next_start_removes() -> None
     before = ("load-started", -0.2), ("load-done", 20.0), ("interrupted", 21.5)
     assert interrupted(*before, sent=1, leftovers=["hidden"])[0] == Verdict.UNKNOWN
     assert interrupted(*before, ("drained", 23.0), sent=1, leftovers=["hidden"]) == (Verdict.BROKEN, "ORPH: 1")
-    assert interrupted(*before[:2], sent=1, leftovers=["hidden"])[0] == Verdict.BROKEN  # nobody interrupted it
+    assert interrupted(*before[:2], sent=1, leftovers=["hidden"])[0] == Verdict.BROKEN  # without an interruption
     early = ("load-started", -0.2), ("interrupted", 4.6), ("load-done", 4.7), ("drained", 9.0)
     assert interrupted(*early, leftovers=["hidden"])[0] == Verdict.BROKEN  # all that was sent was done
 
@@ -355,8 +355,8 @@ def test_an_interrupted_load_is_the_first_reason(end: str) -> None:
 
 def test_an_interruption_after_the_load_matters_only_if_it_left_something_undone() -> None:
     before = ("load-started", -0.2), ("load-done", 20.0), ("interrupted", 21.5)
-    told = "interrupted 1.5 s after the load, with 100.0% of the planned events sent"
-    assert interrupted(*before, sent=1) == (Verdict.UNKNOWN, told)
+    reason = "interrupted 1.5 s after the load, with 100.0% of the planned events sent"
+    assert interrupted(*before, sent=1) == (Verdict.UNKNOWN, reason)
     assert interrupted(*before, ("drained", 23.0), sent=1) == (Verdict.KEPT, "")
 
 

@@ -1,4 +1,4 @@
-"""What a verdict takes from the record, the cell and the sink, beside the counts."""
+"""The facts that a verdict takes from record, cell and sink, besides the counts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the verdict tells in sentences: whole, as a person reads them, and beside every word of it."""
+"""The sentences of a verdict, in full."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ def test_exactly_95_percent_of_the_plan_are_enough(unsent: int, said: str) -> No
 def test_faults_without_effect_are_reported() -> None:
     idle = {"event": "nemesis-idle", "fault": "mid-write:cut-link", "why": "there is no link"}
     timeline = Lines(({"event": "random-kill"}, idle, {"event": "drained"}))
-    told = "the fault mid-write:cut-link had no target: there is no link"
-    assert verdict_of(make_record(WORLD, timeline=timeline), JudgedCell(random_kills=1)) == (Verdict.VACUOUS, told)
-    told = f"1 of 3 random kills happened | {told}"
-    assert verdict_of(make_record(WORLD, timeline=timeline), JudgedCell(random_kills=3)) == (Verdict.VACUOUS, told)
+    reason = "the fault mid-write:cut-link had no target: there is no link"
+    assert verdict_of(make_record(WORLD, timeline=timeline), JudgedCell(random_kills=1)) == (Verdict.VACUOUS, reason)
+    reason = f"1 of 3 random kills happened | {reason}"
+    assert verdict_of(make_record(WORLD, timeline=timeline), JudgedCell(random_kills=3)) == (Verdict.VACUOUS, reason)
 
 
 def test_a_batch_line_without_ends_is_refused_with_the_line_and_what_to_do() -> None:

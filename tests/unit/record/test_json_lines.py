@@ -1,4 +1,4 @@
-"""Following a JSON lines file: what is new, what is torn, and what is read again only when it has grown."""
+"""JSON lines: whole reads, following a file, and lines that a kill cut off."""
 
 from pathlib import Path
 from unittest.mock import patch

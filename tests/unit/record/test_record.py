@@ -1,4 +1,4 @@
-"""The run folder: whatever was cut off is read as far as it goes, whatever is damaged is refused with a reason."""
+"""The run folder: cut-off files are read as far as they go, damaged ones are refused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a stored object must look like: what does not fit is refused with file, field and what was expected."""
+"""Stored objects: a misfit is refused with its file, its field and the expected value."""
 
 from __future__ import annotations
 
