@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oncebench.audit.verdict import BROKEN, FORBIDDEN, KEPT, RULES
+from oncebench.audit.verdict import FORBIDDEN, RULES, Verdict
 from oncebench.commands.series import run_series
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
@@ -138,8 +138,8 @@ def _costs(report: Report) -> Iterable[tuple[str, float]]:
 
 def _promises(report: Report) -> Iterable[tuple[str, float]]:
     rows: Mapping[str, Any] = report["rows"]
-    yield "broken", float(report["verdict"] == BROKEN)
-    yield "untested", float(report["verdict"] not in (KEPT, BROKEN))
+    yield "broken", float(report["verdict"] == Verdict.BROKEN)
+    yield "untested", float(report["verdict"] not in (Verdict.KEPT, Verdict.BROKEN))
     for name, code in PROMISED.items():
         if RULES[code][report["cell"]["guarantee"]] == FORBIDDEN:
             yield name, float(rows[name])

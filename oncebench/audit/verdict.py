@@ -43,8 +43,6 @@ class Verdict(StrEnum):
     VACUOUS = "vacuous"
 
 
-KEPT, BROKEN, UNKNOWN, VACUOUS = Verdict
-
 # Timeline events.
 LOAD_STARTED, LOAD_DONE = "load-started", "load-done"
 INTERRUPTED = "interrupted"  # a gentle stop was requested

@@ -14,14 +14,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Literal
 
-from oncebench.audit.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
+from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.report.schema import Fault, Report
 from oncebench.scenario.fault_matrix import HARMLESS_POINTS, LIMITS, RETROACTIVE_FAULTS, named
 
 LIMIT = "limit"
 # From worst to best: of several runs the worst is displayed.
-ORDER = (BROKEN, UNKNOWN, VACUOUS, LIMIT, KEPT)
+ORDER = (Verdict.BROKEN, Verdict.UNKNOWN, Verdict.VACUOUS, LIMIT, Verdict.KEPT)
 # The anomalies that are counted per fault. Every other forbidden anomaly belongs to the whole run.
 CHARGED: Mapping[str, Literal["lost", "duplicated"]] = {"LOSS": "lost", "DUP": "duplicated"}
 
@@ -36,40 +36,40 @@ def only_tried(report: Report) -> bool:
 
     The rate may be too high, so such a run counts only if it broke its promise.
     """
-    return bool(report.get("probe")) and report["verdict"] != BROKEN
+    return bool(report.get("probe")) and report["verdict"] != Verdict.BROKEN
 
 
 def outcome_of(report: Report) -> str:
     """The outcome of a run."""
     verdict = report["verdict"]
-    if verdict != BROKEN or report["cell"]["random_kills"]:
+    if verdict != Verdict.BROKEN or report["cell"]["random_kills"]:
         return verdict
     outcomes = {fault_outcome(report, fault)[0] for fault in report["faults"]}
-    return LIMIT if LIMIT in outcomes and BROKEN not in outcomes else BROKEN
+    return LIMIT if LIMIT in outcomes and Verdict.BROKEN not in outcomes else Verdict.BROKEN
 
 
 def fault_outcome(report: Report, fault: Fault) -> tuple[str, str]:
     """The outcome of one of a run's faults, and what was seen."""
     untested = _untested(fault)
-    if report["verdict"] == BROKEN and (codes := _codes(report, fault)):
+    if report["verdict"] == Verdict.BROKEN and (codes := _codes(report, fault)):
         cell, action = report["cell"], parse_fault(fault["fault"]).action
         known = {} if untested else LIMITS.get((action, cell["guarantee"], cell["variant"]), {})
         uncharged = report.get("uncharged", {})  # rows that no fault explains are not a known limit of a fault
         only_cause = action in RETROACTIVE_FAULTS and len(report["faults"]) == 1
         unexplained = not only_cause and any(uncharged.get(CHARGED[code]) for code in codes & CHARGED.keys())
-        return (LIMIT if codes <= known.keys() and not unexplained else BROKEN), " ".join(sorted(codes))
+        return (LIMIT if codes <= known.keys() and not unexplained else Verdict.BROKEN), " ".join(sorted(codes))
     if untested:
-        return VACUOUS, untested[0]
-    if report["verdict"] == UNKNOWN:
-        return UNKNOWN, "; ".join(report["reasons"])
-    if report["verdict"] == VACUOUS and not any(_untested(each) for each in report["faults"]):
-        return VACUOUS, "; ".join(report["reasons"])  # the run as a whole tested nothing
+        return Verdict.VACUOUS, untested[0]
+    if report["verdict"] == Verdict.UNKNOWN:
+        return Verdict.UNKNOWN, "; ".join(report["reasons"])
+    if report["verdict"] == Verdict.VACUOUS and not any(_untested(each) for each in report["faults"]):
+        return Verdict.VACUOUS, "; ".join(report["reasons"])  # the run as a whole tested nothing
     if not report["rows"]["visible"]:
-        return VACUOUS, "no row is visible"
+        return Verdict.VACUOUS, "no row is visible"
     spared = HARMLESS_POINTS.get(report["cell"]["guarantee"], frozenset())
     if named([fault["fault"]]) in spared and (codes_here := _charged(fault)):
-        return BROKEN, f"{' '.join(codes_here)}, where nothing is at stake"
-    return KEPT, ""
+        return Verdict.BROKEN, f"{' '.join(codes_here)}, where nothing is at stake"
+    return Verdict.KEPT, ""
 
 
 def _charged(fault: Fault) -> list[str]:

@@ -13,7 +13,7 @@ from pydantic import AfterValidator
 from typing_extensions import TypedDict  # pydantic accepts the TypedDict of `typing` only from Python 3.12 on
 
 from oncebench.audit.anomalies import CATALOGUE
-from oncebench.audit.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
+from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.faults.catalogue import FAULTS
 from oncebench.record.schema import Guarantee, Sink
@@ -104,7 +104,7 @@ class Report(TypedDict):
     schema: int
     run: str
     cell: ReportCell
-    verdict: Annotated[str, one_of((KEPT, BROKEN, UNKNOWN, VACUOUS))]
+    verdict: Annotated[str, one_of(Verdict)]
     broken_by: NotRequired[list[_Code]]  # older reports have the codes in the reasons
     reasons: list[str]
     auditors: NotRequired[Auditors]  # older reports were made by one auditor

@@ -14,7 +14,7 @@ from typing import Any
 
 from oncebench.audit.anomalies import TERMS, terms_of
 from oncebench.audit.python.model import ROWS
-from oncebench.audit.verdict import KEPT
+from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.sustained import backlog_in_latency
 from oncebench.report.measures.metrics import BY_NAME, Quantile, cpu_ms_of_a_batch, flat_out, latency, why_no_speed
 from oncebench.report.schema import Fault, RecoveryMarks, Report
@@ -126,7 +126,7 @@ def _counts(report: Report) -> list[str]:
 
 
 def _why_no_speed(report: Report) -> list[str]:
-    if report["verdict"] != KEPT:
+    if report["verdict"] != Verdict.KEPT:
         return ["the promise was not seen to be kept"]
     return list(why_no_speed(report))
 

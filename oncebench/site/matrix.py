@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oncebench.audit.verdict import BROKEN
+from oncebench.audit.verdict import Verdict
 from oncebench.report.configuration import Configuration, configuration_of
 from oncebench.report.outcome import LIMIT, ORDER, only_tried
 from oncebench.report.schema import Report
@@ -36,7 +36,7 @@ class Entry:
     @property
     def codes(self) -> tuple[str, ...]:
         """The anomalies that are charged to this fault."""
-        return tuple(self.cell.details.split()) if self.cell.outcome in (BROKEN, LIMIT) else ()
+        return tuple(self.cell.details.split()) if self.cell.outcome in (Verdict.BROKEN, LIMIT) else ()
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ def _healthy(reports: Sequence[Report], used: Sequence[int]) -> Iterator[Entry]:
         report = reports[number]
         if report["cell"]["faults"] or report["cell"]["random_kills"]:
             continue
-        broken = report["verdict"] == BROKEN
+        broken = report["verdict"] == Verdict.BROKEN
         codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
         detail = " ".join(sorted(codes)) if broken else "; ".join(report["reasons"])
         rows = report["rows"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oncebench.audit.verdict import KEPT
+from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import KILL, parse_fault
 from oncebench.report.comparisons import paired, sustained
 from oncebench.report.configuration import configuration_of
@@ -53,7 +53,7 @@ def _parts(reports: Sequence[Report]) -> Iterator[str]:
 def _without_speed(reports: Sequence[Report]) -> Iterator[str]:
     """Why a run kept its promise and still has no figures, a line per run."""
     for report in reports:
-        if report["verdict"] == KEPT and not only_tried(report) and (why := "; ".join(why_no_speed(report))):
+        if report["verdict"] == Verdict.KEPT and not only_tried(report) and (why := "; ".join(why_no_speed(report))):
             run = f"{' '.join(configuration_of(report))}, {title(report) or 'healthy'}, seed {report['seed']}"
             yield f"no figures of {run}: {why}"
 

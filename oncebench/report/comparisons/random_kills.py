@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable
 
-from oncebench.audit.verdict import KEPT
+from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import POINTS
 from oncebench.report.configuration import Configuration, configuration_of, place_of
 from oncebench.report.schema import Report
@@ -48,7 +48,7 @@ def table(reports: Iterable[Report]) -> list[tuple[str, ...]]:
             str(sum(report["rows"]["lost"] for report in runs)),
             str(sum(report["rows"]["duplicated"] for report in runs)),
             ", ".join(f"{n} {verdict}" for verdict, n in verdicts.items()),
-            bound(kills.total()) if set(verdicts) == {KEPT} else "-",
+            bound(kills.total()) if set(verdicts) == {Verdict.KEPT} else "-",
         ))  # fmt: skip
     return lines
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from oncebench.audit.python.model import ROWS
-from oncebench.audit.verdict import BROKEN, KEPT
+from oncebench.audit.verdict import Verdict
 from oncebench.report.schema import Report
 from oncebench.run.meters import WATCHING
 from oncebench.scenario.supports import expected_codes
@@ -164,7 +164,7 @@ def _peak_memory(report: Report) -> float | None:
 
 
 def _broken(report: Report) -> float:
-    return float(report["verdict"] == BROKEN)
+    return float(report["verdict"] == Verdict.BROKEN)
 
 
 METRICS = (
@@ -210,7 +210,7 @@ def has_speed(report: Report) -> bool:
 def why_no_speed(report: Report) -> Iterator[str]:
     """Every reason why a run's times and prices do not describe its cell."""
     expected = expected_codes(report)
-    if report["verdict"] != KEPT and not (expected and report["verdict"] == BROKEN):
+    if report["verdict"] != Verdict.KEPT and not (expected and report["verdict"] == Verdict.BROKEN):
         yield f"its verdict is {report['verdict']}"
     if report.get("interrupted"):
         yield "it was interrupted"

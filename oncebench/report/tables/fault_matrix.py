@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from xml.etree import ElementTree
 
-from oncebench.audit.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
+from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE
 from oncebench.delivery.failpoints import KILL, parse_fault
 from oncebench.report.configuration import Configuration, configuration_of, place_of
@@ -56,7 +56,11 @@ class MatrixCell:
     @property
     def text(self) -> str:
         """The cell as it stands in a table."""
-        return f"{self.outcome} ({self.details})" if self.outcome in (BROKEN, LIMIT) and self.details else self.outcome
+        return (
+            f"{self.outcome} ({self.details})"
+            if self.outcome in (Verdict.BROKEN, LIMIT) and self.details
+            else self.outcome
+        )
 
 
 def cells_of(reports: Iterable[Report]) -> list[MatrixCell]:
@@ -69,7 +73,8 @@ def numbered(reports: Iterable[Report]) -> list[tuple[int, MatrixCell]]:
     found = [(number, cell) for number, report in enumerate(reports) for cell in _of_run(report)]
     tight = {cell.row for _, cell in found if cell.row[1] not in TIGHT or getattr(cell, TIGHT[cell.row[1]])}
     judged = [
-        (number, cell if cell.row in tight or cell.outcome != KEPT else _tested_nothing(cell)) for number, cell in found
+        (number, cell if cell.row in tight or cell.outcome != Verdict.KEPT else _tested_nothing(cell))
+        for number, cell in found
     ]
     return sorted(judged, key=lambda each: place_of(each[1].row))
 
@@ -89,15 +94,17 @@ def markdown(cells: Sequence[MatrixCell], family: str) -> str:
 
 def junit(cells: Sequence[MatrixCell]) -> str:
     """The matrix as JUnit XML: a test case per fault and run, with its command."""
-    failures, skipped = (sum(cell.outcome in some for cell in cells) for some in ((BROKEN,), (UNKNOWN, VACUOUS)))
+    failures, skipped = (
+        sum(cell.outcome in some for cell in cells) for some in ((Verdict.BROKEN,), (Verdict.UNKNOWN, Verdict.VACUOUS))
+    )
     suite = ElementTree.Element("testsuite", name="oncebench faults", tests=str(len(cells)), failures=str(failures),
                         skipped=str(skipped))  # fmt: skip
     for cell in cells:
         name = f"{cell.fault} seed {cell.seed}"
         case = ElementTree.SubElement(suite, "testcase", classname=".".join(cell.row), name=name)
-        if cell.outcome == BROKEN:
+        if cell.outcome == Verdict.BROKEN:
             ElementTree.SubElement(case, "failure", message=cell.details)
-        elif cell.outcome in (UNKNOWN, VACUOUS):
+        elif cell.outcome in (Verdict.UNKNOWN, Verdict.VACUOUS):
             ElementTree.SubElement(case, "skipped", message=f"{cell.outcome}: {cell.details}")
         ElementTree.SubElement(case, "system-out").text = cell.reproduce
     ElementTree.indent(suite)
@@ -121,7 +128,7 @@ def _of_run(report: Report) -> Iterable[MatrixCell]:
     missing = len(cell["faults"]) - len(chosen)
     if missing > 0:
         details = f"the report has nothing on {missing} faults that were requested"
-        yield MatrixCell(row, "?", VACUOUS, details, 0, 0, report["seed"], report["reproduce"])
+        yield MatrixCell(row, "?", Verdict.VACUOUS, details, 0, 0, report["seed"], report["reproduce"])
     if cell["random_kills"]:
         yield _of_random_kills(report, row, cell["random_kills"])
     for faults in paired(chosen, lambda fault: "@" not in fault["fault"]):
@@ -141,16 +148,16 @@ def _of_random_kills(report: Report, row: Configuration, requested: int) -> Matr
     """All random kills of a run as one cell, charged with every finding of the run."""
     kills = [fault for fault in report["faults"] if _is_random(fault)]
     outcome, details = report["verdict"], "; ".join(report["reasons"])
-    if outcome == BROKEN:
+    if outcome == Verdict.BROKEN:
         details = " ".join(sorted(report["broken_by"]))
     elif len(kills) < requested:
-        outcome, details = VACUOUS, f"{len(kills)} of {requested} kills happened"
+        outcome, details = Verdict.VACUOUS, f"{len(kills)} of {requested} kills happened"
     return MatrixCell(row, RANDOM, outcome, details, report["rows"]["lost"], report["rows"]["duplicated"],
                       report["seed"], report["reproduce"])  # fmt: skip
 
 
 def _tested_nothing(cell: MatrixCell) -> MatrixCell:
-    return replace(cell, outcome=VACUOUS, details=f"no fault of this row shows a row {TIGHT[cell.row[1]]}")
+    return replace(cell, outcome=Verdict.VACUOUS, details=f"no fault of this row shows a row {TIGHT[cell.row[1]]}")
 
 
 def _empty(fault: str, row: Configuration) -> str:
@@ -163,7 +170,7 @@ def _worst(cells: Sequence[MatrixCell]) -> str:
         return ""
     worst = min(cells, key=lambda cell: ORDER.index(cell.outcome))
     damage = counts_text(sum(cell.lost for cell in cells), sum(cell.duplicated for cell in cells))
-    return f"{worst.text}, {damage}" if damage and worst.outcome == KEPT else worst.text
+    return f"{worst.text}, {damage}" if damage and worst.outcome == Verdict.KEPT else worst.text
 
 
 def _only_these(command: Sequence[str], faults: Sequence[str]) -> str:

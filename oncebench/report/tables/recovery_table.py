@@ -15,7 +15,7 @@ from statistics import median
 import numpy as np
 
 from oncebench.audit.python.latency import Distribution
-from oncebench.audit.verdict import KEPT
+from oncebench.audit.verdict import Verdict
 from oncebench.report.configuration import Configuration, configuration_of, place_of
 from oncebench.report.measures.recovery import Recovery, merged
 from oncebench.report.schema import Fault, Report
@@ -111,7 +111,7 @@ def outages_of(reports: Iterable[Report]) -> Iterator[_Outage]:
     """Every outage of the kept runs whose reports have recoveries."""
     for report in reports:
         for faults in paired(report["faults"], _in_replay):
-            if report["verdict"] == KEPT and all(fault.get("recovery") is not None for fault in faults):
+            if report["verdict"] == Verdict.KEPT and all(fault.get("recovery") is not None for fault in faults):
                 yield _Outage(configuration_of(report), *_names(faults), _recovery(faults))
 
 

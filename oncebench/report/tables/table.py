@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from oncebench.audit.verdict import BROKEN, KEPT
+from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.paired import Setting, differing
 from oncebench.report.comparisons.sweep_selection import setting_text
 from oncebench.report.configuration import configuration_of, place_of
@@ -122,7 +122,7 @@ def verdict_of(reports: Sequence[Report]) -> str:
         code for report, outcome in zip(reports, outcomes, strict=True) if outcome == worst
         for code in report["anomalies"]
     })  # fmt: skip
-    return f"{worst} ({' '.join(codes)})" if worst in (BROKEN, LIMIT) and codes else worst
+    return f"{worst} ({' '.join(codes)})" if worst in (Verdict.BROKEN, LIMIT) and codes else worst
 
 
 def _verdict_cell(reports: Sequence[Report]) -> str:
@@ -134,7 +134,7 @@ def _verdict_cell(reports: Sequence[Report]) -> str:
 
 
 def _sound(reports: Iterable[Report]) -> bool:
-    return all(report["verdict"] == KEPT for report in reports)
+    return all(report["verdict"] == Verdict.KEPT for report in reports)
 
 
 def _behind(reports: Sequence[Report]) -> bool:

@@ -38,7 +38,7 @@ def test_an_earlier_run_keeps_its_verdict_and_every_count(folder: Path) -> None:
     assert report["auditors"] == then["auditors"] == {"agree": True, "compared": 69, "differ": {}, "trouble": ""}
     assert report["cell"]["guarantee"] == "exactly-once"
     for name in UNCHANGED:
-        assert report[name] == then[name], name
+        assert {field: report[name][field] for field in then[name]} == then[name], name  # newer reports may have more
 
 
 def test_an_earlier_run_without_one_of_its_rows_is_broken(folder: Path) -> None:
