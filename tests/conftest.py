@@ -10,7 +10,7 @@ from oncebench.downloads.java import find_java
 from oncebench.lab.lab import QUICK_ABORTS, Lab, spark_of
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from oncebench.servers.sink_servers import open_services
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
 from tests.pipelines import Fixture
 
 # How long one example takes is the machine's affair; pytest-timeout ends what hangs.
@@ -46,7 +46,7 @@ def lab(kafka: KafkaBroker) -> Lab:
 @pytest.fixture(scope="session")
 def services(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Whatever the sinks that can be run here need beside Kafka, started once."""
-    names = {name for kind in SINKS.values() if not kind.missing for name in kind.services}
+    names = {name for sink in suite_sinks().values() if not sink.kind.missing for name in sink.traits.services}
     with open_services(names, tmp_path_factory.mktemp("services")):
         yield
 

@@ -18,19 +18,24 @@ import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as f
 from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import _parse_datatype_string
+from pyspark.sql.types import StructType
 
-from oncebench.delivery.batch import Batch
-from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, Kind, Place, Support
+from oncebench.delivery import quarantine
+from oncebench.delivery.batch import Batch, deliverable
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, SinkKind, Support
 from oncebench.delivery.failpoints import Failpoints, parse_fault
 from oncebench.delivery.journal import Identity, open_journal
-from oncebench.delivery.protocols import protocol_of
+from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.lab.lab import Lab
 from oncebench.sinks.reader import Rows
+from oncebench.sinks.registry import suite_sinks
+from oncebench.sinks.suite import Place
+from pipeline import rows as job_rows
 from pipeline.config import PipelineConfig
-from pipeline.sessions import FIELDS, OUTPUT_SCHEMA
+from pipeline.sink import open_sink
 
 PARTITIONS = 2
 ROW = ("session_key", "j", "events", "total", "checksum", "ended_at")
@@ -59,7 +64,7 @@ class Deadly(Failpoints):
 class Output:
     """One output of a kind of sink, and the checkpoint of whoever writes to it."""
 
-    kind: Kind
+    kind: SinkKind
     support: Support
     lab: Lab
     spark: SparkSession
@@ -74,21 +79,24 @@ class Output:
 
     def deliver_frame(self, number: int, rows: DataFrame, die_at: str | None = None) -> bool:
         config = self.config
-        sink = self.kind.open(config)
+        sink, protocol = open_sink(self.kind, config), protocol_of(self.kind, self.support)
+        rows = job_rows.rows_for(self.kind.takes, rows)
+        if protocol is not native:
+            rows = deliverable(rows, sink)
         journal = open_journal(config.checkpoint, identity(config))
         faults = () if die_at is None else (parse_fault(die_at),)
         failpoints = Deadly(faults=faults, point=die_at)
-        quarantine = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
+        rejected = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
         # What a query tells its foreachBatch, and Spark's own writers ask for.
         context = self.spark.sparkContext
         context.setLocalProperty("sql.streaming.queryId", config.sink_id)
         context.setLocalProperty("streaming.sql.batchId", str(number))
         try:
             sink.start(self.support, journal.generation, journal.newest_prepared())
-            batch = Batch(rows, number, config.partitions, failpoints, quarantine)
-            batch.at("batch-start")
-            protocol_of(self.kind, self.support)(batch, sink, journal, config.on_lost)
-            batch.at("after-commit")
+            batch = Batch(rows, number, config.partitions, failpoints, rejected)
+            batch.failpoint("batch-start")
+            protocol(batch, sink, journal, config.on_lost)
+            batch.failpoint("after-commit")
         except (Died, PySparkException, Py4JJavaError) as death:
             if "Died" not in f"{type(death).__name__} {death}":
                 raise
@@ -108,16 +116,16 @@ class Output:
                 assert (key or b"").decode() == row["session_key"]
                 found[tuple(row[name] for name in ROW)] += 1
 
-        with closing(self.kind.read(self.config.output)) as reader:
+        with closing(suite_sinks()[self.kind.name].read(self.config.output)) as reader:
             report = reader.read_to_end(take, settle_s=30.0, idle_s=30.0)
             assert report.complete, report.note
         return found
 
     def leftovers(self) -> list[str]:
         """What is left of dead writers, if nothing but the sink itself could ever remove it."""
-        if self.kind.swept:
+        if suite_sinks()[self.kind.name].traits.self_cleaning:
             return []
-        with closing(self.kind.read(self.config.output)) as reader:
+        with closing(suite_sinks()[self.kind.name].read(self.config.output)) as reader:
             return reader.leftovers()
 
 
@@ -125,15 +133,23 @@ def identity(config: PipelineConfig) -> Identity:
     return Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
 
 
-def make_output(kind: Kind, support: Support, lab: Lab, spark: SparkSession, folder: Path, name: str) -> Output:
+def make_output(kind: SinkKind, support: Support, lab: Lab, spark: SparkSession, folder: Path, name: str) -> Output:
     """An empty output that nobody has written to."""
     folder.mkdir(exist_ok=True)
     kafka = {"bootstrap.servers": lab.kafka.bootstrap_servers}
-    place = Place(name, folder, PARTITIONS, kafka, lambda topic: lab.kafka.create_topic(topic, PARTITIONS))
+    place = Place(
+        name,
+        folder,
+        PARTITIONS,
+        kafka,
+        lambda topic: lab.kafka.create_topic(topic, PARTITIONS),
+        job_rows.SCHEMA,
+        job_rows.KEY,
+    )
     config = PipelineConfig(
         bootstrap_servers=lab.kafka.bootstrap_servers,
         input_topic=f"{name}.in",
-        output=kind.provide(place),
+        output=suite_sinks()[kind.name].provide(place),
         quarantine_topic=lab.kafka.create_topic(f"{name}.quarantine", PARTITIONS),
         sink=kind.name,
         guarantee=support.guarantee,
@@ -162,13 +178,14 @@ def frame(spark: SparkSession, parts: Sequence[Sequence[Made]]) -> DataFrame:
 
 
 def _partition(spark: SparkSession, rows: Sequence[Made]) -> DataFrame:
-    schema = _parse_datatype_string(OUTPUT_SCHEMA)
+    schema = StructType(job_rows.SCHEMA.fields)
     if not rows:  # not by Arrow: of an empty table Spark knows that nothing has to be run
-        return spark.createDataFrame([], schema).coalesce(1)
-    columns = [*zip(*rows, strict=True), *([None] * len(rows) for _ in FIELDS[len(ROW) :])]
-    kinds = to_arrow_schema(schema).types
-    table = pa.table([pa.array(*column) for column in zip(columns, kinds, strict=True)], names=FIELDS)
-    return spark.createDataFrame(table).coalesce(1)
+        made = spark.createDataFrame([], schema)
+    else:
+        kinds = to_arrow_schema(schema).types
+        table = pa.table([pa.array(*column) for column in zip(zip(*rows, strict=True), kinds, strict=True)], names=ROW)
+        made = spark.createDataFrame(table)
+    return made.coalesce(1).withColumn(quarantine.COLUMN, f.lit(None).cast(quarantine.TYPE))
 
 
 def keeps(promise: str, visible: Counter[Made], sent: Collection[Made]) -> str:

@@ -25,14 +25,16 @@ from tests.contract.attempts import PARTITIONS, ROW, Made, Output, identity, kee
 
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
-DECLARED = [(kind.name, support) for kind in SINKS.values() for support in kind.supports if support.shows is None]
+DECLARED = [
+    (kind.name, support) for kind in SINKS.values() for support in kind.supports if support.expected_anomaly is None
+]
 EXACT = [each for each in DECLARED if each[1].guarantee == EXACTLY_ONCE]
 # They declare exactly-once and are broken on purpose. What only a driver that lives on can show is for `test_zombie`.
 BROKEN = [
     (kind.name, support)
     for kind in SINKS.values()
     for support in kind.supports
-    if support.shows is not None and not any("zombie" in fault for fault in support.triggering_faults)
+    if support.expected_anomaly is not None and not any("zombie" in fault for fault in support.triggering_faults)
 ]
 DEFAULTS = [each for each in EXACT if each[1].default]
 # In the protocol itself; `after-commit-log` is Spark's affair and comes after all of it.
@@ -125,7 +127,7 @@ def test_a_death_at_every_step_and_its_replay_break_no_promise(make: Make, case:
 
 @pytest.mark.parametrize("case", BROKEN, ids=called)
 def test_a_sink_that_declares_more_than_it_keeps_is_found_out(make: Make, case: tuple[str, Support]) -> None:
-    wrong = {"DUP": "doubled", "LOSS": "lost"}[str(case[1].shows)]
+    wrong = {"DUP": "doubled", "LOSS": "lost"}[str(case[1].expected_anomaly)]
     with pytest.raises(AssertionError, match=wrong):
         suffer_every_death(make(*case))
 
