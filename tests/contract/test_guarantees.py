@@ -22,7 +22,7 @@ from oncebench.measure import LATENCIES, judge_again, measure
 from oncebench.run.workdir import open_work_dir
 from oncebench.scenario.cell import Cell, all_supports, checked_fault
 from oncebench.scenario.profiles import FIRST, TELLING_FAULT
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
 from tests import ROOT
 
 HAND_CHECK = ROOT / "tools" / "hand_check.py"
@@ -52,7 +52,7 @@ def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
     assert [fault["hit"] for fault in report["faults"]] == [True]
     assert (rows["lost"] > 0) == (guarantee == AT_MOST_ONCE)
     assert (rows["duplicated"] > 0) == (guarantee == AT_LEAST_ONCE)
-    assert report["environment"]["durability"].keys() == {"kafka", *SINKS[sink].services}
+    assert report["environment"]["durability"].keys() == {"kafka", *suite_sinks()[sink].traits.services}
     latency = report["latency_ms"]
     by_hand = subprocess.run([sys.executable, HAND_CHECK, tmp_path / "run"], capture_output=True, text=True, check=True)
     assert by_hand.stdout == (

@@ -12,8 +12,9 @@ import pytest
 
 from oncebench.errors import UserError
 from oncebench.sinks.reader import Rows
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
 from pipeline.config import PipelineConfig
+from pipeline.rows import KEY
 from tests.pipelines import Fixture, every_row, position, session, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -32,7 +33,8 @@ def config(fixture: Fixture, *faults: str, **changes: Any) -> PipelineConfig:
 
 def visible(fixture: Fixture) -> Counter[tuple[str, int]]:
     seen: list[Rows] = []
-    with closing(SINKS["delta"].read({"output": str(fixture.folder / "table")})) as reader:
+    target = {"output": str(fixture.folder / "table"), "key": KEY}
+    with closing(suite_sinks()["delta"].read(target)) as reader:
         assert reader.read_to_end(seen.append, settle_s=0, idle_s=0).complete
     values = (json.loads(value or b"{}") for rows in seen for value in rows.value)
     return Counter((row["session_key"], row["j"]) for row in values)

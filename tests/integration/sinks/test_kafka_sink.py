@@ -48,8 +48,8 @@ class Task:
 
 
 def rows(of: str) -> Iterator[pa.RecordBatch]:
-    numbers = {name: pa.array([1] * 20, pa.int64()) for name in ("events", "total", "checksum", "ended_at")}
-    yield pa.record_batch({"session_key": pa.array([of] * 20), "j": pa.array(range(20), pa.int32()), **numbers})
+    values = [json.dumps({"session_key": of, "j": j}).encode() for j in range(20)]
+    yield pa.record_batch({"key": pa.array([of.encode()] * 20), "value": pa.array(values)})
 
 
 class Output:
