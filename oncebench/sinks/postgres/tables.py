@@ -92,6 +92,9 @@ def _text(column: pa.Array) -> pa.Array:
         return _copied(column.cast(pa.string()))
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         return pa.array([None if each is None else f"\\\\x{each.hex()}" for each in column.to_pylist()], pa.string())
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        # Arrow writes an offset without its seconds, which many had before 1900.
+        column = column.cast(pa.timestamp("us", "UTC"))
     return column.cast(pa.string())
 
 
