@@ -11,6 +11,7 @@ microseconds too small; Kafka's acknowledgement may come after the row was given
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import random
 import sqlite3
@@ -30,18 +31,19 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from psycopg import sql
+from pyspark.sql.pandas.types import to_arrow_schema
 
-from oncebench.delivery.contract import Place
 from oncebench.downloads.java import find_java
 from oncebench.lab.lab import own_kafka
 from oncebench.observe.observer import follow
 from oncebench.record import OBSERVED
 from oncebench.record.streams import LineWriter, StreamWriter, read_stream
 from oncebench.servers.sink_servers import open_services
-from oncebench.sinks.files.formats import json_lines
+from oncebench.sinks.files.formats import LINE, lines_of
 from oncebench.sinks.postgres.connection import connect
-from oncebench.sinks.registry import SINKS
-from pipeline.rows import KEY, ROW, STRINGS, TYPES
+from oncebench.sinks.registry import suite_sinks
+from oncebench.sinks.suite import Place
+from pipeline.rows import KEY, ROW, SCHEMA
 
 STEPS, ROWS = 150, 100  # 100 rows: five sessions of a batch
 WARM_UP = 10  # steps that pay for imports and first files, and do not count
@@ -54,10 +56,14 @@ Show = Callable[[int], int]  # makes a step visible, and returns when it was, in
 
 def step(number: int) -> pa.RecordBatch:
     """The rows of a step: their key is its number."""
-    fields = [(name, pa.string() if name in STRINGS else pa.int32() if kind == "int" else pa.int64())
-              for name, kind in TYPES.items()]  # fmt: skip
-    rows = [{name: str(number) if name in STRINGS else at for name in ROW} for at in range(ROWS)]
-    return pa.RecordBatch.from_pylist(rows, pa.schema(fields))
+    rows = [{name: str(number) if name == KEY else at for name in ROW} for at in range(ROWS)]
+    return pa.RecordBatch.from_pylist(rows, to_arrow_schema(SCHEMA))
+
+
+def as_lines(rows: pa.RecordBatch) -> pa.Buffer:
+    """The rows as JSON lines of a file."""
+    texts = [json.dumps(row) for row in rows.to_pylist()]
+    return lines_of(pa.RecordBatch.from_pydict({LINE: texts}))
 
 
 def now_us() -> int:
@@ -70,7 +76,7 @@ def files(suffix: str, target: Mapping[str, Any]) -> Show:
     def show(number: int) -> int:
         hidden = folder / f".{number}"
         if suffix == "jsonl":
-            hidden.write_bytes(json_lines(step(number)))
+            hidden.write_bytes(as_lines(step(number)))
         else:
             pq.write_table(pa.Table.from_batches([step(number)]), hidden)
         hidden.rename(folder / f"part-{number}.{suffix}")
@@ -181,7 +187,7 @@ def followed(sink: str, target: Mapping[str, Any], folder: Path, done: Callable[
     path = folder / "observed.arrow"
     path.unlink(missing_ok=True)
     with (
-        closing(SINKS[sink].read(target)) as reader,
+        closing(suite_sinks()[sink].read(target)) as reader,
         LineWriter(folder / "status.jsonl") as lines,
         StreamWriter(path, OBSERVED) as writer,
     ):
@@ -250,7 +256,7 @@ def main(others: int, sinks: tuple[str, ...]) -> None:
         folder = Path(temporary)
         folder.chmod(0o755)
         stack.enter_context(open_services({"postgres"} & set(sinks), folder))
-        place = Place("seeing", folder, 2, {}, str)
+        place = Place("seeing", folder, 2, {}, str, SCHEMA, KEY)
         if "kafka" in sinks:
             broker, _ = stack.enter_context(own_kafka(folder, find_java()))
             place = replace(
@@ -262,7 +268,7 @@ def main(others: int, sinks: tuple[str, ...]) -> None:
         for sink in sinks:
             own = folder / f"{sink}-own"
             own.mkdir()
-            print(measure(sink, SINKS[sink].provide(replace(place, folder=own)), own), flush=True)
+            print(measure(sink, suite_sinks()[sink].provide(replace(place, folder=own)), own), flush=True)
 
 
 if __name__ == "__main__":

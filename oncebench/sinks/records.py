@@ -16,8 +16,8 @@ KEY, VALUE, HEADERS = "key", "value", "headers"
 _BYTES = ("string", "binary")
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
-# How a row is written as JSON: with its nulls, and with times to the microsecond (Spark's default: milliseconds), in UTC,
-# because Spark writes other offsets without their seconds, which many had before 1900.
+# How a row is written as JSON: with its nulls, and with times to the microsecond (Spark's default: milliseconds),
+# in UTC, because Spark writes other offsets without their seconds, which many had before 1900.
 _JSON = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",

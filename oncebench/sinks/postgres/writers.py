@@ -174,7 +174,7 @@ class Upserter(Appender):
         return super().write(task, (self._with_id(batch, task) for batch in rows))
 
     def _with_id(self, rows: pa.RecordBatch, task: TaskView) -> pa.RecordBatch:
-        """Returns the rows; none may lack its id. To PostgreSQL two nulls differ, so a replay would double such a row."""
+        """Returns the rows; each must have its id. Two nulls differ to PostgreSQL: a replay would double the row."""
         for name in self.row_id:
             if rows.column(name).null_count:
                 raise DeliveryFailed(
