@@ -1,4 +1,4 @@
-"""Rows with a column of every Spark type, and a job that has such rows in place of the suite's own."""
+"""Rows with a column of every Spark type, and a job that has such rows."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, DecimalType, StructType
 
 from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import Mark
@@ -44,6 +44,9 @@ SQL_TYPES: Mapping[str, tuple[str, ...]] = {
 # As long as the journal's entries (oncebench.delivery.journal): a checkpoint that is rolled back by hand further is
 # refused.
 KEEP_BATCHES = 100
+MICROSECONDS = 6
+# The digits after the point in `numeric(10,2)` or `timestamp(3) with time zone`.
+_DIGITS = re.compile(r"\((?:\d+,)?(-?\d+)\)")
 # One session at a time makes the tables: CREATE TABLE IF NOT EXISTS alone fails in one of two that run at once.
 _MAKING = 0x6F6E6365  # "once"
 
@@ -124,10 +127,21 @@ def wrong_with(found: Mapping[str, Column], schema: StructType) -> str | None:
             return f"it has no column {field.name} ({kinds[0]})"
         if re.sub(r"\(.*?\)", "", found[field.name].kind) not in kinds:
             return f"its column {field.name} is {found[field.name].kind}, not {kinds[0]}"
+        if _rounds(found[field.name].kind, field.dataType):
+            return f"its column {field.name} is {found[field.name].kind}, which would round: it must be {kinds[0]}"
     for name, column in found.items():
         if name not in names and column.needed:
             return f"its column {name} has no default and would stay empty"
     return None
+
+
+def _rounds(kind: str, spark_type: DataType) -> bool:
+    """Whether a column of this kind stores fewer digits after the point than the Spark type has, without an error."""
+    digits = _DIGITS.search(kind)
+    if digits is None or not kind.startswith(("numeric", "timestamp")):
+        return False
+    scale = spark_type.scale if isinstance(spark_type, DecimalType) else 0
+    return int(digits[1]) < (MICROSECONDS if kind.startswith("timestamp") else scale)
 
 
 def definition(table: str, schema: StructType) -> sql.Composed:
