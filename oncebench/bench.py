@@ -22,12 +22,13 @@ from typing import Any
 from oncebench.audit.verdict import BROKEN, FORBIDDEN, KEPT, RULES
 from oncebench.commands.series import run_series
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.report.measures.metrics import BY_NAME, METRICS, Report, figure, flat_out
 from oncebench.report.results import Results, stamp
-from oncebench.scenario.cell import Cell, all_supports, installed
+from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES, quick
 from oncebench.scenario.rounds import in_rounds
+from oncebench.scenario.supports import all_supports, installed
 
 REPORTS = "ONCEBENCH_BENCH_REPORTS"
 # What every commit is measured with is the load of what is published, so that its runs can stand beside those.
@@ -87,7 +88,7 @@ def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[
             try:
                 reports.extend(run_series(todo, results, None, Path(folder) / sink, False, tell))
             except (UserError, PipelineError, OSError) as error:
-                if getattr(error, "exit_code", None) == INTERRUPTED:
+                if getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
                     raise
                 left = todo[len(reports) + len(failed) - before :]
                 print(f"{sink}: {error}; so {len(left)} of its runs are untested", file=sys.stderr)

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from oncebench.errors import BROKEN, ERROR, KEPT
+from oncebench.errors import ExitCode
 from oncebench.faults.disk import BROKER, CHECKPOINT, OUTPUT
 from oncebench.lab.lab import Lab
 from oncebench.live.status import Show
@@ -21,7 +21,8 @@ from oncebench.record import FACTS, Record
 from oncebench.report.environment import environment
 from oncebench.report.report import FILE, make_report, write_report
 from oncebench.run.cell import Ran, run_cell
-from oncebench.scenario.cell import Cell, expected_codes
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.supports import expected_codes
 from oncebench.servers.sink_servers import SERVICES
 from oncebench.sinks.registry import suite_sinks
 
@@ -66,7 +67,7 @@ def exit_code(reports: Sequence[Mapping[str, Any]]) -> int:
     What is broken on purpose must be broken, and by what it is there to show.
     """
     words = {_as_expected(report) for report in reports}
-    return BROKEN if "broken" in words else KEPT if words <= {"kept"} else ERROR
+    return ExitCode.BROKEN if "broken" in words else ExitCode.KEPT if words <= {"kept"} else ExitCode.ERROR
 
 
 def _as_expected(report: Mapping[str, Any]) -> str:

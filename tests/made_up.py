@@ -17,9 +17,10 @@ from oncebench.audit.python.latency import CURVE
 from oncebench.delivery.failpoints import POINTS
 from oncebench.report.report import SCHEMA
 from oncebench.scenario import fault_matrix
-from oncebench.scenario.cell import Cell, all_supports, expected_codes
+from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_matrix import RANDOM_KILL
 from oncebench.scenario.profiles import broken
+from oncebench.scenario.supports import all_supports, expected_codes
 from oncebench.sinks.registry import SINKS
 
 HOSTILE = "<script>document.title='taken'</script><img src=x onerror=\"document.title='taken'\"></script>"

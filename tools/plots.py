@@ -33,7 +33,7 @@ from oncebench.report.comparisons.paired import (
 from oncebench.report.comparisons.sweep_selection import full_of, in_order, sweeps
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.report import read_reports
-from oncebench.scenario.cell import order_of
+from oncebench.scenario.order import order_of
 
 mpl.use("svg")  # no window
 from matplotlib import pyplot as plt

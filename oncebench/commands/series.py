@@ -21,7 +21,7 @@ import click
 
 from oncebench.commands.run import bytes_needed
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.lab import open_lab
 from oncebench.live.view import view
@@ -83,7 +83,7 @@ def run_series(
             try:
                 report = run(cell, f"{done + 1}/{len(cells)}{left(done, len(cells), began)} {named(cell)}", False)
             except (UserError, PipelineError, OSError) as error:
-                if failed is None or getattr(error, "exit_code", None) == INTERRUPTED:
+                if failed is None or getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
                     raise
                 failed(cell, error)
                 continue

@@ -1,2 +1,1 @@
-"""Delivery guarantees as a library: protocols, journal, batch and failpoints. It imports no other part of the
-project."""
+"""Delivery guarantees as a library; it imports no other part of the project."""

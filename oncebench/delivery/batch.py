@@ -1,8 +1,8 @@
-"""One micro-batch in the driver, as the protocols see it: run it through a writer, or drain it.
+"""One micro-batch in the driver: run it through a writer, or drain it.
 
-Promise: whatever a protocol does with a batch, its rows are consumed exactly once in this attempt, and counted and
-digested on the way (`oncebench.delivery.tasks`). A batch has no more tasks than the job has partitions, because marks
-are kept for those only.
+Promise: whatever a protocol does with a batch, its rows are consumed exactly once in this attempt, counted and digested
+by the tasks (`oncebench.delivery.tasks`). A batch has no more tasks than the job has partitions, because marks are kept
+for those only.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class Batch:
         rows: its rows, `deliverable`.
         number: the batch id of Spark.
         partitions: how many tasks it may have.
-        rows_before: how many rows the batch before this one had (None: not known). Until this one has run, it stands
-            for the rows at stake, so that a fault without a batch of its own does not hit where there are no rows.
+        rows_before: how many rows the batch before this one had (None: not known). Failpoints use it until this batch
+            has run: a fault that names no batch must not hit where there are no rows.
     """
 
     def __init__(
@@ -88,10 +88,9 @@ class Batch:
         self._failpoints = failpoints
         self._quarantine = quarantine
 
-    @property
-    def has_faults(self) -> bool:
-        """Whether faults were asked for in this run."""
-        return bool(self._failpoints.faults)
+    def asks_for(self, point: str) -> bool:
+        """Whether a fault was asked for at this point in this run."""
+        return self._failpoints.asks_for(point)
 
     def failpoint(self, point: str) -> None:
         """Reaches a failpoint of the driver."""
@@ -125,14 +124,14 @@ class Batch:
         return results
 
     def native_rows(self) -> DataFrame:
-        """The rows for Spark's own sink; with faults asked for, a task's failpoints are in their way."""
+        """The rows for Spark's own sink; with faults asked for, they pass a task's failpoints."""
         rows = self.rows.drop(digest.HASH)
-        if not self.has_faults:
+        if not self._failpoints.faults:
             return rows
         return rows.mapInArrow(PassTask(self.id, self._failpoints).__call__, rows.schema)
 
     def drain(self, expected: Mapping[int, Counted] | None = None, keep: bool = False) -> None:
-        """Uses up the rows without writing any: the sink holds the batch already, or must not be given it again.
+        """Consumes the rows without writing any: the sink holds the batch, or must not get it again.
 
         Args:
             expected: see `run`.
@@ -191,7 +190,7 @@ class Batch:
         whole = Written(WHOLE_BATCH, sum(made.rows for made in self.results), reduce(digest.add, digests, 0))
         found = {made.partition: made for made in (*self.results, whole)}
         for partition, (rows, first_digest) in expected.items():
-            made = found.get(partition, Written(partition, 0, 0))  # no such task: nothing of what it had made
+            made = found.get(partition, Written(partition, 0, 0))  # no such task any more
             if rows != made.rows or first_digest not in (made.digest, None):
                 raise NondeterministicReplay(
                     f"batch {self.id}, {_name(made.partition)}: the replay made {made.rows} rows with digest "
@@ -206,6 +205,6 @@ def _name(partition: int) -> str:
 
 
 def warm_up(tasks: DataFrame, writer: Writer, failpoints: Failpoints, quarantine: Quarantine) -> None:
-    """Makes ready as many worker processes as a batch uses: an operator's and a writer's per task."""
+    """Warms up as many workers as a batch uses: an operator's and a writer's per task."""
     warm = WarmUpTask(writer, replace(failpoints, faults=(), trace=None), quarantine).__call__
     tasks.mapInArrow(warm, tasks.schema).mapInArrow(warm, tasks.schema).collect()

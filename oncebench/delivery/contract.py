@@ -1,4 +1,4 @@
-"""What a sink is: what it declares, what its writers do inside tasks, what it does in the driver.
+"""The contract of a sink: its declarations, its writers in tasks, its steps in the driver.
 
 A sink declares the guarantees that it supports, each in one or more variants. `oncebench.delivery.protocols` calls only
 the steps that the chosen variant needs, in the order of two-phase commit: begin, prepare, commit, abort, recover. The
@@ -108,7 +108,7 @@ class SinkKind:
     missing: str = ""
 
     def commits_per_task(self, support: Support) -> bool:
-        """Whether commit state is kept per task number, so that a replay must put every row in the same task.
+        """Whether commit state is kept per task number, so a replay must keep rows in their tasks.
 
         False for a sink that commits whole batches, for one that overwrites rows by their id (`upsert`), and for
         Spark's own sinks.
@@ -140,7 +140,7 @@ class Written:
 
 @dataclass(frozen=True)
 class Mark:
-    """A marker found in the sink: the newest batch that a partition has committed, with its rows and digest.
+    """A marker found in the sink: the newest batch that a partition committed.
 
     Under two-phase commit rows and digest stand in the decision, and `rows` is 0 here. `digest` is None where the
     marker holds none that this version can compare.
@@ -152,7 +152,7 @@ class Mark:
 
 
 class TaskView(Protocol):
-    """What a writer sees of its task: where it is, what was counted so far, and the failpoints."""
+    """A writer's view of its task: position, counts so far, failpoints."""
 
     batch: int
     partition: int
@@ -165,10 +165,10 @@ class TaskView(Protocol):
 
 
 class Writer(Protocol):
-    """Writes one partition of a batch inside a Python worker. Must be picklable and must use up the rows."""
+    """Writes one partition of a batch inside a Python worker. Picklable; must consume all rows."""
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch], /) -> tuple[dict[str, Any], dict[str, float]]:
-        """Writes every row; returns (prepared, timings_ms). Raises if a row is not as safe as the guarantee says.
+        """Writes every row; returns (prepared, timings_ms). Raises if a row is less safe than promised.
 
         Rows come as record batches with the columns that `Sink.encode` returned.
         """
@@ -176,7 +176,7 @@ class Writer(Protocol):
 
 @runtime_checkable
 class BatchWriter(Protocol):
-    """Writes a whole batch from the driver, by a writer of Spark's: for sinks that commit a batch in one step."""
+    """Writes a whole batch from the driver by Spark's writer, for sinks that commit a batch at once."""
 
     def write_batch(self, rows: DataFrame, batch: int, /) -> dict[str, float]:
         """Writes all rows in one go and returns timings_ms.
@@ -186,7 +186,7 @@ class BatchWriter(Protocol):
 
 
 class Sink:
-    """The driver's side of a sink. A method that returns a `Writer` may return a `BatchWriter` instead.
+    """The driver's side of a sink. Methods may return a `BatchWriter` in place of a `Writer`.
 
     A sink implements `start`, `warm_up_writer`, and the steps of what its kind declares. A step that no declaration
     needs is never called, and raises if it is.
@@ -195,7 +195,7 @@ class Sink:
     partitions: int
 
     def check_schema(self, schema: StructType, /) -> None:
-        """Checks the columns of the rows before anything is read or written; by default every schema passes.
+        """Checks the columns before anything is read or written; by default every schema passes.
 
         Raises:
             RefusedStart: the sink cannot store a column; the message names it and what to do.
@@ -240,15 +240,15 @@ class Sink:
         raise self._undeclared("prepare_writer")
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]], /) -> set[int]:
-        """Makes prepared partitions visible; may be called again. Returns the partitions that are lost for good."""
+        """Makes prepared partitions visible; may be repeated. Returns partitions that are lost for good."""
         raise self._undeclared("commit")
 
     def marks(self) -> Mapping[int, Mark]:
-        """The newest marker of each partition, as found at the start; of WHOLE_BATCH for a `BatchWriter`."""
+        """The newest marker of each partition, found at the start (WHOLE_BATCH for a `BatchWriter`)."""
         return {}
 
     def newest_batch(self) -> int:
-        """The newest batch that the sink holds of this sink_id, as found at the start; -1 if there is none."""
+        """The newest batch of this sink_id in the sink, found at the start; -1: none."""
         return max((mark.batch for mark in self.marks().values()), default=-1)
 
     def forgets_after_s(self) -> float | None:
@@ -256,11 +256,11 @@ class Sink:
         return None
 
     def write_native(self, rows: DataFrame, /) -> None:
-        """The baseline: Spark's own writer, called from foreachBatch with encoded rows and their quarantine column."""
+        """The baseline: Spark's own writer in foreachBatch; rows are not encoded."""
         raise self._undeclared("write_native")
 
     def stream_native(self, rows: DataFrame, /) -> DataStreamWriter:
-        """The baseline: Spark's own streaming sink, for encoded rows and their quarantine column."""
+        """The baseline: Spark's own streaming sink; rows are not encoded."""
         raise self._undeclared("stream_native")
 
     def close(self) -> None:

@@ -1,10 +1,10 @@
-"""What of a query's plan exactly-once rests on: that a row is in the same task again when its batch is run again.
+"""Checks that a query assigns rows to tasks deterministically, which exactly-once requires.
 
-Promise: `refuse_without_shuffle` lets a query pass only if each of its rows comes through a shuffle by key, after which
-a row's task follows from the row. What can go wrong without one: Spark makes a task for each Kafka partition that has
-new records, and numbers them in the order of a hash map (KafkaMicroBatchStream.planInputPartitions, by way of
-KafkaOffsetReader's offset ranges), which is another one in a replay; marks and decisions of a partition would then be
-taken for those of another. A plan that is sound and not known here is refused too.
+Promise: `refuse_without_shuffle` passes a query only if each of its rows comes through a shuffle by key. After such a
+shuffle, the row alone decides its task. Without one, Spark makes a task for each Kafka partition that has new records
+and numbers the tasks in the order of a hash map (KafkaMicroBatchStream.planInputPartitions, KafkaOffsetReader). A
+replay may number them differently, and the marks of one partition would be read as those of another. A sound plan that
+this module does not know is refused too.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from pyspark.sql import DataFrame
 
 from oncebench.delivery.errors import RefusedStart
 
-# Spark's logical operators that deal rows out by a key (ClusteredDistribution of their physical ones), by class.
-# `Repartition` is none: it deals out in turn, from where the rows stood before.
+# Spark's logical operators that distribute rows by a key (their physical ones require a ClusteredDistribution).
+# `Repartition` is not among them: it distributes round-robin, which depends on where the rows were before.
 _BY_KEY = frozenset(
     {
         "Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinWatermark", "Window", "MapGroups", "CoGroup",
@@ -27,25 +27,25 @@ _BY_KEY = frozenset(
 
 
 def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
-    """Raises RefusedStart for a query of which rows reach the sink without a shuffle by key."""
-    if not _dealt_by_key(rows._jdf.queryExecution().analyzed()):
+    """Raises RefusedStart for a query whose rows reach the sink without a shuffle by key."""
+    if not _distributed_by_key(rows._jdf.queryExecution().analyzed()):
         raise RefusedStart(
-            "the query in pipeline/query.py gives rows that no shuffle by key has dealt out to its tasks. Exactly-once "
-            "keeps its marks by number of task, and a replay would number such tasks otherwise. End the query with "
+            "the query in pipeline/query.py has no shuffle by key before the sink. Exactly-once keeps marks by task "
+            "number, and a replay could number such tasks differently. End the query with "
             f'`rows.repartition({partitions}, "{key}")`, or another column that is in the rows.'
         )
 
 
-def _dealt_by_key(node: Any) -> bool:
-    """Whether every row of a stream's logical plan has come through a shuffle by key."""
+def _distributed_by_key(node: Any) -> bool:
+    """Whether every row of a stream's logical plan comes through a shuffle by key."""
     name, children = node.nodeName(), node.children()
     below = [child for child in map(children.apply, range(children.size())) if child.isStreaming()]
     if name in _BY_KEY:
         return True
-    if name == "RepartitionByExpression":  # by range it follows a sample, which depends on the tasks before
+    if name == "RepartitionByExpression":  # by range it depends on a sample of the input tasks
         by = node.partitionExpressions()
         if by.size() and not any(by.apply(at).nodeName() == "SortOrder" for at in range(by.size())):
             return True
-    if name == "Join" and len(below) > 1:  # of two streams; a table beside one stream may be broadcast
+    if name == "Join" and len(below) > 1:  # of two streams; a table joined to one stream may be broadcast
         return True
-    return bool(below) and all(map(_dealt_by_key, below))
+    return bool(below) and all(map(_distributed_by_key, below))

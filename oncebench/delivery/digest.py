@@ -1,4 +1,4 @@
-"""An order-free digest of rows: equal for equal multisets of rows, whatever their order and batching.
+"""An order-free digest of rows: equal for equal multisets of rows, however batched.
 
 The JVM adds a hash of each row (`with_hash`: `xxhash64` over all columns and over which of them are null); a task sums
 the hashes of its rows modulo 2**64. It works for every Spark schema, nulls and nested columns included.
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-# The column that holds a row's hash on its way to the writers.
+# The column that holds a row's hash until the writers get the rows.
 HASH = "__row_hash"
 # Names the hash in what is stored: digests of another kind are not compared. Earlier versions stored plain hex.
 _KIND = "xxhash64:"
@@ -47,14 +47,13 @@ def with_hash(rows: DataFrame, columns: list[str]) -> DataFrame:
         column = f.col(f"`{name}`")
         flat = rows.schema[name].dataType.typeName() in _FLAT
         hashed.append(column if flat else f.to_json(f.struct(column), _NESTED))
-    # xxhash64 passes over a null, so (null, 1) and (1, null) would hash alike: a second hash of which are null tells
-    # them apart.
+    # xxhash64 skips nulls, so (null, 1) and (1, null) would hash alike. The isNull flags make them differ.
     nulls = [f.col(f"`{name}`").isNull() for name in columns]
     return rows.withColumn(HASH, f.xxhash64(*hashed, *nulls))
 
 
 def digest(hashes: pa.Array) -> int:
-    """Digest of rows by their hashes (int64, no nulls); add digests modulo 2**64 (`add`)."""
+    """Digest of rows by their hashes (int64, no nulls); combine digests with `add`."""
     if len(hashes) == 0:
         return 0
     with np.errstate(over="ignore"):
@@ -73,7 +72,7 @@ def to_text(digest: int) -> str:
 
 
 def from_text(text: object) -> int | None:
-    """The digest that `to_text` stored; None for what an earlier version stored, which is of another kind."""
+    """The digest that `to_text` stored; None for one of another kind, as earlier versions stored."""
     if isinstance(text, str) and text.startswith(_KIND):
         return int(text.removeprefix(_KIND), 16)
     return None

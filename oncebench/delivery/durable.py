@@ -1,7 +1,7 @@
-"""Folders on the disk: made so that a power cut takes none of them back, and their names forced.
+"""Makes folders that survive a power cut.
 
-Promise: a folder that `make_folder` has made is there after a power cut, with all folders above it; also if a driver
-before this one was killed half-way. What can go wrong: a file system without fsync of folders.
+Promise: a folder made by `make_folder` is there after a power cut, with all folders above it. That also holds where an
+earlier driver was killed halfway. What can go wrong: a file system without fsync of folders.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ from pathlib import Path
 
 
 def is_uri(text: str) -> bool:
-    """Whether Spark (Hadoop's Path) takes this for a URI, `file:/data` say: it has a colon before its first slash.
+    """Whether Spark (Hadoop's Path) reads this path as a URI, for example `file:/data`: a colon precedes any slash.
 
-    For Python it is a relative path: the two would work in two places.
+    Python reads it as a relative path, so the two would work in two places.
     """
     return ":" in text.split("/", maxsplit=1)[0]
 
@@ -29,9 +29,9 @@ def fsync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder, and those above it that are not there: from the top, each forced before the next is made."""
+    """Makes a folder and its missing parents, from the top; each is forced to the disk before the next."""
     if folder.is_dir():
-        with suppress(PermissionError):  # who may not read the folder above has not made this one
+        with suppress(PermissionError):  # a process that may not read the folder above has not made this one
             fsync_folder(folder.parent)
         return
     make_folder(folder.parent)

@@ -1,6 +1,6 @@
-"""What can stop the pipeline, each with what to do next.
+"""Errors that end a query, each with what to do next.
 
-Every one of these ends the query: a driver that goes on after one of them could lose or double rows.
+Every one of them ends the query: a driver that went on after one could lose or duplicate rows.
 """
 
 from __future__ import annotations
@@ -11,31 +11,27 @@ class PipelineError(Exception):
 
 
 class RefusedStart(PipelineError):
-    """A check at start failed (wrong checkpoint, sink, setting): nothing was read, nothing was written."""
+    """A check failed (wrong checkpoint, sink or setting) before anything was read or written."""
 
 
 class AnotherDriver(PipelineError):
-    """Another driver works on this checkpoint: this one has stopped at once and written nothing more."""
+    """Another driver works on this checkpoint; this one stopped and wrote nothing more."""
 
 
 class NondeterministicReplay(PipelineError):
-    """A replayed batch made other rows than the first time; going on would lose or double some of them."""
+    """A replayed batch made other rows than its first run; going on would lose or duplicate some."""
 
 
 class DeliveryFailed(PipelineError):
-    """The sink did not acknowledge every row of a batch; Spark will run the batch again after a restart."""
+    """The sink did not acknowledge every row of a batch; a restart runs the batch again."""
 
 
 class TaskTriedAgain(PipelineError):
-    """Spark has tried a task again, whose first attempt may have written; a restart replays the whole batch."""
-
-
-class NullInRow(PipelineError):
-    """The query made a row with a null in it, which no sink can keep and no replay can compare."""
+    """Spark started a task again whose first attempt may have written; a restart replays the batch."""
 
 
 class TooManyTasks(PipelineError):
-    """A batch has more tasks than the pipeline has partitions, for which alone marks are kept."""
+    """A batch has more tasks than the pipeline keeps marks for."""
 
 
 class CommitUncertain(PipelineError):
@@ -43,20 +39,24 @@ class CommitUncertain(PipelineError):
 
 
 class TransactionLost(PipelineError):
-    """A decided transaction was aborted by the broker's time-out; a restart writes those partitions again."""
+    """A decided transaction is gone before its commit; a restart writes those partitions again."""
 
 
 class NoKafka(PipelineError):
     """Kafka did not answer while the pipeline started; a restart tries again."""
 
 
+class HangingTransaction(PipelineError):
+    """A decided transaction hangs in a partition and could not be ended; a restart tries again."""
+
+
 class QueryDied(PipelineError):
-    """Spark or a writer of Spark's failed; what was not committed is run again by a restart."""
+    """Spark, or a writer of Spark's, failed; a restart runs again what was not committed."""
 
 
 class StoppedGently(PipelineError):
-    """The driver was asked to stop and did so between two batches. Not a fault."""
+    """The driver stopped between two batches, as asked. Not a failure."""
 
 
 class ReadError(PipelineError):
-    """A sink that can't be read; the text says which, why, and what to do."""
+    """A sink cannot be read; the message says which, why, and what to do."""

@@ -1,14 +1,14 @@
-"""Named places where a run may die or stop, off unless asked for.
+"""Named places where a run can be killed or stopped; off unless asked for.
 
-Promise: a fault acts once, in the order in which the faults were given, and its hit is on disk (fsynced) before it
-acts, whether the driver or a worker process passes the point. A second fault is armed only after the first has acted:
-in the next life of a killed pipeline, and when a stopped one goes on. So `--fault after-prepare --fault after-prepare`
-dies in a batch and again in its replay, and no other task of a dying process can use up the second fault.
+Promise: a fault acts once, in the order in which the faults were given. Its hit is on disk (fsynced) before it acts,
+whether the driver or a worker process reaches the failpoint. A second fault is armed only after the first has acted: in
+the next attempt of a killed pipeline, or when a stopped one goes on. So `--fault after-prepare --fault after-prepare`
+kills a batch and again its replay, and no other task of a dying process can use up the second fault.
 
-`kill` is SIGKILL for every process of the pipeline's session (driver, JVM, workers). Any other action is SIGSTOP for
-all of them: what is done then, and whether they are continued, is the business of a nemesis outside, who reads the hit.
-After a `zombie` the stopped driver has a successor: later faults are for that one. The form follows FreeBSD's fail(9)
-and fail-rs: named points in the code, actions from outside.
+`kill` sends SIGKILL to every process of the pipeline's session (driver, JVM, workers). Any other action sends SIGSTOP
+to all of them. The suite reads the hit, acts from outside, and continues them or not. After a `zombie` the stopped driver
+has a successor, and later faults are for the successor. The form follows FreeBSD's fail(9) and fail-rs: named points in
+the code, actions from outside.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-# In the order of a batch. Every guarantee passes every point; where a protocol has no such step (a decision under
-# at-least-once, say) the points around it fall together.
+# In the order of a batch. Every guarantee reaches every point. Where a protocol lacks a step (a decision under
+# at-least-once, for example), the points around it coincide.
 POINTS = (
     "batch-start",
     "mid-write",
@@ -34,10 +34,10 @@ POINTS = (
     "after-commit",
     "after-commit-log",
 )
-# Batches 0 to 2 pay for start-up (JIT, first RocksDB files), and a recovery is told by the latencies before it.
+# Batches 0 to 2 pay for start-up (JIT, first RocksDB files), and a recovery is measured against the latencies before.
 FIRST_BATCH = 6
 KILL, ZOMBIE = "kill", "zombie"
-FORM = "POINT[:NEMESIS[:SECONDS]][@batch=N|@after=N]"
+FORM = "POINT[:FAULT[:SECONDS]][@batch=N|@after=N]"
 _SPEC = re.compile(
     r"(?P<point>[a-z-]+)(?::(?P<action>[a-z-]+)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
 )
@@ -65,7 +65,7 @@ class Fault:
 
 
 def parse_fault(text: str) -> Fault:
-    """Reads `POINT[:NEMESIS[:SECONDS]][@batch=N|@after=N]`. Who that nemesis is, is not looked at.
+    """Reads `POINT[:FAULT[:SECONDS]][@batch=N|@after=N]`; the fault's name is not checked here.
 
     Raises:
         ValueError: with what was wrong and what would do.
@@ -82,13 +82,13 @@ def parse_fault(text: str) -> Fault:
 
 @dataclass(frozen=True)
 class Failpoints:
-    """The faults of a run, and where their hits and the trace of steps are written. Cheap to pickle to a worker.
+    """The faults of a run, and the files of their hits and of the trace. Cheap to pickle to a worker.
 
     Args:
         faults: in the order in which they are to act.
         hits: file of hits, one JSON line each: {fault, point, batch, partition, rows, action, seconds, t_us, pid,
             life}; a life is a session of processes.
-        trace: file of every point passed (not fsynced), or None; it tells where a random kill landed.
+        trace: file of every point reached (not fsynced), or None; it shows where a random kill hit.
     """
 
     faults: tuple[Fault, ...]
@@ -96,7 +96,7 @@ class Failpoints:
     trace: Path | None
 
     def reach(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
-        """To be called where the point stands. `rows` is how many rows are at stake here (None: not known)."""
+        """Marks the place of the point; `rows` is how many rows are at stake there (None: not known)."""
         if self.trace is not None:
             _append(self.trace, {"t_us": _now_us(), "point": point, "batch": batch, "partition": partition})
         if not self.faults:
@@ -110,10 +110,11 @@ class Failpoints:
         if fault.point != point or not _fits(fault, batch, rows, last and last["batch"]):
             return
         if last is not None and last["life"] == os.getsid(0) and not self._stopped(armed - 1).exists():
-            return  # the fault before this one is about to act on this process too
+            return  # the fault before this one is about to act on this process
         if _is_zombie(before):
             return
-        if not _take(self.hits.with_name(f"{self.hits.name}.{armed}")):
+        # By session: a process that dies between this and the hit must not disarm the fault for its successors.
+        if not _take(self.hits.with_name(f"{self.hits.name}.{armed}.{os.getsid(0)}")):
             return  # another task of this batch came first
         hit = {"fault": str(fault), "point": point, "batch": batch, "partition": partition, "rows": rows}
         act = {"action": fault.action, "seconds": fault.seconds or 0.0, "t_us": _now_us(), "pid": os.getpid()}
@@ -123,15 +124,19 @@ class Failpoints:
         if fault.action == KILL:
             _signal_session(signal.SIGKILL)
             os.kill(os.getpid(), signal.SIGKILL)
-        _take(self._stopped(armed))  # all others are; whoever sees this has been continued
+        _take(self._stopped(armed))  # all others have stopped; a process that sees this file has been continued
         os.kill(os.getpid(), signal.SIGSTOP)
+
+    def asks_for(self, point: str) -> bool:
+        """Whether a fault was asked for at this point: some points exist only where a batch is cut up for them."""
+        return any(fault.point == point for fault in self.faults)
 
     def _stopped(self, number: int) -> Path:
         return self.hits.with_name(f"{self.hits.name}.{number}.stopped")
 
 
 def _is_zombie(hits: list[bytes]) -> bool:
-    """Whether this process has been taken for dead and succeeded."""
+    """Whether this process was declared dead and has a successor."""
     return any(hit["action"] == ZOMBIE and hit["life"] == os.getsid(0) for hit in map(json.loads, hits))
 
 
@@ -173,7 +178,7 @@ def _take(path: Path) -> bool:
 
 
 def _signal_session(number: signal.Signals) -> None:
-    """Sends a signal to every other process of this session: PySpark's worker daemon leaves the process group."""
+    """Sends a signal to every other process of this session; PySpark's daemon leaves the process group."""
     session, own = os.getsid(0), os.getpid()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == own:

@@ -1,17 +1,16 @@
 """The durable mark of a delivery guarantee: claims, decisions and the generation of the driver.
 
-Promise: once `claim` or `decide` has returned, the entry survives kill -9 and power loss (file and folder are
-fsynced), and no two drivers can have made the same entry (an entry is put in place by link(2), which refuses an
-existing name). What can go wrong: the folder is on a file system without link or fsync semantics; then the first
-entry fails with the reason.
+Promise: once `claim` or `decide` has returned, the entry survives kill -9 and power loss, because file and folder are
+fsynced. No two drivers can make the same entry: link(2) puts an entry in place and refuses an existing name. What can
+go wrong: a file system without link or fsync semantics; then the first entry fails with the reason.
 
-The journal stands inside the checkpoint folder, so that the two travel together. Entries:
+The journal lies inside the checkpoint folder, so that the two are copied together. Entries:
 
     identity.json                 what this checkpoint belongs to
-    checkpoint.json               a random id: what tells this checkpoint from every other
+    checkpoint.json               a random id of this checkpoint
     generation-00000003.json      the third driver that was started here
     claim-000000012.json          at-most-once: batch 12 may have been written
-    decision-000000012.0.json     exactly-once: batch 12 is decided; .1 is the rewrite of what was lost, and so on
+    decision-000000012.0.json     exactly-once: batch 12 is decided; .1 rewrites lost partitions, and so on
 
 The counterpart in Flink is the committable in the checkpoint (TwoPhaseCommitSinkFunction.pendingCommitTransactions).
 """
@@ -21,8 +20,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import time
 import uuid
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -30,9 +31,13 @@ from typing import Any
 from oncebench.delivery.durable import fsync_folder, make_folder
 from oncebench.delivery.errors import AnotherDriver, RefusedStart
 
-# Spark keeps the logs of 100 batches (spark.sql.streaming.minBatchesToRetain); a journal that forgets earlier than
-# the checkpoint could not judge a checkpoint that was rolled back by hand.
+# Spark keeps the logs of 100 batches (spark.sql.streaming.minBatchesToRetain). A journal with fewer entries could not
+# check a checkpoint that was rolled back by hand.
 KEEP_BATCHES = 100
+# A temporary file exists for the milliseconds of one fsync; after an hour its writer is dead.
+LEFTOVER_S = 3600.0
+# A folder's time stamp moves in steps of up to 10 ms: a stamp younger than this may hide a later change.
+STAMP_NS = 50_000_000
 _ENTRY = re.compile(r"(claim|decision)-(\d{9,})(?:\.(\d+))?\.json")
 _GENERATION = re.compile(r"generation-(\d{8,})\.json")
 
@@ -54,22 +59,33 @@ class Journal:
     def __init__(self, folder: Path, generation: int) -> None:
         self.folder = folder
         self.generation = generation
+        self._listed: tuple[int, int] | None = None  # the folder's time stamp, and the newest generation then
 
     def check_still_ours(self) -> None:
         """Raises AnotherDriver when a younger driver was started on this checkpoint."""
-        newest = _newest_generation(self.folder)
+        newest = self._newest_generation()
         if newest > self.generation:
             raise AnotherDriver(
                 f"another driver was started on this checkpoint ({self.folder / _generation_name(newest)}); this one, "
                 f"generation {self.generation}, stops and has written nothing more. Let one driver run per checkpoint."
             )
 
+    def _newest_generation(self) -> int:
+        """The newest generation. The folder is listed again only after its time stamp has changed."""
+        changed = self.folder.stat().st_mtime_ns
+        if self._listed is not None and self._listed[0] == changed:
+            return self._listed[1]
+        newest = _newest_generation(self.folder)
+        settled = time.time_ns() - changed > STAMP_NS
+        self._listed = (changed, newest) if settled else None
+        return newest
+
     def claim(self, batch: int) -> bool:
-        """Claims a batch for at-most-once. False when a driver before this one had claimed it already."""
+        """Claims a batch for at-most-once. Returns False if an earlier driver claimed it already."""
         self.check_still_ours()
         name = f"claim-{batch:09d}.json"
         if self._put(name, {"batch": batch, "generation": self.generation}):
-            self.check_still_ours()  # else it may be the claim of a batch that others have done, and forgotten
+            self.check_still_ours()  # else another driver may have done the batch and pruned its claim
             return True
         self._refuse_younger(name)
         return False
@@ -95,8 +111,8 @@ class Journal:
         """Every decision about a batch, oldest first; empty when it is undecided.
 
         Raises:
-            AnotherDriver: a younger driver was started, or has decided this batch since this one looked: the
-                transactions that it names may hold a later batch by now.
+            AnotherDriver: a younger driver was started, or decided this batch since this one looked. The transactions
+                that such a decision names may hold a later batch by then.
         """
         self.check_still_ours()
         found: list[dict[str, Any]] = []
@@ -118,7 +134,7 @@ class Journal:
         return max((batch for kind, batch in self._entries() if kind == "decision"), default=None)
 
     def newest_prepared(self) -> list[dict[str, Any]]:
-        """What the newest decided batch prepared, each with its `batch` and `partition`: commits may be unfinished."""
+        """What the newest decided batch prepared, each with `batch` and `partition`; commits may be unfinished."""
         newest = self.newest_decision()
         if newest is None:
             return []
@@ -130,7 +146,7 @@ class Journal:
         ]
 
     def prune(self, batch: int) -> None:
-        """Forgets entries of batches that Spark's own checkpoint has forgotten too."""
+        """Removes entries of batches that Spark's own checkpoint no longer holds."""
         for path in self.folder.iterdir():
             entry = _ENTRY.fullmatch(path.name)
             if entry and int(entry[2]) < batch - KEEP_BATCHES:
@@ -155,7 +171,7 @@ class Journal:
 
 
 def put_exclusively(folder: Path, name: str, entry: dict[str, Any]) -> bool:
-    """Writes a JSON file durably, unless the name is taken already; says whether it did."""
+    """Writes a JSON file durably unless the name exists; returns whether it did."""
     temporary = folder / f".{name}.{uuid.uuid4().hex}"
     try:
         with temporary.open("w") as file:
@@ -173,10 +189,9 @@ def put_exclusively(folder: Path, name: str, entry: dict[str, Any]) -> bool:
 
 
 def checkpoint_id(checkpoint: Path) -> str:
-    """What tells this checkpoint from every other one, also from one of the same name after it was deleted.
+    """The random id of this checkpoint; another checkpoint in the same place has another id.
 
-    Random, and made when it is first asked for; for sinks whose markers must not outlive the checkpoint. The journal
-    is open already.
+    It is made when first asked for, by sinks whose markers must not outlive the checkpoint. The journal must be open.
     """
     folder = checkpoint / "journal"
     put_exclusively(folder, "checkpoint.json", {"id": uuid.uuid4().hex})
@@ -193,7 +208,7 @@ def _newest_generation(folder: Path) -> int:
 
 
 def open_journal(checkpoint: Path, identity: Identity) -> Journal:
-    """Opens the journal of a checkpoint and takes the next generation: older drivers stop at their next step.
+    """Opens a checkpoint's journal and takes the next generation; older drivers stop at their next step.
 
     Raises:
         RefusedStart: the checkpoint belongs to something else, or has batches but no journal.
@@ -205,12 +220,11 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
     if has_batches and not (folder / "identity.json").exists():
         raise RefusedStart(
             f"{checkpoint} has batches but no journal: it was not made by this pipeline, or its journal was removed. "
-            "Put the journal folder back as it was last (an older copy does not know what was committed since), or "
-            "take a new checkpoint folder and a new sink_id."
+            "Restore the newest journal folder (an older copy lacks what was committed since), or take a new "
+            "checkpoint folder and a new sink_id."
         )
     make_folder(folder)  # an entry is as durable as the folder that it stands in
-    for leftover in folder.glob(".*.json.*"):
-        leftover.unlink(missing_ok=True)
+    _remove_leftovers(folder)
     if not put_exclusively(folder, "identity.json", asdict(identity)):
         _compare(checkpoint, _recorded_identity(folder), identity)
     generation = _newest_generation(folder) + 1
@@ -223,8 +237,16 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
     return Journal(folder, generation)
 
 
+def _remove_leftovers(folder: Path) -> None:
+    """Removes temporary files of dead writers; a young file may be one that another driver is about to link."""
+    for leftover in folder.glob(".*.json.*"):
+        with suppress(FileNotFoundError):
+            if time.time() - leftover.stat().st_mtime > LEFTOVER_S:
+                leftover.unlink()
+
+
 def _recorded_identity(folder: Path) -> Identity:
-    """The identity that the checkpoint was made with. Earlier versions called the guarantee `delivery`."""
+    """The identity that the checkpoint was made with; earlier versions called the guarantee `delivery`."""
     fields = json.loads((folder / "identity.json").read_text())
     return Identity(**{"guarantee" if name == "delivery" else name: value for name, value in fields.items()})
 

@@ -38,12 +38,12 @@ _producers: dict[str, Producer] = {}
 
 
 def without_rejected(rows: DataFrame) -> DataFrame:
-    """The accepted rows, without the quarantine column: for sinks of Spark's, which copy no rejected records."""
+    """The accepted rows without the quarantine column, for Spark's own sinks."""
     return rows.where(f.col(COLUMN).isNull()).drop(COLUMN) if COLUMN in rows.columns else rows
 
 
 class Quarantine:
-    """Copies rejected records. Cheap to pickle; connects in the worker when the first record is rejected.
+    """Copies rejected records. Cheap to pickle; connects when the first record is rejected.
 
     Args:
         topic: the quarantine topic.

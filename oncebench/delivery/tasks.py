@@ -1,7 +1,7 @@
-"""What runs inside a Spark task: takes the rows of one partition, counts and digests them, and hands them to a writer.
+"""Runs inside a Spark task: counts and digests the rows of one partition, and writes them.
 
-Promise: every row of the input is consumed, whether it is written or not, because Spark commits the state of a batch
-only for tasks that have used up their input (SPARK-52008). Rejected records go to quarantine in every case. Only the
+Promise: every row of the input is consumed, whether it is written or not. Spark commits the state of a batch only for
+tasks that have used up their input (SPARK-52008). Rejected records go to quarantine in every case. Only the
 first attempt at a task writes: Spark may start a task again after it lost an executor or found it slow. That attempt
 ends the batch, and a new driver replays the batch as a whole, by its marks.
 """
@@ -47,14 +47,14 @@ class Task:
         return self.rows, self.digest
 
     def take(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The rows of the input, without hash and quarantine column; rejected records are copied on the way."""
+        """The accepted rows, without hash and quarantine column; copies rejected records."""
         for batch in batches:
             rows, hashes = digest.without_hash(self._accepted(batch))
             if rows.num_rows == 0:
                 continue
             self.rows += rows.num_rows
             self.digest = digest.add(self.digest, digest.digest(hashes))
-            yield from self._in_halves(rows) if self.failpoints.faults else (rows,)
+            yield from self._in_halves(rows) if self.failpoints.asks_for("mid-write") else (rows,)
 
     def _accepted(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         if quarantine.COLUMN not in batch.schema.names:
@@ -67,7 +67,7 @@ class Task:
         return rows.filter(pc.is_null(rejected))
 
     def _in_halves(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """With faults asked for, `mid-write` lies between the two halves of each record batch."""
+        """Where a fault is asked for at `mid-write`, that point lies between the two halves of each record batch."""
         half = (rows.num_rows + 1) // 2
         yield rows.slice(0, half)
         self.reach("mid-write")
@@ -76,7 +76,7 @@ class Task:
 
 @dataclass(frozen=True)
 class WriteTask:
-    """Writes or drains one partition; sent to the workers and called once per partition with its record batches.
+    """Writes or drains one partition; called in a worker, once per partition.
 
     Attributes:
         batch: number of the batch.
@@ -119,7 +119,7 @@ class WriteTask:
 
 @dataclass(frozen=True)
 class CountTask:
-    """Counts and digests the rows on their way to a `BatchWriter`.
+    """Counts and digests rows before a `BatchWriter` takes them.
 
     The results reach the driver as an accumulator, each with the moment at which the last row was handed over.
     """
@@ -140,7 +140,7 @@ class CountTask:
 
 @dataclass(frozen=True)
 class PassTask:
-    """Hands every row on and reaches a task's failpoints on the way, for Spark's own sinks."""
+    """Passes rows on to Spark's own sink and reaches a task's failpoints."""
 
     batch: int
     failpoints: Failpoints
@@ -174,9 +174,8 @@ def partition_of_first_attempt(batch: int) -> int:
     """The partition of the task that runs here.
 
     Raises:
-        TaskTriedAgain: this is not the task's first attempt. `spark.task.maxFailures` does not prevent that. Spark
-            does not count a task as failed whose executor went for another reason than the task (decommissioned, for
-            example), and a copy of a slow task is no failure either.
+        TaskTriedAgain: this is not the task's first attempt. `spark.task.maxFailures` does not prevent that: a task
+            whose executor was decommissioned does not count as failed, nor does the copy of a slow task.
     """
     context = TaskContext.get()
     if context is None:

@@ -36,7 +36,7 @@ import orjson
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.errors import ReadError
-from oncebench.errors import ERROR, USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.record import OBSERVED
 from oncebench.record.streams import LineWriter, StreamWriter
 from oncebench.sinks.reader import Reader, Rows, now_us
@@ -73,7 +73,7 @@ class Config:
             raise UserError(
                 f"{path} is no usable observer configuration ({error!r}); it needs sink, target, "
                 "observed_path and status_path",
-                exit_code=USAGE,
+                exit_code=ExitCode.USAGE,
             ) from error
 
 
@@ -179,7 +179,7 @@ def main(arguments: list[str]) -> int:
     _on_signal(lambda *_: os._exit(0))
     try:
         if len(arguments) != 1:
-            raise UserError("usage: python -m oncebench.observe.observer CONFIG.json", exit_code=USAGE)
+            raise UserError("usage: python -m oncebench.observe.observer CONFIG.json", exit_code=ExitCode.USAGE)
         config = Config.load(Path(arguments[0]))
         with closing(suite_sinks()[config.sink].read(config.target)) as reader:
             _on_signal(stop)
@@ -190,7 +190,7 @@ def main(arguments: list[str]) -> int:
         return error.exit_code
     except ReadError as error:
         print(error, file=sys.stderr)
-        return ERROR
+        return ExitCode.ERROR
     return 0
 
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from oncebench.report.tables.table import Report
-from oncebench.scenario.cell import expected_codes, order_of
+from oncebench.scenario.order import order_of
+from oncebench.scenario.supports import expected_codes
 
 Way = tuple[str, str, str]
 

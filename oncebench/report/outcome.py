@@ -4,8 +4,8 @@ Promise: a pure function of reports, and the one place where `limit` is said: a 
 that it shows is charged to faults of which the fault matrix knows it (`oncebench.scenario.fault_matrix.LIMITS`).
 Reports and exit
 codes keep the verdict `broken`. A fault is `broken` in a run that is kept where it shows what its guarantee allows at
-other points only (`oncebench.scenario.fault_matrix.SPARED`). What can go wrong: two faults in one batch are charged
-to the first of
+other points only (`oncebench.scenario.fault_matrix.HARMLESS_POINTS`). What can go wrong: two faults in one batch are
+charged to the first of
 them (see `oncebench.audit.python.attribution`).
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 
 from oncebench.audit.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.scenario.fault_matrix import LIMITS, REACHING_BACK, SPARED, named
+from oncebench.scenario.fault_matrix import HARMLESS_POINTS, LIMITS, RETROACTIVE_FAULTS, named
 
 LIMIT = "limit"
 # From worst to best: what is shown of several runs.
@@ -53,7 +53,7 @@ def judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
         cell, action = report["cell"], parse_fault(fault["fault"]).action
         known = {} if untested else LIMITS.get((action, cell["guarantee"], cell["variant"]), {})
         quiet = report.get("uncharged", {})  # rows that no fault answers for are no known limit of one
-        its_own = action in REACHING_BACK and len(report["faults"]) == 1
+        its_own = action in RETROACTIVE_FAULTS and len(report["faults"]) == 1
         loose = not its_own and any(quiet.get(CHARGED[code]) for code in codes & CHARGED.keys())
         return (LIMIT if codes <= known.keys() and not loose else BROKEN), " ".join(sorted(codes))
     if untested:
@@ -64,7 +64,7 @@ def judged(report: Report, fault: Mapping[str, Any]) -> tuple[str, str]:
         return VACUOUS, "; ".join(report["reasons"])  # of the run as a whole
     if not report["rows"]["visible"]:
         return VACUOUS, "no row is visible"
-    spared = SPARED.get(report["cell"]["guarantee"], frozenset())
+    spared = HARMLESS_POINTS.get(report["cell"]["guarantee"], frozenset())
     if named([fault["fault"]]) in spared and (shown := _charged(fault)):
         return BROKEN, f"{' '.join(shown)}, where nothing is at stake"
     return KEPT, ""

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import ExitCode, UserError
 
 
 @contextmanager
@@ -33,4 +33,4 @@ def gently() -> Iterator[threading.Event]:
 
 def nothing_to_report(before: str) -> UserError:
     """What a person is told who interrupted a run before what a report tells of."""
-    return UserError(f"interrupted before the {before}: there is nothing to report", exit_code=INTERRUPTED)
+    return UserError(f"interrupted before the {before}: there is nothing to report", exit_code=ExitCode.INTERRUPTED)

@@ -22,7 +22,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from oncebench.errors import ERROR, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.faults.catalogue import NEMESES
 from oncebench.faults.context import Stage
 from oncebench.home import HOME
@@ -247,11 +247,12 @@ class Supervisor:
             return self.succeed()
         code, why = unasked
         if code == REFUSED:
-            raise UserError(f"the pipeline {why}", exit_code=ERROR)
+            raise UserError(f"the pipeline {why}", exit_code=ExitCode.ERROR)
         self._failures = self._failures + 1 if self._times_running() == self._running_before else 1
         if self._failures >= MAX_FAILURES:
             raise UserError(
-                f"the pipeline died {self._failures} times in a row: {why}; see {self._child.log}", exit_code=ERROR
+                f"the pipeline died {self._failures} times in a row: {why}; see {self._child.log}",
+                exit_code=ExitCode.ERROR,
             )
         return self.succeed()
 

@@ -21,7 +21,7 @@ from types import TracebackType
 from typing import IO, Self
 
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import USAGE, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 
 MARKER = "oncebench-work.json"
 _SCHEMA = 1
@@ -132,7 +132,7 @@ def refuse_used(path: Path) -> None:
     if left is not None:
         raise UserError(
             f"the work dir {path} has served already (there is {left.relative_to(path)}): choose another --work-dir",
-            exit_code=USAGE,
+            exit_code=ExitCode.USAGE,
         )
 
 

@@ -30,7 +30,8 @@ from oncebench.report.configuration import Way
 from oncebench.report.measures.metrics import Metric, figure
 from oncebench.report.tables.cost_table import COLUMNS, falls_behind
 from oncebench.report.tables.table import Report
-from oncebench.scenario.cell import Cell, order_of
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.order import order_of
 from oncebench.site.pack import short
 
 _UNSAID = ("sink", "guarantee", "variant", "faults", "random_kills", "seed", "rate", "sessions", MACHINE)

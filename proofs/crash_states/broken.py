@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.contract import Sink, SinkKind, SinkSettings, TaskView
+from oncebench.delivery.decisions import commit, decision
 from oncebench.delivery.journal import Journal
-from oncebench.delivery.protocols import commit, decision
 from oncebench.sinks.files.formats import Format
 from oncebench.sinks.files.sink import FileSink, FileWriter
 from proofs.crash_states.calls import Call, Create, Link, Recorded, Rename, SyncFile, SyncFolder

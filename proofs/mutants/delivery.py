@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Row
 
 from oncebench.delivery.batch import Batch
-from oncebench.delivery.protocols import commit, exactly_once_two_phase
+from oncebench.delivery.decisions import commit
+from oncebench.delivery.protocols import exactly_once_two_phase
 from oncebench.delivery.journal import Journal
 from pipeline.sessions import FIELDS, Sessions, rows_of
 from oncebench.delivery.contract import Sink

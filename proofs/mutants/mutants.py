@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from oncebench.record import Record
-from oncebench.delivery.protocols import DROP, at_least_once
+from oncebench.delivery.decisions import DROP
+from oncebench.delivery.protocols import at_least_once
 from oncebench.sinks.kafka.broken import taken_as_done, without_journal, without_marker
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.sinks.files.sink import FileSink

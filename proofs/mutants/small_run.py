@@ -139,6 +139,10 @@ class Run:
         self.told: list[dict[str, Any]] = []  # batch lines: they outlive a checkpoint that is lost
         self.forced: set[int] = set()  # inodes of what was forced to the disk
 
+    def asks_for(self, _point: str) -> bool:
+        """As of Failpoints: every point is passed."""
+        return True
+
     def reach(self, point: str, batch: int, _rows: int | None = None, partition: int | None = None) -> None:
         """As of Failpoints."""
         if partition is None or point == "after-prepare":

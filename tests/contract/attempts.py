@@ -55,6 +55,9 @@ class Deadly(Failpoints):
     trace: Path | None = None
     point: str | None = None
 
+    def asks_for(self, point: str) -> bool:
+        return point == self.point
+
     def reach(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
         if point == self.point and partition in (None, 0):
             raise Died(f"at {point} of batch {batch}")

@@ -20,8 +20,10 @@ from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONC
 from oncebench.lab.lab import Lab
 from oncebench.measure import LATENCIES, judge_again, measure
 from oncebench.run.workdir import open_work_dir
-from oncebench.scenario.cell import Cell, all_supports, checked_fault
-from oncebench.scenario.profiles import FIRST, TELLING_FAULT
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import checked_fault
+from oncebench.scenario.profiles import DECISIVE_POINT, FIRST
+from oncebench.scenario.supports import all_supports
 from oncebench.sinks.registry import suite_sinks
 from tests import ROOT
 
@@ -44,7 +46,7 @@ def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
 def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
     lab: Lab, tmp_path: Path, sink: str, guarantee: str, variant: str
 ) -> None:
-    fault = checked_fault(TELLING_FAULT[guarantee])
+    fault = checked_fault(DECISIVE_POINT[guarantee])
     cell = replace(SMALL, sink=sink, guarantee=guarantee, variant=variant, faults=(fault,))
     report = run(lab, tmp_path / "run", cell)
     rows = report["rows"]

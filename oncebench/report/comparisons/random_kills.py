@@ -15,8 +15,8 @@ from collections.abc import Iterable
 from oncebench.audit.verdict import KEPT
 from oncebench.delivery.failpoints import POINTS
 from oncebench.report.tables.table import Report, aligned
-from oncebench.scenario.cell import order_of
 from oncebench.scenario.fault_matrix import RANDOM_KILL
+from oncebench.scenario.order import order_of
 
 START = "start"
 HEADINGS = ("sink", "guarantee", "variant", "kills", START, *POINTS, "lost", "doubled", "runs", "rate at most")

@@ -36,7 +36,7 @@ from oncebench.report.comparisons.sweep_selection import in_order, setting_in_wo
 from oncebench.report.measures.metrics import Metric, Report, figure
 from oncebench.report.tables.cost_table import COLUMNS, measured, told
 from oncebench.report.tables.table import aligned
-from oncebench.scenario.cell import order_of
+from oncebench.scenario.order import order_of
 
 # The usual level, and the one at which the intervals are drawn.
 CHANCE = 0.05

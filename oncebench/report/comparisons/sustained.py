@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from oncebench.report.comparisons.paired import Setting, Way, differing, in_fields
 from oncebench.report.measures.metrics import Report, why_no_speed
 from oncebench.report.tables.table import aligned
-from oncebench.scenario.cell import order_of
+from oncebench.scenario.order import order_of
 
 # Theodolite's threshold: the lag may grow by so much of the load. A lag goes up by a batch's worth and down again with
 # every batch, so over 17 s of a probe with batches of 0.9 s its slope is known to 1.5 % only: it must be above this for

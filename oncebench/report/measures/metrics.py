@@ -14,7 +14,7 @@ from typing import Any
 from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import KEPT
 from oncebench.run.meters import WATCHING
-from oncebench.scenario.cell import expected_codes
+from oncebench.scenario.supports import expected_codes
 
 Report = Mapping[str, Any]
 

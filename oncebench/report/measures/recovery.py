@@ -67,7 +67,7 @@ class Watched:
         seen_us: when each row was first seen, ascending.
         latency_us: latency of the same rows.
         loaded_us: when the load began: rows scheduled before it only primed the pipeline.
-        tells_rows: whether the pipeline's lines say how many rows a batch has made (`scenario.tells_rows`).
+        tells_rows: whether the pipeline's lines say how many rows a batch has made (`scenario.cell.counts_rows`).
     """
 
     timeline: Sequence[Line]

@@ -9,7 +9,7 @@ import numpy as np
 
 from oncebench.delivery.contract import AT_LEAST_ONCE
 from oncebench.report.comparisons.paired import Difference, bootstrap
-from oncebench.scenario.cell import order_of
+from oncebench.scenario.order import order_of
 
 HEADINGS = ("sink", "guarantee", "variant", "ms p50", "p95", "beside at-least-once, ms", "rows/s", "of native's")
 

@@ -28,7 +28,7 @@ from oncebench.report.comparisons.sustained import fell_behind
 from oncebench.report.comparisons.sweep_selection import in_order
 from oncebench.report.measures.metrics import METRICS, Metric, Report, figure, flat_out
 from oncebench.report.tables.table import aligned
-from oncebench.scenario.cell import order_of
+from oncebench.scenario.order import order_of
 
 COLUMNS = tuple(metric for metric in METRICS if not metric.promised and metric.name != "recovery_s")
 

@@ -25,9 +25,9 @@ from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE
 from oncebench.delivery.failpoints import KILL, parse_fault
 from oncebench.report.outcome import CHARGED, LIMIT, ORDER, judged
 from oncebench.report.tables.table import Report, aligned
-from oncebench.scenario.cell import order_of
 from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL, can_be_done, named, paired
 from oncebench.scenario.fault_matrix import columns as columns_of
+from oncebench.scenario.order import order_of
 
 # A cell without a run.
 NO_POINT, NOT_RUN = "n/a", "-"

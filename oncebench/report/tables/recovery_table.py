@@ -16,9 +16,9 @@ import numpy as np
 from oncebench.audit.verdict import KEPT
 from oncebench.report.measures.recovery import Recovery, together
 from oncebench.report.tables.table import Report, aligned
-from oncebench.scenario.cell import order_of
 from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL, named, paired
 from oncebench.scenario.fault_matrix import columns as columns_of
+from oncebench.scenario.order import order_of
 
 Row = tuple[str, str, str]
 

@@ -24,7 +24,7 @@ from oncebench.report.comparisons.sweep_selection import setting_in_words
 from oncebench.report.measures.metrics import BY_NAME, field, latency, why_no_speed
 from oncebench.report.outcome import LIMIT, ORDER, is_healthy, only_tried, word_of
 from oncebench.report.titles import title
-from oncebench.scenario.cell import order_of
+from oncebench.scenario.order import order_of
 
 Report = Mapping[str, Any]
 

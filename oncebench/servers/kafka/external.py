@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from oncebench.errors import USAGE, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.servers.kafka.topics import Kafka
 
 _TIMEOUT_S = 8.0  # long enough for a far cluster with TLS, short enough to wait for in front of a terminal
@@ -48,7 +48,9 @@ def _brokers(servers: str, settings: Mapping[str, str], deadline: float) -> dict
     try:
         admin = AdminClient(options)
     except KafkaException as error:
-        raise UserError(f"the client settings for Kafka don't work: {error.args[0].str()}", exit_code=USAGE) from error
+        raise UserError(
+            f"the client settings for Kafka don't work: {error.args[0].str()}", exit_code=ExitCode.USAGE
+        ) from error
     try:
         found = admin.list_topics(timeout=max(1.0, deadline - time.monotonic())).brokers.values()
     except KafkaException as error:
@@ -66,7 +68,7 @@ def _address(text: str) -> tuple[str, int]:
     if not colon:
         host, port = port, str(_DEFAULT_PORT)
     if not host or not port.isdecimal():
-        raise UserError(f"{text!r} is not an address of the form host:port", exit_code=USAGE)
+        raise UserError(f"{text!r} is not an address of the form host:port", exit_code=ExitCode.USAGE)
     return host.strip("[]"), int(port)
 
 

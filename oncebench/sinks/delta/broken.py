@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from oncebench.delivery.contract import EXACTLY_ONCE, SinkSettings, Support
-from oncebench.delivery.protocols import pass_decision_failpoints
+from oncebench.delivery.decisions import pass_decision_failpoints
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.delta.log import commits
 from oncebench.sinks.delta.sink import Append, DeltaSink

@@ -11,7 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from oncebench.delivery.contract import EXACTLY_ONCE, Mark, Sink, SinkSettings, Support
-from oncebench.delivery.protocols import commit, decision, exactly_once_idempotent, pass_decision_failpoints
+from oncebench.delivery.decisions import commit, decision, pass_decision_failpoints
+from oncebench.delivery.protocols import exactly_once_idempotent
 from oncebench.sinks.kafka.sink import KafkaSink, open_as
 from oncebench.sinks.kafka.suite import SUITE_SINKS as _SOUND
 

@@ -11,7 +11,7 @@ version 5 (TV2, KIP-890) the broker raises the producer's epoch at the commit an
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
@@ -39,6 +39,7 @@ NO_COORDINATOR = -1
 
 # Kafka's error codes (org.apache.kafka.common.protocol.Errors).
 NONE = 0
+NO_ANSWER = -1  # no code of Kafka's: nothing came back
 RETRIABLE = frozenset({14, 15, 16, 51})  # coordinator loading, not available, not this one; concurrent transactions
 DEFINITELY_NOT = frozenset({48})  # INVALID_TXN_STATE
 AMBIGUOUS = frozenset({47, 49, 90})  # INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED
@@ -124,7 +125,7 @@ class Coordinator:
             if pending and time.monotonic() > deadline:
                 for at in pending:
                     code = answers[at]
-                    ended[at] = Ended(Outcome.UNKNOWN, -1 if code is None else code, True)
+                    ended[at] = Ended(Outcome.UNKNOWN, NO_ANSWER if code is None else code, True)
                 break
             if pending:
                 time.sleep(pause)
@@ -247,6 +248,15 @@ class Coordinator:
             if code is None or code in RETRIABLE - {51}:  # 51: the right coordinator, still busy
                 manager.cluster._coordinators.pop((CoordinatorType.TRANSACTION, whose[at].transactional_id), None)
         return answers
+
+
+def explain(codes: Collection[int], limit_s: float) -> str:
+    """Why an EndTxn has no definite answer: none came within `limit_s`, or an error that waiting does not end."""
+    final = sorted(code for code in codes if code not in RETRIABLE and code != NO_ANSWER)
+    if final:
+        names = ", ".join(f"{for_code(code).__name__} ({code})" for code in final)
+        return f"answered {names}; waiting does not help, mend that (for example rights on the transactional ids)"
+    return f"gave no definite answer within {limit_s:g} s (error codes {sorted(codes)}); wait until the broker is back"
 
 
 def _outcome(code: int) -> Outcome:

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 
 from kafka.errors import AuthorizationError, KafkaError, TopicAuthorizationFailedError
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import HangingTransaction, RefusedStart
 from oncebench.sinks.kafka.coordinator import Coordinator, OpenIn, Transaction
 from oncebench.sinks.kafka.markers import Offsets
 
@@ -118,7 +118,8 @@ def end_forgotten(
         fence: takes the ids from whoever has them; None where nobody does anything with them.
 
     Raises:
-        RefusedStart: see the module.
+        RefusedStart: nobody knows whether one was committed, or the right to end it is missing.
+        HangingTransaction: a broker did not write the marker.
     """
     owners = {txn.producer_id: txn.transactional_id for txn in coordinator.listed(prefix)}
     if not owners:
@@ -184,11 +185,10 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, comm
     try:
         coordinator.write_marker(transaction, place, commit)
     except KafkaError as error:
-        help_ = "Start again: what was decided is known still."
+        outcome = "committed" if commit else "aborted"
+        text = f"{where}. It is {outcome}, but no marker could be written: {error}."
         if isinstance(error, AuthorizationError):
-            help_ = "It takes ALTER on the cluster; give it to this pipeline's user for one start."
-        raise RefusedStart(
-            f"{where}. It is {'committed' if commit else 'aborted'}, but no marker could be written: {error}. {help_}"
-        ) from error
+            raise RefusedStart(f"{text} Give this pipeline's user ALTER on the cluster for one start.") from error
+        raise HangingTransaction(f"{text} Start again when the broker is back: the decision is still known.") from error
     _log.warning("%s; its %s was lost, and is written now", where, "commit" if commit else "abort")
     return Ended(transaction.transactional_id, place, commit)

@@ -26,12 +26,12 @@ from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
-from pyspark.sql import Column, DataFrame
-from pyspark.sql import functions as f
+from kafka.errors import KafkaError as WireError
+from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from oncebench.delivery import digest, quarantine
+from oncebench.delivery import digest
 from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
@@ -43,11 +43,12 @@ from oncebench.delivery.contract import (
     SinkSettings,
     Support,
 )
-from oncebench.delivery.errors import CommitUncertain, RefusedStart
-from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction
+from oncebench.delivery.errors import CommitUncertain, PipelineError, RefusedStart
+from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, Notes, end_forgotten, settle
 from oncebench.sinks.kafka.markers import Offsets
 from oncebench.sinks.kafka.names import Names, generation_of
+from oncebench.sinks.kafka.native import options, routed
 from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, WarmUp
 from oncebench.sinks.records import encode_records, records_schema_error
 
@@ -168,11 +169,20 @@ class KafkaSink(Sink):
 
     def _writer(self, commits: bool) -> TransactionalWriter:
         if time.monotonic() > self._look_again:
-            # No task of ours runs between two batches, and older drivers' are fenced: nobody is to be fenced.
-            self._end_forgotten(None)
+            self._look_for_hanging_transactions()
         return TransactionalWriter(
             self._client, self._names, self._timeout_ms, commits, dict(self._ended), frozenset(self._retired)
         )
+
+    def _look_for_hanging_transactions(self) -> None:
+        """Ends transactions that hang since the last look. Housekeeping: a failure is logged, and tried again later.
+
+        No task of this driver runs between two batches, and those of older drivers are fenced: no id is fenced here.
+        """
+        try:
+            self._end_forgotten(None)
+        except (WireError, KafkaException, PipelineError) as error:
+            _log.warning("could not look for hanging transactions, next try in %g s: %s", LOOK_AGAIN_S, error)
 
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
@@ -197,15 +207,14 @@ class KafkaSink(Sink):
         unclear = {p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.ELSEWHERE}
         silent = [p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.UNKNOWN]
         if silent:
-            codes = {answer.error_code for answer in answers}
+            codes = {answer.error_code for answer in answers if answer.outcome is Outcome.UNKNOWN}
             raise CommitUncertain(
-                f"batch {batch}, partitions {silent}: the transaction coordinator gave no definite answer within "
-                f"{COMMIT_LIMIT_S:g} s (error codes {sorted(codes)}). The batch is decided: start again when the "
-                "broker is back, and the replay finishes it."
+                f"batch {batch}, partitions {silent}: the transaction coordinator {explain(codes, COMMIT_LIMIT_S)}. "
+                "The batch is decided: start again after that, and the replay finishes it."
             )
         lost: set[int] = set()
         if unclear:
-            marks = self._read_marks()
+            marks = self._marks_after_doubt(batch, unclear)
             lost = {p for p in unclear if not _has(marks, p, batch)}
             _log.warning("batch %d: transactions of %s had ended elsewhere, %s lost", batch, unclear, lost)
         for transaction, answer in zip(transactions, answers, strict=True):
@@ -223,8 +232,28 @@ class KafkaSink(Sink):
             # An EndTxn that went unanswered may still arrive and would end the producer's next transaction (the flaw
             # that KIP-890 mends for clients that speak TV2): these ids are never used again.
             self._retired |= doubtful
-            self._fence(doubtful)
+            self._fence_doubtful(batch, doubtful)
         return lost
+
+    def _marks_after_doubt(self, batch: int, partitions: set[int]) -> dict[int, Mark]:
+        try:
+            return self._read_marks()
+        except KafkaException as error:
+            raise CommitUncertain(
+                f"batch {batch}, partitions {sorted(partitions)}: their transactions ended, and their markers, which "
+                f"say how, could not be read: {error.args[0]}. The batch is decided: start again when the broker is "
+                "back, and the replay finishes it."
+            ) from error
+
+    def _fence_doubtful(self, batch: int, names: set[str]) -> None:
+        try:
+            self._fence(names)
+        except (WireError, KafkaException, PipelineError) as error:
+            raise CommitUncertain(
+                f"batch {batch}: an answer to a commit was lost, and the transactional ids in doubt could not be "
+                f"fenced: {error}. The batch is decided: start again when the broker is back, and the replay finishes "
+                "it."
+            ) from error
 
     def _transaction(self, prepared: Mapping[str, Any]) -> Transaction:
         return Transaction(prepared["transactional_id"], prepared["producer_id"], prepared["epoch"])
@@ -334,30 +363,11 @@ class KafkaSink(Sink):
         return marks
 
     def write_native(self, rows: DataFrame) -> None:
-        writer = self._shipped(rows).write.format("kafka")
-        writer.options(**self._spark_options()).save()
+        routed(rows, self._topic, self._quarantine_topic).write.format("kafka").options(**options(self._client)).save()
 
     def stream_native(self, rows: DataFrame) -> DataStreamWriter:
-        return self._shipped(rows).writeStream.format("kafka").options(**self._spark_options())
-
-    def _spark_options(self) -> dict[str, str]:
-        # Records of 1 MB that were set aside pass through this producer too.
-        options = {f"kafka.{name}": str(value) for name, value in self._client.items()}
-        return {**options, "kafka.max.request.size": "8388608", "includeHeaders": "true"}
-
-    def _shipped(self, rows: DataFrame) -> DataFrame:
-        """Key, value, topic and headers in one step: rows to the output topic, rejected records to quarantine."""
-        if quarantine.COLUMN not in rows.columns:
-            return rows.withColumn("topic", f.lit(self._topic))
-        rejected, good = f.col(quarantine.COLUMN), f.col(quarantine.COLUMN).isNull()
-        own_headers = f.col("headers") if "headers" in rows.columns else f.lit(None)
-        reasons = f.array(*(_header(rejected, name) for name in ("reason", "source_partition", "source_offset")))
-        return rows.select(
-            f.when(good, f.col("key")).otherwise(rejected["key"]).alias("key"),
-            f.when(good, f.col("value")).otherwise(rejected["value"]).alias("value"),
-            f.when(good, f.lit(self._topic)).otherwise(f.lit(self._quarantine_topic)).alias("topic"),
-            f.when(good, own_headers).otherwise(reasons).alias("headers"),
-        )
+        stream = routed(rows, self._topic, self._quarantine_topic).writeStream
+        return stream.format("kafka").options(**options(self._client))
 
     def close(self) -> None:
         if self._coordinator is not None:
@@ -386,8 +396,3 @@ KINDS = (SinkKind(name="kafka", supports=SUPPORTS, lacks={}, open=_open, takes=R
 def _has(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
     """Whether a partition's marker says that this batch is committed."""
     return partition in marks and marks[partition].batch >= batch
-
-
-def _header(rejected: Column, name: str) -> Column:
-    value = rejected[name].cast("string").cast("binary")
-    return f.struct(f.lit(name).alias("key"), value.alias("value"))

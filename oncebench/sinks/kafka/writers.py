@@ -20,9 +20,9 @@ import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
 
 from oncebench.delivery import digest
-from oncebench.delivery.bounded_call import aside
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed
+from oncebench.sinks.kafka.bounded_call import run_in_thread
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.markers import member_of, read
 from oncebench.sinks.kafka.names import Names
@@ -40,8 +40,8 @@ MARK_LIMIT_S = 10.0
 
 _log = logging.getLogger(__name__)
 
-# One per worker process; processes are reused from batch to batch.
-_appenders: dict[str, Producer] = {}
+# One per worker process, cluster and kind of acknowledgement; processes are reused from batch to batch.
+_appenders: dict[tuple[str, bool], Producer] = {}
 # By driver: as many as the tasks of one batch that this process was given, one after the other.
 _transactional: dict[str, list[_Transactional]] = {}
 _group_metadata: dict[str, object] = {}
@@ -95,10 +95,16 @@ class Appender:
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         producer, reports = self._producer(), _Reports()
-        sent = _produce_all(producer, self.topic, rows, reports)
-        task.reach("before-prepare")
-        started = time.perf_counter()
-        _flush(producer, sent, reports, self.acknowledged)
+        try:
+            sent = _produce_all(producer, self.topic, rows, reports)
+            task.reach("before-prepare")
+            started = time.perf_counter()
+            _flush(producer, sent, reports, self.acknowledged)
+        except BaseException:
+            _appenders.pop(self._key, None)
+            raise
+        if reports.error is not None:
+            _appenders.pop(self._key, None)
         prepare = (time.perf_counter() - started) * 1000
         task.reach("after-prepare")
         return {}, {"prepare": prepare}
@@ -107,10 +113,13 @@ class Appender:
         settings: dict[str, Any] = {"acks": 0, "retries": 0}
         if self.acknowledged:
             settings = {"acks": "all", "enable.idempotence": True}
-        key = json.dumps(settings)
-        if key not in _appenders:
-            _appenders[key] = Producer({**self.client, **COMMON, **settings})
-        return _appenders[key]
+        if self._key not in _appenders:
+            _appenders[self._key] = Producer({**self.client, **COMMON, **settings})
+        return _appenders[self._key]
+
+    @property
+    def _key(self) -> tuple[str, bool]:
+        return str(self.client["bootstrap.servers"]), self.acknowledged
 
 
 class _Transactional:
@@ -231,7 +240,7 @@ class TransactionalWriter:
         producer, reports = transactional.producer, _Reports()
         # Two-phase: the decision holds rows and digest, so the marker need not wait for them. The coordinators take
         # some milliseconds for it.
-        marking = None if self.commits else aside(lambda: self._mark(producer, task, {}))
+        marking = None if self.commits else run_in_thread(lambda: self._mark(producer, task, {}))
         sent = _produce_all(producer, self.names.topic, _chain(first, rows), reports)
         sent_all = time.perf_counter()
         if marking is not None:
@@ -279,7 +288,7 @@ class TransactionalWriter:
     def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
         marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=json.dumps(note))
         group = _metadata(self.client, self.names.marker_group(task.partition))
-        marking = aside(lambda: producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S))
+        marking = run_in_thread(lambda: producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S))
         try:
             marking.result(MARK_LIMIT_S)
         except TimeoutError:

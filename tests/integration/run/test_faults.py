@@ -15,7 +15,8 @@ from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
 from oncebench.record.streams import read_lines
 from oncebench.run.workdir import open_work_dir
-from oncebench.scenario.cell import Cell, require_possible
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
 from oncebench.sinks.postgres.connection import VARIABLE
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]

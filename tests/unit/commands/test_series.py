@@ -1,4 +1,4 @@
-"""A series of cells: one that can't be run or read ends alone, an interruption ends all."""
+"""A series of cells: a failed cell ends alone, an interruption ends the series."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 
 from oncebench.commands import series
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.report.results import Results
 from oncebench.scenario.cell import Cell
 
@@ -25,8 +25,8 @@ def no_lab(*_: Any) -> Iterator[None]:
     yield
 
 
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Exception, told: list[int] | None) -> list[int]:
-    """The seeds of the cells that gave a report, when the second of three fails; seeds that `failed` was told of."""
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Exception, failures: list[int] | None) -> list[int]:
+    """The seeds of the cells with a report, if the second of three cells fails."""
 
     def pretend(cell: Cell, *_: Any) -> dict[str, Any]:
         if cell.seed == 2:
@@ -35,35 +35,33 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Exception, told
 
     monkeypatch.setattr(series, "measure", pretend)
     monkeypatch.setattr(series, "open_lab", no_lab)
-    failed = None if told is None else lambda cell, _error: told.append(cell.seed)
+    failed = None if failures is None else lambda cell, _error: failures.append(cell.seed)
     results = Results(tmp_path / "results", "name")
     return [report["seed"] for report in series.run_series(CELLS, results, None, tmp_path / "work", False, failed)]
 
 
 @pytest.mark.parametrize("error", [UserError("no room"), PipelineError("a table"), OSError("a socket")])
-def test_a_cell_that_fails_is_told_and_the_others_are_run(
+def test_a_failed_cell_is_reported_and_the_rest_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    told: list[int] = []
-    assert ran(tmp_path, monkeypatch, error, told) == [1, 3]
-    assert told == [2]
+    failures: list[int] = []
+    assert ran(tmp_path, monkeypatch, error, failures) == [1, 3]
+    assert failures == [2]
 
 
-def test_a_cell_that_fails_ends_a_series_that_tells_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_a_callback_a_failed_cell_ends_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="no room"):
         ran(tmp_path, monkeypatch, UserError("no room"), None)
 
 
 def test_an_interruption_ends_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[int] = []
+    failures: list[int] = []
     with pytest.raises(UserError):
-        ran(tmp_path, monkeypatch, UserError("interrupted", exit_code=INTERRUPTED), told)
-    assert told == []
+        ran(tmp_path, monkeypatch, UserError("interrupted", exit_code=ExitCode.INTERRUPTED), failures)
+    assert failures == []
 
 
-def test_every_report_tells_its_series_and_a_probe_that_it_is_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_every_report_names_its_series_and_marks_probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "measure", lambda cell, *_: {"seed": cell.seed, "interrupted": False})
     monkeypatch.setattr(series, "open_lab", no_lab)
     results = Results(tmp_path / "results", "name")
@@ -73,7 +71,7 @@ def test_every_report_tells_its_series_and_a_probe_that_it_is_one(
     assert [json.loads(line) for line in results.runs.read_text().splitlines()] == made
 
 
-def test_how_long_a_series_takes_counts_the_shape_of_each_load() -> None:
+def test_the_minimum_duration_depends_on_the_shape_of_the_load() -> None:
     even = Cell("kafka", "exactly-once", "two-phase", rate=1000.0, sessions=100)
     assert even.load_s == pytest.approx(10)
     assert replace(even, shape="ramp:0").load_s == pytest.approx(20)

@@ -180,3 +180,23 @@ def test_what_a_writer_of_sparks_takes_after_the_last_row_is_the_batchs_commit()
     batch = Batch(frame, 7, 1, Failpoints((), Path("/dev/null"), None), Quarantine("bad", "in", {}))
     batch.run(Slow())
     assert commit_s * 900 <= batch.timings_ms["commit"] < rows_s * 1000
+
+
+@pytest.mark.parametrize("wanted", [{"only": {0}}, {"expected": {0: (1, 1)}}], ids=["only", "expected"])
+def test_a_batch_writer_is_not_asked_for_what_it_cannot_do(wanted: dict[str, Any]) -> None:
+    class Whole:
+        def write_batch(self, rows: Any, _batch: int) -> dict[str, float]:
+            pytest.fail(f"wrote {rows}")
+
+    frame: Any = Handed()
+    batch = Batch(frame, 7, 1, Failpoints((), Path("/dev/null"), None), Quarantine("bad", "in", {}))
+    with pytest.raises(AssertionError, match="a BatchWriter"):
+        batch.run(Whole(), **wanted)
+
+
+def test_a_digest_of_an_earlier_version_is_not_compared() -> None:
+    """Its rows still are."""
+    sink = Marked({1: Mark(7, 1, None)})
+    assert replayed(sink, "a", "b", "c") == [1]
+    with pytest.raises(NondeterministicReplay):
+        replayed(Marked({1: Mark(7, 2, None)}), "a", "b", "c")

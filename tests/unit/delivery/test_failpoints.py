@@ -202,3 +202,23 @@ def test_behind_sparks_commit_log_is_passed_where_only_a_trace_asks_and_not_wher
     assert passed.value.args == ("after-commit-log", 3, 20)
     job.config.trace = False
     Job._watch_commit_log(job)
+
+
+def test_a_process_that_dies_before_its_hit_is_on_disk_disarms_no_fault(tmp_path: Path) -> None:
+    """A random kill may fall between the token of a fault and its hit."""
+    faults, reach = ("after-prepare@batch=2",), 'at("after-prepare", 2, 10)'
+    dies_early = f"""
+        import os
+        import oncebench.delivery.failpoints as failpoints
+        failpoints._append = lambda *_, **__: os._exit(9)
+        {reach}
+    """
+    assert lives(tmp_path, faults, textwrap.indent(textwrap.dedent(dies_early), " " * 8).strip()).returncode == 9
+    assert lives(tmp_path, faults, reach).returncode == -signal.SIGKILL
+    assert len(hits(tmp_path)) == 1
+
+
+def test_a_batch_is_cut_up_only_for_faults_that_ask_for_it() -> None:
+    points = Failpoints((parse_fault("after-commit"),), Path("/dev/null"), None)
+    assert points.asks_for("after-commit")
+    assert not points.asks_for("mid-commit")

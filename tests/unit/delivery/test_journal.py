@@ -1,6 +1,7 @@
 """Claims and decisions: exclusive, durable, and refused where they do not belong."""
 
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -89,10 +90,64 @@ def test_a_checkpoint_with_batches_and_no_journal_is_refused(tmp_path: Path) -> 
 
 def test_what_a_death_left_half_written_is_no_entry_and_is_cleaned(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, IDENTITY)
-    (journal.folder / ".decision-000000004.0.json.abc").write_text('{"batch"')
+    half = journal.folder / ".decision-000000004.0.json.abc"
+    half.write_text('{"batch"')
     again = open_journal(tmp_path, IDENTITY)
     assert again.decisions(4) == []
-    assert not list(again.folder.glob(".*"))
+    os.utime(half, (0, 0))
+    open_journal(tmp_path, IDENTITY)
+    assert not half.exists()
+
+
+def test_another_starters_temporary_file_is_left_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second start between the first one's write and its link must not end the first with FileNotFoundError."""
+    journal = open_journal(tmp_path, IDENTITY)
+    link = os.link
+
+    def overtaken(source: Path, target: Path) -> None:
+        monkeypatch.setattr(os, "link", link)
+        open_journal(tmp_path, IDENTITY)
+        link(source, target)
+
+    monkeypatch.setattr(os, "link", overtaken)
+    with pytest.raises(AnotherDriver):
+        journal.decide(4, 0, {})
+
+
+def test_the_folder_is_listed_only_after_a_change(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    ours = open_journal(tmp_path, IDENTITY)
+    os.utime(ours.folder, (1, 1))  # long ago
+    ours.check_still_ours()
+    listed: list[Path] = []
+    iterdir = Path.iterdir
+    monkeypatch.setattr(Path, "iterdir", lambda path: (listed.append(path), iterdir(path))[1])
+    for _ in range(3):
+        ours.check_still_ours()
+    assert listed == []
+    open_journal(tmp_path, IDENTITY)
+    with pytest.raises(AnotherDriver):
+        ours.check_still_ours()
+
+
+def test_a_change_within_the_time_stamps_step_is_not_missed(tmp_path: Path) -> None:
+    ours = open_journal(tmp_path, IDENTITY)
+    ours.check_still_ours()
+    stamp = ours.folder.stat().st_mtime_ns
+    open_journal(tmp_path, IDENTITY)
+    os.utime(ours.folder, ns=(stamp, stamp))  # as if both fell into one step
+    with pytest.raises(AnotherDriver):
+        ours.check_still_ours()
+
+
+def test_a_journal_of_an_earlier_version_is_continued(tmp_path: Path) -> None:
+    """It calls the guarantee `delivery`, and its digests are of another kind."""
+    journal = open_journal(tmp_path, IDENTITY)
+    recorded = json.loads((journal.folder / "identity.json").read_text())
+    recorded["delivery"] = recorded.pop("guarantee")
+    (journal.folder / "identity.json").write_text(json.dumps(recorded))
+    assert open_journal(tmp_path, IDENTITY).generation == 2
+    with pytest.raises(RefusedStart, match="guarantee 'exactly-once'"):
+        open_journal(tmp_path, replace(IDENTITY, guarantee="at-least-once"))
 
 
 def test_pruning_keeps_what_sparks_checkpoint_still_has(tmp_path: Path) -> None:

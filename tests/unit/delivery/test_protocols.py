@@ -83,7 +83,9 @@ class MemoryBatch:
     """A batch that dies when it passes one of `deaths`."""
 
     id = 7
-    has_faults = True
+
+    def asks_for(self, _point: str) -> bool:
+        return True
 
     def __init__(self, store: Store, die_at: str | None, digest: int = 0) -> None:
         self.store, self.die_at, self.digest = store, die_at, digest

@@ -14,7 +14,7 @@ import pytest
 
 from oncebench.downloads import java
 from oncebench.downloads.java import find_java
-from oncebench.errors import ENVIRONMENT, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 
 SCRIPT = """#!/bin/sh
 home=$(cd "$(dirname "$0")/.." && pwd)
@@ -133,7 +133,7 @@ def test_what_was_tried_and_why_it_would_not_do_is_told(tmp_path: Path, monkeypa
     with pytest.raises(MissingEnvironment) as caught:
         find_java()
     said = str(caught.value)
-    assert caught.value.exit_code == ENVIRONMENT
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
     assert "no Java 17, 21 or 25" in said
     assert f"JAVA_HOME ({tmp_path}/nowhere/bin/java) can't be run: No such file or directory" in said
     assert "is Java 1.8.0_402" in said

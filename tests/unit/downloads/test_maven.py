@@ -13,7 +13,7 @@ import pytest
 
 from oncebench.downloads import maven
 from oncebench.downloads.cache import cache_dir
-from oncebench.errors import ENVIRONMENT, ERROR, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from tools.maven_lock import BUNDLES
 
 JARS = {"one": b"first" * 1000, "two": b"second" * 1000}
@@ -114,7 +114,7 @@ def test_other_bytes_than_those_locked_are_refused_and_not_kept(repository: Repo
     repository.files["/org/example/two/1.0/two-1.0.jar"] = b"evil"
     with pytest.raises(UserError, match=r"not the file that was tested.*ONCEBENCH_MAVEN_REPOSITORY") as caught:
         maven.jars("pair")
-    assert caught.value.exit_code == ERROR
+    assert caught.value.exit_code == ExitCode.ERROR
     assert hashlib.sha256(b"evil").hexdigest() in str(caught.value)
     assert not (tmp_path / "cache/jars/org/example/two/1.0/two-1.0.jar").exists()
     assert left_behind(tmp_path) == []
@@ -129,7 +129,7 @@ def test_a_jar_that_is_not_there_is_asked_for_once_and_the_mirror_variable_is_na
     del repository.files["/org/example/two/1.0/two-1.0.jar"]
     with pytest.raises(MissingEnvironment, match=r"two-1\.0\.jar.*HTTP 404.*ONCEBENCH_MAVEN_REPOSITORY") as caught:
         maven.jars("pair")
-    assert caught.value.exit_code == ENVIRONMENT
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
     assert repository.asked["/org/example/two/1.0/two-1.0.jar"] == 1
 
 

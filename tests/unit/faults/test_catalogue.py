@@ -11,7 +11,8 @@ from oncebench.delivery.failpoints import KILL, POINTS, parse_fault
 from oncebench.errors import UserError
 from oncebench.faults import catalogue
 from oncebench.faults.catalogue import NEMESES, complaint, why_not
-from oncebench.scenario.cell import Cell, checked_fault, require_possible
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import checked_fault, require_possible
 from oncebench.sinks.registry import SINKS, suite_sinks
 from tests import ROOT
 

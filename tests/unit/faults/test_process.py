@@ -19,7 +19,8 @@ from oncebench.delivery.journal import Identity, open_journal
 from oncebench.errors import UserError
 from oncebench.faults import process as lives
 from oncebench.run.spark.master import EXECUTORS, placed
-from oncebench.scenario.cell import Cell, require_possible
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
 from tests.unit.faults.faults_world import Life, World, run
 
 REFUSED = (

@@ -21,7 +21,8 @@ from oncebench.lab import broker as brokers
 from oncebench.lab import disk as disks
 from oncebench.lab.disk import open_disks
 from oncebench.lab.lab import Lab
-from oncebench.scenario.cell import Cell, require_possible
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
 from oncebench.servers import small_disk
 from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.small_disk import BALLAST, MOST_BYTES, cannot_mount, fill

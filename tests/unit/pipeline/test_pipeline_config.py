@@ -76,9 +76,14 @@ def test_an_unknown_sink_is_refused_with_those_that_there_are(tmp_path: Path) ->
         Job(config(tmp_path, sink="kafak")).run()
 
 
+closed: list[str] = []
+
+
 @pytest.fixture
 def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     """Starts a job whose sink, when it is started, calls this."""
+
+    closed.clear()
 
     def run(at_start: Callable[[], None], **of_sink: Any) -> None:
         support = Support(EXACTLY_ONCE, "two-phase", "", default=True)
@@ -86,7 +91,7 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
             start=lambda *_: at_start(),
             newest_batch=lambda: -1,
             check_schema=lambda _: None,
-            close=lambda: None,
+            close=lambda: closed.append("sink"),
             **of_sink,
         )
         kind = replace(SINKS["kafka"], supports=(support,), open=lambda _: sink)  # type: ignore[arg-type, return-value]
@@ -123,6 +128,12 @@ def test_a_start_that_a_younger_one_has_overtaken_is_no_wrong_setting(
         starting(overtaken)
 
 
+def test_a_refused_start_closes_the_sink(starting: Callable[..., None]) -> None:
+    with pytest.raises(RefusedStart, match="no"):
+        starting(raising(RefusedStart("no")))
+    assert closed == ["sink"]
+
+
 class Passed(Exception):
     """The checks of a start are behind it."""
 
@@ -153,6 +164,18 @@ def test_an_open_batch_whose_marker_may_have_been_forgotten_is_not_replayed(
     monkeypatch.setattr("pipeline.job.Monitoring", passed)
     with pytest.raises(outcome, match="batch 3 was begun"):
         starting(lambda: None, forgets_after_s=lambda: 168 * 3600.0)
+
+
+def test_a_kafka_that_goes_away_during_the_last_check_is_no_other_error(
+    starting: Callable[..., None], tmp_path: Path
+) -> None:
+    checkpoint = config(tmp_path).checkpoint
+    open_journal(checkpoint, Identity("mine", "kafka", EXACTLY_ONCE, "two-phase", 2)).decide(3, 0, {"partitions": []})
+    (checkpoint / "offsets").mkdir()
+    (checkpoint / "offsets" / "3").write_text('v1\n{"batchTimestampMs": 1}\n{"in": {"0": 5}}')
+    with pytest.raises(NoKafka, match="timed out"):
+        starting(lambda: None, forgets_after_s=raising(KafkaException("timed out")))
+    assert closed == ["sink"]
 
 
 @pytest.mark.parametrize(

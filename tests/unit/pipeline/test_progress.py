@@ -161,3 +161,16 @@ def test_a_batch_line_says_when_the_trigger_began_and_not_only_when_it_was_writt
     assert (line["kind"], line["batch"], line["end_offsets"]) == ("batch", 7, {"0": 5})
     assert line["began_us"] == 1_795_455_065_571_000
     assert line["t_us"] > line["began_us"]
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_batch_line_that_cannot_be_written_ends_a_run_that_is_judged(whole: bool) -> None:
+    """Spark only logs what a listener raises, so the listener reports it to the job."""
+    seen = {
+        "batchId": 7, "timestamp": "2026-11-23T17:31:05.571Z", "numInputRows": 4, "stateOperators": [],
+        "durationMs": {"addBatch": 246}, "sources": [{"startOffset": {}, "endOffset": {}}],
+    }  # fmt: skip
+    failed: list[BaseException] = []
+    event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(seen)))
+    Listener(Progress(FULL, whole), Nobody(), "in", failed.append).onQueryProgress(event)  # type: ignore[arg-type]
+    assert [str(each) for each in failed] == (["[Errno 28] No space left on device: '/dev/full'"] if whole else [])

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from oncebench.errors import ENVIRONMENT, MissingEnvironment
+from oncebench.errors import ExitCode, MissingEnvironment
 from oncebench.processes import child as process
 from oncebench.processes import sessions
 from oncebench.processes.child import Child
@@ -217,7 +217,7 @@ def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
         MissingEnvironment, match="broker can't be started: there is no program no-such-program"
     ) as caught:
         process.start("broker", ["no-such-program"], tmp_path / "log")
-    assert caught.value.exit_code == ENVIRONMENT
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
 
 
 def test_a_program_that_can_not_be_executed_says_so_in_the_log(tmp_path: Path) -> None:

@@ -85,7 +85,7 @@ def test_a_probe_that_is_too_short_to_tell_is_no_rate_that_was_not_kept_up_with(
     cell = Cell("kafka", "exactly-once", "two-phase")
     found: list[dict[str, Any]] = []
     short = _Probes(lambda *_: steady(lag_slope=None, latency_rise=None), threading.Event(), cell, 12.0, found)
-    with pytest.raises(UserError, match="give a longer --probe"):
+    with pytest.raises(UserError, match="Give a longer --probe"):
         short.keeps_up(300.0)
     behind = _Probes(lambda *_: steady(lag_slope=0.5), threading.Event(), cell, 12.0, found)
     assert not behind.keeps_up(300.0)

@@ -18,8 +18,8 @@ from oncebench.report.comparisons.repeatability import noise_markdown
 from oncebench.report.comparisons.sweep_selection import full_of, groups_of, is_full, sweeps
 from oncebench.report.configuration import ways_of
 from oncebench.report.tables import cost_table, table
-from oncebench.scenario.cell import support_of
 from oncebench.scenario.profiles import PROFILES
+from oncebench.scenario.supports import support_of
 from oncebench.site import about, costs, lists
 from oncebench.site.data import data_of
 from oncebench.site.promises import matrix_of

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.run import cell
 from oncebench.run.cell import _Run
 from oncebench.run.progress_timeout import Patience
@@ -49,7 +49,7 @@ def test_an_interruption_while_starting_says_that_there_is_nothing_to_report(
     before = "pipeline ran" if load_is_there else "load began"
     with pytest.raises(UserError, match=f"^interrupted before the {before}: there is nothing to report$") as told:
         run._wait("starting", lambda: False)
-    assert told.value.exit_code == INTERRUPTED
+    assert told.value.exit_code == ExitCode.INTERRUPTED
 
 
 def test_a_generator_that_was_interrupted_before_it_sent_anything_is_not_blamed(tmp_path: Path) -> None:

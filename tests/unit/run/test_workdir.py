@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from oncebench.cli import cli
-from oncebench.errors import ENVIRONMENT, ERROR, USAGE, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.run.workdir import MARKER, delete_below, disk_errors, full_disk_told, open_work_dir, require_free
 from tests import ROOT
 
@@ -59,7 +59,7 @@ def test_a_second_run_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
     with open_work_dir(tmp_path / "work"):
         with pytest.raises(UserError, match=f"in use by process {os.getpid()}") as caught:
             open_work_dir(tmp_path / "work")
-        assert caught.value.exit_code == ERROR
+        assert caught.value.exit_code == ExitCode.ERROR
 
 
 def test_a_work_dir_can_be_taken_again_after_its_run_and_keeps_its_files(tmp_path: Path) -> None:
@@ -123,7 +123,7 @@ def test_a_marker_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
 def test_disk_trouble_is_told_with_the_way_out(number: int, said: str, tmp_path: Path) -> None:
     with pytest.raises(MissingEnvironment, match=f"{tmp_path}.*{said}.*--work-dir") as caught, disk_errors(tmp_path):
         raise OSError(number, os.strerror(number))
-    assert caught.value.exit_code == ENVIRONMENT
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's disk that is always full")
@@ -258,4 +258,4 @@ def test_a_work_dir_that_has_served_is_refused_by_every_command_before_anything_
         assert str(refused) == (
             f"the work dir {tmp_path / 'work'} has served already (there is {left}): choose another --work-dir"
         )
-        assert refused.exit_code == USAGE
+        assert refused.exit_code == ExitCode.USAGE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.errors import ENVIRONMENT, ERROR, USAGE, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.processes import ports
 from oncebench.servers.kafka import external as external_kafka
 from oncebench.servers.kafka.broker import external, start_kafka
@@ -66,7 +66,7 @@ def test_a_taken_port_is_refused_before_anything_is_started(tmp_path: Path) -> N
         port = server.getsockname()[1]
         with pytest.raises(UserError, match=f"port {port} on 127.0.0.1 is taken") as caught:
             start_kafka(tmp_path / "work", port=port)
-        assert caught.value.exit_code == ERROR
+        assert caught.value.exit_code == ExitCode.ERROR
     assert not (tmp_path / "work").exists()
 
 
@@ -123,7 +123,7 @@ def test_a_kafka_that_is_not_there_is_said_at_once() -> None:
     begin = time.monotonic()
     with pytest.raises(MissingEnvironment, match=r"no Kafka can be reached.*127\.0\.0\.1:1: Connection") as caught:
         external("127.0.0.1:1")
-    assert caught.value.exit_code == ENVIRONMENT
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
     assert time.monotonic() - begin < 2
 
 
@@ -136,7 +136,7 @@ def test_something_that_is_not_kafka_is_told_apart_within_the_limit(
     begin = time.monotonic()
     with pytest.raises(UserError, match="does not answer as Kafka does") as caught:
         external(f"127.0.0.1:{request.getfixturevalue(server)}")
-    assert caught.value.exit_code == ERROR
+    assert caught.value.exit_code == ExitCode.ERROR
     assert time.monotonic() - begin < 5
 
 
@@ -144,10 +144,10 @@ def test_something_that_is_not_kafka_is_told_apart_within_the_limit(
 def test_what_is_no_address_is_a_usage_error(text: str) -> None:
     with pytest.raises(UserError, match="not an address of the form host:port") as caught:
         external(text)
-    assert caught.value.exit_code == USAGE
+    assert caught.value.exit_code == ExitCode.USAGE
 
 
 def test_client_settings_that_do_not_exist_are_a_usage_error(silence: int) -> None:
     with pytest.raises(UserError, match=r"client settings for Kafka don't work.*no\.such\.setting") as caught:
         external(f"127.0.0.1:{silence}", {"no.such.setting": "1"})
-    assert caught.value.exit_code == USAGE
+    assert caught.value.exit_code == ExitCode.USAGE

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 import pytest
+from confluent_kafka import KafkaException
 from kafka.errors import ClusterAuthorizationFailedError, NotLeaderForPartitionError
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import CommitUncertain, HangingTransaction, RefusedStart
 from oncebench.sinks.kafka import sink as kafka
 from oncebench.sinks.kafka.coordinator import Ended, OpenIn, Outcome, Transaction
 from oncebench.sinks.kafka.markers import Noted
@@ -146,7 +147,8 @@ def test_what_was_decided_is_known_to_the_next_start_where_no_marker_could_be_wr
         cluster.open = {place(1)}
     for generation in (2, 3):
         cluster.refuses = refusal
-        with pytest.raises(RefusedStart, match=help_) as refused:
+        lacks_rights = refusal is ClusterAuthorizationFailedError
+        with pytest.raises(RefusedStart if lacks_rights else HangingTransaction, match=help_) as refused:
             driver(cluster, generation)
         assert ("ALTER" in str(refused.value)) == (refusal is ClusterAuthorizationFailedError)
     cluster.refuses = None
@@ -159,7 +161,7 @@ def test_a_note_of_what_was_decided_is_not_taken_for_one_about_a_later_transacti
 ) -> None:
     cluster = left("CompleteCommit")
     cluster.open, cluster.refuses = {place(1)}, NotLeaderForPartitionError
-    with pytest.raises(RefusedStart):
+    with pytest.raises(HangingTransaction):
         driver(cluster)
     # A transaction was under way at the fence, which aborted it: that takes an epoch more.
     cluster.known[OLD], cluster.refuses = replace(cluster.known[OLD], epoch=5), None
@@ -210,3 +212,65 @@ def test_what_was_committed_in_doubt_and_forgotten_is_committed_before_its_id_is
     assert sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}}) == set()
     assert (cluster.marked, cluster.open) == ([(OWN, True)], set())
     assert cluster.known[OWN].state == "Empty"
+
+
+def test_a_broker_that_fails_a_repair_within_a_batch_does_not_end_it(driver: Callable[..., KafkaSink]) -> None:
+    """The look is housekeeping: it must not be less patient than the batch itself."""
+    cluster = Cluster({}, set(), set())
+    sink = driver(cluster)
+    cluster.known = {OLD: Transaction(OLD, 11, 3, "CompleteCommit")}
+    cluster.open, cluster.refuses = {place(1)}, NotLeaderForPartitionError
+    begins_a_batch(sink)
+    assert cluster.marked == []
+    cluster.refuses = None
+    begins_a_batch(sink)
+    assert cluster.marked == [(OLD, True)]
+
+
+def test_a_broker_that_does_not_answer_the_look_does_not_end_a_batch(driver: Callable[..., KafkaSink]) -> None:
+    cluster = Cluster({}, set(), set())
+    sink = driver(cluster)
+
+    def away(_prefix: str) -> list[Transaction]:
+        raise NotLeaderForPartitionError
+
+    cluster.listed = away  # type: ignore[method-assign, assignment]
+    begins_a_batch(sink)
+
+
+def test_a_fence_that_fails_after_a_doubtful_commit_asks_for_a_restart(driver: Callable[..., KafkaSink]) -> None:
+    """Not RefusedStart: after that the suite would not start the pipeline again."""
+    cluster = Cluster({}, set(), {place(1, 12)})
+    sink = driver(cluster)
+    cluster.known = {OWN: Transaction(OWN, 12, 0, "Ongoing")}
+    cluster.open, cluster.refuses = {place(0, 12), place(1, 12)}, NotLeaderForPartitionError
+    with pytest.raises(CommitUncertain, match="start again"):
+        sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
+
+
+@pytest.mark.parametrize(
+    ("code", "message"),
+    [(53, r"TransactionalIdAuthorizationFailedError \(53\); waiting does not help"), (-1, "within 60 s")],
+)
+def test_an_uncertain_commit_names_the_error_and_whether_waiting_helps(
+    driver: Callable[..., KafkaSink], code: int, message: str
+) -> None:
+    cluster = Cluster({}, set(), set())
+    sink = driver(cluster)
+    cluster.end = lambda txns, **_: [Ended(Outcome.UNKNOWN, code, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
+    with pytest.raises(CommitUncertain, match=message):
+        sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
+
+
+def test_markers_that_cannot_be_read_make_a_commit_uncertain(
+    driver: Callable[..., KafkaSink], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreadable(_self: KafkaSink, stable: bool = True) -> dict[int, Any]:
+        raise KafkaException(f"no answer, stable={stable}")
+
+    cluster = Cluster({}, set(), set())
+    sink = driver(cluster)
+    cluster.end = lambda txns, **_: [Ended(Outcome.ELSEWHERE, 48, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
+    monkeypatch.setattr(KafkaSink, "_read_marks", unreadable)
+    with pytest.raises(CommitUncertain, match="could not be read: no answer"):
+        sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
+import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError
 
-from oncebench.delivery.bounded_call import aside
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.sinks.kafka import writers
+from oncebench.sinks.kafka.bounded_call import run_in_thread
 from oncebench.sinks.kafka.names import Names
-from oncebench.sinks.kafka.writers import TransactionalWriter
+from oncebench.sinks.kafka.writers import Appender, TransactionalWriter
 
 
 @dataclass
@@ -62,9 +65,9 @@ def test_a_client_that_never_answers_fails_the_task_instead_of_holding_up_the_pi
 
 
 def test_what_runs_aside_gives_its_result_and_its_error_and_keeps_no_process_alive() -> None:
-    assert aside(lambda: threading.current_thread().daemon).result(5) is True
+    assert run_in_thread(lambda: threading.current_thread().daemon).result(5) is True
     with pytest.raises(ZeroDivisionError):
-        aside(lambda: 1 // 0).result(5)
+        run_in_thread(lambda: 1 // 0).result(5)
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["idempotent", "two-phase"])
@@ -80,3 +83,48 @@ def test_what_a_task_waits_for_its_marker_is_in_what_it_took_to_prepare(
     _, timings = writer._write(transactional, cast("Any", Task()), first, iter(()), {})
     assert timings["mark"] >= took_s * 1000 * 0.9  # two-phase: from the last row on, so a moment less
     assert timings["prepare"] >= timings["mark"]
+
+
+class Recorded:
+    """A producer that records how it was made, and refuses the first row that it is given."""
+
+    made: ClassVar[list[dict[str, Any]]] = []
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.made.append(settings)
+
+    def produce(self, *_: Any, on_delivery: Any, **__: Any) -> None:
+        on_delivery(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
+
+    def poll(self, _limit_s: float) -> None: ...
+
+    def flush(self, _limit_s: float) -> int:
+        return 0
+
+
+@pytest.fixture
+def recorded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
+    monkeypatch.setattr(writers, "Producer", Recorded)
+    monkeypatch.setattr(writers, "_appenders", {})
+    monkeypatch.setattr(Recorded, "made", [])
+    return Recorded.made
+
+
+def appended(servers: str, acknowledged: bool, *records: bytes) -> None:
+    rows = pa.record_batch({"key": [b"k"] * len(records), "value": list(records)})
+    writer = Appender({"bootstrap.servers": servers}, "out", acknowledged)
+    writer.write(cast("Any", Task()), iter([rows] if records else []))
+
+
+def test_each_cluster_has_a_producer_of_its_own(recorded: list[dict[str, Any]]) -> None:
+    for servers in ("one:1", "other:1", "one:1"):
+        appended(servers, True)
+    assert [made["bootstrap.servers"] for made in recorded] == ["one:1", "other:1"]
+
+
+@pytest.mark.parametrize("acknowledged", [True, False])
+def test_a_producer_that_saw_an_error_is_never_used_again(recorded: list[dict[str, Any]], acknowledged: bool) -> None:
+    with pytest.raises(DeliveryFailed) if acknowledged else nullcontext():
+        appended("one:1", acknowledged, b"too large")
+    appended("one:1", acknowledged)
+    assert len(recorded) == 2

@@ -25,7 +25,7 @@ from pyspark.sql.types import (
 
 from oncebench.cli import cli
 from oncebench.delivery.errors import RefusedStart
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.sinks.postgres.connection import (
     GID_BYTES,
     VARIABLE,
@@ -118,7 +118,7 @@ def test_a_password_on_the_command_line_is_refused_without_being_repeated_and_no
     words = ["run", "--sink", "postgres", "--guarantee", "exactly-once", "--postgres"]
     refused = CliRunner().invoke(cli, [*words, "postgresql://joe:hunter2@db.example/rows"])
     assert isinstance(refused.exception, UserError)
-    assert refused.exception.exit_code == USAGE
+    assert refused.exception.exit_code == ExitCode.USAGE
     assert "PGPASSFILE" in str(refused.exception)
     assert "hunter2" not in str(refused.exception)
     CliRunner().invoke(cli, [*words, "postgresql://joe@db.example/rows", "--sessions", "0"])

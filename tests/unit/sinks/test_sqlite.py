@@ -8,7 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.sinks.sqlite.sink import connect
+from oncebench.delivery.errors import RefusedStart
+from oncebench.sinks.registry import suite_sinks
+from oncebench.sinks.sqlite.sink import SUPPORTS, SqliteSink, connect
+from oncebench.sinks.suite import Place
+from pipeline.rows import KEY, SCHEMA
 from tests import ROOT
 
 EXTRA = 3  # PRAGMA synchronous as a number: the folder is forced too, after the rollback journal was taken out of it
@@ -31,3 +35,14 @@ def test_the_page_on_new_sinks_prints_this_sinks_own_check_of_the_columns() -> N
         r"^    def check_schema.*?(?=^`)", (ROOT / "docs" / "adding_a_sink.md").read_text(), re.DOTALL | re.MULTILINE
     )
     assert printed.rstrip() in (ROOT / "oncebench" / "sinks" / "sqlite" / "sink.py").read_text()
+
+
+def test_the_generation_never_goes_back(tmp_path: Path) -> None:
+    """A late start of an older driver is refused, and the younger driver's workers go on."""
+    target = suite_sinks()["sqlite"].provide(Place("s", tmp_path, 2, {}, str, SCHEMA, KEY))
+    for generation in (2, 3):
+        SqliteSink(target["output"], "s", 2).start(SUPPORTS[0], generation, [])
+    with pytest.raises(RefusedStart, match="has seen generation 3"):
+        SqliteSink(target["output"], "s", 2).start(SUPPORTS[0], 1, [])
+    with closing(connect(target["output"])) as connection:
+        assert connection.execute("SELECT generation FROM drivers").fetchall() == [(3,)]

@@ -212,7 +212,7 @@ def test_the_command_publishes_what_is_in_results_and_what_it_is_given(
 
 
 def test_csv_and_publish_together_are_refused() -> None:
-    with pytest.raises(UserError, match="--csv is of no use with --publish"):
+    with pytest.raises(UserError, match="--csv has no effect with --publish"):
         CliRunner().invoke(cli, ["table", "--publish", "--csv"], catch_exceptions=False, standalone_mode=False)
 
 

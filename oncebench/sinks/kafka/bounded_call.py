@@ -1,7 +1,7 @@
-"""A call that may never return, in a thread of its own.
+"""Runs a call that may never return in a thread of its own.
 
-Promise: whoever waits for the result can stop waiting, and the thread keeps no process alive. What can go wrong: the
-call goes on; whatever it holds must not be used again.
+Promise: a caller can stop waiting for the result, and the thread keeps no process alive. What can go wrong: the call
+goes on after that; do not use again what it holds.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def aside(call: Callable[[], T]) -> Future[T]:
-    """Starts the call; its result or its error is in the future."""
+def run_in_thread(call: Callable[[], T]) -> Future[T]:
+    """Starts the call; the future gets its result or its error."""
     future: Future[T] = Future()
 
     def run() -> None:

@@ -1,0 +1,108 @@
+"""The steps of the protocols: decide, commit, and compare a replay with the decision."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from oncebench.delivery import digest
+from oncebench.delivery.batch import Batch, Counted
+from oncebench.delivery.contract import WHOLE_BATCH, Sink, Written
+from oncebench.delivery.errors import RefusedStart, TransactionLost
+from oncebench.delivery.journal import Journal
+
+# What to do with a decided partition whose prepared work is gone: write it again, or leave it out.
+REWRITE, DROP = "rewrite", "drop"
+_log = logging.getLogger(__name__)
+
+
+def pass_decision_failpoints(batch: Batch) -> None:
+    """Reaches the failpoints around a decision, for protocols without one: every point exists in every protocol."""
+    for point in ("before-decision", "after-decision", "mid-commit"):
+        batch.failpoint(point)
+
+
+def commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
+    """Commits what was prepared, and returns the partitions that are lost for good.
+
+    All partitions are committed in one call, unless a fault is asked for at `mid-commit`.
+    """
+    with batch.timed("commit"):
+        if not batch.asks_for("mid-commit"):
+            return sink.commit(batch.id, prepared)
+        # One partition is committed before the others, so that a death can fall in between.
+        parts = sorted(prepared)
+        lost = sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
+        batch.failpoint("mid-commit")
+        return lost | sink.commit(batch.id, {p: prepared[p] for p in parts[1:]})
+
+
+def decision(prepared: Sequence[Written]) -> dict[str, Any]:
+    """The journal's entry for a decided batch."""
+    return {"partitions": [_entry(written) for written in prepared]}
+
+
+def newest_prepared(decisions: list[dict[str, Any]]) -> dict[int, Mapping[str, Any]]:
+    """What each partition prepared by its newest decision."""
+    return {
+        entry["partition"]: entry["prepared"]
+        for decision in decisions
+        for entry in decision["partitions"]
+        if entry["prepared"]
+    }
+
+
+def first_run(decisions: list[dict[str, Any]]) -> dict[int, Counted]:
+    """Rows and digest of each partition when the batch was run first; empty if it is undecided."""
+    if not decisions:
+        return {}
+    return {
+        entry["partition"]: (entry["rows"], digest.from_text(entry["digest"])) for entry in decisions[0]["partitions"]
+    }
+
+
+def partitions_without(sink: Sink, done: Mapping[int, object]) -> set[int]:
+    """The partitions whose marker is not there; none where one marker covers the whole batch."""
+    return set() if WHOLE_BATCH in done else {p for p in range(sink.partitions) if p not in done}
+
+
+def refuse_older_journal(batch: Batch, sink: Sink, journal: Journal) -> None:
+    """Refuses a batch that the sink holds and the journal has no decision about.
+
+    Nothing is committed without a decision, so a marker of an undecided batch belongs to a journal that is not here.
+    """
+    there = sorted(p for p, mark in sink.marks().items() if mark.batch >= batch.id)
+    if there:
+        raise RefusedStart(
+            f"batch {batch.id} is not decided in {journal.folder}, but the sink holds partitions {there} of it or of a "
+            "later batch: the journal is older than the sink (a restored copy, for example), or another's. Nothing was "
+            "written. Restore the newest journal with its checkpoint; if it is gone, take a new checkpoint, sink_id "
+            "and output."
+        )
+
+
+def transaction_lost(batch: Batch, lost: set[int]) -> TransactionLost:
+    """The error for prepared work that was gone before its commit."""
+    return TransactionLost(
+        f"batch {batch.id}: what partitions {sorted(lost)} had prepared is gone: its transaction took longer than its "
+        "time-out between prepare and commit, was fenced, or its file was removed. Nothing is lost: start again, and "
+        "the replay writes these partitions anew. If it happens again, raise transaction_timeout_ms, or set "
+        "max_events_per_batch, for smaller batches."
+    )
+
+
+def report_dropped(batch: Batch, lost: set[int] | None, on_lost: str) -> None:
+    """Logs the partitions that are left out, where the job asked to drop what is lost."""
+    if lost and on_lost == DROP:
+        batch.dropped = sorted(lost)
+        _log.error("batch %d: partitions %s are LOST: their transactions were aborted", batch.id, sorted(lost))
+
+
+def _entry(written: Written) -> dict[str, Any]:
+    return {
+        "partition": written.partition,
+        "rows": written.rows,
+        "digest": digest.to_text(written.digest),
+        "prepared": written.prepared,
+    }

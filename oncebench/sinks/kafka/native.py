@@ -1,0 +1,41 @@
+"""The baseline: Spark's own Kafka sink, given rows and rejected records in one stream."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+
+from oncebench.delivery import quarantine
+
+# A rejected record of 1 MB passes through this producer too, with our headers.
+MAX_REQUEST_BYTES = 8 * 1024 * 1024
+
+
+def options(client: Mapping[str, Any]) -> dict[str, str]:
+    """The options of Spark's Kafka sink, from librdkafka settings of the cluster."""
+    given = {f"kafka.{name}": str(value) for name, value in client.items()}
+    return {**given, "kafka.max.request.size": str(MAX_REQUEST_BYTES), "includeHeaders": "true"}
+
+
+def routed(rows: DataFrame, topic: str, quarantine_topic: str) -> DataFrame:
+    """Adds each row's topic: accepted rows go to `topic`, rejected records with their headers to quarantine."""
+    if quarantine.COLUMN not in rows.columns:
+        return rows.withColumn("topic", f.lit(topic))
+    rejected, good = f.col(quarantine.COLUMN), f.col(quarantine.COLUMN).isNull()
+    own_headers = f.col("headers") if "headers" in rows.columns else f.lit(None)
+    reasons = f.array(*(_header(rejected, name) for name in ("reason", "source_partition", "source_offset")))
+    key, value = f.col("key").cast("binary"), f.col("value").cast("binary")
+    return rows.select(
+        f.when(good, key).otherwise(rejected["key"]).alias("key"),
+        f.when(good, value).otherwise(rejected["value"]).alias("value"),
+        f.when(good, f.lit(topic)).otherwise(f.lit(quarantine_topic)).alias("topic"),
+        f.when(good, own_headers).otherwise(reasons).alias("headers"),
+    )
+
+
+def _header(rejected: Column, name: str) -> Column:
+    value = rejected[name].cast("string").cast("binary")
+    return f.struct(f.lit(name).alias("key"), value.alias("value"))

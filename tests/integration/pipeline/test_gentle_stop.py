@@ -1,0 +1,38 @@
+"""SIGTERM ends a healthy pipeline with exit code 0, also in the middle of a batch, under every kind of writer."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from oncebench.lab.lab import Lab
+from tests.pipelines import Fixture, session, wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "variant", "faults"),
+    [
+        ("at-least-once", "native", ("after-commit@batch=999",)),
+        ("at-least-once", "native", ()),
+        ("exactly-once", "two-phase", ()),
+    ],
+    ids=["native in foreachBatch", "native stream", "two-phase"],
+)
+def test_a_stop_while_batches_run_exits_with_0(
+    lab: Lab, tmp_path: Path, guarantee: str, variant: str, faults: tuple[str, ...]
+) -> None:
+    fixture = Fixture(lab, tmp_path)
+    config = fixture.config(guarantee, variant, *faults, max_events_per_batch=40)
+    fixture.send(record for number in range(60) for record in session(f"s{number}"))
+    with fixture.pipeline(config) as supervisor:
+        supervisor.start()
+        wait_for("a first row", lambda: bool(fixture.visible()), [supervisor])
+        child = supervisor.child
+        assert child is not None
+        time.sleep(0.3)  # somewhere in one of the many batches that are still to come
+        child.stop_gently(60.0)
+        assert child.returncode == 0, (config.record / "logs" / "pipeline.log").read_text()[-2000:]
