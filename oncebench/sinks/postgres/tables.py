@@ -1,8 +1,9 @@
 """PostgreSQL: the output table, the ledger and the epochs of drivers; what they look like, and whether they do.
 
 The output table has the columns of the row. The suite adds `id` (the row's position) and `tx` (the transaction that
-wrote it, indexed: the suite's reader asks for the transactions that it has not seen yet). `oncebench_ledger` has a row per partition and batch that was
-written exactly once, put there by the transaction that wrote it. `oncebench_epochs` has each sink_id's newest epoch.
+wrote it, indexed: the suite's reader asks for the transactions that it has not seen yet). `oncebench_ledger` has a row
+per partition and batch that was written exactly once, put there by the transaction that wrote it. `oncebench_epochs`
+has each sink_id's newest epoch.
 
 Promise: every value of the types in SQL_TYPES comes back as it was, and so does a null. text cannot hold U+0000, so it
 is stored as U+2400 and a 0, and U+2400 itself twice. What can go wrong: a column of another type, or a table of another
