@@ -23,8 +23,9 @@ from oncebench.audit.verdict import BROKEN, FORBIDDEN, KEPT, RULES
 from oncebench.commands.series import run_series
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
-from oncebench.report.measures.metrics import BY_NAME, METRICS, Report, figure, flat_out
+from oncebench.report.measures.metrics import BY_NAME, METRICS, figure, flat_out
 from oncebench.report.results import Results, stamp
+from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES, quick
 from oncebench.scenario.rounds import in_rounds
@@ -135,7 +136,7 @@ def _costs(report: Report) -> Iterable[tuple[str, float]]:
 
 
 def _promises(report: Report) -> Iterable[tuple[str, float]]:
-    rows: dict[str, Any] = report["rows"]
+    rows: Mapping[str, Any] = report["rows"]
     yield "broken", float(report["verdict"] == BROKEN)
     yield "untested", float(report["verdict"] not in (KEPT, BROKEN))
     for name, code in PROMISED.items():

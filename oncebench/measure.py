@@ -20,6 +20,7 @@ from oncebench.observe.resources import Use
 from oncebench.record import FACTS, Record
 from oncebench.report.environment import environment
 from oncebench.report.report import FILE, make_report, write_report
+from oncebench.report.schema import Report
 from oncebench.run.cell import Ran, run_cell
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.supports import expected_codes
@@ -33,7 +34,7 @@ BULKY = ("kafka", "postgres", "pravega", CHECKPOINT, OUTPUT, BROKER)
 
 def measure(
     cell: Cell, lab: Lab, folder: Path, show: Show | None = None, interrupted: threading.Event | None = None
-) -> dict[str, Any]:
+) -> Report:
     """Runs a cell in an open work dir and returns its report, which is also in `folder/report.json`."""
     ran = run_cell(cell, lab, folder, show or (lambda _seen: None), interrupted or threading.Event())
     used = [name for name in suite_sinks()[cell.sink].traits.services if name in lab.theirs]
@@ -47,7 +48,7 @@ def measure(
     return _report(Record.load(folder), cell, ran, facts)
 
 
-def judge_again(folder: Path) -> dict[str, Any]:
+def judge_again(folder: Path) -> Report:
     """Judges a stored run anew from its record.
 
     Raises:
@@ -61,7 +62,7 @@ def judge_again(folder: Path) -> dict[str, Any]:
     return make_report(record, cell, uses, stored)
 
 
-def exit_code(reports: Sequence[Mapping[str, Any]]) -> int:
+def exit_code(reports: Sequence[Report]) -> int:
     """0 if every promise was kept, 3 if one was broken, 1 if one could not be tested.
 
     What is broken on purpose must be broken, and by what it is there to show.
@@ -70,14 +71,14 @@ def exit_code(reports: Sequence[Mapping[str, Any]]) -> int:
     return ExitCode.BROKEN if "broken" in words else ExitCode.KEPT if words <= {"kept"} else ExitCode.ERROR
 
 
-def _as_expected(report: Mapping[str, Any]) -> str:
+def _as_expected(report: Report) -> str:
     wanted = expected_codes(report)
     if not wanted:
         return str(report["verdict"])
     return "kept" if report["verdict"] == "broken" and wanted <= set(report["anomalies"]) else "not shown"
 
 
-def _report(record: Record, cell: Cell, ran: Ran, facts: Mapping[str, Any]) -> dict[str, Any]:
+def _report(record: Record, cell: Cell, ran: Ran, facts: Mapping[str, Any]) -> Report:
     report = make_report(record, cell, ran.uses, facts, record.path / LATENCIES)
     write_report(report, record.path / FILE)
     return report

@@ -24,13 +24,13 @@ from oncebench.report.comparisons.paired import (
     Difference,
     Rounds,
     Setting,
-    Way,
     differing,
-    in_fields,
+    fields_text,
     ratio,
     settings,
 )
 from oncebench.report.comparisons.sweep_selection import full_of, in_order, sweeps
+from oncebench.report.configuration import Variant
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.report import read_reports
 from oncebench.scenario.order import order_of
@@ -41,7 +41,7 @@ from matplotlib import pyplot as plt
 HERE = Path(__file__).parent
 RUNS, PLOTS = HERE.parent / "results" / "runs", HERE / "plots"
 # Marker and colour (of Okabe and Ito, told apart by the colour-blind too), the same in every panel.
-LOOKS: Mapping[Way, tuple[str, str]] = {
+LOOKS: Mapping[Variant, tuple[str, str]] = {
     ("at-most-once", "claim"): ("v", "#E69F00"),
     ("at-least-once", "acknowledged"): ("s", "#000000"),
     ("at-least-once", "native"): ("D", "#56B4E9"),
@@ -146,12 +146,12 @@ def along(sink: str, field: str, where: str, swept: Sequence[tuple[float, Rounds
     write(figure_, file)
 
 
-def ways(rounds: Rounds) -> list[Way]:
+def ways(rounds: Rounds) -> list[Variant]:
     """Guarantees and variants, in the order of tables."""
     return sorted({way for here in rounds.values() for way in here}, key=lambda way: order_of(*way))
 
 
-def beside(rounds: Rounds, name: str, way: Way) -> Difference | None:
+def beside(rounds: Rounds, name: str, way: Variant) -> Difference | None:
     """The ratio to at-least-once; None if it is of too few rounds."""
     found = ratio(rounds, BY_NAME[name], way)
     return found if found is not None and found.has_interval else None
@@ -181,7 +181,7 @@ def main(paths: Iterable[Path]) -> None:
     if not full:
         sys.exit("no healthy runs of the full comparison in rounds; make some with `oncebench compare --profile full`")
     price_and_latency([
-        (f"{setting.sink}, {in_fields(setting, ['trigger_ms'])}", several[setting])
+        (f"{setting.sink}, {fields_text(setting, ['trigger_ms'])}", several[setting])
         for setting in in_order(several)
     ])  # fmt: skip
     parts_of_a_batch(full)
@@ -200,7 +200,7 @@ def swept_of(found: Mapping[Setting, Rounds]) -> Iterator[tuple[str, str, str, s
         if len(swept) < 2:
             continue
         others = [group[0] for of, by, group in numeric if (of, by) == (sink, field) and group]
-        where = in_fields(swept[0], (name for name in differing(others) if name not in (field, "sessions")))
+        where = fields_text(swept[0], (name for name in differing(others) if name not in (field, "sessions")))
         name = re.sub(r"[^a-z0-9.-]+", "_", f"{sink} along {field} {where}".lower().strip())
         names[name] += 1
         yield sink, field, where, f"{name}{f'_{names[name]}' if names[name] > 1 else ''}.svg", swept

@@ -29,6 +29,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code
 from oncebench.report.comparisons import comparison
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES, by_profile
 from oncebench.scenario.rounds import in_rounds
@@ -134,7 +135,7 @@ def compare(
     refuse_idle_on_lost(cells)
     rounds = in_rounds(cells, repeat or chosen_profile.repeat)
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
-    reports: list[dict[str, Any]] = []
+    reports: list[Report] = []
     trouble = Trouble()
     if len(rounds) > FEW_RUNS:
         click.echo(f"{len(rounds)} runs, {at_least_s(rounds) / 60:.0f} min at least", err=True)
@@ -163,7 +164,7 @@ def _source(name: str) -> ParameterSource | None:
     return click.get_current_context().get_parameter_source(name)
 
 
-def _print(reports: list[dict[str, Any]], results: Results) -> None:
+def _print(reports: list[Report], results: Results) -> None:
     written, comma = results.write_tables(reports)
     click.echo(comparison.text(reports), nl=False)
     click.echo(f"\nreports {results.runs}\ntables  {written}  {comma}", err=True)
@@ -179,7 +180,7 @@ def _select(cells: list[Cell], name: Callable[[Cell], str], only: str | None) ->
     return selected
 
 
-def _print_commands(reports: list[dict[str, Any]]) -> None:
+def _print_commands(reports: list[Report]) -> None:
     click.echo("\nCommands that run each row again:", err=True)
     for report in reports:
         click.echo(f"  {report['reproduce']}", err=True)

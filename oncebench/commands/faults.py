@@ -28,6 +28,7 @@ from oncebench.commands.series import Trouble, run_series
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, fault_text
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_matrix import FAMILIES, Row, cells, left_out, rows, seeds_for
@@ -177,7 +178,7 @@ def faults(
     if len(reports) - before + len(trouble.lines) < len(remaining):
         click.echo(_interrupted(len(reports) - before, len(remaining), _report_files(resume, results)), err=True)
         sys.exit(ExitCode.INTERRUPTED)
-    outcomes = {cell.word for cell in found} or {"vacuous"}
+    outcomes = {cell.outcome for cell in found} or {"vacuous"}
     if "broken" in outcomes:
         sys.exit(ExitCode.BROKEN)
     if trouble.lines or outcomes & {"unknown", "vacuous"}:
@@ -213,12 +214,12 @@ def _report_files(resume: Sequence[Path], results: Results) -> list[Path]:
     return list(dict.fromkeys([*resume, *([results.runs] if results.runs.exists() else [])]))
 
 
-def _finished(files: Sequence[Path]) -> list[dict[str, Any]]:
+def _finished(files: Sequence[Path]) -> list[Report]:
     """The reports in these files, each run once, without interrupted runs.
 
     A file without a report is valid: the disk was full when its first report was to be written.
     """
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Report] = {}
     for file in files:
         for _, report in numbered(file):
             if "config" not in report:
@@ -232,14 +233,14 @@ def _finished(files: Sequence[Path]) -> list[dict[str, Any]]:
 
 
 def _print(
-    reports: list[dict[str, Any]], found: list[fault_matrix.Cell], results: Results, stored: Sequence[Path]
+    reports: list[Report], found: list[fault_matrix.MatrixCell], results: Results, stored: Sequence[Path]
 ) -> None:
     text = fault_text.markdown(reports, found)
     click.echo(text)
     click.echo(fault_matrix.counted(reports, found))
     for cell in found:
-        if cell.word not in ("kept", "limit"):
-            click.echo(f"{' '.join(cell.row)} {cell.fault}: {cell.shown} {cell.told}\n  {cell.reproduce}", err=True)
+        if cell.outcome not in ("kept", "limit"):
+            click.echo(f"{' '.join(cell.row)} {cell.fault}: {cell.text} {cell.details}\n  {cell.reproduce}", err=True)
     written = results.write_text(".md", text), results.write_text(".xml", fault_matrix.junit(found))
     click.echo("\nreports {}\ntables  {}  {}".format("  ".join(map(str, stored)), *written), err=True)
 

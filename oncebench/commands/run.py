@@ -31,6 +31,7 @@ from oncebench.lab.lab import open_lab
 from oncebench.live.view import view
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.report.schema import Report
 from oncebench.report.summary import summary
 from oncebench.run.interrupt import gently
 from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, require_free
@@ -157,7 +158,7 @@ def bytes_needed(cells: Sequence[Cell]) -> int:
     )
 
 
-def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> dict[str, Any]:
+def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> Report:
     """Runs a cell in a work dir, with servers of its own, and returns its report."""
     prepare_disks([cell])
     with open_work_dir(place) as work, gently() as interrupted:

@@ -15,7 +15,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -27,6 +26,7 @@ from oncebench.lab.lab import open_lab
 from oncebench.live.view import view
 from oncebench.measure import BULKY, measure
 from oncebench.report.results import Results
+from oncebench.report.schema import Report
 from oncebench.run.interrupt import gently
 from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, require_free
 from oncebench.scenario.cell import Cell
@@ -34,7 +34,7 @@ from oncebench.scenario.cell import Cell
 # What a run takes beside its load, on two idle cores: Spark's start, priming, draining, reading, judging.
 RUN_S = 16.0
 # A cell, its title, and whether it only tries something: such a run is no figure of a comparison.
-Run = Callable[[Cell, str, bool], dict[str, Any]]
+Run = Callable[[Cell, str, bool], Report]
 
 
 @contextmanager
@@ -50,7 +50,7 @@ def open_series(
         with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
             numbers = count(1)
 
-            def run(cell: Cell, title: str, probe: bool) -> dict[str, Any]:
+            def run(cell: Cell, title: str, probe: bool) -> Report:
                 with open_work_dir(work.path / "cells" / f"{next(numbers):03d}") as folder, view(title) as show:
                     report = measure(cell, lab, folder.path, show, interrupted)
                     report |= {"series": results.runs.stem, **({"probe": True} if probe else {})}
@@ -72,7 +72,7 @@ def run_series(
     keep: bool,
     failed: Callable[[Cell, Exception], None] | None = None,
     named: Callable[[Cell], str] = lambda cell: cell.brief,
-) -> Iterator[dict[str, Any]]:
+) -> Iterator[Report]:
     """Runs the cells in a work dir and yields each report that was not interrupted; ends early after a Ctrl-C. `named`:
     what a cell is called while it runs."""
     with open_series(cells, results, bootstrap_servers, place, keep) as (run, interrupted):

@@ -28,6 +28,7 @@ from oncebench.experiments.rate_search import Found, of_three, search
 from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.schema import Report
 from oncebench.report.tables import cost_table
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
@@ -127,9 +128,9 @@ def sustain(
     largest = [_at_rate(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
     place = work_dir or default_work_dir("sustain")
     found: dict[Cell, Found] = {}
-    probes: list[dict[str, Any]] = []
+    probes: list[Report] = []
     compared_at: dict[str, float] = {}
-    reports: list[dict[str, Any]] = []
+    reports: list[Report] = []
     unfinished, trouble = list[str](), Trouble()
     try:
         with open_series(largest, results, bootstrap_servers, place, keep) as (run, interrupted):
@@ -188,7 +189,7 @@ class _Probes:
     interrupted: Any
     cell: Cell
     probe_s: float
-    reports: list[dict[str, Any]]
+    reports: list[Report]
 
     def keeps_up(self, rate: float) -> bool:
         """Tries a rate (events per second) once.
@@ -212,7 +213,7 @@ class _Probes:
         return not reasons
 
 
-def _rounds(run: Run, interrupted: Any, cells: Sequence[Cell], reports: list[dict[str, Any]], trouble: Trouble) -> None:
+def _rounds(run: Run, interrupted: Any, cells: Sequence[Cell], reports: list[Report], trouble: Trouble) -> None:
     """Runs the rounds and adds each report at once, so that an interruption loses none."""
     with suppress_interruption():
         for number, cell in enumerate(cells, 1):

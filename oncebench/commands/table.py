@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -13,6 +12,7 @@ from oncebench.report.comparisons import comparison, repeatability
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.report import read_reports
 from oncebench.report.results import LOCAL, PUBLISHED
+from oncebench.report.schema import Report
 from oncebench.report.tables import table as tables
 from oncebench.site.stored import take_in
 from oncebench.site.write import publish
@@ -74,8 +74,8 @@ def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path
     click.echo(tables.as_csv(reports) if as_csv else comparison.text(reports), nl=False)
 
 
-def _compared(reports: list[dict[str, Any]], others: list[dict[str, Any]]) -> str:
-    found = list(repeatability.again(reports, others))
+def _compared(reports: list[Report], others: list[Report]) -> str:
+    found = list(repeatability.repeated_ratios(reports, others))
     if not found:
         raise UserError(
             "nothing to compare. Both series need a common healthy cell other than at-least-once, on the same machine, "
@@ -84,7 +84,7 @@ def _compared(reports: list[dict[str, Any]], others: list[dict[str, Any]]) -> st
         )
     floor = repeatability.noise_markdown(reports)
     heading = "noise floor: each round of a cell as a ratio to the round before, interval of the median (bootstrap):"
-    return repeatability.again_markdown(found) + (f"\n{heading}\n\n{floor}" if floor else "")
+    return repeatability.repeated_markdown(found) + (f"\n{heading}\n\n{floor}" if floor else "")
 
 
 def _newest() -> tuple[Path, ...]:

@@ -74,7 +74,7 @@ class Arm:
         self._sink.close()
 
 
-def made_up(spark: SparkSession, rows: int, number: int, partitions: int) -> DataFrame:
+def sample_reports(spark: SparkSession, rows: int, number: int, partitions: int) -> DataFrame:
     """Rows of whole sessions in the form in which the stateful operator hands them on."""
     columns = {
         "session_key": f.concat(f.lit(f"r{number}-"), (f.col("id") / ROWS_PER_SESSION).cast("long").cast("string")),
@@ -113,7 +113,7 @@ def _take_turns(
         for number in range(WARM_ROUNDS + plan["rounds"]):
             at = number % len(names)
             for name in names[at:] + names[:at]:
-                rows = made_up(spark, plan["rows"], number, partitions)
+                rows = sample_reports(spark, plan["rows"], number, partitions)
                 spent, steps = arms[name].deliver(rows, number)
                 lines.append({"round": number - WARM_ROUNDS, "arm": name, "ms": spent, "steps_ms": steps})
 

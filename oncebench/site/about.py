@@ -13,10 +13,10 @@ from typing import Any
 from oncebench.delivery.contract import GUARANTEES
 from oncebench.report.comparisons.paired import BASELINE, Setting
 from oncebench.report.comparisons.sweep_selection import RATE, full_of
-from oncebench.report.configuration import way_of
+from oncebench.report.configuration import configuration_of
 from oncebench.report.measures.metrics import BY_NAME
-from oncebench.report.outcome import is_healthy, only_tried, word_of
-from oncebench.report.tables.table import Report
+from oncebench.report.outcome import is_healthy, only_tried, outcome_of
+from oncebench.report.schema import Report
 from oncebench.site.costs import beside, settings_of, ways_in
 from oncebench.site.promises import HEALTHY, Matrix, worst
 
@@ -39,7 +39,7 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
         "tried": len(tried),
         "repeats": _range(rounds),
         "faults": sum(fault["hit"] for report in reports for fault in report["faults"]),
-        "verdicts": dict(Counter(word_of(report) for report in reports if not only_tried(report))),
+        "verdicts": dict(Counter(outcome_of(report) for report in reports if not only_tried(report))),
         "seeds": len({report["seed"] for report in reports}),
     }
 
@@ -53,7 +53,7 @@ def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
         ]  # fmt: skip
         if not cells:
             continue
-        words = Counter(worst(entries).cell.word for entries in cells)
+        words = Counter(worst(entries).cell.outcome for entries in cells)
         lost, doubled = (
             sum(getattr(entry.cell, name) for entries in cells for entry in entries) for name in ("lost", "duplicated")
         )
@@ -97,7 +97,7 @@ def _repeats(healthy: Sequence[Report]) -> Mapping[Any, list[Report]]:
     found: dict[Any, list[Report]] = {}
     for report in healthy:
         if not report.get("probe"):
-            found.setdefault((Setting.of(report), way_of(report)), []).append(report)
+            found.setdefault((Setting.of(report), configuration_of(report)), []).append(report)
     return found
 
 

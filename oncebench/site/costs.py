@@ -20,16 +20,16 @@ from oncebench.report.comparisons.paired import (
     bootstrap,
     difference,
     differing,
-    in_fields,
+    fields_text,
     ratio,
     settings,
     with_unit,
 )
 from oncebench.report.comparisons.sweep_selection import ORDER, OTHER, groups_of, in_order
-from oncebench.report.configuration import Way
+from oncebench.report.configuration import Configuration
 from oncebench.report.measures.metrics import Metric, figure
+from oncebench.report.schema import Report
 from oncebench.report.tables.cost_table import COLUMNS, falls_behind
-from oncebench.report.tables.table import Report
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.order import order_of
 from oncebench.site.pack import short
@@ -68,10 +68,10 @@ def labels(found: Iterable[Setting]) -> dict[Setting, str]:
     """The label of each setting; with the machine where settings of one sink were run on several."""
     settings = list(found)
     machines = [MACHINE] if MACHINE in differing(settings) else []
-    return {each: ", ".join(filter(None, (label(each), in_fields(each, machines)))) for each in settings}
+    return {each: ", ".join(filter(None, (label(each), fields_text(each, machines)))) for each in settings}
 
 
-def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
+def as_json(reports: Sequence[Report], ways: Sequence[Configuration]) -> dict[str, Any]:
     """The metrics of which a run has a figure, and for each setting each way's runs, medians, ratios and differences,
     one for each metric."""
     numbers = {id(report): number for number, report in enumerate(reports)}
@@ -120,7 +120,7 @@ def _row(
     way: tuple[str, str],
     rounds: Rounds,
     columns: Sequence[Metric],
-    ways: Sequence[Way],
+    ways: Sequence[Configuration],
     numbers: Mapping[int, int],
 ) -> dict[str, Any]:
     compared = [beside(rounds, metric, way) for metric in columns]

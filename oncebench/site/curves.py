@@ -13,15 +13,15 @@ from typing import Any
 
 from oncebench.audit.python.latency import CURVE
 from oncebench.report.comparisons.paired import Rounds
-from oncebench.report.configuration import Way
+from oncebench.report.configuration import Configuration
 from oncebench.report.measures.metrics import BY_NAME, figure
-from oncebench.report.tables.table import Report
+from oncebench.report.schema import Report
 from oncebench.site.costs import settings_of, ways_in
 from oncebench.site.pack import short
 from pipeline.sessions import ROWS_PER_SESSION
 
 
-def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
+def as_json(reports: Sequence[Report], ways: Sequence[Configuration]) -> dict[str, Any]:
     """The percentiles, and for each setting (numbered as in `costs`) the curves that it has."""
     numbers = {id(report): number for number, report in enumerate(reports)}
     return {
@@ -44,12 +44,14 @@ def curve_of(report: Report) -> list[float | None] | None:
     ]
 
 
-def _curves(sink: str, rounds: Rounds, ways: Sequence[Way], numbers: Mapping[int, int]) -> Iterator[dict[str, Any]]:
+def _curves(
+    sink: str, rounds: Rounds, ways: Sequence[Configuration], numbers: Mapping[int, int]
+) -> Iterator[dict[str, Any]]:
     for way in ways_in(rounds):
         able = [here[way] for here in rounds.values() if way in here and curve_of(here[way]) is not None]
         if not able:
             continue
-        middle = median_low([report["latency_ms"]["p99"] for report in able])
+        middle = median_low([p99 for report in able if (p99 := report["latency_ms"]["p99"]) is not None])
         chosen = next(report for report in able if report["latency_ms"]["p99"] == middle)
         yield {
             "way": ways.index((sink, *way)),

@@ -12,11 +12,11 @@ from typing import Any
 
 from oncebench.audit.anomalies import CATALOGUE, TERMS, terms_of
 from oncebench.report.comparisons.paired import Setting, differing
-from oncebench.report.comparisons.sweep_selection import setting_in_words
-from oncebench.report.configuration import way_of, ways_of
+from oncebench.report.comparisons.sweep_selection import setting_text
+from oncebench.report.configuration import configuration_of, configurations_of
 from oncebench.report.measures.metrics import BY_NAME, field, figure
-from oncebench.report.outcome import ORDER, is_healthy, word_of
-from oncebench.report.tables.table import Report
+from oncebench.report.outcome import ORDER, is_healthy, outcome_of
+from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.site import about, costs, curves, promises, recovery, timelines
 from oncebench.site.pack import Texts, columns, numbers, short
@@ -33,7 +33,7 @@ def data_of(stored: Sequence[Stored]) -> dict[str, Any]:
     """All that the page shows."""
     reports = [each.report for each in stored]
     texts = Texts()
-    on_purpose = ways_of(reports)
+    on_purpose = configurations_of(reports)
     ways = list(on_purpose)
     matrix = promises.matrix_of(reports)
     words = promises.words_of(matrix)
@@ -86,8 +86,8 @@ def _runs(stored: Sequence[Stored], ways: Sequence[Any], texts: Texts) -> dict[s
         codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
         why = [*report["reasons"], *(["it was interrupted"] if report.get("interrupted") else [])]
         rows.append((
-            report.get("run", "-"), ways.index(way_of(report)), texts.add(_done(report, swept)),
-            ORDER.index(word_of(report)), texts.add(" ".join(sorted(codes))), texts.add("; ".join(why)),
+            report.get("run", "-"), ways.index(configuration_of(report)), texts.add(_done(report, swept)),
+            ORDER.index(outcome_of(report)), texts.add(" ".join(sorted(codes))), texts.add("; ".join(why)),
             report["seed"], report["rows"]["lost"], report["rows"]["duplicated"],
             short(_PER_S(report)) if told else None,
             *(short(figure(report, BY_NAME[name])) for name in _OF_RUNS),
@@ -108,6 +108,4 @@ def _done(report: Report, swept: Sequence[str]) -> str:
         return title(report)
     tried = "a rate tried" if report.get("probe") else ""
     others = [name for name in swept if name != "open_sessions"]  # which the title tells
-    return ", ".join(
-        filter(None, (title(report) or promises.HEALTHY, tried, setting_in_words(Setting.of(report), others)))
-    )
+    return ", ".join(filter(None, (title(report) or promises.HEALTHY, tried, setting_text(Setting.of(report), others))))

@@ -11,10 +11,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from oncebench.report.comparisons.paired import Difference, Setting
-from oncebench.report.configuration import way_of, ways_of
+from oncebench.report.configuration import configuration_of, configurations_of
 from oncebench.report.measures.metrics import METRICS, figure
-from oncebench.report.outcome import word_of
-from oncebench.report.tables.table import Report
+from oncebench.report.outcome import outcome_of
+from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.site.costs import absolute, beside, labels, settings_of, ways_in
 from oncebench.site.promises import codes_of, families_of, matrix_of, worst
@@ -46,13 +46,16 @@ def runs(stored: Sequence[Stored]) -> str:
 def cells(reports: Sequence[Report]) -> str:
     """A line for each cell of the correctness matrix: the worst of its repeats, and how many there are."""
     matrix = matrix_of(reports)
-    ways, columns = list(ways_of(reports)), [fault for faults in families_of(matrix).values() for fault in faults]
+    ways, columns = (
+        list(configurations_of(reports)),
+        [fault for faults in families_of(matrix).values() for fault in faults],
+    )
     head = (*_WAY, "family", "fault", "verdict", "codes", "lost", "duplicated", "runs", "reproduce")
     places = sorted(matrix, key=lambda place: (ways.index(place.way), columns.index(place.fault)))
     return _csv(
         head,
         (
-            (*place.way, place.family, place.fault, worst(entries).cell.word, codes_of(entries),
+            (*place.way, place.family, place.fault, worst(entries).cell.outcome, codes_of(entries),
              sum(entry.cell.lost for entry in entries), sum(entry.cell.duplicated for entry in entries), len(entries),
              worst(entries).cell.reproduce)
             for place in places
@@ -83,8 +86,8 @@ def _costs(reports: Sequence[Report]) -> Iterator[Sequence[Any]]:
 def _run(each: Stored, setting: str) -> tuple[Any, ...]:
     report = each.report
     codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
-    return (each.file, each.line, report.get("run"), *way_of(report), title(report) or "none",
-            setting, word_of(report), " ".join(sorted(codes)), report["seed"],
+    return (each.file, each.line, report.get("run"), *configuration_of(report), title(report) or "none",
+            setting, outcome_of(report), " ".join(sorted(codes)), report["seed"],
             *(figure(report, metric) for metric in METRICS))  # fmt: skip
 
 

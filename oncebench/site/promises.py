@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from oncebench.audit.verdict import BROKEN
-from oncebench.report.configuration import Way, way_of
+from oncebench.report.configuration import Configuration, configuration_of
 from oncebench.report.outcome import LIMIT, ORDER, only_tried
-from oncebench.report.tables.fault_matrix import Cell, numbered
-from oncebench.report.tables.table import Report
+from oncebench.report.schema import Report
+from oncebench.report.tables.fault_matrix import MatrixCell, numbered
 from oncebench.scenario.fault_matrix import FAMILIES, can_be_done
 from oncebench.scenario.fault_matrix import columns as columns_of
 from oncebench.site.pack import Texts, columns
@@ -31,19 +31,19 @@ class Entry:
     """One fault in one run, and the number of the run."""
 
     run: int
-    cell: Cell
+    cell: MatrixCell
 
     @property
     def codes(self) -> tuple[str, ...]:
         """The anomalies for which it answers."""
-        return tuple(self.cell.told.split()) if self.cell.word in (BROKEN, LIMIT) else ()
+        return tuple(self.cell.details.split()) if self.cell.outcome in (BROKEN, LIMIT) else ()
 
 
 @dataclass(frozen=True)
 class Place:
     """A cell of the matrix on the page."""
 
-    way: Way
+    way: Configuration
     family: str
     fault: str
 
@@ -75,24 +75,24 @@ def families_of(matrix: Matrix) -> dict[str, list[str]]:
 
 def worst(entries: Sequence[Entry]) -> Entry:
     """The entry by which a cell is known: of the worst word the first."""
-    return min(entries, key=lambda entry: ORDER.index(entry.cell.word))
+    return min(entries, key=lambda entry: ORDER.index(entry.cell.outcome))
 
 
 def codes_of(entries: Sequence[Entry]) -> str:
     """The codes of those entries that have the worst word."""
-    word = worst(entries).cell.word
-    return " ".join(sorted({code for entry in entries if entry.cell.word == word for code in entry.codes}))
+    word = worst(entries).cell.outcome
+    return " ".join(sorted({code for entry in entries if entry.cell.outcome == word for code in entry.codes}))
 
 
-def words_of(matrix: Matrix) -> dict[Way, str]:
+def words_of(matrix: Matrix) -> dict[Configuration, str]:
     """The worst word of each row, over all of its cells."""
-    rows: dict[Way, list[Entry]] = {}
+    rows: dict[Configuration, list[Entry]] = {}
     for place, entries in matrix.items():
         rows.setdefault(place.way, []).extend(entries)
-    return {way: worst(entries).cell.word for way, entries in rows.items()}
+    return {way: worst(entries).cell.outcome for way, entries in rows.items()}
 
 
-def as_json(matrix: Matrix, ways: Sequence[Way], texts: Texts) -> dict[str, Any]:
+def as_json(matrix: Matrix, ways: Sequence[Configuration], texts: Texts) -> dict[str, Any]:
     """Families, cells, for each row and family what its cells come to, and by row the faults without a point in it."""
     families = families_of(matrix)
     faults = [fault for of_family in families.values() for fault in of_family]
@@ -118,27 +118,29 @@ def as_json(matrix: Matrix, ways: Sequence[Way], texts: Texts) -> dict[str, Any]
     }  # fmt: skip
 
 
-def _sums(matrix: Matrix, families: Sequence[str], ways: Mapping[Way, int], texts: Texts) -> Iterator[Sequence[Any]]:
+def _sums(
+    matrix: Matrix, families: Sequence[str], ways: Mapping[Configuration, int], texts: Texts
+) -> Iterator[Sequence[Any]]:
     """For each row and family: the worst word, how many cells have it, and how many there are."""
     groups: dict[tuple[int, int], list[Sequence[Entry]]] = {}
     for place, entries in matrix.items():
         groups.setdefault((ways[place.way], families.index(place.family)), []).append(entries)
     for (way, family), cells in sorted(groups.items()):
         together = [entry for entries in cells for entry in entries]
-        word = worst(together).cell.word
-        alike = sum(worst(entries).cell.word == word for entries in cells)
+        word = worst(together).cell.outcome
+        alike = sum(worst(entries).cell.outcome == word for entries in cells)
         yield way, family, *_summed(together, texts), alike, len(cells)
 
 
 def _summed(entries: Sequence[Entry], texts: Texts) -> tuple[int, int, int, int]:
     """The worst word, its codes, and all rows that were lost and doubled."""
     lost, doubled = (sum(getattr(entry.cell, name) for entry in entries) for name in ("lost", "duplicated"))
-    return ORDER.index(worst(entries).cell.word), texts.add(codes_of(entries)), lost, doubled
+    return ORDER.index(worst(entries).cell.outcome), texts.add(codes_of(entries)), lost, doubled
 
 
 def _entry(entry: Entry, texts: Texts) -> tuple[int, ...]:
     cell = entry.cell
-    return entry.run, ORDER.index(cell.word), texts.add(cell.told), cell.lost, cell.duplicated
+    return entry.run, ORDER.index(cell.outcome), texts.add(cell.details), cell.lost, cell.duplicated
 
 
 def _healthy(reports: Sequence[Report], used: Sequence[int]) -> Iterator[Entry]:
@@ -151,5 +153,6 @@ def _healthy(reports: Sequence[Report], used: Sequence[int]) -> Iterator[Entry]:
         codes = report["broken_by"] if "broken_by" in report else report["anomalies"]
         told = " ".join(sorted(codes)) if broken else "; ".join(report["reasons"])
         rows = report["rows"]
-        yield Entry(number, Cell(way_of(report), NO_FAULT, report["verdict"], told, rows["lost"], rows["duplicated"],
-                                 report["seed"], report["reproduce"]))  # fmt: skip
+        cell = MatrixCell(configuration_of(report), NO_FAULT, report["verdict"], told, rows["lost"], rows["duplicated"],
+                          report["seed"], report["reproduce"])  # fmt: skip
+        yield Entry(number, cell)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from oncebench.errors import UserError
 from oncebench.report.report import numbered
-from oncebench.report.tables.table import Report
+from oncebench.report.schema import Report
 
 RUNS = "runs"  # where `Results` puts them
 

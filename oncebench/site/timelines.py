@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from oncebench.report.configuration import Way, way_of
+from oncebench.report.configuration import Configuration, configuration_of
 from oncebench.report.report import EVENTS_PER_ROW
-from oncebench.report.tables.table import Report
+from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL
 from oncebench.site.pack import Texts, short
@@ -27,9 +27,9 @@ ALL_STEPS, FEWEST_STEPS, MOST_STEPS = 15_000, 30, 180
 MARKS = ("detect", "restart", "first_visible", "caught_up")
 
 
-def as_json(reports: Sequence[Report], ways: Sequence[Way], texts: Texts) -> list[dict[str, Any]]:
+def as_json(reports: Sequence[Report], ways: Sequence[Configuration], texts: Texts) -> list[dict[str, Any]]:
     """One timeline for each faulted cell that has one, in the order of rows, then by what was done."""
-    chosen = sorted(_chosen(reports), key=lambda number: (ways.index(way_of(reports[number])), number))
+    chosen = sorted(_chosen(reports), key=lambda number: (ways.index(configuration_of(reports[number])), number))
     most = room([len(reports[number]["timeline"]["sent"]) for number in chosen])
     return [_timeline(reports[number], number, ways, texts, most) for number in chosen]
 
@@ -56,7 +56,7 @@ def _chosen(reports: Sequence[Report]) -> list[int]:
         faulted = cell["faults"] or cell["random_kills"]
         if not faulted or not (report.get("timeline") or {}).get("sent") or report.get("interrupted"):
             continue
-        key = (*way_of(report), *cell["faults"], cell["random_kills"], cell.get("open_sessions", 0))
+        key = (*configuration_of(report), *cell["faults"], cell["random_kills"], cell.get("open_sessions", 0))
         if key not in best or _badness(report) < _badness(reports[best[key]]):
             best[key] = number
     return list(best.values())
@@ -66,13 +66,13 @@ def _badness(report: Report) -> int:
     return _ORDER.index(report["verdict"])
 
 
-def _timeline(report: Report, number: int, ways: Sequence[Way], texts: Texts, most: int) -> dict[str, Any]:
+def _timeline(report: Report, number: int, ways: Sequence[Configuration], texts: Texts, most: int) -> dict[str, Any]:
     told = report["timeline"]
     each = max(1, ceil(len(told["sent"]) / most))
     step_s = told["step_s"] * each
     return {
         "run": number,
-        "way": ways.index(way_of(report)),
+        "way": ways.index(configuration_of(report)),
         "title": texts.add(title(report)),
         "step": step_s,
         "sent": [_per_s(count, step_s) for count in merged(told["sent"], each, sum)],

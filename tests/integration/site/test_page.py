@@ -8,7 +8,7 @@ import pytest
 
 from oncebench.audit.anomalies import CATALOGUE, TERMS, terms_of
 from oncebench.site.write import publish
-from tests import made_up
+from tests import sample_reports
 from tests.browser import Page, installed
 from tests.results_page import chip, click, focused, reports, rows
 from tests.unit.report.test_sweep_selection import series, swept
@@ -52,15 +52,15 @@ def test_a_request_that_a_script_makes_is_refused_by_the_policy(page: Page) -> N
 
 
 def test_hostile_strings_are_text(page: Page) -> None:
-    assert made_up.HOSTILE in page.run("document.getElementById('facts').textContent")
+    assert sample_reports.HOSTILE in page.run("document.getElementById('facts').textContent")
     page.run(
         "document.getElementById('find').value = 'verdict'; history.replaceState(null, '', '#find=unknown&open=kills')"
     )
     page.run("dispatchEvent(new HashChangeEvent('hashchange'))")
-    assert made_up.HOSTILE in page.run("document.getElementById('runs-table').textContent")
+    assert sample_reports.HOSTILE in page.run("document.getElementById('runs-table').textContent")
     click(page, "td.unknown button")
     page.settle()
-    assert made_up.HOSTILE in page.run("document.getElementById('dialog').textContent")
+    assert sample_reports.HOSTILE in page.run("document.getElementById('dialog').textContent")
     assert page.run("document.title").startswith("oncebench")
     assert page.run("document.querySelectorAll('script').length") == 2
     assert page.run("document.querySelectorAll('img').length") == 0
@@ -217,7 +217,7 @@ def test_what_was_swept_stands_behind_a_line_by_its_values_and_stays_open_when_d
     shared: Page, tmp_path: Path
 ) -> None:
     made = [*series("full"), *swept("t", "trigger_ms", 30000, 5000, 100), *series("x", warmup_s=3.0)]
-    shared.open(publish(made_up.write(tmp_path, made))[0].as_uri())
+    shared.open(publish(sample_reports.write(tmp_path, made))[0].as_uri())
     for part, what in (("costs", "caption"), ("latencies", "figcaption")):
         told = shared.run(
             f"[...document.querySelectorAll('#{part} {what}')].filter((each) => !each.closest('figure details'))"
@@ -257,8 +257,8 @@ def test_a_page_without_its_data_says_so(shared: Page, address: str, tmp_path: P
 
 
 def test_reports_of_before_draw_a_page_too(shared: Page, tmp_path: Path) -> None:
-    made = [made_up.older(each) for each in reports()]
-    shared.open(publish(made_up.write(tmp_path, made))[0].as_uri())
+    made = [sample_reports.older(each) for each in reports()]
+    shared.open(publish(sample_reports.write(tmp_path, made))[0].as_uri())
     shared.settle()
     assert shared.complaints == []
     assert "has a timeline" in shared.run("document.getElementById('timelines').innerText")

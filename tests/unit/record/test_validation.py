@@ -139,7 +139,7 @@ def test_faults_that_fit_are_read(tmp_path: Path) -> None:
 
 def test_a_report_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text('{"a":' * 100_000)
-    with pytest.raises(UserError, match="is no report"):
+    with pytest.raises(UserError, match="is not a report"):
         read_reports(tmp_path / "r.json")
 
 
@@ -159,7 +159,7 @@ def test_a_report_that_fits_is_read(tmp_path: Path) -> None:
         (REPORT | {"config": []}, "says config = []: Input should be a valid dictionary"),
         (REPORT | {"reproduce": "oncebench 'run"}, "says reproduce = "),
         (REPORT | {"faults": [FAULT | {"fault": "nonsense"}]}, "unknown failpoint"),
-        (REPORT | {"faults": [FAULT | {"fault": "mid-write:teleport"}]}, "no nemesis is called 'teleport'"),
+        (REPORT | {"faults": [FAULT | {"fault": "mid-write:teleport"}]}, "there is no fault 'teleport'"),
         (REPORT | {"faults": [FAULT | {"t_us": None}]}, "a fault that was hit has a time t_us"),
     ],
 )

@@ -10,8 +10,8 @@ import pytest
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.delivery.failpoints import FIRST_BATCH, POINTS, parse_fault
 from oncebench.faults.catalogue import NEMESES
-from oncebench.report.comparisons import random_kills as landings
-from oncebench.report.outcome import word_of
+from oncebench.report.comparisons import random_kills
+from oncebench.report.outcome import outcome_of
 from oncebench.report.tables import fault_matrix
 from oncebench.run.priming import PRIMING_BATCHES, PRIMING_SESSIONS
 from oncebench.run.supervisor import RANDOM_KILL_MEAN_S
@@ -45,7 +45,7 @@ def report(*faults: Any, guarantee: str = EXACTLY_ONCE, verdict: str = "kept", c
 
 
 def words(*reports: Any) -> dict[str, str]:
-    return {cell.fault: cell.shown for cell in fault_matrix.cells_of(reports)}
+    return {cell.fault: cell.text for cell in fault_matrix.cells_of(reports)}
 
 
 def test_the_matrix_has_every_fault_and_a_kill_at_every_point() -> None:
@@ -96,7 +96,7 @@ def test_an_old_checkpoint_is_a_limit_of_at_most_once_only() -> None:
         (cell,) = fault_matrix.cells_of(
             [report(fault(text, **{charged: 20}), guarantee=guarantee, verdict="broken", codes=(code,))]
         )
-        return cell.shown
+        return cell.text
 
     for text in ("after-commit:roll-back", "after-commit:lose-checkpoint"):
         assert outcome(text, AT_MOST_ONCE) == "limit (DUP)"
@@ -109,7 +109,7 @@ def test_a_lost_checkpoint_is_a_limit_of_native_exactly_once_only() -> None:
     lost = fault("after-commit:lose-checkpoint", duplicated=20)
     for variant, word in (("native", "limit (DUP)"), ("idempotent", "broken (DUP)")):
         (cell,) = fault_matrix.cells_of([report(lost, verdict="broken", codes=("DUP",), variant=variant)])
-        assert cell.shown == word
+        assert cell.text == word
 
 
 def test_a_killed_postgresql_is_a_limit_of_at_most_once_only() -> None:
@@ -118,11 +118,11 @@ def test_a_killed_postgresql_is_a_limit_of_at_most_once_only() -> None:
             (cell,) = fault_matrix.cells_of(
                 [report(fault(text), guarantee=guarantee, verdict="broken", codes=("INCO",))]
             )
-            assert cell.shown == word
+            assert cell.text == word
     (cell,) = fault_matrix.cells_of(
         [report(fault("mid-write:kill"), guarantee=AT_MOST_ONCE, verdict="broken", codes=("INCO",))]
     )
-    assert cell.shown == "broken (INCO)"
+    assert cell.text == "broken (INCO)"
 
 
 def test_an_uncharged_anomaly_breaks_every_cell() -> None:
@@ -217,13 +217,13 @@ def test_a_limit_needs_an_effective_fault_for_every_code() -> None:
     idle = fault("mid-write:stop:5@after=2", duplicated=20) | {"untested": ["the pipeline died before it stood still"]}
     both = report(known, idle, guarantee=AT_MOST_ONCE, verdict="broken", codes=("INCO", "DUP"))
     assert words(both) == {"after-prepare:kill-postgres": "limit (INCO)", "mid-write:stop:5": "broken (DUP)"}
-    assert word_of(both) == "broken"
+    assert outcome_of(both) == "broken"
     quiet = report(known, idle | {"duplicated": 0}, guarantee=AT_MOST_ONCE, verdict="broken", codes=("INCO",))
-    assert (words(quiet)["mid-write:stop:5"], word_of(quiet)) == ("vacuous", "limit")
+    assert (words(quiet)["mid-write:stop:5"], outcome_of(quiet)) == ("vacuous", "limit")
     for text, code in (("after-prepare:kill-postgres", "INCO"), ("after-commit:lose-checkpoint", "DUP")):
         nothing = fault(text) | {"untested": ["it did not act to its end"]}
         alone = report(nothing, guarantee=AT_MOST_ONCE, verdict="broken", codes=(code,))
-        assert (words(alone), word_of(alone)) == ({text: f"broken ({code})"}, "broken")
+        assert (words(alone), outcome_of(alone)) == ({text: f"broken ({code})"}, "broken")
 
 
 def test_a_vacuous_run_has_no_kept_cell() -> None:
@@ -317,7 +317,7 @@ def test_random_kills_have_enough_work() -> None:
 def test_the_random_kills_of_a_run_are_one_cell() -> None:
     assert words(killed_at_random("mid-write", None)) == {"random": "kept"}
     assert words(killed_at_random("mid-write", verdict="broken")) == {"random": "broken (DUP)"}
-    assert word_of(killed_at_random("mid-write", verdict="broken")) == "broken"
+    assert outcome_of(killed_at_random("mid-write", verdict="broken")) == "broken"
     assert words(killed_at_random("mid-write", asked=2)) == {"random": "vacuous"}
     assert words(killed_at_random("mid-write", asked=2, verdict="broken")) == {"random": "broken (DUP)"}
     found = fault_matrix.cells_of([killed_at_random("mid-write", None)])
@@ -327,15 +327,15 @@ def test_the_random_kills_of_a_run_are_one_cell() -> None:
 
 def test_each_random_kill_counts_under_the_last_point() -> None:
     reports = [killed_at_random("mid-write", None, "mid-write"), killed_at_random("after-commit")]
-    assert landings.landings(reports) == {"mid-write": 2, "start": 1, "after-commit": 1}
-    assert "75.0%" in landings.markdown(reports)
-    assert landings.markdown([report(fault("mid-write:kill"))]) == ""
+    assert random_kills.kills_by_point(reports) == {"mid-write": 2, "start": 1, "after-commit": 1}
+    assert "75.0%" in random_kills.markdown(reports)
+    assert random_kills.markdown([report(fault("mid-write:kill"))]) == ""
 
 
 def test_a_row_with_a_broken_run_has_no_bound() -> None:
     reports = [killed_at_random(*["mid-write"] * 10), killed_at_random("after-commit", verdict="broken")]
-    assert "%" not in landings.markdown(reports)
-    assert landings.bound(100) == "3.0%"
+    assert "%" not in random_kills.markdown(reports)
+    assert random_kills.bound(100) == "3.0%"
 
 
 def test_every_fault_runs_once_before_any_runs_twice() -> None:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from oncebench.report.comparisons.paired import Setting
-from oncebench.report.configuration import ways_of
+from oncebench.report.configuration import configurations_of
 from oncebench.report.report import SCHEMA
 from oncebench.site import costs, lists
 from oncebench.site.pack import short
 from oncebench.site.stored import Stored
-from tests import made_up
+from tests import sample_reports
 from tests.unit.report.test_paired import BASE, rounds
 from tests.unit.report.test_tables import report
 
@@ -22,7 +22,7 @@ BATCH = "batch_ms"
 
 
 def told(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    return costs.as_json(reports, list(ways_of(reports)))
+    return costs.as_json(reports, list(configurations_of(reports)))
 
 
 def rows(reports: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -103,7 +103,7 @@ def test_a_setting_is_told_by_its_load_and_what_is_not_at_its_default(config: di
 
 
 def test_a_default_setting_says_no_more_than_its_load() -> None:
-    made = made_up.cell_of("kafka", "exactly-once", "two-phase")
+    made = sample_reports.cell_of("kafka", "exactly-once", "two-phase")
     assert costs.label(Setting.of(made)) == "2,000 events/s, 200 sessions"
 
 
@@ -129,8 +129,8 @@ def test_in_the_list_of_costs_settings_of_two_machines_are_told_apart() -> None:
 
 
 def test_a_run_is_listed_under_the_setting_of_its_costs_though_others_were_made_elsewhere() -> None:
-    made = [{**each, "environment": {"cpu": "one", "cores": 2}} for each in made_up.healthy(1)]
-    faulted = [{**each, "environment": {"cpu": "another", "cores": 2}} for each in made_up.faulted(1)]
+    made = [{**each, "environment": {"cpu": "one", "cores": 2}} for each in sample_reports.healthy(1)]
+    faulted = [{**each, "environment": {"cpu": "another", "cores": 2}} for each in sample_reports.faulted(1)]
     stored = [Stored(each, "f", at) for at, each in enumerate([*made, *faulted], 1)]
     listed = {row["setting"] for row in csv.DictReader(io.StringIO(lists.runs(stored))) if row["faults"] == "none"}
     costed = {row["setting"] for row in csv.DictReader(io.StringIO(lists.costs([*made, *faulted])))}

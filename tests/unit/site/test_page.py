@@ -18,7 +18,7 @@ from oncebench.errors import UserError
 from oncebench.site import lists, page, write
 from oncebench.site.data import as_script, data_of
 from oncebench.site.stored import Stored, stored_in, take_in
-from tests import made_up
+from tests import sample_reports
 
 TEMPLATE = Path(page.__file__).parent / "template"
 MOST_LINES, MOST_COLUMNS = 400, 120
@@ -27,8 +27,8 @@ MOST_BYTES = 1_000_000
 
 def some() -> list[dict[str, Any]]:
     """Few reports that have everything in them."""
-    faulted = [each for each in made_up.faulted(1) if each["cell"]["sink"] == "kafka"]
-    return [*(each for each in made_up.healthy(5) if each["cell"]["sink"] == "kafka"), *faulted]
+    faulted = [each for each in sample_reports.faulted(1) if each["cell"]["sink"] == "kafka"]
+    return [*(each for each in sample_reports.healthy(5) if each["cell"]["sink"] == "kafka"), *faulted]
 
 
 def stored(reports: list[dict[str, Any]]) -> list[Stored]:
@@ -41,14 +41,14 @@ def read(script: str) -> Any:
 
 
 def test_a_thousand_runs_are_a_page_of_less_than_a_megabyte(tmp_path: Path) -> None:
-    made = made_up.thousand()
+    made = sample_reports.thousand()
     data = as_script(data_of(stored(made)))
     assert len(read(data)["runs"]["way"]) == 1000
     assert len(data.encode()) + len(page.page(data).encode()) <= MOST_BYTES
 
 
 def test_every_run_names_its_file_and_line(tmp_path: Path) -> None:
-    folder = made_up.write(tmp_path, made := some())
+    folder = sample_reports.write(tmp_path, made := some())
     with (folder / "runs" / "cost-20260101-000000.jsonl").open("a") as file:
         file.write("\n" + json.dumps(made[0]) + "\n")  # a line was left empty
     runs = data_of(stored_in(folder))["runs"]
@@ -60,7 +60,7 @@ def test_every_run_names_its_file_and_line(tmp_path: Path) -> None:
 
 
 def test_older_reports_make_a_page_with_nothing_where_they_have_nothing() -> None:
-    told = data_of(stored([made_up.older(each) for each in some()]))
+    told = data_of(stored([sample_reports.older(each) for each in some()]))
     assert told["timelines"] == []
     assert all(curves == [] for curves in told["curves"]["settings"])
     assert told["about"]["machines"] == [f"not recorded ({len(some())} runs)"]
@@ -96,10 +96,10 @@ def test_the_same_reports_make_the_same_page() -> None:
 
 def test_no_text_of_a_report_can_end_the_script_or_be_markup() -> None:
     (made, *_) = some()
-    data = as_script(data_of(stored([{**made, "verdict": "unknown", "reasons": [made_up.HOSTILE + "\u2028"]}])))
+    data = as_script(data_of(stored([{**made, "verdict": "unknown", "reasons": [sample_reports.HOSTILE + "\u2028"]}])))
     assert "<" not in data
     assert "\u2028" not in data
-    assert made_up.HOSTILE.split()[1] in json.dumps(read(data)["text"]["words"])
+    assert sample_reports.HOSTILE.split()[1] in json.dumps(read(data)["text"]["words"])
     with pytest.raises(ValueError, match="not JSON compliant"):
         as_script({"figure": float("nan")})
 
@@ -155,7 +155,7 @@ def test_tables_beside_the_page_have_a_line_for_each_run_cell_and_cost() -> None
 
 
 def test_a_table_of_which_there_is_nothing_is_not_left_from_an_earlier_time(tmp_path: Path) -> None:
-    folder = made_up.write(tmp_path, some())
+    folder = sample_reports.write(tmp_path, some())
     write.publish(folder)
     assert (folder / "tables" / "costs.md").exists()
     (runs,) = (folder / "runs").glob("cost-*.jsonl")
@@ -165,7 +165,7 @@ def test_a_table_of_which_there_is_nothing_is_not_left_from_an_earlier_time(tmp_
 
 
 def test_publishing_writes_the_page_and_all_tables_beside_runs(tmp_path: Path) -> None:
-    folder = made_up.write(tmp_path, some())
+    folder = sample_reports.write(tmp_path, some())
     before = sorted(folder.rglob("*.jsonl"))
     written = write.publish(folder)
     assert [str(path.relative_to(folder)) for path in written[:2]] == ["index.html", "data.js"]
@@ -199,8 +199,8 @@ def test_the_command_publishes_what_is_in_results_and_what_it_is_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    made_up.write(Path("results"), some())
-    made_up.write(Path("results/local"), some()[:1])
+    sample_reports.write(Path("results"), some())
+    sample_reports.write(Path("results/local"), some()[:1])
     mine = Path("results/local/runs/cost-20260101-000000.jsonl").rename("results/local/runs/mine.jsonl")
     with pytest.raises(UserError, match="would count twice"):
         CliRunner().invoke(cli, ["table", "--publish", f"{mine}"], catch_exceptions=False, standalone_mode=False)
@@ -220,7 +220,7 @@ def test_csv_and_publish_together_are_refused() -> None:
 def test_publishing_into_a_clone_says_how_to_undo_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_git: bool
 ) -> None:
-    made_up.write(tmp_path / "results", some())
+    sample_reports.write(tmp_path / "results", some())
     if in_git:
         (tmp_path / ".git").mkdir()
     monkeypatch.chdir(tmp_path)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from oncebench.report.configuration import ways_of
+from oncebench.report.configuration import configurations_of
 from oncebench.report.outcome import ORDER
 from oncebench.scenario.fault_matrix import RANDOM_KILL
 from oncebench.site import promises
@@ -81,7 +81,7 @@ def test_an_older_report_tells_its_codes_by_its_anomalies() -> None:
 def test_what_was_interrupted_is_no_cell() -> None:
     missed = report(fault("after-prepare:kill", hit=False))
     assert list(matrix(report(fault("after-prepare:kill")), {**missed, "interrupted": True})) == [KILL]
-    word = promises.worst(matrix(report(fault("after-prepare:kill")), missed)[KILL]).cell.word
+    word = promises.worst(matrix(report(fault("after-prepare:kill")), missed)[KILL]).cell.outcome
     assert word == "vacuous"  # and would be this if it were one
 
 
@@ -131,7 +131,7 @@ def test_what_is_broken_on_purpose_comes_last_and_says_what_it_shows() -> None:
         {"cell": {"sink": sink, "guarantee": "exactly-once", "variant": variant}}
         for sink, variant in (("broken-files", "final-names"), ("sqlite", "idempotent"), ("delta", "native"))
     ]
-    assert list(ways_of(made).items()) == [
+    assert list(configurations_of(made).items()) == [
         (("delta", "exactly-once", "native"), ""),
         (("sqlite", "exactly-once", "idempotent"), ""),
         (("broken-files", "exactly-once", "final-names"), "DUP"),

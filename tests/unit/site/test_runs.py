@@ -7,37 +7,37 @@ from typing import Any
 import pytest
 
 from oncebench.audit.python.latency import CURVE
-from oncebench.report.comparisons import random_kills as landings
-from oncebench.report.configuration import ways_of
+from oncebench.report.comparisons import random_kills
+from oncebench.report.configuration import configurations_of
 from oncebench.report.tables import recovery_table
 from oncebench.report.titles import title
 from oncebench.site import curves, timelines
 from oncebench.site import recovery as returns
 from oncebench.site.pack import Texts
-from tests import made_up
+from tests import sample_reports
 
 KAFKA = ("kafka", "exactly-once", "two-phase")
 
 
 def healthy(*p99: float) -> list[dict[str, Any]]:
-    made = [made_up.cell_of(*KAFKA, seed=seed) for seed in range(len(p99))]
+    made = [sample_reports.cell_of(*KAFKA, seed=seed) for seed in range(len(p99))]
     return [{**each, "latency_ms": {**each["latency_ms"], "p99": value}} for each, value in zip(made, p99, strict=True)]
 
 
 def curve(reports: list[dict[str, Any]]) -> dict[str, Any]:
-    ((only,),) = curves.as_json(reports, list(ways_of(reports)))["settings"]
+    ((only,),) = curves.as_json(reports, list(configurations_of(reports)))["settings"]
     return dict(only)
 
 
 def drawn(*reports: dict[str, Any]) -> list[dict[str, Any]]:
     texts = Texts()
-    told = timelines.as_json(reports, list(ways_of(reports)), texts)
+    told = timelines.as_json(reports, list(configurations_of(reports)), texts)
     made = texts.as_json()
     return [{**each, "title": " ".join(made["words"][word] for word in made["texts"][each["title"]])} for each in told]
 
 
 def faulted(number: int = 0) -> dict[str, Any]:
-    return [each for each in made_up.faulted(1) if len(each["faults"]) > 3 and each["cell"]["faults"]][number]
+    return [each for each in sample_reports.faulted(1) if len(each["faults"]) > 3 and each["cell"]["faults"]][number]
 
 
 def test_a_curve_is_that_of_the_run_with_the_median_p99() -> None:
@@ -57,7 +57,7 @@ def test_a_percentile_above_which_no_session_lies_is_not_drawn_but_the_largest_v
 
 def test_a_report_without_a_curve_has_none_and_one_that_tells_nothing_neither() -> None:
     (made,) = healthy(800.0)
-    for changed in (made_up.older(made), {**made, "verdict": "unknown"}, {**made, "latency_curve_ms": None}):
+    for changed in (sample_reports.older(made), {**made, "verdict": "unknown"}, {**made, "latency_curve_ms": None}):
         assert curves.curve_of(changed) is None
         assert curves.as_json([changed], [KAFKA])["settings"] == [[]]
 
@@ -107,26 +107,26 @@ def test_all_timelines_together_have_no_more_steps_than_there_is_room_for() -> N
 
 
 def test_older_reports_and_healthy_ones_have_no_timeline() -> None:
-    assert drawn(made_up.older(faulted()), *healthy(800.0)) == []
+    assert drawn(sample_reports.older(faulted()), *healthy(800.0)) == []
 
 
 def test_a_run_is_titled_by_its_family_or_by_its_faults() -> None:
     made = faulted()
     assert title(made) == f"kills: {len(made['faults'])} faults"
-    assert title(made_up.only(made, faults=["after-commit:kill"])) == "after-commit:kill"
-    assert title(made_up.only(made, faults=[], random_kills=3)) == "3 random kills"
-    assert title(made_up.only(made, faults=["after-commit:kill"], open_sessions=9)).endswith("9 open sessions")
-    assert title(made_up.only(made, faults=[])) == ""
+    assert title(sample_reports.only(made, faults=["after-commit:kill"])) == "after-commit:kill"
+    assert title(sample_reports.only(made, faults=[], random_kills=3)) == "3 random kills"
+    assert title(sample_reports.only(made, faults=["after-commit:kill"], open_sessions=9)).endswith("9 open sessions")
+    assert title(sample_reports.only(made, faults=[])) == ""
 
 
 def test_recovery_and_landings_are_the_rows_of_the_tables_with_their_runs() -> None:
-    made = list(made_up.faulted(1))
-    told = returns.as_json(made, ways := list(ways_of(made)))
+    made = list(sample_reports.faulted(1))
+    told = returns.as_json(made, ways := list(configurations_of(made)))
     kills = [row for row in told["rows"] if row["family"] == "kills"]
     assert [(*ways[row["way"]], row["nemesis"], *row["cells"]) for row in kills] == recovery_table.table(made, "kills")
     for row in kills:
         assert all(made[run]["cell"]["sink"] == ways[row["way"]][0] for run in row["runs"])
         assert len(row["runs"]) == 1
     landed = told["landings"]["rows"]
-    assert [(*ways[row["way"]], *row["cells"]) for row in landed] == landings.table(made)
+    assert [(*ways[row["way"]], *row["cells"]) for row in landed] == random_kills.table(made)
     assert all(made[run]["cell"]["random_kills"] for row in landed for run in row["runs"])

@@ -1,7 +1,7 @@
-"""Made-up reports of every sink, guarantee and variant, in the form of real ones: what a full page is shown with.
+"""Made-up reports of every sink, guarantee and variant, in the form of real ones.
 
-Promise: they fit the form of a report, are the same for the same numbers, and are not measured: no figure of them says
-anything of any sink. They hold one of each verdict, and a reason that would be markup if a page took it for that.
+Promise: they fit the schema of a report, are the same for the same numbers, and are not measured: no figure describes a
+sink. They hold one of each verdict, and a reason that would be markup if a page took it for that.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RATE = 2000.0
 # Milliseconds of a batch, and processor seconds: how far apart the made-up sinks lie.
 _SINK = {"kafka": (640, 950), "postgres": (700, 1100), "delta": (1250, 1900), "files-jsonl": (560, 880),
          "files-parquet": (610, 930), "pravega": (820, 1250), "sqlite": (520, 800)}  # fmt: skip
-_WAY = {"claim": 0.97, "acknowledged": 1.0, "native": 0.99, "two-phase": 1.09, "idempotent": 1.05, "upsert": 1.12}
+_FACTOR = {"claim": 0.97, "acknowledged": 1.0, "native": 0.99, "two-phase": 1.09, "idempotent": 1.05, "upsert": 1.12}
 
 
 def reports(rounds: int = 5, seeds: int = 3) -> list[dict[str, Any]]:
@@ -38,7 +38,7 @@ def reports(rounds: int = 5, seeds: int = 3) -> list[dict[str, Any]]:
 
 
 def healthy(rounds: int = 5, **setting: Any) -> Iterator[dict[str, Any]]:
-    """Rounds of healthy runs, all with the same load and setting; a round is slower or faster for all."""
+    """Rounds of healthy runs with the same load and setting; a round is slow or fast for all."""
     for seed in range(1, rounds + 1):
         for sink, support in all_supports():
             cell = Cell(sink, support.guarantee, support.variant, seed=seed, rate=RATE, sessions=200, **setting)
@@ -68,7 +68,7 @@ def on_purpose() -> Iterator[dict[str, Any]]:
 
 
 def write(folder: Path, made: list[dict[str, Any]]) -> Path:
-    """Puts reports into the runs/ of a results folder, healthy ones and others apart; returns the folder."""
+    """Writes healthy and other reports into the runs/ of a results folder; returns the folder."""
     runs = folder / "runs"
     runs.mkdir(parents=True, exist_ok=True)
     for name, faults in (("cost-20260101-000000", False), ("faults-20260101-010000", True)):
@@ -84,17 +84,17 @@ def _report(
     # The round's share is the same for all of its runs: pairs are nearer to one another than rounds are.
     of_round = random.Random(cell.seed).uniform(0.93, 1.09)
     batch_ms, cpu_s = _SINK.get(cell.sink, (600, 900))
-    factor = _WAY.get(cell.variant, 1.0) * of_round * drawn.uniform(0.985, 1.015)
+    factor = _FACTOR.get(cell.variant, 1.0) * of_round * drawn.uniform(0.985, 1.015)
     p50 = batch_ms * factor * 1.02
     tail = [p50 * drawn.uniform(0.99, 1.01) * (0.35 + 0.5 * at**1.7 / 20) for at in range(len(CURVE))]
     faults = list(_faults(cell, codes or [], drawn))
-    lost, doubled = (sum(fault[name] for fault in faults) for name in ("lost", "duplicated"))
+    lost, duplicated = (sum(fault[name] for fault in faults) for name in ("lost", "duplicated"))
     seconds = 30 + 14 * len(faults)
-    seen = {"visible": 4600, "expected": 4600, "lost": lost, "duplicated": doubled}
+    seen = {"visible": 4600, "expected": 4600, "lost": lost, "duplicated": duplicated}
     none = {"detect": None, "restart": None, "first_visible": None, "caught_up": None, "longest_gap": 1900.0,
             "replayed_rows": None}  # fmt: skip
     anomalies = (
-        dict.fromkeys(codes or [], 40) | ({"LOSS": lost} if lost else {}) | ({"DUP": doubled} if doubled else {})
+        dict.fromkeys(codes or [], 40) | ({"LOSS": lost} if lost else {}) | ({"DUP": duplicated} if duplicated else {})
     )
     return {
         "schema": SCHEMA,
@@ -134,19 +134,19 @@ def _report(
 
 
 def _faults(cell: Cell, codes: list[str], drawn: random.Random) -> Iterator[dict[str, Any]]:
-    """Each fault of a cell: what the guarantee allows is shown by some, what is broken by the last."""
+    """Each fault of a cell: some show what the guarantee allows, the last what is forbidden."""
     texts = [*cell.faults, *([RANDOM_KILL] * cell.random_kills)]
     for number, text in enumerate(texts):
         point = text.split(":")[0] if text != RANDOM_KILL else drawn.choice((*POINTS, None))
         lost = 60 if cell.guarantee == "at-most-once" and point in ("after-decision", "mid-write") else 0
-        doubled = 40 if cell.guarantee == "at-least-once" and point in ("after-commit", "mid-commit") else 0
+        duplicated = 40 if cell.guarantee == "at-least-once" and point in ("after-commit", "mid-commit") else 0
         last = number == len(texts) - 1
         back = drawn.uniform(6500, 9000)
         yield {
             "point": point, "batch": 7 + 2 * number, "hit": not (last and cell.seed == 2 and cell.sink == "pravega"),
             "fault": text, "t_us": START_US + round((12 + 14 * number + drawn.uniform(-2, 2)) * 1e6), "noted": [],
             "lost": lost + (120 if last and "LOSS" in codes else 0),
-            "duplicated": doubled + (120 if last and "DUP" in codes else 0),
+            "duplicated": duplicated + (120 if last and "DUP" in codes else 0),
             "recovery": {"detect": drawn.uniform(100, 300), "restart": back,
                          "first_visible": back + drawn.uniform(1800, 4800),
                          "caught_up": back + 6000 if last else None, "longest_gap": back + 3000,
@@ -185,7 +185,7 @@ def _timeline(
 
 
 def older(report: dict[str, Any]) -> dict[str, Any]:
-    """A report as it was before it had its curve, its timeline, its price and its setting's words."""
+    """A report of an older version, without curve, timeline, price and setting."""
     gone = ("latency_curve_ms", "timeline", "price", "steadiness", "generator", "environment", "broken_by", "deaths",
             "config", "resources", "interrupted", "visibility_gap_ms")  # fmt: skip
     kept = {name: value for name, value in report.items() if name not in gone}
