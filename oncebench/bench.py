@@ -31,6 +31,7 @@ from oncebench.scenario.profiles import PROFILES, quick
 from oncebench.scenario.rounds import in_rounds
 from oncebench.scenario.supports import all_supports, installed
 
+__all__ = ["METRICS", "figures", "names"]  # what `benchmarks/` uses; every commit must have these names
 REPORTS = "ONCEBENCH_BENCH_REPORTS"
 # What every commit is measured with is the load of what is published, so that its runs can stand beside those.
 FULL = PROFILES["full"]

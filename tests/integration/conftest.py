@@ -44,6 +44,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture
 def page(shared: Page, address: str) -> Page:
-    """The page as it is first seen."""
+    """The page as it opens, without a selection."""
     shared.open(address)
     return shared

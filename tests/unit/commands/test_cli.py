@@ -155,7 +155,11 @@ def test_a_newer_or_damaged_report_is_refused(tmp_path: Path) -> None:
     newer.write_text(json.dumps({"schema": 99, "verdict": "kept"}))
     damaged.write_text('{"schema": 1, "verd')
     other.write_text("{}")
-    for file, expected in ((newer, "judge it with a newer one"), (damaged, "is not a report"), (other, "is not a report")):
+    for file, expected in (
+        (newer, "judge it with a newer one"),
+        (damaged, "is not a report"),
+        (other, "is not a report"),
+    ):
         refused = CliRunner().invoke(cli, ["audit", str(file)]).exception
         assert isinstance(refused, UserError)
         assert (refused.exit_code, expected in str(refused)) == (1, True)

@@ -20,9 +20,9 @@ from oncebench.report.configuration import configurations_of
 from oncebench.report.tables import cost_table, table
 from oncebench.scenario.profiles import PROFILES
 from oncebench.scenario.supports import support_of
-from oncebench.site import about, costs, lists
+from oncebench.site import about, costs, csv_tables
 from oncebench.site.data import data_of
-from oncebench.site.promises import matrix_of
+from oncebench.site.matrix import matrix_of
 from oncebench.site.stored import Stored
 from tests import ROOT, sample_reports
 
@@ -133,10 +133,10 @@ def answer(reports: list[dict[str, Any]]) -> list[str]:
 def test_the_short_answer_uses_the_full_comparison() -> None:
     full = series("full")
     (p99,) = reported = answer(full)
-    assert p99.startswith("At 1,000 events/s exactly-once took ")
+    assert p99.startswith("At 1,000 events/s, exactly-once takes ")
     assert p99.endswith("(no difference shown in 0 of 1 comparisons, of kafka).")
     (_, price) = answer([*full, *series("room", trigger_ms=5000)])
-    assert price.startswith("Flat out, or with room between batches, exactly-once took ")
+    assert price.startswith("Saturated, or with a trigger interval, exactly-once takes ")
     others = [*series("t", trigger_ms=100), *series("f", "files-jsonl", rounds=1)]
     slow = [
         each | {"latency_ms": each["latency_ms"] | {"p99": 30_000.0 if at % 2 else 1.0}}
@@ -149,7 +149,7 @@ def test_the_short_answer_uses_the_full_comparison() -> None:
 def test_repeats_share_a_setting_and_exclude_probes() -> None:
     made = [*series("full"), *series("r", rate=500.0), *(each | {"probe": True} for each in series("s", rounds=3))]
     reported = about.as_json(made, matrix_of(made), configurations_of(made))
-    assert (reported["repeats"], reported["tried"], reported["verdicts"]) == ("5", 6, {"kept": 20})
+    assert (reported["repeats"], reported["rate_probes"], reported["verdicts"]) == ("5", 6, {"kept": 20})
 
 
 def test_every_run_has_its_setting_on_the_page_and_in_the_list() -> None:
@@ -157,9 +157,9 @@ def test_every_run_has_its_setting_on_the_page_and_in_the_list() -> None:
     stored = [Stored(each, "a.jsonl", line) for line, each in enumerate(made, 1)]
     data = data_of(stored)
     words, texts = data["text"]["words"], data["text"]["texts"]
-    done = [" ".join(words[word] for word in texts[number]) for number in data["runs"]["done"]]
+    done = [" ".join(words[word] for word in texts[number]) for number in data["runs"]["test"]]
     assert done == ["healthy, trigger 0 ms"] * 2 + ["healthy, trigger 500 ms"] * 2
-    read = [row["setting"] for row in csv.DictReader(io.StringIO(lists.runs(stored)))]
+    read = [row["setting"] for row in csv.DictReader(io.StringIO(csv_tables.runs(stored)))]
     assert len(set(read)) == 2
     assert read[2].startswith("1,000 events/s, 160 sessions, trigger 500 ms")
 

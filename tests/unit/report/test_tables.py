@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.report.tables import table as tables
-from oncebench.site import lists
+from oncebench.site import csv_tables
 from oncebench.site.data import data_of
 from oncebench.site.stored import Stored
 from tests import sample_reports
@@ -120,10 +120,10 @@ def on_old_checkpoint(guarantee: str, *faults: str, codes: tuple[str, ...] = ("D
 def test_a_known_limit_has_no_speed(made: dict[str, Any], word: str) -> None:
     row = only_row(made)
     assert (row["verdict"], row["events/s"]) == (word, "-")
-    listed = next(csv.DictReader(io.StringIO(lists.runs([Stored(made, "a.jsonl", 1)]))))
+    listed = next(csv.DictReader(io.StringIO(csv_tables.runs([Stored(made, "a.jsonl", 1)]))))
     assert f"{listed['verdict']} ({listed['codes']})" == word
     runs = data_of([Stored({**made, "reasons": [], "reproduce": "again"}, "a.jsonl", 1)])["runs"]
-    assert word.startswith(runs["verdicts"][runs["verdict"][0]])
+    assert word.startswith(runs["outcomes"][runs["outcome"][0]])
 
 
 def test_a_limit_is_worse_than_kept_and_better_than_broken() -> None:

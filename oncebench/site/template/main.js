@@ -1,4 +1,4 @@
-// Draws the page, and again what depends on the choice, the address, or the width.
+// Draws the page, and redraws the parts that depend on the selection, the address or the width.
 
 const PARTS = {
   matrix: showMatrix,
@@ -6,8 +6,8 @@ const PARTS = {
   tradeoffs: showTradeoffs,
   latencies: showLatencies,
   timelines: showTimelines,
-  returns: showReturns,
-  landed: showLanded,
+  recoveries: showRecovery,
+  "kill-points": showRandomKills,
   runs: showAllRuns,
 };
 
@@ -17,13 +17,14 @@ function show(parts) {
 
 function showAll() {
   restore();
-  showChips();
-  showMetricChips();
+  showFilters();
+  showMetricButtons();
   show(ALL_PARTS);
 }
 
 showAbout();
 showParts();
+showCommonSetting();
 showMatrixKey();
 listenToDialog();
 showAll();

@@ -1,8 +1,8 @@
-// Chips: buttons that are pressed or not. None pressed of a kind means all of it.
+// Filters: buttons that are pressed or not. If none of a group is pressed, all of its values are displayed.
 
-const ALL_PARTS = ["matrix", "costs", "tradeoffs", "latencies", "timelines", "returns", "landed", "runs"];
+const ALL_PARTS = ["matrix", "costs", "tradeoffs", "latencies", "timelines", "recoveries", "kill-points", "runs"];
 
-function chipGroup(legend, name, values, parts) {
+function filterGroup(legend, name, values, parts) {
   const make = (label, pressed, change) =>
     el(
       "button",
@@ -13,8 +13,8 @@ function chipGroup(legend, name, values, parts) {
         "data-kind": name,
         "data-value": label,
         click: () => {
-          choose(change, parts);
-          renew(name, label);
+          updateState(change, parts);
+          redrawFilters(name, label);
         },
       },
       label,
@@ -32,22 +32,22 @@ function chipGroup(legend, name, values, parts) {
   );
 }
 
-function showChips() {
+function showFilters() {
   put(
-    "chips",
-    chipGroup("Sinks", "sinks", KINDS.sinks, ALL_PARTS),
-    chipGroup("Guarantees", "guarantees", KINDS.guarantees, ALL_PARTS),
-    chipGroup("Faults", "families", KINDS.families, ["matrix", "returns"]),
+    "filters",
+    filterGroup("Sinks", "sinks", KINDS.sinks, ALL_PARTS),
+    filterGroup("Guarantees", "guarantees", KINDS.guarantees, ALL_PARTS),
+    filterGroup("Faults", "families", KINDS.families, ["matrix", "recoveries"]),
   );
 }
 
-function showMetricChips() {
+function showMetricButtons() {
   put(
-    "metric-chips",
+    "metric-buttons",
     el(
       "div",
-      { class: "chips", role: "group", "aria-label": "Figure" },
-      el("span", { class: "legend" }, "Figure"),
+      { class: "chips", role: "group", "aria-label": "Metric" },
+      el("span", { class: "legend" }, "Metric"),
       DATA.costs.metrics.map((metric) =>
         el(
           "button",
@@ -58,13 +58,13 @@ function showMetricChips() {
             "data-kind": "metric",
             "data-value": metric.name,
             click: () => {
-              choose(
+              updateState(
                 (now) => {
                   now.metric = metric.name;
                 },
                 ["costs"],
               );
-              renew("metric", metric.name);
+              redrawFilters("metric", metric.name);
             },
           },
           metric.heading,
@@ -74,9 +74,9 @@ function showMetricChips() {
   );
 }
 
-// The chips are made anew; the one that was pressed keeps the focus.
-function renew(kind, value) {
-  (kind === "metric" ? showMetricChips : showChips)();
+// Creates the buttons again; the one that was pressed keeps the focus.
+function redrawFilters(kind, value) {
+  (kind === "metric" ? showMetricButtons : showFilters)();
   const same = [...document.querySelectorAll(".chip")].find(
     (each) => each.dataset.kind === kind && each.dataset.value === value,
   );

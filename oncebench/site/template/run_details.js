@@ -1,57 +1,65 @@
-// Where a figure comes from: its runs, each with its file and line, its seed, and the command that repeats it.
+// The runs behind a figure, each with its verdict, its seed, its file and line, and the command that repeats it.
 
 const SYMBOLS = { kept: "✓", broken: "✗", limit: "◐", unknown: "?", vacuous: "○" };
 const RUNS = DATA.runs;
 
-const wayName = (way) => `${DATA.ways[way][1]} ${DATA.ways[way][2]}`;
-const wayTitle = (way) => `${DATA.ways[way][0]} ${wayName(way)}`;
-// Sink, guarantee and variant in one cell, which stays in sight while a table is scrolled.
-function wayHead(way) {
-  const [sink, guarantee, variant] = DATA.ways[way];
+const shortName = (number) => `${DATA.configurations[number].guarantee} ${DATA.configurations[number].variant}`;
+const fullName = (number) => `${DATA.configurations[number].sink} ${shortName(number)}`;
+// Sink, guarantee and variant in one cell, which stays visible while its table scrolls.
+function configurationHead(configuration) {
+  const { sink, guarantee, variant, broken_on_purpose: broken } = DATA.configurations[configuration];
   return el(
     "span",
-    { class: "way" },
+    { class: "configuration" },
     el("strong", {}, sink),
     el("span", { class: `tag ${guarantee}` }, guarantee),
     el("span", {}, variant),
+    broken ? el("span", { class: "purpose" }, `broken on purpose: ${broken}`) : null,
   );
 }
-const verdictOf = (run) => RUNS.verdicts[RUNS.verdict[run]];
+const outcomeOfRun = (run) => RUNS.outcomes[RUNS.outcome[run]];
 
-// `✓ kept`: a symbol, hidden from screen readers, and the word.
-function worded(word, codes = "") {
+// `✓ kept`: a symbol, hidden from screen readers, and the outcome.
+function outcomeTag(outcome, codes = "") {
   return el(
     "span",
-    { class: `word ${word}` },
-    el("span", { class: "whole" }, el("span", { class: "symbol", "aria-hidden": "true" }, SYMBOLS[word]), ` ${word}`),
+    { class: `outcome ${outcome}` },
+    el(
+      "span",
+      { class: "whole" },
+      el("span", { class: "symbol", "aria-hidden": "true" }, SYMBOLS[outcome]),
+      ` ${outcome}`,
+    ),
     codes ? ` ${codes}` : null,
   );
 }
 
-function counted(lost, doubled) {
-  return [lost ? `${figure(lost)} lost` : "", doubled ? `${figure(doubled)} doubled` : ""].filter(Boolean).join(", ");
+function rowCounts(lost, duplicated) {
+  return [lost ? `${figure(lost)} lost` : "", duplicated ? `${figure(duplicated)} duplicated` : ""]
+    .filter(Boolean)
+    .join(", ");
 }
 
-function sourceOf(run) {
+function reportLink(run) {
   const file = RUNS.files[RUNS.file[run]];
   return el("a", { href: `runs/${encodeURIComponent(file)}`, class: "source" }, `${file} line ${RUNS.line[run]}`);
 }
 
-// Each code that some texts name: what it means and its exact rule; then what the words of these rules stand for.
-function ruled(texts) {
+// Each code that occurs in the texts: its meaning and its exact rule, then the terms of these rules.
+function codeRules(texts) {
   const named = new Set(texts.join(" ").split(/[^\w-]+/));
   const found = Object.entries(DATA.codes).filter(([code]) => named.has(code));
   const terms = new Set(found.flatMap(([, code]) => code.terms));
-  const said = [
+  const entries = [
     ...found.map(([code, { means, rule }]) => [code, `${means}: ${rule}`]),
     ...Object.entries(DATA.terms).filter(([term]) => terms.has(term)),
   ];
-  const lines = said.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)));
-  const heading = el("p", {}, "What the codes mean, and the rules by which they are counted");
+  const lines = entries.map(([name, text]) => el("div", {}, el("dt", {}, name), el("dd", {}, text)));
+  const heading = el("p", {}, "What the codes mean, and how they are counted");
   return lines.length ? [heading, el("dl", { class: "facts" }, lines)] : [];
 }
 
-// A command breaks between its options only, as long as there is room for one.
+// A command breaks only between its options, unless one option is longer than the line.
 const command = (text) =>
   el(
     "code",
@@ -59,8 +67,8 @@ const command = (text) =>
     text.split(" --").map((part, at) => [at ? " " : null, el("span", { class: "option" }, at ? `--${part}` : part)]),
   );
 
-// A button that leads from a figure to its runs.
-function toRuns(label, title, runs) {
+// A button that opens the runs behind a figure.
+function runsButton(label, title, runs) {
   return el(
     "button",
     { type: "button", class: "link", "aria-label": `${label}: ${title}`, click: () => showRuns(title, runs) },
@@ -74,22 +82,22 @@ function showRuns(title, runs, before = []) {
     before,
     table(
       `Runs of: ${title}`,
-      ["verdict", "seed", "lost", "doubled", "report", "repeat it with"],
+      ["verdict", "seed", "rows lost", "rows duplicated", "report", "command to repeat it"],
       runs.map((run) => [
-        worded(verdictOf(run), unwrap(RUNS.codes[run])),
+        outcomeTag(outcomeOfRun(run), unwrap(RUNS.codes[run])),
         RUNS.seed[run],
         figure(RUNS.lost[run]),
-        figure(RUNS.doubled[run]),
-        sourceOf(run),
+        figure(RUNS.duplicated[run]),
+        reportLink(run),
         command(unwrap(RUNS.command[run])),
       ]),
       { numeric: [1, 2, 3] },
     ),
-    ruled(runs.map((run) => unwrap(RUNS.codes[run]))),
+    codeRules(runs.map((run) => unwrap(RUNS.codes[run]))),
   );
 }
 
-// The browser keeps the focus in a dialog, and gives it back where it was.
+// The browser keeps the focus inside the dialog, and restores it when the dialog closes.
 function openDialog(title, ...content) {
   const dialog = $("dialog");
   dialog.replaceChildren(

@@ -1,19 +1,19 @@
-// Plots: scales, axes, the marks of the guarantees, and a figure that can also be read as a table.
+// Plots: scales, ticks, the marks of the guarantees, and figures with their numbers as a table.
 
 const DATA = window.ONCEBENCH;
-if (!DATA || DATA.form !== 2) {
+if (!DATA || DATA.form !== 3) {
   put(
     "main",
     el(
       "p",
       { class: "notice" },
-      DATA ? "data.js was made for another version of this page" : "There is no data.js beside this page",
-      ": make both anew with `oncebench table --publish`.",
+      DATA ? "data.js belongs to another version of this page." : "There is no data.js next to this page.",
+      " Write both with `oncebench table --publish`.",
     ),
   );
   return;
 }
-const DELIVERIES = ["at-most-once", "at-least-once", "exactly-once"];
+const GUARANTEES = ["at-most-once", "at-least-once", "exactly-once"];
 
 const linear = (low, high, from, to) => {
   const scale = (value) => from + ((value - low) / (high - low || 1)) * (to - from);
@@ -24,7 +24,7 @@ const logarithmic = (low, high, from, to) => {
   return Object.assign((value) => scale(Math.log(value)), { low, high });
 };
 
-// Round numbers from low to high, about so many.
+// Round numbers from low to high; `about`: how many.
 function ticks(low, high, about = 4) {
   const raw = (high - low) / about || 1;
   const power = 10 ** Math.floor(Math.log10(raw));
@@ -35,13 +35,13 @@ function ticks(low, high, about = 4) {
   return found;
 }
 
-// For ratios: 1 in the middle of what is told, steps that one can say.
+// Ticks of a ratio axis: 1 and other round ratios.
 function ratioTicks(low, high) {
   const all = [0.1, 0.2, 0.5, 0.8, 0.9, 1, 1.1, 1.25, 1.5, 2, 3, 5, 10, 20, 50, 100];
   return all.filter((each) => each >= low * 0.999 && each <= high * 1.001);
 }
 
-// Circle, square, diamond: told apart without colour too.
+// Triangle, square, circle: guarantees differ by shape, not by colour alone.
 function mark(guarantee, x, y, hollow, size = 5.5) {
   const shape = { class: `mark ${guarantee}${hollow ? " hollow" : ""}` };
   if (guarantee === "at-most-once") {
@@ -54,10 +54,10 @@ function mark(guarantee, x, y, hollow, size = 5.5) {
 }
 
 const line = (x1, y1, x2, y2, kind) => draw("line", { x1, y1, x2, y2, class: kind });
-const words = (x, y, text, kind = "", anchor = "start") =>
+const svgText = (x, y, text, kind = "", anchor = "start") =>
   draw("text", { x, y, class: kind, "text-anchor": anchor }, text);
 
-// A path through points, with a gap where there is none.
+// A path through points, with a gap where a value is missing.
 function path(points, kind) {
   let open = false;
   const parts = [];
@@ -71,22 +71,22 @@ function path(points, kind) {
   return draw("path", { class: kind, d: parts.join("") || "M0,0" });
 }
 
-let drawn = 0;
-// An SVG with a title and a description, of which screen readers are told.
+let plotCount = 0;
+// An SVG with a title and a description for screen readers.
 function plot(title, description, width, height, ...children) {
-  drawn += 1;
-  const [named, told] = [`plot-${drawn}-t`, `plot-${drawn}-d`];
+  plotCount += 1;
+  const [titleId, descriptionId] = [`plot-${plotCount}-t`, `plot-${plotCount}-d`];
   return draw(
     "svg",
-    { role: "img", "aria-labelledby": `${named} ${told}`, viewBox: `0 0 ${width} ${height}`, width, height },
-    draw("title", { id: named }, title),
-    draw("desc", { id: told }, description),
+    { role: "img", "aria-labelledby": `${titleId} ${descriptionId}`, viewBox: `0 0 ${width} ${height}`, width, height },
+    draw("title", { id: titleId }, title),
+    draw("desc", { id: descriptionId }, description),
     ...children,
   );
 }
 
-// A plot with its caption, what leads to its runs, and its numbers as a table behind a summary.
-function figured(title, caption, made, head, rows, more = []) {
+// A plot with its caption, links to its runs, and its numbers in a table that can be opened.
+function figureWithTable(title, caption, made, head, rows, more = []) {
   const numeric = head.map((_, at) => at).slice(1);
   return el(
     "figure",
@@ -98,8 +98,8 @@ function figured(title, caption, made, head, rows, more = []) {
   );
 }
 
-// Keeps labels apart that would overlap: moves them down, and all up again where the last ran out of room.
-function apart(places, least, bottom) {
+// Separates overlapping labels: moves them down, then all of them up where the last one has no room.
+function spreadLabels(places, least, bottom) {
   const sorted = places.map((y, at) => ({ y, at })).sort((a, b) => a.y - b.y);
   sorted.forEach((each, at) => {
     if (at) each.y = Math.max(each.y, sorted[at - 1].y + least);
@@ -115,15 +115,15 @@ function apart(places, least, bottom) {
   return found;
 }
 
-// How wide each of several plots may be side by side, so that their text keeps its size on a phone.
+// The width of each plot in a row of plots. Plots are never scaled, so their text keeps its size on a phone.
 const GAP = 36;
-function roomIn(id, least) {
+function plotWidth(id, least) {
   const all = $(id).clientWidth || least;
-  const beside = Math.max(1, Math.floor((all + GAP) / (least + GAP)));
-  return Math.max(260, Math.floor((all - (beside - 1) * GAP) / beside));
+  const columns = Math.max(1, Math.floor((all + GAP) / (least + GAP)));
+  return Math.max(260, Math.floor((all - (columns - 1) * GAP) / columns));
 }
 
-// Figures side by side, none wider than its plot, whatever is in its caption or its table.
+// Figures side by side; each is as wide as its plot, whatever its caption or table holds.
 function grid(figures) {
   for (const each of figures) each.style.width = `${each.querySelector(":scope > svg").getAttribute("width")}px`;
   return el("div", { class: "grid" }, figures);

@@ -1,4 +1,4 @@
-// Costs: for the chosen figure a table for each sink (and setting), with small plots of the ratio's interval.
+// Costs: a table of the selected metric for each sink and setting, with a plot of each ratio's interval.
 
 const COSTS = DATA.costs;
 
@@ -6,10 +6,10 @@ function showCosts() {
   const at = METRICS.indexOf(state.metric);
   const metric = COSTS.metrics[at];
   const settings = COSTS.settings
-    .map((setting) => ({ ...setting, rows: setting.rows.filter((row) => wanted(row.way)) }))
+    .map((setting) => ({ ...setting, rows: setting.rows.filter((row) => isSelected(row.configuration)) }))
     .filter((setting) => setting.rows.length);
-  if (!settings.length) return put("costs", nothing("No healthy run of what you chose is here."));
-  // One scale for all, so that an interval is as wide as it looks; 1 is always on it.
+  if (!settings.length) return put("costs", emptyNote("Your selection has no healthy run."));
+  // One scale for all tables, so intervals can be compared by eye. It always includes 1.
   const ends = settings
     .flatMap((setting) => setting.rows.flatMap((row) => (row.ratio[at] || []).slice(0, 3)))
     .filter((each) => each > 0);
@@ -17,14 +17,36 @@ function showCosts() {
   const high = Math.min(100, Math.max(1.12, ...ends) * 1.03);
   put(
     "costs",
-    inGroups("costs", settings, (group) => group.map((setting) => costTable(setting, at, metric, low, high))),
+    inGroups("costs", settings, (group) => group.map((setting) => costOf(setting, at, metric, low, high))),
   );
 }
 
-// What is behind a summary and was opened stays so when its part is drawn anew.
-const opened = new Set();
+// A setting without any ratio has nothing to compare: it is one line, not a table.
+const isCompared = (setting) => setting.rows.some((row) => row.ratio.some(Boolean));
 
-// The full comparison as it is, and what was swept behind a line for each field.
+function costOf(setting, at, metric, low, high) {
+  if (isCompared(setting)) return costTable(setting, at, metric, low, high);
+  const medians = setting.rows.map((row) => [
+    `${shortName(row.configuration)} ${absoluteOf(row.absolute[at], metric)} (`,
+    runsButton(many(row.runs.length, "run"), fullName(row.configuration), row.runs),
+    ")",
+  ]);
+  return el(
+    "p",
+    { class: "uncompared" },
+    `${cardTitle(`${setting.sink}: ${metric.heading}`, setting)}. `,
+    medians.map((each, number) => [number ? ", " : "", each]),
+    `; no run of ${COSTS.baseline.join(" ")} to compare with.`,
+  );
+}
+
+// The title of a table or plot: its subject, and how its setting differs from the common one.
+const cardTitle = (subject, setting) => (setting.title ? `${subject}. ${setting.title}` : subject);
+
+// Groups that the reader opened; they stay open when their part is redrawn.
+const openGroups = new Set();
+
+// The full comparison, then each sweep in a group that can be opened.
 function inGroups(part, settings, drawn) {
   const groups = COSTS.groups.filter((name) => settings.some((setting) => setting.group === name));
   return groups.map((name) => {
@@ -34,60 +56,60 @@ function inGroups(part, settings, drawn) {
     return el(
       "details",
       {
-        class: "numbers swept",
-        open: opened.has(key) || groups.length === 1,
-        toggle: (event) => opened[event.currentTarget.open ? "add" : "delete"](key),
+        class: "numbers sweep",
+        open: openGroups.has(key) || groups.length === 1,
+        toggle: (event) => openGroups[event.currentTarget.open ? "add" : "delete"](key),
       },
       el(
         "summary",
         {},
-        `${name === COSTS.other ? "Other settings" : `Swept: ${name}`}, ${many(group.length, "setting")}`,
+        `${name === COSTS.other ? "Other settings" : `Sweep: ${name}`}, ${many(group.length, "setting")}`,
       ),
       drawn(group),
     );
   });
 }
 
-// So narrow on a phone that ratio and interval stand there side by side; tables.css and elsewhere.css hold the column.
+// On a phone the plot is narrow enough for ratio and plot to fit side by side; see tables.css and media.css.
 const intervalWidth = () => (window.innerWidth <= 640 ? 156 : 240);
 
 function costTable(setting, at, metric, low, high) {
   const width = intervalWidth();
   const x = logarithmic(low, high, 10, width - 10);
-  const caption = `${setting.sink}: ${metric.heading}. ${setting.label}`;
+  const caption = cardTitle(`${setting.sink}: ${metric.heading}`, setting);
   const axis = el(
     "th",
     { scope: "col", class: "axis" },
     el("span", { class: "away" }, "interval, drawn"),
-    costAxis(x, width, low, high),
+    ratioAxis(x, width, low, high),
   );
   return table(
     caption,
     ["guarantee, variant", "ratio", axis, "95 % interval", "difference", "median", "runs"],
     setting.rows.map((row) => {
-      const [, guarantee, variant] = DATA.ways[row.way];
-      const [ratio, told] = ratioOf(row, at);
+      const { guarantee, variant } = DATA.configurations[row.configuration];
+      const [ratio, detail] = ratioOf(row, at);
       return [
         el(
           "span",
-          { class: "way" },
+          { class: "configuration" },
           el("span", { class: `tag ${guarantee}` }, guarantee),
           el("span", {}, variant),
-          row.behind ? el("span", { class: "size" }, "falls behind") : null,
+          row.falls_behind ? el("span", { class: "size" }, "falls behind") : null,
         ),
         ratio,
         el("td", { class: "axis" }, interval(row, at, x, width)),
-        told,
+        detail,
         differenceOf(row.difference[at], metric),
         absoluteOf(row.absolute[at], metric),
-        toRuns(many(row.runs.length, "run"), wayTitle(row.way), row.runs),
+        runsButton(many(row.runs.length, "run"), fullName(row.configuration), row.runs),
       ];
     }),
     { sticky: 1, numeric: [1, 4, 5, 6], kind: "costs" },
   );
 }
 
-const isBaseline = (way) => DATA.ways[way][1] === COSTS.baseline[0] && DATA.ways[way][2] === COSTS.baseline[1];
+const isBaseline = (configuration) => shortName(configuration) === COSTS.baseline.join(" ");
 
 function absoluteOf(found, metric) {
   return found ? figure(found[0], metric.digits) : "-";
@@ -95,9 +117,9 @@ function absoluteOf(found, metric) {
 
 function ratioOf(row, at) {
   const found = row.ratio[at];
-  if (isBaseline(row.way)) return ["1×", "what the others are compared with"];
+  if (isBaseline(row.configuration)) return ["1×", "the baseline"];
   if (!found) return ["-", "-"];
-  const [middle, low, high, rounds, shows] = found;
+  const [middle, low, high, rounds, isClear] = found;
   if (low === null) return [times(middle), `${many(rounds, "round")}: no interval`];
   return [
     times(middle),
@@ -105,8 +127,8 @@ function ratioOf(row, at) {
       `${times(low)} to ${times(high)}`,
       el(
         "span",
-        { class: shows ? "clear" : "unclear" },
-        shows ? (middle > 1 ? " ▲ more" : " ▼ less") : " ~ no difference shown",
+        { class: isClear ? "clear" : "unclear" },
+        isClear ? (middle > 1 ? " ▲ more" : " ▼ less") : " ~ no clear difference",
       ),
       el("span", { class: "size" }, many(rounds, "round")),
     ],
@@ -121,20 +143,20 @@ function differenceOf(found, metric) {
 
 function interval(row, at, x, width) {
   const found = row.ratio[at];
-  const [, guarantee] = DATA.ways[row.way];
+  const { guarantee } = DATA.configurations[row.configuration];
   const height = 26;
   const inside = (value) => Math.max(2, Math.min(width - 2, x(Math.max(value, 1e-6))));
   const parts = [line(x(1), 0, x(1), height, "one")];
-  let told = "not compared";
-  if (isBaseline(row.way)) {
+  let description = "not compared";
+  if (isBaseline(row.configuration)) {
     parts.push(mark(guarantee, x(1), height / 2, false));
-    told = "what the others are compared with";
+    description = "the baseline";
   } else if (found) {
-    const [middle, low, high, rounds, shows] = found;
-    told =
+    const [middle, low, high, rounds, isClear] = found;
+    description =
       low === null
         ? `${times(middle)}, ${many(rounds, "round")}`
-        : `${times(middle)}, ${times(low)} to ${times(high)}${shows ? "" : ", no difference shown"}`;
+        : `${times(middle)}, ${times(low)} to ${times(high)}${isClear ? "" : ", no clear difference"}`;
     if (low !== null) {
       parts.push(
         line(inside(low), height / 2, inside(high), height / 2, `whisker ${guarantee}`),
@@ -143,12 +165,12 @@ function interval(row, at, x, width) {
         ),
       );
     }
-    parts.push(mark(guarantee, inside(middle), height / 2, !shows));
+    parts.push(mark(guarantee, inside(middle), height / 2, !isClear));
   }
-  return plot(`${wayTitle(row.way)} beside at-least-once`, told, width, height, parts);
+  return plot(`${fullName(row.configuration)} relative to at-least-once`, description, width, height, parts);
 }
 
-function costAxis(x, width, low, high) {
+function ratioAxis(x, width, low, high) {
   const all = ratioTicks(low, high);
   const ticked = [1, ...all.filter((tick) => tick !== 1)].filter((tick) => tick >= low && tick <= high);
   const placed = [];
@@ -157,7 +179,7 @@ function costAxis(x, width, low, high) {
     "svg",
     { "aria-hidden": "true", width, height: 18, viewBox: `0 0 ${width} 18` },
     placed.map((tick) => [
-      words(x(tick), 11, `${tick}×`, "tick", "middle"),
+      svgText(x(tick), 11, `${tick}×`, "tick", "middle"),
       line(x(tick), 14, x(tick), 18, "axis-line"),
     ]),
   );

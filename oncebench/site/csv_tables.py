@@ -1,6 +1,7 @@
-"""The tables beside the page: CSV with plain numbers, one line for each run, each cell of the matrix and each cost.
+"""The CSV tables of a results folder: runs, cells of the matrix, and costs.
 
-Promise: the same figures as on the page, from the same functions; nothing where it has `-`.
+Promise: the same figures as on the page, from the same functions, as plain numbers. A field is empty where the page
+has `-`.
 """
 
 from __future__ import annotations
@@ -16,20 +17,20 @@ from oncebench.report.measures.metrics import METRICS, figure
 from oncebench.report.outcome import outcome_of
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
-from oncebench.site.costs import absolute, beside, labels, settings_of, ways_in
-from oncebench.site.promises import codes_of, families_of, matrix_of, worst
+from oncebench.site.costs import absolute, compared_to_baseline, configurations_in, labels, settings_of
+from oncebench.site.matrix import codes_of, families_of, matrix_of, worst
 from oncebench.site.stored import Stored
 
-_WAY = ("sink", "guarantee", "variant")
+_CONFIGURATION = ("sink", "guarantee", "variant")
 
 
 def runs(stored: Sequence[Stored]) -> str:
-    """A line for each run: where it stands, what it was, what it came to and all its metrics."""
+    """A line for each run: its origin, configuration, verdict and all its metrics."""
     head = (
         "file",
         "line",
         "run",
-        *_WAY,
+        *_CONFIGURATION,
         "faults",
         "setting",
         "verdict",
@@ -38,24 +39,24 @@ def runs(stored: Sequence[Stored]) -> str:
         *(each.name for each in METRICS),
     )
     reports = [each.report for each in stored]
-    healthy = labels(setting for setting, _ in settings_of(reports))  # as on the page
+    healthy = labels(setting for setting, _ in settings_of(reports))  # the same labels as on the page
     called = {**labels({Setting.of(report) for report in reports}), **healthy}
     return _csv(head, (_run(each, called[Setting.of(each.report)]) for each in stored))
 
 
 def cells(reports: Sequence[Report]) -> str:
-    """A line for each cell of the correctness matrix: the worst of its repeats, and how many there are."""
+    """A line for each cell of the correctness matrix: the worst of its runs, and their number."""
     matrix = matrix_of(reports)
-    ways, columns = (
+    configurations, columns = (
         list(configurations_of(reports)),
         [fault for faults in families_of(matrix).values() for fault in faults],
     )
-    head = (*_WAY, "family", "fault", "verdict", "codes", "lost", "duplicated", "runs", "reproduce")
-    places = sorted(matrix, key=lambda place: (ways.index(place.way), columns.index(place.fault)))
+    head = (*_CONFIGURATION, "family", "fault", "verdict", "codes", "lost", "duplicated", "runs", "reproduce")
+    places = sorted(matrix, key=lambda place: (configurations.index(place.configuration), columns.index(place.fault)))
     return _csv(
         head,
         (
-            (*place.way, place.family, place.fault, worst(entries).cell.outcome, codes_of(entries),
+            (*place.configuration, place.family, place.fault, worst(entries).cell.outcome, codes_of(entries),
              sum(entry.cell.lost for entry in entries), sum(entry.cell.duplicated for entry in entries), len(entries),
              worst(entries).cell.reproduce)
             for place in places
@@ -65,8 +66,8 @@ def cells(reports: Sequence[Report]) -> str:
 
 
 def costs(reports: Sequence[Report]) -> str:
-    """A line for each healthy way and metric: median, and the ratio to at-least-once, both with their intervals."""
-    head = (*_WAY, "setting", "metric", "rounds", "median", "low", "high", "ratio", "ratio low", "ratio high")
+    """A line for each healthy configuration and metric: median, ratio, and their intervals."""
+    head = (*_CONFIGURATION, "setting", "metric", "rounds", "median", "low", "high", "ratio", "ratio low", "ratio high")
     return _csv(head, _costs(reports))
 
 
@@ -74,13 +75,13 @@ def _costs(reports: Sequence[Report]) -> Iterator[Sequence[Any]]:
     settings = settings_of(reports)
     called = labels(setting for setting, _ in settings)
     for setting, rounds in settings:
-        for way in ways_in(rounds):
+        for configuration in configurations_in(rounds):
             for metric in METRICS:
-                found = absolute(rounds, metric, way)
+                found = absolute(rounds, metric, configuration)
                 if found is not None:
-                    times = None if metric.promised else beside(rounds, metric, way)[0]
-                    yield (setting.sink, *way, called[setting], metric.name, len(found.rounds), *_parts(found),
-                           *_parts(times))  # fmt: skip
+                    times = None if metric.promised else compared_to_baseline(rounds, metric, configuration)[0]
+                    yield (setting.sink, *configuration, called[setting], metric.name, len(found.rounds),
+                           *_parts(found), *_parts(times))  # fmt: skip
 
 
 def _run(each: Stored, setting: str) -> tuple[Any, ...]:
@@ -92,7 +93,7 @@ def _run(each: Stored, setting: str) -> tuple[Any, ...]:
 
 
 def _parts(found: Difference | None) -> tuple[float | None, ...]:
-    """Median, low and high; the last two are nothing where rounds are too few."""
+    """Median, low and high; the last two are None where rounds are too few."""
     if found is None:
         return (None, None, None)
     return (found.median, found.low, found.high) if found.has_interval else (found.median, None, None)
