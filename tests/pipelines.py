@@ -24,7 +24,9 @@ from oncebench.run.supervisor import Supervisor
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS
+from oncebench.sinks.suite import Place
 from pipeline.config import PipelineConfig
+from pipeline.rows import KEY, SCHEMA
 
 WAIT_S = 120.0  # Spark starts in 5 to 10 s on idle cores, and needs many times that next to other tests
 PARTITIONS = 2
@@ -38,6 +40,11 @@ def wait_for(what: str, done: Callable[[], bool], watch: Iterable[Supervisor] = 
         for supervisor in watch:
             supervisor.watch()
         time.sleep(0.05)
+
+
+def place(name: str, folder: Path) -> Place:
+    """Where an output of the job's rows may be, for sinks that need no topic."""
+    return Place(name, folder, PARTITIONS, {}, str, SCHEMA, KEY)
 
 
 class Fixture:

@@ -22,14 +22,15 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from oncebench.delivery import digest
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.quarantine import Quarantine
 from pipeline.config import AS_SHIPPED, PipelineConfig
-from pipeline.job import in_plain_words
-from pipeline.sessions import OUTPUT_SCHEMA
+from pipeline.failures import explain
+from pipeline.rows import SCHEMA
 from pipeline.spark.session import session, stop
 from tests.contract.attempts import PARTITIONS, ROW
 
@@ -95,7 +96,7 @@ def _ours(spark: SparkSession, config: PipelineConfig, file: Path) -> dict[str, 
     try:
         _robbed(spark, file, lambda: batch.run(Slow(file)))
     except Exception as failure:
-        said = in_plain_words(failure, journal)
+        said = explain(failure, journal)
     return {"ours": _attempts(file), "said": type(said).__name__}
 
 
@@ -103,8 +104,9 @@ def _rows(spark: SparkSession) -> DataFrame:
     """Some rows in each partition."""
     numbers = spark.range(0, 20 * PARTITIONS, 1, PARTITIONS)
     made = {"session_key": "concat('session-', id)", **dict.fromkeys(ROW[1:], "id")}
-    columns = (field.split() for field in OUTPUT_SCHEMA.split(", "))
-    return numbers.selectExpr(*(f"cast({made.get(name, 'null')} as {kind}) as {name}" for name, kind in columns))
+    kinds = {field.name: field.dataType.simpleString() for field in SCHEMA}
+    rows = numbers.selectExpr(*(f"cast({made[name]} as {kind}) as {name}" for name, kind in kinds.items()))
+    return digest.with_hash(rows, list(ROW))
 
 
 def _robbed(spark: SparkSession, file: Path, job: Callable[[], Any]) -> None:

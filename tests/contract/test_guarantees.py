@@ -24,7 +24,7 @@ from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.profiles import DECISIVE_POINT, FIRST
 from oncebench.scenario.supports import all_supports
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
 from tests import ROOT
 
 HAND_CHECK = ROOT / "tools" / "hand_check.py"
@@ -54,7 +54,7 @@ def test_a_kill_causes_only_the_allowed_anomalies(
     assert [fault["hit"] for fault in report["faults"]] == [True]
     assert (rows["lost"] > 0) == (guarantee == AT_MOST_ONCE)
     assert (rows["duplicated"] > 0) == (guarantee == AT_LEAST_ONCE)
-    assert report["environment"]["durability"].keys() == {"kafka", *SINKS[sink].services}
+    assert report["environment"]["durability"].keys() == {"kafka", *suite_sinks()[sink].traits.services}
     latency = report["latency_ms"]
     by_hand = subprocess.run([sys.executable, HAND_CHECK, tmp_path / "run"], capture_output=True, text=True, check=True)
     assert by_hand.stdout == (

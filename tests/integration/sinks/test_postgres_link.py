@@ -9,14 +9,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from oncebench.delivery.contract import Writer
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.servers.postgres import PostgresServer
 from oncebench.servers.proxy.framing import PostgresFraming, commit_outcome, is_commit
 from oncebench.servers.proxy.tcp import Catch, Proxy
 from oncebench.sinks.postgres.connection import VARIABLE
-from oncebench.sinks.postgres.sink import PostgresSink
-from tests.integration.sinks.test_postgres import Output, batch, drop_connections, write
+from tests.integration.sinks.test_postgres import Output, batch, drop_connections, write, writer_of
 
 pytestmark = pytest.mark.integration
 # psycopg prepares a statement that it has executed five times, and from the next time on executes what it has prepared.
@@ -39,10 +37,6 @@ def output(
     with ExitStack() as stack:
         stack.callback(drop_connections)
         yield Output(f"t{abs(hash(request.node.name)) % 10**12}", stack)
-
-
-def writer_of(sink: PostgresSink, variant: str) -> Writer:
-    return {"claim": sink.unacknowledged, "idempotent": sink.marked}.get(variant, sink.acknowledged)()
 
 
 @pytest.mark.parametrize("before", [0, PREPARED_AFTER, PREPARED_AFTER + 1, PREPARED_AFTER + 3])

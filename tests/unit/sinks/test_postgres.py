@@ -13,6 +13,15 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import (
+    DataType,
+    DecimalType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from oncebench.cli import cli
 from oncebench.delivery.errors import RefusedStart
@@ -130,6 +139,26 @@ def test_what_is_wrong_with_a_table_names_the_column() -> None:
     assert wrong_with(without, SCHEMA) == "it has no column total (bigint)"
     assert wrong_with({**GOOD, "j": Column("j", "text", True)}, SCHEMA) == "its column j is text, not integer"
     assert "column note has no default" in str(wrong_with({**GOOD, "note": Column("note", "text", True)}, SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("kind", "spark_type", "rounds"),
+    [
+        ("numeric(10,1)", DecimalType(10, 2), True),
+        ("numeric(10,2)", DecimalType(10, 2), False),
+        ("numeric", DecimalType(10, 2), False),
+        ("numeric(5,-1)", LongType(), True),
+        ("numeric(20,0)", LongType(), False),
+        ("timestamp(3) with time zone", TimestampType(), True),
+        ("timestamp(6) with time zone", TimestampType(), False),
+        ("timestamp with time zone", TimestampType(), False),
+        ("character varying(5)", StringType(), False),
+    ],
+)
+def test_a_column_that_would_round_silently_is_refused(kind: str, spark_type: DataType, rounds: bool) -> None:
+    wrong = wrong_with({"x": Column("x", kind, needed=False)}, StructType([StructField("x", spark_type)]))
+    assert ("which would round" in (wrong or "")) == rounds
+    assert rounds or wrong is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x00\u24000\\\t\n")))
