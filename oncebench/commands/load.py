@@ -18,9 +18,9 @@ from oncebench.processes import child as process
 from oncebench.record.json_lines import Tail
 from oncebench.report.results import default_work_dir
 from oncebench.run.interrupt import gently
-from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
 from oncebench.servers.kafka.broker import start_kafka
 from oncebench.servers.kafka.external import external
+from oncebench.workdir import delete_below, open_work_dir, refuse_used
 
 POLL_S = 0.1
 # One line per second, as other load tools print.

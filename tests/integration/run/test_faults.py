@@ -14,10 +14,10 @@ from oncebench.errors import MissingEnvironment, UserError
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
 from oncebench.record.streams import read_lines
-from oncebench.run.workdir import open_work_dir
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
 from oncebench.sinks.postgres.connection import VARIABLE
+from oncebench.workdir import open_work_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

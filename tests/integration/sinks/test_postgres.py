@@ -22,7 +22,6 @@ from oncebench.delivery.contract import Mark, Place, Writer
 from oncebench.delivery.digest import digest
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay, RefusedStart
 from oncebench.errors import MissingEnvironment
-from oncebench.run.workdir import open_work_dir
 from oncebench.servers import postgres_home
 from oncebench.servers.postgres import SERVICE, PostgresServer, start_postgres
 from oncebench.sinks.postgres import writers
@@ -30,6 +29,7 @@ from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.postgres.sink import PostgresSink
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS
+from oncebench.workdir import open_work_dir
 
 pytestmark = pytest.mark.integration
 KIND = SINKS["postgres"]
