@@ -133,7 +133,7 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collecti
         jars(bundle)
     services = {name for sink in set(sinks) for name in suite_sinks()[sink].traits.services}
     if starting := sorted(ours(bootstrap_servers) & {KAFKA, *services}):
-        _LOG.info("starting %s", ", ".join(starting))
+        _LOG.info("starting servers: %s", ", ".join(starting))
     with ExitStack() as stack:
         opened = stack.enter_context(open_services(services, folder))
         servers = {name: each.ours for name, each in opened.items() if each.ours is not None}
