@@ -27,7 +27,7 @@ class NewestFault:
         self._down_us = self._stopped_us = self._running_us = self._continued_us = 0
 
     def describe(self) -> str:
-        """Returns for example `after-prepare:kill in batch 6, restarting`; empty before the first fault."""
+        """Returns for example `after-prepare:kill in batch 6, restarting`; empty without a fault."""
         for line in self._progress.fresh():
             if line["kind"] == "running":
                 self._running_us = max(self._running_us, line["t_us"])

@@ -22,7 +22,7 @@ WARMING_UP = Phase("warming up", "sessions ahead of the load")
 LOADING = Phase("loading")
 DRAINING = Phase("draining", "waiting for the last rows")
 STOPPING = Phase("stopping", "waiting for the pipeline to finish its batch and stop")
-READING = Phase("reading", "reading the output and the input for the audit")
+READING = Phase("reading", "every row and event for the audit")
 JUDGING = Phase("judging", "two auditors check every row")
 
 

@@ -1,4 +1,4 @@
-"""Displays a run on stderr while it is in progress: a table on a terminal, plain lines elsewhere.
+"""Displays a run in progress on stderr: a table on a terminal, plain lines elsewhere.
 
 Promise: in every phase without figures the view names what the run waits for, and for how long. A figure that does not
 exist yet is left out. A pipeline that is behind its load is reported first.
@@ -67,7 +67,7 @@ def fields(status: RunStatus, history: History) -> list[tuple[str, str]]:
 
 
 def describe_phase(status: RunStatus, history: History) -> str:
-    """Returns for example `starting: waiting for Spark to start the query, 12 s`, or `loading, 10 s left`."""
+    """Returns for example `starting: waiting for Spark to start the query, 12 s`."""
     waits_for = status.phase.waits_for
     if status.phase == LOADING and not status.load:
         waits_for = "waiting for the first events"
@@ -108,15 +108,19 @@ class _TableView:
         with self._lock:
             if self._status is None:
                 return Group()
-            columns = fields(self._status, self._history)
+            (_, phase), *columns = fields(self._status, self._history)
             if self._status.observer.get("visible"):
                 columns.append((f"p99 of the last {SPARKS * SPARK_S:.0f} s", self._history.sparkline))
             backlog = describe_backlog(self._history)
-        table = Table(title=self._title, title_justify="left", expand=False)
+        lines = [Text(backlog, style="bold")] if backlog else []
+        lines.append(Text(f"{self._title}  {phase}"))  # a column would cut the text in a narrow terminal
+        if not columns:
+            return Group(*lines)
+        table = Table(expand=False)
         for name, _ in columns:
             table.add_column(name, justify="right")
         table.add_row(*(text for _, text in columns))
-        return Group(Text(backlog, style="bold"), table) if backlog else Group(table)
+        return Group(*lines, table)
 
     def __enter__(self) -> _TableView:
         self._live.__enter__()

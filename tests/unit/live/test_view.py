@@ -1,4 +1,4 @@
-"""The live view: each phase names what it waits for, and figures that do not exist are left out."""
+"""The live view: each phase names what it waits for; figures appear when they exist."""
 
 from __future__ import annotations
 
@@ -92,8 +92,16 @@ def test_a_table_counts_the_seconds_of_a_phase_while_the_run_is_blocked(monkeypa
     assert "33 s" in drawn(view._draw())
 
 
-def drawn(renderable: Any) -> str:
-    console = Console(file=io.StringIO(), width=200)
+def test_a_narrow_terminal_shows_the_whole_phase() -> None:
+    view = _TableView("kafka exactly-once")
+    view(RunStatus(LOADING, {"sent": 50}, {"visible": 40, "p99_ms": 1.0}, {"batch": 4}, 300, "a:kill", load_s=10.0))
+    assert "kafka exactly-once  loading, 10 s left" in drawn(view._draw(), width=60)
+    view(RunStatus(STARTING))
+    assert drawn(view._draw(), width=80).strip() == "kafka exactly-once  starting: waiting for Spark to start the query"
+
+
+def drawn(renderable: Any, width: int = 200) -> str:
+    console = Console(file=io.StringIO(), width=width)
     console.print(renderable)
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return text
