@@ -56,7 +56,7 @@ PROMISED = {"lost": "LOSS", "duplicated": "DUP"}
 
 
 def names(sinks: Sequence[str] = (), only: str = "") -> list[str]:
-    """Returns the cells that can be measured here, as "sink guarantee variant", with every word of `only`."""
+    """Returns the measurable cells as "sink guarantee variant", with every word of `only`."""
     found = (
         f"{sink} {support.guarantee} {support.variant}"
         for sink, support in all_supports()
@@ -66,9 +66,10 @@ def names(sinks: Sequence[str] = (), only: str = "") -> list[str]:
 
 
 def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[str, dict[str, list[float]]]:
-    """Measures each cell of `names`: healthy in interleaved rounds, killed once, and flat out once.
+    """Measures each cell of `names`: healthy in interleaved rounds, killed, and flat out.
 
-    From TESTED_ROUNDS on, killed and flat-out runs have as many rounds. One sink is measured after the other.
+    Killed and flat-out cells run once; from TESTED_ROUNDS rounds on, they run as often as the healthy cells. One sink
+    is measured after the other.
     """
     load = Cell("", "", "", rate=FULL.rate, sessions=SESSIONS, warmup_s=FULL.warmup_s)
     wanted = names(sinks, only)

@@ -30,7 +30,7 @@ _FULL_BYTES = 1_000_000
 
 @contextmanager
 def disk_errors(path: Path, remedy: str = "choose another --work-dir") -> Iterator[None]:
-    """Turns an `OSError` of the disk inside into `MissingEnvironment` with the place and `remedy`.
+    """Turns a disk's `OSError` into `MissingEnvironment` with the place and `remedy`.
 
     The message names the error's own file, or `path` if the error has none. Other errors pass.
     """
@@ -47,7 +47,7 @@ def disk_errors(path: Path, remedy: str = "choose another --work-dir") -> Iterat
 
 @contextmanager
 def explain_full_disk(path: Path) -> Iterator[None]:
-    """Names a full disk as the cause of an error inside; a child that cannot write rarely reports it.
+    """Names a full disk as the cause of an error; a child that cannot write rarely does.
 
     Raises:
         MissingEnvironment: something failed, and the disk of `path` is full.

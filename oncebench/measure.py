@@ -34,7 +34,7 @@ BULKY = ("kafka", "postgres", "pravega", CHECKPOINT, OUTPUT, BROKER)
 def measure(
     cell: Cell, lab: Lab, folder: Path, show: Show | None = None, interrupted: threading.Event | None = None
 ) -> Report:
-    """Runs a cell in an open work dir and returns its report, which is also in `folder/report.json`."""
+    """Runs a cell in an open work dir; returns its report, also stored in `report.json`."""
     show = show or (lambda _status: None)
     result = run_cell(cell, lab, folder, show, interrupted or threading.Event())
     show(RunStatus(JUDGING))

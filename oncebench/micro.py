@@ -1,4 +1,4 @@
-"""Micro-benchmarks: the project's own code per event, row or transaction, each as one call, without a JVM.
+"""Micro-benchmarks of the project's own code per event, row or transaction, without a JVM.
 
 Promise: names and arguments do not change, because `benchmarks/` uses them to time old commits. `Work()` prepares the
 data of every call, and the data is the same each time.
@@ -46,7 +46,7 @@ def made() -> tuple[list[str], list[str]]:
 
 
 class Work:
-    """The events of all sessions, their rows and their topic; each public method is one benchmark."""
+    """Events of all sessions, their rows and their topic; each public method is a benchmark."""
 
     def __init__(self) -> None:
         keys, values = made()

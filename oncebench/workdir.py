@@ -1,4 +1,4 @@
-"""The work dir: the folder that holds every file of a run, and the only place where files are deleted.
+"""The work dir: the folder of a run, and the only place where files are deleted.
 
 Promise: a work dir belongs to one run at a time. Its lock is exclusive, and the kernel releases the lock when the
 process dies. Only its owner can read the folder (0700). Nothing is deleted outside a folder that carries the suite's

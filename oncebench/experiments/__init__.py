@@ -1,1 +1,1 @@
-"""Measurements that need more than one run: series of cells, timed batches, the search for a rate."""
+"""Measurements beyond one run: series of cells, timed batches, the search for a rate."""

@@ -1,4 +1,4 @@
-"""Times the same generated batches under several guarantees in turns, to show what protocol and sink add to a batch.
+"""Times generated batches under several guarantees: what protocol and sink add to a batch.
 
 Usage: `python -m oncebench.experiments.batches FOLDER`, in a process of its own. FOLDER contains `plan.json` ({"rows",
 "rounds"}) and one pipeline configuration per arm, `arm-*.json`. An arm is one guarantee of one sink. `batches.jsonl`

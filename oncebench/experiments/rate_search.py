@@ -35,7 +35,9 @@ def of_three(keeps_up: Callable[[float], bool]) -> Callable[[float], bool]:
 
 
 def search(keeps_up: Callable[[float], bool], start: float, lowest: float, highest: float, precision: float) -> Found:
-    """Doubles or halves `start` until the limit lies between two rates, then halves the interval on a log scale.
+    """Doubles or halves `start` until two rates enclose the limit, then halves the interval.
+
+    It halves on a log scale.
 
     Args:
         keeps_up: whether the pipeline sustains a rate, in events per second.

@@ -78,7 +78,7 @@ def run_series(
     failed: Callable[[Cell, Exception], None] | None = None,
     title: Callable[[Cell], str] = lambda cell: cell.brief,
 ) -> Iterator[Report]:
-    """Runs the cells in a work dir and yields each report that was not interrupted; Ctrl-C ends the series.
+    """Runs the cells and yields each report that was not interrupted; Ctrl-C ends the series.
 
     Args:
         failed: called with each cell that failed; without it the first failure ends the series.
@@ -111,12 +111,12 @@ def bytes_needed(cells: Sequence[Cell]) -> int:
 
 
 def at_least_s(cells: Sequence[Cell]) -> float:
-    """Returns the shortest duration of these runs: their loads, and RUN_S each, on an idle machine without failures."""
+    """Returns the duration of these runs on an idle machine: their loads, and RUN_S each."""
     return sum(cell.load_s for cell in cells) + RUN_S * len(cells)
 
 
 def time_left(done: int, total: int, began: float) -> str:
-    """Returns ` (12 min left)`, projected from the finished cells; empty before the first and below a minute."""
+    """Returns ` (12 min left)`, projected from the finished cells; empty below a minute."""
     minutes = (time.monotonic() - began) / max(1, done) * (total - done) / 60
     return f" ({minutes:.0f} min left)" if done and minutes >= 1 else ""
 

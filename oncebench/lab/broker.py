@@ -1,4 +1,4 @@
-"""Chooses the broker of a run: the lab's, or the run's own on a small disk that a fault fills.
+"""Chooses the broker of a run: the lab's, or its own on a small disk that a fault fills.
 
 Promise: a fault that fills a broker's disk never touches the lab's broker or the topics of other runs. Failures: see
 `small_disk` and `start_kafka`.

@@ -15,8 +15,8 @@ from oncebench.faults.catalogue import FAULTS
 from oncebench.scenario.cell import Cell
 from oncebench.servers.small_disk import own_namespace, small_disk
 
-# Measured: a checkpoint took 1.1 MB (in pages of 4 kB) after 30 batches, an output folder less than half the bytes of
-# its events, a new broker 72 kB. The size fits each of them many times; a full disk takes as much memory. A broker
+# Measured: a checkpoint took 1.1 MB (in pages of 4 kB) after 30 batches. An output folder took less than half the bytes
+# of its events, a new broker 72 kB. The size fits each of them many times; a full disk takes as much memory. A broker
 # stores the padding of events too.
 BASE_BYTES = 64_000_000
 BYTES_PER_EVENT = 400
@@ -34,7 +34,7 @@ def prepare_disks(cells: Iterable[Cell]) -> None:
 
 @contextmanager
 def open_disks(cell: Cell, folder: Path) -> Iterator[None]:
-    """Mounts the disks that the faults of a cell fill, below the run's folder, until the context ends."""
+    """Mounts the disks that a cell's faults fill, below the run's folder, for the context."""
     events = EVENTS_PER_SESSION * cell.sessions + cell.open_sessions
     size = BASE_BYTES + (BYTES_PER_EVENT + cell.record_bytes) * events
     with ExitStack() as stack:

@@ -64,7 +64,7 @@ class Lab:
         return self.kafka if isinstance(self.kafka, KafkaBroker) else None
 
     def spark(self, kinds: Iterable[SinkKind]) -> dict[str, Any]:
-        """Returns the fields of a pipeline's configuration for Spark's jars, including the jars of these sinks."""
+        """Returns the fields of a pipeline's configuration for Spark's jars and these sinks' jars."""
         bundles = sorted({bundle for kind in kinds for bundle in kind.jars})
         return {
             "jars": tuple(str(jar) for bundle in bundles for jar in jars(bundle)),
@@ -73,7 +73,7 @@ class Lab:
         }
 
     def durability(self, topic: str, services: Iterable[str]) -> dict[str, dict[str, str]]:
-        """Returns, per server that a sink writes through, the settings that decide when data is durable.
+        """Returns the settings that decide when data is durable, per server of a sink.
 
         Each server reports its own settings.
         """
@@ -86,7 +86,7 @@ class Lab:
 
 
 def environment(java: Java) -> dict[str, str]:
-    """Returns the environment of a process that starts Spark: this Java, and no other Spark of the user."""
+    """Returns the environment of a process that starts Spark, without the user's own Spark."""
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("SPARK_", "PYSPARK_"))}
     home = spark_home()
     own = {} if home is None else {"SPARK_HOME": str(home)}
@@ -94,14 +94,14 @@ def environment(java: Java) -> dict[str, str]:
 
 
 def spark_of(java: Java) -> dict[str, Any]:
-    """Returns the fields of a lab for Spark: its class path, and the JVM options that make it start fast."""
+    """Returns the fields of a lab for Spark: class path, and JVM options for a fast start."""
     class_path = (*jars("spark-bare-fs"), *jars("spark-kafka"))
     return {"class_path": class_path, "jvm_options": prepare_spark(java, class_path, environment(java))}
 
 
 @contextmanager
 def own_kafka(folder: Path, java: Java) -> Iterator[tuple[KafkaBroker, tuple[Proxy, int]]]:
-    """Starts a broker with data and log below `folder`; yields the broker and the lab's `link` to it."""
+    """Starts a broker with its files below `folder`; yields it and the lab's `link` to it."""
     with ExitStack() as stack:
         proxy = stack.enter_context(closing(Proxy(KafkaFraming())))
         kafka = stack.enter_context(

@@ -8,7 +8,7 @@ from oncebench.servers.sink_servers import needed_bundles
 
 
 def provision() -> Java:
-    """Finds or downloads Java, downloads every jar, makes the class archives of Kafka and Spark; returns the Java.
+    """Provides Java, every jar, and the class archives of Kafka and Spark; returns the Java.
 
     Files that exist are only verified, which takes some ten milliseconds.
 

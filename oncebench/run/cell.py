@@ -112,7 +112,7 @@ class _Run:
         self.sink = suite_sinks()[cell.sink]
         self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.topics = make_topics(cell, lab.kafka, self.id, folder)
-        # A sink's topic is created in the same way, so it has the same settings.
+        # The output topic of a sink has the same settings as the input topic.
         self.durability = lab.durability(self.topics.input, self.sink.traits.services)
         self.config = pipeline_config(cell, lab, links.bootstrap_servers, self.topics, self.id, folder)
         self.supervisor = Supervisor(
@@ -220,11 +220,11 @@ class _Run:
         return generator
 
     def _drain(self) -> None:
-        """Waits until the pipeline has read everything and every fault is over; records how that ended."""
+        """Waits until the pipeline has read everything and every fault is over; records the end."""
         self._wait_for_servers()
         ends = self._input_ends()
         drained = self.phases.wait(DRAINING, lambda: self._drained(ends), self._drain_timeout(), INTERRUPTED_DRAIN_S)
-        # An interrupted run has not stalled; nobody knows whether it would have drained.
+        # An interrupted run has not stalled: it might have drained.
         end = "drained" if drained else "interrupted" if self.interrupted.is_set() else "stalled"
         self.supervisor.note(end, position=self.progress.position, ends=ends)
 
@@ -282,7 +282,7 @@ class _Run:
                 self._measure_from_now()
 
     def _measure_from_now(self) -> None:
-        """Counts resources from here: from the load's start, and anew from the end of the warm-up time."""
+        """Starts measuring: at the load's start, and again at the end of the warm-up time."""
         self.meters.mark()
         self.measured_from_us = time.time_ns() // 1000
 

@@ -1,4 +1,4 @@
-"""Builds the configurations of a run's processes: the pipeline, the load generator and the observer.
+"""Builds the configurations of a run's pipeline, load generator and observer.
 
 Promise: pure functions of the cell and its topics.
 """

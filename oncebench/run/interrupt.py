@@ -14,7 +14,7 @@ from oncebench.errors import ExitCode, UserError
 
 @contextmanager
 def gently() -> Iterator[threading.Event]:
-    """Yields an event that the first SIGINT or SIGTERM sets; the second raises KeyboardInterrupt."""
+    """Yields an event that the first SIGINT or SIGTERM sets; a second raises KeyboardInterrupt."""
     requested = threading.Event()
 
     def stop(_number: int, _frame: FrameType | None) -> None:

@@ -1,4 +1,4 @@
-"""Measures a running cell from outside: the resources of its components, and the bytes of its checkpoint.
+"""Measures the resources of a run's components and the bytes of its checkpoint.
 
 Promise: resources count from the mark at the load's start until everything is drained. So the end of a process and the
 reads of the audit are not included. A component has the same name everywhere. Limit: the suite did not start the
@@ -73,7 +73,7 @@ class Meters:
 
 
 def component(owner: str, name: str, leader: bool) -> str:
-    """Returns the component of a process called `name`; the pipeline's processes are JVM, driver or workers."""
+    """Returns the component of a process; the pipeline has three: JVM, driver and workers."""
     if owner == KAFKA:
         return BROKER
     if owner != PIPELINE:

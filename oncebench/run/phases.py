@@ -1,4 +1,4 @@
-"""Carries a run through its phases: waits for each, supervises the pipeline meanwhile, and displays the run.
+"""Waits for each phase of a run, and meanwhile supervises the pipeline and displays the run.
 
 Promise: the pipeline is supervised in every wait. An interruption is recorded once; it ends every fault and shortens
 every wait. Failure: the suite's Kafka broker died (`UserError`).

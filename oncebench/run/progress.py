@@ -1,4 +1,4 @@
-"""Follows the files that the processes of a run write: positions, batches, and the state for the live view."""
+"""Follows the files that the processes of a run write, and derives positions and status."""
 
 from __future__ import annotations
 

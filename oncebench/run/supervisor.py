@@ -1,4 +1,4 @@
-"""Starts the pipeline, restarts it after every death, kills it at random times, and runs the faults.
+"""Starts and restarts the pipeline, kills it at random times, and runs the faults.
 
 Each start of the pipeline is an attempt. When a failpoint has stopped the pipeline, the fault that it names begins
 (`oncebench.faults`).
@@ -130,7 +130,10 @@ class Supervisor:
 
     @property
     def fault_active(self) -> bool:
-        """Whether a fault is active or about to begin: a server may be down, or an older driver may still run."""
+        """Whether a fault is active or about to begin.
+
+        Then a server may be down, or an older driver may still run.
+        """
         return bool(self._active) or self._hits_handled < len(self._hits())
 
     @property
@@ -180,7 +183,7 @@ class Supervisor:
                     context.idle("the pipeline died before it was stopped")
 
     def stop(self) -> None:
-        """Ends the pipeline between two batches, or kills it after STOP_LIMIT_S; nothing restarts it.
+        """Ends the pipeline between two batches, or kills it after STOP_LIMIT_S; no restart.
 
         A death before the stop is recorded as a death, and so is a kill by a failpoint during the stop.
         """
@@ -209,8 +212,9 @@ class Supervisor:
             self.start_successor()
 
     def end_faults(self) -> None:
-        """Ends and undoes the active faults, the newest first, and continues a pipeline that is stopped for one.
+        """Ends and undoes the active faults, the newest first.
 
+        A pipeline that is stopped for one of them continues.
         If undoing one fault fails, the others are still undone; then the error is raised.
         """
         with ExitStack() as stack:
@@ -236,7 +240,10 @@ class Supervisor:
         return {name: trace[-1][name] for name in ("point", "batch")}
 
     def _killed(self) -> bool:
-        """Whether a failpoint has killed the newest attempt; a failpoint writes its hit to disk before it kills."""
+        """Whether a failpoint has killed the newest attempt.
+
+        A failpoint writes its hit to disk before it kills, so the hit is there at the death.
+        """
         return any(hit["action"] == "kill" for hit in self.hits())
 
     def record_exit(self) -> tuple[int | None, str] | None:

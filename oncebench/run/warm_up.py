@@ -1,4 +1,4 @@
-"""Sends the events that precede the load: sessions that stay open, and small warm-up batches.
+"""Sends the events ahead of the load: sessions that stay open, and small warm-up batches.
 
 Promise: both auditors judge these events like every other event. They count as foreign, because the load's ledger does
 not list them: a warm-up session is expected to produce its rows, a session that stays open is not. Failure: a load

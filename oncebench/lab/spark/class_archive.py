@@ -1,4 +1,4 @@
-"""Makes an archive of Spark's loaded classes (AppCDS), so that every pipeline starts in half the time.
+"""Makes an archive of Spark's loaded classes (AppCDS), which halves the start of a pipeline.
 
 The archive is made once for each Java and pyspark, and kept in the cache. A pipeline writes it after it has read two
 sessions from a Kafka of its own. A killed pipeline recovers sooner with it, equally under every guarantee.
@@ -74,7 +74,7 @@ def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[s
 
 
 def _make(folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]) -> None:
-    """Puts the archive into its folder, or the log of a failed attempt. Returns at once if the folder is complete."""
+    """Puts the archive, or the log of a failed attempt, into its folder, unless it is there."""
     if _is_made(folder):
         return
     with locked("spark"):
@@ -104,9 +104,9 @@ def _is_made(folder: Path) -> bool:
 
 
 def _remove_unused(folder: Path, made_for: str) -> None:
-    """Deletes archives that the new one replaces, archives of a removed pyspark, and unfinished ones of killed runs.
+    """Deletes unused archives, each of 180 MB.
 
-    An archive takes 180 MB.
+    Unused are an archive that the new one replaces, an archive of a removed pyspark, and an unfinished archive.
     """
     for unfinished in folder.glob(f"{_UNFINISHED}*"):
         shutil.rmtree(unfinished)  # this process holds the lock, so no other process writes to it
@@ -152,7 +152,10 @@ def _write_archive(
 
 
 def _run_one_batch(child: Child, folder: Path) -> str | None:
-    """Waits for a batch and ends the pipeline, which then writes the archive; returns None or the failure."""
+    """Waits for a batch and stops the pipeline, which then writes the archive.
+
+    Returns None or the failure.
+    """
     slow = f"within {_TIMEOUT_S:g} s, probably because the machine is busy"
     deadline = time.monotonic() + _TIMEOUT_S
     while child.alive and not _has_batch(folder):

@@ -1,7 +1,8 @@
-"""The SPARK_HOME of every pipeline that the suite starts, kept in the cache (see `pipeline.spark.home`).
+"""The SPARK_HOME of every pipeline that the suite starts, kept in the cache.
 
-Promise: its path is the same in every run, because the JVM checks an archive of classes against the path. Failure: the
-cache has no room for it; then Spark starts from its own folder, more slowly.
+`pipeline.spark.home` describes its content. Promise: its path is the same in every run, because the JVM checks an
+archive of classes against the path. Failure: the cache has no room for it; then Spark starts more slowly, from its own
+folder.
 """
 
 from __future__ import annotations

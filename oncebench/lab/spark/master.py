@@ -1,4 +1,4 @@
-"""Chooses the Spark master of a run: with executors of their own only if a fault of the run kills one.
+"""Chooses the Spark master of a run: with separate executors only if a fault kills one.
 
 Promise: every other run has the master of its cell. A master whose executors the suite did not start is refused
 before a run begins.

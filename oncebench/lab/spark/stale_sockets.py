@@ -21,7 +21,7 @@ _NAME = re.compile(r"oncebench-[0-9a-f]{12}-(\d+)-.+")
 
 
 def remove_stale_sockets(temp: Path = TEMP) -> None:
-    """Removes the socket folders of dead pipelines; none without /proc, which lists the live ones."""
+    """Removes the socket folders of dead pipelines; none without /proc, which lists processes."""
     if not (PROC / "self").exists():
         return
     for folder in temp.glob("oncebench-*"):

@@ -1,4 +1,4 @@
-"""The committed reader against a real broker: open, committed and aborted transactions, and lost records."""
+"""The committed reader against a real broker: transactions and lost records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Faults on real servers, in whole audited runs: exactly-once is kept, and every fault is undone."""
+"""Faults on real servers, in whole audited runs: exactly-once is kept."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ def no_lab(*_: Any) -> Iterator[None]:
 
 
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Exception, reported: list[int] | None) -> list[int]:
-    """Runs three cells, the second fails; returns the seeds of the reports. `reported` gets the seeds that failed."""
+    """Runs three cells, the second fails; returns the seeds of the reports."""
 
     def pretend(cell: Cell, *_: Any) -> dict[str, Any]:
         if cell.seed == 2:

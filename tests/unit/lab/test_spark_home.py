@@ -1,4 +1,4 @@
-"""The suite's SPARK_HOME: links, and no `python` folder, from which workers would compile pyspark again."""
+"""The suite's SPARK_HOME has no `python` folder: workers would compile pyspark again."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ class FakeSupervisor:
 
 
 class FakeRun(_Run):
-    """A run whose pipeline, generator and servers are faked; the states that it displays are in `displayed`."""
+    """A run with fake pipeline, generator and servers; `displayed` has the displayed states."""
 
     def __init__(self, folder: Path, cell: Cell = CELL, interrupted: bool = False) -> None:
         self.folder, self.cell, self.load_s = folder, cell, 1.0

@@ -1,4 +1,4 @@
-"""The configurations of a run's processes: Kafka's address, session timeout, faults and progress."""
+"""The configurations of a run: Kafka's address, session timeout, faults and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The phases of a run: interruption, servers that a fault keeps down, preloading, and what the user sees."""
+"""The phases of a run: interruption, servers that are down, preloading, and the display."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_load_without_a_rate_has_no_warm_up_time(tmp_path: Path) -> None:
 
 
 def loading(folder: Path, started_s_ago: float | None, rate: Any = 500.0) -> FakeRun:
-    """A run with a warm-up time of 6 s whose load began so long ago; None: the load has not begun."""
+    """A run with a warm-up time of 6 s whose load began so long ago; None: not yet."""
     if started_s_ago is not None:
         (folder / "ledger").mkdir()
         plan = {"started_us": time.time_ns() // 1000 - round(started_s_ago * 1e6)}
