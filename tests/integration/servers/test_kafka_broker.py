@@ -23,6 +23,7 @@ from oncebench.lab.provision import provision
 from oncebench.processes.ports import free_ports, is_free
 from oncebench.servers.kafka import broker as kafka_module
 from oncebench.servers.kafka.broker import KafkaBroker, external, start_kafka
+from oncebench.servers.kafka.class_archive import StartFiles, start_files
 from oncebench.servers.kafka.topics import Kafka
 from tests import ROOT
 
@@ -195,11 +196,11 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path, monkeypatch
 def test_it_starts_without_its_class_archive(
     archive: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared = prepare(find_java())
-    (tmp_path / "bootstrap.checkpoint").write_bytes((prepared.folder / "bootstrap.checkpoint").read_bytes())
+    files = start_files(find_java())
+    (tmp_path / "bootstrap.checkpoint").write_bytes((files.folder / "bootstrap.checkpoint").read_bytes())
     if archive is not None:
         (tmp_path / "classes.jsa").write_bytes(archive)
-    monkeypatch.setattr(kafka_module, "prepare", lambda _: Prepared(tmp_path))
+    monkeypatch.setattr(kafka_module, "start_files", lambda _: StartFiles(tmp_path))
     with start_kafka(tmp_path / "work") as broker:
         broker.fresh_topic("in", 1)
 
@@ -299,16 +300,16 @@ def test_the_first_run_prepares_the_cache_for_later_runs(tmp_path: Path, monkeyp
     (tmp_path / "cache" / "jars").symlink_to(real / "jars")  # saves the download of the jars
     monkeypatch.setenv("ONCEBENCH_CACHE", str(tmp_path / "cache"))
     java = provision()
-    prepared = prepare(java)
-    made = {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()}
+    files = start_files(java)
+    made = {path.name: path.stat().st_mtime_ns for path in files.folder.iterdir()}
     assert made.keys() == {"bootstrap.checkpoint", "classes.jsa"}
-    assert [path.name for path in prepared.folder.parent.iterdir()] == [prepared.folder.name]
+    assert [path.name for path in files.folder.parent.iterdir()] == [files.folder.name]
     before = sorted((cache_dir() / "spark").iterdir())
     spark, home = before
     assert home.name.startswith("home-")
     assert {path.name for path in spark.iterdir()} == {"classes.jsa", "made-for"}
-    assert prepare(provision()) == prepared
-    assert {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()} == made
+    assert start_files(provision()) == files
+    assert {path.name: path.stat().st_mtime_ns for path in files.folder.iterdir()} == made
     assert sorted((cache_dir() / "spark").iterdir()) == before
 
 
