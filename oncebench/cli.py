@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import click
 
 from oncebench.delivery.errors import PipelineError
+from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
-from oncebench.run.workdir import disk_errors
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer

@@ -29,12 +29,12 @@ from unittest.mock import patch
 
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.observe.bytes_written import BytesWritten
-from oncebench.observe.resources import SAMPLE_S, Sampler, Use
+from oncebench.observe.resources import SAMPLE_S, SUITE, Sampler, Use
 from oncebench.report.comparisons.paired import bootstrap
 from oncebench.run import cell as run_module
-from oncebench.run.meters import SUITE
-from oncebench.run.workdir import open_work_dir
+from oncebench.run import phases
 from oncebench.scenario.cell import Cell
+from oncebench.workdir import open_work_dir
 
 RATE = 1_000.0  # every guarantee sustains this rate
 # Leaves idle time between batches. Without it a pipeline uses the whole machine, watched or not. Spark starts batches
@@ -45,7 +45,7 @@ WINDOWS = 16
 WARM_S = 16.0  # longer than in other runs: all windows belong to one run, and its JIT compiler must be done
 PIPELINE = ("spark_jvm", "python_driver", "python_workers")
 WATCHERS = ("observer", SUITE)
-LOOK_S, UNWATCHED_LOOK_S = run_module.CALM_LOOK_S, 1.0  # unwatched, the suite must still notice the end of the load
+LOOK_S, UNWATCHED_LOOK_S = phases.CALM_LOOK_S, 1.0  # unwatched, the suite must still notice the end of the load
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ class Watchers:
     @contextmanager
     def of_the_next_run(self) -> Iterator[None]:
         """Makes runs in this context obey the switch."""
-        start_observer, look = run_module._Run._start_observer, BytesWritten.look
+        start_observer, look = run_module._Run._start_observer, BytesWritten.scan_if_due
 
         def starting(run: run_module._Run) -> None:
             start_observer(run)
@@ -104,7 +104,7 @@ class Watchers:
             patch.object(run_module._Run, "_start_observer", starting),
             patch.object(Sampler, "_run", sampling),
             patch.object(BytesWritten, "scan_if_due", looking),
-            patch.object(run_module, "CALM_LOOK_S", LOOK_S),
+            patch.object(phases, "CALM_LOOK_S", LOOK_S),
         ):
             yield
 
@@ -129,8 +129,8 @@ class Watchers:
 
     def _turn(self, on: bool) -> None:
         assert self._run is not None, "windows exist only during a run"
-        self.on, run_module.CALM_LOOK_S = on, LOOK_S if on else UNWATCHED_LOOK_S
-        observer = self._run.children["observer"]
+        self.on, phases.CALM_LOOK_S = on, LOOK_S if on else UNWATCHED_LOOK_S
+        observer = self._run.processes.children["observer"]
         observer.thaw() if on else observer.freeze()
 
     def _uses(self) -> Mapping[str, Use]:

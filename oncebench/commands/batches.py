@@ -31,10 +31,10 @@ from oncebench.record.json_lines import read_lines
 from oncebench.report.results import default_work_dir
 from oncebench.report.tables.batches import table
 from oncebench.run.interrupt import gently
-from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
 from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.sinks.registry import SINKS, suite_sinks
 from oncebench.sinks.suite import Place
+from oncebench.workdir import delete_below, open_work_dir, refuse_used
 from pipeline.config import PipelineConfig, write_config
 from pipeline.rows import KEY, SCHEMA
 

@@ -11,6 +11,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from oncebench.commands.failed_runs import FailedRuns
 from oncebench.commands.interruption import progress_message, suppress_interruption
 from oncebench.commands.options import (
     GroupedCommand,
@@ -24,8 +25,8 @@ from oncebench.commands.options import (
     refuse_idle_postgres,
     work_dir_option,
 )
-from oncebench.commands.series import Trouble, at_least_s, run_series
 from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.series import at_least_s, run_series
 from oncebench.measure import exit_code
 from oncebench.report.comparisons import comparison
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
@@ -136,17 +137,17 @@ def compare(
     rounds = in_rounds(cells, repeat or chosen_profile.repeat)
     results = Results(PUBLISHED if publish else LOCAL, f"{profile}-{stamp()}")
     reports: list[Report] = []
-    trouble = Trouble()
+    failed_runs = FailedRuns()
     if len(rounds) > FEW_RUNS:
         click.echo(f"{len(rounds)} runs, {at_least_s(rounds) / 60:.0f} min at least", err=True)
     try:
         place = work_dir or default_work_dir("compare")
         with suppress_interruption():
-            reports.extend(run_series(rounds, results, bootstrap_servers, place, keep, trouble, brief))
+            reports.extend(run_series(rounds, results, bootstrap_servers, place, keep, failed_runs, brief))
     finally:  # print what was measured, also if a later cell or the clean-up failed
         if reports:
             _print(reports, results)
-    if len(reports) + len(trouble.lines) < len(rounds):
+    if len(reports) + len(failed_runs.lines) < len(rounds):
         if not reports:
             raise UserError(
                 "interrupted before the first cell was done. Nothing was written", exit_code=ExitCode.INTERRUPTED
@@ -154,10 +155,10 @@ def compare(
         click.echo(progress_message(len(reports), len(rounds)), err=True)
         sys.exit(ExitCode.INTERRUPTED)
     if not reports:
-        raise trouble.errors[-1]
-    trouble.tell_again()
+        raise failed_runs.errors[-1]
+    failed_runs.repeat()
     worst = exit_code(reports)
-    sys.exit(ExitCode.ERROR if trouble.lines and worst == ExitCode.KEPT else worst)
+    sys.exit(ExitCode.ERROR if failed_runs.lines and worst == ExitCode.KEPT else worst)
 
 
 def _source(name: str) -> ParameterSource | None:

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from oncebench.commands.failed_runs import FailedRuns
 from oncebench.commands.interruption import (
     ResumableCommand,
     progress_message,
@@ -24,8 +25,8 @@ from oncebench.commands.options import (
     refuse_idle_postgres,
     work_dir_option,
 )
-from oncebench.commands.series import Trouble, run_series
 from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.series import run_series
 from oncebench.report.report import numbered
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
@@ -163,25 +164,25 @@ def faults(
     remaining = [cell for cell in planned[share[0] - 1 :: share[1]] if cell.as_json() not in done]
     click.echo(f"{len(planned)} runs, {len(remaining)} of them to do here{_estimate(remaining, share[1])}", err=True)
     click.echo(f"reports {results.runs}", err=True)
-    trouble = Trouble()
+    failed_runs = FailedRuns()
     before = len(reports)
     try:
         if remaining:
             place = work_dir or default_work_dir("faults")
             with suppress_interruption():
-                reports.extend(run_series(remaining, results, bootstrap_servers, place, keep, trouble))
+                reports.extend(run_series(remaining, results, bootstrap_servers, place, keep, failed_runs))
     finally:
         found = fault_matrix.cells_of(reports)
         if found:
             _print(reports, found, results, _report_files(resume, results))
-    trouble.tell_again()
-    if len(reports) - before + len(trouble.lines) < len(remaining):
+    failed_runs.repeat()
+    if len(reports) - before + len(failed_runs.lines) < len(remaining):
         click.echo(_interrupted(len(reports) - before, len(remaining), _report_files(resume, results)), err=True)
         sys.exit(ExitCode.INTERRUPTED)
     outcomes = {cell.outcome for cell in found} or {"vacuous"}
     if "broken" in outcomes:
         sys.exit(ExitCode.BROKEN)
-    if trouble.lines or outcomes & {"unknown", "vacuous"}:
+    if failed_runs.lines or outcomes & {"unknown", "vacuous"}:
         sys.exit(ExitCode.ERROR)
 
 

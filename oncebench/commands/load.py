@@ -18,13 +18,15 @@ from oncebench.processes import child as process
 from oncebench.record.json_lines import Tail
 from oncebench.report.results import default_work_dir
 from oncebench.run.interrupt import gently
-from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
 from oncebench.servers.kafka.broker import start_kafka
 from oncebench.servers.kafka.external import external
+from oncebench.workdir import delete_below, open_work_dir, refuse_used
 
 POLL_S = 0.1
 # One line per second, as other load tools print.
 LINE_EVERY_S = 1.0
+# Before the first events, when there are no rates to print.
+WAIT_LINE_EVERY_S = 5.0
 STOP_S = 30.0
 TOPIC_PREFIX = "ob-load"
 
@@ -64,6 +66,7 @@ def load(
             if topic is None:
                 click.echo(f"the load is in topic {there}, which is left in place", err=True)
         else:
+            click.echo("starting Kafka", err=True)
             with start_kafka(work.path) as kafka:
                 fresh = kafka.fresh_topic(TOPIC_PREFIX, cell.partitions)
                 own = {"bootstrap_servers": kafka.bootstrap_servers, "topic": fresh}
@@ -81,15 +84,18 @@ def _send(config: Mapping[str, Any], folder: Path, interrupted: Any) -> dict[str
     path.write_text(json.dumps(config, indent=1))
     log = folder / "logs" / "generator.log"
     status = Tail(folder / "load.jsonl")
-    printed = 0.0
+    started = printed = time.monotonic()
+    click.echo("starting the generator", err=True)
     with process.start("the generator", [sys.executable, "-m", "loadgen", str(path)], log, cwd=HOME) as child:
         while child.alive:
             if interrupted.is_set():
                 child.stop_gently(STOP_S)
                 break
-            if time.monotonic() - printed >= LINE_EVERY_S and status.last():
-                printed = time.monotonic()
-                click.echo(_progress(status.last()), err=True)
+            newest, now = status.last(), time.monotonic()
+            if now - printed >= (LINE_EVERY_S if newest else WAIT_LINE_EVERY_S):
+                printed = now
+                waiting = f"waiting for the generator's first events, {now - started:.0f} s"
+                click.echo(_progress(newest) if newest else waiting, err=True)
             time.sleep(POLL_S)
     summary = status.last().get("summary")
     if summary is None:

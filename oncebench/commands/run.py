@@ -5,14 +5,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import click
 
-from loadgen.session import EVENTS_PER_SESSION
 from oncebench.commands.options import (
     GroupedCommand,
     base_cell,
@@ -26,6 +24,7 @@ from oncebench.commands.options import (
 )
 from oncebench.delivery.failpoints import FORM
 from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.series import bytes_needed
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.lab import open_lab
 from oncebench.live.view import view
@@ -34,18 +33,11 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
 from oncebench.report.summary import summary
 from oncebench.run.interrupt import gently
-from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, require_free
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault, require_possible
 from oncebench.scenario.supports import support_of
 from oncebench.servers.sink_servers import ours
-
-# Disk space of a run: topic data twice (broker and record), state and logs. An event without padding takes about 300
-# bytes (measured); the constant leaves room. Padding is stored twice, in the topic and in the record.
-BYTES_PER_EVENT = 1000
-PADDED_TIMES = 2
-BASE_BYTES = 200_000_000
-
+from oncebench.workdir import delete_below, open_work_dir, refuse_used, require_free
 
 # Commands in reports of earlier versions have `--delivery`. They still run.
 EARLIER_NAMES = {"delivery": "guarantee"}
@@ -148,14 +140,6 @@ def require_writable(json_path: str | None) -> None:
         trouble = "it cannot be written. Give another file"
     if trouble:
         raise UserError(f"--json {path}: {trouble}, or print the report with --json -", exit_code=ExitCode.USAGE)
-
-
-def bytes_needed(cells: Sequence[Cell]) -> int:
-    """The disk space in bytes that the work dir of these runs needs."""
-    return BASE_BYTES + sum(
-        (cell.sessions * EVENTS_PER_SESSION + cell.open_sessions) * (BYTES_PER_EVENT + PADDED_TIMES * cell.record_bytes)
-        for cell in cells
-    )
 
 
 def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> Report:

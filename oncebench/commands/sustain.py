@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from loadgen.session import EVENTS_PER_SESSION
+from oncebench.commands.failed_runs import FailedRuns
 from oncebench.commands.interruption import progress_message, suppress_interruption
 from oncebench.commands.options import (
     GroupedCommand,
@@ -21,10 +22,10 @@ from oncebench.commands.options import (
     refuse_idle_postgres,
     work_dir_option,
 )
-from oncebench.commands.series import Run, Trouble, open_series
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.rate_search import Found, of_three, search
+from oncebench.experiments.series import Run, open_series
 from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
@@ -131,7 +132,7 @@ def sustain(
     probes: list[Report] = []
     compared_at: dict[str, float] = {}
     reports: list[Report] = []
-    unfinished, trouble = list[str](), Trouble()
+    unfinished, failed_runs = list[str](), FailedRuns()
     try:
         with open_series(largest, results, bootstrap_servers, place, keep) as (run, interrupted):
             for cell in cells:
@@ -149,7 +150,7 @@ def sustain(
                 compared = [
                     _at_rate(cell, compared_at[cell.sink], probe_s) for cell in found if cell.sink in compared_at
                 ]
-                _rounds(run, interrupted, in_rounds(compared, repeat), reports, trouble)
+                _rounds(run, interrupted, in_rounds(compared, repeat), reports, failed_runs)
     finally:  # print what was measured, also after an error
         click.echo(sustained.markdown(probes), nl=False)
         for sink, rate in compared_at.items():
@@ -158,10 +159,10 @@ def sustain(
         if results.runs.exists():
             click.echo(f"\nreports {results.runs}", err=True)
     click.echo("\n".join(unfinished), nl=bool(unfinished), err=True)
-    trouble.tell_again()
+    failed_runs.repeat()
     if any(report["verdict"] == "broken" for report in (*probes, *reports)):
         sys.exit(ExitCode.BROKEN)
-    if unfinished or trouble.lines:
+    if unfinished or failed_runs.lines:
         sys.exit(ExitCode.ERROR)
 
 
@@ -213,7 +214,7 @@ class _Probes:
         return not reasons
 
 
-def _rounds(run: Run, interrupted: Any, cells: Sequence[Cell], reports: list[Report], trouble: Trouble) -> None:
+def _rounds(run: Run, interrupted: Any, cells: Sequence[Cell], reports: list[Report], failed_runs: FailedRuns) -> None:
     """Runs the rounds and adds each report at once, so that an interruption loses none."""
     with suppress_interruption():
         for number, cell in enumerate(cells, 1):
@@ -222,12 +223,12 @@ def _rounds(run: Run, interrupted: Any, cells: Sequence[Cell], reports: list[Rep
             except (UserError, PipelineError, OSError) as error:
                 if getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
                     raise
-                trouble(cell, error)
+                failed_runs(cell, error)
                 continue
             reports += [] if report["interrupted"] else [report]
             if interrupted.is_set():
                 break
-    if len(reports) + len(trouble.lines) < len(cells):
+    if len(reports) + len(failed_runs.lines) < len(cells):
         raise UserError(progress_message(len(reports), len(cells)), exit_code=ExitCode.INTERRUPTED)
 
 

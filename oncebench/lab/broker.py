@@ -1,6 +1,6 @@
-"""The broker of a run: the lab's, or one of the run's own on a small disk, where a fault of the run fills that.
+"""Chooses the broker of a run: the lab's, or its own on a small disk that a fault fills.
 
-Promise: the lab's broker, and what other runs have in it, is left alone by such a run. What can go wrong: see
+Promise: a fault that fills a broker's disk never touches the lab's broker or the topics of other runs. Failures: see
 `small_disk` and `start_kafka`.
 """
 
@@ -21,8 +21,11 @@ from oncebench.scenario.cell import Cell
 
 @contextmanager
 def open_broker(cell: Cell, lab: Lab, folder: Path) -> Iterator[Lab]:
-    """The lab as this run sees it: with a broker below the run's folder, on the disk that is mounted there, if a fault
-    of the cell fills it."""
+    """Yields the lab for this run.
+
+    If a fault of the cell fills a broker's disk, the lab has a broker below the run's folder, on the disk mounted
+    there.
+    """
     if all(FAULTS[parse_fault(fault).action].fills != BROKER for fault in cell.faults):
         yield lab
         return

@@ -21,6 +21,12 @@ import psutil
 
 from oncebench.observe.procfs import read_stats
 
+# Components of a run, by the names that reports and tables use.
+PIPELINE, BROKER = "pipeline", "broker"
+SUITE = "suite"  # this process: it samples, supervises the pipeline and shows the run
+# Components that make the load and observe it. They are no part of what a guarantee costs.
+WATCHING = frozenset({"generator", "observer", SUITE})
+
 # Short enough for short-lived processes, long enough to cost little: a sample of 20 processes takes 1 ms.
 SAMPLE_S = 0.5
 # CPU times are multiples of 10 ms, stored as floats.

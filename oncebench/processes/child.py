@@ -17,11 +17,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from oncebench.disk_errors import disk_errors
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import sessions
 from oncebench.processes.guardian import guardian
 from oncebench.processes.sessions import Session, start_time
-from oncebench.run.workdir import disk_errors
 
 _LAUNCH = Path(__file__).with_name("launcher.py")
 _POLL_S = 0.01

@@ -125,7 +125,7 @@ FAMILIES = (*CHAINS, RANDOM)
 F = TypeVar("F")
 LeftOut = dict[str, dict[str, None]]  # reason -> faults, each once and in order
 # Each fault needs its own batch and a quiet batch after it. Some faults need a third batch. It comes from the ten small
-# priming batches: the first fault waits for only six of them.
+# warm-up batches: the first fault waits for only six of them.
 BATCHES_PER_FAULT = 2
 SESSIONS_PER_BATCH = 3  # with three sessions per batch, nearly every batch has rows in both partitions
 # At most one batch per second: an attempt then runs four batches on average, also on a fast machine, and every attempt

@@ -19,8 +19,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from oncebench.disk_errors import disk_errors
 from oncebench.errors import MissingEnvironment
-from oncebench.run.workdir import disk_errors, open_work_dir
+from oncebench.workdir import open_work_dir
 
 # The user of a distribution's own PostgreSQL, and a user that exists everywhere and owns nothing.
 USERS = ("postgres", "nobody")

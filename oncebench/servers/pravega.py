@@ -22,13 +22,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from oncebench.disk_errors import disk_errors
 from oncebench.downloads.java import Java, find_java
 from oncebench.downloads.maven import jars
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child
 from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
-from oncebench.run.workdir import disk_errors
 from oncebench.servers.service import Service
 from oncebench.sinks.pravega.controller import Controller, ControllerAway, Stream
 from oncebench.sinks.pravega.sink import VARIABLE

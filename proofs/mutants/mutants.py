@@ -213,8 +213,8 @@ MUTANTS = (
          defence="claim before the write"),
     _history("M30", "a transaction is left open", "STALL-LSO", histories.left_open, on_servers=True,
              elsewhere=(
-                 "test: tests/integration/run/test_observer_reader.py::"
-                 "test_an_open_transaction_hides_what_stands_above_it",
+                 "test: tests/integration/observe/test_reader.py::"
+                 "test_an_open_transaction_hides_later_records",
              )),
     _history("M31", "one row is lost and another is duplicated: the totals are right", "DUP LOSS TORN",
              histories.one_lost_one_duplicated),

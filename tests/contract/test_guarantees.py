@@ -19,12 +19,12 @@ import pytest
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.lab.lab import Lab
 from oncebench.measure import LATENCIES, judge_again, measure
-from oncebench.run.workdir import open_work_dir
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
 from oncebench.scenario.profiles import DECISIVE_POINT, FIRST
 from oncebench.scenario.supports import all_supports
 from oncebench.sinks.registry import suite_sinks
+from oncebench.workdir import open_work_dir
 from tests import ROOT
 
 HAND_CHECK = ROOT / "tools" / "hand_check.py"

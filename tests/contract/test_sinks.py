@@ -15,7 +15,7 @@ from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONC
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import POINTS
 from oncebench.delivery.journal import open_journal
-from oncebench.experiments.batches import sample_reports
+from oncebench.experiments.batches import generated_rows
 from oncebench.lab.lab import Lab
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
@@ -176,7 +176,7 @@ def test_a_replay_with_other_rows_in_one_partition_writes_nothing(make: Make, ca
 
 @pytest.fixture(scope="module")
 def many(spark: SparkSession) -> tuple[DataFrame, Counter[Made]]:
-    rows = sample_reports(spark, 100_000, 7, PARTITIONS)
+    rows = generated_rows(spark, 100_000, 7, PARTITIONS)
     return rows, Counter(tuple(row) for row in rows.select(*ROW).collect())
 
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
+from oncebench.observe.resources import WATCHING
 from oncebench.report.schema import Report
-from oncebench.run.meters import WATCHING
 from oncebench.scenario.supports import expected_codes
 
 Quantile = Literal["p50", "p95", "p99", "p999"]

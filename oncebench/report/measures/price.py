@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from oncebench.observe.resources import Use
-from oncebench.run.meters import BROKER, SUITE, WATCHING
+from oncebench.observe.resources import BROKER, SUITE, WATCHING, Use
 
 MILLION = 1e6
 

@@ -14,12 +14,12 @@ from typing import Self
 
 from confluent_kafka import KafkaException
 
+from oncebench.disk_errors import disk_errors
 from oncebench.downloads.java import Java, find_java
 from oncebench.errors import UserError
 from oncebench.processes import child
 from oncebench.processes.child import Child
 from oncebench.processes.ports import LOOPBACK, free_ports, is_free
-from oncebench.run.workdir import disk_errors
 from oncebench.servers.kafka.class_archive import StartFiles, make_data_folder, start_files
 from oncebench.servers.kafka.external import external
 from oncebench.servers.kafka.process import PortTakenError, command, wait_until_serving

@@ -14,6 +14,7 @@ from base64 import urlsafe_b64encode
 from dataclasses import dataclass
 from pathlib import Path
 
+from oncebench.disk_errors import disk_errors
 from oncebench.downloads.cache import CACHE_VARIABLE, cache_dir, locked
 from oncebench.downloads.java import Java
 from oncebench.downloads.maven import jars
@@ -21,7 +22,6 @@ from oncebench.errors import UserError
 from oncebench.processes import child as process
 from oncebench.processes.child import tail
 from oncebench.processes.ports import free_ports
-from oncebench.run.workdir import disk_errors
 from oncebench.servers.kafka.process import command, wait_until_serving
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
 

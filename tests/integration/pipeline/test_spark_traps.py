@@ -19,9 +19,9 @@ from oncebench.downloads.maven import jars
 from oncebench.lab.lab import Lab, environment, spark_of
 from oncebench.measure import measure
 from oncebench.processes import child as process
-from oncebench.run.workdir import open_work_dir
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.registry import SINKS
+from oncebench.workdir import open_work_dir
 from pipeline.config import PipelineConfig, write_config
 from tests import ROOT
 from tests.pipelines import wait_for

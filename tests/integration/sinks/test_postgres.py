@@ -22,7 +22,6 @@ from oncebench.delivery.contract import Mark, Writer
 from oncebench.delivery.digest import HASH, digest
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay, RefusedStart
 from oncebench.errors import MissingEnvironment
-from oncebench.run.workdir import open_work_dir
 from oncebench.servers import postgres_home
 from oncebench.servers.postgres import SERVICE, PostgresServer, start_postgres
 from oncebench.sinks.postgres import writers
@@ -30,6 +29,7 @@ from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.postgres.sink import PostgresSink
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import suite_sinks
+from oncebench.workdir import open_work_dir
 from pipeline.rows import ID, SCHEMA
 from proofs.without_jvm import deliverable
 from tests.pipelines import place

@@ -115,7 +115,7 @@ def test_a_server_that_does_not_start_affects_only_its_own_sink(
     untested = {sink: sum(figures["untested"][0] for name, figures in found.items() if name.startswith(sink))
                 for sink in ("kafka", "postgres")}  # fmt: skip
     assert untested == {"kafka": 0.0, "postgres": 3 * len(bench.names(["postgres"])) - 1}
-    assert "postgres: the server does not start; so 17 of its runs are untested" in capsys.readouterr().err
+    assert "postgres: the server does not start. 17 of its runs are untested" in capsys.readouterr().err
     starts.clear()
     with pytest.raises(UserError, match="does not start"):
         bench.figures(["postgres"], 1)

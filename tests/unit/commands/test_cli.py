@@ -146,7 +146,7 @@ def test_a_foreign_folder_is_refused_as_work_dir(tmp_path: Path, monkeypatch: py
     (tmp_path / "theirs" / "letter.txt").write_text("dear")
     refused = CliRunner().invoke(cli, [*GOOD, "--work-dir", "theirs"]).exception
     assert isinstance(refused, UserError)
-    assert "is no work dir of this suite" in str(refused)
+    assert "is not a work dir of this suite" in str(refused)
     assert (tmp_path / "theirs" / "letter.txt").read_text() == "dear"
 
 

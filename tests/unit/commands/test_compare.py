@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import compare
-from oncebench.commands.run import bytes_needed
 from oncebench.errors import UserError
+from oncebench.experiments.series import bytes_needed
 from oncebench.report.results import default_work_dir
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PAIR_BATCHES, PROFILES

@@ -172,7 +172,7 @@ def test_a_failed_round_is_reported_and_the_rest_runs(pipelines: Pipelines) -> N
         patch.setattr(sustain, "open_series", series)
         done = CliRunner().invoke(cli, WORDS)
     assert (len(pipelines.rounds), done.exit_code) == (2, 1)
-    said = "not run to its end: kafka exactly-once idempotent, healthy: it got no further"
+    said = "run failed: kafka exactly-once idempotent, healthy: it got no further"
     assert done.stderr.count(said) == 4  # two rounds, each when it happens and at the end
     assert "| kafka | exactly-once | two-phase | 2 " in done.stdout
 

@@ -18,7 +18,7 @@ from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.errors import UserError
 from oncebench.faults import process
-from oncebench.run.spark.master import EXECUTORS, placed
+from oncebench.lab.spark.master import EXECUTORS, master_for
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
 from tests.unit.faults.fake_pipeline import Attempt, World, run
@@ -240,11 +240,11 @@ def test_kill_executor_is_idle_without_executors(world: World) -> None:
 def test_only_runs_with_an_executor_fault_get_executors() -> None:
     spark = {"jars": ("a.jar",), "driver_jars": ("b.jar",), "jvm_options": ("-XX:SharedArchiveFile=classes.jsa",)}
     plain = Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill",), master="local[3]")
-    assert placed(plain, spark) == {**spark, "master": "local[3]"}
+    assert master_for(plain, spark) == {**spark, "master": "local[3]"}
     killing = replace(plain, faults=("mid-write:kill", "mid-write:kill-executor@after=2"))
-    assert placed(killing, spark) == {**spark, "master": EXECUTORS, "jvm_options": ()}
+    assert master_for(killing, spark) == {**spark, "master": EXECUTORS, "jvm_options": ()}
     asked_for = replace(killing, master="local-cluster[3,2,2048]")
-    assert placed(asked_for, spark)["master"] == "local-cluster[3,2,2048]"
+    assert master_for(asked_for, spark)["master"] == "local-cluster[3,2,2048]"
 
 
 def test_executors_of_a_foreign_cluster_are_not_killed() -> None:

@@ -125,8 +125,8 @@ def test_only_a_fault_that_breaks_a_server_is_waited_for(world: World, action: s
     context = world.context(action)
     context.hit, context.held = {**context.hit, "action": action}, held
     with Supervisor(context.config, {}, 0, seed=1) as supervisor:
-        supervisor._acting = [(context, (_ for _ in ()))]
-        assert supervisor.breaking is breaking
+        supervisor._active = [(context, (_ for _ in ()))]
+        assert supervisor.server_down is breaking
 
 
 @pytest.mark.parametrize("injection", [server_faults.bounce_broker, server_faults.bounce_postgres])

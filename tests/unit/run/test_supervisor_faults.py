@@ -20,7 +20,7 @@ from tests.unit.run.test_supervisor import World
 
 @pytest.fixture
 def supervised(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[World]:
-    """A supervisor whose pipeline has been started, and only seems to run."""
+    """A supervisor with a started fake pipeline."""
     made = World(tmp_path)
     monkeypatch.setattr(module.process, "start", made.start)
     with made.supervisor:
@@ -34,16 +34,16 @@ def test_an_attempt_that_dies_by_itself_in_a_crash_loop_is_recorded_once(
     monkeypatch.setattr(process_faults, "pausing", lambda _seconds: iter([None]))
     supervised.hit("crash-loop")
     supervised.supervisor.watch()
-    supervised.lives[1].log.write_text("stopped: of something\n")
-    supervised.lives[1].dies(1)
+    supervised.attempts[1].log.write_text("stopped: some failure\n")
+    supervised.attempts[1].dies(1)
     supervised.supervisor.watch()
     assert supervised.events()[1:] == ["pipeline-killed", "pipeline-started", "pipeline-failed", "pipeline-started"]
-    failed = supervised.told()[3]
-    assert (failed["exit_code"], failed["why"]) == (1, "stopped: of something")
+    failed = supervised.timeline()[3]
+    assert (failed["exit_code"], failed["why"]) == (1, "stopped: some failure")
 
 
 def test_an_exit_is_recorded_once(supervised: World) -> None:
-    supervised.lives[0].dies(1)
+    supervised.attempts[0].dies(1)
     assert supervised.supervisor.record_exit() == (1, "it left no log")
     assert supervised.supervisor.record_exit() is None
     supervised.supervisor.watch()
@@ -57,65 +57,65 @@ def test_a_fault_that_is_cut_short_leaves_the_pipeline_running(
     monkeypatch.setattr(disk, "_wait_for_room", lambda *_: iter([None]))  # an older fault's ballast is still there
     supervised.hit(action, 3600.0)
     supervised.supervisor.watch()
-    assert supervised.lives[0].thawed == 0
-    supervised.supervisor.end_acts()
-    assert supervised.lives[0].thawed == 1
+    assert supervised.attempts[0].thawed == 0
+    supervised.supervisor.end_faults()
+    assert supervised.attempts[0].thawed == 1
 
 
 def test_a_fault_that_had_not_begun_leaves_the_pipeline_running(
     supervised: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fails(_stage: FaultContext, _act: object) -> bool:
-        raise UserError("an act before it could not do its work")
+    def fails(_context: FaultContext, _fault: object) -> bool:
+        raise UserError("an earlier fault failed")
 
     supervised.hit("stop", 3600.0)
     with monkeypatch.context() as patched, pytest.raises(UserError):
-        patched.setattr(module, "_is_over", fails)
+        patched.setattr(module, "_has_ended", fails)
         supervised.supervisor.watch()
-    assert supervised.lives[0].thawed == 0
-    supervised.supervisor.end_acts()
-    assert supervised.lives[0].thawed == 1
+    assert supervised.attempts[0].thawed == 0
+    supervised.supervisor.end_faults()
+    assert supervised.attempts[0].thawed == 1
 
 
 def test_a_pipeline_stays_stopped_until_its_next_fault_begins(supervised: World) -> None:
     supervised.supervisor._servers = {"kafka": Server()}
     supervised.hit("stop-broker", 3600.0)
     supervised.supervisor.watch()
-    assert supervised.lives[0].thawed == 1
+    assert supervised.attempts[0].thawed == 1
     supervised.hit("stop", 0.0, t_us=6)
-    supervised.supervisor.end_acts()
-    assert supervised.lives[0].thawed == 1
+    supervised.supervisor.end_faults()
+    assert supervised.attempts[0].thawed == 1
     supervised.supervisor.watch()
-    assert supervised.lives[0].thawed == 2
+    assert supervised.attempts[0].thawed == 2
 
 
 def test_the_end_of_a_run_kills_a_zombie_without_continuing_it(supervised: World) -> None:
     supervised.hit("zombie")
     supervised.supervisor.watch()
     thawed: list[int] = []
-    supervised.lives[0].at_kill = lambda: thawed.append(supervised.lives[0].thawed)
-    supervised.supervisor.end_acts()
-    assert (thawed, supervised.lives[0].alive, supervised.lives[1].alive) == ([0], False, True)
+    supervised.attempts[0].at_kill = lambda: thawed.append(supervised.attempts[0].thawed)
+    supervised.supervisor.end_faults()
+    assert (thawed, supervised.attempts[0].alive, supervised.attempts[1].alive) == ([0], False, True)
 
 
 def test_a_fault_that_cannot_be_undone_does_not_keep_others_from_ending(supervised: World) -> None:
-    mended = []
+    undone = []
 
-    def act(number: int) -> Generator[None]:
+    def fault(number: int) -> Generator[None]:
         try:
             yield
         finally:
-            mended.append(number)
+            undone.append(number)
             if number == 1:
                 raise OSError("the broker does not start")
 
     (supervised.folder / "tmp-999999999").mkdir()
     for number in range(3):
-        supervised.supervisor._acting.append((cast("FaultContext", SimpleNamespace(standing=False)), act(number)))
-        next(supervised.supervisor._acting[-1][1])
+        supervised.supervisor._active.append((cast("FaultContext", SimpleNamespace(standing=False)), fault(number)))
+        next(supervised.supervisor._active[-1][1])
     with pytest.raises(OSError, match="the broker does not start"):
         supervised.supervisor.__exit__(None, None, None)
-    assert (mended, supervised.lives[0].alive, supervised.supervisor.acting) == ([2, 1, 0], False, False)
+    assert (undone, supervised.attempts[0].alive, supervised.supervisor.fault_active) == ([2, 1, 0], False, False)
     assert not list(supervised.folder.glob("tmp-*"))
     with pytest.raises(ValueError, match="closed"):
         supervised.supervisor.note("anything")

@@ -13,8 +13,8 @@ from oncebench.faults.catalogue import FAULTS
 from oncebench.report.comparisons import random_kills
 from oncebench.report.outcome import outcome_of
 from oncebench.report.tables import fault_matrix
-from oncebench.run.priming import PRIMING_BATCHES, PRIMING_SESSIONS
 from oncebench.run.supervisor import RANDOM_KILL_MEAN_S
+from oncebench.run.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS
 from oncebench.scenario import fault_matrix as matrix
 from oncebench.scenario.cell import Cell
 
@@ -72,7 +72,7 @@ def test_a_row_has_only_possible_faults() -> None:
 def test_the_runs_of_a_row_are_long_enough_and_differ_by_seed() -> None:
     cells = matrix.cells([row("kafka", "two-phase")], ["kills"], Cell("", "", "", seed=5), matrix.seeds_for(3))
     assert [cell.seed for cell in cells] == [5, 6, 7]
-    priming = PRIMING_BATCHES * PRIMING_SESSIONS * 100
+    priming = WARM_UP_BATCHES * WARM_UP_SESSIONS * 100
     for cell in cells:
         assert cell.max_events_per_batch is not None
         batches = (priming + cell.sessions * 100) / cell.max_events_per_batch

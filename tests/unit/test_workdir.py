@@ -1,12 +1,10 @@
-"""Work dirs: one run each, private, and the only place where anything is deleted."""
+"""A work dir serves one run, is private, and is the only place where files are deleted."""
 
-import errno
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections import namedtuple
 from pathlib import Path
 
 import pytest
@@ -14,7 +12,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
-from oncebench.run.workdir import MARKER, delete_below, disk_errors, full_disk_told, open_work_dir, require_free
+from oncebench.workdir import MARKER, delete_below, open_work_dir, require_free
 from tests import ROOT
 
 
@@ -25,7 +23,7 @@ def test_a_work_dir_is_private_and_carries_its_marker(tmp_path: Path) -> None:
         assert json.loads((work.path / MARKER).read_text())["pid"] == os.getpid()
 
 
-def test_a_start_that_was_refused_leaves_no_folder_unless_something_is_in_it_or_it_was_the_users(
+def test_a_refused_start_removes_only_an_empty_folder_of_its_own(
     tmp_path: Path,
 ) -> None:
     mine = tmp_path / "mine"
@@ -41,28 +39,28 @@ def test_a_start_that_was_refused_leaves_no_folder_unless_something_is_in_it_or_
     assert (mine / MARKER).exists()
 
 
-def test_a_folder_that_somebody_has_removed_hides_no_error(tmp_path: Path) -> None:
+def test_a_removed_folder_does_not_hide_the_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="refused"), open_work_dir(tmp_path / "gone") as work:
         (work.path / MARKER).unlink()
         work.path.rmdir()
         raise UserError("refused")
 
 
-def test_an_empty_folder_of_the_user_becomes_private_too(tmp_path: Path) -> None:
+def test_an_empty_folder_of_the_user_becomes_private(tmp_path: Path) -> None:
     folder = tmp_path / "mine"
     folder.mkdir(mode=0o755)
     with open_work_dir(folder):
         assert folder.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_second_run_is_refused_and_told_who_is_there(tmp_path: Path) -> None:
+def test_a_second_run_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     with open_work_dir(tmp_path / "work"):
         with pytest.raises(UserError, match=f"in use by process {os.getpid()}") as caught:
             open_work_dir(tmp_path / "work")
         assert caught.value.exit_code == ExitCode.ERROR
 
 
-def test_a_work_dir_can_be_taken_again_after_its_run_and_keeps_its_files(tmp_path: Path) -> None:
+def test_a_work_dir_can_be_reopened_and_keeps_its_files(tmp_path: Path) -> None:
     with open_work_dir(tmp_path / "work") as first:
         (first.path / "report.json").write_text("{}")
     with open_work_dir(tmp_path / "work") as second:
@@ -71,7 +69,7 @@ def test_a_work_dir_can_be_taken_again_after_its_run_and_keeps_its_files(tmp_pat
 
 def test_a_killed_run_does_not_leave_the_work_dir_locked(tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from oncebench.run.workdir import open_work_dir; "
+        "import sys, time; from pathlib import Path; from oncebench.workdir import open_work_dir; "
         "work = open_work_dir(Path(sys.argv[1])); print('locked', flush=True); time.sleep(600)"
     )
     command = [sys.executable, "-c", code, str(tmp_path / "work")]
@@ -84,26 +82,26 @@ def test_a_killed_run_does_not_leave_the_work_dir_locked(tmp_path: Path) -> None
     open_work_dir(tmp_path / "work").close()
 
 
-def test_a_lock_whose_holder_has_not_written_its_name_yet_is_still_a_lock(tmp_path: Path) -> None:
+def test_a_lock_without_a_written_pid_is_still_a_lock(tmp_path: Path) -> None:
     with open_work_dir(tmp_path / "work") as work:
         (work.path / MARKER).write_text("")
         with pytest.raises(UserError, match="in use by another process"):
             open_work_dir(tmp_path / "work")
 
 
-def test_a_folder_with_files_of_somebody_else_is_refused_and_untouched(tmp_path: Path) -> None:
+def test_a_folder_with_other_files_is_refused_and_untouched(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("years of work")
     tmp_path.chmod(0o755)
-    with pytest.raises(UserError, match="holds files and is no work dir"):
+    with pytest.raises(UserError, match="contains files but no"):
         open_work_dir(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.txt"]
     assert tmp_path.stat().st_mode & 0o777 == 0o755
 
 
-def test_a_file_in_the_way_is_a_clear_error(tmp_path: Path) -> None:
+def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     for path in (tmp_path / "file", tmp_path / "file" / "work"):
-        with pytest.raises(MissingEnvironment, match=f"{tmp_path}/file.*file in the way.*choose another --work-dir"):
+        with pytest.raises(MissingEnvironment, match=f"{tmp_path}/file.*in its place.*another --work-dir"):
             open_work_dir(path)
 
 
@@ -116,41 +114,20 @@ def test_a_marker_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
     assert (tmp_path / "precious").read_text() == "precious"
 
 
-@pytest.mark.parametrize(
-    ("number", "said"),
-    [(errno.ENOSPC, "the disk is full"), (errno.EDQUOT, "quota"), (errno.EROFS, "read-only"), (errno.EACCES, "denied")],
-)
-def test_disk_trouble_is_told_with_the_way_out(number: int, said: str, tmp_path: Path) -> None:
-    with pytest.raises(MissingEnvironment, match=f"{tmp_path}.*{said}.*--work-dir") as caught, disk_errors(tmp_path):
-        raise OSError(number, os.strerror(number))
-    assert caught.value.exit_code == ExitCode.ENVIRONMENT
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's disk that is always full")
-def test_a_disk_that_is_really_full_is_told_by_name(tmp_path: Path) -> None:
-    with pytest.raises(MissingEnvironment, match="disk is full"), disk_errors(tmp_path):
-        Path("/dev/full").write_bytes(b"x")
-
-
 def test_a_folder_that_cannot_be_made_is_named() -> None:
-    with pytest.raises(MissingEnvironment, match=r"/proc/x.* there is no such folder, and none can be made"):
+    with pytest.raises(MissingEnvironment, match=r"/proc/x.* the folder does not exist and cannot be made"):
         open_work_dir(Path("/proc/x"))
 
 
-def test_other_errors_pass_unchanged(tmp_path: Path) -> None:
-    with pytest.raises(ConnectionRefusedError), disk_errors(tmp_path):
-        raise ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
-
-
-def test_too_little_room_is_noticed_before_the_run(tmp_path: Path) -> None:
+def test_too_little_disk_space_is_an_error(tmp_path: Path) -> None:
     require_free(tmp_path, 1)
-    with pytest.raises(MissingEnvironment, match=f"{tmp_path} has .* MB free and about 1,000,000,000 MB are needed"):
+    with pytest.raises(MissingEnvironment, match=f"{tmp_path} has .* MB free; about 1,000,000,000 MB are needed"):
         require_free(tmp_path, 10**15)
 
 
 @pytest.fixture
 def work(tmp_path: Path) -> Path:
-    """A work dir with some files, and precious ones beside it."""
+    """A work dir with some files, next to a folder with precious files."""
     open_work_dir(tmp_path / "work").close()
     (tmp_path / "work" / "kafka" / "data").mkdir(parents=True)
     (tmp_path / "work" / "kafka" / "data" / "log").write_text("x")
@@ -175,7 +152,7 @@ def test_without_a_marker_nothing_is_deleted(work: Path) -> None:
 
 
 @pytest.mark.parametrize("target", ["", ".", "..", "../precious", "kafka/../../precious", f"{MARKER}", "kafka/.."])
-def test_what_does_not_lie_below_the_marker_is_not_deleted(target: str, work: Path) -> None:
+def test_a_path_outside_the_work_dir_is_not_deleted(target: str, work: Path) -> None:
     with pytest.raises(UserError, match="not deleted"):
         delete_below(work, Path(f"{work}/{target}"))
     assert (work.parent / "precious" / "thesis.txt").exists()
@@ -198,7 +175,7 @@ def test_a_path_through_a_link_is_refused(work: Path) -> None:
     assert (work.parent / "precious" / "thesis.txt").exists()
 
 
-def test_a_whole_work_dir_is_deleted_with_its_marker_and_links_are_not_followed(tmp_path: Path, work: Path) -> None:
+def test_deleting_a_work_dir_follows_no_link(tmp_path: Path, work: Path) -> None:
     with open_work_dir(work) as opened:
         (work / "link").symlink_to(tmp_path / "precious")
         opened.delete()
@@ -207,10 +184,10 @@ def test_a_whole_work_dir_is_deleted_with_its_marker_and_links_are_not_followed(
 
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("unshare") is None, reason="mounts need root and unshare")
-def test_a_read_only_disk_is_told_by_name(tmp_path: Path) -> None:
+def test_a_read_only_disk_is_named(tmp_path: Path) -> None:
     code = (
         "import sys; from pathlib import Path; from oncebench.errors import UserError; "
-        "from oncebench.run.workdir import open_work_dir\n"
+        "from oncebench.workdir import open_work_dir\n"
         "try: open_work_dir(Path(sys.argv[1]))\n"
         "except UserError as error: print(error.exit_code, error)"
     )
@@ -222,26 +199,20 @@ def test_a_read_only_disk_is_told_by_name(tmp_path: Path) -> None:
     assert answer.stdout.startswith(f"5 {tmp_path}/work can't be written: the disk is read-only"), answer.stdout
 
 
-def test_a_failure_on_a_full_disk_names_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    usage = namedtuple("usage", "free")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage(4096))
-    with pytest.raises(MissingEnvironment, match="is full, and so nothing came"), full_disk_told(tmp_path):
-        raise UserError("nothing came")
-    monkeypatch.setattr(shutil, "disk_usage", lambda _path: usage(10**9))
-    with pytest.raises(UserError, match="nothing came") as told, full_disk_told(tmp_path):
-        raise UserError("nothing came")
-    assert "is full" not in str(told.value)
-
-
 @pytest.mark.parametrize("left", ["cell.json", "cells/001/cell.json", "load.jsonl", "plan.json"])
-def test_a_work_dir_that_has_served_is_refused_by_every_command_before_anything_is_started(
+def test_every_command_refuses_a_used_work_dir_before_it_starts_anything(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, left: str
 ) -> None:
     def started(*_: object) -> None:
         raise AssertionError("something was started")
 
-    for starter in ("run.open_lab", "series.open_lab", "batches.open_lab", "load.start_kafka"):
-        monkeypatch.setattr(f"oncebench.commands.{starter}", started)
+    for starter in (
+        "commands.run.open_lab",
+        "experiments.series.open_lab",
+        "commands.batches.open_lab",
+        "commands.load.start_kafka",
+    ):
+        monkeypatch.setattr(f"oncebench.{starter}", started)
     open_work_dir(tmp_path / "work").close()
     (tmp_path / "work" / left).parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "work" / left).touch()
@@ -256,6 +227,7 @@ def test_a_work_dir_that_has_served_is_refused_by_every_command_before_anything_
         refused = CliRunner().invoke(cli, [*words, "--work-dir", str(tmp_path / "work")]).exception
         assert isinstance(refused, UserError), words
         assert str(refused) == (
-            f"the work dir {tmp_path / 'work'} has served already (there is {left}): choose another --work-dir"
+            f"the work dir {tmp_path / 'work'} was used by an earlier command: it contains {left}. "
+            "Choose another --work-dir"
         )
         assert refused.exit_code == ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""The Kafka sink behind a proxy: an EndTxn that comes late ends no transaction but its own."""
+"""The Kafka sink behind a proxy: a late EndTxn ends only its own transaction."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from oncebench.sinks.kafka.sink import KafkaSink
 from tests.integration.sinks.test_kafka_sink import TIMEOUT_MS, Output, Task, rows, support, wait_for, wait_for_rows
 
 pytestmark = pytest.mark.integration
-# Long enough for the client to ask again on another connection and to begin its next transaction.
+# Long enough for the client to retry on another connection and to begin its next transaction.
 HELD_S = 3.0
-# A client is back within a second or two of a mended link; this is for a busy machine.
-GOES_ON_S = 40.0
-# Each driver is younger than the last.
+# A client continues within two seconds after the link is mended; a busy machine needs longer.
+RECOVERS_S = 40.0
+# Each driver has a newer generation than the one before.
 GENERATIONS = {"two-phase": 1, "idempotent": 2}
-# A key that belongs to another of two partitions than "first": the broker begins a transaction for it without a word.
+# A key of the other partition than "first": the broker begins a transaction there without a request.
 ELSEWHERE = "rest"
 
 
 class Linked(Output):
-    """Drivers and workers reach the broker through a proxy, the reader does not."""
+    """Drivers and workers connect through a proxy; the reader connects directly."""
 
     proxy: Proxy
 
@@ -55,7 +55,7 @@ def linked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Linked]:
 
 
 class Pausing(Task):
-    """A task that does something when all its rows have been handed over."""
+    """A task that calls a function after its last row."""
 
     def __init__(self, batch: int, then: Callable[[], None]) -> None:
         super().__init__(batch)
@@ -71,7 +71,7 @@ def nothing() -> Iterator[pa.RecordBatch]:
 
 
 @pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
-def test_a_worker_goes_on_once_its_link_is_mended(linked: Linked, variant: str) -> None:
+def test_a_worker_continues_after_its_link_is_mended(linked: Linked, variant: str) -> None:
     driver = linked.driver(variant, GENERATIONS[variant])
     before = linked.visible()
 
@@ -93,12 +93,12 @@ def test_a_worker_goes_on_once_its_link_is_mended(linked: Linked, variant: str) 
 
     working = threading.Thread(target=all_three, daemon=True)  # librdkafka may hang for minutes, beyond its own limit
     working.start()
-    working.join(GOES_ON_S)
+    working.join(RECOVERS_S)
     assert not working.is_alive()
     wait_for_rows(linked, {**before, **{f"{variant} {number}": 20 for number in ("one", "two", "three")}})
 
 
-def test_a_commit_that_a_worker_repeats_and_that_comes_late_does_not_end_its_next_transaction(linked: Linked) -> None:
+def test_a_late_repeated_commit_does_not_end_the_next_transaction(linked: Linked) -> None:
     driver = linked.driver("two-phase", 3)
     before = linked.visible()
     assert driver.commit(7, {0: dict(driver.prepare_writer().write(Task(7), rows("seven"))[0])}) == set()
@@ -129,13 +129,13 @@ def test_an_empty_partition_has_no_transaction_to_end(linked: Linked, variant: s
 
 
 @pytest.mark.parametrize(("api_key", "error"), [(PRODUCE, produce_error), (END_TXN, end_txn_error)])
-def test_what_a_broker_answers_to_a_request_whose_answer_is_lost_is_read_in_the_clients_own_version(
+def test_a_lost_answer_is_parsed_in_the_clients_api_version(
     linked: Linked, api_key: int, error: Callable[[bytes, bytes], int]
 ) -> None:
     driver = linked.driver("idempotent", 6 + api_key)
     caught = Catch(lambda request: is_kafka(api_key, request))
     linked.proxy.catch(caught)
-    driver.idempotent_writer().write(Task(10), rows(f"answered {api_key}"))  # asks again, on another connection
+    driver.idempotent_writer().write(Task(10), rows(f"answered {api_key}"))  # retries on another connection
     assert caught.answer is not None
     assert caught.request is not None
     assert error(caught.answer, caught.request) == 0

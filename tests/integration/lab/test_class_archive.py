@@ -1,4 +1,4 @@
-"""The archive of classes that makes Spark start fast: used by real pipelines, and no more than a help."""
+"""Real pipelines start from the archive of classes, and also without it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from oncebench.downloads.cache import cache_dir
-from oncebench.run.spark.class_archive import prepare_spark
+from oncebench.lab.spark.class_archive import prepare_spark
 from oncebench.run.supervisor import Supervisor
 from tests.pipelines import Fixture, position, session, wait_for
 
@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 
 def mapped(pipeline: Supervisor) -> set[str]:
-    """Files that are mapped by the processes of a pipeline."""
+    """Returns the files that the processes of a pipeline have mapped."""
     assert pipeline.child is not None
     found: set[str] = set()
     for pid in pipeline.child.members():
@@ -36,7 +36,7 @@ def test_a_pipeline_starts_from_the_archive_of_its_classes(fixture: Fixture) -> 
         wait_for("the archive to be mapped", found, [pipeline])
 
 
-def test_a_pipeline_starts_with_a_damaged_archive_too(fixture: Fixture, tmp_path: Path) -> None:
+def test_a_pipeline_starts_with_a_damaged_archive(fixture: Fixture, tmp_path: Path) -> None:
     archive = tmp_path / "a folder" / "classes.jsa"
     archive.parent.mkdir()
     archive.write_bytes(b"not an archive")
@@ -44,11 +44,11 @@ def test_a_pipeline_starts_with_a_damaged_archive_too(fixture: Fixture, tmp_path
     fixture.send(session("a-1"))
     with fixture.pipeline(config) as pipeline:
         pipeline.start()
-        wait_for("the batch to be done", lambda: position(config.record) == fixture.input_ends(), [pipeline])
+        wait_for("the batch to be finished", lambda: position(config.record) == fixture.input_ends(), [pipeline])
         assert str(archive) not in mapped(pipeline)
 
 
-def test_an_archive_is_made_once_and_found_again(fixture: Fixture) -> None:
+def test_an_archive_is_made_once_and_reused(fixture: Fixture) -> None:
     lab = fixture.lab
     made = [prepare_spark(lab.java, lab.class_path, lab.environment()) for _ in range(2)]
     assert made == [lab.jvm_options, lab.jvm_options]

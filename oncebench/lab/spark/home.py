@@ -1,7 +1,8 @@
-"""The SPARK_HOME of every pipeline that the suite starts, kept in the cache (see `pipeline.spark.home`).
+"""The SPARK_HOME of every pipeline that the suite starts, kept in the cache.
 
-Promise: its path stays the same from run to run, for an archive of classes is checked against it. What can go wrong:
-the cache can't hold it; then Spark starts as ever, and more slowly.
+`pipeline.spark.home` describes its content. Promise: its path is the same in every run, because the JVM checks an
+archive of classes against the path. Failure: the cache has no room for it; then Spark starts more slowly, from its own
+folder.
 """
 
 from __future__ import annotations
@@ -16,7 +17,10 @@ from pipeline.spark.home import link_spark
 
 
 def spark_home() -> Path | None:
-    """The folder; None where the cache can't hold it, or its path would be taken for two on a class path."""
+    """Returns the folder, or None if the cache can't hold it or its path contains a colon.
+
+    A class path would read a path with a colon as two paths.
+    """
     installed = hashlib.sha256(str(Path(pyspark.__file__).parent).encode()).hexdigest()[:16]
     home = cache_dir() / "spark" / f"home-{installed}"
     if ":" in str(home):

@@ -1,4 +1,4 @@
-"""The committed reader against a real broker: transactions open, committed and aborted, and logs that lost records."""
+"""The committed reader against a real broker: transactions and lost records."""
 
 from __future__ import annotations
 
@@ -22,29 +22,29 @@ from oncebench.sinks.reader import End, ReadReport, Rows
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_S = 30.0
+LIMIT_S = 30.0
 
 
 @contextmanager
 def transaction(kafka: KafkaBroker, name: str, *, abort: bool = False) -> Iterator[Producer]:
-    """A transaction that is committed, or aborted, when it is left."""
+    """Opens a transaction; the end of the context commits or aborts it."""
     producer = Producer(
         {"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": name, "log_level": 0, "linger.ms": 0}
     )
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(LIMIT_S)
     producer.begin_transaction()
     yield producer
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(LIMIT_S) == 0
     if abort:
-        producer.abort_transaction(PATIENCE_S)
+        producer.abort_transaction(LIMIT_S)
     else:
-        producer.commit_transaction(PATIENCE_S)
+        producer.commit_transaction(LIMIT_S)
 
 
 def produce(producer: Producer, topic: str, partition: int, values: range | list[str]) -> None:
     for value in values:
         producer.produce(topic, str(value), key="k", partition=partition)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(LIMIT_S) == 0
 
 
 def plain(kafka: KafkaBroker) -> Producer:
@@ -54,7 +54,7 @@ def plain(kafka: KafkaBroker) -> Producer:
 def read(
     kafka: KafkaBroker, topic: str, *, settle_s: float = 0, committed: bool = True
 ) -> tuple[list[str], ReadReport]:
-    """The values in the order given, and the report."""
+    """Returns the values in their order, and the report."""
     values: list[str] = []
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
         report = reader.read_to_end(
@@ -63,7 +63,7 @@ def read(
     return values, report
 
 
-def test_aborted_records_and_markers_take_up_offsets_but_are_not_shown(kafka: KafkaBroker) -> None:
+def test_aborted_records_and_markers_have_offsets_and_are_invisible(kafka: KafkaBroker) -> None:
     topic = kafka.fresh_topic("reader", partitions=2)
     with transaction(kafka, f"{topic}-a") as producer:
         produce(producer, topic, 0, range(5))
@@ -72,7 +72,7 @@ def test_aborted_records_and_markers_take_up_offsets_but_are_not_shown(kafka: Ka
         produce(producer, topic, 1, range(200, 203))
     values, report = read(kafka, topic)
     assert values == ["0", "1", "2", "3", "4"]
-    # 5 records, a marker, 7 aborted records, a marker; and in the other partition nothing that can be shown
+    # 5 records, a marker, 7 aborted records, a marker; the other partition has no visible record
     assert report.ends_json() == {"0": {"low": 0, "lso": 14, "hw": 14}, "1": {"low": 0, "lso": 4, "hw": 4}}
     assert report.complete
 
@@ -82,7 +82,7 @@ def test_an_empty_topic_is_read_completely(kafka: KafkaBroker) -> None:
     assert (values, report.complete, len(report.ends)) == ([], True, 3)
 
 
-def test_an_open_transaction_hides_what_stands_above_it(kafka: KafkaBroker) -> None:
+def test_an_open_transaction_hides_later_records(kafka: KafkaBroker) -> None:
     topic = kafka.fresh_topic("reader", partitions=1)
     produce(plain(kafka), topic, 0, ["first"])
     with transaction(kafka, f"{topic}-open") as producer:
@@ -92,8 +92,8 @@ def test_an_open_transaction_hides_what_stands_above_it(kafka: KafkaBroker) -> N
         assert values == ["first"]
         assert report.ends_json() == {"0": {"low": 0, "lso": 1, "hw": 3}}
         assert report.waited_s >= 0.3
-        assert report.complete  # all that a committed reader can have; STALL-LSO is for the audit to say
-    values, report = read(kafka, topic, settle_s=PATIENCE_S)
+        assert report.complete  # everything that a committed reader can get; the audit reports STALL-LSO
+    values, report = read(kafka, topic, settle_s=LIMIT_S)
     assert values == ["first", "hidden", "above"]
     assert report.ends_json() == {"0": {"low": 0, "lso": 4, "hw": 4}}
 
@@ -103,16 +103,16 @@ def test_the_reader_waits_for_an_open_transaction_to_end(kafka: KafkaBroker) -> 
     with transaction(kafka, f"{topic}-open") as producer:
         produce(producer, topic, 0, ["late"])
         found: list[tuple[list[str], ReadReport]] = []
-        thread = threading.Thread(target=lambda: found.append(read(kafka, topic, settle_s=PATIENCE_S)))
+        thread = threading.Thread(target=lambda: found.append(read(kafka, topic, settle_s=LIMIT_S)))
         thread.start()
-        time.sleep(0.5)  # the length of the outage, not a wait for something
+        time.sleep(0.5)  # how long the transaction stays open
         assert not found
-    thread.join(PATIENCE_S)
+    thread.join(LIMIT_S)
     assert found[0][0] == ["late"]
-    assert 0.3 < found[0][1].waited_s < PATIENCE_S
+    assert 0.3 < found[0][1].waited_s < LIMIT_S
 
 
-def test_what_is_appended_during_the_read_is_not_part_of_it(kafka: KafkaBroker) -> None:
+def test_records_appended_during_the_read_are_not_read(kafka: KafkaBroker) -> None:
     topic = kafka.fresh_topic("reader", partitions=1)
     produce(plain(kafka), topic, 0, range(10))
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
@@ -128,14 +128,14 @@ def test_what_is_appended_during_the_read_is_not_part_of_it(kafka: KafkaBroker) 
     assert taken == list(range(10))
 
 
-def test_a_log_that_lost_its_beginning_is_read_and_reported_incomplete(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_a_log_without_its_beginning_is_incomplete(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = kafka.fresh_topic("reader", partitions=2)
     produce(plain(kafka), topic, 0, range(10))
     produce(plain(kafka), topic, 1, range(10, 14))
     gone = [TopicPartition(topic, 0, 4), TopicPartition(topic, 1, 4)]
-    admin = kafka.admin()  # its answers come only while it lives
+    admin = kafka.admin()  # keeps the client open until its answers have come
     for answer in admin.delete_records(gone).values():
-        answer.result(PATIENCE_S)
+        answer.result(LIMIT_S)
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
         report = save_topic(reader, tmp_path / "final.arrow")
     assert not report.complete
@@ -145,14 +145,12 @@ def test_a_log_that_lost_its_beginning_is_read_and_reported_incomplete(kafka: Ka
     assert not stream.complete
 
 
-def test_a_broker_that_goes_away_in_the_middle_makes_the_read_incomplete(
-    kafka_own: KafkaBroker, tmp_path: Path
-) -> None:
+def test_a_broker_that_dies_makes_the_read_incomplete(kafka_own: KafkaBroker, tmp_path: Path) -> None:
     topic = kafka_own.fresh_topic("reader", partitions=1)
     produce(plain(kafka_own), topic, 0, range(10))
     with closing(KafkaReader(kafka_own.bootstrap_servers, topic)) as reader:
         kafka_own.kill()
-        # The client may have fetched all ten before; the eleventh is one that nobody can bring any more.
+        # The client may have fetched all ten records before the kill, so the end is an eleventh that never comes.
         ends = {0: End(low=0, lso=11, hw=11)}
         reader._settled = lambda limit_s: (ends, 0.0)  # type: ignore[method-assign]
         report = save_topic(reader, tmp_path / "final.arrow", idle_s=1.0)
@@ -161,13 +159,13 @@ def test_a_broker_that_goes_away_in_the_middle_makes_the_read_incomplete(
     assert not read_stream(tmp_path / "final.arrow", FINAL).complete
 
 
-def test_a_missing_topic_is_told_and_not_created(kafka: KafkaBroker) -> None:
+def test_a_missing_topic_is_an_error_and_is_not_created(kafka: KafkaBroker) -> None:
     with pytest.raises(ReadError, match=r"nowhere.*was not found within 1 s"):
         KafkaReader(kafka.bootstrap_servers, "nowhere", start_s=0.6)
-    assert "nowhere" not in kafka.admin().list_topics(timeout=PATIENCE_S).topics
+    assert "nowhere" not in kafka.admin().list_topics(timeout=LIMIT_S).topics
 
 
-def test_a_broker_that_is_not_there_is_told_in_time() -> None:
+def test_a_missing_broker_is_an_error_in_time() -> None:
     start = time.monotonic()
     with pytest.raises(ReadError, match="check the address"):
         KafkaReader("127.0.0.1:1", "any", start_s=0.5)
@@ -178,18 +176,18 @@ def test_a_reader_leaves_no_group_and_no_offset(kafka: KafkaBroker) -> None:
     topic = kafka.fresh_topic("reader", partitions=1)
     produce(plain(kafka), topic, 0, range(3))
     assert len(read(kafka, topic)[0]) == 3
-    admin = kafka.admin()  # its answers come only while it lives
-    groups = admin.list_consumer_groups(request_timeout=PATIENCE_S).result(PATIENCE_S)
+    admin = kafka.admin()  # keeps the client open until its answers have come
+    groups = admin.list_consumer_groups(request_timeout=LIMIT_S).result(LIMIT_S)
     assert "oncebench-reader" not in {group.group_id for group in groups.valid}
 
 
-def test_a_saved_topic_keeps_every_byte_key_null_and_time(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_a_saved_topic_keeps_keys_values_nulls_and_times(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = kafka.fresh_topic("reader", partitions=1)
     producer = plain(kafka)
     records = [(b"k", b"v"), (None, b"\xff\x00"), (b"\xff", None), (b"", b"")]
     for at, (key, value) in enumerate(records):
         producer.produce(topic, value, key=key, partition=0, timestamp=1_700_000_000_000 + at)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(LIMIT_S) == 0
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
         report = save_topic(reader, tmp_path / "input.arrow")
     table = read_stream(tmp_path / "input.arrow", FINAL).table
@@ -208,7 +206,7 @@ def test_a_saved_topic_keeps_every_byte_key_null_and_time(kafka: KafkaBroker, tm
     }
 
 
-def test_a_saved_quarantine_keeps_what_its_headers_say(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_a_saved_quarantine_keeps_its_headers(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = kafka.fresh_topic("quarantine", partitions=1)
     producer = plain(kafka)
     good = {"reason": b"not-json", "source_topic": b"in", "source_partition": b"3", "source_offset": b"123456789012"}
@@ -220,7 +218,7 @@ def test_a_saved_quarantine_keeps_what_its_headers_say(kafka: KafkaBroker, tmp_p
     ]
     for headers in cases:
         producer.produce(topic, b"{", key=b"k", partition=0, headers=list(headers.items()) if headers else None)
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(LIMIT_S) == 0
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
         assert save_quarantine(reader, tmp_path / "quarantine.arrow").complete
     table = read_stream(tmp_path / "quarantine.arrow", QUARANTINE).table

@@ -1,4 +1,4 @@
-"""The broker the suite starts: real JVM, real SIGKILL."""
+"""The broker that the suite starts: a real JVM, a real SIGKILL."""
 
 import os
 import signal
@@ -23,7 +23,7 @@ from oncebench.lab.provision import provision
 from oncebench.processes.ports import free_ports, is_free
 from oncebench.servers.kafka import broker as kafka_module
 from oncebench.servers.kafka.broker import KafkaBroker, external, start_kafka
-from oncebench.servers.kafka.class_archive import Prepared, prepare
+from oncebench.servers.kafka.class_archive import StartFiles, start_files
 from oncebench.servers.kafka.topics import Kafka
 from tests import ROOT
 
@@ -42,7 +42,7 @@ def gone(pid: int) -> bool:
 
 
 def write(servers: str, topic: str, values: list[bytes]) -> None:
-    """Write `values` to partition 0, every one acknowledged."""
+    """Writes `values` to partition 0 and waits until all are acknowledged."""
     failed: list[object] = []
     producer = Producer({"bootstrap.servers": servers, "enable.idempotence": True, "log_level": 0})
     for value in values:
@@ -68,21 +68,21 @@ def read(servers: str, topic: str, count: int) -> list[bytes]:
         consumer.close()
 
 
-def test_it_listens_on_loopback_only_and_on_its_own_ports_only(kafka: KafkaBroker) -> None:
+def test_it_listens_on_its_loopback_ports_only(kafka: KafkaBroker) -> None:
     connections = psutil.Process(kafka.pid).net_connections()
     listening = {(c.laddr.ip.removeprefix("::ffff:"), c.laddr.port) for c in connections if c.status == "LISTEN"}
     assert listening == {("127.0.0.1", port) for port in kafka.ports.values()}
 
 
-def test_a_topic_tells_what_it_takes_for_safe(kafka: KafkaBroker) -> None:
+def test_a_topic_reports_its_durability_settings(kafka: KafkaBroker) -> None:
     name = kafka.fresh_topic("in", 2, {"flush.messages": "1"})
-    told = {"replicas": "1", "min.insync.replicas": "1", "flush.messages": "1", "flush.ms": str(2**63 - 1)}
-    assert kafka.durability(name) == told
+    expected = {"replicas": "1", "min.insync.replicas": "1", "flush.messages": "1", "flush.ms": str(2**63 - 1)}
+    assert kafka.durability(name) == expected
     with pytest.raises(UserError, match="does not return the settings of nowhere"):
         kafka.durability("nowhere")
 
 
-def test_a_fresh_topic_can_be_used_at_once_and_has_a_name_of_its_own(kafka: KafkaBroker) -> None:
+def test_a_fresh_topic_is_usable_at_once_and_has_a_unique_name(kafka: KafkaBroker) -> None:
     names = {kafka.fresh_topic("in", 50) for _ in range(3)}
     found = kafka.admin().list_topics(timeout=10).topics
     assert len(names) == 3
@@ -98,7 +98,7 @@ def test_a_topic_has_the_settings_it_was_given(kafka: KafkaBroker) -> None:
         write(kafka.bootstrap_servers, name, [os.urandom(200_000)])
 
 
-def test_a_topic_that_exists_or_a_setting_that_does_not_is_a_clear_error(kafka: KafkaBroker) -> None:
+def test_an_existing_topic_and_an_unknown_setting_are_clear_errors(kafka: KafkaBroker) -> None:
     name = kafka.fresh_topic("in", 1)
     with pytest.raises(UserError, match=f"topic {name} can't be created on .*already exists"):
         kafka.create_topic(name, 1)
@@ -106,7 +106,7 @@ def test_a_topic_that_exists_or_a_setting_that_does_not_is_a_clear_error(kafka: 
         kafka.fresh_topic("in", 1, {"no.such.setting": "1"})
 
 
-def test_a_misspelt_topic_is_not_made_by_writing_to_it(kafka: KafkaBroker) -> None:
+def test_writing_to_a_misspelt_topic_does_not_create_it(kafka: KafkaBroker) -> None:
     failed: list[object] = []
     impatient = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "message.timeout.ms": 1500}
     producer = Producer({**impatient, "topic.metadata.propagation.max.ms": 500})
@@ -117,20 +117,20 @@ def test_a_misspelt_topic_is_not_made_by_writing_to_it(kafka: KafkaBroker) -> No
     assert "misspelt" not in kafka.admin().list_topics(timeout=10).topics
 
 
-def test_its_features_are_those_that_kafkas_own_format_tool_chooses(kafka: KafkaBroker) -> None:
+def test_its_features_are_those_of_kafkas_format_tool(kafka: KafkaBroker) -> None:
     admin = KafkaAdminClient(bootstrap_servers=kafka.bootstrap_servers)
     try:
         features = admin.describe_features()
     finally:
         admin.close()
     levels = {name: found["finalized"][0] for name, found in features.items() if "finalized" in found}
-    # metadata 4.3, transaction protocol 2, the new group protocol: what a Kafka 4.3 has that nobody tuned
+    # the defaults of Kafka 4.3: metadata 4.3, transaction protocol 2, the new group protocol
     assert levels["metadata.version"] == 30
     assert levels["transaction.version"] == 2
     assert levels["group.version"] == 1
 
 
-def test_a_killed_broker_comes_back_on_the_same_ports_with_every_acknowledged_record(kafka_own: KafkaBroker) -> None:
+def test_a_killed_broker_restarts_on_its_ports_with_every_acknowledged_record(kafka_own: KafkaBroker) -> None:
     topic = kafka_own.fresh_topic("in", 1)
     values = [b"%d" % number for number in range(5000)]
     write(kafka_own.bootstrap_servers, topic, values)
@@ -145,9 +145,9 @@ def test_a_killed_broker_comes_back_on_the_same_ports_with_every_acknowledged_re
     assert read(kafka_own.bootstrap_servers, topic, len(values)) == values
 
 
-def test_a_paused_broker_answers_nobody_until_it_is_resumed(kafka_own: KafkaBroker) -> None:
+def test_a_paused_broker_does_not_answer_until_it_is_resumed(kafka_own: KafkaBroker) -> None:
     kafka_own.pause()
-    # The signal is sent; a process that runs on the other core takes it when it next enters the kernel.
+    # A process that runs on the other core stops when it next enters the kernel.
     wait_for("it to stop", lambda: psutil.Process(kafka_own.pid).status() == psutil.STATUS_STOPPED)
     with pytest.raises(KafkaException):
         kafka_own.admin().list_topics(timeout=1)
@@ -155,7 +155,7 @@ def test_a_paused_broker_answers_nobody_until_it_is_resumed(kafka_own: KafkaBrok
     assert kafka_own.admin().list_topics(timeout=30).cluster_id == kafka_own.cluster_id
 
 
-def test_a_stopped_broker_ends_in_good_order_and_says_that_it_does_not_run(kafka_own: KafkaBroker) -> None:
+def test_a_stopped_broker_ends_cleanly_and_refuses_faults(kafka_own: KafkaBroker) -> None:
     kafka_own.stop()
     assert (kafka_own.data / ".kafka_cleanshutdown").exists()
     assert "App info kafka.server for 1 unregistered" in kafka_own.log.read_text()
@@ -165,7 +165,7 @@ def test_a_stopped_broker_ends_in_good_order_and_says_that_it_does_not_run(kafka
             act()
 
 
-def test_a_broker_started_on_kept_data_has_the_topics_of_the_run_before(tmp_path: Path) -> None:
+def test_a_broker_started_on_kept_data_has_its_topics(tmp_path: Path) -> None:
     with start_kafka(tmp_path) as broker:
         topic = broker.fresh_topic("out", 1)
         write(broker.bootstrap_servers, topic, [b"kept"])
@@ -176,15 +176,13 @@ def test_a_broker_started_on_kept_data_has_the_topics_of_the_run_before(tmp_path
         assert read(broker.bootstrap_servers, topic, 1) == [b"kept"]
 
 
-def test_a_broker_that_can_not_start_shows_the_end_of_its_log_and_leaves_nothing(tmp_path: Path) -> None:
+def test_a_failed_start_reports_the_end_of_the_log_and_leaves_no_process(tmp_path: Path) -> None:
     with pytest.raises(UserError, match=r"(?s)the Kafka broker ended while starting.*kafka\.log:.*num\.io\.threads"):
         start_kafka(tmp_path, settings={"num.io.threads": "none"})
     assert not [p for p in psutil.process_iter(["cmdline"]) if str(tmp_path) in " ".join(p.info["cmdline"] or [])]
 
 
-def test_a_port_taken_between_choosing_and_listening_is_replaced_by_another(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.create_server(("127.0.0.1", free_ports(1)[0])) as other:
         choices = [(other.getsockname()[1], free_ports(1)[0])]
         monkeypatch.setattr(kafka_module, "free_ports", lambda count: choices.pop() if choices else free_ports(count))
@@ -195,14 +193,14 @@ def test_a_port_taken_between_choosing_and_listening_is_replaced_by_another(
 
 
 @pytest.mark.parametrize("archive", [None, b"not an archive"], ids=["missing", "damaged"])
-def test_it_starts_without_the_archive_of_its_classes_too(
+def test_it_starts_without_its_class_archive(
     archive: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared = prepare(find_java())
-    (tmp_path / "bootstrap.checkpoint").write_bytes((prepared.folder / "bootstrap.checkpoint").read_bytes())
+    files = start_files(find_java())
+    (tmp_path / "bootstrap.checkpoint").write_bytes((files.folder / "bootstrap.checkpoint").read_bytes())
     if archive is not None:
         (tmp_path / "classes.jsa").write_bytes(archive)
-    monkeypatch.setattr(kafka_module, "prepare", lambda _: Prepared(tmp_path))
+    monkeypatch.setattr(kafka_module, "start_files", lambda _: StartFiles(tmp_path))
     with start_kafka(tmp_path / "work") as broker:
         broker.fresh_topic("in", 1)
 
@@ -222,7 +220,7 @@ def test_a_suite_killed_by_SIGKILL_leaves_no_broker(tmp_path: Path) -> None:
 
 
 class Proxy:
-    """A TCP proxy in a thread that counts bytes; only as good as the tests here need."""
+    """A minimal TCP proxy in a thread, which counts bytes."""
 
     def __init__(self) -> None:
         self.target = 0
@@ -257,7 +255,7 @@ def proxy() -> Iterator[Proxy]:
     proxy.server.close()
 
 
-def test_a_client_of_the_extra_listener_goes_through_the_proxy_for_everything(tmp_path: Path, proxy: Proxy) -> None:
+def test_a_client_of_the_extra_listener_uses_the_proxy_for_everything(tmp_path: Path, proxy: Proxy) -> None:
     with start_kafka(tmp_path, extra_listeners={"PROXIED": proxy.port}) as broker:
         proxy.target = broker.ports["PROXIED"]
         topic = broker.fresh_topic("in", 1)
@@ -268,7 +266,7 @@ def test_a_client_of_the_extra_listener_goes_through_the_proxy_for_everything(tm
         assert listening == set(broker.ports.values())
 
 
-def test_an_external_kafka_has_topics_and_is_no_broker_of_ours(kafka: KafkaBroker) -> None:
+def test_an_external_kafka_has_topics_and_no_process(kafka: KafkaBroker) -> None:
     handle = external(kafka.bootstrap_servers)
     assert type(handle) is Kafka
     write(handle.bootstrap_servers, handle.fresh_topic("in", 2), [b"x"])
@@ -278,7 +276,7 @@ def test_one_reachable_address_of_several_is_enough(kafka: KafkaBroker) -> None:
     external(f"127.0.0.1:1,{kafka.bootstrap_servers}").fresh_topic("in", 1)
 
 
-def test_an_advertised_address_that_leads_nowhere_is_named(tmp_path: Path) -> None:
+def test_an_unreachable_advertised_address_is_named(tmp_path: Path) -> None:
     (nowhere,) = free_ports(1)
     with (
         start_kafka(tmp_path, extra_listeners={"LOST": nowhere}) as broker,
@@ -287,7 +285,7 @@ def test_an_advertised_address_that_leads_nowhere_is_named(tmp_path: Path) -> No
         external(f"127.0.0.1:{broker.ports['LOST']}")
 
 
-def test_a_broker_killed_from_outside_is_noticed_reaped_and_can_be_started_again(kafka_own: KafkaBroker) -> None:
+def test_a_broker_killed_from_outside_is_reaped_and_can_be_restarted(kafka_own: KafkaBroker) -> None:
     pid = kafka_own.pid
     os.kill(pid, signal.SIGKILL)
     wait_for("the broker to be seen dead", lambda: not kafka_own.alive)
@@ -296,25 +294,25 @@ def test_a_broker_killed_from_outside_is_noticed_reaped_and_can_be_started_again
     kafka_own.fresh_topic("in", 1)
 
 
-def test_the_first_run_prepares_once_what_later_runs_find(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_run_prepares_the_cache_for_later_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = cache_dir()
     (tmp_path / "cache").mkdir()
-    (tmp_path / "cache" / "jars").symlink_to(real / "jars")  # the jars need not come over the network again
+    (tmp_path / "cache" / "jars").symlink_to(real / "jars")  # saves the download of the jars
     monkeypatch.setenv("ONCEBENCH_CACHE", str(tmp_path / "cache"))
     java = provision()
-    prepared = prepare(java)
-    made = {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()}
+    files = start_files(java)
+    made = {path.name: path.stat().st_mtime_ns for path in files.folder.iterdir()}
     assert made.keys() == {"bootstrap.checkpoint", "classes.jsa"}
-    assert [path.name for path in prepared.folder.parent.iterdir()] == [prepared.folder.name]
+    assert [path.name for path in files.folder.parent.iterdir()] == [files.folder.name]
     before = sorted((cache_dir() / "spark").iterdir())
     spark, home = before
     assert home.name.startswith("home-")
     assert {path.name for path in spark.iterdir()} == {"classes.jsa", "made-for"}
-    assert prepare(provision()) == prepared
-    assert {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()} == made
+    assert start_files(provision()) == files
+    assert {path.name: path.stat().st_mtime_ns for path in files.folder.iterdir()} == made
     assert sorted((cache_dir() / "spark").iterdir()) == before
 
 
-def test_the_archive_of_classes_is_really_used(kafka: KafkaBroker) -> None:
+def test_the_broker_uses_the_class_archive(kafka: KafkaBroker) -> None:
     mapped = {region.path for region in psutil.Process(kafka.pid).memory_maps()}
     assert any(path.endswith("/classes.jsa") and str(cache_dir()) in path for path in mapped)

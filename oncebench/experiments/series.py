@@ -1,9 +1,10 @@
-"""Cells one after the other in one lab: what `compare` and `faults` do between choosing and showing.
+"""Runs cells one after the other in one lab, and stores each report.
 
-Promise: every report is stored as soon as it is made, and tells its series, so that runs of another time are not taken
-for those of its rounds; what a cell has left is deleted unless it is to be kept. What can go wrong: a work dir that has
-served already is refused; a cell can't be run, or not be read (`UserError`, `PipelineError`, `OSError`); then the
-series ends, or, if `failed` is given, tells it and goes on.
+Promise: a report is stored as soon as it is made. It names its series, so that runs of another time do not count as
+rounds of this one. The files of a run are deleted unless they are to be kept.
+
+Failures: a used work dir is refused. If a cell can't be run or read (`UserError`, `PipelineError`, `OSError`), the
+series ends; with `failed`, it reports the failure and continues.
 """
 
 from __future__ import annotations
@@ -12,13 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 
-import click
-
-from oncebench.commands.run import bytes_needed
+from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
 from oncebench.lab.disk import prepare_disks
@@ -28,12 +26,17 @@ from oncebench.measure import BULKY, measure
 from oncebench.report.results import Results
 from oncebench.report.schema import Report
 from oncebench.run.interrupt import gently
-from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, require_free
 from oncebench.scenario.cell import Cell
+from oncebench.workdir import delete_below, open_work_dir, refuse_used, require_free
 
-# What a run takes beside its load, on two idle cores: Spark's start, priming, draining, reading, judging.
+# Time of a run in addition to its load, on two idle cores: Spark's start, warm-up, draining, reading, judging.
 RUN_S = 16.0
-# A cell, its title, and whether it only tries something: such a run is no figure of a comparison.
+# Files of a run: topic data twice (broker and record), state and logs. Measured: about 300 bytes per event without
+# padding. The padding is stored in the topic and in the record only.
+BYTES_PER_EVENT = 1000
+PADDING_COPIES = 2
+BASE_BYTES = 200_000_000
+# Arguments: a cell, its title, and whether the run is a probe, whose figures no comparison uses.
 Run = Callable[[Cell, str, bool], Report]
 
 
@@ -41,8 +44,10 @@ Run = Callable[[Cell, str, bool], Report]
 def open_series(
     cells: Sequence[Cell], results: Results, bootstrap_servers: str | None, place: Path, keep: bool
 ) -> Iterator[tuple[Run, threading.Event]]:
-    """A work dir and a lab for these cells, or others of the same sinks and no larger: what runs one cell under a title
-    and gives its report, which is stored; and what a Ctrl-C sets."""
+    """Opens a work dir and a lab for these cells, or for smaller cells of the same sinks.
+
+    Yields a function that runs one cell and stores its report, and the event that Ctrl-C sets.
+    """
     prepare_disks(cells)
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
@@ -71,17 +76,22 @@ def run_series(
     place: Path,
     keep: bool,
     failed: Callable[[Cell, Exception], None] | None = None,
-    named: Callable[[Cell], str] = lambda cell: cell.brief,
+    title: Callable[[Cell], str] = lambda cell: cell.brief,
 ) -> Iterator[Report]:
-    """Runs the cells in a work dir and yields each report that was not interrupted; ends early after a Ctrl-C. `named`:
-    what a cell is called while it runs."""
+    """Runs the cells and yields each report that was not interrupted; Ctrl-C ends the series.
+
+    Args:
+        failed: called with each cell that failed; without it the first failure ends the series.
+        title: the name of a cell in the live view.
+    """
     with open_series(cells, results, bootstrap_servers, place, keep) as (run, interrupted):
         began = time.monotonic()
         for done, cell in enumerate(cells):
             if interrupted.is_set():
                 break
             try:
-                report = run(cell, f"{done + 1}/{len(cells)}{left(done, len(cells), began)} {named(cell)}", False)
+                numbered = f"{done + 1}/{len(cells)}{time_left(done, len(cells), began)} {title(cell)}"
+                report = run(cell, numbered, False)
             except (UserError, PipelineError, OSError) as error:
                 if failed is None or getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
                     raise
@@ -91,33 +101,23 @@ def run_series(
                 yield report
 
 
-@dataclass
-class Trouble:
-    """Tells of each cell that came to no end when it happens, and of all once more at the end."""
-
-    errors: list[Exception] = field(default_factory=list)
-    lines: list[str] = field(default_factory=list)
-
-    def __call__(self, cell: Cell, error: Exception) -> None:
-        """One more."""
-        self.errors.append(error)
-        self.lines.append(f"not run to its end: {cell.title}: {error}\n  {cell.reproduce()}")
-        click.echo(self.lines[-1], err=True)
-
-    def tell_again(self) -> None:
-        """All of them."""
-        for line in self.lines:
-            click.echo(line, err=True)
+def bytes_needed(cells: Sequence[Cell]) -> int:
+    """Returns the disk space that the work dir of these cells needs."""
+    return BASE_BYTES + sum(
+        (cell.sessions * EVENTS_PER_SESSION + cell.open_sessions)
+        * (BYTES_PER_EVENT + PADDING_COPIES * cell.record_bytes)
+        for cell in cells
+    )
 
 
 def at_least_s(cells: Sequence[Cell]) -> float:
-    """How long runs take on an idle machine if nothing goes wrong: their loads, and what each takes beside it."""
+    """Returns the duration of these runs on an idle machine: their loads, and RUN_S each."""
     return sum(cell.load_s for cell in cells) + RUN_S * len(cells)
 
 
-def left(done: int, of: int, began: float) -> str:
-    """How long the rest will take if it takes as long as what is done: ` (12 min left)`; empty at first."""
-    minutes = (time.monotonic() - began) / max(1, done) * (of - done) / 60
+def time_left(done: int, total: int, began: float) -> str:
+    """Returns ` (12 min left)`, projected from the finished cells; empty below a minute."""
+    minutes = (time.monotonic() - began) / max(1, done) * (total - done) / 60
     return f" ({minutes:.0f} min left)" if done and minutes >= 1 else ""
 
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from oncebench.commands import series
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
+from oncebench.experiments import series
 from oncebench.report.results import Results
 from oncebench.scenario.cell import Cell
 
@@ -25,8 +25,8 @@ def no_lab(*_: Any) -> Iterator[None]:
     yield
 
 
-def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Exception, failures: list[int] | None) -> list[int]:
-    """The seeds of the cells with a report, if the second of three cells fails."""
+def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Exception, reported: list[int] | None) -> list[int]:
+    """Runs three cells, the second fails; returns the seeds of the reports."""
 
     def pretend(cell: Cell, *_: Any) -> dict[str, Any]:
         if cell.seed == 2:
@@ -35,33 +35,33 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, second: Exception, fail
 
     monkeypatch.setattr(series, "measure", pretend)
     monkeypatch.setattr(series, "open_lab", no_lab)
-    failed = None if failures is None else lambda cell, _error: failures.append(cell.seed)
+    failed = None if reported is None else lambda cell, _error: reported.append(cell.seed)
     results = Results(tmp_path / "results", "name")
     return [report["seed"] for report in series.run_series(CELLS, results, None, tmp_path / "work", False, failed)]
 
 
 @pytest.mark.parametrize("error", [UserError("no room"), PipelineError("a table"), OSError("a socket")])
-def test_a_failed_cell_is_reported_and_the_rest_runs(
+def test_a_failed_cell_is_reported_and_the_others_run(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    failures: list[int] = []
-    assert ran(tmp_path, monkeypatch, error, failures) == [1, 3]
-    assert failures == [2]
+    reported: list[int] = []
+    assert ran(tmp_path, monkeypatch, error, reported) == [1, 3]
+    assert reported == [2]
 
 
-def test_without_a_callback_a_failed_cell_ends_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_cell_ends_a_series_without_a_callback(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(UserError, match="no room"):
         ran(tmp_path, monkeypatch, UserError("no room"), None)
 
 
 def test_an_interruption_ends_the_series(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    failures: list[int] = []
+    reported: list[int] = []
     with pytest.raises(UserError):
-        ran(tmp_path, monkeypatch, UserError("interrupted", exit_code=ExitCode.INTERRUPTED), failures)
-    assert failures == []
+        ran(tmp_path, monkeypatch, UserError("interrupted", exit_code=ExitCode.INTERRUPTED), reported)
+    assert reported == []
 
 
-def test_every_report_names_its_series_and_marks_probes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_report_names_its_series_and_marks_a_probe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(series, "measure", lambda cell, *_: {"seed": cell.seed, "interrupted": False})
     monkeypatch.setattr(series, "open_lab", no_lab)
     results = Results(tmp_path / "results", "name")
@@ -71,10 +71,17 @@ def test_every_report_names_its_series_and_marks_probes(tmp_path: Path, monkeypa
     assert [json.loads(line) for line in results.runs.read_text().splitlines()] == made
 
 
-def test_the_minimum_duration_depends_on_the_shape_of_the_load() -> None:
+def test_the_duration_of_a_series_includes_the_shape_of_each_load() -> None:
     even = Cell("kafka", "exactly-once", "two-phase", rate=1000.0, sessions=100)
     assert even.load_s == pytest.approx(10)
     assert replace(even, shape="ramp:0").load_s == pytest.approx(20)
     assert replace(even, shape="burst:10000:1:2").load_s == pytest.approx(1.9)
     assert replace(even, rate="max").load_s == 0
     assert series.at_least_s([replace(even, shape="ramp:0")]) == pytest.approx(20 + series.RUN_S)
+
+
+def test_a_series_estimates_the_time_left() -> None:
+    began = series.time.monotonic() - 600.0
+    assert series.time_left(0, 10, began) == ""
+    assert series.time_left(5, 10, began) == " (10 min left)"
+    assert series.time_left(10, 10, began) == ""

@@ -1,4 +1,4 @@
-"""A SPARK_HOME of the suite's own: links, and no `python` folder from which workers would compile pyspark anew."""
+"""The suite's SPARK_HOME has no `python` folder: workers would compile pyspark again."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from oncebench.downloads.cache import CACHE_VARIABLE
-from oncebench.run.spark.home import spark_home
+from oncebench.lab.spark.home import spark_home
 
 
-def test_it_has_what_starts_spark_and_no_zipped_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_links_spark_without_the_zipped_pyspark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path))
     home = spark_home()
     assert home is not None
@@ -20,8 +20,6 @@ def test_it_has_what_starts_spark_and_no_zipped_pyspark(tmp_path: Path, monkeypa
     assert any((home / "jars").glob("spark-core_*.jar"))
 
 
-def test_a_path_that_a_class_path_would_take_for_two_is_not_used(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_path_with_a_colon_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(CACHE_VARIABLE, str(tmp_path / "a:b"))
     assert spark_home() is None

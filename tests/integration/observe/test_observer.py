@@ -1,4 +1,4 @@
-"""The observer as a process of its own, against a real broker that may die."""
+"""The observer process against a real broker, which may be killed."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests import ROOT
 
 pytestmark = pytest.mark.integration
 
-PATIENCE_S = 60.0
+LIMIT_S = 60.0
 
 
 def target(kafka: KafkaBroker, topic: str) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def target(kafka: KafkaBroker, topic: str) -> dict[str, Any]:
 
 
 class Observer:
-    """One observer process and what it wrote."""
+    """One observer process and its files."""
 
     def __init__(self, folder: Path, config: dict[str, Any]) -> None:
         self.observed = folder / "observed.arrow"
@@ -53,17 +53,17 @@ class Observer:
 
     def stop(self) -> int:
         self.process.send_signal(signal.SIGTERM)
-        return self.process.wait(PATIENCE_S)
+        return self.process.wait(LIMIT_S)
 
     def kill(self) -> None:
         if self.process.poll() is None:
             self.process.kill()
-            self.process.wait(PATIENCE_S)
+            self.process.wait(LIMIT_S)
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Callable[[KafkaBroker, str], Observer]]:
-    """Starts an observer and waits until it follows; at the end none is left."""
+    """Starts an observer and waits for its first status line; kills it at the end."""
     started: list[Observer] = []
 
     def run(kafka: KafkaBroker, topic: str) -> Observer:
@@ -78,9 +78,9 @@ def start(tmp_path: Path) -> Iterator[Callable[[KafkaBroker, str], Observer]]:
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + LIMIT_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited {PATIENCE_S:.0f} s for {what}"
+        assert time.monotonic() < deadline, f"waited {LIMIT_S:.0f} s for {what}"
         time.sleep(0.02)
 
 
@@ -93,24 +93,24 @@ def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def test_every_committed_row_is_noted_after_its_commit_and_no_aborted_one(
+def test_every_committed_row_is_recorded_after_its_commit_and_no_aborted_row(
     kafka: KafkaBroker, start: Callable[[KafkaBroker, str], Observer]
 ) -> None:
     topic = kafka.fresh_topic("observed", partitions=2)
     observer = start(kafka, topic)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "transactional.id": topic, "log_level": 0})
-    producer.init_transactions(PATIENCE_S)
+    producer.init_transactions(LIMIT_S)
     commits: list[tuple[int, int]] = []
     for number in range(6):
         producer.begin_transaction()
         for at in range(20):
             producer.produce(topic, row(now_us(), number), key=str(at), partition=at % 2)
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(LIMIT_S) == 0
         if number % 3 == 2:
-            producer.abort_transaction(PATIENCE_S)
+            producer.abort_transaction(LIMIT_S)
             continue
         before = now_us()
-        producer.commit_transaction(PATIENCE_S)
+        producer.commit_transaction(LIMIT_S)
         commits.append((number, before))
     wait_for(lambda: observer.last()["visible"] == 80, "80 rows in the observer's status")
     assert observer.stop() == 0
@@ -130,14 +130,14 @@ def test_every_committed_row_is_noted_after_its_commit_and_no_aborted_one(
     assert last["max_ended_at_us"] == max(json.loads(r["value"])["ended_at"] for r in rows)
 
 
-def test_rows_that_were_there_before_are_followed_from_the_beginning(
+def test_rows_from_before_the_start_are_recorded(
     kafka: KafkaBroker, start: Callable[[KafkaBroker, str], Observer], tmp_path: Path
 ) -> None:
     topic = kafka.fresh_topic("observed", partitions=1)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     for _ in range(20_000):
         producer.produce(topic, row(1))
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(LIMIT_S) == 0
     observer = Observer(tmp_path, {"sink": "kafka", "target": target(kafka, topic)})
     try:
         wait_for(lambda: observer.last()["visible"] == 20_000, "20,000 rows in the observer's status")
@@ -154,14 +154,14 @@ def test_the_last_rows_before_SIGTERM_are_written(
     observer = start(kafka, topic)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0, "linger.ms": 0})
     producer.produce(topic, row(1))
-    assert producer.flush(PATIENCE_S) == 0
-    time.sleep(0.2)  # shorter than the time between two writes: the row is seen, and most likely not yet written
+    assert producer.flush(LIMIT_S) == 0
+    time.sleep(0.2)  # shorter than the interval of writes: the row was read and is probably not written yet
     assert observer.stop() == 0
     assert observer.stream().table.num_rows == 1
     assert observer.last()["visible"] == 1
 
 
-def test_the_observer_survives_a_broker_that_is_killed_and_comes_back(
+def test_the_observer_survives_a_broker_restart(
     kafka_own: KafkaBroker, start: Callable[[KafkaBroker, str], Observer]
 ) -> None:
     topic = kafka_own.fresh_topic("observed", partitions=2)
@@ -171,7 +171,7 @@ def test_the_observer_survives_a_broker_that_is_killed_and_comes_back(
         producer = Producer({"bootstrap.servers": kafka_own.bootstrap_servers, "log_level": 0})
         for at in range(count):
             producer.produce(topic, row(now_us()), partition=at % 2)
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(LIMIT_S) == 0
 
     write(10)
     wait_for(lambda: observer.last()["visible"] == 10, "10 rows before the kill")
@@ -185,23 +185,23 @@ def test_the_observer_survives_a_broker_that_is_killed_and_comes_back(
     assert sorted((r["partition"], r["offset"]) for r in rows) == [(p, o) for p in (0, 1) for o in range(12)]
 
 
-def test_what_an_observer_wrote_before_it_was_killed_can_be_read(
+def test_the_file_of_a_killed_observer_is_readable(
     kafka: KafkaBroker, start: Callable[[KafkaBroker, str], Observer]
 ) -> None:
     topic = kafka.fresh_topic("observed", partitions=1)
     observer = start(kafka, topic)
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0})
     producer.produce(topic, row(1))
-    assert producer.flush(PATIENCE_S) == 0
+    assert producer.flush(LIMIT_S) == 0
     wait_for(lambda: observer.stream().table.num_rows == 1, "the row in the stream")
     os.kill(observer.process.pid, signal.SIGKILL)
-    assert observer.process.wait(PATIENCE_S) == -signal.SIGKILL
+    assert observer.process.wait(LIMIT_S) == -signal.SIGKILL
     stream = observer.stream()
     assert (stream.table.num_rows, stream.complete) == (1, False)
     assert read_lines(observer.status).items
 
 
-def test_rows_that_go_on_streaming_in_do_not_keep_the_observer_from_stopping(
+def test_the_observer_stops_while_rows_stream_in(
     kafka: KafkaBroker, start: Callable[[KafkaBroker, str], Observer]
 ) -> None:
     topic = kafka.fresh_topic("observed", partitions=1)
@@ -224,7 +224,7 @@ def flooded(producer: Producer, topic: str) -> bool:
     return True
 
 
-def test_an_observer_that_still_looks_for_its_topic_stops_when_told_to(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_an_observer_without_its_topic_stops_on_SIGTERM(kafka: KafkaBroker, tmp_path: Path) -> None:
     observer = Observer(tmp_path, {"sink": "kafka", "target": target(kafka, "not-there")})
     try:
         wait_for(lambda: catches_sigterm(observer.process.pid), "the observer's signal handlers")
@@ -240,10 +240,10 @@ def catches_sigterm(pid: int) -> bool:
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"sink": "kafka", "target": {}}'])
-def test_an_unusable_configuration_is_told_without_a_traceback(tmp_path: Path, content: bytes) -> None:
+def test_an_unusable_configuration_is_an_error_without_a_traceback(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "bad.json").write_bytes(content)
     command = [sys.executable, "-m", "oncebench.observe.observer", str(tmp_path / "bad.json")]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE_S, check=False)
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LIMIT_S, check=False)
     assert done.returncode == 2
     assert "no usable observer configuration" in done.stderr
     assert "Traceback" not in done.stderr
