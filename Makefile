@@ -45,6 +45,7 @@ lint: $(STAMP)
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy
+	@$(RUN)/lint-imports --no-cache
 
 format: $(STAMP)
 	@$(RUN)/ruff check --fix .
