@@ -23,7 +23,7 @@ from oncebench.lab.provision import provision
 from oncebench.processes.ports import free_ports, is_free
 from oncebench.servers.kafka import broker as kafka_module
 from oncebench.servers.kafka.broker import KafkaBroker, external, start_kafka
-from oncebench.servers.kafka.class_archive import Prepared, prepare
+from oncebench.servers.kafka.class_archive import StartFiles, start_files
 from oncebench.servers.kafka.topics import Kafka
 from tests import ROOT
 
@@ -198,11 +198,11 @@ def test_a_port_taken_between_choosing_and_listening_is_replaced_by_another(
 def test_it_starts_without_the_archive_of_its_classes_too(
     archive: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared = prepare(find_java())
+    prepared = start_files(find_java())
     (tmp_path / "bootstrap.checkpoint").write_bytes((prepared.folder / "bootstrap.checkpoint").read_bytes())
     if archive is not None:
         (tmp_path / "classes.jsa").write_bytes(archive)
-    monkeypatch.setattr(kafka_module, "prepare", lambda _: Prepared(tmp_path))
+    monkeypatch.setattr(kafka_module, "start_files", lambda _: StartFiles(tmp_path))
     with start_kafka(tmp_path / "work") as broker:
         broker.fresh_topic("in", 1)
 
@@ -302,7 +302,7 @@ def test_the_first_run_prepares_once_what_later_runs_find(tmp_path: Path, monkey
     (tmp_path / "cache" / "jars").symlink_to(real / "jars")  # the jars need not come over the network again
     monkeypatch.setenv("ONCEBENCH_CACHE", str(tmp_path / "cache"))
     java = provision()
-    prepared = prepare(java)
+    prepared = start_files(java)
     made = {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()}
     assert made.keys() == {"bootstrap.checkpoint", "classes.jsa"}
     assert [path.name for path in prepared.folder.parent.iterdir()] == [prepared.folder.name]
@@ -310,7 +310,7 @@ def test_the_first_run_prepares_once_what_later_runs_find(tmp_path: Path, monkey
     spark, home = before
     assert home.name.startswith("home-")
     assert {path.name for path in spark.iterdir()} == {"classes.jsa", "made-for"}
-    assert prepare(provision()) == prepared
+    assert start_files(provision()) == prepared
     assert {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()} == made
     assert sorted((cache_dir() / "spark").iterdir()) == before
 
