@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from oncebench.record.streams import read_lines
+from oncebench.record.json_lines import read_lines
 from oncebench.servers.postgres import PostgresServer, start_postgres
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.reader import Rows
