@@ -39,7 +39,7 @@ from pipeline.progress import Listener, Monitoring, Progress
 from pipeline.query import query as rows_of
 from pipeline.rows import KEY, check_query, rows_for
 from pipeline.sink import kind_and_support, open_sink
-from pipeline.spark.session import refuse_own, refuse_retries, session, stop
+from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
 
 # How often the main thread looks whether the query has ended or should: a stop is answered within a tenth of a second.
 POLL_S = 0.05
@@ -71,8 +71,8 @@ class Job:
             PipelineError: see `oncebench.delivery.errors`.
         """
         config = self.config
-        refuse_retries(config.master)
-        refuse_own(config.spark)
+        refuse_task_retries(config.master)
+        refuse_fixed_settings(config.spark)
         kind, support = kind_and_support(config)
         identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)

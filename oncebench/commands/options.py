@@ -23,7 +23,7 @@ from oncebench.scenario.cell import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_
 from oncebench.sinks.postgres.connection import VARIABLE, secrets
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import CHANGELOG
-from pipeline.spark.session import refuse_retries
+from pipeline.spark.session import refuse_task_retries
 
 F = TypeVar("F", bound=Callable[..., Any])
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
@@ -210,7 +210,7 @@ def base_cell(rate: str, duration: float | None, sessions: int | None, shape: st
     if not _MASTER.fullmatch(master):
         raise UserError(f"--master {master!r} is no Spark master; local[2] or spark://host:7077, say", exit_code=USAGE)
     try:
-        refuse_retries(master)
+        refuse_task_retries(master)
     except RefusedStart as refused:
         raise UserError(str(refused), exit_code=USAGE) from None
     return replace(Cell("", "", ""), rate=events_per_s, sessions=wanted, shape=shape, **others)

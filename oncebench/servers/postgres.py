@@ -30,7 +30,7 @@ from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.kafka.process import tail
 from oncebench.servers.postgres_home import Home, home
 from oncebench.servers.service import Service
-from oncebench.sinks.postgres.connection import VARIABLE, connect, redacted, told, without_secrets
+from oncebench.sinks.postgres.connection import VARIABLE, connect, error_text, redacted, without_secrets
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": LOOPBACK,
@@ -210,7 +210,7 @@ def check_reachable(dsn: str) -> None:
         raise MissingEnvironment(f"{error}. Mend it, or unset it: then the suite starts a server of its own") from error
     except psycopg.OperationalError as error:
         raise MissingEnvironment(
-            f"PostgreSQL at {redacted(dsn)} cannot be used ({told(error, dsn)}). Is it running, is that its address as "
+            f"PostgreSQL at {redacted(dsn)} cannot be used ({error_text(error, dsn)}). Is it running, is that its address as "
             "seen from this machine, and is the password in PGPASSWORD, PGPASSFILE or "
             f"{VARIABLE}? Without --postgres and {VARIABLE} the suite starts a server of its own"
         ) from error

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from inotify_simple import INotify, flags
 
-from oncebench.sinks.reader import LOOK_S
+from oncebench.sinks.reader import POLL_S
 
 SHOWN = flags.MOVED_TO | flags.CLOSE_WRITE
 
@@ -33,7 +33,7 @@ class FolderChanges:
         try:
             come = self._watch()
         except OSError:  # there are no watches left: as if nobody told
-            time.sleep(min(LOOK_S, at_most_s))
+            time.sleep(min(POLL_S, at_most_s))
             return
         if not come:
             self._inotify.read(timeout=ceil(at_most_s * 1000))

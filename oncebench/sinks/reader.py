@@ -7,7 +7,7 @@ run can go on without it.
 
 A row counts as seen once its data are with the reader: bytes of JSON or columns, as any program that reads the sink has
 them then. What our own record does with them afterwards is not in it. A log hands rows over by itself, and of files the
-kernel tells (`changes`); any other sink is looked at every LOOK_S, or as seldom as LOOK_SHARE of a core allows, so that
+kernel tells (`changes`); any other sink is looked at every POLL_S, or as seldom as POLL_SHARE of a core allows, so that
 a row is seen half of that later on average, and the time that a look takes to find and read it
 (`python -m tools.visibility_delay` measures both).
 """
@@ -31,14 +31,14 @@ NAME_BITS = 39  # two of 1,000 files meet with a probability of one in a million
 OFFSET_BITS = 44
 # Between two looks at a sink that cannot tell by itself when something has become visible, nor has anybody who does:
 # 2.5 ms late on average, a percent of the latencies there.
-LOOK_S = 0.005
+POLL_S = 0.005
 # Looks may use this share of a core at most, so that looking costs little beside a pipeline that uses a quarter of one:
 # a look of more than 50 us (PostgreSQL on a slow machine, a big folder) is taken less often. By processor time of this
 # process, all its threads: a look that was only kept waiting by others must not make the next late. What a server does
 # for a look is not in it; PostgreSQL's session takes half of what ours does.
-LOOK_SHARE = 0.01
+POLL_SHARE = 0.01
 # Where somebody tells of changes: for those of which no word comes. 20 looks a second take a thousandth of a core.
-UNTOLD_S = 0.05
+FALLBACK_POLL_S = 0.05
 # How a transaction ended, by the marker in the log.
 COMMIT, ABORT = "commit", "abort"
 
@@ -226,12 +226,12 @@ class Snapshots:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                rows = self._look()
+                rows = self._poll_once()
             except NotAnsweredError:
                 rows = NOTHING
             if len(rows) or time.monotonic() >= deadline:
                 return rows
-            self._rest(max(0.0, deadline - time.monotonic()))
+            self._pause(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
         """See `Reader.close`."""
@@ -249,27 +249,27 @@ class Snapshots:
         del settle_s, idle_s
         while True:
             try:
-                rows = self._look()
+                rows = self._poll_once()
             except NotAnsweredError:
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
                 continue
             if not len(rows):
                 break
             take(rows)
         return ReadReport({}, 0.0, complete=True, log=False)
 
-    def _look(self) -> Rows:
+    def _poll_once(self) -> Rows:
         started = time.process_time()
         rows = self._fresh()
         self._spent_s = time.process_time() - started
         return rows
 
-    def _rest(self, at_most_s: float) -> None:
+    def _pause(self, at_most_s: float) -> None:
         """Until there is a reason for the next look, or until it may be taken without one."""
         if self._changes is None:
-            time.sleep(min(max(LOOK_S, self._spent_s / LOOK_SHARE), at_most_s))
+            time.sleep(min(max(POLL_S, self._spent_s / POLL_SHARE), at_most_s))
         else:
-            self._changes.wait(min(UNTOLD_S, at_most_s))
+            self._changes.wait(min(FALLBACK_POLL_S, at_most_s))
 
 
 def rows_of(

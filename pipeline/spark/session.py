@@ -93,7 +93,7 @@ def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -
     return {**base, **(_TUNED if config.checkpoint_writing == TUNED else {}), **(of_sink or {}), **config.spark}
 
 
-def refuse_own(settings: Mapping[str, str]) -> None:
+def refuse_fixed_settings(settings: Mapping[str, str]) -> None:
     """Raises RefusedStart for a job's own settings that would undo a guarantee: tasks tried again, or another number of
     them, or another form of their rows."""
     for name in _OURS:
@@ -101,7 +101,7 @@ def refuse_own(settings: Mapping[str, str]) -> None:
             raise RefusedStart(f"the guarantees rest on {name} as it is set here: take it out of `spark`")
 
 
-def refuse_retries(master: str) -> None:
+def refuse_task_retries(master: str) -> None:
     """Raises RefusedStart for a local master that tries failed tasks again: what the first try has prepared would stay,
     or be written twice. (Spark heeds `spark.task.maxFailures` on all other masters.)"""
     tries = re.fullmatch(r"local\[[^,]+,\s*(\d+)\s*\]", master)

@@ -28,7 +28,7 @@ from oncebench.delivery.errors import PipelineError
 _RENAMED = {"int": "integer", "bigint": "long", "tinyint": "byte", "smallint": "short"}
 
 
-def difference(table: Path, wanted: Mapping[str, str]) -> str | None:
+def column_difference(table: Path, wanted: Mapping[str, str]) -> str | None:
     """What tells the columns of a table from the `wanted` ones (name -> type), for people; None: nothing, or no table.
 
     Nested types are compared by column name only: Delta checks them when it writes.

@@ -28,7 +28,7 @@ from oncebench.sinks.reader import Rows, now_us, place_in_file, rows_of
 FILES_A_LOOK = 50
 
 
-class Following:
+class TableFollower:
     """The data files of a table as they are named by one version after the other."""
 
     def __init__(self, folder: Path, key: str) -> None:

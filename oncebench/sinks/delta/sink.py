@@ -65,7 +65,7 @@ from oncebench.delivery.durable import is_uri
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import checkpoint_id
 from oncebench.delivery.quarantine import without_rejected
-from oncebench.sinks.delta.log import columns_of, difference, files_of, readable, row_count, transactions
+from oncebench.sinks.delta.log import column_difference, columns_of, files_of, readable, row_count, transactions
 
 
 @dataclass(frozen=True)
@@ -128,16 +128,16 @@ class DeltaSink(Sink):
         """See `Sink.check_schema`: Delta stores every Spark type; an existing table must have these columns."""
         self._columns = columns_of(schema)
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: columns compared, entries of other checkpoints refused, the marker read."""
-        del generation, keep  # Delta's own check of the entries fences
+        del generation, decided  # Delta's own check of the entries fences
         if is_uri(str(self._table)):
             raise RefusedStart(
                 f"{self._table} is a URI for Spark and a relative folder for our reader of the table's log, which "
                 "would find none of its batches there. Give the path of a folder in a mounted file system."
             )
         with readable(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
-            wrong = difference(self._table, self._columns)
+            wrong = column_difference(self._table, self._columns)
         if wrong is not None:
             raise RefusedStart(
                 f"the Delta table {self._table} was made for other rows: {wrong}. Nothing was written. Take another "

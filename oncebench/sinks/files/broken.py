@@ -28,7 +28,7 @@ class VisibleFiles(FileSink):
 
     def acknowledged_writer(self) -> FileWriter:
         names = VisibleNames(self._names.folder, self._names.sink_id, self._names.generation, self._names.suffix)
-        return FileWriter(names, self._form, durable=True, shown_as=Names.same)
+        return FileWriter(names, self._form, durable=True, visible_as=Names.same)
 
 
 def _open(settings: SinkSettings) -> FileSink:

@@ -1,10 +1,10 @@
 """The file sinks' committed reader: lists the folder, or what `_spark_metadata` names where there is one.
 
 Promise: a file is read once, whole, when its name is first seen. Names that begin with `.` or `_` are left out. In a
-folder of Spark's own streaming sink only the files count that its log names, as for Spark; `heeding_metadata=False`
+folder of Spark's own streaming sink only the files count that its log names, as for Spark; `respect_metadata=False`
 reads such a folder as every other program does, for comparison.
 
-What can go wrong: with `heeding_metadata=False` a file may be read while Spark is still writing it. A file that goes
+What can go wrong: with `respect_metadata=False` a file may be read while Spark is still writing it. A file that goes
 away between two looks is not missed: rows that were seen and vanish are found by the audit.
 """
 
@@ -41,9 +41,9 @@ def names_in(folder: Path) -> set[str]:
 class FolderReader:
     """What `Snapshots` asks; see the module."""
 
-    def __init__(self, form: Format, folder: Path, key: str, *, heeding_metadata: bool = True) -> None:
+    def __init__(self, form: Format, folder: Path, key: str, *, respect_metadata: bool = True) -> None:
         self._form, self._folder, self._key = form, folder, key
-        self._metadata = folder / SPARK_METADATA if heeding_metadata else None
+        self._metadata = folder / SPARK_METADATA if respect_metadata else None
         self._read: set[str] = set()
         self._stamp: tuple[Path, int] | None = None
 
@@ -116,7 +116,7 @@ def named_in(log: Path) -> Iterable[str]:
             yield Path(unquote(urlsplit(json.loads(line)["path"]).path)).name
 
 
-def read_folder(form: Format, folder: Path, key: str, *, heeding_metadata: bool = True) -> Snapshots:
+def read_folder(form: Format, folder: Path, key: str, *, respect_metadata: bool = True) -> Snapshots:
     """A reader of a folder of files; `key`: the field that is the key of a row."""
-    reader = FolderReader(form, folder, key, heeding_metadata=heeding_metadata)
+    reader = FolderReader(form, folder, key, respect_metadata=respect_metadata)
     return Snapshots(reader.fresh, reader.leftovers, changes=changes_in(folder, folder / SPARK_METADATA))

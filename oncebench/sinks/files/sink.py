@@ -128,13 +128,13 @@ class FileWriter:
 
     Attributes:
         durable: whether file and name are forced to the disk.
-        shown_as: the name under which the task shows it; None: it does not.
+        visible_as: the name under which the task shows it; None: it does not.
     """
 
     names: Names
     form: Format
     durable: bool
-    shown_as: Callable[[Names, str], str] | None
+    visible_as: Callable[[Names, str], str] | None
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         first = next(rows, None)
@@ -152,11 +152,11 @@ class FileWriter:
             if not isinstance(error, OSError):
                 raise
             raise DeliveryFailed(
-                f"batch {task.batch}, partition {task.partition}: {_told(path, error)}, then start the pipeline again. "
+                f"batch {task.batch}, partition {task.partition}: {_error_text(path, error)}, then start the pipeline again. "
                 "No half file is to be seen."
             ) from error
         task.reach("after-prepare")
-        return {} if self.shown_as else {"file": name}, {"prepare": prepare_ms}
+        return {} if self.visible_as else {"file": name}, {"prepare": prepare_ms}
 
     def _write(self, task: TaskView, path: Path, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> float:
         with path.open("xb") as file:
@@ -166,10 +166,10 @@ class FileWriter:
             if self.durable:
                 file.flush()
                 os.fsync(file.fileno())
-        if self.shown_as:
-            path.replace(self.names.folder / self.shown_as(self.names, path.name))
+        if self.visible_as:
+            path.replace(self.names.folder / self.visible_as(self.names, path.name))
         if self.durable:
-            fsync_folder(self.names.folder if self.shown_as else self.names.pending)
+            fsync_folder(self.names.folder if self.visible_as else self.names.pending)
         return (time.perf_counter() - started) * 1000
 
 
@@ -201,19 +201,19 @@ class FileSink(Sink):
         """See `Sink.encode`: a JSON line per row, or the columns for Parquet."""
         return self._form.encode(rows)
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: the folder tried, undecided files of older drivers deleted, final names read."""
         self._names = names = replace(self._names, generation=generation)
         self._check(support)
         try:
             make_folder(names.pending)
             self._try_out()
-            kept = {str(prepared["file"]) for prepared in keep}
+            kept = {str(prepared["file"]) for prepared in decided}
             for name in names_in(names.pending) - kept:
                 if names.is_older(name):
                     (names.pending / name).unlink(missing_ok=True)
         except OSError as error:
-            raise RefusedStart(f"{_told(names.folder, error)}. Nothing was written.") from error
+            raise RefusedStart(f"{_error_text(names.folder, error)}. Nothing was written.") from error
         for batch, partition in filter(None, map(names.batch_and_partition, names_in(names.folder))):
             if partition not in self._marks or self._marks[partition].batch < batch:
                 self._marks[partition] = Mark(batch, 0, 0)
@@ -222,13 +222,13 @@ class FileSink(Sink):
         return self.prepare_writer()
 
     def unacknowledged_writer(self) -> FileWriter:
-        return FileWriter(self._names, self._form, durable=False, shown_as=Names.final)
+        return FileWriter(self._names, self._form, durable=False, visible_as=Names.final)
 
     def acknowledged_writer(self) -> FileWriter:
-        return FileWriter(self._names, self._form, durable=True, shown_as=Names.same)
+        return FileWriter(self._names, self._form, durable=True, visible_as=Names.same)
 
     def prepare_writer(self) -> FileWriter:
-        return FileWriter(self._names, self._form, durable=True, shown_as=None)
+        return FileWriter(self._names, self._form, durable=True, visible_as=None)
 
     def marks(self) -> Mapping[int, Mark]:
         """See `Sink.marks`: the newest final name of each partition."""
@@ -241,16 +241,16 @@ class FileSink(Sink):
             CommitUncertain: the file system refused, or a file of that name is another's.
         """
         try:
-            lost = {partition for partition, entry in prepared.items() if not self._show(str(entry["file"]))}
+            lost = {partition for partition, entry in prepared.items() if not self._publish(str(entry["file"]))}
             fsync_folder(self._names.folder)
         except OSError as error:
             raise CommitUncertain(
-                f"batch {batch}: {_told(self._names.folder, error)}. The batch is decided: start again after that, and "
+                f"batch {batch}: {_error_text(self._names.folder, error)}. The batch is decided: start again after that, and "
                 "the replay finishes it."
             ) from error
         return lost
 
-    def _show(self, name: str) -> bool:
+    def _publish(self, name: str) -> bool:
         """Renames a prepared file into the folder, or finds that this was done before. False: it is in neither."""
         hidden, shown = self._names.pending / name, self._names.folder / self._names.final(name)
         if shown.exists() and not hidden.exists():
@@ -313,7 +313,7 @@ class FileSink(Sink):
             beside.unlink(missing_ok=True)
 
 
-def _told(path: Path, error: OSError) -> str:
+def _error_text(path: Path, error: OSError) -> str:
     what_to_do = _WHAT_TO_DO.get(error.errno or 0, "Look after the file system")
     return f"cannot write {path} ({error.strerror or error}). {what_to_do}"
 

@@ -71,7 +71,7 @@ class NeverFences(KafkaSink):
     def _fence(self, names: Any) -> None:
         del names
 
-    def _take(self, names: Any) -> None:
+    def _fence_now(self, names: Any) -> None:
         del names
 
     def _read_marks(self, stable: bool = True) -> dict[int, Mark]:

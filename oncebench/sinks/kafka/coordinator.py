@@ -74,7 +74,7 @@ class OpenIn:
 
 
 @dataclass(frozen=True)
-class Ended:
+class EndTxnResult:
     """The answer to one EndTxn: what it came to, the last error code, and whether any try went unanswered."""
 
     outcome: Outcome
@@ -107,11 +107,11 @@ class Coordinator:
         """Closes the connections."""
         self._admin.close()
 
-    def end(self, transactions: Sequence[Transaction], commit: bool, limit_s: float) -> list[Ended]:
+    def end(self, transactions: Sequence[Transaction], commit: bool, limit_s: float) -> list[EndTxnResult]:
         """Commits or aborts transactions, all at once; waits `limit_s` at most for definite answers."""
         deadline = time.monotonic() + limit_s
         pending = dict(enumerate(transactions))
-        ended: dict[int, Ended] = {}
+        ended: dict[int, EndTxnResult] = {}
         doubtful: set[int] = set()
         pause = RETRY_PAUSE_S
         while pending:
@@ -120,12 +120,12 @@ class Coordinator:
                 if code is None:
                     doubtful.add(at)
                 elif code not in RETRIABLE:
-                    ended[at] = Ended(_outcome(code), code, at in doubtful)
+                    ended[at] = EndTxnResult(_outcome(code), code, at in doubtful)
                     del pending[at]
             if pending and time.monotonic() > deadline:
                 for at in pending:
                     code = answers[at]
-                    ended[at] = Ended(Outcome.UNKNOWN, NO_ANSWER if code is None else code, True)
+                    ended[at] = EndTxnResult(Outcome.UNKNOWN, NO_ANSWER if code is None else code, True)
                 break
             if pending:
                 time.sleep(pause)

@@ -6,10 +6,10 @@ transaction without a marker in it (TransactionMarkerChannelManager.addTxnMarker
 KRaftMetadataCache.getPartitionLeaderEndpoint). Nobody ends it there any more: committed readers wait at it for ever
 (KIP-664 calls it hanging), and of a batch that was committed a part stays invisible.
 
-Promise: after `end_forgotten` no transaction of a sink_id's is open that its coordinator takes for ended, and what was
+Promise: after `end_hanging_transactions` no transaction of a sink_id's is open that its coordinator takes for ended, and what was
 decided holds in every partition. It looks at the partitions before it asks the coordinators, fences the producer, and
 looks again: so what a producer that is still alive has begun meanwhile is never ended by it. A fence makes a
-coordinator forget what it decided: that is noted before (`Notes`), for a start after one that died in between.
+coordinator forget what it decided: that is noted before (`DecisionNotes`), for a start after one that died in between.
 
 What is to be fenced is brought to rest first (`settle`), so that a look comes while its coordinator still knows.
 
@@ -43,7 +43,7 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Ended:
+class Repair:
     """A transaction that was ended in one partition, and how."""
 
     transactional_id: str
@@ -51,7 +51,7 @@ class Ended:
     commit: bool
 
 
-class Notes:
+class DecisionNotes:
     """What was decided under an id, kept beyond the fence that makes its coordinator forget it.
 
     A group for each producer and epoch that is fenced over a hanging transaction, with an offset of 1 if its last one
@@ -103,13 +103,13 @@ def settle(coordinator: Coordinator, prefix: str, names: Collection[str], timeou
         time.sleep(_PAUSE_S)
 
 
-def end_forgotten(
+def end_hanging_transactions(
     coordinator: Coordinator,
     prefix: str,
     topics: Sequence[str],
-    notes: Notes,
+    notes: DecisionNotes,
     fence: Callable[[Iterable[str]], None] | None,
-) -> list[Ended]:
+) -> list[Repair]:
     """Ends what is open in these topics by transactional ids below a prefix and was decided before.
 
     Args:
@@ -156,7 +156,7 @@ def _still(
     return {place: whose[place] for place in _open_in(coordinator, topics) if place in whose}
 
 
-def _decided(transaction: Transaction, notes: Notes) -> bool | None:
+def _decided(transaction: Transaction, notes: DecisionNotes) -> bool | None:
     """Whether it was committed; None if nobody knows."""
     return _DECIDED[transaction.state] if transaction.state in _DECIDED else notes.read(transaction)
 
@@ -169,7 +169,7 @@ def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn
             _log.warning("may not look for hanging transactions in %s: it takes READ on it", topic)
 
 
-def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, commit: bool | None) -> Ended:
+def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, commit: bool | None) -> Repair:
     where = (
         f"transaction {transaction.transactional_id} (producer {place.producer_id}) has been open in {place.topic} "
         f"partition {place.partition} since offset {place.offset}, and readers wait there"
@@ -191,4 +191,4 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, comm
             raise RefusedStart(f"{text} Give this pipeline's user ALTER on the cluster for one start.") from error
         raise HangingTransaction(f"{text} Start again when the broker is back: the decision is still known.") from error
     _log.warning("%s; its %s was lost, and is written now", where, "commit" if commit else "abort")
-    return Ended(transaction.transactional_id, place, commit)
+    return Repair(transaction.transactional_id, place, commit)

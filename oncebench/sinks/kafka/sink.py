@@ -45,7 +45,7 @@ from oncebench.delivery.contract import (
 )
 from oncebench.delivery.errors import CommitUncertain, PipelineError, RefusedStart
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
-from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, Notes, end_forgotten, settle
+from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
 from oncebench.sinks.kafka.markers import Offsets
 from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.native import options, routed
@@ -58,14 +58,14 @@ COMMIT_LIMIT_S = 60.0
 ADMIN_LIMIT_S = 20.0
 # A pipeline that lives on looks for transactions that Kafka forgot to end before the first batch that begins so long
 # after the last look, which takes a few requests. Readers wait until then.
-LOOK_AGAIN_S = 30.0
+HANGING_CHECK_S = 30.0
 # Markers read side by side, a client with its threads each: a start of some partitions takes as long as one of one.
-READ_AT_ONCE = 8
+READ_THREADS = 8
 # A coordinator writes its log for each id: so many take a second or two on a busy machine, of the 20 that they have.
-FENCED_AT_ONCE = 100
+FENCE_CHUNK = 100
 # Of how many batches a worker may ask whether its last one is committed. One that was idle for longer makes a new
 # producer, which takes half a second; and every task is sent the list.
-ENDED_KEPT = 10
+COMMITTED_KEPT = 10
 _log = logging.getLogger(__name__)
 
 
@@ -120,7 +120,7 @@ class KafkaSink(Sink):
         self._done: set[tuple[int, Transaction]] = set()
         self._ended: dict[str, int] = {}
         self._retired: set[str] = set()
-        self._look_again = 0.0
+        self._next_check_at = 0.0
 
     def check_schema(self, schema: StructType) -> None:
         """See `Sink.check_schema`: `key` and `value` are strings or binary, `headers` as Spark has them."""
@@ -132,7 +132,7 @@ class KafkaSink(Sink):
         """See `Sink.encode`: key and value as bytes."""
         return encode_records(rows)
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: generation published, older drivers fenced, markers read."""
         self._names = Names(self._names.sink_id, generation, self._topic)
         self._transactional = support.guarantee == EXACTLY_ONCE
@@ -141,14 +141,14 @@ class KafkaSink(Sink):
         self._check_timeout()
         self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
         follows = self._publish_generation(generation)
-        self._end_forgotten(self._take)
+        self._end_hanging(self._fence_now)
         # A worker uses its id again once a batch is committed: where the marker is there, what the id holds now is of
         # a later, undecided batch. Markers of a decided batch that is not committed yet can't be waited for.
         marks = self._read_marks(stable=False)
-        open_ = [prepared for prepared in keep if not _has(marks, prepared["partition"], prepared["batch"])]
-        self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in keep if prepared not in open_}
+        open_ = [prepared for prepared in decided if not _is_committed(marks, prepared["partition"], prepared["batch"])]
+        self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in decided if prepared not in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
-        self._fence(self._left(self._fenced_before() if follows else 0) - named)
+        self._fence(self._ids_to_fence(self._fenced_before() if follows else 0) - named)
         self._note_fenced(generation - 1)
         self._marks = self._read_marks(stable=not open_)
 
@@ -168,21 +168,21 @@ class KafkaSink(Sink):
         return self._writer(commits=True)
 
     def _writer(self, commits: bool) -> TransactionalWriter:
-        if time.monotonic() > self._look_again:
-            self._look_for_hanging_transactions()
+        if time.monotonic() > self._next_check_at:
+            self._check_hanging_transactions()
         return TransactionalWriter(
             self._client, self._names, self._timeout_ms, commits, dict(self._ended), frozenset(self._retired)
         )
 
-    def _look_for_hanging_transactions(self) -> None:
+    def _check_hanging_transactions(self) -> None:
         """Ends transactions that hang since the last look. Housekeeping: a failure is logged, and tried again later.
 
         No task of this driver runs between two batches, and those of older drivers are fenced: no id is fenced here.
         """
         try:
-            self._end_forgotten(None)
+            self._end_hanging(None)
         except (WireError, KafkaException, PipelineError) as error:
-            _log.warning("could not look for hanging transactions, next try in %g s: %s", LOOK_AGAIN_S, error)
+            _log.warning("could not look for hanging transactions, next try in %g s: %s", HANGING_CHECK_S, error)
 
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
@@ -214,14 +214,14 @@ class KafkaSink(Sink):
             )
         lost: set[int] = set()
         if unclear:
-            marks = self._marks_after_doubt(batch, unclear)
-            lost = {p for p in unclear if not _has(marks, p, batch)}
+            marks = self._read_marks_of_unclear(batch, unclear)
+            lost = {p for p in unclear if not _is_committed(marks, p, batch)}
             _log.warning("batch %d: transactions of %s had ended elsewhere, %s lost", batch, unclear, lost)
         for transaction, answer in zip(transactions, answers, strict=True):
             if answer.outcome is Outcome.DONE and not answer.doubtful:
                 self._ended.pop(transaction.transactional_id, None)
                 self._ended[transaction.transactional_id] = batch
-        for name in list(self._ended)[: -ENDED_KEPT * self.partitions]:
+        for name in list(self._ended)[: -COMMITTED_KEPT * self.partitions]:
             del self._ended[name]
         doubtful = {
             txn.transactional_id
@@ -235,7 +235,7 @@ class KafkaSink(Sink):
             self._fence_doubtful(batch, doubtful)
         return lost
 
-    def _marks_after_doubt(self, batch: int, partitions: set[int]) -> dict[int, Mark]:
+    def _read_marks_of_unclear(self, batch: int, partitions: set[int]) -> dict[int, Mark]:
         try:
             return self._read_marks()
         except KafkaException as error:
@@ -263,18 +263,18 @@ class KafkaSink(Sink):
         if names:
             assert self._coordinator is not None, "start() comes first"
             settle(self._coordinator, self._names.prefix, names, self._timeout_ms, ADMIN_LIMIT_S)
-            self._end_forgotten(self._take)
-            self._take(names)
+            self._end_hanging(self._fence_now)
+            self._fence_now(names)
 
-    def _take(self, names: Iterable[str]) -> None:
+    def _fence_now(self, names: Iterable[str]) -> None:
         """Fences ids as they are; workers of this driver are told not to use theirs again."""
         assert self._coordinator is not None, "start() comes first"
         asked = sorted(names)
         self._retired.update(name for name in asked if name.startswith(self._names.own_prefix))
-        for at in range(0, len(asked), FENCED_AT_ONCE):
-            self._coordinator.fence(asked[at : at + FENCED_AT_ONCE], self._timeout_ms, ADMIN_LIMIT_S)
+        for at in range(0, len(asked), FENCE_CHUNK):
+            self._coordinator.fence(asked[at : at + FENCE_CHUNK], self._timeout_ms, ADMIN_LIMIT_S)
 
-    def _left(self, fenced: int) -> set[str]:
+    def _ids_to_fence(self, fenced: int) -> set[str]:
         """Ids of older drivers' workers that may still be in use: not those of generations up to `fenced`, unless they
         were used.
 
@@ -303,11 +303,11 @@ class KafkaSink(Sink):
         except KafkaException as error:  # the next start then fences each again
             _log.warning("could not note in group %s what is fenced: %s", group, error)
 
-    def _end_forgotten(self, fence: Callable[[Iterable[str]], None] | None) -> None:
+    def _end_hanging(self, fence: Callable[[Iterable[str]], None] | None) -> None:
         assert self._coordinator is not None, "start() comes first"
-        self._look_again = time.monotonic() + LOOK_AGAIN_S
+        self._next_check_at = time.monotonic() + HANGING_CHECK_S
         topics = self._topic, OFFSETS_TOPIC
-        end_forgotten(self._coordinator, self._names.prefix, topics, Notes(self._offsets), fence)
+        end_hanging_transactions(self._coordinator, self._names.prefix, topics, DecisionNotes(self._offsets), fence)
 
     def _check_timeout(self) -> None:
         allowed = self._broker_setting("transaction.max.timeout.ms")
@@ -354,7 +354,7 @@ class KafkaSink(Sink):
         """The newest committed marker of each partition; `stable`: once no transaction with one is open."""
         marks: dict[int, Mark] = {}
         groups = map(self._names.marker_group, range(self.partitions))
-        with ThreadPoolExecutor(READ_AT_ONCE) as beside:  # each has to find its group's coordinator, which takes time
+        with ThreadPoolExecutor(READ_THREADS) as beside:  # each has to find its group's coordinator, which takes time
             noted_by = enumerate(beside.map(lambda group: self._offsets.read(group, stable), groups))
         for partition, found in noted_by:
             if found is not None:
@@ -393,6 +393,6 @@ def _open(settings: SinkSettings) -> KafkaSink:
 KINDS = (SinkKind(name="kafka", supports=SUPPORTS, lacks={}, open=_open, takes=RECORDS),)
 
 
-def _has(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
+def _is_committed(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
     """Whether a partition's marker says that this batch is committed."""
     return partition in marks and marks[partition].batch >= batch

@@ -224,7 +224,7 @@ class TransactionalWriter:
             return self._write(transactional, task, first, rows, {"begin": waited})
         except (DeliveryFailed, KafkaException, SystemError) as error:
             _transactional.clear()
-            raise DeliveryFailed(self._in_words(task, error, time.monotonic() - begun)) from error
+            raise DeliveryFailed(self._error_text(task, error, time.monotonic() - begun)) from error
         except BaseException:
             _transactional.clear()
             raise
@@ -269,7 +269,7 @@ class TransactionalWriter:
         }
         return prepared, timings
 
-    def _in_words(self, task: TaskView, error: Exception, spent_s: float) -> str:
+    def _error_text(self, task: TaskView, error: Exception, spent_s: float) -> str:
         words = str(error)
         if not isinstance(error, DeliveryFailed):
             # Kafka's client logs while it fails, and Python then tells of the log's call: the failure is its cause.

@@ -1,7 +1,7 @@
 """PostgreSQL: where it is, how this sink's things are called there, and how a connection to it is made.
 
 Promise: the DSN comes from the environment variable ONCEBENCH_POSTGRES (what it leaves out, from libpq's own:
-PGPASSWORD, PGPASSFILE, PGSERVICE, ...) and stands in no configuration, target or message; `redacted` and `told` leave
+PGPASSWORD, PGPASSFILE, PGSERVICE, ...) and stands in no configuration, target or message; `redacted` and `error_text` leave
 every password out. Each connection says in its application_name to which sink_id and epoch it belongs, and its COMMIT
 waits for the disk, whatever role, database and server say of that, now or after a reload of their settings. What can
 go wrong: a pooler in transaction mode between us and the server does not keep sessions; PREPARE TRANSACTION and
@@ -138,7 +138,7 @@ def without_secrets(text: str) -> str:
     return conninfo.make_conninfo("", **{name: value for name, value in parts(text).items() if name not in SECRETS})
 
 
-def told(error: psycopg.Error, text: str | None = None) -> str:
+def error_text(error: psycopg.Error, text: str | None = None) -> str:
     """What an error says, in one line, without any secret of the DSN."""
     said = error.diag.message_primary or " ".join(str(error).split())
     try:

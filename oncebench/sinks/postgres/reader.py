@@ -24,7 +24,7 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from oncebench.delivery.errors import ReadError
 from oncebench.sinks.postgres import tables
-from oncebench.sinks.postgres.connection import Names, connect, told
+from oncebench.sinks.postgres.connection import Names, connect, error_text
 from oncebench.sinks.reader import NotAnsweredError, Rows, Snapshots, now_us, rows_of
 
 PAGE = 10_000  # rows held in memory at a time: some 10 MB
@@ -57,7 +57,7 @@ class Table:
             self._connection.execute(sql.SQL("SELECT FROM {} LIMIT 0").format(sql.Identifier(names.table)))
             self._connection.rollback()
         except psycopg.Error as error:
-            raise ReadError(f"table {names.table!r} cannot be read: {told(error)}") from error
+            raise ReadError(f"table {names.table!r} cannot be read: {error_text(error)}") from error
 
     def fresh(self) -> Rows:
         """The rows that have become visible since.
@@ -74,7 +74,7 @@ class Table:
             self._wait_for(error)
             raise NotAnsweredError from error
         except psycopg.Error as error:
-            raise ReadError(f"table {self._names.table!r} cannot be read on: {told(error)}") from error
+            raise ReadError(f"table {self._names.table!r} cannot be read on: {error_text(error)}") from error
         self._away_since = None
         return rows
 
@@ -162,7 +162,7 @@ class Table:
         if now - self._away_since > AWAY_LIMIT_S:
             raise ReadError(
                 f"table {self._names.table!r} cannot be read: for {AWAY_LIMIT_S:g} s PostgreSQL has not answered "
-                f"({told(error)}); look at the server, then run again"
+                f"({error_text(error)}); look at the server, then run again"
             ) from error
 
 

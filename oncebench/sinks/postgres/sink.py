@@ -47,7 +47,7 @@ from oncebench.delivery.contract import (
 from oncebench.delivery.errors import CommitUncertain, RefusedStart
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.postgres import tables
-from oncebench.sinks.postgres.connection import Names, connect, dsn, missing, parts, redacted, told
+from oncebench.sinks.postgres.connection import Names, connect, dsn, error_text, missing, parts, redacted
 from oncebench.sinks.postgres.reader import prepared as prepared_of
 from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, WarmUp
 
@@ -97,7 +97,7 @@ class PostgresSink(Sink):
             raise RefusedStart(f"rows for table {self._names.table!r}: {wrong}")
         self._schema = StructType([field for field in schema if field.name != quarantine.COLUMN])
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: settings checked, epoch taken, older drivers ended, orphans rolled back, marks read.
 
         The epoch is the server's own count and not `generation`, which begins anew with each checkpoint.
@@ -115,10 +115,12 @@ class PostgresSink(Sink):
             self._names = Names(self._names.sink_id, epoch, self._names.table)
             connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
             self._end_older(connection)
-            self._roll_back_orphans(connection, {str(entry["gid"]) for entry in keep})
+            self._roll_back_orphans(connection, {str(entry["gid"]) for entry in decided})
             self._marks = tables.newest_marks(connection, self._names.sink_id)
         except psycopg.Error as error:
-            raise RefusedStart(f"PostgreSQL at {redacted(dsn())} is of no use to this sink: {told(error)}") from error
+            raise RefusedStart(
+                f"PostgreSQL at {redacted(dsn())} is of no use to this sink: {error_text(error)}"
+            ) from error
 
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._names)
@@ -223,7 +225,7 @@ class PostgresSink(Sink):
                 try:
                     connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
                 except psycopg.errors.InsufficientPrivilege as error:
-                    refused = told(error)
+                    refused = error_text(error)
             if time.monotonic() > deadline:
                 pids = ", ".join(map(str, older))
                 raise RefusedStart(
@@ -255,7 +257,7 @@ class PostgresSink(Sink):
                 again = busy or self._open is None or missing(self._open, error)
                 if not again or time.monotonic() > deadline:
                     raise CommitUncertain(
-                        f"batch {batch}, partition {partition}: {gid} could not be committed: {told(error)}. The batch "
+                        f"batch {batch}, partition {partition}: {gid} could not be committed: {error_text(error)}. The batch "
                         "is decided: start again when PostgreSQL is well, and the replay finishes it."
                     ) from error
                 if not busy:

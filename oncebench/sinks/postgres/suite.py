@@ -9,7 +9,7 @@ from psycopg import sql
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.postgres import tables
-from oncebench.sinks.postgres.connection import connect, dsn, redacted, told
+from oncebench.sinks.postgres.connection import connect, dsn, error_text, redacted
 from oncebench.sinks.postgres.reader import read
 from oncebench.sinks.postgres.sink import KINDS
 from oncebench.sinks.suite import Place, SuiteSink, Traits
@@ -30,7 +30,7 @@ def _provide(place: Place) -> dict[str, Any]:
             connection.execute(tables.definition(place.name, place.schema))
             connection.execute(followed)
     except psycopg.Error as error:
-        raise RefusedStart(f"no output table could be made at {redacted(dsn())}: {told(error)}") from error
+        raise RefusedStart(f"no output table could be made at {redacted(dsn())}: {error_text(error)}") from error
     texts = [field.name for field in place.schema if field.dataType.typeName() == "string"]
     return {
         "output": place.name,

@@ -112,7 +112,7 @@ def unsupported(schema: StructType) -> str | None:
     return None
 
 
-def wrong_with(found: Mapping[str, Column], schema: StructType) -> str | None:
+def table_error(found: Mapping[str, Column], schema: StructType) -> str | None:
     """What keeps a table with these columns from taking rows of this schema; None if nothing does."""
     names = {field.name for field in schema}
     for field in schema:
@@ -143,7 +143,7 @@ def check_table(connection: psycopg.Connection, table: str, schema: StructType) 
         (sql.Identifier(table).as_string(connection),),
     ).fetchall()
     found = {name: Column(name, kind, needed) for name, kind, needed in described}
-    wrong = wrong_with(found, schema) if found else "there is none in this database and search_path"
+    wrong = table_error(found, schema) if found else "there is none in this database and search_path"
     kept = connection.execute(
         "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p') AND relpersistence = 'p'",
         (sql.Identifier(table).as_string(connection),),

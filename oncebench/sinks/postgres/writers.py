@@ -23,7 +23,7 @@ from psycopg import sql
 from oncebench.delivery.contract import Mark, TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay
 from oncebench.sinks.postgres import tables
-from oncebench.sinks.postgres.connection import Names, connect, missing, told
+from oncebench.sinks.postgres.connection import Names, connect, error_text, missing
 
 # After a lost answer to COMMIT: a server that crashed replays its log first, which takes seconds.
 SETTLE_LIMIT_S = 60.0
@@ -81,7 +81,7 @@ class Appender:
             return self._write(task, first, rows)
         except psycopg.Error as error:
             _drop(self.names)
-            raise DeliveryFailed(self._in_words(task, error)) from error
+            raise DeliveryFailed(self._error_text(task, error)) from error
         except BaseException:
             _drop(self.names)
             raise
@@ -147,15 +147,15 @@ class Appender:
         _commit(connection)
         return {}
 
-    def _in_words(self, task: TaskView, error: psycopg.Error) -> str:
+    def _error_text(self, task: TaskView, error: psycopg.Error) -> str:
         where = f"batch {task.batch}, partition {task.partition}"
         if isinstance(error, psycopg.errors.LockNotAvailable):
             return (
-                f"{where}: another transaction holds what this one must write ({told(error)}): a paused driver of "
+                f"{where}: another transaction holds what this one must write ({error_text(error)}): a paused driver of "
                 f"sink_id {self.names.sink_id}, say. Look for it in pg_stat_activity (application_name "
                 f"{self.names.application_prefix}...) and pg_prepared_xacts; a restart of the pipeline ends both."
             )
-        return f"{where}: PostgreSQL did not take it: {told(error)}. A restart of the pipeline writes the batch again."
+        return f"{where}: PostgreSQL did not take it: {error_text(error)}. A restart of the pipeline writes the batch again."
 
 
 @dataclass(frozen=True)
@@ -272,5 +272,7 @@ class WarmUp:
         try:
             _connection(self.names)
         except psycopg.Error as error:
-            raise DeliveryFailed(f"a worker cannot reach PostgreSQL as the driver could: {told(error)}") from error
+            raise DeliveryFailed(
+                f"a worker cannot reach PostgreSQL as the driver could: {error_text(error)}"
+            ) from error
         return {}, {}

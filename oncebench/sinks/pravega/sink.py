@@ -204,7 +204,7 @@ class PravegaSink(Sink):
         """See `Sink.encode`: the value is the event, as bytes."""
         return encode_records(rows)
 
-    def start(self, support: Support, _generation: int, _keep: Sequence[Mapping[str, Any]]) -> None:
+    def start(self, support: Support, _generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: the stream looked up, the lease tried out. What is fenced, and by what: see above."""
         try:
             found = self._controller.segments(self._stream)

@@ -147,7 +147,7 @@ class SqliteSink(Sink):
                     "to one of: " + ", ".join(SQL_TYPES)
                 )
 
-    def start(self, _support: Support, generation: int, _keep: Sequence[Mapping[str, Any]]) -> None:
+    def start(self, _support: Support, generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: takes the generation, then reads the markers; what was open SQLite has rolled back."""
         self._generation = generation
         try:

@@ -16,8 +16,8 @@ from oncebench.delivery.errors import ReadError, RefusedStart
 from oncebench.delivery.journal import Identity, checkpoint_id, open_journal
 from oncebench.sinks.delta import reader as delta_reader
 from oncebench.sinks.delta import sink as delta_sink
-from oncebench.sinks.delta.log import columns_of, commits, difference, files_of, row_count, transactions
-from oncebench.sinks.delta.reader import Following
+from oncebench.sinks.delta.log import column_difference, columns_of, commits, files_of, row_count, transactions
+from oncebench.sinks.delta.reader import TableFollower
 from oncebench.sinks.delta.sink import DeltaSink
 from pipeline import rows as job_rows
 
@@ -143,7 +143,7 @@ def test_a_table_made_for_other_rows_is_refused_by_column(tmp_path: Path, conten
 
 def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "table"), rows("a"), partition_by=["j"])
-    assert "partitioned by column 'j'" in str(difference(tmp_path / "table", columns_of(job_rows.SCHEMA)))
+    assert "partitioned by column 'j'" in str(column_difference(tmp_path / "table", columns_of(job_rows.SCHEMA)))
 
 
 def test_rows_are_counted_over_all_files_of_a_commit(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def test_rows_are_counted_over_all_files_of_a_commit(tmp_path: Path) -> None:
 
 def test_a_reader_shows_each_committed_row_once_and_nothing_of_an_uncommitted_file(tmp_path: Path) -> None:
     table = tmp_path / "table"
-    reader = Following(table, "session_key")
+    reader = TableFollower(table, "session_key")
     assert len(reader.fresh()) == 0  # no table yet
     append(table, rows("a"))
     pq.write_table(rows("z"), table / "part-of-a-dead-writer.parquet")
@@ -177,7 +177,7 @@ def test_a_reader_that_follows_a_table_is_told_of_new_versions_by_their_entries_
 ) -> None:
     table = tmp_path / "table"
     append(table, rows("a"))
-    reader = Following(table, "session_key")
+    reader = TableFollower(table, "session_key")
     assert len(reader.fresh()) == 3
     append(table, rows("b"))
     append(table, rows("c"))
@@ -201,7 +201,7 @@ def test_a_reader_of_a_table_that_cannot_be_understood_says_so(tmp_path: Path) -
     entry = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
     entry.write_bytes(entry.read_bytes().replace(b'"minReaderVersion":1', b'"minReaderVersion":99'))
     with pytest.raises(ReadError, match=r"Delta table .* cannot be read: "):
-        Following(tmp_path / "table", "session_key").fresh()
+        TableFollower(tmp_path / "table", "session_key").fresh()
 
 
 def test_a_reader_that_comes_late_is_shown_each_version_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,6 +215,6 @@ def test_a_reader_that_comes_late_is_shown_each_version_whole(tmp_path: Path, mo
     adds = [{"add": {**add, "path": f"{name}.parquet"}} for name in ("p1", "p2", "p3")]
     commit.with_name(f"{1:020}.json").write_text("\n".join(map(json.dumps, adds)))
     append(table, rows("b"))
-    reader = Following(table, "session_key")
+    reader = TableFollower(table, "session_key")
     looks = [{json.loads(value or b"")["session_key"] for value in reader.fresh().value} for _ in range(4)]
     assert looks == [{"a"}, {"p1", "p2", "p3"}, {"b"}, set()]

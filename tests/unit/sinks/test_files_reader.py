@@ -97,7 +97,7 @@ def test_in_a_folder_of_sparks_own_sink_only_what_its_log_names_counts(tmp_path:
     assert len(reader.poll(0)) == 0
     assert [row["session_key"] for row in shown(tmp_path)] == ["a.json", "b c.json"]
     assert reader.leftovers() == ["unreferenced file orphan.json"]
-    everybody_else = read_folder(JSON_LINES, tmp_path, "session_key", heeding_metadata=False).poll(0)
+    everybody_else = read_folder(JSON_LINES, tmp_path, "session_key", respect_metadata=False).poll(0)
     assert len(everybody_else) == 3
 
 

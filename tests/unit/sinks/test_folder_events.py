@@ -99,11 +99,11 @@ def test_a_reader_that_is_told_of_changes_does_not_look_while_there_are_none(tmp
         return Rows()
 
     Snapshots(fresh, changes=told(tmp_path)).poll(0.5)
-    assert looks <= 0.5 / reading.UNTOLD_S + 2  # the first, and the one at the end
+    assert looks <= 0.5 / reading.FALLBACK_POLL_S + 2  # the first, and the one at the end
 
 
 def test_a_reader_looks_at_once_when_it_is_told(tmp_path: Path, told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reading, "UNTOLD_S", LONG_S)
+    monkeypatch.setattr(reading, "FALLBACK_POLL_S", LONG_S)
     some = Rows([0], [0], [0], [None], [None], [()])
     reader = Snapshots(lambda: some if (tmp_path / "a").exists() else Rows(), changes=told(tmp_path))
     thread = threading.Timer(0.2, shown, (tmp_path, "a"))

@@ -10,7 +10,7 @@ from kafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFail
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.kafka.coordinator import OpenIn, Transaction
-from oncebench.sinks.kafka.hanging_transactions import end_forgotten
+from oncebench.sinks.kafka.hanging_transactions import end_hanging_transactions
 
 HANGING = OpenIn("out", 1, 205, 11)
 TOPICS = ("out", "__consumer_offsets")
@@ -44,7 +44,7 @@ class Pretended:
 
 
 class Nothing:
-    """Notes, of which there are none."""
+    """Decision notes without any entry."""
 
     def write(self, transaction: Transaction, commit: bool) -> None:
         assert (transaction.epoch, commit) == (3, transaction.state == "CompleteCommit")
@@ -54,7 +54,7 @@ class Nothing:
 
 
 def ended(world: Any) -> list[tuple[OpenIn, bool]]:
-    end_forgotten(world, "it.", TOPICS, cast("Any", Nothing()), world.fenced.extend)
+    end_hanging_transactions(world, "it.", TOPICS, cast("Any", Nothing()), world.fenced.extend)
     return list(world.marked)
 
 

@@ -12,7 +12,7 @@ from kafka.errors import ClusterAuthorizationFailedError, NotLeaderForPartitionE
 
 from oncebench.delivery.errors import CommitUncertain, HangingTransaction, RefusedStart
 from oncebench.sinks.kafka import sink as kafka
-from oncebench.sinks.kafka.coordinator import Ended, OpenIn, Outcome, Transaction
+from oncebench.sinks.kafka.coordinator import EndTxnResult, OpenIn, Outcome, Transaction
 from oncebench.sinks.kafka.markers import Noted
 from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
 
@@ -82,12 +82,12 @@ class Cluster:
         self.open.remove(place)
         self.marked.append((transaction.transactional_id, commit))
 
-    def end(self, transactions: list[Transaction], commit: bool, limit_s: float) -> list[Ended]:
+    def end(self, transactions: list[Transaction], commit: bool, limit_s: float) -> list[EndTxnResult]:
         """Each is committed, once its first answer got lost."""
         assert commit, limit_s
         for txn in transactions:
             self.known[txn.transactional_id] = replace(txn, state="PrepareCommit")
-        return [Ended(Outcome.DONE, 0, doubtful=True) for _ in transactions]
+        return [EndTxnResult(Outcome.DONE, 0, doubtful=True) for _ in transactions]
 
     def read(self, group: str, _stable: bool = True) -> Noted | None:
         return Noted(self.numbers[group], "") if group in self.numbers else None
@@ -115,7 +115,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., KafkaSink]:
 
 def begins_a_batch(sink: KafkaSink) -> None:
     """With a look for what was forgotten."""
-    sink._look_again = 0.0
+    sink._next_check_at = 0.0
     sink.prepare_writer()
 
 
@@ -257,7 +257,7 @@ def test_an_uncertain_commit_names_the_error_and_whether_waiting_helps(
 ) -> None:
     cluster = Cluster({}, set(), set())
     sink = driver(cluster)
-    cluster.end = lambda txns, **_: [Ended(Outcome.UNKNOWN, code, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
+    cluster.end = lambda txns, **_: [EndTxnResult(Outcome.UNKNOWN, code, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
     with pytest.raises(CommitUncertain, match=message):
         sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
 
@@ -270,7 +270,7 @@ def test_markers_that_cannot_be_read_make_a_commit_uncertain(
 
     cluster = Cluster({}, set(), set())
     sink = driver(cluster)
-    cluster.end = lambda txns, **_: [Ended(Outcome.ELSEWHERE, 48, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
+    cluster.end = lambda txns, **_: [EndTxnResult(Outcome.ELSEWHERE, 48, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
     monkeypatch.setattr(KafkaSink, "_read_marks", unreadable)
     with pytest.raises(CommitUncertain, match="could not be read: no answer"):
         sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})

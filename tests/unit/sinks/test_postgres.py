@@ -22,13 +22,13 @@ from oncebench.sinks.postgres.connection import (
     VARIABLE,
     Names,
     connect,
+    error_text,
     parts,
     redacted,
-    told,
     without_secrets,
 )
 from oncebench.sinks.postgres.reader import Table
-from oncebench.sinks.postgres.tables import Column, copy_text, read_back, stored, wrong_with
+from oncebench.sinks.postgres.tables import Column, copy_text, read_back, stored, table_error
 from oncebench.sinks.reader import NotAnsweredError
 from pipeline.rows import SCHEMA
 
@@ -73,11 +73,13 @@ def test_no_password_is_ever_shown(dsn: str) -> None:
     assert "hunter2" not in redacted(dsn)
     assert "joe" in redacted(dsn)
     assert parts(without_secrets(dsn)) == {name: value for name, value in parts(dsn).items() if value != "hunter2"}
-    assert told(psycopg.OperationalError("no login\nwith hunter2"), dsn) == "no login with ***"
+    assert error_text(psycopg.OperationalError("no login\nwith hunter2"), dsn) == "no login with ***"
 
 
 def test_a_secret_that_stands_in_any_word_is_not_looked_for_there() -> None:
-    assert told(psycopg.OperationalError("permission denied"), "host=db.example password=p") == "permission denied"
+    assert (
+        error_text(psycopg.OperationalError("permission denied"), "host=db.example password=p") == "permission denied"
+    )
 
 
 def test_a_time_limit_that_is_none_is_refused_before_anybody_is_asked() -> None:
@@ -124,12 +126,12 @@ def test_only_sessions_of_older_epochs_are_ended() -> None:
 
 
 def test_what_is_wrong_with_a_table_names_the_column() -> None:
-    assert wrong_with(GOOD, SCHEMA) is None
-    assert wrong_with({**GOOD, "note": Column("note", "text", needed=False)}, SCHEMA) is None
+    assert table_error(GOOD, SCHEMA) is None
+    assert table_error({**GOOD, "note": Column("note", "text", needed=False)}, SCHEMA) is None
     without = {name: column for name, column in GOOD.items() if name != "total"}
-    assert wrong_with(without, SCHEMA) == "it has no column total (bigint)"
-    assert wrong_with({**GOOD, "j": Column("j", "text", True)}, SCHEMA) == "its column j is text, not integer"
-    assert "column note has no default" in str(wrong_with({**GOOD, "note": Column("note", "text", True)}, SCHEMA))
+    assert table_error(without, SCHEMA) == "it has no column total (bigint)"
+    assert table_error({**GOOD, "j": Column("j", "text", True)}, SCHEMA) == "its column j is text, not integer"
+    assert "column note has no default" in str(table_error({**GOOD, "note": Column("note", "text", True)}, SCHEMA))
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x00\u24000\\\t\n")))

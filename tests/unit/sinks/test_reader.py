@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from itertools import pairwise
 
-from oncebench.sinks.reader import LINE_BITS, LOOK_SHARE, NotAnsweredError, Rows, Snapshots, place_in_file, rows_of
+from oncebench.sinks.reader import LINE_BITS, POLL_SHARE, NotAnsweredError, Rows, Snapshots, place_in_file, rows_of
 
 
 def some(*offsets: int) -> Rows:
@@ -50,7 +50,7 @@ def test_dear_looks_take_no_more_than_their_share_of_a_core() -> None:
         return Rows()
 
     Snapshots(dear).poll(0.5)
-    assert looks <= 0.5 / 0.01 * LOOK_SHARE + 2  # the first, and the one at the end
+    assert looks <= 0.5 / 0.01 * POLL_SHARE + 2  # the first, and the one at the end
 
 
 def test_a_read_takes_everything_and_says_that_the_sink_is_no_log() -> None:
