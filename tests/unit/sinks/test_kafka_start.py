@@ -250,7 +250,7 @@ def test_a_fence_that_fails_after_a_doubtful_commit_asks_for_a_restart(driver: C
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [(53, r"TransactionalIdAuthorizationFailedError \(53\); waiting does not help"), (-1, "within 60 s")],
+    [(53, r"TransactionalIdAuthorizationFailedError \(53\). Waiting does not help"), (-1, "within 60 s")],
 )
 def test_an_uncertain_commit_names_the_error_and_whether_waiting_helps(
     driver: Callable[..., KafkaSink], code: int, message: str
