@@ -1,4 +1,4 @@
-"""What the suite needs of the Delta sink: a table per run, and a committed reader."""
+"""The Delta sink in the suite: a table per run, and a committed reader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the suite needs of the PostgreSQL sink: a table per run that a reader can follow, and that committed reader."""
+"""The PostgreSQL sink in the suite: a table per run with the reader's columns, and a committed reader."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ MOST_NAME_BYTES = 63  # longer identifiers are cut by the server
 def _provide(place: Place) -> dict[str, Any]:
     if len(place.name.encode()) > MOST_NAME_BYTES:
         raise RefusedStart(f"{place.name!r} is too long for a table's name (at most {MOST_NAME_BYTES} bytes)")
-    # The reader asks for the rows of transactions that it has not seen yet, and gives each row its id as position.
+    # The reader asks for rows of transactions that it has not seen yet, and a row's id is its position.
     followed = sql.SQL(
         "ALTER TABLE {table} ADD COLUMN id bigserial, ADD COLUMN tx xid8 NOT NULL DEFAULT pg_current_xact_id(); "
         "CREATE INDEX ON {table} (tx)"

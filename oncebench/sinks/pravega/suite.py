@@ -1,4 +1,4 @@
-"""What the suite needs of the Pravega sink: a stream per run, and a committed reader."""
+"""The Pravega sink in the suite: a stream per run, and a committed reader."""
 
 from __future__ import annotations
 

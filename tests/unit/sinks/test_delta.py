@@ -205,7 +205,7 @@ def test_a_reader_of_a_table_that_cannot_be_understood_says_so(tmp_path: Path) -
 
 
 def test_a_reader_that_comes_late_is_shown_each_version_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_reader, "FILES_A_LOOK", 2)
+    monkeypatch.setattr(delta_reader, "FILES_A_POLL", 2)
     table = tmp_path / "table"
     append(table, rows("a"))
     (commit,) = commits(table / "_delta_log")
