@@ -308,7 +308,7 @@ def test_a_start_tries_the_stream_and_the_lease(use: Callable[..., Made], monkey
     for answers, says in (
         ({"segments": [Segments((), "")]}, "there is no stream scope/stream"),
         ({"begin": [ControllerAway("lease value too large")]}, "choose another transaction time-out"),
-        ({"segments": [ControllerAway("gone")]}, "is of no use to this sink: gone"),
+        ({"segments": [ControllerAway("gone")]}, "cannot be used: gone"),
     ):
         use(**answers)
         with pytest.raises(RefusedStart, match=says):
