@@ -24,7 +24,7 @@ from pyspark.sql.types import StructType
 from oncebench.delivery import quarantine
 from oncebench.delivery.errors import PipelineError
 
-# Spark's names of types that Delta's schema spells in another way.
+# Spark's names of types -> different names in Delta's schema.
 _RENAMED = {"int": "integer", "bigint": "long", "tinyint": "byte", "smallint": "short"}
 
 

@@ -173,8 +173,8 @@ class SqliteSink(Sink):
         if newest > generation:
             raise RefusedStart(
                 f"{self._path} has seen generation {newest} of sink_id {self._sink_id!r}, and this start is generation "
-                f"{generation} by its journal: the journal is new, older, or another's. Restore the newest journal with "
-                "its checkpoint, or take a new checkpoint, sink_id and output."
+                f"{generation} by its journal: the journal is new, older, or another's. Restore the newest journal "
+                "with its checkpoint, or take a new checkpoint, sink_id and output."
             )
 
     def warm_up_writer(self) -> _WarmUp:

@@ -258,7 +258,7 @@ def test_the_last_line_of_a_dead_query_names_its_cause(told: str, cause: str) ->
 
     words = explain(RuntimeError(told), Ours())  # type: ignore[arg-type]
     assert type(words) is QueryDied
-    assert str(words).startswith(f"{cause}. A restart runs again")
+    assert str(words).startswith(f"{cause}. Mend the cause")
 
 
 def test_a_jobs_own_settings_of_spark_come_over_the_sinks_and_these_over_ours(tmp_path: Path) -> None:

@@ -79,7 +79,7 @@ def test_a_job_goes_on_without_the_lines_that_its_disk_does_not_take_and_warns_o
     for batch in range(3):
         progress.write("sink", batch=batch)
     (warning,) = caplog.messages
-    assert "/dev/full cannot be written (No space left on device): the pipeline goes on" in warning
+    assert "/dev/full cannot be written (No space left on device): the pipeline continues" in warning
     assert "Make room" in warning
 
 

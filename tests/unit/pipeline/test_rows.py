@@ -48,7 +48,7 @@ def test_a_query_with_the_rows_columns_passes() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ([each for each in SCHEMA if each.name != "j"], "'j' .* is not there; .*rows.py says int"),
+        ([each for each in SCHEMA if each.name != "j"], "'j' .* is missing; .*rows.py has int"),
         ([each if each.name != "j" else StructField("j", LongType()) for each in SCHEMA], "'j' .* is bigint; .* int"),
         ([*SCHEMA, StructField("when", LongType())], "has a column 'when'"),
         ([*SCHEMA, StructField(quarantine.COLUMN, StringType())], "'quarantine' .* is string; it must be struct"),
