@@ -1,4 +1,4 @@
-"""The Kafka tasks' own limits, where Kafka's client has none."""
+"""The Kafka writers: their own limits, their producers, and lost connections."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class NeverAnswers:
         self.released.wait()
 
 
-def test_a_client_that_never_answers_fails_the_task_instead_of_holding_up_the_pipeline(
+def test_a_client_that_never_answers_fails_the_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(writers, "MARK_LIMIT_S", 0.05)
@@ -84,7 +84,7 @@ def test_the_time_to_prepare_contains_the_wait_for_the_marker(monkeypatch: pytes
 
 
 class Recorded:
-    """A producer that records how it was made, and refuses the first row that it is given."""
+    """A producer that records its settings and refuses the first row."""
 
     made: ClassVar[list[dict[str, Any]]] = []
 
