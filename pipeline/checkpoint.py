@@ -18,7 +18,7 @@ def offsets_of(offset: Any, topic: str) -> dict[str, int]:
 
 
 def committed_position(checkpoint: Path, topic: str) -> tuple[int, dict[str, int]] | None:
-    """Returns (batch, end offsets) of the newest batch in Spark's commit log; None if it is empty.
+    """Returns (batch, end offsets) of the newest batch in the commit log; None if it is empty.
 
     Raises:
         RefusedStart: the entry is damaged.
@@ -32,7 +32,7 @@ def committed_position(checkpoint: Path, topic: str) -> tuple[int, dict[str, int
 
 
 def open_batch(checkpoint: Path) -> int | None:
-    """Returns the batch in the offset log that the commit log lacks: Spark runs it again. None if none."""
+    """Returns the batch that Spark runs again: in the offset log, not in the commit log."""
     newest = newest_batch(checkpoint)
     done = max(_batches(checkpoint / "commits"), default=-1)
     return newest if newest is not None and newest > done else None

@@ -94,7 +94,7 @@ class PipelineConfig:
 
     @property
     def monitoring_group(self) -> str:
-        """The consumer group whose offsets show the lag in any Kafka tool; the pipeline never reads them."""
+        """The consumer group that shows the lag in any Kafka tool; the pipeline never reads it."""
         return f"{self.sink_id}.monitoring"
 
 

@@ -94,7 +94,7 @@ class Job:
 
     @contextmanager
     def _started(self, kind: SinkKind, support: Support, journal: Journal) -> Iterator[Sink]:
-        """Yields the sink, started and checked against journal and checkpoint; closes it in every case."""
+        """Yields the started sink, checked against journal and checkpoint; always closes it."""
         with self._kafka_must_answer():
             sink = open_sink(kind, self.config)
         with closing(sink):

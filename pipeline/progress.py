@@ -84,7 +84,7 @@ class Progress:
                 self._warned = True
 
     def write_recovered_batch(self, batch: int, end_offsets: Mapping[str, int]) -> None:
-        """Writes the line of a batch that an earlier attempt finished; a kill may have prevented that line."""
+        """Writes the line of a batch that an earlier attempt finished, if a kill prevented it."""
         self.write(
             "batch",
             batch=batch,

@@ -1,4 +1,4 @@
-"""The query from the input topic to rows. For a query of your own, change this file and `rows.py`.
+"""The query from the input topic to rows. For your own, change this file and `rows.py`.
 
 Promise: the rows depend on the input alone, not on a clock, a random number or the order of arrival. Therefore a
 replayed batch makes the same rows.
@@ -24,7 +24,7 @@ WATERMARK_DELAY = "10 seconds"
 
 
 def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """Returns the input topic as a stream: key, value, partition, offset and timestamp, from Spark's source."""
+    """Returns the input topic as a stream of key, value, partition, offset and timestamp."""
     options = {
         "kafka.bootstrap.servers": config.bootstrap_servers,
         "subscribe": config.input_topic,
@@ -45,7 +45,7 @@ def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
 
 
 def query(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """Returns the streaming rows of the input topic: the columns of `rows.SCHEMA`, and the quarantine column."""
+    """Returns the streaming rows: the columns of `rows.SCHEMA`, and the quarantine column."""
     # The session timer uses the record's time, but never a later time than the batch's: a record from the future must
     # not expire every session. current_timestamp is the batch's time from the offset log, equal in a replay.
     # The column is dropped afterwards, because Spark would silently filter "late" records, and none may be lost.

@@ -1,4 +1,4 @@
-"""The columns of a row. For rows of your own, change this file and `query.py`, which makes the rows."""
+"""The columns of a row. For your own, change this file and `query.py`, which makes the rows."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def schema_for(takes: str) -> StructType:
 
 
 def rows_for(takes: str, rows: DataFrame) -> DataFrame:
-    """Returns the query's rows in the form that a sink takes: unchanged, or as records with JSON values."""
+    """Returns the rows in a sink's form: unchanged, or as records with JSON values."""
     if takes != RECORDS:
         return rows
     kept = [name for name in rows.columns if name == quarantine.COLUMN]

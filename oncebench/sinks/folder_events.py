@@ -1,4 +1,4 @@
-"""Waits until the kernel reports a new file in a folder (inotify(7)); waiting uses no processor time.
+"""Waits for new files in a folder, which the kernel reports (inotify(7)), without polling.
 
 Promise: `wait` returns when a file becomes visible in one of the folders, by a rename or when its writer closes it, and
 also if that happened between two calls. It returns after its time limit in any case. A file that was only created is
@@ -61,7 +61,7 @@ class FolderChanges:
 
 
 def changes_in(*folders: Path) -> FolderChanges | None:
-    """Returns None without reports: not on Linux, or this user's limit of inotify instances is reached."""
+    """Returns None if there are no reports: not on Linux, or no inotify instance is left."""
     if sys.platform != "linux":
         return None
     try:

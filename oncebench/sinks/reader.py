@@ -50,7 +50,7 @@ def now_us() -> int:
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows as columns of equal length: position, time of append (epoch ms), key, value and headers.
+    """Rows as columns of equal length: position, time of append (epoch ms), key, value, headers.
 
     `seen_us`: epoch µs, when the data of all rows had been read; by default, when this object was made.
     """
@@ -73,7 +73,7 @@ NOTHING = Rows()
 
 @dataclass(frozen=True)
 class End:
-    """A partition's first offset, its end for a committed reader (`lso`), and the end of its log (`hw`)."""
+    """A partition's first offset, committed reader's end (`lso`), and end of the log (`hw`)."""
 
     low: int
     lso: int
@@ -127,7 +127,7 @@ class Stretches:
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """A transaction that is open in a partition, and its state in the coordinator. Times are epoch ms.
+    """A transaction that is open in a partition, and its coordinator's view. Times: epoch ms.
 
     Attributes:
         partition, offset: of its first record there.
@@ -154,11 +154,11 @@ class LogReader(Protocol):
     """Reads the stored log of a sink, with records that no committed reader returns."""
 
     def read(self, ends: Mapping[int, End], take: Callable[[Stretches], Any], *, idle_s: float) -> None:
-        """Passes every stretch of [low, hw) to `take`, in order. Raises `ReadError` after `idle_s` without data."""
+        """Passes all stretches of [low, hw) to `take`. Raises `ReadError` after `idle_s` of silence."""
         ...
 
     def open_transactions(self, partitions: Sequence[int], *, idle_s: float) -> list[OpenTransaction]:
-        """Returns the open transactions of these partitions. Raises `ReadError` after `idle_s` without an answer."""
+        """Returns these partitions' open transactions. Raises `ReadError` after `idle_s` of silence."""
         ...
 
     def close(self) -> None:
@@ -170,7 +170,7 @@ class Reader(Protocol):
     """A committed reader of one sink. Raises `ReadError` if the sink cannot be read at all."""
 
     def poll(self, timeout_s: float) -> Rows:
-        """Returns the rows that became visible since the last call; waits up to `timeout_s` for the first."""
+        """Returns rows that became visible since the last call; waits at most `timeout_s` for one."""
         ...
 
     def ends(self) -> dict[int, End]:
@@ -186,7 +186,7 @@ class Reader(Protocol):
         ...
 
     def leftovers(self) -> list[str]:
-        """Lists what never becomes visible: temporary or unreferenced files, open or prepared transactions."""
+        """Lists what stays invisible: temporary or unreferenced files, unfinished transactions."""
         ...
 
     def close(self) -> None:
@@ -195,7 +195,7 @@ class Reader(Protocol):
 
 
 class NotAnsweredError(Exception):
-    """The sink did not answer a poll, so there may be new rows; an empty answer means that there are none."""
+    """The sink did not answer a poll: unlike after an empty answer, there may be new rows."""
 
 
 class Changes(Protocol):
@@ -257,7 +257,7 @@ class Snapshots:
         return {}
 
     def read_to_end(self, take: Callable[[Rows], Any], *, settle_s: float = 0.0, idle_s: float = 0.0) -> ReadReport:
-        """See `Reader.read_to_end`: reads every row without waiting, because nothing hides committed rows."""
+        """See `Reader.read_to_end`: reads all rows without waiting; nothing hides committed rows."""
         del settle_s, idle_s
         while True:
             try:
@@ -291,7 +291,7 @@ def rows_of(
     key: str,
     seen_us: int,
 ) -> Rows:
-    """Converts rows of a sink with columns to the form that the audit reads: key, and value as JSON.
+    """Converts rows with columns to the form that the audit reads: key, and value as JSON.
 
     Args:
         places: (partition, offset) of each row.
@@ -314,7 +314,7 @@ def rows_of(
 
 
 def place_in_file(name: str, line: int) -> tuple[int, int]:
-    """Returns (partition, offset) of a row in a file, from a hash of the file's name and the line number."""
+    """Returns (partition, offset) of a row in a file: a hash of the file's name, and the line."""
     hashed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> (64 - NAME_BITS)
     position = (hashed << LINE_BITS) | line
     return position >> OFFSET_BITS, position & ((1 << OFFSET_BITS) - 1)

@@ -1,4 +1,4 @@
-"""Rows as records with `key`, `value` and optional `headers`, the columns of Spark's Kafka sink."""
+"""Rows as records: `key`, `value` and optional `headers`, as for Spark's Kafka sink."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Traits:
-    """Facts about a kind of sink that judging a run needs. They are written into each run's record.
+    """Facts about a kind of sink that the audit needs, written into each run's record.
 
     Attributes:
         ordered: a reader sees the rows of a session in the order in which they were written.

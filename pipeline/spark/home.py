@@ -1,4 +1,4 @@
-"""Makes a SPARK_HOME without a `python` folder, so Python workers import pyspark from pip's place.
+"""Makes a SPARK_HOME without a `python` folder: workers import pyspark from pip's place.
 
 Spark puts `$SPARK_HOME/python/lib/pyspark.zip` first on its workers' path, and a zip holds no compiled files. Each
 start of the pipeline would compile its imports twice, in the daemon and in the stateful operator's own process: 0.7 s

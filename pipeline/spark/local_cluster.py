@@ -1,4 +1,4 @@
-"""Executors in processes of their own: Spark's master `local-cluster[N,CORES,MEMORY_MB]` with pip's pyspark.
+"""Separate executors with pip's pyspark: Spark's master `local-cluster[N,CORES,MEMORY_MB]`.
 
 With `local[N]`, tasks run in the driver's own JVM. Here they run in N more JVMs, as on a cluster, and one of them can
 die alone.

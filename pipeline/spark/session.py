@@ -45,7 +45,7 @@ _LOG4J = Path(__file__).with_name("log4j2.properties")
 
 
 def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -> Mapping[str, str]:
-    """Returns Spark's settings for a run: the job's own override the sink's, and those override ours."""
+    """Returns Spark's settings: the job's own override the sink's, and those override ours."""
     java = shlex.join([f"-Dlog4j2.configurationFile=file:{_LOG4J}", *_JVM, *config.jvm_options])
     base = {
         "spark.app.name": f"oncebench {config.sink} {config.guarantee} {config.variant}",

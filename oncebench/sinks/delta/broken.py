@@ -1,4 +1,4 @@
-"""A deliberately broken Delta sink: a txnAppId that is used with a new checkpoint. Not for use.
+"""A deliberately broken Delta sink: reuses a txnAppId with a new checkpoint. Not for use.
 
 Every start of the driver numbers batches from 0, as a new checkpoint does, under a txnAppId that is only a name. Delta
 takes every number up to the last one for written, and drops those batches without an error.
@@ -39,7 +39,7 @@ class ReusedAppId(DeltaSink):
 
 
 def numbered_anew(batch: Batch, sink: Any, _journal: Any, _on_lost: str) -> None:
-    """Drains rows that Delta drops, so Spark commits the batch's state and the loss stays unnoticed."""
+    """Drains rows that Delta drops: Spark commits the state, and the loss stays unnoticed."""
     if not sink.append(batch.native_rows()):
         batch.drain()
     batch.failpoint("after-prepare")

@@ -1,4 +1,4 @@
-"""Reads a Delta table's log without Spark: columns, transactions, and the files that a commit added.
+"""Reads a Delta table's log without Spark: columns, transactions, and the files of a commit.
 
 Promise: only complete commits are read. What can go wrong: the log was cleaned up and a commit is gone (`LookupError`);
 the log is damaged or has a newer protocol (`readable` converts these errors).
@@ -59,7 +59,7 @@ def columns_of(schema: StructType) -> dict[str, str]:
 
 
 def transactions(log: Path) -> dict[str, int]:
-    """Returns the newest txnVersion of every txnAppId: from the log's newest checkpoint and later commits."""
+    """Returns each txnAppId's newest txnVersion, from the newest checkpoint and later commits."""
     checkpoints = sorted(log.glob("*.checkpoint*.parquet"))
     newest = version_of(checkpoints[-1]) if checkpoints else -1
     found: dict[str, int] = {}
@@ -109,7 +109,7 @@ def actions(commit: Path, kind: str) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def readable(kind: type[PipelineError], table: Path, advice: str) -> Iterator[None]:
-    """Converts errors of delta-rs (newer protocols, missing versions) or of a damaged log to `kind`."""
+    """Converts errors of delta-rs (newer protocol, missing version) or a damaged log to `kind`."""
     try:
         yield
     except (DeltaError, ValueError, pa.ArrowException) as error:

@@ -87,7 +87,7 @@ class TableFollower:
         return taken
 
     def _in_versions(self, files: list[tuple[str, int]]) -> list[list[tuple[str, int]]]:
-        """Groups files by the version that added them; a few files are one group, which a poll takes as a whole."""
+        """Groups files by the version that added them; a few files are one group for one poll."""
         if len(files) <= FILES_A_POLL:
             return [files] if files else []
         log = self._folder / "_delta_log"

@@ -1,4 +1,4 @@
-"""The Delta Lake sink: appends rows to a table; each batch is one commit, which contains the batch's marker.
+"""The Delta Lake sink: appends each batch to a table in one commit that contains its marker.
 
 At-least-once appends. At-most-once claims the batch, then appends. Exactly-once is idempotent: each commit contains
 Delta's transaction entry (txnAppId = sink_id and the id of the checkpoint, txnVersion = batch). A start reads the
@@ -85,7 +85,7 @@ class Append:
 
 
 class Nothing:
-    """Reads the rows and drops them: Spark's writer runs in the JVM, so a worker needs no warm-up."""
+    """Reads and drops the rows: Spark's writer runs in the JVM, so a worker needs no warm-up."""
 
     def write(self, _task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         for _ in rows:
@@ -125,11 +125,11 @@ class DeltaSink(Sink):
         self._replay: Replayable | None = None
 
     def check_schema(self, schema: StructType) -> None:
-        """See `Sink.check_schema`: Delta stores every Spark type; an existing table must have these columns."""
+        """See `Sink.check_schema`. Delta stores every type; `start` checks an existing table."""
         self._columns = columns_of(schema)
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: compares columns, refuses entries of other checkpoints, reads the marker."""
+        """See `Sink.start`: compares columns, refuses other checkpoints' entries, reads the marker."""
         del generation, decided  # Delta's own check of the entries fences older drivers
         if is_uri(str(self._table)):
             raise RefusedStart(
@@ -168,7 +168,7 @@ class DeltaSink(Sink):
         return Append(self._table, self._app_id)
 
     def marks(self) -> Mapping[int, Mark]:
-        """See `Sink.marks`. After a start with an open batch, the first call reads that batch's data files."""
+        """See `Sink.marks`. With an open batch, the first call reads that batch's data files."""
         return {} if self._replay is None else {WHOLE_BATCH: self._replay.mark(list(self._columns))}
 
     def newest_batch(self) -> int:

@@ -1,4 +1,4 @@
-"""A deliberately broken file sink: writes in the visible folder, without a decision. Not for use.
+"""A deliberately broken file sink: writes visible files without a decision. Not for use.
 
 A task that dies leaves its file there, complete or not, and the replay writes another file.
 """

@@ -1,4 +1,4 @@
-"""The file sinks' committed reader: reads the files of a folder, or those that `_spark_metadata` names.
+"""The file sinks' committed reader: reads a folder, or the files that `_spark_metadata` names.
 
 Promise: a file is read once and completely, when its name is first seen. Names that begin with `.` or `_` are left out.
 In a folder of Spark's own streaming sink, only the files count that its log names, as for Spark.
@@ -70,7 +70,7 @@ class FolderReader:
         return rows_of(places, written_ms, rows, self._key, seen_us)
 
     def leftovers(self) -> list[str]:
-        """Lists invisible files: prepared ones, Spark's temporary ones, and files that Spark's log leaves out."""
+        """Lists invisible files: prepared ones, Spark's temporary ones, and those not in Spark's log."""
         hidden = [
             path.relative_to(self._folder)
             for below in (PENDING, SPARK_TEMPORARY)
@@ -81,7 +81,7 @@ class FolderReader:
         return sorted([f"temporary file {path}" for path in hidden] + [f"unreferenced file {name}" for name in unnamed])
 
     def _fresh_names(self) -> set[str]:
-        """Returns new names; needs one call of stat if the folder, or Spark's log in it, is unchanged."""
+        """Returns new names; one call of stat is enough if folder and Spark's log are unchanged."""
         log = self._log()
         watched = self._folder if log is None else log
         now = time.time_ns()

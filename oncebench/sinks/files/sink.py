@@ -1,4 +1,4 @@
-"""Files in a folder, as JSON lines or Parquet: written hidden, published by one atomic rename.
+"""The file sinks: JSON lines or Parquet files, written hidden, published by atomic rename.
 
 Promise: a reader that ignores names which begin with `.` or `_`, as Spark does, finds complete files only, under every
 guarantee. It never reads half a line. A task writes below `.pending/`, and its file stays hidden until it is closed.
@@ -73,7 +73,7 @@ _WHAT_TO_DO = {
 
 @dataclass(frozen=True)
 class Names:
-    """Places and names of the files of one sink_id and driver. No value of a row is part of a name."""
+    """Places and names of one driver's files of a sink_id. No name contains a row's value."""
 
     folder: Path
     sink_id: str
@@ -206,7 +206,7 @@ class FileSink(Sink):
         return self._form.encode(rows)
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: tests the folder, deletes older drivers' undecided files, reads final names."""
+        """See `Sink.start`: tests the folder, deletes undecided files, reads final names."""
         self._names = names = replace(self._names, generation=generation)
         self._check(support)
         try:
@@ -255,7 +255,7 @@ class FileSink(Sink):
         return lost
 
     def _publish(self, name: str) -> bool:
-        """Renames a prepared file into the folder, unless that is done. Returns False if the file is lost."""
+        """Publishes a prepared file, unless that is done. Returns False if the file is lost."""
         hidden, visible = self._names.pending / name, self._names.folder / self._names.final(name)
         if visible.exists() and not hidden.exists():
             return True

@@ -1,4 +1,4 @@
-"""Deliberately broken Kafka sinks: exactly-once with one detail of the protocol left out. Not for use.
+"""Deliberately broken Kafka sinks: exactly-once without one detail. Not for use.
 
 Each variant declares the anomaly that it must cause. If a run does not find that anomaly, the suite has a defect.
 """
@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def without_marker(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
-    """Writes a transaction per task without a marker of the batch: a replay cannot find the first write."""
+    """Writes a transaction per task without a marker, so a replay cannot find the first write."""
     batch.run(sink.idempotent_writer())
     pass_decision_failpoints(batch)
 
 
 def without_journal(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
-    """Tasks prepare and the driver commits one partition after the other, without a decision on disk.
+    """Tasks prepare; the driver commits partition by partition, without a decision on disk.
 
     Pravega's connector works like this. A crash between two commits leaves some partitions committed, and the
     replay writes all of them again.
@@ -39,7 +39,7 @@ def without_journal(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) 
 
 
 def taken_as_done(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
-    """Takes a decided batch as committed although it was aborted: DSv2 calls abort after a failed commit.
+    """Takes an aborted batch as committed: DSv2 calls abort after a failed commit.
 
     The sink's start aborts the prepared transactions without a look into the journal. The replay writes nothing.
     """
@@ -54,7 +54,7 @@ def taken_as_done(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> 
 
 
 class AbortsDecided(KafkaSink):
-    """Aborts every open transaction at the start, also those that the journal has decided to commit."""
+    """Aborts every open transaction at the start, even those that the journal has decided."""
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         del decided
@@ -62,7 +62,7 @@ class AbortsDecided(KafkaSink):
 
 
 class NeverFences(KafkaSink):
-    """Starts without fencing older drivers: publishes no generation and fences no transactional id."""
+    """Fences no older driver: publishes no generation and fences no transactional id."""
 
     def _publish_generation(self, generation: int) -> bool:
         del generation

@@ -182,7 +182,7 @@ class Coordinator:
         return found
 
     def listed(self, prefix: str) -> list[Transaction]:
-        """Returns every transactional id with this prefix and its state. The list has no epochs: they are -1."""
+        """Returns every transactional id with this prefix and its state; epochs are -1."""
         listings = self._admin.list_transactions()
         return [
             Transaction(seen.transactional_id, seen.producer_id, -1, str(seen.state.value))
@@ -192,7 +192,7 @@ class Coordinator:
         ]
 
     def open_in(self, topic: str) -> list[OpenIn]:
-        """Returns every open transaction of a topic, from the partitions' leaders (DescribeProducers, KIP-664).
+        """Returns a topic's open transactions, from the leaders (DescribeProducers, KIP-664).
 
         Raises:
             KafkaError: the topic does not exist, or this user may not describe it.
@@ -210,7 +210,7 @@ class Coordinator:
         ]
 
     def write_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
-        """Ends a transaction in one partition without its coordinator (WriteTxnMarkers, as KIP-664's abort).
+        """Ends a transaction in one partition without its coordinator (WriteTxnMarkers, KIP-664).
 
         Raises:
             KafkaError: the broker does not allow it.
@@ -230,13 +230,13 @@ class Coordinator:
             raise for_code(max(codes - {NONE}, default=-1))(f"WriteTxnMarkers for {place}: error codes {sorted(codes)}")
 
     def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
-        """Sends one request per transaction to its coordinator; returns error codes, None without an answer."""
+        """Sends a request per transaction to its coordinator; returns error codes or None."""
         ids = {at: txn.transactional_id for at, txn in whose.items()}
         return wire.ask_coordinators(self._admin, requests, ids, STALE_COORDINATOR)
 
 
 def explain(codes: Collection[int], limit_s: float) -> str:
-    """Returns why an EndTxn has no definite answer: a time-out, or an error that waiting does not end."""
+    """Returns why an EndTxn has no definite answer: a time-out, or an error that stays."""
     final = sorted(code for code in codes if code not in RETRIABLE and code != NO_ANSWER)
     if final:
         names = ", ".join(f"{for_code(code).__name__} ({code})" for code in final)

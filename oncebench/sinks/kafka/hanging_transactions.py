@@ -1,4 +1,4 @@
-"""Finds and ends hanging transactions (KIP-664): decided by the coordinator, but without a marker in a partition.
+"""Ends hanging transactions (KIP-664): decided, but without a marker in a partition.
 
 Kafka's brokers (4.3.1 and others with KRaft) can lose the end of a transaction. While a broker that went down registers
 again, a coordinator finds no leader of a partition and takes the partition for deleted. It then completes the
@@ -83,7 +83,7 @@ def _group(transaction: Transaction, epoch: int) -> str:
 
 
 def settle(coordinator: Coordinator, prefix: str, names: Collection[str], timeout_ms: int, limit_s: float) -> None:
-    """Aborts ongoing transactions of these ids and waits until the coordinators have sent every marker.
+    """Aborts ongoing transactions of these ids and waits until all markers are sent.
 
     Until an id is fenced, its coordinator then has the decision about its transaction.
 
@@ -111,7 +111,7 @@ def end_hanging_transactions(
     notes: DecisionNotes,
     fence: Callable[[Iterable[str]], None] | None,
 ) -> list[Repair]:
-    """Ends decided transactions that are still open in these topics, for transactional ids with this prefix.
+    """Ends decided transactions that are still open in these topics.
 
     Args:
         coordinator: a connection to the cluster.

@@ -1,4 +1,4 @@
-"""Reads the output topic's log as the broker keeps it: the writer of each stretch, and where transactions end.
+"""Reads the broker's log of the output topic: who wrote each stretch, where transactions end.
 
 Promise: the reader returns every record batch below the ends, also aborted batches and batches of open transactions.
 Each batch comes with the producer id in its header and the generation of the driver whose worker owned that producer.
@@ -82,7 +82,7 @@ class KafkaLog:
         return [each for each in found if (each.partition, each.offset, each.producer) in after]
 
     def _open_in(self, partitions: Sequence[int]) -> set[tuple[int, int, int]]:
-        """Returns (partition, first offset, producer id) of each open transaction, from the partitions' leaders."""
+        """Returns (partition, first offset, producer id) of open transactions, from the leaders."""
         answer = self._admin.describe_producers([TopicPartition(self.topic, number) for number in partitions])
         return {
             (place.partition, producer.current_transaction_start_offset, producer.producer_id)
@@ -148,7 +148,7 @@ class KafkaLog:
         return found, offset
 
     def _fetched(self, partition: int, offset: int) -> bytes:
-        """Returns the bytes of the log from the batch with `offset` on. Raises KafkaError if there are none."""
+        """Returns the log's bytes from the batch with `offset` on. Raises KafkaError if empty."""
         answer = wire.ask_leader(self._admin, self._fetch_request(partition, offset), self.topic, partition)
         found = answer.responses[0].partitions[0]
         if found.error_code or not found.records:
@@ -192,12 +192,12 @@ class KafkaLog:
 
 
 def _batches(data: bytes) -> Iterator[Any]:
-    """Returns the complete record batches at the start of `data`; the last one is usually cut off."""
+    """Yields the complete record batches of `data`; the last batch is usually cut off."""
     yield from MemoryRecords(data)
 
 
 def _marker(batch: Any) -> str | None:
-    """Returns how a transaction of the batch's producer ends here; None for a batch with records."""
+    """Returns how a transaction of the producer ends here; None for a batch with records."""
     if not batch.is_control_batch:
         return None
     return COMMIT if next(iter(batch)).commit else ABORT

@@ -1,4 +1,4 @@
-"""Stores numbers as offsets of consumer groups without members: markers and the driver's generation.
+"""Stores markers and the driver's generation as offsets of consumer groups without members.
 
 Promise: a number that cannot be read or written raises an error and is never taken for a missing number. The broker
 reports such errors per partition, inside an answer that looks like success. What can go wrong: a consumer joins the
@@ -98,7 +98,7 @@ def member_of(client: Mapping[str, Any], group: str, stable: bool = True) -> Con
 
 
 def _answered(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
-    """Returns the partitions of an answer without an error; retries while the coordinator is not ready."""
+    """Returns an answer's partitions, none with an error; retries while the coordinator starts."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         try:

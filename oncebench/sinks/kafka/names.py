@@ -54,7 +54,7 @@ def transactional_ids(sink_id: str) -> str:
 
 
 def generation_of(sink_id: str, transactional_id: str) -> int | None:
-    """Returns the driver generation in a transactional id; None if the id belongs to another sink_id."""
+    """Returns the generation in a transactional id; None if it belongs to another sink_id."""
     prefix = f"{transactional_ids(sink_id)}g"
     number = transactional_id.removeprefix(prefix).split(".", 1)[0]
     return int(number) if transactional_id.startswith(prefix) and number.isdecimal() else None

@@ -100,7 +100,7 @@ class KafkaReader:
         self._reached = dict.fromkeys(self._partitions, 0)
 
     def poll(self, timeout_s: float) -> Rows:
-        """Returns the available rows; waits up to `timeout_s` for the first. Raises `ReadError` for deleted rows."""
+        """Returns the available rows, see `Reader.poll`. Raises `ReadError` if rows were deleted."""
         # consume(n, timeout) would wait for n records or for the whole time-out, and so delay every row
         first = self._consumer.poll(timeout_s)
         if first is None:
@@ -157,7 +157,7 @@ class KafkaReader:
             time.sleep(SETTLE_PAUSE_S)
 
     def _behind(self, ends: Mapping[int, End]) -> list[str]:
-        """Describes what is still to be read. A partition is done when the client's position is at its end."""
+        """Describes what is still to be read, by the client's positions."""
         return [
             f"partition {number} read up to {max(self._reached[number], end.low)} of {end.lso}"
             for number, end in ends.items()
@@ -209,7 +209,7 @@ class KafkaReader:
             time.sleep(SETTLE_PAUSE_S)
 
     def _offsets(self, spec: OffsetSpec, level: IsolationLevel) -> dict[int, int]:
-        """Returns offsets; retries while the broker does not answer, in a restart or with a very new topic."""
+        """Returns offsets; retries while a broker restarts or has only just made the topic."""
         wanted = {TopicPartition(self.topic, number): spec for number in self._partitions}
         start = time.monotonic()
         while True:
@@ -226,7 +226,7 @@ class KafkaReader:
 
 
 def _below(rows: Rows, ends: Mapping[int, End]) -> Rows:
-    """Returns the rows below the recorded ends; rows that were appended later are not part of this read."""
+    """Returns the rows below the recorded ends; later rows are not part of this read."""
     kept = [at for at, number in enumerate(rows.partition) if rows.offset[at] < ends[number].lso]
     if len(kept) == len(rows):
         return rows

@@ -86,7 +86,7 @@ SUPPORTS = (
 
 
 class KafkaSink(Sink):
-    """Writes records with `key`, `value` and optional `headers` (the columns of Spark's Kafka sink) to one topic.
+    """Writes records (`key`, `value`, optional `headers`, as Spark's Kafka sink) to one topic.
 
     Args:
         topic: the output topic.
@@ -126,7 +126,7 @@ class KafkaSink(Sink):
         self._next_check_at = 0.0
 
     def check_schema(self, schema: StructType) -> None:
-        """See `Sink.check_schema`: `key` and `value` are strings or binary, `headers` has Spark's type."""
+        """See `Sink.check_schema`: `key`, `value` as string or binary; `headers` in Spark's type."""
         wrong = records_schema_error(schema)
         if wrong is not None:
             raise RefusedStart(f"rows for Kafka topic {self._topic!r}: {wrong}")
@@ -178,7 +178,7 @@ class KafkaSink(Sink):
         )
 
     def _check_hanging_transactions(self) -> None:
-        """Ends transactions that hang since the last check. A failure is logged; the next check tries again.
+        """Ends hanging transactions. A failure is logged, and the next check tries again.
 
         No task of this driver runs between two batches, and older drivers' tasks are fenced: no id is fenced here.
         """
@@ -195,7 +195,7 @@ class KafkaSink(Sink):
         return None if minutes is None else int(minutes) * 60.0
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
-        """See `Sink.commit`. Asks all coordinators at once; retires and fences doubtful ids before it returns.
+        """See `Sink.commit`. Asks all coordinators at once, then fences doubtful ids.
 
         Raises:
             CommitUncertain: a coordinator did not answer within COMMIT_LIMIT_S.
@@ -262,7 +262,7 @@ class KafkaSink(Sink):
         return Transaction(prepared["transactional_id"], prepared["producer_id"], prepared["epoch"])
 
     def _fence(self, names: set[str]) -> None:
-        """Fences ids. Hanging transactions are ended first, because a fence erases the coordinators' decisions."""
+        """Ends hanging transactions, then fences ids: a fence erases the coordinators' decisions."""
         if names:
             assert self._coordinator is not None, "start() comes first"
             settle(self._coordinator, self._names.prefix, names, self._timeout_ms, ADMIN_LIMIT_S)
@@ -298,7 +298,7 @@ class KafkaSink(Sink):
         return 0 if noted is None else noted.number
 
     def _note_fenced(self, generation: int) -> None:
-        """Notes that all ids up to a generation are fenced, or named by an open decision and so not `Empty`."""
+        """Notes that all ids up to a generation are fenced, or not `Empty` (an open decision)."""
         group = self._names.fenced_group
         try:
             self._offsets.write(group, generation)
@@ -332,7 +332,7 @@ class KafkaSink(Sink):
         return found[name].value if name in found else None
 
     def _publish_generation(self, generation: int) -> bool:
-        """Publishes the generation; returns whether an older one was still there, and refuses a newer one."""
+        """Publishes the generation; returns whether there was an older one, refuses a newer one."""
         group = self._names.generation_group
         published = self._offsets.read(group)
         if published is not None and published.number > generation:  # equal: after a refused start and a restore
@@ -353,7 +353,7 @@ class KafkaSink(Sink):
         return published is not None
 
     def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
-        """Returns each partition's newest committed marker; `stable` waits for open transactions first."""
+        """Returns each partition's newest marker; `stable` waits for open transactions first."""
         marks: dict[int, Mark] = {}
         groups = map(self._names.marker_group, range(self.partitions))
         with ThreadPoolExecutor(READ_THREADS) as pool:  # each client first has to find its group's coordinator

@@ -48,7 +48,7 @@ def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
 
 
 def check_client(admin: Any) -> None:
-    """Raises RefusedStart if the installed kafka-python lacks a private name that this module uses."""
+    """Raises RefusedStart if kafka-python lacks a private name that this module uses."""
     for name in PRIVATE_NAMES:
         try:
             attrgetter(name)(admin)

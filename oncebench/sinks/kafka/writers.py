@@ -50,9 +50,9 @@ T = TypeVar("T")
 
 
 def run_in_thread(call: Callable[[], T]) -> Future[T]:
-    """Starts a call that may never return, in a daemon thread; the future gets its result or error.
+    """Starts a call that may never return; the future gets its result or error.
 
-    A caller may stop waiting. The call then continues: do not use again what it holds.
+    The call runs in a daemon thread. A caller may stop waiting; the call then continues, so do not reuse its objects.
     """
     future: Future[T] = Future()
 
@@ -106,7 +106,7 @@ def _flush(producer: Producer, sent: int, reports: _Reports, must_be_acknowledge
 
 @dataclass(frozen=True)
 class Appender:
-    """Writes rows without transactions: acks=0 without retries, or acks=all with every report checked."""
+    """Writes without transactions: acks=0 without retries, or acks=all with reports checked."""
 
     client: Mapping[str, Any]
     topic: str
@@ -168,7 +168,7 @@ class _Transactional:
             )
 
     def log(self, level: int, form: str, facility: str, *more: str) -> None:
-        """Receives librdkafka's log lines, with the signature of `logging.Logger.log`, and counts lost connections.
+        """Receives librdkafka's log lines (like `logging.Logger.log`) and counts lost connections.
 
         librdkafka logs a lost connection with the facility FAIL and retries by itself. Its error callback reports only
         connections that could not be made. If an upgrade of librdkafka changes the word FAIL, this test fails:
@@ -187,7 +187,7 @@ class _Transactional:
         self._end(self.producer.abort_transaction)
 
     def _end(self, ask: Callable[[float], None]) -> None:
-        """Sends EndTxn. After a lost connection this producer is not `sound` and must not be used again.
+        """Sends EndTxn. After a lost connection this producer is not `sound` and never used again.
 
         The first EndTxn could still arrive, and would then end the next transaction (KIP-890 mends this flaw for
         clients that use TV2).
@@ -201,7 +201,7 @@ class _Transactional:
 
 
 def _metadata(client: Mapping[str, Any], group: str) -> object:
-    """Returns a group's metadata for `send_offsets_to_transaction`; the group has offsets and no members."""
+    """Returns the metadata of a group without members for `send_offsets_to_transaction`."""
     if group not in _group_metadata:
         consumer = member_of(client, group)
         _group_metadata[group] = consumer.consumer_group_metadata()
@@ -321,11 +321,11 @@ class TransactionalWriter:
             ) from None
 
     def _undo_empty(self, transactional: _Transactional) -> None:
-        """Aborts a transaction without rows: there is nothing to decide, and its marker must not stay."""
+        """Aborts a transaction without rows: there is no decision, and its marker must not stay."""
         transactional.abort()
 
     def _begin(self, batch: int) -> _Transactional:
-        """Returns a producer with a begun transaction; the broker sees it with the first row or marker."""
+        """Returns a producer in a new transaction; the broker sees it with the first row or marker."""
         mine = _transactional.setdefault(self.names.own_prefix, [])
         mine[:] = [each for each in mine if self._is_usable(each, batch)]
         transactional = next((each for each in mine if each.open_batch != batch and self._ready(each)), None)
@@ -348,7 +348,7 @@ class TransactionalWriter:
         return open_batch in (None, batch) or self.ended.get(transactional.name) == open_batch
 
     def _ready(self, transactional: _Transactional) -> bool:
-        """Ends the transaction that the driver committed; returns whether the producer may begin a new one.
+        """Ends what the driver committed; returns whether the producer may begin a transaction.
 
         The producer still has that transaction open. Under TV1 the broker answers a second EndTxn with the same outcome
         with NONE, and the producer can begin the next transaction.

@@ -1,4 +1,4 @@
-"""PostgreSQL's committed reader: returns each row that a SELECT sees once, as soon as it is committed.
+"""PostgreSQL's committed reader: returns each row once, as soon as a SELECT can see it.
 
 Rows do not become visible in the order of their ids, nor of their transactions' numbers. Each poll therefore asks for
 the rows that the present snapshot sees and the previous one did not: rows of transactions that had not ended then

@@ -1,4 +1,4 @@
-"""The PostgreSQL sink's driver side: supported guarantees, COMMIT PREPARED, fencing and the ledger's marks.
+"""The PostgreSQL sink's driver side: guarantees, COMMIT PREPARED, fencing and marks.
 
 COPY writes the rows, one transaction per partition. At-most-once does not wait for the disk at COMMIT. The other
 guarantees wait, even if role, database or server set `synchronous_commit = off`, and they refuse a server that forces

@@ -1,4 +1,4 @@
-"""The PostgreSQL sink in the suite: a table per run with the reader's columns, and a committed reader."""
+"""The PostgreSQL sink in the suite: a table per run, and a committed reader."""
 
 from __future__ import annotations
 

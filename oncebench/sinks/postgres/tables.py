@@ -1,4 +1,4 @@
-"""PostgreSQL tables: the output table, the ledger and the drivers' epochs; definitions and checks.
+"""PostgreSQL tables: output table, ledger and drivers' epochs; definitions and checks.
 
 The output table has the columns of a row. In the suite it also has `id` (the row's position) and `tx` (the transaction
 that wrote it, indexed: a reader asks for transactions that it has not seen yet). `oncebench_ledger` has a row per

@@ -1,4 +1,4 @@
-"""PostgreSQL writers: the part of the sink that runs in Python workers. Each partition is one transaction.
+"""PostgreSQL writers, which run in Python workers. Each partition is one transaction.
 
 Promise: COPY writes the rows, and the same transaction holds what makes them exactly-once (the ledger row, the gid). A
 connection exists as long as its worker process. After any error it is closed, which rolls back its transaction. Each

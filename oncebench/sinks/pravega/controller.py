@@ -103,7 +103,7 @@ class Stream:
 
 @dataclass(frozen=True)
 class Segments:
-    """Names of segments in ascending order of their ids, and the token that the store requires for them."""
+    """Names of segments in the order of their ids, and the store's token for them."""
 
     names: Sequence[str]
     token: str
@@ -111,7 +111,7 @@ class Segments:
 
 @dataclass(frozen=True)
 class Transaction:
-    """An open transaction: its id (32 hexadecimal digits) and its segments, hidden until the commit."""
+    """An open transaction: its id (32 hexadecimal digits) and its hidden segments."""
 
     id: str
     segments: Segments
@@ -165,7 +165,7 @@ class Controller:
         return Transaction(name, Segments(segments, made.delegationToken))
 
     def commit(self, stream: Stream, transaction: str) -> bool:
-        """Whether the controller accepted the commit, by this or an earlier request; see `state` for its end."""
+        """Whether the controller accepted the commit, by this or an earlier request."""
         return bool(self._ask("commitTransaction", _request(stream, transaction)).status == _SUCCESS)
 
     def abort(self, stream: Stream, transaction: str) -> bool:
@@ -193,7 +193,7 @@ class Controller:
 
 
 def own_segment(segment: str) -> str:
-    """Returns the stream's own segment into which a transaction's segment is merged, in the same store."""
+    """Returns the stream's segment into which a transaction's segment is merged."""
     return segment.split(_OF_TRANSACTION, maxsplit=1)[0]
 
 

@@ -1,4 +1,4 @@
-"""Pravega's committed reader: returns the events that any reader group would get from a stream's segments.
+"""Pravega's committed reader: returns a stream's events, as any reader group gets them.
 
 Promise: an event is returned once. Its position is its segment's number and its byte offset there, which never change.
 A transaction's events are in segments of its own until the commit, which merges each of them into a segment of the
@@ -48,7 +48,7 @@ class _Segment:
 
 
 def read(where: str, stream: Stream, key: str) -> Snapshots:
-    """Returns a committed reader of a stream. `where`: the controller; `key`: the field that is a row's key.
+    """Returns a committed reader of a stream, by the controller at `where`; `key`: a row's key.
 
     Raises:
         ReadError: there is no such stream, or the server is away.
@@ -104,7 +104,7 @@ def _rows(number: int, events: list[tuple[int, bytes]], key: str) -> Rows:
 
 
 def _key(event: bytes, key: str) -> bytes | None:
-    """Returns the field `key` of an event; None if the event is not a row, which the audit counts as corrupt."""
+    """Returns an event's field `key`; None if it is not a row, which the audit counts corrupt."""
     try:
         return str(orjson.loads(event)[key]).encode()
     except (ValueError, KeyError, TypeError):

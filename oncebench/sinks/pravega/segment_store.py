@@ -103,7 +103,7 @@ class SegmentStore:
         self._answer(_HELLO, f"{host}:{port}")
 
     def append(self, segment: str, token: str, blocks: Iterable[tuple[int, bytes]]) -> int:
-        """Appends blocks of events (see `framed`), waits for all acknowledgements, returns the number of events."""
+        """Appends blocks of events (see `framed`), all acknowledged; returns the number of events."""
         writer = uuid.uuid4().bytes
         request = self._next()
         self._send(_SETUP, _LONG.pack(request), writer, _text(segment), _text(token))

@@ -76,7 +76,7 @@ def _controller(where: str) -> Controller:
 
 
 def _store(controller: Controller, segment: str) -> SegmentStore:
-    """Returns a connection to the store of one of the stream's segments; transactions' segments are there too."""
+    """Returns a connection to the store of a segment and of its transactions' segments."""
     if segment not in _homes:
         _homes[segment] = controller.home(segment)
     home = _homes[segment]
@@ -86,7 +86,7 @@ def _store(controller: Controller, segment: str) -> SegmentStore:
 
 
 def _drop_stores() -> None:
-    """Closes this process's connections to segment stores; their addresses are looked up again afterwards."""
+    """Closes this process's connections to segment stores; the next use looks addresses up."""
     for store in _stores.values():
         store.close()
     _stores.clear()
@@ -205,7 +205,7 @@ class PravegaSink(Sink):
         return encode_records(rows)
 
     def start(self, support: Support, _generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: looks the stream up and tests the lease. The module's text describes fencing."""
+        """See `Sink.start`: looks the stream up and tests the lease. Fencing: see the module."""
         try:
             found = self._controller.segments(self._stream)
             if not found.names:

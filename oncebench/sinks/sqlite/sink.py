@@ -1,4 +1,4 @@
-"""The SQLite sink: the smallest one, and the example of `docs/adding_a_sink.md`. Exactly-once, idempotent.
+"""The SQLite sink, the example of `docs/adding_a_sink.md`: exactly-once, idempotent.
 
 Promise: a task's rows and its marker (a row of the ledger: batch, rows, digest) are committed in one transaction. A
 replay that finds the marker skips the partition. Every driver takes a generation in the same file. A worker of an older
@@ -148,7 +148,7 @@ class SqliteSink(Sink):
                 )
 
     def start(self, _support: Support, generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: takes the generation, then reads the markers. SQLite rolls open writes back."""
+        """See `Sink.start`: takes the generation, reads the markers. SQLite rolls open writes back."""
         self._generation = generation
         try:
             with closing(connect(self._path)) as connection, transaction(connection):
@@ -164,7 +164,7 @@ class SqliteSink(Sink):
         self._marks = {part: Mark(batch, rows, digest.from_text(text)) for part, batch, rows, text in found}
 
     def _take_generation(self, connection: sqlite3.Connection, generation: int) -> None:
-        """Notes this driver's generation, which never goes back: a late start of an older driver is refused."""
+        """Notes this driver's generation, which never goes back: an older driver is refused."""
         (newest,) = connection.execute(
             "INSERT INTO drivers VALUES (?, ?) ON CONFLICT (sink_id) "
             "DO UPDATE SET generation = max(generation, excluded.generation) RETURNING generation",
