@@ -33,7 +33,7 @@ unit: $(STAMP)
 # What docs/why_believe_it.md shows: ten thousand damaged histories (some hundreds for both auditors), every mutant.
 proofs: $(STAMP)
 	@ONCEBENCH_EXAMPLES=10000 $(RUN)/python -m pytest --timeout 7200 --durations 12 tests/proofs/test_audit_injection.py
-	@ONCEBENCH_EXAMPLES=10000 $(RUN)/python -m pytest --timeout 7200 tests/proofs/test_second.py tests/proofs/test_mutants.py
+	@ONCEBENCH_EXAMPLES=10000 $(RUN)/python -m pytest --timeout 7200 tests/proofs/test_sql_auditor.py tests/proofs/test_mutants.py
 
 # The auditor's code, changed in one place at a time. Few examples: what a change breaks, few show.
 mutation: $(STAMP)

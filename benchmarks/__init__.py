@@ -1,1 +1,1 @@
-"""asv benchmarks: thin, each calls one stable function of oncebench."""
+"""asv benchmarks. Each is thin and calls one stable function of oncebench."""

@@ -1,10 +1,10 @@
-"""What each guarantee of each sink costs and breaks, tracked over commits.
+"""What each guarantee of each sink costs, and whether it is kept, tracked over commits.
 
-Lower is better, but of a share (`checkpoint_percent`): it also falls when the rest of a batch grows.
+Lower is better, except for a share (`checkpoint_percent`), which also falls when the rest of a batch grows.
 
-All cells are measured once for all metrics, in turns. `ONCEBENCH_BENCH_SINKS` (names with spaces between them),
-`ONCEBENCH_BENCH_ONLY` (words that a cell must have) and `ONCEBENCH_BENCH_ROUNDS` make it less: `oncebench bench` sets
-them.
+All cells are measured once for all metrics, in turns. Three variables reduce the work, and `oncebench bench` sets them:
+`ONCEBENCH_BENCH_SINKS` (names separated by spaces), `ONCEBENCH_BENCH_ONLY` (words that the name of a cell must contain)
+and `ONCEBENCH_BENCH_ROUNDS`.
 """
 
 import os
@@ -12,21 +12,20 @@ import os
 from asv_runner.benchmarks.mark import SkipNotImplemented as _Skip
 
 from oncebench import bench as _bench
-from oncebench.report.measures import metrics as _metrics
 
 _SINKS = os.environ.get("ONCEBENCH_BENCH_SINKS", "").split()
-_ONLY = [words] if (words := os.environ.get("ONCEBENCH_BENCH_ONLY")) else []  # older commits take none
+_ONLY = [words] if (words := os.environ.get("ONCEBENCH_BENCH_ONLY")) else []  # older commits lack this parameter
 _ROUNDS = int(os.environ.get("ONCEBENCH_BENCH_ROUNDS", "3"))
 
 
 def setup_cache():
-    """Figures by cell and metric."""
+    """Measures all cells; returns figures by cell and metric."""
     return _bench.figures(_SINKS, _ROUNDS, *_ONLY)
 
 
-# A healthy round of a cell takes 30 to 38 s on two cores, its killed run 31 to 37 s, the one flat out 17 to 27 s; a
-# busy machine may take twice that. From 7 rounds on all three are run in each. Each sink starts its servers once, and
-# the first run of all fetches jars. Of what takes longer asv keeps nothing.
+# On two cores a healthy run takes 30 to 38 s, a killed run 31 to 37 s, a saturated run 17 to 27 s. A busy machine may
+# take twice that. From 7 rounds on every round has all three. The 600 s cover the servers of each sink and the first
+# download of jars. asv discards all figures if the timeout passes.
 _CELLS = _bench.names(_SINKS, *_ONLY)
 setup_cache.timeout = 2 * len(_CELLS) * (34 * _ROUNDS + (40 + 25) * (_ROUNDS if _ROUNDS >= 7 else 1)) + 600
 
@@ -34,8 +33,8 @@ setup_cache.timeout = 2 * len(_CELLS) * (34 * _ROUNDS + (40 + 25) * (_ROUNDS if 
 def _track(metric, unit):
     def track(_self, figures, cell):
         if metric not in figures[cell]:
-            raise _Skip  # the sink or the guarantee has no such figure, or the run was none to be timed
-        # asv then keeps them all, and compares by statistics.
+            raise _Skip  # this cell has no such figure, or its runs allow no timing
+        # With samples asv keeps every figure and compares by statistics.
         return {"samples": figures[cell][metric], "number": 1}
 
     track.unit = unit
@@ -44,7 +43,7 @@ def _track(metric, unit):
 
 class _Cells:
     params, param_names = [_bench.names()], ["cell"]
-    version = "7"  # by hand: asv's own would change with every edit of this file
+    version = "7"  # set by hand: asv's own version would change with every edit of this file
 
     def setup(self, _figures, cell):
         if cell not in _CELLS:
@@ -52,24 +51,24 @@ class _Cells:
 
 
 class Cost(_Cells):
-    """Of healthy runs at 1,000 events/s; seconds for a million events of one whose load was there before it began."""
+    """Costs of healthy runs at 1,000 events/s, and of a saturated run per million events."""
 
 
 class Promise(_Cells):
-    """Of all runs, healthy and killed where it tells most: anything but 0 is a broken promise, or one not tested."""
+    """Promises in all runs, healthy and killed: a value above 0 is broken or untested."""
 
     track_broken = _track("broken", "broken promises")
-    track_untested = _track("untested", "runs that could not tell")
+    track_untested = _track("untested", "runs without a verdict")
     track_lost = _track("lost", "rows")
     track_duplicated = _track("duplicated", "rows")
 
 
 class Recovery(_Cells):
-    """Of the killed run: from the kill to the first new row."""
+    """Recovery of the killed run: from the kill to the first new row."""
 
     track_recovery_s = _track("recovery_s", "s")
 
 
-for _metric in _metrics.METRICS:
+for _metric in _bench.METRICS:
     if not _metric.promised and _metric.name != "recovery_s":
         setattr(Cost, f"track_{_metric.name}", _track(_metric.name, _metric.heading))

@@ -1,4 +1,4 @@
-"""What runs for every event, row or transaction beside Spark and Kafka: pure Python, no JVM, seconds in all."""
+"""The code that runs per event, row or transaction: pure Python, no JVM, seconds in all."""
 
 from asv_runner.benchmarks.mark import SkipNotImplemented as _Skip
 
@@ -13,7 +13,7 @@ class _Work:
 
 
 class Load(_Work):
-    """The generator: its schedule, and the bytes of its events."""
+    """The load generator: its schedule, and the encoding of its events."""
 
     def time_schedule(self):
         self.work.schedule()
@@ -23,7 +23,7 @@ class Load(_Work):
 
 
 class Pipeline(_Work):
-    """The pipeline's own code: checking events, making rows, the digest of a batch, the wire of a commit."""
+    """The pipeline: event checks, rows, the digest of a batch, the message that commits."""
 
     def time_check(self):
         self.work.check()
@@ -39,14 +39,14 @@ class Pipeline(_Work):
 
 
 class Audit(_Work):
-    """The first auditor: what the input owes."""
+    """The Python auditor: the rows that the input requires."""
 
     def time_expected_output(self):
         self.work.expected_output()
 
 
 class _Newer(_Work):
-    """Work that older commits do not have; they skip it."""
+    """Work that older commits lack; they skip it."""
 
     def setup(self):
         super().setup()
@@ -55,7 +55,7 @@ class _Newer(_Work):
 
 
 class Ledger(_Newer):
-    """The generator's ledger: planned on disk, and opened."""
+    """The generator's ledger: written to disk, and opened."""
 
     needs = "ledger"
 
@@ -64,7 +64,7 @@ class Ledger(_Newer):
 
 
 class WholeAudit(_Newer):
-    """All of the first auditor, of a run without a fault."""
+    """The whole Python auditor, for a run without a fault."""
 
     needs = "audit"
 

@@ -1,8 +1,13 @@
-"""`python -m loadgen CONFIG.json`: one load as a process of its own.
+"""`python -m loadgen CONFIG.json`: runs one load as a process of its own.
 
-Exit codes: 0 the plan was carried out, or was stopped by SIGTERM or SIGINT; 1 it could not start, or Kafka
-refused to go on; 2 the config is wrong. The first signal stops sending and waits for Kafka's answers; a
-second one gives up waiting. The last line of the status file is the summary, unless the load could not start.
+Exit codes:
+
+- 0: the plan is complete, or SIGTERM or SIGINT stopped the load;
+- 1: the load could not start, or Kafka refused to continue;
+- 2: the config is wrong.
+
+The first signal stops sending and waits for Kafka's answers; a second signal stops the waiting. The last line of the
+status file is the summary, unless the load could not start.
 """
 
 import signal
@@ -21,7 +26,7 @@ USAGE = "usage: python -m loadgen CONFIG.json"
 
 
 class _Signals:
-    """Counts the requests to stop that come while it is entered."""
+    """Counts SIGTERM and SIGINT while its `with` block runs."""
 
     def __init__(self) -> None:
         self.seen = 0
@@ -39,7 +44,7 @@ class _Signals:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the load; returns the exit code."""
+    """Runs the load and returns the exit code."""
     if len(arguments) != 1:
         return _fail(USAGE, 2)
     try:

@@ -1,7 +1,7 @@
-"""The Kafka client of the load: an idempotent producer, its settings with their reasons, and its connection.
+"""The Kafka client of the load: an idempotent producer, its settings and its connection.
 
-Idempotent means: what librdkafka retries is written once, and in order (KIP-98). So the topic holds exactly
-the events that were made, also after the broker died, if it came back within `delivery.timeout.ms`.
+Idempotent means that librdkafka's retries are written once and in order (KIP-98). So the topic holds exactly the events
+of the load, also after a broker failure, if the broker is back within `delivery.timeout.ms`.
 """
 
 import time
@@ -14,52 +14,51 @@ from loadgen.errors import ConfigError, LoadError
 Setting = str | int | float | bool
 
 CONNECT_TIMEOUT_S = 7.0
-"""For the first answer of a broker: the process, with its interpreter's start, must give up within 10 s."""
+"""Limit for a broker's first answer: the process, including its start, must give up within 10 s."""
 
 TOPIC_TIMEOUT_S = 2.0
-"""A topic just created may be unknown to its broker for some milliseconds; after this it does not exist."""
+"""A new topic may be unknown to its broker for some milliseconds. After this time it does not exist."""
 
 DEFAULTS: dict[str, Setting] = {
-    # At 20,000 events/s and 2 partitions a request then carries 50 events and not 10, so that the broker's
-    # processor time goes to the system under test. 5 ms are little beside a micro-batch of 100 ms, and alike
-    # in every cell.
+    # At 20,000 events/s and 2 partitions a request then carries 50 events instead of 10. This leaves the broker more
+    # processor time for the system under test. 5 ms are small compared to a micro-batch of 100 ms, and equal in every
+    # cell.
     "linger.ms": 5,
-    # A killed broker is back in 3-30 s, a slow machine's in a minute; what waited for it must not have
-    # expired.
+    # A killed broker is back in 3 to 30 s, on a slow machine in a minute. Events that wait for it must not expire.
     "delivery.timeout.ms": 120_000,
-    # At 20,000 events/s the open loop goes on for 25 s without a broker; costs up to 0.3 GB while it does.
+    # At 20,000 events/s the open loop continues for 25 s without a broker and needs up to 0.3 GB.
     "queue.buffering.max.messages": 500_000,
     # Errors only: while a broker starts, each retry would print a warning over the progress.
     "log_level": 3,
-    # 1 GiB: the number of messages is the limit that is met first.
+    # 1 GiB, so the limit on the number of messages is reached first.
     "queue.buffering.max.kbytes": 1_048_576,
-    # A broker that is back is found within a second; after librdkafka's 10 s its outage would look longer
-    # than it was.
+    # The client reconnects within a second after the broker is back. With librdkafka's default of 10 s the outage
+    # would look longer than it was.
     "reconnect.backoff.ms": 100,
     "reconnect.backoff.max.ms": 1_000,
     # Nagle's delay would be measured as the pipeline's.
     "socket.nagle.disable": True,
 }
-"""What `client` may override; every other setting is librdkafka's own default."""
+"""Settings that `client` may override. All others have librdkafka's default."""
 
 
 def settings(config: LoadConfig) -> dict[str, Setting]:
-    """All settings of the producer, the user's own included."""
+    """All settings of the producer, including the user's."""
     return {
         **DEFAULTS,
         **config.client,
         "bootstrap.servers": config.bootstrap_servers,
         "enable.idempotence": True,
         "acks": "all",
-        "partitioner": "murmur2_random",  # Java's own for keyed records: all clients agree where a key lives
-        "allow.auto.create.topics": False,  # a mistyped topic must fail, not come into being
+        "partitioner": "murmur2_random",  # as Java for keyed records: all clients agree on a key's partition
+        "allow.auto.create.topics": False,  # a mistyped topic must fail and not be created
     }
 
 
 def number_setting(config: LoadConfig, name: str) -> int:
-    """The effective value of a whole-number setting that stands in `DEFAULTS`.
+    """The effective value of a whole-number setting of `DEFAULTS`.
 
-    Raises ConfigError if the user's is none.
+    Raises ConfigError if the user's value is not a whole number.
     """
     try:
         return int(settings(config)[name])
@@ -68,10 +67,10 @@ def number_setting(config: LoadConfig, name: str) -> int:
 
 
 def connect(config: LoadConfig) -> Producer:
-    """A producer that has reached a broker which knows the topic.
+    """A producer that has reached a broker with the topic.
 
-    Raises ConfigError for settings that librdkafka refuses, LoadError if no broker answers or it has no such
-    topic.
+    Raises ConfigError for settings that librdkafka refuses. Raises LoadError if no broker answers or the topic does
+    not exist.
     """
     try:
         producer = Producer({**settings(config)})
@@ -84,7 +83,7 @@ def connect(config: LoadConfig) -> Producer:
         except KafkaException as error:
             raise LoadError(
                 f"no Kafka broker answered at {config.bootstrap_servers} within {CONNECT_TIMEOUT_S:g} s"
-                f" ({reason(error)}); is it running, and is the address right?"
+                f" ({reason(error)}). Check that it is running and that the address is right."
             ) from error
         if topic.error is None and topic.partitions:
             return producer
@@ -92,7 +91,7 @@ def connect(config: LoadConfig) -> Producer:
             if topic.error is None or topic.error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
                 where = config.bootstrap_servers
                 raise LoadError(
-                    f"there is no topic {config.topic!r} at {where}; create it first: kafka-topics.sh --create "
+                    f"there is no topic {config.topic!r} at {where}. Create it first: kafka-topics.sh --create "
                     f"--topic {config.topic} --partitions 2 --bootstrap-server {where}"
                 )
             raise LoadError(f"topic {config.topic!r} cannot be used: {topic.error.str()}")
@@ -100,6 +99,6 @@ def connect(config: LoadConfig) -> Producer:
 
 
 def reason(error: KafkaException) -> str:
-    """What librdkafka says went wrong, without the exception's wrapping."""
+    """librdkafka's error text, without the exception's wrapping."""
     first = error.args[0] if error.args else error
     return first.str() if isinstance(first, KafkaError) else str(first)

@@ -1,11 +1,13 @@
-"""What a load is to be: the one file that `python -m loadgen` reads, checked before anything is started."""
+"""The configuration of a load, read from JSON and checked before anything starts."""
 
 import json
-import re
-from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from collections.abc import Callable, Mapping
+from dataclasses import field
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Self, cast
+
+from pydantic import ConfigDict, Field, SkipValidation, ValidationError, model_validator
+from pydantic.dataclasses import dataclass
 
 from loadgen.errors import ConfigError
 from loadgen.pacing import Rate, Shape, parse_rate, parse_shape
@@ -14,73 +16,76 @@ from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
 MAX_SESSIONS = 10**8
 """A session key has eight digits."""
 
-_TOPIC = re.compile(r"[a-zA-Z0-9._-]{1,249}")  # what Kafka allows (org.apache.kafka.common.internals.Topic)
+_TOPIC = r"^(?!\.\.?\Z)[a-zA-Z0-9._-]{1,249}\Z"  # Kafka's rule (org.apache.kafka.common.internals.Topic)
 
 _RESERVED = {
-    "bootstrap.servers": "it has a field of its own, bootstrap_servers",
-    "metadata.broker.list": "it has a field of its own, bootstrap_servers",
-    "enable.idempotence": "without it the topic could hold what the ledger does not know",
+    "bootstrap.servers": "use the field bootstrap_servers",
+    "metadata.broker.list": "use the field bootstrap_servers",
+    "enable.idempotence": "without it the topic may hold events that the ledger does not record",
     "acks": "an acknowledgement must mean that the event is in the topic",
     "request.required.acks": "an acknowledgement must mean that the event is in the topic",
     "transactional.id": "the load is not transactional",
-    "partitioner": "a key must land where Java clients look for it (murmur2)",
+    "partitioner": "a key must be in the partition where Java clients look for it (murmur2)",
     "delivery.report.only.error": "the ledger needs every report",
-    "allow.auto.create.topics": "a mistyped topic must fail, not come into being",
+    "allow.auto.create.topics": "a mistyped topic must fail and not be created",
 }
 
 
-@dataclass(frozen=True)
+def _whole(lowest: int, highest: int) -> Any:
+    """A whole number in a range; an error message prints its description as what is expected."""
+    return Field(strict=True, ge=lowest, le=highest, description=f"a whole number from {lowest} to {highest}")
+
+
+@dataclass(frozen=True, config=ConfigDict(extra="forbid", regex_engine="python-re"))
 class LoadConfig:
     """A load.
 
-    `rate`: events per second, or "max" (flat out). `sessions`: how many. `shape`: see
-    `loadgen.pacing`. `events_per_session`: of each session only so many, from its first on; fewer than 100 make
-    sessions that never end. `record_bytes`: shorter values are padded to so many bytes. `ledger_dir`: must not
-    hold a ledger yet. `status_path`: JSON lines; only the process writes them. `client`: further librdkafka
-    settings (security, linger.ms); they may hold secrets and are written nowhere.
+    Attributes:
+        bootstrap_servers: addresses of Kafka brokers.
+        topic: the topic that receives the events; it must exist.
+        rate: events per second, or "max" (flat out).
+        sessions: number of sessions.
+        ledger_dir: folder for the ledger; it must not hold one yet.
+        shape: how the rate changes over time, see `loadgen.pacing`.
+        seed: start of the random numbers.
+        events_per_session: the first events of each session; with fewer than 100 no session ends.
+        record_bytes: shorter values are padded to this size.
+        status_path: JSON-lines file for the status; only `python -m loadgen` writes it.
+        client: further librdkafka settings (security, linger.ms). They may hold secrets and are never written.
 
-    Raises ConfigError on the first field that is wrong.
+    Raises:
+        ConfigError: a field is wrong; the message names the first one, its value and what is expected.
     """
 
-    bootstrap_servers: str
-    topic: str
-    rate: Rate
-    sessions: int
-    ledger_dir: Path
-    shape: str = "constant"
-    seed: int = 0
-    events_per_session: int = EVENTS_PER_SESSION
-    record_bytes: int = 0
-    status_path: Path | None = None
+    bootstrap_servers: Annotated[str, Field(pattern=r".*\S", description="host:port[,host:port...]")]
+    topic: Annotated[str, Field(pattern=_TOPIC, description="a topic name; use letters, digits, '.', '_', '-'")]
+    rate: Annotated[Rate, SkipValidation]  # `parse_rate` checks it
+    sessions: Annotated[int, _whole(1, MAX_SESSIONS)]
+    ledger_dir: Annotated[Path, Field(description="a path")]
+    shape: Annotated[str, Field(description="text")] = "constant"
+    seed: Annotated[int, _whole(0, 2**64 - 1)] = 0
+    events_per_session: Annotated[int, _whole(1, EVENTS_PER_SESSION)] = EVENTS_PER_SESSION
+    record_bytes: Annotated[int, _whole(0, MAX_RECORD_BYTES)] = 0
+    status_path: Annotated[Path | None, Field(description="a path")] = None
     client: Mapping[str, str | int | float | bool] = field(default_factory=dict, repr=False)
 
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_plain_words(cls, data: Any, validate: Callable[[Any], Self]) -> Self:
+        try:
+            return validate(data)
+        except ValidationError as error:
+            raise ConfigError(_message(error.errors()[0])) from None
+
     def __post_init__(self) -> None:
-        if not isinstance(self.bootstrap_servers, str) or not self.bootstrap_servers.strip():
-            raise ConfigError(f"bootstrap_servers: {self.bootstrap_servers!r} is not host:port[,host:port...]")
-        if not isinstance(self.topic, str) or not _TOPIC.fullmatch(self.topic) or self.topic in (".", ".."):
-            raise ConfigError(f"topic: {self.topic!r} is no topic name; use letters, digits, '.', '_', '-'")
-        _whole_number("sessions", self.sessions, 1, MAX_SESSIONS)
-        _whole_number("events_per_session", self.events_per_session, 1, EVENTS_PER_SESSION)
-        _whole_number("record_bytes", self.record_bytes, 0, MAX_RECORD_BYTES)
-        _whole_number("seed", self.seed, 0, 2**64 - 1)
-        for name in ("ledger_dir", "status_path"):
-            value = getattr(self, name)
-            if not (isinstance(value, Path) or (value is None and name == "status_path")):
-                raise ConfigError(f"{name}: {value!r} is not a path")
-        if not isinstance(self.shape, str):
-            raise ConfigError(f"shape: {self.shape!r} is not text")
         self.parsed_shape()
-        if not isinstance(self.client, Mapping):
-            raise ConfigError("client: must be an object of librdkafka settings")
-        for name, value in self.client.items():
+        for name in self.client:
             if name in _RESERVED:
                 raise ConfigError(f"client: {name!r} cannot be set: {_RESERVED[name]}")
-            if not isinstance(name, str) or not isinstance(value, str | int | float | bool):
-                raise ConfigError(f"client: the value of {name!r} must be text, a number or true/false")
 
     @property
     def events(self) -> int:
-        """Planned events."""
+        """Number of planned events."""
         return self.sessions * self.events_per_session
 
     def parsed_shape(self) -> Shape:
@@ -88,25 +93,15 @@ class LoadConfig:
         return parse_shape(self.shape, parse_rate(self.rate), self.events)
 
     @classmethod
-    def from_mapping(cls, data: object) -> "LoadConfig":
-        """The config that a JSON object holds. Raises ConfigError, also for a missing or an unknown field."""
+    def from_mapping(cls, data: object) -> Self:
+        """Reads a JSON object. Raises ConfigError, also for a missing or an unknown field."""
         if not isinstance(data, Mapping):
             raise ConfigError("the config must be a JSON object")
-        known = {f.name for f in fields(cls)}
-        needed = [f.name for f in fields(cls) if f.default is MISSING and f.default_factory is MISSING]
-        if missing := [name for name in needed if name not in data]:
-            raise ConfigError(f"{missing[0]}: is missing; the config needs {', '.join(needed)}")
-        if unknown := sorted(set(data) - known):
-            raise ConfigError(f"{unknown[0]}: is no field of the config; known are {', '.join(sorted(known))}")
-        given: dict[str, Any] = dict(data)
-        for name in ("ledger_dir", "status_path"):
-            if isinstance(given.get(name), str):
-                given[name] = Path(given[name])
-        return cls(**given)
+        return cls(**data)
 
 
 def read_config(path: Path) -> LoadConfig:
-    """The config in a JSON file. Raises ConfigError, with the file's name in front."""
+    """Reads a JSON file. Raises ConfigError; the message starts with the file's name."""
     try:
         return LoadConfig.from_mapping(json.loads(path.read_text()))
     except OSError as error:
@@ -117,6 +112,20 @@ def read_config(path: Path) -> LoadConfig:
         raise ConfigError(f"{path}: {error}") from error
 
 
-def _whole_number(name: str, value: object, lowest: int, highest: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not lowest <= value <= highest:
-        raise ConfigError(f"{name}: {value!r} is not a whole number from {lowest} to {highest}")
+def _message(error: Mapping[str, Any]) -> str:
+    """Names the wrong field, its value and what is expected.
+
+    Values of `client` are left out: they may be secret.
+    """
+    known = cast(Any, LoadConfig).__pydantic_fields__
+    place, *setting = error["loc"]
+    name = list(known)[place] if isinstance(place, int) else place
+    if error["type"] == "missing":
+        return f"{name}: is missing; the config needs {', '.join(each for each in known if known[each].is_required())}"
+    if name not in known:
+        return f"{name}: is not a field of the config; known are {', '.join(sorted(known))}"
+    if setting:
+        return f"{name}: the value of {setting[0]!r} must be text, a number or true/false"
+    if name == "client":
+        return "client: must be an object of librdkafka settings"
+    return f"{name}: {error['input']!r} is not {known[name].description}"

@@ -1,13 +1,13 @@
-"""What can go wrong in a load, said to the person who asked for it: what, where, and what to do next."""
+"""Errors of a load. Each message is for the user: what is wrong, where, and what to do."""
 
 
 class LoadError(Exception):
-    """The load cannot start or cannot go on; the message is meant for the user."""
+    """The load cannot start or cannot continue."""
 
 
 class ConfigError(LoadError):
-    """The configuration is wrong: nothing was started, nothing was written."""
+    """The configuration is wrong. Nothing was started and nothing was written."""
 
 
 class LedgerError(LoadError):
-    """The ledger cannot be made or read."""
+    """The ledger cannot be created or read."""

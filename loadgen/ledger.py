@@ -1,22 +1,23 @@
 """The ledger: per planned event, what the generator attempted and what Kafka acknowledged.
 
-A folder with one `.npy` file per column and `plan.json`. The columns are memory-mapped files: what was
-written stands although the generator is killed in the next instruction (not if the machine loses power;
-nobody audits such a run). `sent_us` is written before the event is handed to the client, so an event that may
-be in the topic is never called "not attempted". Row k is event k of the schedule, in every column.
+The ledger is a folder with `plan.json` and one `.npy` file per column. Row k of each column is event k of the schedule.
+
+- The columns are memory-mapped files, so a written value survives a kill of the generator in the next instruction. A
+  power cut may lose values; such a run is not audited.
+- `sent_us` is written before the client gets the event. So an event that may be in the topic never counts as
+  "not attempted".
+- A failed event may still be in the topic: its acknowledgement was lost, then its time ran out. "Failed" means that
+  Kafka did not confirm the event, not that the event is missing.
 
 | column | dtype | meaning |
 |---|---|---|
 | session | uint32 | number of the session |
 | seq | uint8 | 0..99 |
-| scheduled_us | int64 | when it was due, epoch µs |
-| sent_us | int64 | when it was handed to the client, epoch µs; 0 = never attempted |
-| acked_us | int64 | when its acknowledgement was seen, epoch µs; 0 = none; < 0 = failed: -abs(error code) |
-| partition | int32 | where it is; -1 = unknown |
-| offset | int64 | where it is; -1 = unknown |
-
-A failed event may be in the topic all the same (its acknowledgement was lost, then its time ran out): failed
-means "not promised", not "not there".
+| scheduled_us | int64 | when the event was due, epoch µs |
+| sent_us | int64 | when the client got the event, epoch µs; 0 = never attempted |
+| acked_us | int64 | when the acknowledgement was seen, epoch µs; 0 = none; < 0 = failed: -abs(error code) |
+| partition | int32 | partition in the topic; -1 = unknown |
+| offset | int64 | offset in the partition; -1 = unknown |
 """
 
 import errno
@@ -38,7 +39,7 @@ SCHEMA = 1
 
 PLAN_FILE = "plan.json"
 
-_COLUMNS: dict[str, tuple[type[np.generic], int]] = {  # dtype and the value that says "nothing yet"
+_COLUMNS: dict[str, tuple[type[np.generic], int]] = {  # dtype and initial value
     "session": (np.uint32, 0),
     "seq": (np.uint8, 0),
     "scheduled_us": (np.int64, 0),
@@ -51,7 +52,10 @@ _COLUMNS: dict[str, tuple[type[np.generic], int]] = {  # dtype and the value tha
 
 @dataclass(frozen=True)
 class Plan:
-    """What was planned: enough to make the same load again. `started_us`: epoch µs of schedule time 0."""
+    """The plan of a load, enough to make the same load again.
+
+    `started_us` is schedule time 0 in epoch µs.
+    """
 
     seed: int
     rate: float | str
@@ -67,7 +71,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The columns, as arrays over their files: writable if made by `create`, read-only if by `open`."""
+    """The columns, as arrays over their files: writable after `create`, read-only after `open`."""
 
     directory: Path
     session: npt.NDArray[np.uint32] = field(repr=False)
@@ -80,15 +84,14 @@ class Ledger:
 
     @classmethod
     def create(cls, directory: Path, events: int) -> Self:
-        """An empty ledger for `events` events; it has no plan yet (`write_plan`), so no reader takes it for
-        whole.
+        """Creates an empty ledger without a plan (see `write_plan`); readers reject it until then.
 
-        Raises LedgerError where a ledger stands already, or where the disk has no room for all of it: room is
-        taken at once, since a memory-mapped file on a full disk kills the process (SIGBUS) instead of
-        failing.
+        Disk space is reserved at once: writing to a memory-mapped file on a full disk kills the process (SIGBUS).
+
+        Raises LedgerError if the folder already holds a ledger or the disk has too little space.
         """
         if events < 1:
-            raise LedgerError(f"a ledger of {events} events cannot be made; plan at least one session")
+            raise LedgerError(f"cannot make a ledger of {events} events; plan at least one session")
         if (directory / PLAN_FILE).exists() or any((directory / f"{name}.npy").exists() for name in _COLUMNS):
             raise LedgerError(f"{directory} already holds a ledger; choose another ledger_dir or delete it")
         try:
@@ -102,10 +105,9 @@ class Ledger:
 
     @classmethod
     def open(cls, directory: Path | str) -> Self:
-        """A ledger that stands on disk, read-only; also while its generator is still writing.
+        """Opens a ledger read-only, also while its generator is still writing.
 
-        Raises LedgerError if there is none, if it was left without a plan, or if its columns do not fit the
-        plan.
+        Raises LedgerError if the folder has no ledger, no plan, or columns that do not fit the plan.
         """
         directory = Path(directory)
         events = read_plan(directory).events
@@ -113,7 +115,7 @@ class Ledger:
 
     @cached_property
     def plan(self) -> Plan:
-        """The plan beside the columns. Raises LedgerError if it was never written."""
+        """The plan in the ledger's folder. Raises LedgerError if it was never written."""
         return read_plan(self.directory)
 
     def __len__(self) -> int:
@@ -124,32 +126,34 @@ class Ledger:
         return session_key(self.plan.seed, int(self.session[event]))
 
     def session_keys(self) -> npt.NDArray[np.str_]:
-        """The keys of all sessions, shape (sessions,); those of the events: `session_keys()[session]`."""
+        """The keys of all sessions. The keys of the events are `session_keys()[session]`."""
         plan = self.plan
         return session_keys(plan.seed, np.arange(plan.sessions, dtype=np.uint32))
 
     def write_plan(self, plan: Plan) -> None:
-        """Put the plan in place in one step; from here on the ledger can be opened."""
+        """Puts the plan in place in one step. From then on the ledger can be opened."""
         fresh = self.directory / f"{PLAN_FILE}.new"
         fresh.write_text(json.dumps(asdict(plan), indent=1) + "\n")
         fresh.rename(self.directory / PLAN_FILE)
 
 
 def read_plan(directory: Path) -> Plan:
-    """The plan of the ledger in `directory`. Raises LedgerError if it is missing or of another schema."""
+    """Reads the plan of the ledger in `directory`. Raises LedgerError if that is not possible."""
     path = directory / PLAN_FILE
     try:
         data: dict[str, Any] = json.loads(path.read_text())
     except FileNotFoundError:
-        raise LedgerError(f"{directory} has no {PLAN_FILE}: no load began there, or it died planning") from None
+        raise LedgerError(
+            f"{directory} has no {PLAN_FILE}: no load began there, or it ended before its plan was written"
+        ) from None
     except ValueError as error:
         raise LedgerError(f"{path} is not JSON: {error}") from error
     if not isinstance(data, dict) or data.get("schema") != SCHEMA:
-        raise LedgerError(f"{path} is not a plan of schema {SCHEMA}; read it with the version that wrote it")
+        raise LedgerError(f"{path} is not a plan of schema {SCHEMA}. Read it with the version that wrote it")
     try:
         return Plan(**data)
     except TypeError as error:
-        raise LedgerError(f"{path} is not a whole plan: {error}") from error
+        raise LedgerError(f"{path} is not a complete plan: {error}") from error
 
 
 def _make(directory: Path, name: str, events: int) -> npt.NDArray[Any]:
@@ -157,7 +161,7 @@ def _make(directory: Path, name: str, events: int) -> npt.NDArray[Any]:
     column = np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=(events,))
     with path.open("r+b") as file:
         os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
-    column[:] = nothing  # also touches every page now: not one page fault for each of them in the send loop
+    column[:] = nothing  # touches every page now, so the send loop has no page faults
     return column.view(np.ndarray)  # a plain array over the same file: np.memmap slices slowly
 
 
@@ -169,7 +173,7 @@ def _open(directory: Path, name: str, events: int) -> npt.NDArray[Any]:
         raise LedgerError(f"cannot read column {path}: {error}") from error
     if column.dtype != dtype or column.shape != (events,):
         raise LedgerError(
-            f"column {path} has {column.shape} values of {column.dtype}, but the plan asks for {events} of"
-            f" {np.dtype(dtype)}; the ledger is damaged"
+            f"column {path} has {column.shape} values of {column.dtype}, but the plan needs {events} of"
+            f" {np.dtype(dtype)}. The ledger is damaged"
         )
     return column.view(np.ndarray)  # a plain array over the same file: np.memmap slices slowly

@@ -1,14 +1,16 @@
-"""The shapes of a load: how many events are due by which moment.
+"""The shapes of a load: how its rate changes over time.
 
-A shape is two functions that undo each other: `cumulative(t)` is how many events are due in the first `t`
-seconds, `inverse(k)` is the moment at which event number k is due. Event k gets the time `inverse(k)` and
-nothing else, so the rate is exact at each moment, and the whole schedule stands before the first event is
-sent (an open loop).
+| shape                          | rate of events                                           |
+|--------------------------------|----------------------------------------------------------|
+| `constant`                     | `rate` all the time                                      |
+| `ramp:FROM_RATE`               | from FROM_RATE evenly to `rate` over the whole load      |
+| `burst:PEAK_RATE:ON_S:EVERY_S` | PEAK_RATE in the last ON_S seconds of every EVERY_S      |
+|                                | seconds, `rate` otherwise                                |
+| rate "max"                     | all events are due at once (flat out); `constant` only   |
 
-    constant                            `rate` all the time ramp:FROM_RATE                      from FROM_RATE
-    evenly to `rate` over the whole load burst:PEAK_RATE:ON_S:EVERY_S        each EVERY_S seconds end with
-    ON_S seconds of PEAK_RATE; `rate` otherwise (rate "max")                        everything is due at once:
-    flat out; constant only
+A shape is a pair of inverse functions. `cumulative(t)` is the number of events due in the first `t` seconds;
+`inverse(k)` is the time at which event number k is due. Event k is scheduled at exactly `inverse(k)`, so the rate is
+exact at every moment. The whole schedule is fixed before the first event is sent (an open loop).
 """
 
 import math
@@ -25,27 +27,32 @@ Floats = npt.NDArray[np.float64]
 Rate = float | Literal["max"]
 
 FLAT_OUT_ORDER_RATE = 20_000.0
-"""Events/s that decides only how sessions interleave when all is due at once: about 300 open at a time."""
+"""Events/s that orders the events when all are due at once; about 300 sessions are then open at a time."""
 
 MAX_DURATION_S = 366 * 86_400.0
-"""A longer load is a slip of the pen; it would also leave the range that `scheduled_at` may have."""
+"""A longer load is a typing error, and would leave the valid range of `scheduled_at`."""
 
 SHAPES = "constant | ramp:FROM_RATE | burst:PEAK_RATE:ON_S:EVERY_S"
 
 
 class Shape(Protocol):
-    """How a load runs over time. Times are seconds since its start, counts are events; both are >= 0."""
+    """The events due over time. Times are seconds since the start, counts are events; both >= 0."""
 
     def cumulative(self, t_s: Floats) -> Floats:
-        """Events due in [0, t_s]; grows without a jump."""
+        """The events due in [0, t_s]; continuous."""
 
     def inverse(self, count: Floats) -> Floats:
-        """The moment at which `cumulative` reaches `count`."""
+        """The time at which `cumulative` reaches `count`."""
 
 
 @dataclass(frozen=True)
 class Constant:
-    """`rate` events/s."""
+    """`rate` events/s all the time.
+
+    rate |------------------
+         |
+         +------------------> time
+    """
 
     rate: float
 
@@ -60,7 +67,15 @@ class Constant:
 
 @dataclass(frozen=True)
 class Ramp:
-    """From `from_rate` to `to_rate` in `duration_s`, evenly; `to_rate` after that."""
+    """From `from_rate` evenly to `to_rate` in `duration_s`; `to_rate` after that.
+
+      to_rate |            .------
+              |       . '
+              |  . '
+    from_rate |'
+              +------------|-----> time
+                       duration_s
+    """
 
     from_rate: float
     to_rate: float
@@ -72,7 +87,10 @@ class Ramp:
         return inside * (self.from_rate + self._slope * inside / 2) + (t_s - inside) * self.to_rate
 
     def inverse(self, count: Floats) -> Floats:
-        """When event number `count` is due: 2k / (r + sqrt(r^2 + 2ak)), exact for small slopes a too."""
+        """The time at which event number k is due.
+
+        With r = `from_rate` and slope a: 2k / (r + sqrt(r^2 + 2ak)). This form is exact for small slopes too.
+        """
         inside = np.minimum(count, (self.from_rate + self.to_rate) / 2 * self.duration_s)
         root: Floats = np.sqrt(np.maximum(self.from_rate**2 + 2 * self._slope * inside, 0.0))
         speed = self.from_rate + root
@@ -87,7 +105,15 @@ class Ramp:
 
 @dataclass(frozen=True)
 class Burst:
-    """`rate` events/s, but `peak_rate` in the last `on_s` of every `every_s` seconds."""
+    """`peak_rate` in the last `on_s` of every `every_s` seconds, `rate` otherwise.
+
+    peak_rate |          .---.           .---.
+              |          |   |           |   |
+         rate |----------'   '-----------'   '--
+              +----------|---|---------------|--> time
+                         <on_s>
+              <-- every_s --->
+    """
 
     rate: float
     peak_rate: float
@@ -119,14 +145,21 @@ class Burst:
 
 @dataclass(frozen=True)
 class AtOnce:
-    """Everything is due at 0. `cumulative` is that of the rate which orders the events; see `order_of`."""
+    """All events are due at time 0.
+
+    events due |all-------------
+               |
+               +----------------> time
+
+    `cumulative` belongs to the rate that orders the events, see `order_of`.
+    """
 
     def cumulative(self, t_s: Floats) -> Floats:
-        """Events due in [0, t_s], were they not all due at once."""
+        """The events due in [0, t_s] at the rate that orders them."""
         return order_of(self).cumulative(t_s)
 
     def inverse(self, count: Floats) -> Floats:
-        """When event number `count` is due: now."""
+        """Zero for every event."""
         return np.zeros_like(count)
 
 
@@ -152,13 +185,13 @@ def parse_rate(rate: object) -> Rate:
 def parse_shape(spec: str, rate: Rate, events: int) -> Shape:
     """The shape that `spec` describes for a load of `events` events at `rate`.
 
-    Raises ConfigError where the text has no meaning, or where the load would end before its first burst.
+    Raises ConfigError if the text is not a shape, or if the load ends before its first burst.
     """
     rate = parse_rate(rate)
     kind, numbers = _read(spec)
     if rate == "max":
         if kind != "constant":
-            raise ConfigError(f'shape: {spec!r} needs a rate; with rate "max" only "constant" has a meaning')
+            raise ConfigError(f'shape: {spec!r} needs a rate. With rate "max" only "constant" is possible')
         return AtOnce()
     shape: Shape
     if kind == "ramp":
@@ -180,15 +213,14 @@ def parse_shape(spec: str, rate: Rate, events: int) -> Shape:
 
 
 def lasts_s(shape: Shape, events: int) -> float:
-    """How long a load of so many events takes."""
+    """The duration of a load of `events` events, s."""
     return float(shape.inverse(np.array([float(events)]))[0])
 
 
 def sessions_for(spec: str, rate: Rate, duration_s: float) -> int:
-    """How many sessions (at least 1) fill `duration_s` at this rate and shape.
+    """The number of sessions (at least 1) that fill `duration_s` at this rate and shape.
 
-    Raises ConfigError where the rate, the shape or the duration has no meaning, and OverflowError where there is no
-    such number of sessions.
+    Raises ConfigError if the rate, the shape or the duration is not valid, OverflowError if the number is infinite.
     """
     rate = parse_rate(rate)
     kind, numbers = _read(spec)
@@ -200,13 +232,13 @@ def sessions_for(spec: str, rate: Rate, duration_s: float) -> int:
         events = (numbers[0] + rate) / 2 * duration_s
     else:
         shape = Burst(rate, *numbers) if kind == "burst" else Constant(rate)
-        with np.errstate(over="ignore"):  # `round` refuses what has become infinite
+        with np.errstate(over="ignore"):  # `round` refuses an infinite number
             events = float(shape.cumulative(np.array([duration_s]))[0])
     return max(1, round(events / EVENTS_PER_SESSION))
 
 
 def _read(spec: str) -> tuple[str, list[float]]:
-    """Kind and numbers of a shape's text, each number checked."""
+    """The kind and the checked numbers of a shape's text."""
     kind, *texts = spec.split(":")
     names = {"constant": [], "ramp": ["FROM_RATE"], "burst": ["PEAK_RATE", "ON_S", "EVERY_S"]}.get(kind)
     if names is None:
@@ -221,7 +253,8 @@ def _read(spec: str) -> tuple[str, list[float]]:
             raise ConfigError(f"shape: {spec!r}: {name} is {text!r}, which is not a number") from None
         from_nothing = kind == "ramp" and number == 0
         if not (math.isfinite(number) and (number > 0 or from_nothing)):
-            raise ConfigError(f"shape: {spec!r}: {name} is {text}; it must be a finite number above 0")
+            lowest = "of 0 or more" if kind == "ramp" else "above 0"
+            raise ConfigError(f"shape: {spec!r}: {name} is {text}; it must be a finite number {lowest}")
         numbers.append(number)
     if kind == "burst" and numbers[1] >= numbers[2]:
         raise ConfigError(f"shape: {spec!r}: ON_S must be shorter than EVERY_S")

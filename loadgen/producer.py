@@ -1,11 +1,11 @@
-"""The load itself: an open loop that hands each event to Kafka at its scheduled time and keeps the ledger.
+"""The open loop: sends each event at its scheduled time and keeps the ledger.
 
-Open loop: the schedule does not wait for Kafka. While the broker is away events go on being handed to the
-client, until its queue is full; then the loop has to wait, and the waiting shows as lateness, since lateness
-counts from the scheduled time. Nothing is left out for being late.
+The schedule does not wait for Kafka. While the broker is away, the client still takes events until its queue is full.
+Then the loop has to wait, and the wait shows as lateness, which counts from the scheduled time. A late event is still
+sent.
 
-One thread does everything. A second one would have to share the interpreter's lock, and waiting for that
-(5 ms a switch) is what makes a sender late.
+One thread does everything. A second thread would share the interpreter's lock, and the wait for that lock (5 ms per
+switch) makes events late.
 """
 
 import gc
@@ -29,25 +29,27 @@ from loadgen.session import encode
 from loadgen.status import Status, Summary, lateness
 
 LEAD_US, LEAD_EVENTS_PER_US = 50_000, 50
-"""Schedule time 0 lies this far ahead when it is decided, so that not even the first event is late: 50 ms and
-20 ns an event, since it is then added to the times of all of them."""
+"""Schedule time 0 is this far in the future when it is chosen, so that the first event is not late.
+
+50 ms, and 20 ns per event for adding the start to all scheduled times.
+"""
 
 TICK_S = 0.001
-"""Shortest sleep: what falls due meanwhile goes out together. Costs 1 ms of lateness, spares a busy core."""
+"""Shortest sleep. Events that fall due meanwhile go out together: at most 1 ms late, and no busy core."""
 
 SLICE = 256
-"""Events that share one `sent_us` and go out between two looks at the answers: well under 2 ms of work."""
+"""Events that share one `sent_us` and go out between two polls for answers: well under 2 ms of work."""
 
 ENCODED = 1_024
-"""Events encoded at a time: about 1 ms of work, so nobody is late for it."""
+"""Events encoded at a time: about 1 ms of work, too short to make events late."""
 
 STATUS_EVERY_US = 250_000
 
 FLAT_OUT_WINDOW = 100_000
-"""Unanswered events at most when all are due at once: a deeper queue goes no faster and takes more memory."""
+"""Limit of unanswered events when all are due at once. A longer queue needs memory and is not faster."""
 
 FLUSH_GRACE_S = 10.0
-"""Beyond `delivery.timeout.ms`, after which librdkafka itself reports every event that is left."""
+"""Extra time after `delivery.timeout.ms`, when librdkafka itself reports every remaining event."""
 
 Stop = Event | Callable[[], bool]
 
@@ -58,14 +60,19 @@ def run_load(
     on_status: Callable[[Status], None] | None = None,
     abandon: Stop | None = None,
 ) -> Summary:
-    """Make the load that `config` describes, and wait until Kafka has answered for every event.
+    """Runs the load of `config` and waits until Kafka has answered for every event.
 
-    `stop`: asked at least every 0.25 s; when true (or set) nothing more is sent, what was sent is waited for.
-    `abandon`: likewise; when true even that wait ends, and what has no answer counts as unknown.
-    `on_status`: called every 0.25 s in this thread; whatever time it takes makes events late.
+    Args:
+        config: the load.
+        stop: checked at least every 0.25 s; when true (or set), sending ends and the answers are still awaited.
+        on_status: called every 0.25 s in this thread; the time that it takes makes events late.
+        abandon: checked like `stop`; when true, the waiting ends and unanswered events count as unknown.
 
-    Raises ConfigError and LoadError before anything was sent, LedgerError if the ledger cannot be made. What
-    goes wrong later is in the summary: failed events, and `error` if Kafka refused to go on.
+    Raises:
+        ConfigError, LoadError: before anything is sent.
+        LedgerError: the ledger cannot be created.
+
+    Later failures are in the summary: failed events, and `error` if Kafka refused to continue.
     """
     drain_s = number_setting(config, "delivery.timeout.ms") / 1e3 + FLUSH_GRACE_S
     producer = connect(config)
@@ -79,7 +86,7 @@ def run_load(
 
 
 def plan_load(config: LoadConfig, clock: Callable[[], int]) -> Ledger:
-    """The ledger of a load that is about to start: the whole schedule in absolute times, and the plan."""
+    """Creates the ledger of a load that is about to start, with the whole schedule and the plan."""
     ledger = Ledger.create(config.ledger_dir, config.events)
     filled = 0
     for block in schedule(config.seed, config.sessions, config.parsed_shape(), config.events_per_session):
@@ -105,14 +112,14 @@ def plan_load(config: LoadConfig, clock: Callable[[], int]) -> Ledger:
 
 
 def anchored_clock() -> Callable[[], int]:
-    """Epoch µs that never jump: the wall clock of this moment, carried on by the monotonic one."""
+    """A clock of epoch µs that never jumps: starts at the wall clock, continues monotonically."""
     offset_ns = time.time_ns() - time.monotonic_ns()
     monotonic_ns = time.monotonic_ns
     return lambda: (monotonic_ns() + offset_ns) // 1_000
 
 
 class _Load:
-    """A load under way. Events go out in the order of the ledger: those before `sent` were handed over."""
+    """A running load. Events go out in the order of the ledger; `_sent` of them are sent."""
 
     def __init__(
         self,
@@ -127,15 +134,15 @@ class _Load:
         limit = number_setting(config, "queue.buffering.max.messages")
         self._window = min(limit, FLAT_OUT_WINDOW) if config.rate == "max" else limit
         self._sent = 0
-        self._answers = np.zeros(2, dtype=np.int64).data  # acknowledged, failed: counted by the callback
+        self._answers = np.zeros(2, dtype=np.int64).data  # acknowledged and failed, counted by the callback
         self._on_delivery = _ledger_writer(ledger, self._answers, clock)
         self._error: str | None = None
         self._next_status_us = 0
-        # (time, sent) of the looks of the last second, the oldest first
-        self._looks: deque[tuple[int, int]] = deque(maxlen=1_000_000 // STATUS_EVERY_US)
+        # (time, sent) of the last second's statuses, oldest first
+        self._recent: deque[tuple[int, int]] = deque(maxlen=1_000_000 // STATUS_EVERY_US)
 
     def send(self, stopped: Callable[[], bool]) -> None:
-        """Hand over every event at its time, until the plan ends, `stopped` is true or Kafka refuses."""
+        """Sends every event at its time, until the plan ends, `stopped` is true or Kafka refuses."""
         ledger, clock, poll = self._ledger, self._clock, self._producer.poll
         for first in range(0, len(ledger), ENCODED):
             rows = slice(first, min(first + ENCODED, len(ledger)))
@@ -147,7 +154,7 @@ class _Load:
             done = 0
             while done < len(keys):
                 now_us = clock()
-                self._look(now_us)
+                self._report(now_us)
                 if stopped() or self._error:
                     return
                 due = bisect_right(due_us, now_us, done, min(len(keys), done + SLICE)) - done
@@ -157,24 +164,24 @@ class _Load:
                     done += self._hand_over(first + done, keys[done:end], values[done:end])
                     poll(0)
                 elif due:
-                    poll(TICK_S)  # the queue is full: an answer makes room
+                    poll(TICK_S)  # the queue is full; an answer makes room
                 else:
                     until_us = min(due_us[done], self._next_status_us)
                     poll(max(TICK_S, (until_us - clock()) / 1e6))
 
     def drain(self, timeout_s: float, abandoned: Callable[[], bool]) -> None:
-        """Wait until every event that was sent has its answer."""
+        """Waits until every sent event has its answer, for at most `timeout_s`."""
         deadline_us = self._clock() + int(timeout_s * 1e6)
         while self._sent > self._answers[0] + self._answers[1]:
             now_us = self._clock()
             if now_us > deadline_us or abandoned():
                 break
-            self._look(now_us)
+            self._report(now_us)
             self._producer.poll(0.05)
-        self._look(self._clock(), at_once=True)
+        self._report(self._clock(), at_once=True)
 
     def summary(self) -> Summary:
-        """What came of it; call it after `drain`."""
+        """The result of the load; call it after `drain`."""
         ledger, (acknowledged, failed), sent = self._ledger, self._answers.tolist(), self._sent
         started_us = ledger.plan.started_us
         last_ack_us = int(ledger.acked_us[:sent].max(initial=0))
@@ -195,7 +202,7 @@ class _Load:
         )
 
     def _hand_over(self, first: int, keys: list[str], values: list[str]) -> int:
-        """Give these events, rows `first`.. of the ledger, to the client. Returns how many it took."""
+        """Gives these events (ledger rows from `first` on) to the client; returns how many it took."""
         end = first + len(keys)
         rows = iter(range(first, end))
         self._ledger.sent_us[first:end] = self._clock()
@@ -205,7 +212,7 @@ class _Load:
         try:
             deque(calls, maxlen=0)  # a loop that runs in C: a third more events/s than a `for` statement
         except (BufferError, KafkaException) as error:
-            taken = next(rows, end) - 1 - first  # the event that was refused is the last one drawn from `rows`
+            taken = next(rows, end) - 1 - first  # the refused event is the last one drawn from `rows`
             self._ledger.sent_us[first + taken : end] = 0
             if isinstance(error, KafkaException):
                 self._error = f"Kafka's client refused an event: {reason(error)}"
@@ -214,14 +221,14 @@ class _Load:
         self._sent += taken
         return taken
 
-    def _look(self, now_us: int, at_once: bool = False) -> None:
-        """Report the state of the load if it is time to, or `at_once`."""
+    def _report(self, now_us: int, at_once: bool = False) -> None:
+        """Reports the status of the load if a report is due, or `at_once`."""
         if now_us < self._next_status_us and not at_once:
             return
         self._next_status_us = now_us + STATUS_EVERY_US
         ledger, sent = self._ledger, self._sent
-        then_us, sent_then = self._looks[0] if self._looks else (now_us, sent)
-        self._looks.append((now_us, sent))
+        then_us, sent_then = self._recent[0] if self._recent else (now_us, sent)
+        self._recent.append((now_us, sent))
         late_ms = lateness(ledger.scheduled_us[sent_then:sent], ledger.sent_us[sent_then:sent]).p99
         if sent < len(ledger):
             late_ms = max(late_ms, (now_us - int(ledger.scheduled_us[sent])) / 1e3)
@@ -234,14 +241,17 @@ class _Load:
 def _ledger_writer(
     ledger: Ledger, answers: memoryview, clock: Callable[[], int]
 ) -> Callable[[int, KafkaError | None, Message], None]:
-    """The delivery callback. It runs for every event, hence memoryviews: numpy takes thrice as long."""
+    """The delivery callback, which runs for every event.
+
+    It uses memoryviews: numpy arrays take three times as long.
+    """
     acked_us, partitions, offsets = ledger.acked_us.data, ledger.partition.data, ledger.offset.data
 
     def on_delivery(row: int, error: KafkaError | None, message: Message) -> None:
         if error is None:
             partitions[row] = message.partition()
             offsets[row] = message.offset()
-            acked_us[row] = clock()  # last: a row that says "acknowledged" also says where
+            acked_us[row] = clock()  # last, so an acknowledged row always has its partition and offset
             answers[0] += 1
         else:
             acked_us[row] = -abs(error.code())
@@ -258,7 +268,7 @@ def _question(stop: Stop | None) -> Callable[[], bool]:
 
 @contextmanager
 def _collector_off() -> Iterator[None]:
-    """No cycle collection while events are due: it walks through every event in flight, for tens of ms."""
+    """Disables the cycle collector: it visits every event in flight, which takes tens of ms."""
     was_on = gc.isenabled()
     gc.disable()
     try:

@@ -1,16 +1,21 @@
-"""The order and the times of all events of a load, made before the first one is sent.
+"""The order and the times of all events of a load, fixed before the first event is sent.
 
-**Order.** Session i starts in its own slot of 100 events and has a spread of its own, 1-2 s; its events lie
-in that window, unevenly, and in proportion to the shape's rate. Sorting all events by their place in the
-count of due events interleaves the sessions.
+**Order.** Session i starts in its own slot of 100 events and has its own spread of 1 to 2 s. Its events lie in that
+window, unevenly and in proportion to the shape's rate. Sorting all events by their place in the count of due events
+interleaves the sessions.
 
-**Time.** The event at place k of that order is due at `shape.inverse(k)`; nothing else decides its time. So
-the rate is exact at every moment, and the spread of the sessions pays for it: in the first and the last two
-seconds of a load they are shorter (down to less than half: few sessions are open, yet the rate must be met),
-below 100 events/s longer (a session has 100 events), at the edges of bursts either; and a flat-out load has
-no time to be spread over. Where sessions have fewer events than 100, those that are left take each other's times.
+**Time.** The event at place k of that order is due at `shape.inverse(k)`, so the rate is exact at every moment. In
+return, the spread of some sessions differs from 1 to 2 s:
 
-Memory is bounded by one block of sessions and the sessions still open, not by the length of the load.
+- shorter in the first and last two seconds of a load, down to less than half: few sessions are open, but the rate
+  must be met;
+- longer below 100 events/s, because a session has 100 events;
+- shorter or longer at the edges of bursts;
+- zero in a flat-out load.
+
+If sessions have fewer than 100 events, the remaining events close the gaps in the order.
+
+Memory is bounded by one block of sessions and the open sessions, not by the length of the load.
 """
 
 from collections.abc import Iterator
@@ -32,11 +37,14 @@ from loadgen.session import (
 MIN_SPREAD_S, MAX_SPREAD_S = 1.0, 2.0
 
 SESSIONS_PER_BLOCK = 2_000
-"""200,000 events: some 10 MB while they are sorted, and so few blocks that the overhead does not count."""
+"""200,000 events: about 10 MB while they are sorted, and few blocks, so their overhead is small."""
 
 
 class Block(NamedTuple):
-    """Events that follow one another in the schedule; `due_us` counts from the load's start, never falls."""
+    """Consecutive events of the schedule.
+
+    `due_us` counts from the load's start and never decreases.
+    """
 
     session: npt.NDArray[np.uint32]
     seq: npt.NDArray[np.uint8]
@@ -50,8 +58,10 @@ def schedule(
     events_per_session: int = EVENTS_PER_SESSION,
     sessions_per_block: int = SESSIONS_PER_BLOCK,
 ) -> Iterator[Block]:
-    """The first `events_per_session` events of each session in the order of their due times; the same for any
-    `sessions_per_block`."""
+    """The first `events_per_session` events of each session, in the order of their due times.
+
+    The result does not depend on `sessions_per_block`.
+    """
     open_place = np.empty(0, dtype=np.float64)
     open_event = np.empty(0, dtype=np.int64)
     emitted, last_us = 0, 0
@@ -59,9 +69,9 @@ def schedule(
         end = min(first + sessions_per_block, sessions)
         place, event = _places(seed, first, end, order_of(shape))
         place, event = np.concatenate((open_place, place)), np.concatenate((open_event, event))
-        order = np.argsort(place, kind="stable")  # stable: equal places stay in the order of (session, seq)
+        order = np.argsort(place, kind="stable")  # stable: equal places keep the order of (session, seq)
         place, event = place[order], event[order]
-        # No later session starts before the slot of session `end`, so what lies before it is final.
+        # No later session starts before the slot of session `end`, so all events before that slot are final.
         ready = len(place) if end == sessions else int(np.searchsorted(place, float(end * EVENTS_PER_SESSION)))
         open_place, open_event, event = place[ready:].copy(), event[ready:].copy(), event[:ready]
         event = event[event % EVENTS_PER_SESSION < events_per_session]
@@ -69,7 +79,7 @@ def schedule(
         if ready:
             counts = np.arange(emitted, emitted + ready, dtype=np.float64)
             due_us = np.rint(shape.inverse(counts) * 1e6).astype(np.int64)
-            # A shape's inverse may step back by a rounding error where its pieces meet.
+            # A shape's inverse may decrease by a rounding error where its pieces meet.
             due_us = np.maximum.accumulate(due_us).clip(min=last_us)
             emitted, last_us = emitted + ready, int(due_us[-1])
             session, seq = np.divmod(event, EVENTS_PER_SESSION)
@@ -77,7 +87,7 @@ def schedule(
 
 
 def _places(seed: int, first: int, end: int, shape: Shape) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.int64]]:
-    """Place in the count of due events, and number (100 * session + seq), of the events of these sessions."""
+    """Per event: its place in the count of due events, and 100 * session + seq."""
     index = np.arange(first, end, dtype=np.uint64)
     start = (index.astype(np.float64) + uniform(seed, STREAM_START, index)) * EVENTS_PER_SESSION
     spread_s = MIN_SPREAD_S + (MAX_SPREAD_S - MIN_SPREAD_S) * uniform(seed, STREAM_SPREAD, index)
@@ -86,5 +96,5 @@ def _places(seed: int, first: int, end: int, shape: Shape) -> tuple[npt.NDArray[
     seq = np.arange(EVENTS_PER_SESSION, dtype=np.float64)
     jitter = uniform(seed, STREAM_POSITION, event.astype(np.uint64)).reshape(-1, EVENTS_PER_SESSION) - 0.5
     jitter[:, 0] = jitter[:, LAST_SEQ] = 0.0  # the start event opens the window, the end event closes it
-    position = (seq + jitter) / LAST_SEQ  # never falls with seq, since a jitter is less than half a step
+    position = (seq + jitter) / LAST_SEQ  # never decreases with seq, because a jitter is at most half a step
     return (start[:, None] + window[:, None] * position).ravel(), event

@@ -1,10 +1,11 @@
-"""What a session is made of: its key, its 100 events, and their bytes.
+"""A session: its key, its 100 events, and their bytes.
 
-A session is one `start_event` (seq 0), 98 `entry_event`s (seq 1..98) and one `end_event` (seq 99), all with
-one session key. Everything here is a pure function of the seed and the numbers: a value is recomputed, never
-stored. Random numbers are made by counting and mixing (SplitMix64; Steele, Lea, Flood: "Fast Splittable
-Pseudorandom Number Generators", OOPSLA 2014) and not by a library's stream: so an event can be made without
-those before it, and the bytes do not change with a library's version.
+A session is one `start_event` (seq 0), 98 `entry_event`s (seq 1..98) and one `end_event` (seq 99), all with the same
+session key. Everything here is a pure function of the seed and the numbers, so values are recomputed and never stored.
+
+Random numbers come from a mixed counter (SplitMix64; Steele, Lea, Flood: "Fast Splittable Pseudorandom Number
+Generators", OOPSLA 2014), not from a library's stream. So an event can be made without the events before it, and the
+bytes do not depend on a library's version.
 """
 
 from base64 import b64encode
@@ -15,28 +16,28 @@ import numpy as np
 import numpy.typing as npt
 
 EVENTS_PER_SESSION = 100
-"""Fixed by the pipeline's contract: 20 output rows of 5 events each."""
+"""Fixed by the pipeline's contract: 20 output rows with 5 events each."""
 
 LAST_SEQ = EVENTS_PER_SESSION - 1
 
 VALUES = 1_000_000
-"""Values are 0..999,999, so that sums of them overflow nowhere."""
+"""Values are 0..999,999, so no sum of them overflows."""
 
 STREAM_START, STREAM_SPREAD, STREAM_POSITION, STREAM_VALUE, STREAM_PAD = range(5)
 """One independent stream of random numbers per purpose."""
 
 MAX_RECORD_BYTES = 60_000
-"""The pipeline sets aside what is longer than 65,536 bytes."""
+"""The pipeline sends records longer than 65,536 bytes to the quarantine topic."""
 
 _PAD_FIELD = ',"pad":"'
-_STRIDE = np.uint64(7919)  # odd and large: records beside each other have other filling
+_STRIDE = np.uint64(7919)  # odd and large, so neighbouring records have different padding
 
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment: 2**64 / golden ratio, odd
 _MIX_1, _MIX_2 = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)  # its finaliser ("variant 13")
 
 
 def event_type(seq: int) -> str:
-    """The `type` that belongs to `seq` (0..99)."""
+    """The `type` of the event with number `seq` (0..99)."""
     if seq == 0:
         return "start_event"
     return "end_event" if seq == LAST_SEQ else "entry_event"
@@ -51,7 +52,7 @@ def session_key(seed: int, index: int) -> str:
 
 
 def random_bits(seed: int, stream: int, counters: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """64 random bits per counter, always the same for the same seed, stream and counter."""
+    """64 random bits per counter, a function of seed, stream and counter."""
     origin = _mix(np.array([seed], dtype=np.uint64) + _GOLDEN * np.array([stream + 1], dtype=np.uint64))
     return _mix(origin + _GOLDEN * counters)
 
@@ -62,7 +63,7 @@ def uniform(seed: int, stream: int, counters: npt.NDArray[np.uint64]) -> npt.NDA
 
 
 def values(seed: int, session: npt.NDArray[np.uint32], seq: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    """The `value` (0..999,999) of each event, from its session's number and its seq alone."""
+    """The `value` of each event (0..999,999), determined by seed, session and seq."""
     counters = session.astype(np.uint64) * np.uint64(EVENTS_PER_SESSION) + seq
     return (random_bits(seed, STREAM_VALUE, counters) % np.uint64(VALUES)).astype(np.int64)
 
@@ -76,10 +77,9 @@ def encode(
 ) -> tuple[list[str], list[str]]:
     """Record keys and record values of these events, in their order.
 
-    A value is what `json.dumps(event, separators=(",", ":"))` would give; keys and digits need no escape, so
-    an f-string says the same several times faster. Both are ASCII `str`, whose bytes the client takes as they
-    are. A value that is shorter than `record_bytes` gets a field `pad` that makes it as long (give or take the ten
-    bytes that the field itself needs).
+    A value equals `json.dumps(event, separators=(",", ":"))`. Keys and digits need no escapes, so an f-string makes the
+    same text several times faster. Both are ASCII `str`; the client sends their bytes unchanged. A field `pad` makes a
+    value `record_bytes` long if it is shorter (up to the ten bytes that the field itself needs).
     """
     prefix, middle = f"{seed:x}-", _MIDDLE
     keys = [f"{prefix}{index:08d}" for index in session.tolist()]
@@ -99,13 +99,13 @@ def _padded(text: str, record_bytes: int, start: int) -> str:
 
 @cache
 def _filling() -> str:
-    """Twice MAX_RECORD_BYTES of text that no compression makes smaller than three quarters: six random bits a byte."""
+    """Text of 2 * MAX_RECORD_BYTES, six random bits per byte: it compresses to 3/4 at best."""
     bits = random_bits(0, STREAM_PAD, np.arange(MAX_RECORD_BYTES * 2 // 8, dtype=np.uint64))
     return b64encode(bits.tobytes(), altchars=b"-_").decode()[: MAX_RECORD_BYTES * 2]
 
 
 def session_keys(seed: int, indices: Sequence[int] | npt.NDArray[np.integer]) -> npt.NDArray[np.str_]:
-    """`session_key` of many sessions at once, as an array of strings of fixed width."""
+    """The `session_key` of many sessions, as an array of strings of fixed width."""
     digits = np.asarray(indices, dtype=np.uint32).astype("U10")  # uint32 has at most 10 digits
     return np.char.add(f"{seed:x}-", np.char.zfill(digits, 8))
 

@@ -1,4 +1,4 @@
-"""What a load says while it runs and when it is done."""
+"""The status of a running load and its final summary."""
 
 import json
 from dataclasses import asdict, dataclass
@@ -11,11 +11,14 @@ import numpy.typing as npt
 
 @dataclass(frozen=True)
 class Status:
-    """One look at a running load.
+    """The state of a running load at one moment.
 
-    Counts are events since the start; `rate_1s` is events/s handed to the client in the last second;
-    `lateness_p99_ms` is of the events sent in the last second, or the age of the next one if that is greater
-    (a generator that waits sends nothing, and must not look punctual for it).
+    Attributes:
+        t_us: the time, epoch µs.
+        planned_by_now, sent, acknowledged, failed: events since the start.
+        rate_1s: events/s given to the client in the last second.
+        lateness_p99_ms: lateness of the events of the last second, or the age of the next event if greater. A waiting
+            generator sends nothing, and must not look punctual.
     """
 
     t_us: int
@@ -29,7 +32,7 @@ class Status:
 
 @dataclass(frozen=True)
 class Lateness:
-    """Sent minus scheduled time, ms, over all events that were sent; 0 throughout if none was."""
+    """Sent minus scheduled time over all sent events, ms; all 0 if no event was sent."""
 
     p50: float
     p99: float
@@ -38,12 +41,17 @@ class Lateness:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a load did.
+    """The result of a load.
 
-    `unknown`: sent, but no answer came before the load gave up waiting. `duration_s`: from schedule time 0 to
-    the last acknowledgement (the last send if there is none). `events_per_s`: acknowledged events over that
-    time. `sent_share`: sent / planned, of the whole plan, also when the load was stopped early. `error`: why
-    the load ended before its plan did, or None; a stop on request is no error.
+    Attributes:
+        planned, sent, acknowledged, failed: numbers of events.
+        unknown: events that were sent and got no answer before the load stopped waiting.
+        duration_s: from schedule time 0 to the last acknowledgement (to the last send if there is none).
+        events_per_s: acknowledged events per second of `duration_s`.
+        lateness_ms: lateness of all sent events.
+        sent_share: sent / planned, for the whole plan even if the load was stopped early.
+        finished_us: end of the load, epoch µs.
+        error: why the load ended before its plan, or None; a stop on request is no error.
     """
 
     planned: int
@@ -60,29 +68,28 @@ class Summary:
 
 
 def lateness(scheduled_us: npt.NDArray[np.int64], sent_us: npt.NDArray[np.int64]) -> Lateness:
-    """Exact percentiles (nearest rank) of the events that were sent (`sent_us` > 0); takes 17 bytes each."""
+    """Nearest-rank percentiles of the sent events (`sent_us` > 0). Needs 17 bytes per event."""
     late_us = (sent_us - scheduled_us)[sent_us > 0]
     if not len(late_us):
         return Lateness(0.0, 0.0, 0.0)
-    ranks = [max(0, -(-len(late_us) * percent // 100) - 1) for percent in (50, 99, 100)]
-    late_us.partition(ranks)
-    p50, p99, most = (round(float(late_us[rank]) / 1e3, 3) for rank in ranks)
+    found = np.quantile(late_us, (0.5, 0.99, 1.0), method="inverted_cdf", overwrite_input=True)
+    p50, p99, most = (round(float(value) / 1e3, 3) for value in found)
     return Lateness(p50, p99, most)
 
 
 class StatusFile:
-    """JSON lines, one per status, flushed at once so that they can be followed; the last is the summary."""
+    """A file of JSON lines: one per status, flushed at once; the last line is the summary."""
 
     def __init__(self, path: Path) -> None:
-        """Starts the file anew. Raises OSError if it cannot be written."""
+        """Creates the file, or empties it. Raises OSError if it cannot be written."""
         self._file = path.open("w", encoding="ascii")
 
     def status(self, status: Status) -> None:
-        """Write one status."""
+        """Writes one status."""
         self._line(asdict(status))
 
     def done(self, summary: Summary) -> None:
-        """Write the last line."""
+        """Writes the summary as the last line."""
         self._line({"done": True, "summary": asdict(summary)})
 
     def _line(self, data: dict[str, object]) -> None:

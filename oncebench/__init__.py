@@ -1,1 +1,1 @@
-"""oncebench: what does a delivery guarantee cost, and what does it buy?"""
+"""oncebench measures what a delivery guarantee costs, and audits what it buys."""

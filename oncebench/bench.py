@@ -1,12 +1,15 @@
-"""The one stable function that `benchmarks/` calls: every cell measured, as plain figures.
+"""Measures every cell for `benchmarks/`, and returns plain figures.
 
-Promise: its name, arguments and result do not change, so that a commit of today can be measured by the benchmarks of a
-later one and the other way round. The result is {"sink guarantee variant": {metric: [a figure for each round]}}; those
-of promises are one figure each, the sum over all runs of the cell, healthy or killed, and a run that came to no end
-counts as one that could not tell. A metric that no run of a cell has is missing. Where REPORTS names a results folder
-in the environment, the reports of the runs stay there, a file for each commit that is measured. Each sink has a lab of
-its own: a server that does not start leaves the runs of its sink untested, and no others. What can go wrong: nothing
-can be measured here (`UserError`).
+Promise: names, arguments and results do not change. So the benchmarks of a later commit can measure today's code, and
+today's benchmarks can measure later code.
+
+The result is {"sink guarantee variant": {metric: [one figure per round]}}. A metric without a figure is missing. The
+metrics of promises have one figure each: the sum over all runs of the cell, healthy or killed. A failed run counts as
+untested.
+
+If the environment variable REPORTS names a results folder, the reports stay there, one file per measured commit. Each
+sink has a lab of its own: a server that does not start leaves only the runs of its own sink untested. Failure: nothing
+can be measured on this machine (`UserError`).
 """
 
 from __future__ import annotations
@@ -19,37 +22,41 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from oncebench.audit.verdict import BROKEN, FORBIDDEN, KEPT, RULES
-from oncebench.commands.series import run_series
+from loadgen.session import EVENTS_PER_SESSION
+from oncebench.audit.verdict import FORBIDDEN, RULES, Verdict
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import INTERRUPTED, UserError
-from oncebench.report.measures.metrics import BY_NAME, METRICS, Report, figure, flat_out
+from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.series import run_series
+from oncebench.report.measures.metrics import BY_NAME, METRICS, figure, flat_out
 from oncebench.report.results import Results, stamp
-from oncebench.scenario.cell import Cell, all_supports, installed
+from oncebench.report.schema import Report
+from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES, quick
 from oncebench.scenario.rounds import in_rounds
+from oncebench.scenario.supports import all_supports, installed
 
+__all__ = ["METRICS", "figures", "names"]  # what `benchmarks/` uses; every commit must have these names
 REPORTS = "ONCEBENCH_BENCH_REPORTS"
-# What every commit is measured with is the load of what is published, so that its runs can stand beside those.
+# Every commit is measured with the load of the published runs, so that the figures are comparable.
 FULL = PROFILES["full"]
-SESSIONS = round(FULL.rate * FULL.duration_s / 100)
-# Killed in its third second it has to come back, of which rows that wait in the topic tell: no more load than it takes.
+SESSIONS = round(FULL.rate * FULL.duration_s / EVENTS_PER_SESSION)
+# A killed run needs only the rows that wait in the topic during the restart: it is killed in its third second.
 SESSIONS_KILLED = 100
-# And once with a load that is there before the pipeline starts, for at a fixed rate a million events take as long as
-# planned: six batches, of about the size that they have where a pipeline on two cores is at its limit.
+# Each cell also runs once with a load that is complete before the pipeline starts. At a fixed rate, a million events
+# take as long as planned. The load makes six batches, as large as those of a pipeline at its limit on two cores.
 FLAT_OUT: Mapping[str, Any] = {"rate": "max", "sessions": 300, "max_events_per_batch": 5_000}
-# From so many rounds on asv asks a test. Of one run it knows no interval, and tells any change of a tenth: so what is
-# killed and what is flat out then takes as many rounds as the rest.
+# From 7 rounds on asv applies a statistical test. For a single run it has no interval and reports any change of 10 %.
+# So from 7 rounds on, killed and flat-out cells run as often as the others.
 TESTED_ROUNDS = 7
 BY_MILLION = frozenset({"s_per_million", "cpu_s", "written_mb", "checkpoint_mb"})
-# asv prints every digit that it is given, and rounds differ by percents.
+# asv prints every digit that it gets, and rounds differ by percents.
 DIGITS = 4
-# Where the guarantee forbids them.
+# Metrics of promises; a cell has those that its guarantee forbids.
 PROMISED = {"lost": "LOSS", "duplicated": "DUP"}
 
 
 def names(sinks: Sequence[str] = (), only: str = "") -> list[str]:
-    """Every cell that can be measured here: "sink guarantee variant"; of these, those with every word of `only`."""
+    """Returns the measurable cells as "sink guarantee variant", with every word of `only`."""
     found = (
         f"{sink} {support.guarantee} {support.variant}"
         for sink, support in all_supports()
@@ -59,8 +66,11 @@ def names(sinks: Sequence[str] = (), only: str = "") -> list[str]:
 
 
 def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[str, dict[str, list[float]]]:
-    """Measures each cell that `names` gives healthy, so many rounds in turns, killed once where it tells most, and once
-    flat out (from TESTED_ROUNDS on all of them in so many rounds); one sink after the other."""
+    """Measures each cell of `names`: healthy in interleaved rounds, killed, and flat out.
+
+    Killed and flat-out cells run once; from TESTED_ROUNDS rounds on, they run as often as the healthy cells. One sink
+    is measured after the other.
+    """
     load = Cell("", "", "", rate=FULL.rate, sessions=SESSIONS, warmup_s=FULL.warmup_s)
     wanted = names(sinks, only)
     cells = [
@@ -72,7 +82,7 @@ def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[
     failed: list[str] = []
     ended: Exception | None = None
 
-    def tell(cell: Cell, error: Exception) -> None:
+    def report_failure(cell: Cell, error: Exception) -> None:
         print(f"{cell.brief}: {error}", file=sys.stderr)
         failed.append(_name(cell))
 
@@ -81,19 +91,20 @@ def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[
         for sink in dict.fromkeys(cell.sink for cell in cells):
             mine = [cell for cell in cells if cell.sink == sink]
             healthy, killed = ([cell for cell in mine if cell.faulted == faulted] for faulted in (False, True))
-            flat_out, others = [replace(cell, **FLAT_OUT) for cell in healthy], rounds if rounds >= TESTED_ROUNDS else 1
-            todo = in_rounds(healthy, rounds) + in_rounds(killed, others) + in_rounds(flat_out, others)
+            at_once = [replace(cell, **FLAT_OUT) for cell in healthy]
+            others = rounds if rounds >= TESTED_ROUNDS else 1
+            planned = in_rounds(healthy, rounds) + in_rounds(killed, others) + in_rounds(at_once, others)
             before = len(reports) + len(failed)
             try:
-                reports.extend(run_series(todo, results, None, Path(folder) / sink, False, tell))
+                reports.extend(run_series(planned, results, None, Path(folder) / sink, False, report_failure))
             except (UserError, PipelineError, OSError) as error:
-                if getattr(error, "exit_code", None) == INTERRUPTED:
+                if getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
                     raise
-                left = todo[len(reports) + len(failed) - before :]
-                print(f"{sink}: {error}; so {len(left)} of its runs are untested", file=sys.stderr)
-                failed += map(_name, left)
+                untested = planned[len(reports) + len(failed) - before :]
+                print(f"{sink}: {error}. {len(untested)} of its runs are untested", file=sys.stderr)
+                failed += map(_name, untested)
                 ended = error
-            if len(reports) + len(failed) - before < len(todo):
+            if len(reports) + len(failed) - before < len(planned):
                 break  # an interruption
     if ended is not None and not reports:
         raise ended
@@ -105,7 +116,11 @@ def _name(cell: Cell) -> str:
 
 
 def figures_of(reports: Iterable[Report], failed: Iterable[str] = ()) -> dict[str, dict[str, list[float]]]:
-    """The figures in reports of such runs, and in the names of cells of which a run came to no end."""
+    """Returns the figures of these reports.
+
+    Args:
+        failed: the cell's name for each run that failed.
+    """
     found: dict[str, dict[str, list[float]]] = {}
     for report in reports:
         cell = report["cell"]
@@ -124,8 +139,10 @@ def _add(mine: dict[str, list[float]], name: str, value: float) -> None:
 
 
 def _costs(report: Report) -> Iterable[tuple[str, float]]:
-    """Of a run that is flat out what a million events take, and of others all the rest: elsewhere a million events take
-    what time and machine there are."""
+    """Yields the cost metrics of a healthy run.
+
+    Only a flat-out run has the costs per million events: at a fixed rate these depend on the plan and the machine.
+    """
     for metric in METRICS:
         wanted = not metric.promised and metric.name != "recovery_s" and (metric.name in BY_MILLION) == flat_out(report)
         value = figure(report, metric) if wanted else None
@@ -134,9 +151,9 @@ def _costs(report: Report) -> Iterable[tuple[str, float]]:
 
 
 def _promises(report: Report) -> Iterable[tuple[str, float]]:
-    rows: dict[str, Any] = report["rows"]
-    yield "broken", float(report["verdict"] == BROKEN)
-    yield "untested", float(report["verdict"] not in (KEPT, BROKEN))
+    rows: Mapping[str, Any] = report["rows"]
+    yield "broken", float(report["verdict"] == Verdict.BROKEN)
+    yield "untested", float(report["verdict"] not in (Verdict.KEPT, Verdict.BROKEN))
     for name, code in PROMISED.items():
         if RULES[code][report["cell"]["guarantee"]] == FORBIDDEN:
             yield name, float(rows[name])

@@ -1,8 +1,7 @@
 """The command line: one file per command in `oncebench/commands`.
 
-Promise: data goes to stdout, progress and messages to stderr; a user's mistake gives one line and an exit code, never
-a traceback. The exit codes stand in the help, their constants in `oncebench.errors`. Whoever reads stdout may stop
-reading: what is left is dropped, and the exit code stays what it is.
+Promise: data goes to stdout; progress and messages go to stderr. A mistake of the user gives one line and an exit code,
+without a traceback. A reader of stdout may stop reading: the rest is dropped and the exit code stays the same.
 """
 
 from __future__ import annotations
@@ -10,56 +9,87 @@ from __future__ import annotations
 import io
 import logging
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from oncebench.commands.audit import audit
-from oncebench.commands.batches import batches
-from oncebench.commands.bench import bench
-from oncebench.commands.compare import compare
-from oncebench.commands.doctor import doctor
-from oncebench.commands.faults import faults
-from oncebench.commands.list import list_cells
-from oncebench.commands.load import load
-from oncebench.commands.run import run
-from oncebench.commands.sustain import sustain
-from oncebench.commands.table import table
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import ERROR, INTERRUPTED, UserError
-from oncebench.run.workdir import disk_errors
+from oncebench.disk_errors import disk_errors
+from oncebench.errors import ExitCode, UserError
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
+# Every command, with its line in `oncebench --help`. Its module in `oncebench.commands` has the same name.
+COMMANDS = {
+    "run": "Run one cell and judge it.",
+    "compare": "Run a profile of cells and print one table.",
+    "faults": "Run the fault matrix: one verdict per fault and guarantee.",
+    "sustain": "Find the highest rate that each guarantee sustains.",
+    "batches": "Measure the time that each protocol adds to a batch.",
+    "bench": "Track costs and guarantees over commits with asv.",
+    "load": "Run the load generator alone, against any Kafka.",
+    "audit": "Judge a stored run again.",
+    "table": "Print tables from stored reports, or publish the results page.",
+    "list": "List sinks, guarantees, variants, faults and profiles.",
+    "doctor": "Check what this machine has and what it lacks.",
+}
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "ONCEBENCH"})
+
+class Commands(click.Group):
+    """Imports a command when it is used: together they import Spark and take 0.7 s."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """All names, the most used first."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
+        """The command of that name; None: there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        defined = vars(import_module(f"oncebench.commands.{cmd_name}")).values()
+        return next(each for each in defined if isinstance(each, click.Command) and each.name == cmd_name)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Writes the names and lines without importing a command."""
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "auto_envvar_prefix": "ONCEBENCH"})
 @click.version_option(package_name="oncebench")
 def cli() -> None:
-    """What does a delivery guarantee cost, and what does it buy?
+    """Measure what a delivery guarantee costs, and test what it protects from.
 
-    One Kafka-to-sink pipeline under at-most-once, at-least-once and exactly-once: measured, killed and audited.
-    Every option can also be given as an environment variable: ONCEBENCH_RUN_RATE=5000 and so on.
+    One Kafka-to-sink pipeline runs under at-most-once, at-least-once and exactly-once. It is measured, killed and
+    audited. Start with `oncebench doctor`, then `oncebench compare`.
+
+    \b
+    Words:
+      cell     one run: sink, guarantee, variant, faults, load and settings
+      profile  a named set of cells
+      round    one pass over the same cells; rounds are interleaved
+      sweep    the same cells at several values of one setting
+      chain    several faults in one run, each in a batch of its own
 
     \b
     Exit codes:
-      0    every promise was kept (and what is broken on purpose broke as
-           it is there to show)
-      1    an error, or a run that cannot tell (unknown, vacuous)
-      2    usage: the command line was wrong
-      3    a promise was broken
-      5    the environment lacks something; `oncebench doctor` tells what
+      0    every guarantee was kept, and every deliberately broken sink
+           failed in the documented way
+      1    an error, or a verdict of unknown or vacuous
+      2    the command line was wrong
+      3    a guarantee was broken
+      5    this machine lacks something; see `oncebench doctor`
       130  interrupted
+
+    Every option can also be an environment variable: ONCEBENCH_RUN_RATE=5000 is `oncebench run --rate 5000`.
     """
 
 
-for command in (run, compare, sustain, faults, bench, batches, load, audit, table, list_cells, doctor):
-    cli.add_command(command)
-
-
 class _Stdout(io.FileIO):
-    """Stdout, whose reader may have gone (`oncebench list | head -1`)."""
+    """Stdout that ignores a reader which has gone (`oncebench list | head -1`)."""
 
     def write(self, data: ReadableBuffer) -> int:
         try:
@@ -70,29 +100,22 @@ class _Stdout(io.FileIO):
 
 def main() -> None:
     """The entry point of the console script."""
-    logging.basicConfig(format="%(message)s")  # to stderr: what takes long the first time, and what could not be made
+    logging.basicConfig(format="%(message)s")  # to stderr: slow first-time steps, and steps that failed
     logging.getLogger("oncebench").setLevel(logging.INFO)
-    logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns of every 0.1 s that a busy machine keeps it waiting
+    logging.getLogger("kafka").setLevel(logging.ERROR)  # it warns about each delay of 0.1 s on a busy machine
     if sys.stdout is not None:
         raw = io.BufferedWriter(_Stdout(sys.stdout.fileno(), "w", closefd=False))
         encoding, errors, line = sys.stdout.encoding, sys.stdout.errors, sys.stdout.isatty()
         sys.stdout = io.TextIOWrapper(raw, encoding=encoding, errors=errors, line_buffering=line)
     try:
-        with disk_errors(Path.cwd()):  # where nothing better is known; the error names its own file
-            cli.main(standalone_mode=False)
-    except click.exceptions.Exit as ended:
-        sys.exit(ended.exit_code)
-    except click.Abort:
-        sys.exit(INTERRUPTED)
-    except KeyboardInterrupt:
+        with disk_errors(Path.cwd()):  # a last resort; the error names the file that it concerns
+            sys.exit(cli.main(standalone_mode=False))
+    except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        sys.exit(INTERRUPTED)
+        sys.exit(ExitCode.INTERRUPTED)
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
-    except UserError as error:
+    except (UserError, PipelineError) as error:
         click.echo(f"oncebench: {error}", err=True)
-        sys.exit(error.exit_code)
-    except PipelineError as error:
-        click.echo(f"oncebench: {error}", err=True)
-        sys.exit(ERROR)
+        sys.exit(getattr(error, "exit_code", ExitCode.ERROR))

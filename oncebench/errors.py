@@ -1,27 +1,33 @@
-"""Errors a person can act on, and the exit codes of every command.
+"""Errors that a user can act on, and the exit codes of every command.
 
-Promise: whatever goes wrong through no fault of the program reaches the user as one `UserError` whose text says
-what is wrong, where, and what to do next; the command line prints it without a traceback and exits with `exit_code`.
+Promise: a mistake of the user, or something that this machine lacks, becomes one `UserError`. Its text says what is
+wrong, where, and what to do next. The command line prints the text without a traceback and exits with `exit_code`.
 """
 
-KEPT = 0  # every promise that was tested held
-ERROR = 1  # something failed that says nothing about the promise, or the run cannot tell
-USAGE = 2  # the command line was wrong (click's own code for it)
-BROKEN = 3  # a delivery guarantee was broken
-ENVIRONMENT = 5  # Java, a jar, a port, disk space or a server is missing
-INTERRUPTED = 130  # 128 + SIGINT, as shells have it
+from enum import IntEnum
+
+
+class ExitCode(IntEnum):
+    """The exit codes of every command; verdict words are in `oncebench.audit.verdict`."""
+
+    KEPT = 0  # every guarantee that was tested held
+    ERROR = 1  # a failure that proves nothing about the guarantee, or a verdict of unknown or vacuous
+    USAGE = 2  # the command line was wrong (click's own code for it)
+    BROKEN = 3  # a delivery guarantee was broken
+    ENVIRONMENT = 5  # Java, a jar, a port, disk space or a server is missing
+    INTERRUPTED = 130  # 128 + SIGINT, as in shells
 
 
 class UserError(Exception):
-    """A mistake or a missing thing that the user can mend; `str(error)` is the whole message."""
+    """A problem that the user can correct; `str(error)` is the whole message."""
 
-    def __init__(self, message: str, *, exit_code: int = ERROR) -> None:
+    def __init__(self, message: str, *, exit_code: int = ExitCode.ERROR) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
 
 class MissingEnvironment(UserError):
-    """Something this machine lacks (Java, jars, network, disk space, a reachable broker): exit code 5."""
+    """This machine lacks Java, jars, a network, disk space or a reachable broker: exit code 5."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message, exit_code=ENVIRONMENT)
+        super().__init__(message, exit_code=ExitCode.ENVIRONMENT)

@@ -1,4 +1,4 @@
-"""The folder that holds the project's packages, in a checkout or where pip installed them."""
+"""The folder that contains the project's packages, in a checkout or in pip's site-packages."""
 
 from __future__ import annotations
 

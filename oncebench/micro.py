@@ -1,7 +1,7 @@
-"""What runs for every event, row or transaction beside Spark and Kafka, each as one call that can be timed: no JVM.
+"""Micro-benchmarks of the project's own code per event, row or transaction, without a JVM.
 
-Promise: names and arguments do not change, for `benchmarks/` times old commits by them; what a call needs is made by
-`Work()` before, and is the same each time.
+Promise: names and arguments do not change, because `benchmarks/` uses them to time old commits. `Work()` prepares the
+data of every call, and the data is the same each time.
 """
 
 from __future__ import annotations
@@ -20,36 +20,39 @@ from loadgen.ledger import Ledger
 from loadgen.pacing import parse_shape
 from loadgen.producer import plan_load
 from loadgen.schedule import schedule
-from loadgen.session import encode
+from loadgen.session import EVENTS_PER_SESSION, encode
 from oncebench import record
 from oncebench.audit.python.audit import audit
 from oncebench.audit.python.model import expected_output
 from oncebench.delivery.digest import digest
 from oncebench.record import FINAL, INPUT, OBSERVED, QUARANTINE, Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from oncebench.sinks.kafka.coordinator import Transaction, end_txn_request
 from pipeline.events import check
 from pipeline.sessions import rows_of
 
-SESSIONS, EVENTS = 100, 10_000  # enough that what happens once does not count
+SESSIONS = 100  # enough that one-time costs do not count
+EVENTS = SESSIONS * EVENTS_PER_SESSION
 STARTED_US = 1_700_000_000_000_000
+VALUES = list(range(EVENTS_PER_SESSION))
 ROW = ("session_key", "j", "events", "total", "checksum", "ended_at")
 
 
 def made() -> tuple[list[str], list[str]]:
-    """Keys and values of every event of the sessions, session by session."""
-    session = np.repeat(np.arange(SESSIONS, dtype=np.uint32), 100)
-    seq = np.tile(np.arange(100, dtype=np.uint8), SESSIONS)
+    """Returns keys and values of every event, session by session."""
+    session = np.repeat(np.arange(SESSIONS, dtype=np.uint32), EVENTS_PER_SESSION)
+    seq = np.tile(np.arange(EVENTS_PER_SESSION, dtype=np.uint8), SESSIONS)
     return encode(1, session, seq, STARTED_US + np.arange(EVENTS, dtype=np.int64))
 
 
 class Work:
-    """The events of all sessions, their rows and their topic; each method is what is timed."""
+    """Events of all sessions, their rows and their topic; each public method is a benchmark."""
 
     def __init__(self) -> None:
         keys, values = made()
         self.records = [(key.encode(), value.encode()) for key, value in zip(keys, values, strict=True)]
-        rows = [row for key in keys[::100] for row in rows_of(key, list(range(100)), STARTED_US)]
+        rows = [row for key in keys[::EVENTS_PER_SESSION] for row in rows_of(key, VALUES, STARTED_US)]
         self.hashes = pa.array([hash(repr(row)) for row in rows], pa.int64())
         self.batch = pa.RecordBatch.from_pydict({name: [row[name] for row in rows] for name in ROW})
         self.topic = pa.table({
@@ -61,13 +64,16 @@ class Work:
         self.record = self._recorded([json.loads(value) for value in values])
 
     def _recorded(self, events: Sequence[Mapping[str, Any]]) -> Record:
-        """What a run of these events leaves, that showed all of their rows."""
+        """Returns the record of a run with these events whose rows are all visible."""
         rows = [
             {name: row[name] for name in ROW}
-            for of in (events[first : first + 100] for first in range(0, EVENTS, 100))
-            for row in rows_of(of[0]["session_key"], [each["value"] for each in of], of[-1]["scheduled_at"])
+            for first in range(0, EVENTS, EVENTS_PER_SESSION)
+            for session in (events[first : first + EVENTS_PER_SESSION],)
+            for row in rows_of(
+                session[0]["session_key"], [event["value"] for event in session], session[-1]["scheduled_at"]
+            )
         ]
-        shown = pa.table({
+        visible = pa.table({
             "partition": pa.array([0] * len(rows), pa.int32()),
             "offset": pa.array(range(len(rows)), pa.int64()),
             "timestamp_ms": pa.array([0] * len(rows), pa.int64()),
@@ -76,8 +82,8 @@ class Work:
         }, FINAL)  # fmt: skip
         sent = STARTED_US + np.arange(EVENTS, dtype=np.int64)
         ledger = record.Ledger(
-            session=np.repeat(np.arange(SESSIONS, dtype=np.uint32), 100),
-            seq=np.tile(np.arange(100, dtype=np.uint8), SESSIONS),
+            session=np.repeat(np.arange(SESSIONS, dtype=np.uint32), EVENTS_PER_SESSION),
+            seq=np.tile(np.arange(EVENTS_PER_SESSION, dtype=np.uint8), SESSIONS),
             scheduled_us=sent, sent_us=sent + 1, acked_us=sent + 2,
             partition=np.zeros(EVENTS, np.int32), offset=np.arange(EVENTS, dtype=np.int64),
         )  # fmt: skip
@@ -88,7 +94,7 @@ class Work:
             plan=record.Plan(1, SESSIONS, EVENTS, "made-up", STARTED_US),
             ledger=ledger,
             input=Stream(self.topic.add_column(2, "timestamp_ms", zeros).cast(INPUT), complete=True),
-            final=Stream(shown, complete=True),
+            final=Stream(visible, complete=True),
             observed=Stream(OBSERVED.empty_table(), complete=True),
             quarantine=Stream(QUARANTINE.empty_table(), complete=True),
             ends={"output": {"0": {"lso": len(rows), "hw": len(rows)}}, "final_complete": True},
@@ -97,7 +103,7 @@ class Work:
         )
 
     def schedule(self) -> None:
-        """When the generator is to send each event."""
+        """The planned send time of each event."""
         list(schedule(1, SESSIONS, parse_shape("constant", 2000.0, EVENTS)))
 
     def encode(self) -> None:
@@ -111,11 +117,11 @@ class Work:
 
     def rows(self) -> None:
         """The rows of each session."""
-        for key, _ in self.records[::100]:
-            list(rows_of(key.decode(), list(range(100)), STARTED_US))
+        for key, _ in self.records[::EVENTS_PER_SESSION]:
+            list(rows_of(key.decode(), VALUES, STARTED_US))
 
     def digest(self) -> None:
-        """The digest of all rows, by their hashes."""
+        """The digest of all rows, from their hashes."""
         digest(self.hashes)
 
     def end_txn(self) -> None:
@@ -124,17 +130,17 @@ class Work:
             end_txn_request(Transaction(f"oncebench-{producer}", producer, 0), True).encode(version=3)
 
     def ledger(self) -> None:
-        """A load of these events planned on disk, and its ledger opened again."""
+        """Plans a load of these events on disk, and reopens its ledger."""
         with TemporaryDirectory() as folder:
             place = Path(folder) / "ledger"
             plan_load(LoadConfig("localhost:9092", "made-up", 2000.0, SESSIONS, place), lambda: STARTED_US)
             Ledger.open(place)
 
     def expected_output(self) -> None:
-        """What the topic owes, by the first auditor."""
+        """The output that the first auditor expects for the topic."""
         expected_output(self.topic)
 
     def audit(self) -> None:
-        """All of the first auditor, of a run that lost and doubled nothing."""
+        """The whole first audit of a run without loss or duplicates."""
         found = audit(self.record)
         assert found.rows["visible"] == len(self.batch) and not any(found.counts().values()), found.rows

@@ -11,6 +11,7 @@ from pyspark.sql.types import DataType, IntegerType, LongType, StringType, Struc
 from oncebench.delivery import quarantine
 from oncebench.delivery.contract import RECORDS
 from oncebench.delivery.errors import RefusedStart
+from oncebench.sinks.records import row_as_json
 
 # In the column order of files and tables.
 SCHEMA = StructType(
@@ -42,8 +43,7 @@ def rows_for(takes: str, rows: DataFrame) -> DataFrame:
     if takes != RECORDS:
         return rows
     kept = [name for name in rows.columns if name == quarantine.COLUMN]
-    value = f.to_json(f.struct(*ROW), {"ignoreNullFields": "false"})
-    return rows.select(f.col(KEY).cast("string").alias("key"), value.alias("value"), *kept)
+    return rows.select(f.col(KEY).cast("string").alias("key"), row_as_json(ROW).alias("value"), *kept)
 
 
 def check_query(rows: DataFrame) -> None:

@@ -1,6 +1,6 @@
-"""What the JVM adds to rows before the writers take them, in Python: encoding, quarantine column and hash.
+"""A stand-in for the JVM's part of delivery: encoding, quarantine column and row hash.
 
-The hash is not Spark's. Digests are compared with each other only, so any hash of all columns will do.
+The hash differs from Spark's. Digests are only compared with each other, so any hash of all columns will do.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ def as_lines(rows: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def as_columns(rows: pa.RecordBatch) -> pa.RecordBatch:
-    """The rows as they are."""
+    """The rows unchanged."""
     return rows
 
 
 def deliverable(encoded: pa.RecordBatch, rejected: pa.Array | None = None) -> pa.RecordBatch:
-    """Encoded rows with the columns that the delivery code takes away again."""
+    """Encoded rows with the columns that the delivery code removes again."""
     columns: dict[str, Any] = dict(zip(encoded.schema.names, encoded.columns, strict=True))
     if rejected is not None:
         columns[quarantine.COLUMN] = rejected

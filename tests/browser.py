@@ -1,7 +1,9 @@
-"""A headless Chromium for tests, driven over pipes: no port is opened, and no package is needed beside the browser.
+"""A headless Chromium for tests, driven over pipes.
 
-Promise: every request and every complaint of a page is noted from before it is loaded; the browser that was started is
-ended by its own process group, and what it kept is removed with its folder.
+It needs no open port and no package besides the browser.
+
+Promise: requests and complaints of a page are recorded from before it loads. The browser is ended by its own process
+group, and its profile is removed with its folder.
 """
 
 from __future__ import annotations
@@ -20,12 +22,12 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
-# A busy machine starts a browser slowly; what takes longer than this has hung.
+# A busy machine starts a browser slowly; a longer wait means that it hangs.
 PATIENCE_S = 60.0
 
 
 def installed() -> str | None:
-    """Where a Chromium is, if there is one."""
+    """The path of an installed Chromium, or None."""
     return next((found for found in map(shutil.which, NAMES) if found), None)
 
 
@@ -37,7 +39,7 @@ class Page:
         self._buffer = b""
         self._number = 0
         self._session: str | None = None
-        self._asked: dict[str, str] = {}
+        self._requested: dict[str, str] = {}
         self.complaints: list[str] = []
         target = self.call("Target.createTarget", url="about:blank")["targetId"]
         self._session = self.call("Target.attachToTarget", targetId=target, flatten=True)["sessionId"]
@@ -45,71 +47,73 @@ class Page:
             self.call(f"{domain}.enable")
 
     def call(self, method: str, **parameters: Any) -> dict[str, Any]:
-        """One command of the DevTools protocol, and its answer.
+        """Sends a command of the DevTools protocol and returns its answer.
 
         Raises:
-            RuntimeError: the browser refused it.
-            TimeoutError: it did not answer.
+            RuntimeError: the browser refused the command.
+            TimeoutError: the browser did not answer.
         """
         self._number += 1
-        asked: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
+        command: dict[str, Any] = {"id": self._number, "method": method, "params": parameters}
         if self._session:
-            asked["sessionId"] = self._session
-        os.write(self._send, json.dumps(asked).encode() + b"\0")
+            command["sessionId"] = self._session
+        os.write(self._send, json.dumps(command).encode() + b"\0")
         while True:
-            told = self._next(PATIENCE_S)
-            if told is None:
-                raise TimeoutError(f"{method} was not answered")
-            if told.get("id") == self._number:
-                if "error" in told:
-                    raise RuntimeError(f"{method}: {told['error']}")
-                return dict(told["result"])
-            self._note(told)
+            message = self._next(PATIENCE_S)
+            if message is None:
+                raise TimeoutError(f"{method} was not answered within {PATIENCE_S:g} s")
+            if message.get("id") == self._number:
+                if "error" in message:
+                    raise RuntimeError(f"{method}: {message['error']}")
+                return dict(message["result"])
+            self._note(message)
 
     @property
     def requests(self) -> list[str]:
-        """The addresses that were asked for, without those that the page's policy refused."""
-        return list(self._asked.values())
+        """The addresses that the page requested, without those that its policy refused."""
+        return list(self._requested.values())
 
     def open(self, url: str, width: int = 1280, height: int = 900, media: Mapping[str, str] | None = None) -> None:
-        """Loads a page anew, in a window of this size, and waits until it is drawn."""
+        """Loads a page in a window of this size and waits until it is drawn."""
         phone = width < 600
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=phone)
         features = [{"name": name, "value": value} for name, value in (media or {}).items()]
         self.call("Emulation.setEmulatedMedia", features=features)
-        self.call("Page.navigate", url="about:blank")  # or one that differs after # only would not be loaded anew
-        self._asked.clear()
+        self.call(
+            "Page.navigate", url="about:blank"
+        )  # otherwise an address that differs only after # is not loaded again
+        self._requested.clear()
         self.complaints.clear()
         self.call("Page.navigate", url=url)
         self.wait("document.readyState === 'complete' && location.href !== 'about:blank'")
 
     def run(self, script: str) -> Any:
-        """The value of an expression in the page.
+        """Evaluates an expression in the page.
 
         Raises:
-            AssertionError: it threw.
+            AssertionError: the expression threw.
         """
         answer = self.call("Runtime.evaluate", expression=script, returnByValue=True, awaitPromise=True)
         assert "exceptionDetails" not in answer, answer["exceptionDetails"]
         return answer["result"].get("value")
 
     def wait(self, script: str) -> None:
-        """Until an expression is true."""
+        """Waits until an expression is true."""
         until = time.monotonic() + PATIENCE_S
         while not self.run(script):
             assert time.monotonic() < until, f"never true: {script}"
             self.settle(0.05)
 
     def settle(self, seconds: float = 0.3) -> None:
-        """Takes in what the browser tells meanwhile."""
+        """Processes the browser's events for some seconds."""
         until = time.monotonic() + seconds
         while (left := until - time.monotonic()) > 0:
-            told = self._next(left)
-            if told is not None:
-                self._note(told)
+            message = self._next(left)
+            if message is not None:
+                self._note(message)
 
     def press(self, key: str, shift: bool = False) -> None:
-        """A key, down and up."""
+        """Presses and releases a key."""
         codes = {
             "Tab": 9,
             "Enter": 13,
@@ -127,7 +131,7 @@ class Page:
         self.call("Input.dispatchKeyEvent", type="keyUp", **of_key)
 
     def picture(self, path: Path, whole: bool = True) -> None:
-        """A PNG of the page, or of its window."""
+        """Writes a PNG of the page, or of its window."""
         taken = self.call("Page.captureScreenshot", format="png", captureBeyondViewport=whole, **self._clip(whole))
         path.write_bytes(base64.b64decode(taken["data"]))
 
@@ -144,33 +148,33 @@ class Page:
             if not ready:
                 return None
             read = os.read(self._receive, 1 << 20)
-            assert read, "the browser is gone"
+            assert read, "the browser has exited"
             self._buffer += read
         message, self._buffer = self._buffer.split(b"\0", 1)
         return dict(json.loads(message))
 
-    def _note(self, told: Mapping[str, Any]) -> None:
-        about = told.get("params", {})
-        if told.get("method") == "Network.requestWillBeSent" and about["request"]["url"] != "about:blank":
-            self._asked[about["requestId"]] = about["request"]["url"]
-        elif told.get("method") == "Network.loadingFailed" and about.get("blockedReason") == "csp":
-            self._asked.pop(about["requestId"], None)  # announced, and then not made
-        elif told.get("method") == "Runtime.exceptionThrown":
+    def _note(self, message: Mapping[str, Any]) -> None:
+        about = message.get("params", {})
+        if message.get("method") == "Network.requestWillBeSent" and about["request"]["url"] != "about:blank":
+            self._requested[about["requestId"]] = about["request"]["url"]
+        elif message.get("method") == "Network.loadingFailed" and about.get("blockedReason") == "csp":
+            self._requested.pop(about["requestId"], None)  # announced, then blocked by the policy
+        elif message.get("method") == "Runtime.exceptionThrown":
             self.complaints.append(json.dumps(about["exceptionDetails"]))
-        elif told.get("method") == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert"):
+        elif message.get("method") == "Runtime.consoleAPICalled" and about["type"] in ("error", "warning", "assert"):
             self.complaints.append(json.dumps(about["args"]))
-        elif told.get("method") == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
+        elif message.get("method") == "Log.entryAdded" and about["entry"]["level"] in ("error", "warning"):
             self.complaints.append(about["entry"]["text"])
 
 
 @contextmanager
 def browser(folder: Path) -> Iterator[Page]:
-    """A browser of one's own, with an empty profile in a folder."""
+    """Starts a browser with an empty profile in a folder, and ends it afterwards."""
     program = installed()
     assert program, "no Chromium is installed"
     ours_in, theirs_out = os.pipe()
     theirs_in, ours_out = os.pipe()
-    # The protocol's pipes are descriptors 3 (read) and 4 (write); a shell puts them there.
+    # The protocol's pipes must be descriptors 3 (read) and 4 (write); the shell moves them there.
     shell = f'exec "$@" 3<&{theirs_in} 4>&{theirs_out}'
     words = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run",
              "--remote-debugging-pipe", f"--user-data-dir={folder}", "about:blank"]  # fmt: skip

@@ -1,4 +1,4 @@
-"""A real pipeline for tests: its topics, its process, and what it made of the input."""
+"""A real pipeline for tests: its topics, its process, and its output."""
 
 from __future__ import annotations
 
@@ -18,19 +18,22 @@ from oncebench.delivery.failpoints import parse_fault
 from oncebench.lab.lab import Lab
 from oncebench.observe.final_read import save_topic
 from oncebench.record import INPUT
-from oncebench.record.streams import read_lines, read_stream
+from oncebench.record.json_lines import read_lines
+from oncebench.record.streams import read_stream
 from oncebench.run.supervisor import Supervisor
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS
+from oncebench.sinks.suite import Place
 from pipeline.config import PipelineConfig
+from pipeline.rows import KEY, SCHEMA
 
-WAIT_S = 120.0  # Spark starts in 5 to 10 s on idle cores, and in many times that beside other tests
+WAIT_S = 120.0  # Spark starts in 5 to 10 s on idle cores, and needs many times that next to other tests
 PARTITIONS = 2
 
 
 def wait_for(what: str, done: Callable[[], bool], watch: Iterable[Supervisor] = ()) -> None:
-    """Waits for a condition, looking after the pipelines meanwhile."""
+    """Waits for a condition and supervises the pipelines meanwhile."""
     deadline = time.monotonic() + WAIT_S
     while not done():
         assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}"
@@ -39,8 +42,13 @@ def wait_for(what: str, done: Callable[[], bool], watch: Iterable[Supervisor] = 
         time.sleep(0.05)
 
 
+def place(name: str, folder: Path) -> Place:
+    """Where an output of the job's rows may be, for sinks that need no topic."""
+    return Place(name, folder, PARTITIONS, {}, str, SCHEMA, KEY)
+
+
 class Fixture:
-    """Fresh topics, and configurations of pipelines between them."""
+    """New topics, and configurations of pipelines between them."""
 
     def __init__(self, lab: Lab, folder: Path) -> None:
         self.lab, self.folder = lab, folder
@@ -74,7 +82,7 @@ class Fixture:
         return Supervisor(config, self.lab.environment(), random_kills=0, seed=1)
 
     def send(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
-        """Puts records into the input topic, keys where Java clients would put them."""
+        """Sends records to the input topic; the length of a key decides its partition."""
         for key, value in records:
             self._producer.produce(self.input, key=key, value=value, partition=0 if key is None else len(key) % 2)
         assert self._producer.flush(30) == 0
@@ -84,14 +92,14 @@ class Fixture:
             return {str(p): end.lso for p, end in reader.ends().items()}
 
     def expected(self) -> Expected:
-        """What the model makes of the input topic."""
+        """The output that the model computes from the input topic."""
         path = self.folder / f"input-{time.time_ns()}.arrow"
         with closing(KafkaReader(self.lab.kafka.bootstrap_servers, self.input)) as reader:
             assert save_topic(reader, path).complete
         return expected_output(read_stream(path, INPUT).table)
 
     def rows(self, topic: str | None = None, committed: bool = True) -> Rows:
-        """Everything in a topic (the output topic by default), read to its end."""
+        """All rows of a topic (by default the output topic), read to its end."""
         found = Rows()
         with closing(
             KafkaReader(self.lab.kafka.bootstrap_servers, topic or self.output, committed=committed)
@@ -102,7 +110,7 @@ class Fixture:
         return found
 
     def visible(self) -> Counter[tuple[str, int]]:
-        """How often each row id is visible to a committed reader."""
+        """The number of times that a committed reader sees each row id."""
         values = (json.loads(value or b"{}") for value in self.rows().value)
         return Counter((row["session_key"], row["j"]) for row in values)
 
@@ -113,7 +121,7 @@ def _extend(into: Rows, rows: Rows) -> None:
 
 
 def position(record: Path) -> dict[str, int]:
-    """The committed position that a pipeline has told of."""
+    """The committed position that a pipeline has reported."""
     reached: dict[str, int] = {}
     for line in read_lines(record / "progress.jsonl").items:
         if line["kind"] == "batch":

@@ -1,24 +1,26 @@
-"""What tests of the published page share: the reports that it is made of, and words for what they do to it."""
+"""Shared by tests of the published page: the reports that it displays, and actions on it."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
-from tests import made_up
+from tests import sample_reports
 from tests.browser import Page
 
 
 def reports() -> list[dict[str, Any]]:
-    """Of three sinks everything, and a series with room between its batches, which tells a price; a reason, an id and
-    versions would be markup, if the page took them for that."""
+    """All runs of three sinks, and a series with a trigger interval, which has processor time.
+
+    A reason, an id and versions contain markup, which the page must display as text.
+    """
     sinks = ("kafka", "delta", "broken-kafka")
-    made = [each for each in made_up.reports(rounds=3, seeds=1) if each["cell"]["sink"] in sinks]
-    made += [each for each in made_up.healthy(3, trigger_ms=5000) if each["cell"]["sink"] == "kafka"]
+    made = [each for each in sample_reports.reports(rounds=3, seeds=1) if each["cell"]["sink"] in sinks]
+    made += [each for each in sample_reports.healthy(3, trigger_ms=5000) if each["cell"]["sink"] == "kafka"]
     unknown = next(each for each in made if each["cell"]["faults"] and each["verdict"] == "kept")
-    unknown |= {"verdict": "unknown", "reasons": [made_up.HOSTILE], "run": made_up.HOSTILE}
-    made[0]["environment"] = {**made[0]["environment"], "cpu": made_up.HOSTILE, "java": made_up.HOSTILE}
-    made[0]["reproduce"] = made_up.HOSTILE
+    unknown |= {"verdict": "unknown", "reasons": [sample_reports.HOSTILE], "run": sample_reports.HOSTILE}
+    made[0]["environment"] = {**made[0]["environment"], "cpu": sample_reports.HOSTILE, "java": sample_reports.HOSTILE}
+    made[0]["reproduce"] = sample_reports.HOSTILE
     return made
 
 

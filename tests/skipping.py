@@ -1,12 +1,15 @@
-"""Queries whose sinks skip a batch that they hold already, on purpose, to see what Spark makes of it. Not for use.
+"""Queries whose sinks skip a batch that they hold, to test Spark's reaction. Not for use.
 
     python -m tests.skipping PIPELINE.json FOLDER CASE...
 
-One life of a driver: it starts the named cases beside each other, each with a checkpoint of its own, notes how each has
-ended in `FOLDER/life.json`, and waits to be killed. In its first batch a case stands still where its sink holds the
-batch (or has claimed it) and Spark's commit log does not: the kill comes there. Each query reads the lines of
-`FOLDER/in` and drops those that it has seen before: Spark's smallest stateful operator, under the pipeline's settings.
-What can go wrong: a query neither ends nor stands still; then there is no `life.json`, and who waits gives up.
+This is one attempt of a driver. It starts the named cases concurrently, each with a checkpoint of its own. It writes
+the end of each case to `FOLDER/attempt.json`, and waits to be killed.
+
+In its first batch, a case stops when its sink holds the batch (or has claimed it) and Spark's commit log does not. The
+kill comes there. Each query reads the lines of `FOLDER/in` and drops lines that it has seen before. This is Spark's
+smallest stateful operator, here with the pipeline's settings.
+
+What can go wrong: a query neither ends nor stops. Then there is no `attempt.json`, and the waiting test times out.
 """
 
 from __future__ import annotations
@@ -38,12 +41,12 @@ def leave(_rows: DataFrame) -> None:
 
 
 def drain(rows: DataFrame) -> None:
-    """Uses up every row and writes none: the way out."""
+    """Drains all rows and writes none: the remedy."""
     rows.write.format("noop").mode("overwrite").save()
 
 
 def look(rows: DataFrame) -> None:
-    """Uses up as many rows as it takes to see one."""
+    """Reads only as many rows as needed to see one."""
     rows.take(1)
 
 
@@ -53,8 +56,10 @@ Replay = Callable[[DataFrame], None]
 class Own:
     """A sink that marks its batches, in `foreachBatch`.
 
-    `again`: what it does with a batch that it has marked; `mended`: what it does from the second such time on.
-    `claims`: it marks a batch before it writes it.
+    Attributes:
+        again: handles a batch that is already marked.
+        claims: whether the sink marks a batch before it writes it.
+        mended: handles a marked batch from the second time on.
     """
 
     def __init__(self, again: Replay, claims: bool = False, mended: Replay | None = None) -> None:
@@ -83,7 +88,10 @@ class Own:
 
 
 class Shipped:
-    """A sink of Spark's or Delta's own, which skips a batch that its log holds. Its first life ends well."""
+    """A sink of Spark or Delta, which skips a batch that its log holds.
+
+    Its first attempt ends well.
+    """
 
     def __init__(self, form: str) -> None:
         self.form = form
@@ -94,10 +102,14 @@ class Shipped:
 
 @dataclass(frozen=True)
 class Case:
-    """A sink, Spark's settings, and what is expected.
+    """A sink, Spark's settings, and the expected results.
 
-    `ends`: how its lives after the first end: words of the failure, or None (all was done). `rows`: what the sink
-    holds in the end. `often`: whether it is run each time.
+    Attributes:
+        sink: the sink.
+        settings: settings of Spark.
+        ends: ends of the later attempts: a text in the failure, or None for success.
+        rows: the rows in the sink at the end.
+        often: whether every test run includes this case.
     """
 
     sink: Own | Shipped
@@ -109,7 +121,7 @@ class Case:
 
 V1, V2 = {FORMAT: "1"}, {FORMAT: "2"}
 UNCHECKED = {CHECK: "false"}
-# What gives no row in the second batch, if the state of the first is there, and what does.
+# Lines that give no row in the second batch if the state of the first exists, and lines that do.
 FIRST, SECOND = ("a", "b"), ("c",)
 INPUT = (FIRST, (*FIRST, *SECOND))
 ALL = FIRST + SECOND
@@ -135,20 +147,20 @@ CASES = {
 }
 
 
-def words(query: Any) -> str | None:
-    """What a query died of, cause after cause; None if it ended well."""
+def failure_of(query: Any) -> str | None:
+    """The causes of a query's failure; None if it ended well."""
     failure = query._jsq.exception()
     if failure.isEmpty():
         return None
-    told, cause = [], failure.get().getCause()
+    causes, cause = [], failure.get().getCause()
     while cause is not None:
-        told.append(str(cause.toString()))
+        causes.append(str(cause.toString()))
         cause = cause.getCause()
-    return " <- ".join(told)
+    return " <- ".join(causes)
 
 
 def begin(case: Case, spark: SparkSession, folder: Path) -> Callable[[], dict[str, Any] | None]:
-    """Starts a case; what is returned tells how it has ended or that it stands still, or None while it runs."""
+    """Starts a case; returns a function that gives its result, or None while it runs."""
     folder.mkdir(exist_ok=True)
     standing = threading.Event()
 
@@ -165,27 +177,28 @@ def begin(case: Case, spark: SparkSession, folder: Path) -> Callable[[], dict[st
     writer = case.sink.start(rows, folder, stand)
     query = writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
-    def told() -> dict[str, Any] | None:
+    def result() -> dict[str, Any] | None:
         if query.isActive and not standing.is_set():
             return None
         commits = sorted(int(path.name) for path in (checkpoint / "commits").glob("[0-9]*"))
-        return {"standing": standing.is_set(), "ended": None if standing.is_set() else words(query), "commits": commits}
+        ended = None if standing.is_set() else failure_of(query)
+        return {"standing": standing.is_set(), "ended": ended, "commits": commits}
 
-    return told
+    return result
 
 
-def live(config: PipelineConfig, folder: Path, names: list[str], more: Mapping[str, str]) -> None:
-    """One life; returns never."""
+def attempt(config: PipelineConfig, folder: Path, names: list[str], more: Mapping[str, str]) -> None:
+    """Runs one attempt; never returns."""
     spark = session(config, more)
     running = {name: begin(CASES[name], spark, folder / name) for name in names}
-    while None in [tell() for tell in running.values()]:
+    while None in [result() for result in running.values()]:
         time.sleep(0.05)
-    unfinished = folder / "life.json.tmp"
-    unfinished.write_text(json.dumps({name: tell() for name, tell in running.items()}))
-    unfinished.rename(folder / "life.json")
+    unfinished = folder / "attempt.json.tmp"
+    unfinished.write_text(json.dumps({name: result() for name, result in running.items()}))
+    unfinished.rename(folder / "attempt.json")
     threading.Event().wait()
 
 
 if __name__ == "__main__":
     chosen = read_config(Path(sys.argv[1]))
-    live(chosen, Path(sys.argv[2]), sys.argv[3:], SINKS[chosen.sink].spark)
+    attempt(chosen, Path(sys.argv[2]), sys.argv[3:], SINKS[chosen.sink].spark)

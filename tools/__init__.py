@@ -1,1 +1,1 @@
-"""Tools for maintainers: lock files, plots, measurements of the suite itself. Not part of the wheel."""
+"""Tools for maintainers: lock files, plots, measurements. Not part of the wheel."""

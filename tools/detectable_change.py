@@ -1,10 +1,16 @@
-"""By what factor a figure must grow for `asv compare` to find it: `python -m tools.detectable_change [REPORTS ...]`.
+"""By what factor a figure must grow for `asv compare` to find it.
 
-Promise: for each metric, and each number of rounds, the factor at which every other try is found, the median over the
-cells of the full comparison. A try draws so many rounds of a commit and of another that is slower by the factor, each
-from a log-normal distribution with the median and the spread that the published rounds of a cell have, and asks what
-`asv compare` asks (`asv._stats.is_different`, and whether the median grew). What can go wrong: rounds that are slow
-together, because the machine was, are drawn apart, so that less is found than could be by pairs; asv compares none.
+    python -m tools.detectable_change [REPORTS ...]
+
+Takes about two minutes on two cores; no Spark and no broker. REPORTS: default is results/runs/costs-*.jsonl.
+
+For each metric and number of rounds it prints the factor that is found in every other try: the median over the cells of
+the full comparison. A try draws that many rounds of a commit, and of a second commit that is slower by the factor. Both
+come from a log-normal distribution with the median and spread of the cell's published rounds. The try then applies the
+test of `asv compare`: `asv._stats.is_different`, and whether the median grew.
+
+Limit: real rounds are slow together when the machine is slow, but the tries are independent. A paired comparison would
+find smaller factors; asv does not pair.
 """
 
 from __future__ import annotations
@@ -32,7 +38,10 @@ FACTORS = np.arange(1.05, 6, 0.05)
 
 
 def found(logs: Sequence[float], rounds: int, factor: float, draw: np.random.Generator) -> float:
-    """The share of tries in which a figure that grew by `factor` is found; `logs`: of the figure in many rounds."""
+    """The share of tries in which asv finds a growth by `factor`.
+
+    `logs`: the logarithms of the figure in many rounds.
+    """
     middle, spread = median(logs), float(np.std(logs, ddof=1))
     hits = 0
     for _ in range(TRIES):
@@ -44,34 +53,34 @@ def found(logs: Sequence[float], rounds: int, factor: float, draw: np.random.Gen
 
 
 def smallest(values: Sequence[float], rounds: int) -> float:
-    """The first of FACTORS that is found in every other try."""
+    """The smallest of FACTORS that asv finds in every other try."""
     draw = np.random.default_rng(rounds)
     logs = np.log(values).tolist()
     return next((float(factor) for factor in FACTORS if found(logs, rounds, factor, draw) >= 0.5), inf)
 
 
 def main(paths: Sequence[Path]) -> None:
-    """Prints a row for each metric."""
+    """Prints a line for each metric."""
     by_setting = settings(report for path in paths for report in read_reports(path))
     cells: dict[tuple[str, ...], dict[str, list[float]]] = {}
     for sink, setting in full_of(by_setting).items():
         for here in by_setting[setting].values():
-            for way, report in here.items():
+            for variant, report in here.items():
                 for metric in map(BY_NAME.__getitem__, METRICS):
-                    _add(cells.setdefault((sink, *way), {}), metric, figure(report, metric))
+                    _add(cells.setdefault((sink, *variant), {}), metric, figure(report, metric))
     for name in METRICS:
-        of = [values[name] for values in cells.values() if len(values.get(name, ())) >= FEWEST_ROUNDS]
-        factors = [median(smallest(values, rounds) for values in of) for rounds in ROUNDS]
-        told = ", ".join(
+        figures = [values[name] for values in cells.values() if len(values.get(name, ())) >= FEWEST_ROUNDS]
+        factors = [median(smallest(values, rounds) for values in figures) for rounds in ROUNDS]
+        factors_text = ", ".join(
             f"{'more than 6' if factor == inf else f'{factor:.2f}'} with {rounds} rounds"
             for factor, rounds in zip(factors, ROUNDS, strict=True)
         )
-        print(f"{BY_NAME[name].heading}: {told}; the median of {len(of)} cells", flush=True)
+        print(f"{BY_NAME[name].heading}: {factors_text}; the median of {len(figures)} cells", flush=True)
 
 
-def _add(mine: dict[str, list[float]], metric: Metric, value: float | None) -> None:
+def _add(cell: dict[str, list[float]], metric: Metric, value: float | None) -> None:
     if value:
-        mine.setdefault(metric.name, []).append(value)
+        cell.setdefault(metric.name, []).append(value)
 
 
 if __name__ == "__main__":

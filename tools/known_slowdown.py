@@ -1,12 +1,19 @@
-"""What asv makes of known changes: `python -m tools.known_slowdown [ROUNDS]`, some 40 minutes, quiet machine.
+"""Checks that asv finds a known slowdown and a known defect, and nothing else.
 
-A clone gets two commits: one whose two-phase commit to Kafka takes 10 ms longer, and one that has that taken back but
-forgets what a batch has already committed, so that a replay of the idempotent variant doubles it (two-phase looks into
-its journal and doubles nothing). asv measures Kafka's two exactly-once cells at the commit they stand on and at both,
-each installed in asv's own environment, and compares: idempotent shares the sink's file but not the slow commit, and
-two-phase not the doubling, so that each is there to stay as it was. Promise: what is printed is what `asv compare`
-says, of the second all of its promises and no costs: it is run for one round, of which a cost says nothing. What can go
-wrong: asv measures commit after commit, so other load on the machine is counted to whichever met it.
+    python -m tools.known_slowdown [ROUNDS]
+
+Takes about 40 minutes with 7 rounds on two cores. Use a quiet machine.
+
+A clone gets two commits. In the first, a two-phase commit to Kafka takes 10 ms longer. The second takes that back, but
+forgets which batches are committed, so a replay of the idempotent variant duplicates its batch. (Two-phase reads its
+journal and duplicates nothing.) asv measures both exactly-once cells of Kafka at all three commits, each in asv's own
+environment. It then compares them. Each variant is the control of the other: idempotent does not have the slow commit,
+two-phase does not duplicate, so their figures must not change.
+
+What is printed is the output of `asv compare`; for the second commit only its promises. That commit runs one round,
+which allows no statement on costs.
+
+Failure mode: asv measures one commit after the other, so other load on the machine counts against one of them.
 """
 
 from __future__ import annotations
@@ -22,36 +29,35 @@ from oncebench.commands.bench import MACHINE
 ROOT = Path(__file__).resolve().parents[1]
 SINK = Path("oncebench/sinks/kafka/sink.py")
 SLOW_MS = 10
-# The fewest with which asv compares by statistics and can find something. It asks a Mann-Whitney test as soon as that
-# could say less than 0.002 by its one-sided p, but then asks it two-sided: of 6 against 6, one above all of the other,
-# that is 2/924 = 0.0022, so with six rounds nothing ever differs; of 7 against 7 it is 2/3432 = 0.0006. Fewer than six
-# are compared by intervals.
+# The fewest rounds with which asv's test can find a change. asv applies a Mann-Whitney test as soon as its one-sided p
+# can fall below 0.002, but the test is two-sided. For 6 against 6 the smallest p is 2/924 = 0.0022, so six rounds never
+# differ; for 7 against 7 it is 2/3432 = 0.0006. With fewer than six rounds asv compares intervals.
 ROUNDS = 7
-# What stands in the sink's code, and what stands there instead.
+# The sink's code, and its replacement.
 SLOWER = (
     '        assert self._coordinator is not None, "start() comes first"\n        ended = ',
     f'        assert self._coordinator is not None, "start() comes first"\n        time.sleep({SLOW_MS / 1000})\n'
     "        ended = ",
 )
-DOUBLING = ("        return self._marks\n", "        return {}\n")
+DUPLICATING = ("        return self._marks\n", "        return {}\n")
 AUTHOR = ("-c", "user.name=known-slowdown", "-c", "user.email=known-slowdown@localhost")
 
 
-def changed(clone: Path, change: tuple[str, str], says: str) -> str:
-    """Commits the sink with one change, nothing else of what an earlier one made; returns the commit's name."""
+def changed(clone: Path, change: tuple[str, str], message: str) -> str:
+    """Commits the original sink with one change; returns the commit's hash."""
     text = (ROOT / SINK).read_text()
     if text.count(change[0]) != 1:
-        raise SystemExit(f"{SINK} no longer has what is to be changed exactly once:\n{change[0]}")
+        raise SystemExit(f"{SINK} must hold this text exactly once. Adapt the change in this tool:\n{change[0]}")
     (clone / SINK).write_text(text.replace(*change))
-    run(clone, "git", *AUTHOR, "commit", "--quiet", "--all", "--message", says)
+    run(clone, "git", *AUTHOR, "commit", "--quiet", "--all", "--message", message)
     return run(clone, "git", "rev-parse", "HEAD")
 
 
 def run(clone: Path, *command: str) -> str:
-    """What a command prints in the clone.
+    """Runs a command in the clone and returns its output.
 
     Raises:
-        SystemExit: it failed.
+        SystemExit: the command failed.
     """
     done = subprocess.run(command, cwd=clone, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
@@ -60,40 +66,40 @@ def run(clone: Path, *command: str) -> str:
 
 
 def measure(clone: Path, commits: str, rounds: int) -> None:
-    """Has asv measure commits of the clone: exactly-once into Kafka, in an environment that asv makes."""
-    which = ["--sink", "kafka", "--only", "exactly-once", "--bench", "cells"]
-    words = ["bench", *which, "--rounds", str(rounds), "--commits", commits]
+    """Measures commits of the clone with asv: exactly-once into Kafka."""
+    selection = ["--sink", "kafka", "--only", "exactly-once", "--bench", "cells"]
+    words = ["bench", *selection, "--rounds", str(rounds), "--commits", commits]
     run(clone, sys.executable, "-c", "from oncebench.cli import main; main()", *words)
 
 
-def tell(clone: Path, title: str, before: str, after: str, kind: str) -> None:
-    """Prints what asv finds changed among the benchmarks of one kind, and how many it compared."""
+def print_changes(clone: Path, title: str, before: str, after: str, kind: str) -> None:
+    """Prints how many benchmarks of one kind asv compared, and those that changed."""
     words = (sys.executable, "-m", "asv", "compare", "--machine", MACHINE, before, after)
     _, compared = of_kind(run(clone, *words), kind)
-    print(f"\n{title}: {len(compared)} figures of {kind} compared, changed are\n")
+    print(f"\n{title}: {len(compared)} figures of {kind} compared. Changed:\n")
     head, changes = of_kind(run(clone, *words, "--only-changed"), kind)
     print("\n".join([*head, *changes] if changes else ["none"]), flush=True)
 
 
 def of_kind(printed: str, kind: str) -> tuple[list[str], list[str]]:
-    """The head of a table of `asv compare`, and its rows of benchmarks whose name begins so."""
+    """The head of a table of `asv compare`, and its rows of one kind of benchmark."""
     table = [line for line in printed.splitlines() if line.startswith("|")]
     return table[:2], [line for line in table[2:] if line.rstrip("| ").split("|")[-1].strip().startswith(kind)]
 
 
 def main(rounds: int) -> None:
-    """Makes the clone and its commits, measures, prints, and leaves nothing."""
+    """Creates the clone and its commits, measures and prints; then removes the clone."""
     with tempfile.TemporaryDirectory(prefix="known-slowdown-") as temporary:
         clone = Path(temporary) / "clone"
         run(ROOT, "git", "clone", "--quiet", os.fspath(ROOT), os.fspath(clone))
         run(clone, "git", "checkout", "--quiet", "-B", "main")
         base = run(clone, "git", "rev-parse", "HEAD")
         slow = changed(clone, SLOWER, f"The commit takes {SLOW_MS} ms longer")
-        doubling = changed(clone, DOUBLING, "A batch forgets what it has committed")
+        duplicating = changed(clone, DUPLICATING, "A batch forgets what it has committed")
         measure(clone, f"{base}~1..{slow}", rounds)
-        measure(clone, f"{slow}..{doubling}", 1)
-        tell(clone, f"{SLOW_MS} ms more in the two-phase commit of Kafka", base, slow, "cells.")
-        tell(clone, "a sink that doubles in a replay, idempotent", base, doubling, "cells.Promise")
+        measure(clone, f"{slow}..{duplicating}", 1)
+        print_changes(clone, f"{SLOW_MS} ms more in the two-phase commit of Kafka", base, slow, "cells.")
+        print_changes(clone, "a sink that duplicates in a replay, idempotent", base, duplicating, "cells.Promise")
 
 
 if __name__ == "__main__":

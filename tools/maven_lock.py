@@ -1,8 +1,11 @@
-"""Makes the lock files: resolves each bundle with jgo and notes the SHA-256 of every jar.
+"""Writes the lock files of jars: resolves each bundle with jgo and records every SHA-256.
 
-Run as `python -m tools.maven_lock`, by hand, when a version is to change; review the diff. The format is
-jgo's own. Jars that pyspark ships already are left out of Spark's bundles: a second version of a class on the class
-path would decide by order which one runs.
+    python -m tools.maven_lock
+
+Takes a minute or two and needs Maven Central. Run it by hand to change a version, and review the diff.
+
+The format is jgo's own. Spark's bundles leave out jars that pyspark ships: with two versions of a class on the class
+path, their order would decide which one runs.
 """
 
 import re
@@ -20,9 +23,10 @@ from oncebench.downloads.maven import LOCKS, MAVEN_CENTRAL
 
 @dataclass(frozen=True)
 class Bundle:
-    """Coordinates (``group:name:version``) to resolve with all they need; `for_spark`: leave out what pyspark ships.
+    """Coordinates (``group:name:version``) to resolve with their dependencies.
 
-    `shipped_otherwise`: what pyspark ships in jars of other names. `alone`: the coordinates are all that is needed.
+    `for_spark`: leave out jars that pyspark ships. `shipped_otherwise`: artifacts that pyspark ships in jars of other
+    names. `alone`: resolve no dependencies.
     """
 
     coordinates: tuple[str, ...]
@@ -31,8 +35,8 @@ class Bundle:
     alone: bool = False
 
 
-# What Pravega's server loads with its data in memory, as the JVM's log of classes tells: 53 of the 246 jars that
-# pravega-standalone asks for. The others are for HDFS, S3, Azure and REST, and clash with each other.
+# The jars that Pravega's server loads with its data in memory, from the JVM's class log: 53 of the 246 dependencies of
+# pravega-standalone. The others serve HDFS, S3, Azure and REST, and conflict with each other.
 _PRAVEGA = (
     "ch.qos.logback:logback-classic logback-core:1.2.10",
     "com.google.auth:google-auth-library-credentials:1.7.0",
@@ -66,7 +70,7 @@ BUNDLES = {
     "kafka-broker": Bundle(
         (
             "org.apache.kafka:kafka_2.13:4.3.1",
-            # Kafka's own distribution adds this binding by hand; without it the broker logs nothing
+            # Kafka's distribution adds this binding separately; without it the broker logs nothing
             "org.apache.logging.log4j:log4j-slf4j-impl:2.25.4",
         ),
         for_spark=False,
@@ -74,7 +78,7 @@ BUNDLES = {
     "spark-kafka": Bundle(
         (
             "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",
-            # 4.2.0 of the token provider is not on Maven Central; the connector needs nothing newer of it
+            # Maven Central has no 4.2.0 of the token provider; the connector works with 4.0.0
             "org.apache.spark:spark-token-provider-kafka-0-10_2.13:4.0.0",
         ),
         for_spark=True,
@@ -84,7 +88,7 @@ BUNDLES = {
     "spark-delta": Bundle(
         ("io.delta:delta-spark_4.2_2.13:4.4.0",),
         for_spark=True,
-        # jcl-over-slf4j and RoaringBitmap have these classes
+        # pyspark ships these classes in jcl-over-slf4j and RoaringBitmap
         shipped_otherwise=frozenset({"commons-logging", "shims"}),
     ),
     "pravega-server": Bundle(
@@ -100,14 +104,14 @@ BUNDLES = {
 
 
 def write_locks() -> None:
-    """Resolve every bundle against Maven Central and write `locks/<bundle>.lock.toml`."""
+    """Resolves every bundle against Maven Central and writes `locks/<bundle>.lock.toml`."""
     shipped = _shipped_with_pyspark()
     with tempfile.TemporaryDirectory() as folder:
         context = MavenContext(repo_cache=Path(folder), remote_repos={"central": MAVEN_CENTRAL}, timeout=60)
         for name, bundle in BUNDLES.items():
             roots = [context.create_dependency(c) for c in bundle.coordinates]
             for addition in roots[1:]:
-                addition.raw = True  # versions are decided by the first coordinate's dependency management alone
+                addition.raw = True  # the first coordinate's dependency management alone decides versions
             inputs, needed = (roots, []) if bundle.alone else context.resolver.resolve(roots)
             left_out = bundle.shipped_otherwise | (shipped if bundle.for_spark else frozenset())
             wanted = [d for d in [*inputs, *needed] if d.artifactId not in left_out]
@@ -119,7 +123,7 @@ def write_locks() -> None:
 
 
 def _shipped_with_pyspark() -> frozenset[str]:
-    """Artifact names of the jars in pyspark's own folder (`name-1.2.3.jar` and `name-1.2.3-4.jar` -> `name`)."""
+    """The artifact names of pyspark's own jars (`name-1.2.3.jar`, `name-1.2.3-4.jar` -> `name`)."""
     folder = Path(pyspark.__file__).parent / "jars"
     return frozenset(re.split(r"-\d", path.name, maxsplit=1)[0] for path in folder.glob("*.jar"))
 

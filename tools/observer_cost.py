@@ -1,12 +1,17 @@
-"""What looking at a run costs it: `python -m tools.observer_cost [WINDOWS] [SINK ...]`, four minutes a sink.
+"""Measures how much processor time observation costs the pipeline that is observed.
 
-One long run has windows of WINDOW_S in which it is watched as ever, and as many in which the observer stands still and
-nothing is sampled or looked at; the order turns (on, off, off, on). The pipeline's processor time in a window is
-compared with that of the window beside it, which has the same load in the same JVM: two runs each compile their code in
-a way of their own, and differ by more than what is looked for. Beside it stands what the watchers used themselves.
+    python -m tools.observer_cost [WINDOWS] [SINK ...]
 
-What can go wrong: what an observer missed while it stood still it reads in the next window, so looking comes out a
-little dearer than it is. Use a quiet machine: the price of other load is counted to whoever met it.
+Takes four minutes per sink (default: 16 windows; kafka, postgres). Use a quiet machine: other load counts against the
+window that it hits.
+
+One long run has windows of WINDOW_S. In half of them it is watched as usual. In the others the observer is stopped, and
+nothing is sampled or polled. The order alternates (on, off, off, on). The pipeline's processor time in a window is
+compared with the neighbouring window, which has the same load in the same JVM. Two separate runs would differ by more
+than the effect, because each JVM compiles the code differently. The watchers' own processor time is printed too.
+
+Limit: an observer reads in its next window what it missed while it was stopped, so observation looks slightly more
+expensive than it is.
 """
 
 from __future__ import annotations
@@ -23,29 +28,29 @@ from pathlib import Path
 from unittest.mock import patch
 
 from oncebench.lab.lab import Lab, open_lab
-from oncebench.observe.bytes_written import Written
-from oncebench.observe.resources import SAMPLE_S, Sampler, Use
+from oncebench.observe.bytes_written import BytesWritten
+from oncebench.observe.resources import SAMPLE_S, SUITE, Sampler, Use
 from oncebench.report.comparisons.paired import bootstrap
 from oncebench.run import cell as run_module
-from oncebench.run.meters import SUITE
-from oncebench.run.workdir import open_work_dir
+from oncebench.run import phases
 from oncebench.scenario.cell import Cell
+from oncebench.workdir import open_work_dir
 
-RATE = 1_000.0  # which every guarantee sustains
-# With room between the batches: without it a pipeline takes what of the machine is left, watched or not. Spark begins
-# batches at whole multiples of it, so that each window holds as many; it begins shortly before the first of them.
+RATE = 1_000.0  # every guarantee sustains this rate
+# Leaves idle time between batches. Without it a pipeline uses the whole machine, watched or not. Spark starts batches
+# at whole multiples of the interval, so all windows hold as many. A window begins shortly before its first batch.
 TRIGGER_MS = 2_000
 WINDOW_S, BEFORE_BATCH_S = 10.0, 0.3
 WINDOWS = 16
-WARM_S = 16.0  # longer than what is left out elsewhere: all windows are of one run, and its compiler must have rested
+WARM_S = 16.0  # longer than in other runs: all windows belong to one run, and its JIT compiler must be done
 PIPELINE = ("spark_jvm", "python_driver", "python_workers")
 WATCHERS = ("observer", SUITE)
-LOOK_S, UNWATCHED_LOOK_S = run_module.CALM_LOOK_S, 1.0  # unwatched, the suite still has to see that the load is over
+LOOK_S, UNWATCHED_LOOK_S = phases.CALM_LOOK_S, 1.0  # unwatched, the suite must still notice the end of the load
 
 
 @dataclass(frozen=True)
 class Window:
-    """A stretch of a run, whether it was watched, and the processor seconds that pipeline and watchers took in it."""
+    """A part of a run: watched or not, and the processor seconds of pipeline and watchers."""
 
     watched: bool
     pipeline_s: float
@@ -53,25 +58,25 @@ class Window:
 
 
 def turns(count: int) -> list[bool]:
-    """Whether each window is watched: every other pair the other way round, so that what drifts meets both alike."""
+    """Whether each window is watched. Every second pair is reversed to cancel a drift."""
     return [(True, False, False, True)[at % 4] for at in range(count)]
 
 
 def ratios(windows: Sequence[Window]) -> list[float]:
-    """The pipeline's processor time, watched beside unwatched, of each two windows that follow one another."""
-    both = zip(windows[::2], windows[1::2], strict=True)
-    pairs = [{window.watched: window.pipeline_s for window in pair} for pair in both]
+    """The ratio of the pipeline's processor time, watched to unwatched, in each pair of windows."""
+    neighbours = zip(windows[::2], windows[1::2], strict=True)
+    pairs = [{window.watched: window.pipeline_s for window in pair} for pair in neighbours]
     return [pair[True] / pair[False] for pair in pairs]
 
 
 def share(windows: Sequence[Window]) -> float:
-    """What the watchers took where they watched, as a share of what the pipeline did."""
+    """The watchers' processor time as a share of the pipeline's, in watched windows."""
     watched = [window for window in windows if window.watched]
     return sum(window.watchers_s for window in watched) / sum(window.pipeline_s for window in watched)
 
 
 class Watchers:
-    """Observer, samples and looks of a run that goes on: all of them on, or off."""
+    """Switches a run's observer, samples and polls on or off while it runs."""
 
     def __init__(self) -> None:
         self.on = True
@@ -79,8 +84,8 @@ class Watchers:
 
     @contextmanager
     def of_the_next_run(self) -> Iterator[None]:
-        """Runs in here are watched as these are turned."""
-        start_observer, look = run_module._Run._start_observer, Written.look
+        """Makes runs in this context obey the switch."""
+        start_observer, look = run_module._Run._start_observer, BytesWritten.scan_if_due
 
         def starting(run: run_module._Run) -> None:
             start_observer(run)
@@ -91,20 +96,20 @@ class Watchers:
                 if self.on:
                     sampler._sample()
 
-        def looking(written: Written) -> None:
+        def looking(written: BytesWritten) -> None:
             if self.on:
                 look(written)
 
         with (
             patch.object(run_module._Run, "_start_observer", starting),
             patch.object(Sampler, "_run", sampling),
-            patch.object(Written, "look", looking),
-            patch.object(run_module, "CALM_LOOK_S", LOOK_S),
+            patch.object(BytesWritten, "scan_if_due", looking),
+            patch.object(phases, "CALM_LOOK_S", LOOK_S),
         ):
             yield
 
     def windows(self, count: int, over: threading.Event) -> Iterator[Window]:
-        """So many of them, from the run's mark on, unless it is over sooner."""
+        """Yields `count` windows after the run's warm-up, fewer if the run ends sooner."""
         while self._run is None or not self._run.warm:
             if over.wait(0.1):
                 return
@@ -123,13 +128,13 @@ class Watchers:
         self._turn(True)
 
     def _turn(self, on: bool) -> None:
-        assert self._run is not None, "there are windows in a run only"
-        self.on, run_module.CALM_LOOK_S = on, LOOK_S if on else UNWATCHED_LOOK_S
-        observer = self._run.children["observer"]
+        assert self._run is not None, "windows exist only during a run"
+        self.on, phases.CALM_LOOK_S = on, LOOK_S if on else UNWATCHED_LOOK_S
+        observer = self._run.processes.children["observer"]
         observer.thaw() if on else observer.freeze()
 
     def _uses(self) -> Mapping[str, Use]:
-        assert self._run is not None, "there are windows in a run only"
+        assert self._run is not None, "windows exist only during a run"
         self._run.meters._sampler._sample()
         return self._run.meters.uses()
 
@@ -138,30 +143,30 @@ def measured(cell: Cell, lab: Lab, folder: Path, count: int) -> list[Window]:
     """The windows of one run.
 
     Raises:
-        SystemExit: its load was over before they were.
+        SystemExit: the load ended before the last window.
     """
     watchers, over, found = Watchers(), threading.Event(), list[Window]()
     thread = threading.Thread(target=lambda: found.extend(watchers.windows(count, over)))
     with watchers.of_the_next_run():
         thread.start()
         try:
-            run_module.run_cell(cell, lab, folder, lambda _seen: None, threading.Event())
+            run_module.run_cell(cell, lab, folder, lambda _status: None, threading.Event())
         finally:
             over.set()
             thread.join()
     if len(found) < count:
-        raise SystemExit(f"{cell.title}: only {len(found)} of {count} windows were over before the load was")
+        raise SystemExit(f"{cell.title}: the load ended after {len(found)} of {count} windows. Use fewer windows")
     return found
 
 
 def main(count: int, sinks: tuple[str, ...]) -> None:
-    """Prints the pairs of each sink, and the ratio over all with its interval.
+    """Prints the pairs of each sink, and the ratio over all pairs with its interval.
 
     Raises:
-        SystemExit: the windows make no pairs.
+        SystemExit: the number of windows is odd.
     """
     if count < 2 or count % 2:
-        raise SystemExit(f"{count} windows make no pairs: give an even number of them")
+        raise SystemExit(f"{count} windows make no pairs. Give an even number, at least 2")
     load_s = WARM_S + 2 * TRIGGER_MS / 1000 + count * WINDOW_S
     with tempfile.TemporaryDirectory(prefix="watching-") as temporary, open_lab(Path(temporary), None, sinks) as lab:
         for sink in sinks:
@@ -172,7 +177,7 @@ def main(count: int, sinks: tuple[str, ...]) -> None:
             found = bootstrap(ratios(windows))
             print(f"{sink}: watched x {' '.join(f'{one:.3f}' for one in found.rounds)}")
             print(f"{sink}: watched x {found.median:.3f} {found.interval('.3f')}; "
-                  f"watchers use {share(windows):.1%} of what the pipeline does", flush=True)  # fmt: skip
+                  f"watchers use {share(windows):.1%} of the pipeline's processor time", flush=True)  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -1,10 +1,14 @@
-"""The pictures of docs/what_it_costs.md: `python tools/plots.py [REPORTS...]` writes docs/plots/*.svg (extra `docs`).
+"""Draws the plots of docs/what_it_costs.md from published reports.
 
-Promise: every point is a median over rounds of runs in `results/runs/` (or of the files that are named), every bar its
-95 % bootstrap interval, from the same functions as the tables; no ratio is drawn of fewer than five rounds. A price is
-drawn where the pipeline rests between batches, the parts of a batch are of the full comparison. Guarantees are told
-apart by marker and word, not by colour alone. What can go wrong: there are no healthy runs of the full comparison in
-rounds; then no file is written, and it says so.
+    python -m tools.plots [REPORTS ...]
+
+Takes some ten seconds; needs the extra `docs`. Writes docs/plots/*.svg. REPORTS: default is results/runs/*.jsonl.
+
+Promise: every point is a median over rounds, and every bar its 95 % bootstrap interval, from the functions that make
+the tables. A ratio needs at least five rounds. Processor time is drawn only where the pipeline is idle between batches.
+The parts of a batch come from the full comparison. Guarantees differ by marker, not by colour alone.
+
+Failure mode: without healthy rounds of the full comparison the tool writes no file and exits with a message.
 """
 
 import re
@@ -24,24 +28,24 @@ from oncebench.report.comparisons.paired import (
     Difference,
     Rounds,
     Setting,
-    Way,
     differing,
-    in_fields,
+    fields_text,
     ratio,
     settings,
 )
 from oncebench.report.comparisons.sweep_selection import full_of, in_order, sweeps
+from oncebench.report.configuration import Variant
 from oncebench.report.measures.metrics import BY_NAME, figure
 from oncebench.report.report import read_reports
-from oncebench.scenario.cell import order_of
+from oncebench.scenario.order import order_of
 
 mpl.use("svg")  # no window
 from matplotlib import pyplot as plt
 
-HERE = Path(__file__).parent
-RUNS, PLOTS = HERE.parent / "results" / "runs", HERE / "plots"
-# Marker and colour (of Okabe and Ito, told apart by the colour-blind too), the same in every panel.
-LOOKS: Mapping[Way, tuple[str, str]] = {
+ROOT = Path(__file__).resolve().parents[1]
+RUNS, PLOTS = ROOT / "results" / "runs", ROOT / "docs" / "plots"
+# Marker and colour, the same in every panel. The colours are those of Okabe and Ito, for colour-blind readers too.
+LOOKS: Mapping[Variant, tuple[str, str]] = {
     ("at-most-once", "claim"): ("v", "#E69F00"),
     ("at-least-once", "acknowledged"): ("s", "#000000"),
     ("at-least-once", "native"): ("D", "#56B4E9"),
@@ -50,8 +54,8 @@ LOOKS: Mapping[Way, tuple[str, str]] = {
     ("exactly-once", "upsert"): ("P", "#009E73"),
     ("exactly-once", "native"): ("X", "#CC79A7"),
 }
-# What is swept by numbers, as an axis calls it; the state store and how checkpoints are written are no numbers, and
-# have their rows in the tables.
+# Swept fields with numbers as values, and the names of their axes. Sweeps of the state store and of checkpoint writing
+# have no numbers; they are in the tables.
 SWEPT: Mapping[str, str] = {
     "trigger_ms": "trigger interval, ms",
     "rate": "events/s",
@@ -59,22 +63,26 @@ SWEPT: Mapping[str, str] = {
     "open_sessions": "open sessions in the state",
     "partitions": "partitions",
 }
-# What a million events take, which is a price only where the pipeline rests between batches.
+# Processor time per million events. It is a cost only where the pipeline is idle between batches.
 PRICE = "cpu_s"
-# So many panels are as wide as a page.
+# Panels in a row: as many as fit the width of a page.
 MOST_IN_A_ROW = 3
-# Where a legend hides no point.
+# Below the panel, where a legend hides no point.
 BELOW: Mapping[str, Any] = {"fontsize": 6, "ncols": 2, "loc": "upper center", "bbox_to_anchor": (0.5, -0.28)}
-# What a batch consists of, in the order in which it happens.
+# The parts of a batch in their order.
 PARTS = ("planning", "rest", "state", "prepare", "decide", "commit", "offset_log", "commit_log")
 Report = dict[str, Any]
 
 
 def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
-    """A panel for each sink and trigger: p99 beside at-least-once against processor time beside at-least-once."""
+    """A panel for each sink and trigger: the ratios of p99 and processor time to at-least-once."""
     compared = [
         (title, rounds) for title, rounds in found
-        if any(beside(rounds, PRICE, way) and beside(rounds, "p99_ms", way) for way in ways(rounds) if way != BASELINE)
+        if any(
+            ratio_of(rounds, PRICE, variant) and ratio_of(rounds, "p99_ms", variant)
+            for variant in variants(rounds)
+            if variant != BASELINE
+        )
     ]  # fmt: skip
     if not compared:
         return
@@ -85,13 +93,13 @@ def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
     for panel, (title, rounds) in zip(panels.flat, compared, strict=False):
         panel.axhline(1, color="0.7", linewidth=0.8)
         panel.axvline(1, color="0.7", linewidth=0.8)
-        for way in ways(rounds):
-            price, late = (beside(rounds, name, way) for name in (PRICE, "p99_ms"))
+        for variant in variants(rounds):
+            price, late = (ratio_of(rounds, name, variant) for name in (PRICE, "p99_ms"))
             if price is None or late is None:
                 continue
             panel.errorbar(
-                price.median, late.median, xerr=bars(price), yerr=bars(late), fmt=LOOKS[way][0],
-                color=LOOKS[way][1], markersize=5, linewidth=0.8, label=" ".join(way),
+                price.median, late.median, xerr=bars(price), yerr=bars(late), fmt=LOOKS[variant][0],
+                color=LOOKS[variant][1], markersize=5, linewidth=0.8, label=" ".join(variant),
             )  # fmt: skip
         panel.set_title(title, fontsize=9)
         panel.set_xlabel(f"{BY_NAME[PRICE].heading} (x at-least-once)", fontsize=8)
@@ -103,14 +111,14 @@ def price_and_latency(found: Sequence[tuple[str, Rounds]]) -> None:
 
 
 def parts_of_a_batch(found: Sequence[tuple[str, Rounds]]) -> None:
-    """A bar for each sink, guarantee and variant: the mean batch in its parts, median over the rounds."""
+    """A bar for each sink and variant: the parts of the mean batch, median over rounds."""
     bars_ = [
-        (f"{sink} {' '.join(way)}", {
+        (f"{sink} {' '.join(variant)}", {
             part: median(values) for part in PARTS
-            if (values := [value for here in rounds.values() if way in here
-                           and (value := here[way]["batches"].get("split_ms", {}).get(part)) is not None])
+            if (values := [value for here in rounds.values() if variant in here
+                           and (value := here[variant]["batches"].get("split_ms", {}).get(part)) is not None])
         })
-        for sink, rounds in found for way in ways(rounds)
+        for sink, rounds in found for variant in variants(rounds)
     ]  # fmt: skip
     figure_, panel = plt.subplots(figsize=(8, 0.28 * len(bars_) + 1))
     left = [0.0] * len(bars_)
@@ -126,17 +134,22 @@ def parts_of_a_batch(found: Sequence[tuple[str, Rounds]]) -> None:
 
 
 def along(sink: str, field: str, where: str, swept: Sequence[tuple[float, Rounds]], file: str) -> None:
-    """Price and p99 beside at-least-once, at each value of a swept field; `where`: what else tells the sweep apart."""
+    """The ratios of processor time and p99 to at-least-once at each value of a swept field.
+
+    `where`: the other settings that identify the sweep.
+    """
     figure_, panels = plt.subplots(1, 2, figsize=(8, 3))
     for panel, name in zip(panels, (PRICE, "p99_ms"), strict=True):
         panel.axhline(1, color="0.7", linewidth=0.8)
-        for way in (way for way in LOOKS if way != BASELINE and any(way in ways(rounds) for _, rounds in swept)):
-            compared = [(at, beside(rounds, name, way)) for at, (_, rounds) in enumerate(swept)]
+        drawn = (each for each in LOOKS if each != BASELINE and any(each in variants(rounds) for _, rounds in swept))
+        for variant in drawn:
+            compared = [(at, ratio_of(rounds, name, variant)) for at, (_, rounds) in enumerate(swept)]
             points = [(at, each) for at, each in compared if each is not None]
             panel.errorbar(
                 [at for at, _ in points], [each.median for _, each in points],
                 yerr=[[bars(each)[at][0] for _, each in points] for at in (0, 1)],
-                fmt=f"{LOOKS[way][0]}-", color=LOOKS[way][1], markersize=5, linewidth=0.8, label=" ".join(way),
+                fmt=f"{LOOKS[variant][0]}-", color=LOOKS[variant][1], markersize=5, linewidth=0.8,
+                label=" ".join(variant),
             )  # fmt: skip
         panel.set_xticks(range(len(swept)), [f"{value:,g}" for value, _ in swept], fontsize=7)
         panel.set_xlabel(f"{SWEPT[field]} ({', '.join(filter(None, (sink, where)))})", fontsize=8)
@@ -146,25 +159,25 @@ def along(sink: str, field: str, where: str, swept: Sequence[tuple[float, Rounds
     write(figure_, file)
 
 
-def ways(rounds: Rounds) -> list[Way]:
-    """Guarantees and variants, in the order of tables."""
-    return sorted({way for here in rounds.values() for way in here}, key=lambda way: order_of(*way))
+def variants(rounds: Rounds) -> list[Variant]:
+    """The guarantees and variants in the order of tables."""
+    return sorted({each for here in rounds.values() for each in here}, key=lambda each: order_of(*each))
 
 
-def beside(rounds: Rounds, name: str, way: Way) -> Difference | None:
-    """The ratio to at-least-once; None if it is of too few rounds."""
-    found = ratio(rounds, BY_NAME[name], way)
+def ratio_of(rounds: Rounds, name: str, variant: Variant) -> Difference | None:
+    """The ratio to at-least-once; None with too few rounds for an interval."""
+    found = ratio(rounds, BY_NAME[name], variant)
     return found if found is not None and found.has_interval else None
 
 
 def bars(found: Difference) -> list[list[float]]:
-    """What matplotlib takes for an interval."""
+    """An interval as matplotlib expects it."""
     return [[found.median - found.low], [found.high - found.median]]
 
 
 def write(figure_: Any, name: str) -> None:
-    """Writes a picture, the same bytes for the same figures."""
-    PLOTS.mkdir(exist_ok=True)
+    """Writes a picture: the same bytes for the same figures."""
+    PLOTS.mkdir(parents=True, exist_ok=True)
     figure_.tight_layout()
     figure_.savefig(PLOTS / name, metadata={"Date": None})
     plt.close(figure_)
@@ -172,16 +185,16 @@ def write(figure_: Any, name: str) -> None:
 
 
 def main(paths: Iterable[Path]) -> None:
-    """Draws what there are runs for."""
-    mpl.rcParams |= {"svg.hashsalt": "oncebench", "svg.fonttype": "none"}  # the same bytes again, and text as text
+    """Draws every picture that has runs."""
+    mpl.rcParams |= {"svg.hashsalt": "oncebench", "svg.fonttype": "none"}  # reproducible bytes, and text as text
     reports = [report for path in paths for report in read_reports(path)]
     found = settings(report for report in reports if figure(report, BY_NAME["batch_ms"]))
     several = {setting: rounds for setting, rounds in found.items() if len(rounds) >= FEWEST_ROUNDS}
     full = [(sink, several[setting]) for sink, setting in sorted(full_of(several).items())]
     if not full:
-        sys.exit("no healthy runs of the full comparison in rounds; make some with `oncebench compare --profile full`")
+        sys.exit("no healthy runs of the full comparison in rounds. Run `oncebench compare --profile full` first")
     price_and_latency([
-        (f"{setting.sink}, {in_fields(setting, ['trigger_ms'])}", several[setting])
+        (f"{setting.sink}, {fields_text(setting, ['trigger_ms'])}", several[setting])
         for setting in in_order(several)
     ])  # fmt: skip
     parts_of_a_batch(full)
@@ -190,7 +203,7 @@ def main(paths: Iterable[Path]) -> None:
 
 
 def swept_of(found: Mapping[Setting, Rounds]) -> Iterator[tuple[str, str, str, str, list[Setting]]]:
-    """(sink, field, what else tells it apart, file name, settings) of each sweep by numbers."""
+    """Each sweep with numeric values: sink, field, other settings, file name, settings."""
     numeric = [
         (each.sink, each.field, [at for at in each.settings if isinstance(at.config[each.field], int | float)])
         for each in sweeps(found) if each.field in SWEPT
@@ -199,8 +212,10 @@ def swept_of(found: Mapping[Setting, Rounds]) -> Iterator[tuple[str, str, str, s
     for sink, field, swept in numeric:
         if len(swept) < 2:
             continue
-        others = [group[0] for of, by, group in numeric if (of, by) == (sink, field) and group]
-        where = in_fields(swept[0], (name for name in differing(others) if name not in (field, "sessions")))
+        others = [
+            group[0] for its_sink, its_field, group in numeric if (its_sink, its_field) == (sink, field) and group
+        ]
+        where = fields_text(swept[0], (name for name in differing(others) if name not in (field, "sessions")))
         name = re.sub(r"[^a-z0-9.-]+", "_", f"{sink} along {field} {where}".lower().strip())
         names[name] += 1
         yield sink, field, where, f"{name}{f'_{names[name]}' if names[name] > 1 else ''}.svg", swept

@@ -1,12 +1,17 @@
-"""What transactions cost Kafka's clients alone, without Spark: `python tools/producers.py [ROUNDS]`.
+"""Measures the cost of transactions in Kafka's clients alone, without Spark.
 
-Three published claims, measured on a broker of our own on loopback: producing with short transactions beside producing
-without, a transaction for each message beside a flush and a commit of offsets, and reading `read_committed` beside
-`read_uncommitted`. The arms take turns, every other round backwards; what is printed are medians over the rounds and,
-as ratios within a round, their 95 % bootstrap intervals. What can go wrong: the client is librdkafka on the broker's
-machine, so both compete for its processor. A commit first sends all that is queued, so transactions last longer than
-they are meant to: by how much is printed. Both readers read a topic that holds committed transactions only: what
-aborted ones cost, and how long rows of an open one keep a `read_committed` reader waiting, this does not show.
+    python -m tools.producers [ROUNDS]
+
+Takes about seven minutes with 7 rounds on two cores; starts a broker of its own on loopback.
+
+It checks three published claims: producing with short transactions against producing without; a transaction per message
+against a flush and a commit of offsets; reading `read_committed` against `read_uncommitted`. The arms take turns, and
+every second round runs them backwards. It prints medians over the rounds, and ratios within a round with their 95 %
+bootstrap intervals.
+
+Limits: client (librdkafka) and broker share the processors. A commit first sends all queued records, so transactions
+last longer than planned; the tool prints how long. Both readers read a topic with committed transactions only. The cost
+of aborted transactions, and the wait of a `read_committed` reader for an open one, are not measured.
 """
 
 import sys
@@ -26,30 +31,30 @@ from oncebench.report.comparisons.paired import bootstrap
 from oncebench.servers.kafka.broker import KafkaBroker
 
 RECORD = bytes(1000)
-PRODUCE_S = 4.0  # an arm and round; a broker takes its speed within the first second
-TRANSACTION_S = 0.1  # the commit interval of the claims
-MESSAGES = 300  # transactions of one message each, an arm and round
-SESSION_ROWS, BATCH_ROWS = 20, 1000  # rows of a session, and of some batch of a pipeline
+PRODUCE_S = 4.0  # per arm and round; a broker reaches its speed within the first second
+TRANSACTION_S = 0.1  # the commit interval in the published claims
+MESSAGES = 300  # transactions of one message each, per arm and round
+SESSION_ROWS, BATCH_ROWS = 20, 1000  # rows of a session, and of a typical batch
 READ_RECORDS = 200_000
-FILL_TRIES = 15  # of PRODUCE_S each; a machine that does fewer than 3,300 records/s has no figures to show
-# A produced topic takes 0.4 GB at 100,000 records/s; a deleted one's files stay for a minute as Kafka is shipped.
-SOON_GONE = {"file.delete.delay.ms": "1000"}
+FILL_TRIES = 15  # of PRODUCE_S each: a machine below 3,300 records/s is too slow to measure
+# A topic holds 0.4 GB after 4 s at 100,000 records/s. By default Kafka keeps a deleted topic's files for a minute.
+QUICK_DELETE = {"file.delete.delay.ms": "1000"}
 PLAIN = {"linger.ms": 5, "queue.buffering.max.messages": 100_000, "enable.idempotence": False}
-# By guarantee: what each arm's producer is told.
+# The producer's settings by guarantee.
 ARMS: Mapping[str, dict[str, Any]] = {
     "at-most-once": PLAIN | {"acks": 1, "max.in.flight.requests.per.connection": 5},
     "at-least-once": PLAIN | {"acks": "all", "max.in.flight.requests.per.connection": 1},
     "exactly-once": {"linger.ms": 5, "queue.buffering.max.messages": 100_000, "transactional.id": "producers"},
 }
-# A transaction that follows at once finds the broker at the markers of the one before, and the client tries again: by
-# default after 100 ms, and that is then all that one sees.
+# The next transaction starts while the broker still writes the markers of the last one, so the client has to retry. Its
+# default backoff of 100 ms would then dominate the figure.
 QUICK = {"retry.backoff.ms": 1}
 Figures = dict[str, list[float]]
 
 
 @dataclass(frozen=True)
 class Produced:
-    """What a producer has got through: records, in how many transactions (0: without), in which time."""
+    """The result of a producer: records, transactions (0: none were used), and seconds."""
 
     records: int
     commits: int
@@ -57,8 +62,13 @@ class Produced:
 
 
 def produced(kafka: KafkaBroker, topic: str, settings: Mapping[str, Any]) -> Produced:
-    """Sends records of 1 kB for PRODUCE_S, until the last is acknowledged; with a transactional id a transaction is
-    committed as soon as it has been open for TRANSACTION_S."""
+    """Sends records of 1 kB for PRODUCE_S, then waits until the last one is acknowledged.
+
+    With a transactional id, a transaction is committed once it has been open for TRANSACTION_S.
+
+    Raises:
+        SystemExit: records were not acknowledged in time.
+    """
     producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, **settings})
     transactional = "transactional.id" in settings
     if transactional:
@@ -83,15 +93,18 @@ def produced(kafka: KafkaBroker, topic: str, settings: Mapping[str, Any]) -> Pro
         producer.commit_transaction(30)
         commits += 1
     if left := producer.flush(30):
-        raise SystemExit(f"{left} records were not acknowledged within 30 s")
+        raise SystemExit(f"{left} records were not acknowledged within 30 s. Check the broker's log")
     return Produced(sent, commits, time.monotonic() - began)
 
 
 def produced_per_s(kafka: KafkaBroker, settings: Mapping[str, Any], intervals_ms: list[float]) -> float:
-    """Records of 1 kB per second into a topic of their own; in transactions, the mean time of one is added."""
-    topic = kafka.fresh_topic("speed", 1, SOON_GONE)
+    """Records of 1 kB per second into a new topic.
+
+    With transactions, appends the mean duration of one to `intervals_ms`.
+    """
+    topic = kafka.fresh_topic("speed", 1, QUICK_DELETE)
     done = produced(kafka, topic, settings)
-    admin = kafka.admin()  # it must live until the answer has come
+    admin = kafka.admin()  # it must exist until the answer arrives
     admin.delete_topics([topic])[topic].result(30)
     intervals_ms += [done.took_s * 1000 / done.commits] if done.commits else []
     return done.records / done.took_s
@@ -101,20 +114,22 @@ def fill(kafka: KafkaBroker, topic: str) -> None:
     """Sends transactions to a topic until it holds READ_RECORDS records.
 
     Raises:
-        SystemExit: that takes too long.
+        SystemExit: the machine is too slow for that.
     """
     held = 0
     for _ in range(FILL_TRIES):
         held += produced(kafka, topic, ARMS["exactly-once"]).records
         if held >= READ_RECORDS:
             return
-    raise SystemExit(f"{held:,} records were sent in {FILL_TRIES * PRODUCE_S:.0f} s, and {READ_RECORDS:,} are to be "
-                     "read: use a quieter machine")  # fmt: skip
+    raise SystemExit(f"{held:,} records were sent in {FILL_TRIES * PRODUCE_S:.0f} s, but the measurement reads "
+                     f"{READ_RECORDS:,}. Use a quieter machine")  # fmt: skip
 
 
 def ms_per_step(kafka: KafkaBroker, topic: str, rows: int, settings: Mapping[str, Any] | None) -> float:
-    """Median time to make `rows` records and the offset of their input durable, one step right after the other: in a
-    transaction each with these settings, or without (None)."""
+    """The median time, in ms, to make `rows` records and the offset of their input durable.
+
+    Steps follow each other at once. `settings`: of a transaction for each step; None: no transaction.
+    """
     transactional = settings is not None
     group = {"bootstrap.servers": kafka.bootstrap_servers, "group.id": "producers", "enable.auto.commit": False}
     consumer = Consumer(group)
@@ -150,12 +165,12 @@ def read_per_s(kafka: KafkaBroker, topic: str, level: str) -> float:
     })  # fmt: skip
     consumer.assign([TopicPartition(topic, 0, 0)])
     while not (first := consumer.consume(1, 30)):
-        raise SystemExit("nothing to read within 30 s")
+        raise SystemExit("the first record did not arrive within 30 s")
     began, count = time.monotonic(), len(first)
     while count < READ_RECORDS:
         messages = consumer.consume(1000, 30)
         if not messages:
-            raise SystemExit(f"{count} of {READ_RECORDS} records came, and then none for 30 s")
+            raise SystemExit(f"{count} of {READ_RECORDS} records arrived, then none for 30 s")
         count += len(messages)
     took_s = time.monotonic() - began
     consumer.close()
@@ -163,7 +178,7 @@ def read_per_s(kafka: KafkaBroker, topic: str, level: str) -> float:
 
 
 def in_turns(rounds: int, arms: Mapping[str, Callable[[], float]]) -> Figures:
-    """Each arm's figure in each round, after one round that is not counted."""
+    """Measures each arm in each round, after one round that does not count."""
     found: Figures = {name: [] for name in arms}
     for number in range(-1, rounds):
         for name in list(arms) if number % 2 else list(arms)[::-1]:
@@ -173,24 +188,24 @@ def in_turns(rounds: int, arms: Mapping[str, Callable[[], float]]) -> Figures:
     return found
 
 
-def tell(title: str, figures: Figures, beside: str) -> None:
-    """Prints a table: the medians, and the ratios to the arm `beside`."""
-    print(f"\n{title}\n\n| arm | median | x {beside} (95 %) |\n| --- | ---: | ---: |")
+def print_table(title: str, figures: Figures, baseline: str) -> None:
+    """Prints a table: the medians, and the ratios to the arm `baseline`."""
+    print(f"\n{title}\n\n| arm | median | x {baseline} (95 %) |\n| --- | ---: | ---: |")
     for name, values in figures.items():
-        ratio = bootstrap([mine / theirs for mine, theirs in zip(values, figures[beside], strict=True)])
-        shown = "1" if name == beside else f"{ratio.median:.2f} {ratio.interval('.2f')}"
-        print(f"| {name} | {median(values):,.2f} | {shown} |")
+        ratio = bootstrap([mine / theirs for mine, theirs in zip(values, figures[baseline], strict=True)])
+        ratio_text = "1" if name == baseline else f"{ratio.median:.2f} {ratio.interval('.2f')}"
+        print(f"| {name} | {median(values):,.2f} | {ratio_text} |")
 
 
 def main(rounds: int) -> None:
-    """Runs and prints everything, on a broker that is gone afterwards."""
+    """Measures and prints everything, on a broker that is removed afterwards."""
     with tempfile.TemporaryDirectory(prefix="producers-") as folder, own_kafka(Path(folder), find_java()) as (kafka, _):
         intervals_ms: list[float] = []
         producing = {name: lambda settings=settings: produced_per_s(kafka, settings, intervals_ms)
                      for name, settings in ARMS.items()}  # fmt: skip
-        tell(f"records of 1 kB per second, a commit due {TRANSACTION_S * 1000:.0f} ms after the last",
+        print_table(f"records of 1 kB per second, a commit due {TRANSACTION_S * 1000:.0f} ms after the last",
              in_turns(rounds, producing), "at-least-once")  # fmt: skip
-        counted = intervals_ms[1:]  # those of the round that counts for nothing came first
+        counted = intervals_ms[1:]  # the first value is from the round that does not count
         print(f"\na transaction took {median(counted):,.0f} ms on average, by round from {min(counted):,.0f} to "
               f"{max(counted):,.0f}")  # fmt: skip
         steps = kafka.create_topic("steps", 1)
@@ -198,14 +213,14 @@ def main(rounds: int) -> None:
             arms = {
                 "flush, then offsets": lambda rows=rows: ms_per_step(kafka, steps, rows, None),
                 "transaction": lambda rows=rows: ms_per_step(kafka, steps, rows, {}),
-                "transaction, quick to try again": lambda rows=rows: ms_per_step(kafka, steps, rows, QUICK),
+                "transaction, short retry backoff": lambda rows=rows: ms_per_step(kafka, steps, rows, QUICK),
             }
-            tell(f"ms for {rows} records and an offset", in_turns(rounds, arms), "flush, then offsets")
+            print_table(f"ms for {rows} records and an offset", in_turns(rounds, arms), "flush, then offsets")
         reads = kafka.create_topic("reads", 1)
         fill(kafka, reads)
         levels = {level: lambda level=level: read_per_s(kafka, reads, level)
                   for level in ("read_uncommitted", "read_committed")}  # fmt: skip
-        tell("records read per second, of committed transactions", in_turns(rounds, levels), "read_uncommitted")
+        print_table("records read per second, of committed transactions", in_turns(rounds, levels), "read_uncommitted")
 
 
 if __name__ == "__main__":

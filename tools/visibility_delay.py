@@ -1,12 +1,16 @@
-"""How late the observer sees a row: `python -m tools.visibility_delay [BUSY] [SINK ...]`, some 15 s a sink.
+"""Measures how long the observer takes to see a row after it became visible.
 
-A process of its own makes steps of ROWS rows visible at random moments and notes the clock as soon as each is: after
-the rename, the COMMIT, the rename of the log entry, the acknowledgement. The observer's own loop follows. Printed per
-sink: seen - visible (mean, median, p99, ms), what the looking takes of a core while nothing comes, what the server
-takes for it (PostgreSQL), and, with BUSY, all of it beside so many processes that never rest.
+    python -m tools.visibility_delay [BUSY] [SINK ...]
 
-What can go wrong: what makes a step visible returns a little after it is, so a delay may come out some tens of
-microseconds too small; Kafka's acknowledgement may come after the row was given. Use a machine without other load.
+Takes some 15 s per sink. Use a quiet machine. BUSY: the number of processes that keep the processors busy meanwhile.
+
+A separate process makes steps of ROWS rows visible at random moments. It takes the time right after each step: after
+the rename, the COMMIT, the rename of the log entry, or the acknowledgement. The observer's own loop follows. Per sink
+the tool prints the delay (mean, median, p99, in ms) and the share of a core that following an idle sink takes. For
+PostgreSQL it also prints the share of the server session.
+
+Limit: the call that makes a step visible returns slightly later than the step is visible. A delay may come out some
+tens of microseconds too small. Kafka's acknowledgement may even arrive after the observer has the row.
 """
 
 from __future__ import annotations
@@ -26,67 +30,69 @@ from typing import Any
 
 import deltalake
 import numpy as np
+import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 from confluent_kafka import Producer
 from psycopg import sql
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StringType
 
-from oncebench.delivery.contract import Place
 from oncebench.downloads.java import find_java
 from oncebench.lab.lab import own_kafka
 from oncebench.observe.observer import follow
 from oncebench.record import OBSERVED
-from oncebench.record.streams import LineWriter, StreamWriter, read_stream
+from oncebench.record.json_lines import LineWriter
+from oncebench.record.streams import StreamWriter, read_stream
 from oncebench.servers.sink_servers import open_services
-from oncebench.sinks.files.formats import json_lines
 from oncebench.sinks.postgres.connection import connect
-from oncebench.sinks.registry import SINKS
-from pipeline.rows import KEY, ROW, STRINGS, TYPES
+from oncebench.sinks.registry import suite_sinks
+from oncebench.sinks.suite import Place
+from pipeline.rows import KEY, ROW, SCHEMA
 
-STEPS, ROWS = 150, 100  # 100 rows: five sessions of a batch
-WARM_UP = 10  # steps that pay for imports and first files, and do not count
-PAUSE_S = (0.04, 0.12)  # between two steps: never in time with whatever looks
-READ_S = 2.0  # in which what is there is read, before the looking is measured
-IDLE_S = 4.0  # how long an idle sink is followed, for what the looking takes
+STEPS, ROWS = 150, 100  # 100 rows: a batch of five sessions
+WARM_UP = 10  # steps that include imports and first files, and do not count
+PAUSE_S = (0.04, 0.12)  # between two steps, random so that steps never align with polls
+READ_S = 2.0  # time to read the existing rows before the idle cost is measured
+IDLE_S = 4.0  # how long an idle sink is followed to measure its cost
 ALL = ("files-jsonl", "files-parquet", "delta", "postgres", "sqlite", "kafka")
-Show = Callable[[int], int]  # makes a step visible, and returns when it was, in epoch µs
+Publish = Callable[[int], int]  # makes a step visible, and returns its time in epoch µs
 
 
 def step(number: int) -> pa.RecordBatch:
-    """The rows of a step: their key is its number."""
-    fields = [(name, pa.string() if name in STRINGS else pa.int32() if kind == "int" else pa.int64())
-              for name, kind in TYPES.items()]  # fmt: skip
-    rows = [{name: str(number) if name in STRINGS else at for name in ROW} for at in range(ROWS)]
-    return pa.RecordBatch.from_pylist(rows, pa.schema(fields))
+    """The rows of a step; their key is the number of the step."""
+    strings = {field.name for field in SCHEMA if isinstance(field.dataType, StringType)}
+    rows = [{name: str(number) if name in strings else at for name in ROW} for at in range(ROWS)]
+    return pa.RecordBatch.from_pylist(rows, to_arrow_schema(SCHEMA))
 
 
 def now_us() -> int:
     return time.time_ns() // 1000
 
 
-def files(suffix: str, target: Mapping[str, Any]) -> Show:
+def files(suffix: str, target: Mapping[str, Any]) -> Publish:
     folder = Path(target["output"])
 
-    def show(number: int) -> int:
+    def publish(number: int) -> int:
         hidden = folder / f".{number}"
         if suffix == "jsonl":
-            hidden.write_bytes(json_lines(step(number)))
+            hidden.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in step(number).to_pylist()))
         else:
             pq.write_table(pa.Table.from_batches([step(number)]), hidden)
         hidden.rename(folder / f"part-{number}.{suffix}")
         return now_us()
 
-    return show
+    return publish
 
 
-def delta(target: Mapping[str, Any]) -> Show:
+def delta(target: Mapping[str, Any]) -> Publish:
     folder = Path(target["output"])
 
-    def show(number: int) -> int:
+    def publish(number: int) -> int:
         if number == 0:
             deltalake.write_deltalake(str(folder), pa.Table.from_batches([step(0)]))
             return now_us()
-        # What delta-rs does after its commit would hold up the clock, so the entry is put there by hand.
+        # delta-rs does more work after its commit, which would delay the time stamp. So the tool writes the log entry.
         data = folder / f"part-{number}.parquet"
         pq.write_table(pa.Table.from_batches([step(number)]), data)
         stamp_ms = now_us() // 1000
@@ -98,63 +104,63 @@ def delta(target: Mapping[str, Any]) -> Show:
         entry.rename(entry.with_name(f"{number:020}.json"))
         return now_us()
 
-    return show
+    return publish
 
 
-def postgres(target: Mapping[str, Any]) -> Show:
-    connection = connect("seeing-delay")
+def postgres(target: Mapping[str, Any]) -> Publish:
+    connection = connect("visibility-delay")
     into = sql.SQL("COPY {} ({}) FROM STDIN").format(
         sql.Identifier(target["output"]), sql.SQL(", ").join(map(sql.Identifier, ROW))
     )
 
-    def show(number: int) -> int:
+    def publish(number: int) -> int:
         with connection.transaction(), connection.cursor() as cursor, cursor.copy(into) as copy:
             for row in step(number).to_pylist():
                 copy.write_row([row[name] for name in ROW])
         return now_us()
 
-    return show
+    return publish
 
 
-def sqlite(target: Mapping[str, Any]) -> Show:
+def sqlite(target: Mapping[str, Any]) -> Publish:
     connection = sqlite3.connect(target["output"], isolation_level=None)
     into = f"INSERT INTO rows ({', '.join(ROW)}) VALUES ({', '.join('?' for _ in ROW)})"  # noqa: S608  names from our own list
 
-    def show(number: int) -> int:
+    def publish(number: int) -> int:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(into, [tuple(row[name] for name in ROW) for row in step(number).to_pylist()])
         connection.execute("COMMIT")
         return now_us()
 
-    return show
+    return publish
 
 
-def kafka(target: Mapping[str, Any]) -> Show:
+def kafka(target: Mapping[str, Any]) -> Publish:
     producer = Producer({**target["kafka"], "acks": "all", "linger.ms": 0})
 
-    def show(number: int) -> int:
+    def publish(number: int) -> int:
         for row in step(number).to_pylist():
             producer.produce(target["output"], key=row[KEY], value=b'{"ended_at":0}')
         producer.flush()
         return now_us()
 
-    return show
+    return publish
 
 
-WRITERS: Mapping[str, Callable[[Mapping[str, Any]], Show]] = {
+WRITERS: Mapping[str, Callable[[Mapping[str, Any]], Publish]] = {
     "files-jsonl": partial(files, "jsonl"), "files-parquet": partial(files, "parquet"), "delta": delta,
     "postgres": postgres, "sqlite": sqlite, "kafka": kafka,
 }  # fmt: skip
 
 
-def write(sink: str, target: Mapping[str, Any], told: Any) -> None:
-    """The writing process."""
-    show, chance = WRITERS[sink](target), random.Random(1)
-    shown = []
+def write(sink: str, target: Mapping[str, Any], pipe: Any) -> None:
+    """Runs in the writing process: makes all steps visible and sends their times."""
+    publish, chance = WRITERS[sink](target), random.Random(1)
+    visible_us = []
     for number in range(STEPS):
         time.sleep(chance.uniform(*PAUSE_S))
-        shown.append(show(number))
-    told.send(shown)
+        visible_us.append(publish(number))
+    pipe.send(visible_us)
 
 
 def never_rest() -> None:
@@ -164,7 +170,7 @@ def never_rest() -> None:
 
 @contextmanager
 def busy(count: int) -> Iterator[None]:
-    """Beside so many processes that never rest."""
+    """Runs `count` processes that never rest."""
     processes = [multiprocessing.get_context("spawn").Process(target=never_rest) for _ in range(count)]
     for process in processes:
         process.start()
@@ -177,11 +183,11 @@ def busy(count: int) -> Iterator[None]:
 
 
 def followed(sink: str, target: Mapping[str, Any], folder: Path, done: Callable[[], bool]) -> Path:
-    """Follows as the observer does until `done`; the stream that it wrote."""
+    """Follows a sink with the observer's loop until `done`; returns the stream that it wrote."""
     path = folder / "observed.arrow"
     path.unlink(missing_ok=True)
     with (
-        closing(SINKS[sink].read(target)) as reader,
+        closing(suite_sinks()[sink].read(target)) as reader,
         LineWriter(folder / "status.jsonl") as lines,
         StreamWriter(path, OBSERVED) as writer,
     ):
@@ -190,23 +196,23 @@ def followed(sink: str, target: Mapping[str, Any], folder: Path, done: Callable[
 
 
 def idle_share(sink: str, target: Mapping[str, Any], folder: Path) -> tuple[float, float]:
-    """Shares of a core that following an idle sink takes: of this process, and of PostgreSQL's session for it."""
+    """The shares of a core that following an idle sink takes: own process, PostgreSQL session."""
     begins_at = time.monotonic() + READ_S
-    noted: list[tuple[float, float]] = []
+    samples: list[tuple[float, float]] = []
 
     def done() -> bool:
         over_s = time.monotonic() - begins_at
-        if over_s >= (IDLE_S if noted else 0.0):
-            noted.append((time.process_time(), _served_s() if sink == "postgres" else 0.0))
+        if over_s >= (IDLE_S if samples else 0.0):
+            samples.append((time.process_time(), _served_s() if sink == "postgres" else 0.0))
         return over_s >= IDLE_S
 
     followed(sink, target, folder, done)
-    (own_s, served_s), (own_until_s, served_until_s) = noted
+    (own_s, served_s), (own_until_s, served_until_s) = samples
     return (own_until_s - own_s) / IDLE_S, (served_until_s - served_s) / IDLE_S
 
 
 def _served_s() -> float:
-    with connect("seeing-delay") as connection:
+    with connect("visibility-delay") as connection:
         found = connection.execute(
             "SELECT pid FROM pg_stat_activity WHERE application_name LIKE 'oncebench.reader.%'"
         ).fetchone()
@@ -214,20 +220,20 @@ def _served_s() -> float:
 
 
 def measure(sink: str, target: Mapping[str, Any], folder: Path) -> str:
-    """One line about a sink."""
+    """Measures a sink and returns its line."""
     spawn = multiprocessing.get_context("spawn")
     ours, theirs = spawn.Pipe()
     process = spawn.Process(target=write, args=(sink, target, theirs))
     process.start()
     began_s = time.process_time()
-    shown_us: list[int] = []
+    visible_us: list[int] = []
 
     def done() -> bool:
-        if not shown_us and ours.poll():
-            shown_us.extend(ours.recv())
-        if not shown_us and not process.is_alive():
-            raise SystemExit(f"{sink}: what writes has failed")
-        return bool(shown_us)
+        if not visible_us and ours.poll():
+            visible_us.extend(ours.recv())
+        if not visible_us and not process.is_alive():
+            raise SystemExit(f"{sink}: the writing process has failed; its error is above")
+        return bool(visible_us)
 
     path = followed(sink, target, folder, done)
     cpu_s = time.process_time() - began_s
@@ -235,22 +241,23 @@ def measure(sink: str, target: Mapping[str, Any], folder: Path) -> str:
     first: dict[int, int] = {}
     for row in read_stream(path, OBSERVED).table.select(["key", "seen_us"]).to_pylist():
         first.setdefault(int(row["key"]), row["seen_us"])
-    late_ms = np.array([first[number] - shown_us[number] for number in range(WARM_UP, STEPS)]) / 1e3
+    delay_ms = np.array([first[number] - visible_us[number] for number in range(WARM_UP, STEPS)]) / 1e3
+    p50, p99 = np.percentile(delay_ms, (50, 99))
     idle, served = idle_share(sink, target, folder)
     server = f", its server's session {served:.1%}" if served else ""
     return (
-        f"{sink:14} mean {late_ms.mean():6.2f} p50 {np.median(late_ms):6.2f} p99 {np.percentile(late_ms, 99):6.2f} ms; "
+        f"{sink:14} mean {delay_ms.mean():6.2f} p50 {p50:6.2f} p99 {p99:6.2f} ms; "
         f"CPU {cpu_s * 1e3 / STEPS:.2f} ms a step; idle {idle:.1%} of a core{server}"
     )
 
 
 def main(others: int, sinks: tuple[str, ...]) -> None:
     """Prints a line per sink."""
-    with tempfile.TemporaryDirectory(prefix="seeing-") as temporary, ExitStack() as stack:
+    with tempfile.TemporaryDirectory(prefix="visibility-") as temporary, ExitStack() as stack:
         folder = Path(temporary)
         folder.chmod(0o755)
         stack.enter_context(open_services({"postgres"} & set(sinks), folder))
-        place = Place("seeing", folder, 2, {}, str)
+        place = Place("visibility", folder, 2, {}, str, SCHEMA, KEY)
         if "kafka" in sinks:
             broker, _ = stack.enter_context(own_kafka(folder, find_java()))
             place = replace(
@@ -260,9 +267,11 @@ def main(others: int, sinks: tuple[str, ...]) -> None:
             )
         stack.enter_context(busy(others))
         for sink in sinks:
-            own = folder / f"{sink}-own"
-            own.mkdir()
-            print(measure(sink, SINKS[sink].provide(replace(place, folder=own)), own), flush=True)
+            sink_folder = folder / f"{sink}-own"
+            sink_folder.mkdir()
+            print(
+                measure(sink, suite_sinks()[sink].provide(replace(place, folder=sink_folder)), sink_folder), flush=True
+            )
 
 
 if __name__ == "__main__":

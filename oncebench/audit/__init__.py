@@ -1,1 +1,1 @@
-"""Judges a record: pure functions from what was recorded to findings and a verdict."""
+"""Audits a record: pure functions from what a run recorded to findings and a verdict."""

@@ -1,8 +1,10 @@
-"""Whether two auditors counted the same: a pure function of their counts, whoever made them.
+"""Compares the counts of the two auditors: a pure function of the counts.
 
-Promise: every count of either is compared, each code's kinds too, and one that only the other has is compared with 0;
-the sentences name the count and what each auditor says. What can go wrong: both are wrong in the same way; they share
-no code to make that unlikely, and the contract, which they do share, is not judged here.
+Promise: every count of either auditor is compared, also the kinds of each code. A count that only one auditor has is
+compared with 0. Each reason names the count and both numbers.
+
+What can go wrong: both auditors make the same mistake. They share no code, to make that unlikely. They do share the
+contract, which is not checked here.
 """
 
 from __future__ import annotations
@@ -16,7 +18,13 @@ from oncebench.audit.python.audit import Findings
 
 @dataclass(frozen=True)
 class Agreement:
-    """What became of the comparison: `compared` counts, those that differ as (first, second), or why there is none."""
+    """The result of a comparison.
+
+    Attributes:
+        compared: how many counts were compared.
+        differ: the counts that differ, by name: (Python auditor, SQL auditor).
+        trouble: why there was no comparison; empty if there was one.
+    """
 
     compared: int = 0
     differ: Mapping[str, tuple[int, int]] = field(default_factory=dict)
@@ -24,34 +32,34 @@ class Agreement:
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """Why the run can't be told; none if the auditors agree."""
+        """Why the run is unknown; empty if the auditors agree."""
         if self.trouble:
-            return (f"the second auditor could not count: {self.trouble}",)
+            return (f"the SQL auditor could not count: {self.trouble}",)
         return tuple(
-            f"the two auditors disagree on {name}: {first} by the first, {second} by the second"
-            for name, (first, second) in self.differ.items()
+            f"the two auditors disagree on {name}: Python counts {python}, SQL counts {sql}"
+            for name, (python, sql) in self.differ.items()
         )
 
     def to_json(self) -> dict[str, Any]:
-        """As it stands in a report."""
+        """Returns the field `auditors` of a report."""
         return {
             "agree": not self.reasons,
             "compared": self.compared,
-            "differ": {name: {"first": one, "second": other} for name, (one, other) in self.differ.items()},
+            "differ": {name: {"first": python, "second": sql} for name, (python, sql) in self.differ.items()},
             "trouble": self.trouble,
         }
 
 
-def compare(first: Mapping[str, int], second: Mapping[str, int]) -> Agreement:
-    """The counts by name that differ, sorted by name."""
-    names = sorted(first.keys() | second.keys())
-    both = {name: (first.get(name, 0), second.get(name, 0)) for name in names}
+def compare(python: Mapping[str, int], sql: Mapping[str, int]) -> Agreement:
+    """Compares two auditors' counts by name; those that differ come sorted by name."""
+    names = sorted(python.keys() | sql.keys())
+    both = {name: (python.get(name, 0), sql.get(name, 0)) for name in names}
     return Agreement(len(names), {name: pair for name, pair in both.items() if pair[0] != pair[1]})
 
 
 def counts_of(findings: Findings) -> dict[str, int]:
-    """What the first auditor counted, by the names of the second."""
-    parts = {
+    """Returns the Python auditor's counts, under the names that the SQL auditor uses."""
+    groups = {
         "rows": findings.rows,
         "sessions": findings.sessions,
         "events": findings.events,
@@ -59,5 +67,5 @@ def counts_of(findings: Findings) -> dict[str, int]:
         **{code: anomaly.split for code, anomaly in findings.anomalies.items()},
     }
     return {code: anomaly.count for code, anomaly in findings.anomalies.items()} | {
-        f"{part}.{word}": int(number) for part, words in parts.items() for word, number in words.items()
+        f"{group}.{name}": int(number) for group, counts in groups.items() for name, number in counts.items()
     }

@@ -1,7 +1,7 @@
-"""The catalogue: what each anomaly code means, what it counts, and how findings are handed on.
+"""The catalogue of anomalies: meaning, exact rule, unit and kinds of each code.
 
-Promise: the one place where a rule is written; reports, printed summaries and `docs/anomalies.md` say it from here, in
-these words. A count belongs to one unit; every count comes with at most `EXAMPLES` examples.
+Promise: this is the only place where a rule is written. Reports, printed summaries and `docs/anomalies.md` quote it
+word for word. A count has one unit, and comes with at most `EXAMPLES` examples.
 """
 
 from __future__ import annotations
@@ -14,23 +14,22 @@ from typing import Any
 EXAMPLES = 32  # enough to see a pattern, few enough to read
 
 
-# What rules call by a letter or one word.
+# The terms that the rules use.
 TERMS = {
-    "E": "the rows owed: 20 of each finished session, by the reference model over the input as it was read again",
-    "m(x)": "how often the id x (`session_key:j`) is visible, that is, shown to a committed reader at the end",
-    "covered": "of a session: each of its events lies below what Spark has committed of its input partition",
+    "E": "the expected rows: 20 of each finished session, computed by the reference model from the input read again",
+    "m(x)": "how often a committed reader sees the row id x (`session_key:j`) at the end",
+    "covered": "Spark has committed the input offsets of all events of the session",
 }
 
 
 def terms_of(rule: str) -> list[str]:
-    """Those of `TERMS` of which a rule makes use."""
+    """Returns the `TERMS` that a rule uses."""
     return [term for term in TERMS if re.search(rf"(?<!\w){re.escape(term)}(?!\w)", rule)]
 
 
 @dataclass(frozen=True)
 class Code:
-    """One kind of anomaly: its short name, what it means, the exact rule, the unit of its count, and the kinds into
-    which that is divided, if it is."""
+    """One kind of anomaly; `kinds` divide its count, if there are any."""
 
     name: str
     means: str
@@ -51,8 +50,8 @@ CATALOGUE = {
         ),
         Code(
             "PEND",
-            "rows not seen yet, which is no loss",
-            "x in E, m(x) = 0, its session is not covered; STALL instead where the run's patience ended",
+            "rows not visible yet; no loss",
+            "x in E, m(x) = 0, its session is not covered; STALL instead, if the run timed out without progress",
             "rows",
         ),
         Code(
@@ -65,47 +64,48 @@ CATALOGUE = {
         Code(
             "DIV",
             "copies of a row that differ",
-            "ids with m(x) > 1 and two different payloads or more: events, total, checksum and ended_at, or the bytes "
-            "of a value that is no row",
+            "ids with m(x) > 1 and at least two different payloads; a payload is events, total, checksum and "
+            "ended_at, or the bytes of a value that is no row",
             "ids",
         ),
         Code(
             "PHAN",
-            "rows that nobody owed",
-            "visible ids not in E: of an unknown session, of an unfinished one, or with a j that is not 0 to 19",
+            "rows that no input explains",
+            "visible ids not in E: of an unknown session, of an unfinished session, or with a j outside 0 to 19",
             "ids",
             ("unknown-session", "unfinished-session", "row-number"),
         ),
         Code(
             "TORN",
-            "sessions of which only some rows are there",
-            "covered sessions of which some rows, but not all 20, are visible at the end",
+            "sessions with only some of their rows",
+            "covered sessions with some, but not all 20, rows visible at the end",
             "sessions",
         ),
         Code(
             "CORR",
             "wrong content",
-            "visible rows that are not JSON of six fields with their types; else, whose key is not their session_key; "
-            "else, whose payload is not that of their id in E",
+            "visible rows that are not JSON of six fields with their types; else, whose key is not their "
+            "session_key; else, whose payload is not the one of their id in E",
             "rows",
             ("unreadable", "wrong-key", "wrong-payload"),
         ),
         Code(
             "REORD",
-            "first copies of a session's rows out of order",
-            "sessions whose rows of E, each where it stands first in a partition, do not ascend in j there",
+            "rows of a session out of order",
+            "sessions whose rows of E, each at its first place in a partition, do not ascend in j there",
             "sessions",
         ),
         Code(
             "SCAT",
-            "sessions that nobody reads in order",
+            "sessions spread over partitions, which no reader gets in order",
             "sessions with visible rows of E in several partitions of a log",
             "sessions",
         ),
         Code(
             "STALL",
             "no progress",
-            "x in E, m(x) = 0, its session is not covered, and the run's patience ended; at least 1 if it did",
+            "x in E, m(x) = 0, its session is not covered, and the run timed out without progress; at least 1 in "
+            "such a run",
             "rows",
         ),
         Code(
@@ -117,64 +117,66 @@ CATALOGUE = {
         ),
         Code(
             "SRC",
-            "the generator's or the topic's fault",
-            "acknowledged events that the input topic holds not at all, twice or more, or elsewhere than acknowledged",
+            "a fault of the generator or the input topic",
+            "acknowledged events that the input topic does not hold, holds more than once, or holds at another "
+            "position than acknowledged",
             "events",
             ("absent", "twice", "elsewhere"),
         ),
         Code(
             "INCO",
             "reads that disagree",
-            "positions that final read and observer showed with different content; that the observer was shown and the "
-            "final read, whole and past there, was not; or that one of them showed with two contents",
+            "positions where final read and observer got different content; where the observer got a row that a "
+            "final read, complete and past the position, lacks; or where one read got two contents",
             "positions",
             ("changed", "vanished", "final-read-twice", "observed-twice"),
         ),
         Code(
             "ORPH",
-            "what dead writers left",
-            "what the sink still holds of work that no commit will ever show, at the end",
+            "leftovers of dead writers",
+            "leftovers in the sink at the end that no commit will ever make visible",
             "leftovers",
         ),
         Code(
             "TORNB",
-            "batches that were shown in parts",
-            "batches of whose visible rows of E the observer first saw some at one look and others at a later one, of "
-            "a sink that shows a batch in one step",
+            "batches that became visible in parts",
+            "batches whose visible rows of E the observer first saw at different looks, in a sink that shows a "
+            "batch in one step",
             "batches",
         ),
         Code(
             "LOSTC",
-            "batches reported as committed, and not all there",
-            "batches that a life reported as written, with nothing drained or dropped, and of whose rows some are LOSS",
+            "batches reported as committed, with rows missing",
+            "batches that an attempt reported as written, with nothing drained or dropped, and that have rows in LOSS",
             "batches",
         ),
         Code(
             "G1a",
-            "aborted rows that a committed reader was shown",
-            "positions that final read or observer showed, whose transaction the log says was aborted; of the final "
-            "read also of a transaction that was open at the end, if the log was read whole",
+            "aborted rows that a committed reader saw",
+            "positions that the final read or the observer got, and whose transaction the log shows as aborted; in "
+            "the final read also as open at the end, if the log was read to its end",
             "positions",
             ("aborted", "open"),
         ),
         Code(
             "STALE",
-            "rows that an older driver wrote after a younger one",
-            "visible rows of an older driver's behind a record of a younger one's, in one partition",
+            "rows that an older driver wrote after a newer one",
+            "visible rows of an older driver behind a record of a newer driver, in one partition",
             "rows",
         ),
         Code(
             "EXPO",
-            "what had to be hidden: a metric, no violation",
-            "records of the output's log that are not visible at the end, by how their transaction ended",
+            "records that had to be hidden: a metric, no violation",
+            "records in the output's log that are not visible at the end, by how their transaction ended",
             "records",
             ("committed", "aborted", "open", "plain"),
         ),
         Code(
             "QUAR",
-            "invalid events that vanished, valid ones in quarantine",
-            "of a run that drained: invalid events missing in quarantine; what it holds of none (but what a timer took "
-            "from an unfinished session); invalid events that it holds with another key or value",
+            "invalid events missing from quarantine, or valid events in it",
+            "in a run that drained: invalid events missing from quarantine; records in quarantine of no invalid "
+            "event, except those a timer took from an unfinished session; invalid events with another key or value "
+            "there",
             "events",
             ("missing", "unasked", "changed"),
         ),
@@ -184,7 +186,7 @@ CATALOGUE = {
 
 @dataclass(frozen=True)
 class Anomaly:
-    """How often one code occurred; `split` divides the count by kind where that is told apart."""
+    """How often one code occurred; `split` divides the count by kind, if the code has kinds."""
 
     count: int = 0
     examples: tuple[Mapping[str, Any], ...] = ()

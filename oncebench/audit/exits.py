@@ -1,9 +1,9 @@
-"""How often the pipeline died, and whether anybody had asked for it: a pure function of timeline and hits.
+"""Counts the pipeline's exits, and which of them the run intended.
 
-Promise: each death that the supervisor noted is counted once. It was asked for if it was a random kill, or if that
-very life had met a fault (a hit names its life by the session of processes, which is the pid that was started): one
-that a failpoint killed, or one that did not survive what a nemesis did. Every other death is unasked, with what is
-known of its cause; such a run has measured something else as well.
+Promise: a pure function of timeline and hits. Each exit that the supervisor recorded is counted once. An exit was
+intended if it was a random kill, or if the same attempt had hit a fault: a failpoint killed the attempt, or the attempt
+did not survive a fault. A hit names its attempt by the pid that was started, which is also its process session. Every
+other exit is unintended and comes with what is known of its cause; such a run has also measured something else.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ from typing import Any
 
 from oncebench.delivery.failpoints import KILL
 
+# Timeline events of the supervisor.
 KILLED, RANDOM, FAILED = "pipeline-killed", "random-kill", "pipeline-failed"
+EXIT_EVENTS = frozenset({KILLED, RANDOM, FAILED})
 
 
 @dataclass(frozen=True)
-class Unasked:
-    """A death that nobody asked for. `exit_code` is None where a signal ended the pipeline, `signal` otherwise."""
+class UnintendedExit:
+    """An exit without a fault. `exit_code` is None after a signal; otherwise `signal` is None."""
 
     exit_code: int | None
     signal: int | None
@@ -32,48 +34,54 @@ class Unasked:
 
 
 @dataclass(frozen=True)
-class Deaths:
-    """All deaths of a run: how many were asked for, how many of them were kills, by a failpoint or a nemesis."""
+class Exits:
+    """All exits of a run.
 
-    asked: int = 0
+    Attributes:
+        intended: how many the run intended.
+        by_failpoint: how many followed a kill by a failpoint or another fault.
+        unintended: the others.
+    """
+
+    intended: int = 0
     by_failpoint: int = 0
-    unasked: tuple[Unasked, ...] = ()
+    unintended: tuple[UnintendedExit, ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """As it stands in a report."""
-        told = [{**asdict(death), "told": str(death)} for death in self.unasked]
-        return {"asked": self.asked, "unasked": len(told), "each_unasked": told}
+        """Returns the field `deaths` of a report."""
+        each = [{**asdict(one), "told": str(one)} for one in self.unintended]
+        return {"asked": self.intended, "unasked": len(each), "each_unasked": each}
 
 
-def deaths(timeline: Sequence[Mapping[str, Any]], hits: Sequence[Mapping[str, Any]]) -> Deaths:
-    """The deaths of a run.
+def exits_of(timeline: Sequence[Mapping[str, Any]], hits: Sequence[Mapping[str, Any]]) -> Exits:
+    """Returns the exits of a run.
 
     Args:
         timeline: the supervisor's lines.
         hits: the failpoints' lines.
     """
-    met = {hit.get("life") for hit in hits} - {None}
+    hit_a_fault = {hit.get("life") for hit in hits} - {None}
     killed = {hit.get("life") for hit in hits if hit["action"] == KILL} - {None}
-    asked, by_failpoint, unasked = 0, 0, []
+    intended, by_failpoint, unintended = 0, 0, []
     start: Mapping[str, Any] = {}
     for line in timeline:
         event = line.get("event")
         if event == "pipeline-started":
             start = line
-        if event not in (KILLED, RANDOM, FAILED):
+        if event not in EXIT_EVENTS:
             continue
         by_failpoint += event == KILLED or start.get("pid") in killed
-        if event in (KILLED, RANDOM) or start.get("pid") in met:
-            asked += 1
+        if event in (KILLED, RANDOM) or start.get("pid") in hit_a_fault:
+            intended += 1
         else:
-            unasked.append(_unasked(line, start))
-    return Deaths(asked, by_failpoint, tuple(unasked))
+            unintended.append(_unintended(line, start))
+    return Exits(intended, by_failpoint, tuple(unintended))
 
 
-def _unasked(line: Mapping[str, Any], start: Mapping[str, Any]) -> Unasked:
+def _unintended(line: Mapping[str, Any], start: Mapping[str, Any]) -> UnintendedExit:
     code: int | None = line.get("exit_code")
-    since = round((line["t_us"] - start["t_us"]) / 1e6, 1) if "t_us" in start else None
+    after_start_s = round((line["t_us"] - start["t_us"]) / 1e6, 1) if "t_us" in start else None
     why = str(line.get("why", ""))
     if code is not None and code < 0:
-        return Unasked(None, -code, why, since)
-    return Unasked(code, None, why, since)
+        return UnintendedExit(None, -code, why, after_start_s)
+    return UnintendedExit(code, None, why, after_start_s)

@@ -1,9 +1,13 @@
-"""What of a run tested nothing, fault by fault: not hit, hit elsewhere, nothing to act on, cut short, not run again.
+"""Why a fault was not actually exercised, per fault.
 
-Promise: pure functions of what the run recorded. A nemesis's note belongs to the hit that it names (`hit_us`), however
-long after it was written: the next fault of a chain may have been hit meanwhile. What can go wrong: notes of older runs
-name the fault alone; they belong to its newest hit before them. Nor do older runs tell whether an act came to its end
-(`tells_over` of a start says that a run does): of those it is believed.
+The reasons: it was not hit, it was hit elsewhere, it had no target, it was cut short, or its batch was not run again.
+
+Promise: pure functions of the record. A note of a fault belongs to the hit that it names (`hit_us`), however much later
+it was written. The next fault of a chain may have been hit meanwhile.
+
+What can go wrong: older runs record less. Their notes name only the fault, and belong to the newest hit of that fault
+before them. They may not record whether a fault ran to its end, and then it is assumed. A run that does record the ends
+has `tells_over` in a line of its timeline.
 """
 
 from __future__ import annotations
@@ -14,39 +18,43 @@ from typing import Any
 from oncebench.delivery.failpoints import KILL, parse_fault
 
 Line = Mapping[str, Any]
+# Timeline events: the fault had no target; the fault ran to its end.
 IDLE, OVER = "nemesis-idle", "nemesis-over"
-# Once Spark's commit log has a batch, a death does not bring it back.
+# Once a batch is in Spark's commit log, a kill does not make Spark run it again.
 NO_REPLAY_AFTER = frozenset({"after-commit-log"})
 
 
 def notes_of(hit: Line, hits: Sequence[Line], timeline: Sequence[Line]) -> list[Line]:
-    """What a nemesis noted of its deed at this hit."""
+    """Returns the timeline lines that the fault of this hit wrote."""
     return [line for line in timeline if _hit_of(line, hits) is hit]
 
 
-def of_no_hit(hits: Sequence[Line], timeline: Sequence[Line]) -> list[str]:
-    """What found nothing to act on, of hits that the record does not have."""
+def without_a_hit(hits: Sequence[Line], timeline: Sequence[Line]) -> list[str]:
+    """Returns the faults without a target whose hit is not in the record."""
     return [_idle(line) for line in timeline if line.get("event") == IDLE and _hit_of(line, hits) is None]
 
 
 def by_fault(
-    hits: Sequence[Line], asked: Sequence[str], timeline: Sequence[Line], progress: Sequence[Line]
+    hits: Sequence[Line], requested: Sequence[str], timeline: Sequence[Line], progress: Sequence[Line]
 ) -> list[list[str]]:
-    """For each hit, and then for each fault that was asked for and not hit, why it tested nothing; empty: it did."""
-    tells_over = any(line.get("tells_over") for line in timeline)
-    again = {line.get("batch") for line in progress if line.get("kind") == "batch"}
+    """Returns why each fault was not exercised; an empty list if it was.
+
+    The hits come first, in their order, then the requested faults that were not hit.
+    """
+    records_ends = any(line.get("tells_over") for line in timeline)
+    done = {line.get("batch") for line in progress if line.get("kind") == "batch"}
     reasons: list[list[str]] = []
     for number, hit in enumerate(hits):
-        own = _elsewhere(hit, asked[number]) if number < len(asked) else [_unasked(hit)]
+        own = _elsewhere(hit, requested[number]) if number < len(requested) else [_not_requested(hit)]
         notes = notes_of(hit, hits, timeline)
         own += [_idle(line) for line in notes if line.get("event") == IDLE]
         ended = any(line.get("event") in (IDLE, OVER) for line in notes)
-        if tells_over and hit["action"] != KILL and not ended:  # a kill is the pipeline's own, and no act
-            own.append(f"the nemesis of the fault {hit['fault']} did not act to its end")
-        if _must_replay(hit) and hit["batch"] not in again:
+        if records_ends and hit["action"] != KILL and not ended:  # the pipeline kills itself, and writes no note
+            own.append(f"the fault {hit['fault']} did not run to its end")
+        if _must_replay(hit) and hit["batch"] not in done:
             own.append(_not_done(hit))
         reasons.append(own)
-    return reasons + [[f"the fault {fault} was not hit"] for fault in asked[len(hits) :]]
+    return reasons + [[f"the fault {fault} was not hit"] for fault in requested[len(hits) :]]
 
 
 def _hit_of(line: Line, hits: Sequence[Line]) -> Line | None:
@@ -58,11 +66,11 @@ def _hit_of(line: Line, hits: Sequence[Line]) -> Line | None:
 
 
 def _idle(line: Line) -> str:
-    return f"the fault {line['fault']} found nothing to act on: {line['why']}"
+    return f"the fault {line['fault']} had no target: {line['why']}"
 
 
-def _unasked(hit: Line) -> str:
-    return f"the fault {hit['fault']} acted and was not asked for"
+def _not_requested(hit: Line) -> str:
+    return f"the fault {hit['fault']} acted without being requested"
 
 
 def _not_done(hit: Line) -> str:
@@ -72,18 +80,18 @@ def _not_done(hit: Line) -> str:
 
 
 def _elsewhere(hit: Line, text: str) -> list[str]:
-    """Whether a hit is not what was asked for; faults act in the order in which they were asked for."""
+    """Returns how a hit differs from the requested fault; faults act in the requested order."""
     fault = parse_fault(text)
     if (hit["fault"], hit["point"], hit["action"]) != (str(fault), fault.point, fault.action):
-        what = f"{hit['fault']} ({hit['action']} at {hit['point']})"
-        return [f"the fault {fault} was asked for, {what} acted in its place"]
+        acted = f"{hit['fault']} ({hit['action']} at {hit['point']})"
+        return [f"the fault {fault} was requested, {acted} acted in its place"]
     if fault.batch is not None and hit["batch"] != fault.batch:
         return [f"the fault {fault} acted in batch {hit['batch']}"]
     if hit.get("rows") == 0:
-        return [f"the fault {fault} acted in batch {hit['batch']}, where no row was at stake"]
+        return [f"the fault {fault} acted in batch {hit['batch']}, which had no rows"]
     return []
 
 
 def _must_replay(hit: Line) -> bool:
-    """Whether the hit must bring its batch back: no `batch` line can have been written before it, so one shows that."""
+    """Whether the batch must run again; its `batch` line cannot be older than the hit."""
     return hit["action"] != "stop" and hit["point"] not in NO_REPLAY_AFTER

@@ -1,4 +1,4 @@
-"""`oncebench audit`: judge a stored run again."""
+"""`oncebench audit`: judges a stored run again."""
 
 from __future__ import annotations
 
@@ -8,23 +8,27 @@ from pathlib import Path
 
 import click
 
-from oncebench.commands.options import existing
-from oncebench.errors import USAGE, UserError
+from oncebench.commands.options import existing_path
+from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code, judge_again
 from oncebench.report.report import read_reports
 from oncebench.report.summary import summary
 
 
-@click.command(short_help="Judge a stored run again.")
+@click.command()
 @click.argument("stored", type=click.Path(path_type=Path))
-@click.option("--json", "as_json", is_flag=True, help="Print the reports as JSON lines.")
+@click.option("--json", "as_json", is_flag=True, help="Print each report as one line of JSON instead of a summary.")
 def audit(stored: Path, as_json: bool) -> None:
-    """Judge a run folder anew from what it recorded, or show the verdicts of a file of reports.
+    """Judge a stored run again from its record, or print the verdicts of stored reports.
 
-    STORED is a run's work folder (with --keep or without; those of a comparison are in its cells/001 and so on), a
-    report.json, or a runs/*.jsonl file.
+    STORED is a run's work folder, a report.json, or a runs/*.jsonl file. The runs of a comparison are in its folders
+    cells/001, cells/002 and so on. A folder can be judged whether the run had --keep or not.
+
+    \b
+    Example:
+      oncebench audit results/local/work/run-20260101-120000-4242
     """
-    is_folder = existing(stored).is_dir()
+    is_folder = existing_path(stored).is_dir()
     reports = [judge_again(_run_folder(stored))] if is_folder else read_reports(stored)
     files = stored if is_folder else None
     for report in reports:
@@ -33,18 +37,18 @@ def audit(stored: Path, as_json: bool) -> None:
 
 
 def _run_folder(stored: Path) -> Path:
-    """A folder that may be a run's; of those that are none, says what they are."""
+    """The folder, after a check that it is a run's; an error names the kind of any other folder."""
     if (stored / "cell.json").exists():
         return stored
     cells = sorted(path.name for path in (stored / "cells").glob("*") if path.is_dir())
     wrong = None
     if cells:
         first = stored / "cells" / cells[0]
-        wrong = f"is a comparison's folder: its runs are in cells/{cells[0]} to {cells[-1]}; judge one, {first} say"
+        wrong = f"is a comparison's folder. Its runs are in cells/{cells[0]} to {cells[-1]}. Give one, such as {first}"
     elif (stored / "load.jsonl").exists():
-        wrong = "is a load's folder: nothing was delivered, so there is nothing to judge"
+        wrong = "is the folder of `oncebench load`. Nothing was delivered, so there is nothing to judge"
     elif (stored / "plan.json").exists():
-        wrong = "is the folder of `oncebench batches`: it holds times, and nothing to judge"
+        wrong = "is the folder of `oncebench batches`. It has times, and nothing to judge"
     if wrong:
-        raise UserError(f"{stored} {wrong}", exit_code=USAGE)
+        raise UserError(f"{stored} {wrong}", exit_code=ExitCode.USAGE)
     return stored

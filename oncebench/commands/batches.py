@@ -1,4 +1,4 @@
-"""`oncebench batches`: what each protocol adds to a batch, all of them in turns in one Spark."""
+"""`oncebench batches`: measures what each protocol adds to a batch, in one Spark session."""
 
 from __future__ import annotations
 
@@ -14,37 +14,39 @@ import click
 
 from oncebench.commands.options import (
     MAX_PARTITIONS,
+    GroupedCommand,
+    kafka_option,
     keep_option,
     postgres_option,
     refuse_idle_postgres,
     work_dir_option,
 )
 from oncebench.delivery.contract import Support
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.batches import WARM_ROUNDS
 from oncebench.home import HOME
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.processes import child as process
-from oncebench.record.streams import read_lines
+from oncebench.record.json_lines import read_lines
 from oncebench.report.results import default_work_dir
 from oncebench.report.tables.batches import table
 from oncebench.run.interrupt import gently
-from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
-from oncebench.scenario.cell import all_supports, installed, require_sinks
+from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.sinks.registry import SINKS, suite_sinks
 from oncebench.sinks.suite import Place
+from oncebench.workdir import delete_below, open_work_dir, refuse_used
 from pipeline.config import PipelineConfig, write_config
 from pipeline.rows import KEY, SCHEMA
 
-LOOK_S = 0.2
-TOLD_EVERY = 50
-# Spark's start, and then for a batch ten times what one of a table format takes (a log is put in place with each).
+POLL_S = 0.2
+BATCHES_PER_LINE = 50  # a line of progress after so many batches
+# Time limits: Spark's start, and ten times a batch of a table format (the slowest: it writes a log entry per batch).
 START_S, BATCH_S = 120.0, 10.0
 
 
 @dataclass(frozen=True)
 class Arm:
-    """One guarantee of one sink, and its place in the work dir."""
+    """One configuration that is measured: a sink with one guarantee and variant."""
 
     sink: str
     support: Support
@@ -54,22 +56,32 @@ class Arm:
         return f"{self.sink}.{self.support.guarantee}.{self.support.variant}"
 
 
-@click.command(short_help="What each protocol adds to a batch, in turns.")
-@click.option("--sink", "sinks", multiple=True, help="May be given several times [default: all sound sinks].")
+@click.command(cls=GroupedCommand)
 @click.option(
-    "--only", metavar="TEXT", help="The arms whose name has every word of TEXT; a name: `kafka.exactly-once.two-phase`."
+    "--sink", "sinks", multiple=True, help="Sink to measure; repeat for several [default: every installed sink]."
 )
-@click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="Rows in a batch.")
+@click.option(
+    "--only",
+    metavar="TEXT",
+    help="Measure only configurations whose name has every word of TEXT: `kafka.exactly-once.two-phase`.",
+)
+@click.option("--rows", type=click.IntRange(1), default=1000, show_default=True, help="Rows per batch.")
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     default=100,
     show_default=True,
-    help="Batches of each arm, after 20 rounds that warm up.",
+    help="Batches per configuration, after 20 warm-up rounds.",
 )
-@click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=2, show_default=True, help="Tasks.")
-@click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours.")
-@click.option("--json", "as_json", is_flag=True, help="Print every batch as a line of JSON instead of the table.")
+@click.option(
+    "--partitions",
+    type=click.IntRange(1, MAX_PARTITIONS),
+    default=2,
+    show_default=True,
+    help="Spark tasks per batch (same as input partitions).",
+)
+@kafka_option
+@click.option("--json", "as_json", is_flag=True, help="Print each batch as one line of JSON instead of the table.")
 @postgres_option
 @work_dir_option
 @keep_option
@@ -84,11 +96,15 @@ def batches(
     work_dir: Path | None,
     keep: bool,
 ) -> None:
-    """Time the same batches under every guarantee, in turns: what a protocol adds, and what a sink takes.
+    """Measure the time that each protocol and sink adds to the same batches, in turns.
 
-    20 rounds come first that warm up and are not counted. Source, state and Spark's own logs are left out.
-    Differences are those within a round, beside at-least-once of the
-    same sink; ratios of rows per second are beside the sink as shipped by others (native).
+    The first 20 rounds are warm-up and are not counted. The times exclude source, state and Spark's own logs.
+    Differences are within a round, relative to at-least-once of the same sink. Ratios of rows per second are relative
+    to the sink as others ship it (native).
+
+    \b
+    Example:
+      oncebench batches --sink kafka --rounds 50
     """
     arms = _arms(sinks, only)
     refuse_idle_postgres(arm.sink for arm in arms)
@@ -117,10 +133,12 @@ def _arms(sinks: Sequence[str], only: str | None) -> list[Arm]:
     arms = [Arm(sink, support) for sink, support in all_supports() if sink in wanted]
     for sink in sinks:
         if sink not in {arm.sink for arm in arms}:
-            raise UserError(f"sink {sink} is broken on purpose: there is no cost to compare", exit_code=USAGE)
+            raise UserError(f"sink {sink} is broken on purpose. Its cost is not compared", exit_code=ExitCode.USAGE)
     chosen = [arm for arm in arms if all(word in arm.name for word in (only or "").split())]
     if not chosen:
-        raise UserError(f"no sink, guarantee and variant has all of {only!r}; see `oncebench list`", exit_code=USAGE)
+        raise UserError(
+            f"no sink, guarantee and variant has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE
+        )
     return chosen
 
 
@@ -155,15 +173,15 @@ def _run(lab: Lab, folder: Path, wanted: int, interrupted: Callable[[], bool]) -
     limit_s = START_S + BATCH_S * wanted
     with process.start("the batches", command, log, cwd=HOME, env=lab.environment()) as child:
         deadline = time.monotonic() + limit_s
-        told = 0
+        reported = 0
         while child.alive and not interrupted():
             if time.monotonic() > deadline:
-                raise UserError(f"the batches took longer than {limit_s:.0f} s; see {log}")
+                raise UserError(f"the batches took longer than {limit_s:.0f} s. See {log}")
             done = len(read_lines(folder / "batches.jsonl").items)
-            if done >= told + TOLD_EVERY:
-                told = done
+            if done >= reported + BATCHES_PER_LINE:
+                reported = done
                 click.echo(f"{time.strftime('%H:%M:%S')}  {done} of {wanted} batches", err=True)
-            time.sleep(LOOK_S)
+            time.sleep(POLL_S)
     if not interrupted() and child.returncode != 0:
         lines = [line for line in log.read_text("utf-8", errors="replace").splitlines() if line.strip()]
-        raise UserError(f"the batches stopped: {(lines or ['it left no word'])[-1]}; see {log}")
+        raise UserError(f"the batches stopped: {(lines or ['no message'])[-1]}. See {log}")

@@ -1,7 +1,7 @@
-"""`oncebench bench`: asv with the flags that it needs here.
+"""`oncebench bench`: runs asv with the flags that it needs here.
 
-Promise: figures are kept under the commit that they are of: a tree with changes is refused, unless nothing is kept
-(`--dry-run`). What can go wrong: asv is not installed (exit code 5).
+Promise: figures are stored under the commit that they measure. A working tree with changes is refused, unless nothing
+is stored (`--dry-run`). Failure modes: asv is not installed (exit code 5).
 """
 
 from __future__ import annotations
@@ -19,31 +19,40 @@ import click
 from click.core import ParameterSource
 
 from oncebench.bench import REPORTS, names
-from oncebench.errors import ERROR, USAGE, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.report.results import LOCAL
-from oncebench.scenario.cell import require_sinks
+from oncebench.scenario.supports import require_sinks
 
 SETTINGS = "asv.conf.json"
-# asv's machine name is the host's, which says nothing to readers and changes with every container.
+# asv's default is the host name, which means nothing to readers and changes with every container.
 MACHINE = "oncebench"
 
 
-@click.command(short_help="asv: cost and promises over commits.")
-@click.option("--sink", "sinks", multiple=True, help="Only these; may be given several times [default: every sink].")
-@click.option("--only", metavar="TEXT", default="", help="Only cells that have every word of TEXT: `kafka two-phase`.")
+@click.command()
+@click.option(
+    "--sink", "sinks", multiple=True, help="Sink to measure; repeat for several [default: every installed sink]."
+)
+@click.option(
+    "--only",
+    metavar="TEXT",
+    default="",
+    help="Measure only cells whose name contains every word of TEXT: `kafka two-phase`.",
+)
 @click.option(
     "--rounds",
     type=click.IntRange(1),
     default=3,
     show_default=True,
-    help="Of the healthy runs, from 7 on of all: then asv compares by statistics. Of fewer it sees large changes only, "
-    "of 6 none, and takes chance for a change where there is one run.",
+    help="Rounds per healthy cell. Use 7 or more for asv's statistical test; killed cells are then repeated too. With "
+    "fewer rounds asv detects large changes only, with 6 none. With 1 it also reports noise as a change.",
 )
-@click.option("--quick", is_flag=True, help="One round of the Kafka sink (or of --sink).")
-@click.option("--bench", metavar="REGEX", help="Only benchmarks whose name fits, as asv's -b: `micro`, `cells`.")
-@click.option("--commits", metavar="RANGE", help="Of older commits, each in an environment of its own: main~3..main.")
-@click.option("--dry-run", is_flag=True, help="Keep no figures.")
-@click.option("--pages", is_flag=True, help="Then make asv's pages, in .asv/html.")
+@click.option("--quick", is_flag=True, help="Run one round of the Kafka sink, or of the sinks in --sink.")
+@click.option(
+    "--bench", metavar="REGEX", help="Run only benchmarks whose name matches, as asv -b does: `micro`, `cells`."
+)
+@click.option("--commits", metavar="RANGE", help="Measure these commits, each in its own environment: main~3..main.")
+@click.option("--dry-run", is_flag=True, help="Do not store figures.")
+@click.option("--pages", is_flag=True, help="Write asv's web pages to .asv/html at the end.")
 def bench(
     sinks: tuple[str, ...],
     only: str,
@@ -54,41 +63,49 @@ def bench(
     dry_run: bool,
     pages: bool,
 ) -> None:
-    """Run the asv benchmarks of this commit (or of --commits) and keep their figures in results/asv.
+    """Run the asv benchmarks of this commit and store their figures in results/asv.
 
-    `asv compare` and `asv publish` read them. The reports of the runs stay in results/local/runs. A full run took 47
-    and 63 minutes on two machines of two cores; one that takes more than twice its time is ended, and nothing of it is
-    kept.
+    --commits measures other commits. `asv compare` and `asv publish` read the figures. The reports of the runs are in
+    results/local/runs. A full run took 47 and 63 minutes on two machines with two cores. A run that takes more than
+    twice the expected time is stopped, and nothing of it is stored.
+
+    \b
+    Example:
+      oncebench bench --quick --dry-run
     """
     require_sinks(sinks)
     given = click.get_current_context().get_parameter_source("rounds")
     if quick and given is not ParameterSource.DEFAULT:
-        raise UserError("--quick is one round: give it or --rounds", exit_code=USAGE)
+        raise UserError("--quick means one round. Give --quick or --rounds, not both", exit_code=ExitCode.USAGE)
     if not Path(SETTINGS).exists():
-        raise UserError(f"there is no {SETTINGS} here; run this in a clone of the repository", exit_code=USAGE)
-    if find_spec("asv") is None:
-        raise MissingEnvironment("asv is not installed; `pip install -e '.[bench]'` does it")
-    if not dry_run and _changed():
         raise UserError(
-            "there are changes that are in no commit, so their figures would be kept under a commit that has not got "
-            "them; commit them, or give --dry-run",
-            exit_code=USAGE,
+            f"there is no {SETTINGS} here. Run this command in a clone of the repository", exit_code=ExitCode.USAGE
+        )
+    if find_spec("asv") is None:
+        raise MissingEnvironment("asv is not installed. Run `pip install -e '.[bench]'`")
+    if not dry_run and _has_changes():
+        raise UserError(
+            "the working tree has uncommitted changes, so the figures would be stored under a commit without them. "
+            "Commit the changes, or give --dry-run",
+            exit_code=ExitCode.USAGE,
         )
     wanted = sinks or (("kafka",) if quick and not only else ())
     cells = names(wanted, only)
     if not cells:
-        raise UserError(f"no cell that can be run here has all of {only!r}; see `oncebench list`", exit_code=USAGE)
+        raise UserError(
+            f"no cell that can run here has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE
+        )
     environment = {
         **os.environ,
         "ONCEBENCH_BENCH_SINKS": " ".join(wanted),
         "ONCEBENCH_BENCH_ONLY": only,
         "ONCEBENCH_BENCH_ROUNDS": str(1 if quick else rounds),
-        # asv works in folders of its own.
+        # asv changes the working directory, so this path is absolute.
         REPORTS: os.fspath(LOCAL.resolve()),
     }
     before = _reports()
     _asv(["machine", "--yes", "--machine", MACHINE], environment)
-    _asv(arguments(chosen(bench, cells if wanted or only else ()), commits, dry_run), environment)
+    _asv(arguments(benchmark_pattern(bench, cells if wanted or only else ()), commits, dry_run), environment)
     for file in sorted(_reports() - before):
         click.echo(f"reports {file}", err=True)
     if pages:
@@ -99,9 +116,12 @@ def _reports() -> set[Path]:
     return set((LOCAL / "runs").glob("bench-*.jsonl"))
 
 
-def chosen(bench: str | None, cells: Sequence[str]) -> str | None:
-    """A pattern for what asv is to run, by name and cell; of all cells `bench` as it is. Of cells that skip themselves
-    it would start a process for each metric, and put nothing in the place of figures that it has kept."""
+def benchmark_pattern(bench: str | None, cells: Sequence[str]) -> str | None:
+    """The pattern of benchmark names for asv: `bench`, limited to these cells if any.
+
+    Cells that skip themselves are excluded here. Otherwise asv would start a process for each of their metrics, and
+    replace stored figures by nothing.
+    """
     if not cells:
         return bench
     named = "|".join(map(re.escape, cells))
@@ -109,17 +129,17 @@ def chosen(bench: str | None, cells: Sequence[str]) -> str | None:
 
 
 def arguments(bench: str | None, commits: str | None, dry_run: bool) -> list[str]:
-    """Those of `asv run`: of this environment and commit, or of others in environments that asv makes."""
+    """The arguments of `asv run`: for this commit, or for `commits` in asv's environments."""
     which = ["--bench", bench] if bench else []
     keep = ["--dry-run"] if dry_run else []
     if commits is not None:
         return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *which, *keep, commits]
-    # Without the hash asv would keep nothing of an environment that it did not make itself.
+    # Without the hash asv stores no figures of an environment that it did not create.
     here = [f"--environment=existing:{sys.executable}", "--set-commit-hash", _commit()]
     return ["run", "--machine", MACHINE, "--show-stderr", "--record-samples", *here, *which, *keep]
 
 
-def _changed() -> bool:
+def _has_changes() -> bool:
     return bool(_git("status", "--porcelain"))
 
 
@@ -130,14 +150,14 @@ def _commit() -> str:
 def _git(*words: str) -> str:
     git = shutil.which("git")
     if git is None:
-        raise MissingEnvironment("git is not installed, and asv keeps figures by commit")
+        raise MissingEnvironment("git is not installed. asv stores figures by commit")
     done = subprocess.run([git, *words], capture_output=True, text=True, check=False)
     if done.returncode:
-        raise UserError(f"git {' '.join(words)}: {done.stderr.strip()}; asv needs a clone with its history")
+        raise UserError(f"git {' '.join(words)}: {done.stderr.strip()}. asv needs a clone with its history")
     return done.stdout.strip()
 
 
 def _asv(words: Sequence[str], environment: dict[str, str]) -> None:
     code = subprocess.run([sys.executable, "-m", "asv", *words], env=environment, check=False).returncode
     if code:
-        sys.exit(code if code > 0 else ERROR)
+        sys.exit(code if code > 0 else ExitCode.ERROR)

@@ -1,4 +1,4 @@
-"""`oncebench doctor`: what this machine has and lacks."""
+"""`oncebench doctor`: checks what this machine has and lacks."""
 
 from __future__ import annotations
 
@@ -6,15 +6,18 @@ import sys
 
 import click
 
-from oncebench.errors import ENVIRONMENT, KEPT
+from oncebench.errors import ExitCode
 from oncebench.lab.provision import provision
 from oncebench.servers.doctor import checks
 
 
-@click.command(short_help="What this machine has and lacks.")
-@click.option("--fetch", is_flag=True, help="Fetch what is missing (jars, a JDK) first.")
+@click.command()
+@click.option("--fetch", is_flag=True, help="Download missing jars and a missing JDK first.")
 def doctor(fetch: bool) -> None:
-    """Look at Java, jars, ports, disk and memory; say what to do where something is missing."""
+    """Check Java, jars, ports, disk and memory, and print what to do where something is missing.
+
+    Exit code 5 if something is missing.
+    """
     if fetch:
         provision()
     found = checks()
@@ -24,4 +27,4 @@ def doctor(fetch: bool) -> None:
             click.echo(f"{'ok ' if check.ok else 'NO '} {check.name.ljust(width)}  {check.detail}")
         if not check.ok:
             click.echo(f"    {' ' * width}  {check.advice}")
-    sys.exit(KEPT if all(check.ok for check in found) else ENVIRONMENT)
+    sys.exit(ExitCode.KEPT if all(check.ok for check in found) else ExitCode.ENVIRONMENT)

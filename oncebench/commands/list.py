@@ -1,4 +1,4 @@
-"""`oncebench list`: what can be combined."""
+"""`oncebench list`: prints sinks, guarantees, variants, faults and profiles."""
 
 from __future__ import annotations
 
@@ -6,22 +6,35 @@ import click
 
 from oncebench.delivery.contract import SinkKind, Support
 from oncebench.delivery.failpoints import FORM, POINTS
-from oncebench.faults.catalogue import NEMESES
-from oncebench.scenario.cell import lacking, order_of, ordered, require_sinks
+from oncebench.faults.catalogue import FAULTS
+from oncebench.scenario.order import order_of, ordered
 from oncebench.scenario.profiles import PROFILES
+from oncebench.scenario.supports import lacking, require_sinks
 from oncebench.sinks.registry import SINKS
 
-NOT_THERE = "n/a"
+NOT_SUPPORTED = "n/a"
 Line = tuple[str, str, str, str]
 
 
-@click.command("list", short_help="Sinks, guarantees, variants, failpoints, profiles.")
-@click.option("--profile", type=click.Choice(sorted(PROFILES)), help="Print the cells of a profile as commands.")
-@click.option("--sink", "sinks", multiple=True, help="Of these sinks only; may be given several times.")
+@click.command("list")
+@click.option(
+    "--profile", type=click.Choice(sorted(PROFILES)), help="Print the cells of this profile as commands instead."
+)
+@click.option("--sink", "sinks", multiple=True, help="List only this sink; repeat for several [default: every sink].")
 def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
-    """Show the sinks, guarantees, variants and failpoints, or the cells of a profile."""
+    """List sinks, guarantees, variants, failpoints, faults and profiles.
+
+    A cell is one run: sink, guarantee, variant, faults, load and settings. A profile is a named set of cells. A round
+    is one pass over the same cells. A sweep is the same cells at several values of one setting. A chain is several
+    faults in one run, each in a batch of its own.
+
+    \b
+    Examples:
+      oncebench list --sink postgres
+      oncebench list --profile quick
+    """
     if profile:
-        for cell in PROFILES[profile].chosen(None, sinks):
+        for cell in PROFILES[profile].select_cells(None, sinks):
             click.echo(cell.reproduce())
         return
     require_sinks(sinks)
@@ -32,15 +45,19 @@ def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
     _print([_HEADINGS, *sound], widths)
     for kind in kinds:
         if kind.missing:
-            click.echo(f"\n{kind.name} is not run here unless it is named: {kind.missing}")
+            click.echo(f"\n{kind.name} runs only with --sink {kind.name}: {kind.missing}")
     if broken:
-        click.echo("\nbroken on purpose, to show what the details are for (run by --profile broken):")
+        click.echo(
+            "\nbroken on purpose: one protocol detail is missing, so an anomaly shows (--profile broken runs them):"
+        )
         _print(broken, widths)
     click.echo("\nfailpoints, in the order of a batch: " + ", ".join(POINTS))
-    click.echo(f"a fault is {FORM}; see docs/faults.md. The nemeses:")
-    for nemesis in NEMESES.values():
-        click.echo(f"  {nemesis.name + (':SECONDS' if nemesis.timed else ''):20} {nemesis.told}")
-    click.echo("profiles of `oncebench compare`: " + ", ".join(PROFILES))
+    click.echo(f"\na fault is {FORM}; see docs/faults.md. Actions:")
+    actions = {each.name + (":SECONDS" if each.timed else ""): each.description for each in FAULTS.values()}
+    width = max(map(len, actions))
+    for name, description in actions.items():
+        click.echo(f"  {name.ljust(width)}  {description}")
+    click.echo("\nprofiles of `oncebench compare`: " + ", ".join(PROFILES))
 
 
 _HEADINGS: Line = ("sink", "guarantee", "variant", "how it is kept")
@@ -53,7 +70,12 @@ def _sound(kind: SinkKind) -> list[Line]:
         if s.expected_anomaly is None
     }
     for guarantee, variant, why in lacking(kind):
-        lines[guarantee, variant] = (kind.name, guarantee, f"{variant} ({NOT_THERE})" if variant else NOT_THERE, why)
+        lines[guarantee, variant] = (
+            kind.name,
+            guarantee,
+            f"{variant} ({NOT_SUPPORTED})" if variant else NOT_SUPPORTED,
+            why,
+        )
     return [lines[key] for key in sorted(lines, key=lambda key: order_of(*key))]
 
 

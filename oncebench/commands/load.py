@@ -1,4 +1,4 @@
-"""`oncebench load`: the load generator alone, against any Kafka."""
+"""`oncebench load`: runs the load generator alone, against any Kafka."""
 
 from __future__ import annotations
 
@@ -11,41 +11,49 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import base_cell, load_options, work_dir_option
-from oncebench.errors import ERROR, INTERRUPTED, KEPT, USAGE, UserError
+from oncebench.commands.options import GroupedCommand, base_cell, load_options, work_dir_option
+from oncebench.errors import ExitCode, UserError
 from oncebench.home import HOME
 from oncebench.processes import child as process
 from oncebench.record.json_lines import Tail
 from oncebench.report.results import default_work_dir
 from oncebench.run.interrupt import gently
-from oncebench.run.workdir import delete_below, open_work_dir, refuse_used
 from oncebench.servers.kafka.broker import start_kafka
 from oncebench.servers.kafka.external import external
+from oncebench.workdir import delete_below, open_work_dir, refuse_used
 
-LOOK_S = 0.1
-# A line a second, as load tools do.
+POLL_S = 0.1
+# One line per second, as other load tools print.
 LINE_EVERY_S = 1.0
+# Before the first events, when there are no rates to print.
+WAIT_LINE_EVERY_S = 5.0
 STOP_S = 30.0
-FRESH = "ob-load"
+TOPIC_PREFIX = "ob-load"
 
 
-@click.command(short_help="The load generator alone.")
+@click.command(cls=GroupedCommand)
 @load_options()
-@click.option("--topic", help="A topic that exists, of your own Kafka [default: a fresh one].")
+@click.option("--topic", help="Existing topic of your own Kafka; needs --bootstrap-servers [default: a new topic].")
 @click.option("--json", "as_json", is_flag=True, help="Print the summary as JSON.")
 @work_dir_option
-def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_dir: Path | None, **words: Any) -> None:
-    """Send sessions of 100 events to a Kafka topic, open loop, with a ledger of every event.
+def load(
+    topic: str | None, bootstrap_servers: str | None, as_json: bool, work_dir: Path | None, **options: Any
+) -> None:
+    """Send sessions of 100 events to a Kafka topic, and record every event in a ledger.
 
-    Without --bootstrap-servers a broker is started for the time of the load. With it, and without --topic, a fresh
-    topic of 2 partitions (ob-load-...) is made and left in place. Live rates go to stderr, the summary to stdout, the
-    ledger to the work dir.
+    The load is open loop: its schedule does not depend on the broker. Without --bootstrap-servers, a broker is started
+    for the load. With --bootstrap-servers and without --topic, a new topic ob-load-... with 2 partitions is created
+    and left in place. Current rates go to stderr, the summary to stdout, and the ledger to the work dir.
+
+    \b
+    Example:
+      oncebench load --rate 5000 --duration 60
     """
     if topic is not None and bootstrap_servers is None:
         raise UserError(
-            "--topic is a topic of your own Kafka: say with --bootstrap-servers where that is", exit_code=USAGE
+            "--topic is a topic of your own Kafka. Give its address with --bootstrap-servers", exit_code=ExitCode.USAGE
         )
-    cell = base_cell(**words)
+    cell = base_cell(**options)
     with open_work_dir(work_dir or default_work_dir("load")) as work, gently() as interrupted:
         refuse_used(work.path)
         config = {"rate": cell.rate, "sessions": cell.sessions, "shape": cell.shape, "seed": cell.seed,
@@ -53,18 +61,22 @@ def load(topic: str | None, bootstrap_servers: str | None, as_json: bool, work_d
                   "status_path": str(work.path / "load.jsonl")}  # fmt: skip
         if bootstrap_servers is not None:
             reached = external(bootstrap_servers)
-            there = topic or reached.fresh_topic(FRESH, cell.partitions)
+            there = topic or reached.fresh_topic(TOPIC_PREFIX, cell.partitions)
             done = _send({**config, "bootstrap_servers": bootstrap_servers, "topic": there}, work.path, interrupted)
             if topic is None:
                 click.echo(f"the load is in topic {there}, which is left in place", err=True)
         else:
+            click.echo("starting Kafka", err=True)
             with start_kafka(work.path) as kafka:
-                fresh = kafka.fresh_topic(FRESH, cell.partitions)
+                fresh = kafka.fresh_topic(TOPIC_PREFIX, cell.partitions)
                 own = {"bootstrap_servers": kafka.bootstrap_servers, "topic": fresh}
                 done = _send({**config, **own}, work.path, interrupted)
             delete_below(work.path, work.path / "kafka")
     click.echo(json.dumps(done, indent=1) if as_json else _summary(done, work.path))
-    sys.exit(INTERRUPTED if interrupted.is_set() else ERROR if done["failed"] or done["error"] else KEPT)
+    if interrupted.is_set():
+        sys.exit(ExitCode.INTERRUPTED)
+    if done["failed"] or done["error"]:
+        sys.exit(ExitCode.ERROR)
 
 
 def _send(config: Mapping[str, Any], folder: Path, interrupted: Any) -> dict[str, Any]:
@@ -72,24 +84,27 @@ def _send(config: Mapping[str, Any], folder: Path, interrupted: Any) -> dict[str
     path.write_text(json.dumps(config, indent=1))
     log = folder / "logs" / "generator.log"
     status = Tail(folder / "load.jsonl")
-    said = 0.0
+    started = printed = time.monotonic()
+    click.echo("starting the generator", err=True)
     with process.start("the generator", [sys.executable, "-m", "loadgen", str(path)], log, cwd=HOME) as child:
         while child.alive:
             if interrupted.is_set():
                 child.stop_gently(STOP_S)
                 break
-            if time.monotonic() - said >= LINE_EVERY_S and status.last():
-                said = time.monotonic()
-                click.echo(_line(status.last()), err=True)
-            time.sleep(LOOK_S)
+            newest, now = status.last(), time.monotonic()
+            if now - printed >= (LINE_EVERY_S if newest else WAIT_LINE_EVERY_S):
+                printed = now
+                waiting = f"waiting for the generator's first events, {now - started:.0f} s"
+                click.echo(_progress(newest) if newest else waiting, err=True)
+            time.sleep(POLL_S)
     summary = status.last().get("summary")
     if summary is None:
         words = log.read_text("utf-8", errors="replace").strip().splitlines()
-        raise UserError(words[-1] if words else f"the generator ended without a word; see {log}")
+        raise UserError(words[-1] if words else f"the generator ended without a message; see {log}")
     return dict(summary)
 
 
-def _line(now: Mapping[str, Any]) -> str:
+def _progress(now: Mapping[str, Any]) -> str:
     last = now.get("summary", now)
     return (
         f"{time.strftime('%H:%M:%S')}  sent {last['sent']:,}  acknowledged {last['acknowledged']:,}  "

@@ -1,11 +1,10 @@
-"""`oncebench run`: one cell."""
+"""`oncebench run`: runs one cell and judges it."""
 
 from __future__ import annotations
 
 import json
 import os
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from typing import Any
 import click
 
 from oncebench.commands.options import (
+    GroupedCommand,
     base_cell,
     cell_options,
     keep_option,
@@ -23,36 +23,35 @@ from oncebench.commands.options import (
     work_dir_option,
 )
 from oncebench.delivery.failpoints import FORM
-from oncebench.errors import INTERRUPTED, USAGE, UserError
+from oncebench.errors import ExitCode, UserError
+from oncebench.experiments.series import bytes_needed
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.lab import open_lab
 from oncebench.live.view import view
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
+from oncebench.report.schema import Report
 from oncebench.report.summary import summary
 from oncebench.run.interrupt import gently
-from oncebench.run.workdir import delete_below, open_work_dir, refuse_used, require_free
-from oncebench.scenario.cell import Cell, checked_fault, require_possible, support_of
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import checked_fault, require_possible
+from oncebench.scenario.supports import support_of
 from oncebench.servers.sink_servers import ours
+from oncebench.workdir import delete_below, open_work_dir, refuse_used, require_free
 
-# A run's own files: topic data twice (broker and record), state and logs; measured at about 300 bytes an event that is
-# not padded. What it is padded with stands in the topic and in the record, and nowhere else.
-BYTES_PER_EVENT = 1000
-PADDED_TIMES = 2
-BASE_BYTES = 200_000_000
-
-
-# Reports of earlier versions print commands with `--delivery`: they can be pasted still.
-_EARLIER = {"delivery": "guarantee"}
+# Commands in reports of earlier versions have `--delivery`. They still run.
+EARLIER_NAMES = {"delivery": "guarantee"}
 
 
 @click.command(
-    short_help="Run one cell: a sink under a guarantee, healthy or killed.",
-    context_settings={"token_normalize_func": lambda name: _EARLIER.get(name, name)},
+    cls=GroupedCommand,
+    context_settings={"token_normalize_func": lambda name: EARLIER_NAMES.get(name, name)},
 )
-@click.option("--sink", required=True, help="Where rows go; see `oncebench list`.")
-@click.option("--guarantee", required=True, help="at-most-once, at-least-once or exactly-once.")
-@click.option("--variant", help="How the guarantee is kept [default: the sink's default].")
+@click.option("--sink", required=True, help="Sink that the pipeline writes to; see `oncebench list`.")
+@click.option("--guarantee", required=True, help="Delivery guarantee: at-most-once, at-least-once or exactly-once.")
+@click.option(
+    "--variant", help="Protocol that keeps the guarantee; see `oncebench list` [default: the sink's default]."
+)
 @load_options()
 @cell_options()
 @click.option(
@@ -60,16 +59,22 @@ _EARLIER = {"delivery": "guarantee"}
     "faults",
     multiple=True,
     metavar=FORM,
-    help="May be given several times; each acts once, in this order. Points and nemeses: `oncebench list`.",
+    help="Fault at a failpoint, such as after-commit:kill. Several faults act once each, in the given order. "
+    "`oncebench list` has all points and faults.",
 )
 @click.option(
     "--random-kills",
     type=click.IntRange(0),
     default=0,
     metavar="N",
-    help="SIGKILLs at random times, drawn from --seed.",
+    help="Number of SIGKILLs at random times, drawn from --seed.",
 )
-@click.option("--json", "json_path", metavar="PATH", help="Write the report there as well; - for stdout.")
+@click.option(
+    "--json",
+    "json_path",
+    metavar="PATH",
+    help="Also write the report to this file as JSON; - prints it instead of the summary.",
+)
 @postgres_option
 @work_dir_option
 @keep_option
@@ -82,17 +87,22 @@ def run(
     json_path: str | None,
     work_dir: Path | None,
     keep: bool,
-    **words: Any,
+    **options: Any,
 ) -> None:
-    """Run one sink under one guarantee, healthy or broken on purpose, and judge it.
+    """Run one cell (a sink under one guarantee, healthy or with faults) and judge it.
 
-    The report is printed as a summary, or as JSON with --json -; it is also kept in the work dir.
+    Prints a summary, or the report as JSON with --json -. The report is also in the work dir.
+
+    \b
+    Example:
+      oncebench run --sink kafka --guarantee exactly-once \\
+        --fault after-commit:kill
     """
     support = support_of(sink, guarantee, variant)
     require_writable(json_path)
     refuse_idle_postgres([sink])
     cell = replace(
-        base_cell(**words),
+        base_cell(**options),
         sink=sink,
         guarantee=guarantee,
         variant=support.variant,
@@ -109,39 +119,31 @@ def run(
         click.echo(summary(report, place))
         if json_path:
             Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
-    sys.exit(INTERRUPTED if report["interrupted"] else exit_code([report]))
+    sys.exit(ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report]))
 
 
 def require_writable(json_path: str | None) -> None:
-    """Looks whether a report can be written there, before a run that may take minutes.
+    """Checks that the report can be written, before a run that may take minutes.
 
     Raises:
-        UserError: it can't (exit code 2).
+        UserError: the report cannot be written (exit code 2).
     """
     if json_path in (None, "-"):
         return
     path = Path(str(json_path))
     trouble = None
     if path.is_dir():
-        trouble = "it is a folder; name a file in it"
+        trouble = "it is a folder. Give a file in it"
     elif not path.parent.is_dir():
-        trouble = f"there is no folder {path.parent}; make it first"
+        trouble = f"there is no folder {path.parent}. Create it"
     elif not os.access(path if path.exists() else path.parent, os.W_OK):
-        trouble = "it can't be written; choose another place"
+        trouble = "it cannot be written. Give another file"
     if trouble:
-        raise UserError(f"--json {path}: {trouble}, or print the report with --json -", exit_code=USAGE)
+        raise UserError(f"--json {path}: {trouble}, or print the report with --json -", exit_code=ExitCode.USAGE)
 
 
-def bytes_needed(cells: Sequence[Cell]) -> int:
-    """How much room the work dir of some runs takes."""
-    return BASE_BYTES + sum(
-        (cell.sessions * 100 + cell.open_sessions) * (BYTES_PER_EVENT + PADDED_TIMES * cell.record_bytes)
-        for cell in cells
-    )
-
-
-def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> dict[str, Any]:
-    """Runs a cell with a lab of its own in a work dir."""
+def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> Report:
+    """Runs a cell in a work dir, with servers of its own, and returns its report."""
     prepare_disks([cell])
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)

@@ -1,4 +1,4 @@
-"""`oncebench sustain`: the highest rate that each guarantee keeps up with, and what they cost at one that all do."""
+"""`oncebench sustain`: finds the highest rate that each guarantee sustains."""
 
 from __future__ import annotations
 
@@ -10,41 +10,57 @@ from typing import Any
 
 import click
 
-from oncebench.commands.interrupted import done_of, interruption_told
-from oncebench.commands.options import keep_option, postgres_option, refuse_idle_postgres, work_dir_option
-from oncebench.commands.series import Run, Trouble, open_series
+from loadgen.session import EVENTS_PER_SESSION
+from oncebench.commands.failed_runs import FailedRuns
+from oncebench.commands.interruption import progress_message, suppress_interruption
+from oncebench.commands.options import (
+    GroupedCommand,
+    kafka_option,
+    keep_option,
+    postgres_option,
+    publish_option,
+    refuse_idle_postgres,
+    work_dir_option,
+)
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import BROKEN, ERROR, INTERRUPTED, USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.rate_search import Found, of_three, search
+from oncebench.experiments.series import Run, open_series
 from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
+from oncebench.report.schema import Report
 from oncebench.report.tables import cost_table
-from oncebench.scenario.cell import Cell, all_supports, require_sinks
+from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
 from oncebench.scenario.rounds import in_rounds
+from oncebench.scenario.supports import all_supports, require_sinks
 
-# Of the slowest guarantee's rate: latencies are compared where none of them is near its limit (Apache Solr Benchmark
-# and OpenMessaging take 70 to 80 %).
+# Latencies are compared at this share of the slowest guarantee's rate, where no guarantee is near its limit. Apache
+# Solr Benchmark and OpenMessaging use 70 to 80 %.
 COMPARED_AT = 0.75
-# No rate beyond these is tried: below, a batch has a session or two; above, the generator needs a core of its own.
+# Events per second that are tried. Below, a batch has one or two sessions; above, the generator needs its own core.
 LOWEST, HIGHEST = 100.0, 100_000.0
-# As of what is published, and for its reason: before, the JVM still lowers latency, which would hide that it rises.
+# The warm-up of the published series. During it the JIT compiler lowers latency, which would hide a rise.
 WARMUP_S = PROFILES["full"].warmup_s
-# After it nine seconds and rows in six of them, or nothing can be told.
+# A verdict on a rate needs nine seconds after the warm-up, with rows in six of them.
 SHORTEST_S = WARMUP_S + 9.0
 
 
-@click.command(short_help="The highest rate that each guarantee keeps up with.")
-@click.option("--sink", "sinks", multiple=True, help="Whose guarantees; may be given several times [default: kafka].")
-@click.option("--only", metavar="TEXT", help="Of these, the ones whose title has every word of TEXT.")
+@click.command(cls=GroupedCommand)
+@click.option(
+    "--sink", "sinks", multiple=True, help="Sink whose guarantees are tried; repeat for several [default: kafka]."
+)
+@click.option(
+    "--only", metavar="TEXT", help="Try only configurations whose title contains every word of TEXT: `exactly-once`."
+)
 @click.option(
     "--start",
     type=click.FloatRange(LOWEST, HIGHEST),
     default=2000.0,
     show_default=True,
     metavar="EV/S",
-    help="The first rate that is tried.",
+    help="First rate to try, in events per second.",
 )
 @click.option(
     "--probe",
@@ -53,25 +69,25 @@ SHORTEST_S = WARMUP_S + 9.0
     default=24.0,
     show_default=True,
     metavar="S",
-    help="How long each rate is tried, with 6 s of warm-up.",
+    help="Seconds of load at each rate, including 6 s of warm-up.",
 )
 @click.option(
     "--precision",
     type=click.FloatRange(0.01, 1.0),
     default=0.1,
     show_default=True,
-    help="How near to the limit is near enough: 0.1 is 10 %.",
+    help="Stop when the limit is known to this relative precision: 0.1 is 10 %.",
 )
 @click.option(
     "--repeat",
     type=click.IntRange(0),
     default=FEWEST_ROUNDS,
     show_default=True,
-    help="Rounds at 75 % of the rate of the slowest of each sink; 0: none.",
+    help="Rounds that compare costs at 75 % of the slowest guarantee's rate, per sink; 0: no comparison.",
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Of the first load.")
-@click.option("--bootstrap-servers", metavar="HOST:PORT,..", help="Your own Kafka instead of one of ours.")
-@click.option("--publish", is_flag=True, help="Write to results/ (what the repository publishes), not results/local/.")
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True, help="Seed of the first load.")
+@kafka_option
+@publish_option
 @postgres_option
 @work_dir_option
 @keep_option
@@ -88,12 +104,18 @@ def sustain(
     work_dir: Path | None,
     keep: bool,
 ) -> None:
-    """Search the highest rate that each guarantee of a sink keeps up with, then compare all at 75 % of the lowest.
+    """Find the highest rate that each guarantee sustains, then compare their costs.
 
-    A rate is kept up with if the lag does not grow by 1 % of the load for sure (by two standard errors), latency does
-    not rise by a quarter, and every promise is kept; where it is not, it is tried twice more, and two of three decide.
-    Prints the rates, and for each sink what its guarantees cost at a rate that all of them keep up with. A guarantee of
-    which a probe tells nothing is left out of that, and the exit code is then 1.
+    A rate is sustained if three conditions hold. Consumer lag grows by less than 1 % of the load (at two standard
+    errors). Latency rises by less than a quarter. Every guarantee is kept. A rate that fails is tried twice more, and
+    the majority decides.
+
+    The command prints the rates. For each sink it also prints the costs of its guarantees at three
+    quarters of the lowest rate. A guarantee without a result is left out, and the exit code is then 1.
+
+    \b
+    Example:
+      oncebench sustain --sink postgres --only exactly-once
     """
     wanted = sinks or ("kafka",)
     require_sinks(wanted)
@@ -101,110 +123,114 @@ def sustain(
              for sink, support in all_supports() if sink in wanted]  # fmt: skip
     cells = [cell for cell in cells if all(word in cell.title for word in (only or "").split())]
     if not cells:
-        raise UserError(f"nothing has all of {only!r}; see `oncebench list`", exit_code=USAGE)
+        raise UserError(f"no configuration has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE)
     refuse_idle_postgres(cell.sink for cell in cells)
     results = Results(PUBLISHED if publish else LOCAL, f"sustain-{stamp()}")
-    largest = [_at(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
+    largest = [_at_rate(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
     place = work_dir or default_work_dir("sustain")
     found: dict[Cell, Found] = {}
-    probes: list[dict[str, Any]] = []
+    probes: list[Report] = []
     compared_at: dict[str, float] = {}
-    reports: list[dict[str, Any]] = []
-    untold, trouble = list[str](), Trouble()
+    reports: list[Report] = []
+    unfinished, failed_runs = list[str](), FailedRuns()
     try:
-        with open_series(largest, results, bootstrap_servers, place, keep) as (run, cut):
+        with open_series(largest, results, bootstrap_servers, place, keep) as (run, interrupted):
             for cell in cells:
                 try:
-                    keeps_up = _Probes(run, cut, cell, probe_s, probes).keeps_up
+                    keeps_up = _Probes(run, interrupted, cell, probe_s, probes).keeps_up
                     found[cell] = search(of_three(keeps_up), start, LOWEST, HIGHEST, precision)
-                    click.echo(f"{cell.title}: {_told(found[cell])}", err=True)
+                    click.echo(f"{cell.title}: {_describe(found[cell])}", err=True)
                 except (UserError, PipelineError, OSError) as error:
-                    if getattr(error, "exit_code", None) == INTERRUPTED:
+                    if getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
                         raise
-                    untold.append(f"{cell.title}: {error}")
-                    click.echo(untold[-1], err=True)
+                    unfinished.append(f"{cell.title}: {error}")
+                    click.echo(unfinished[-1], err=True)
             if repeat:
-                compared_at = _compared_at(found)
-                compared = [_at(cell, compared_at[cell.sink], probe_s) for cell in found if cell.sink in compared_at]
-                _rounds(run, cut, in_rounds(compared, repeat), reports, trouble)
-    finally:  # what was measured is shown, whatever came later
+                compared_at = _comparison_rates(found)
+                compared = [
+                    _at_rate(cell, compared_at[cell.sink], probe_s) for cell in found if cell.sink in compared_at
+                ]
+                _rounds(run, interrupted, in_rounds(compared, repeat), reports, failed_runs)
+    finally:  # print what was measured, also after an error
         click.echo(sustained.markdown(probes), nl=False)
         for sink, rate in compared_at.items():
             if mine := [report for report in reports if report["cell"]["sink"] == sink]:
                 click.echo(f"\n{sink} at {rate:,.0f} events/s:\n\n{cost_table.markdown(mine)}", nl=False)
         if results.runs.exists():
             click.echo(f"\nreports {results.runs}", err=True)
-    click.echo("\n".join(untold), nl=bool(untold), err=True)
-    trouble.tell_again()
+    click.echo("\n".join(unfinished), nl=bool(unfinished), err=True)
+    failed_runs.repeat()
     if any(report["verdict"] == "broken" for report in (*probes, *reports)):
-        sys.exit(BROKEN)
-    if untold or trouble.lines:
-        sys.exit(ERROR)
+        sys.exit(ExitCode.BROKEN)
+    if unfinished or failed_runs.lines:
+        sys.exit(ExitCode.ERROR)
 
 
-def _compared_at(found: Mapping[Cell, Found]) -> dict[str, float]:
-    """By sink the rate at which its guarantees are compared; says of which sinks none are."""
+def _comparison_rates(found: Mapping[Cell, Found]) -> dict[str, float]:
+    """The rate at which each sink's guarantees are compared; prints sinks without one."""
     slowest: dict[str, Cell] = {}
     for cell in found:
         slowest[cell.sink] = min(slowest.get(cell.sink, cell), cell, key=lambda each: found[each].kept)
     for sink, cell in slowest.items():
         if not found[cell].kept:
-            click.echo(f"{sink}: costs are not compared, for {cell.guarantee} {cell.variant} keeps up with no rate "
+            click.echo(f"{sink}: costs are not compared, because {cell.guarantee} {cell.variant} sustains no rate "
                        "that was tried", err=True)  # fmt: skip
     return {sink: round(COMPARED_AT * found[cell].kept) for sink, cell in slowest.items() if found[cell].kept}
 
 
-def _at(cell: Cell, rate: float, lasts_s: float) -> Cell:
-    return replace(cell, rate=rate, sessions=max(1, round(rate * lasts_s / 100)))
+def _at_rate(cell: Cell, rate: float, lasts_s: float) -> Cell:
+    return replace(cell, rate=rate, sessions=max(1, round(rate * lasts_s / EVENTS_PER_SESSION)))
 
 
 @dataclass(frozen=True)
 class _Probes:
-    """Tries rates of one cell; the report of each is added to `reports`."""
+    """Tries rates of one cell, and adds each report to `reports`."""
 
     run: Run
-    cut: Any
+    interrupted: Any
     cell: Cell
     probe_s: float
-    reports: list[dict[str, Any]]
+    reports: list[Report]
 
     def keeps_up(self, rate: float) -> bool:
         """Tries a rate (events per second) once.
 
         Raises:
-            UserError: it could not be told, or was interrupted.
+            UserError: the probe has no result, or was interrupted.
         """
-        cell = _at(self.cell, round(rate), self.probe_s)
+        cell = _at_rate(self.cell, round(rate), self.probe_s)
         title = f"{cell.sink} {cell.guarantee} {cell.variant} at {rate:,.0f} events/s"
         report = self.run(cell, title, True)
-        if self.cut.is_set():
-            raise UserError(f"interrupted while the rate of {cell.title} was searched", exit_code=INTERRUPTED)
+        if self.interrupted.is_set():
+            raise UserError(
+                f"interrupted during the search for the rate of {cell.title}", exit_code=ExitCode.INTERRUPTED
+            )
         self.reports.append(report)
         reasons = list(sustained.why_not(report))
         if reasons == [sustained.TOO_SHORT]:
-            raise UserError(f"a probe of {self.probe_s:g} s is too short to tell whether {rate:,.0f} events/s can be "
-                            "kept up: batches take too long for it; give a longer --probe")  # fmt: skip
-        click.echo(f"{title}: {'; '.join(reasons) or 'kept up'}", err=True)
+            raise UserError(f"a probe of {self.probe_s:g} s is too short for {rate:,.0f} events/s, because batches "
+                            "take too long. Give a longer --probe")  # fmt: skip
+        click.echo(f"{title}: {'; '.join(reasons) or 'sustained'}", err=True)
         return not reasons
 
 
-def _rounds(run: Run, cut: Any, cells: Sequence[Cell], reports: list[dict[str, Any]], trouble: Trouble) -> None:
-    """Adds the reports as they come, so that they are there after an interruption too."""
-    with interruption_told():
+def _rounds(run: Run, interrupted: Any, cells: Sequence[Cell], reports: list[Report], failed_runs: FailedRuns) -> None:
+    """Runs the rounds and adds each report at once, so that an interruption loses none."""
+    with suppress_interruption():
         for number, cell in enumerate(cells, 1):
             try:
                 report = run(cell, f"{number}/{len(cells)} {cell.brief}", False)
             except (UserError, PipelineError, OSError) as error:
-                if getattr(error, "exit_code", None) == INTERRUPTED:
+                if getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
                     raise
-                trouble(cell, error)
+                failed_runs(cell, error)
                 continue
             reports += [] if report["interrupted"] else [report]
-            if cut.is_set():
+            if interrupted.is_set():
                 break
-    if len(reports) + len(trouble.lines) < len(cells):
-        raise UserError(done_of(len(reports), len(cells)), exit_code=INTERRUPTED)
+    if len(reports) + len(failed_runs.lines) < len(cells):
+        raise UserError(progress_message(len(reports), len(cells)), exit_code=ExitCode.INTERRUPTED)
 
 
-def _told(found: Found) -> str:
-    return f"keeps up with {found.kept:,.0f} events/s" + (f", not with {found.lost:,.0f}" if found.lost else "")
+def _describe(found: Found) -> str:
+    return f"sustains {found.kept:,.0f} events/s" + (f" but not {found.lost:,.0f}" if found.lost else "")

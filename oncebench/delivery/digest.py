@@ -22,6 +22,14 @@ HASH = "__row_hash"
 # Names the hash in what is stored: digests of another kind are not compared. Earlier versions stored plain hex.
 _KIND = "xxhash64:"
 _WORD = 2**64
+# How a nested column is written to be hashed: nulls, microseconds and one time zone, whatever the session has. Stored
+# digests depend on it.
+_NESTED = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 # Spark types whose values xxhash64 takes as they are. It skips nulls inside nested values and refuses maps and
 # variants, so all others are hashed by their JSON text.
 _FLAT = frozenset(
@@ -38,7 +46,7 @@ def with_hash(rows: DataFrame, columns: list[str]) -> DataFrame:
     for name in columns:
         column = f.col(f"`{name}`")
         flat = rows.schema[name].dataType.typeName() in _FLAT
-        hashed.append(column if flat else f.to_json(f.struct(column), {"ignoreNullFields": "false"}))
+        hashed.append(column if flat else f.to_json(f.struct(column), _NESTED))
     # xxhash64 skips nulls, so (null, 1) and (1, null) would hash alike. The isNull flags make them differ.
     nulls = [f.col(f"`{name}`").isNull() for name in columns]
     return rows.withColumn(HASH, f.xxhash64(*hashed, *nulls))

@@ -6,9 +6,9 @@ the next attempt of a killed pipeline, or when a stopped one goes on. So `--faul
 kills a batch and again its replay, and no other task of a dying process can use up the second fault.
 
 `kill` sends SIGKILL to every process of the pipeline's session (driver, JVM, workers). Any other action sends SIGSTOP
-to all of them. The suite reads the hit, acts from outside, and continues them or not. After a `zombie` the stopped driver
-has a successor, and later faults are for the successor. The form follows FreeBSD's fail(9) and fail-rs: named points in
-the code, actions from outside.
+to all of them. The suite reads the hit, acts from outside, and continues them or not. After a `zombie` the stopped
+driver has a successor, and later faults are for the successor. The form follows FreeBSD's fail(9) and fail-rs: named
+points in the code, actions from outside.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Java and jars, downloaded once and checked by hash."""
+"""Java and jars: downloaded once, checked by SHA-256, and kept in a cache."""

@@ -1,7 +1,7 @@
-"""The folder in which downloads are kept between runs, and the lock that lets parallel runs share it.
+"""The folder for downloads, and the lock with which parallel runs share it.
 
-Promise: `cache_dir()` never creates anything; `locked()` is exclusive between processes and is released by the
-kernel when its holder dies, so a killed run never leaves the cache locked.
+Promise: `cache_dir()` creates nothing. `locked()` is exclusive between processes. The kernel releases the lock when its
+holder dies, so a killed run never leaves the cache locked.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ CACHE_VARIABLE = "ONCEBENCH_CACHE"
 
 
 def cache_dir() -> Path:
-    """The folder for downloads: ``$ONCEBENCH_CACHE``, else the user's cache folder of this platform."""
+    """The folder for downloads: ``$ONCEBENCH_CACHE``, else the user's cache folder."""
     override = os.environ.get(CACHE_VARIABLE)
     if override:
         return Path(override).expanduser().absolute()
@@ -27,9 +27,9 @@ def cache_dir() -> Path:
 
 @contextmanager
 def locked(name: str) -> Iterator[Path]:
-    """Hold the cache's lock `name` and yield the cache folder, which exists by then.
+    """Holds the lock `name` of the cache and yields the cache folder.
 
-    Waits as long as another process holds it: that process is downloading the same thing.
+    Creates the folder if necessary. Waits while another process holds the lock: that process downloads the same thing.
     """
     root = cache_dir()
     try:
@@ -37,8 +37,8 @@ def locked(name: str) -> Iterator[Path]:
         handle = (root / f"{name}.lock").open("a")
     except OSError as error:
         raise MissingEnvironment(
-            f"the cache folder {root} can't be written ({error.strerror}); "
-            f"set {CACHE_VARIABLE} to a folder on a disk with a few hundred MB free"
+            f"the cache folder {root} can't be written ({error.strerror}). "
+            f"Set {CACHE_VARIABLE} to a folder on a disk with a few hundred MB free"
         ) from error
     with handle:
         fcntl.flock(handle, fcntl.LOCK_EX)

@@ -1,10 +1,11 @@
-"""Finds a Java that both Spark and Kafka run on, or fetches one.
+"""Finds a Java that both Spark and Kafka support, or fetches one.
 
-Order: ``JAVA_HOME``, ``java`` on the PATH, the JDK this project fetched before, and only then a download of the JDK
-pinned in `locks/jdk.toml`. A candidate is believed only after it has been run and has told its version.
+Order: ``JAVA_HOME``, ``java`` on the PATH, the JDK in the cache, a download. The file `locks/jdk.toml` pins the JDK
+that is downloaded. A candidate is accepted only after it has run and reported its version.
 
-What can go wrong: `MissingEnvironment`, which names everything that was tried, why it would not do, and what to set.
-``ONCEBENCH_FETCH_JAVA=0`` forbids the download; ``ONCEBENCH_JDK_URL`` is the folder of a mirror that has the archive.
+``ONCEBENCH_FETCH_JAVA=0`` forbids the download. ``ONCEBENCH_JDK_URL`` is a folder on a mirror that has the archive.
+
+Failure modes: `MissingEnvironment`, which names each candidate, why it was refused, and what to set.
 """
 
 import logging
@@ -34,13 +35,13 @@ MIRROR_VARIABLE = "ONCEBENCH_JDK_URL"
 
 _PINS = Path(__file__).with_name("locks") / "jdk.toml"
 _TEMURIN = "https://github.com/adoptium/temurin21-binaries/releases/download/jdk-{version}"
-_ASK_TIMEOUT_S = 20  # a cold JVM on a slow disk; it answers in 0.1 s otherwise
-_HOMES = ("*", "*/Contents/Home")  # where JAVA_HOME lies in an unpacked archive: Linux, macOS
+_RUN_TIMEOUT_S = 20  # for a cold JVM on a slow disk; normally it takes 0.1 s
+_HOMES = ("*", "*/Contents/Home")  # JAVA_HOME inside an unpacked archive: Linux, macOS
 
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that was run: `home` is its JAVA_HOME, `version` what it says of itself ("21.0.9")."""
+    """A Java that has run: `home` is its JAVA_HOME, `version` is the one it reports ("21.0.9")."""
 
     home: Path
     executable: Path
@@ -59,11 +60,14 @@ class _Pin:
 
 
 def find_java(*, may_fetch: bool = True) -> Java:
-    """The first Java that will do; see the module for the order. `may_fetch=False` never downloads."""
+    """The first supported Java, in the order of the module docstring.
+
+    `may_fetch=False` never downloads.
+    """
     refused = []
     for origin, executable in _candidates():
         try:
-            java = ask(executable)
+            java = inspect_java(executable)
         except ValueError as error:
             refused.append(f"{origin} ({executable}) {error}")
             continue
@@ -71,7 +75,7 @@ def find_java(*, may_fetch: bool = True) -> Java:
             return java
         refused.append(f"{origin} ({executable}) is Java {java.version}")
     tried = "; ".join(refused) or "JAVA_HOME is not set and there is no java on the PATH"
-    missing = f"no Java {', '.join(map(str, SUPPORTED[:-1]))} or {SUPPORTED[-1]}: {tried}. "
+    missing = f"no Java {', '.join(map(str, SUPPORTED[:-1]))} or {SUPPORTED[-1]} was found: {tried}. "
     if not may_fetch:
         raise MissingEnvironment(missing + "Install one, or let a run fetch one")
     if os.environ.get(FETCH_VARIABLE, "1").lower() in ("0", "no", "false"):
@@ -80,25 +84,30 @@ def find_java(*, may_fetch: bool = True) -> Java:
         )
     pin = _pin()
     if pin is None:
-        raise MissingEnvironment(f"{missing}None is known to fetch for {_platform()}: install one and set JAVA_HOME")
+        raise MissingEnvironment(f"{missing}There is no JDK to fetch for {_platform()}: install one and set JAVA_HOME")
     return _fetch_jdk(pin)
 
 
-def ask(executable: Path) -> Java:
-    """Run `executable` and return what it says of itself; `ValueError` with the reason if it doesn't work."""
+def inspect_java(executable: Path) -> Java:
+    """Runs `executable` and returns what it reports.
+
+    Raises `ValueError` with the reason if it does not work.
+    """
     command = [str(executable), "-XshowSettings:properties", "-version"]
     try:
-        answer = subprocess.run(command, capture_output=True, text=True, timeout=_ASK_TIMEOUT_S, check=False)
+        answer = subprocess.run(command, capture_output=True, text=True, timeout=_RUN_TIMEOUT_S, check=False)
     except OSError as error:
         raise ValueError(f"can't be run: {error.strerror}") from error
     except subprocess.TimeoutExpired as error:
-        raise ValueError(f"did not answer within {_ASK_TIMEOUT_S} s") from error
-    said = answer.stderr + answer.stdout
-    home = re.search(r"^\s*java\.home = (.+?)\s*$", said, re.MULTILINE)
-    version = re.search(r"^\s*java\.version = (\d\S*)", said, re.MULTILINE)
+        raise ValueError(f"did not answer within {_RUN_TIMEOUT_S} s") from error
+    output = answer.stderr + answer.stdout
+    home = re.search(r"^\s*java\.home = (.+?)\s*$", output, re.MULTILINE)
+    version = re.search(r"^\s*java\.version = (\d\S*)", output, re.MULTILINE)
     if answer.returncode or not home or not version:
-        raise ValueError(f"fails when run (exit code {answer.returncode})" if answer.returncode else "says no version")
-    # the real home, not a wrapper on the PATH: JAVA_HOME is handed on to Spark's launcher
+        raise ValueError(
+            f"fails when run (exit code {answer.returncode})" if answer.returncode else "reports no version"
+        )
+    # The real home, not a wrapper on the PATH: Spark's launcher gets it as JAVA_HOME.
     return Java(Path(home[1]), Path(home[1]) / "bin" / "java", version[1])
 
 
@@ -109,7 +118,7 @@ def _candidates() -> Iterator[tuple[str, Path]]:
         yield "PATH", Path(on_path)
     pin = _pin()
     if pin is not None and (executable := _java_below(_jdk_folder(pin))):
-        yield "fetched before", executable
+        yield "the cache", executable
 
 
 def _platform() -> str:
@@ -135,10 +144,10 @@ def _java_below(folder: Path) -> Path | None:
 
 
 def _fetch_jdk(pin: _Pin) -> Java:
-    """Download, verify and unpack; the folder appears in the cache whole or not at all."""
+    """Downloads and unpacks the JDK. Its folder appears in the cache whole or not at all."""
     folder = _jdk_folder(pin)
     with locked("jdk") as cache:
-        executable = _java_below(folder)  # another run may have fetched it while this one waited
+        executable = _java_below(folder)  # another run may have fetched it while this run waited
         if executable is None:
             base = os.environ.get(MIRROR_VARIABLE) or _TEMURIN.format(version=quote(pin.version))
             url = f"{base.rstrip('/')}/{pin.archive}"
@@ -149,7 +158,7 @@ def _fetch_jdk(pin: _Pin) -> Java:
                 unpacked = Path(temporary) / "unpacked"
                 try:
                     with tarfile.open(archive) as tar:
-                        tar.extractall(unpacked)  # noqa: S202 - its SHA-256 is pinned: these are the bytes we know
+                        tar.extractall(unpacked)  # noqa: S202 - its SHA-256 is pinned, so its content is known
                     folder.parent.mkdir(parents=True, exist_ok=True)
                     unpacked.rename(folder)
                 except (OSError, EOFError, tarfile.TarError) as error:
@@ -157,11 +166,11 @@ def _fetch_jdk(pin: _Pin) -> Java:
             executable = _java_below(folder)
     if executable is None:
         raise MissingEnvironment(
-            f"the archive {pin.archive} holds no bin/java; delete {folder}, install a JDK and set JAVA_HOME"
+            f"the archive {pin.archive} holds no bin/java. Delete {folder}, install a JDK and set JAVA_HOME"
         )
     try:
-        return ask(executable)
+        return inspect_java(executable)
     except ValueError as error:
         raise MissingEnvironment(
-            f"the JDK fetched into {folder} {error}: install one for this system and set JAVA_HOME"
+            f"the JDK fetched into {folder} {error}. Install one for this system and set JAVA_HOME"
         ) from error

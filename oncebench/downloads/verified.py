@@ -1,7 +1,7 @@
-"""Downloads that are kept only if their SHA-256 is the pinned one.
+"""Downloads that are kept only if they have the pinned SHA-256.
 
-Promise: `fetch` leaves either the whole, verified file at its place or nothing: bytes go to a temporary name beside it,
-are hashed on the way and renamed at the end. A silent server is given up after a minute, never waited for for ever.
+Promise: `fetch` leaves the whole, verified file at its target, or nothing. It writes to a temporary name in the same
+folder, hashes while it writes, and renames at the end. It gives up a silent server after a minute.
 """
 
 import hashlib
@@ -14,22 +14,27 @@ from oncebench.downloads.cache import CACHE_VARIABLE
 from oncebench.errors import MissingEnvironment, UserError
 
 _TIMEOUT_S = (10, 60)  # to connect, and between two chunks
-_ATTEMPTS = 3  # a mirror's hiccup should not end a run
+_ATTEMPTS = 3  # a short failure of a mirror should not end a run
 _CHUNK_BYTES = 1 << 18
-_SERVER_ERROR = 500  # HTTP codes from here on may pass; those below will be the same next time
+_SERVER_ERROR = 500  # HTTP codes from here on may be temporary; smaller codes are permanent
 
 
-def fetch(url: str, place: Path, sha256: str, mirror_variable: str) -> None:
-    """Download `url` to `place`; `mirror_variable` is the environment variable by which a user chooses another server.
+def fetch(url: str, target: Path, sha256: str, mirror_variable: str) -> None:
+    """Downloads `url` to `target`.
 
-    Raises `MissingEnvironment` if it can't be had or written, and `UserError` if other bytes come than those pinned.
+    Args:
+        mirror_variable: the environment variable with which a user selects another server, for the error messages.
+
+    Raises:
+        MissingEnvironment: the file cannot be downloaded or written.
+        UserError: the server sent other bytes than the pinned ones.
     """
     for attempt in range(1, _ATTEMPTS + 1):
         try:
-            place.parent.mkdir(parents=True, exist_ok=True)
-            _fetch_once(url, place, sha256, mirror_variable)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            _fetch_once(url, target, sha256, mirror_variable)
         except requests.RequestException as error:
-            if attempt < _ATTEMPTS and _may_pass(error):
+            if attempt < _ATTEMPTS and _may_be_temporary(error):
                 continue
             raise MissingEnvironment(
                 f"{url} could not be fetched ({_reason(error)}). Check the network and the proxy settings, "
@@ -37,12 +42,13 @@ def fetch(url: str, place: Path, sha256: str, mirror_variable: str) -> None:
             ) from error
         except OSError as error:
             raise MissingEnvironment(
-                f"{place} could not be written ({error.strerror}); make room, or set {CACHE_VARIABLE} to another folder"
+                f"{target} could not be written ({error.strerror}). "
+                f"Make room, or set {CACHE_VARIABLE} to another folder"
             ) from error
         return
 
 
-def _may_pass(error: requests.RequestException) -> bool:
+def _may_be_temporary(error: requests.RequestException) -> bool:
     return error.response is None or error.response.status_code >= _SERVER_ERROR
 
 
@@ -50,12 +56,12 @@ def _reason(error: requests.RequestException) -> str:
     return type(error).__name__ if error.response is None else f"HTTP {error.response.status_code}"
 
 
-def _fetch_once(url: str, place: Path, sha256: str, mirror_variable: str) -> None:
+def _fetch_once(url: str, target: Path, sha256: str, mirror_variable: str) -> None:
     digest = hashlib.sha256()
-    with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".fetch-", delete=False) as file:
+    with tempfile.NamedTemporaryFile(dir=target.parent, prefix=".fetch-", delete=False) as file:
         temporary = Path(file.name)
         try:
-            # identity: a server that packs a .tar.gz once more on the way would change what is hashed
+            # identity: a server that compresses a .tar.gz again in transit would change the hashed bytes
             with requests.get(url, stream=True, timeout=_TIMEOUT_S, headers={"Accept-Encoding": "identity"}) as answer:
                 answer.raise_for_status()
                 for chunk in answer.iter_content(_CHUNK_BYTES):
@@ -64,10 +70,11 @@ def _fetch_once(url: str, place: Path, sha256: str, mirror_variable: str) -> Non
             file.flush()
             if digest.hexdigest() != sha256:
                 raise UserError(
-                    f"{url} has SHA-256 {digest.hexdigest()}, but {sha256} is pinned: what came is not the file that "
-                    f"was tested, and it was not kept. Check the proxy in between, or the mirror in {mirror_variable}"
+                    f"{url} has SHA-256 {digest.hexdigest()}, but {sha256} is pinned. This is not the file that was "
+                    "tested, so it was not kept. Check the proxy between this machine and the server, or the mirror in "
+                    f"{mirror_variable}"
                 )
             temporary.chmod(0o644)
-            temporary.replace(place)
+            temporary.replace(target)
         finally:
             temporary.unlink(missing_ok=True)

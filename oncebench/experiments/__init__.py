@@ -1,1 +1,1 @@
-"""Measurements that are not one run of one cell."""
+"""Measurements beyond one run: series of cells, timed batches, the search for a rate."""

@@ -1,14 +1,13 @@
-"""Delivers the same made-up batches under several guarantees in turns: what each protocol and sink adds to a batch.
+"""Times generated batches under several guarantees: what protocol and sink add to a batch.
 
-`python -m oncebench.experiments.batches FOLDER`, a process of its own. FOLDER holds `plan.json` ({"rows", "rounds"})
-and one
-pipeline configuration per arm, `arm-*.json`; `batches.jsonl` gets a line {"round", "arm", "ms"} for each batch.
+Usage: `python -m oncebench.experiments.batches FOLDER`, in a process of its own. FOLDER contains `plan.json` ({"rows",
+"rounds"}) and one pipeline configuration per arm, `arm-*.json`. An arm is one guarantee of one sink. `batches.jsonl`
+gets a line {"round", "arm", "ms", "steps_ms"} for each batch.
 
-Promise: all arms run in one Spark, in one process, one batch each per round, in an order that turns with the round; so
-whatever the machine does meanwhile meets them all. The rows come from Spark itself and cost next to nothing: source,
-state and Spark's own logs are left out, what is timed is `oncebench.delivery.protocols` with a sink, and Spark's one
-job that
-they need. What can go wrong: a sink refuses to start (exit code 2 and its words in the log).
+Promise: all arms run in one process with one Spark, one batch each per round. The order rotates with the round, so
+other load of the machine affects all arms alike. Spark generates the rows at almost no cost. Source, state and Spark's
+logs are not included: the time covers `oncebench.delivery.protocols` with a sink, and the one Spark job that they need.
+Failure: a sink refuses to start (exit code 2, with the sink's message in the log).
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
-from oncebench.record.streams import LineWriter
+from oncebench.record.json_lines import LineWriter
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig, read_config
 from pipeline.rows import SCHEMA, rows_for
@@ -37,13 +36,13 @@ from pipeline.sink import kind_and_support, open_sink
 from pipeline.spark.session import session
 from pipeline.spark.sockets import short_sockets
 
-# Until the JVM has compiled what a batch needs; afterwards the times of 200 rounds showed no trend.
+# Rounds until the JVM has compiled the code of a batch. Afterwards the times of 200 rounds showed no trend.
 WARM_ROUNDS = 20
 ROWS_PER_SESSION = 20
 
 
 class Arm:
-    """One guarantee of one sink, started."""
+    """One guarantee of one sink, ready to deliver."""
 
     def __init__(self, config: PipelineConfig, spark: SparkSession) -> None:
         self._config = config
@@ -59,7 +58,7 @@ class Arm:
         warm_up(tasks, self._sink.warm_up_writer(), self._failpoints, self._quarantine)
 
     def deliver(self, rows: DataFrame, number: int) -> tuple[float, dict[str, float]]:
-        """Delivers a batch; returns ms, and the protocol's steps in ms."""
+        """Delivers a batch; returns its time and the times of the protocol's steps, in ms."""
         rows = rows_for(self._kind.takes, rows)
         rows = rows if self._protocol is native else deliverable(rows, self._sink)
         batch = Batch(rows, number, self._config.partitions, self._failpoints, self._quarantine)
@@ -70,12 +69,12 @@ class Arm:
         return spent, batch.timings_ms
 
     def close(self) -> None:
-        """Gives back what the sink took."""
+        """Releases the sink's resources."""
         self._sink.close()
 
 
-def made_up(spark: SparkSession, rows: int, number: int, partitions: int) -> DataFrame:
-    """Rows of whole sessions in the form in which the stateful operator hands them on."""
+def generated_rows(spark: SparkSession, rows: int, number: int, partitions: int) -> DataFrame:
+    """Returns rows of whole sessions, with the schema of the stateful operator's output."""
     columns = {
         "session_key": f.concat(f.lit(f"r{number}-"), (f.col("id") / ROWS_PER_SESSION).cast("long").cast("string")),
         "j": (f.col("id") % ROWS_PER_SESSION).cast("int"),
@@ -90,7 +89,7 @@ def made_up(spark: SparkSession, rows: int, number: int, partitions: int) -> Dat
 
 
 def run(folder: Path) -> None:
-    """Runs every round over every arm."""
+    """Runs every round with every arm."""
     plan = json.loads((folder / "plan.json").read_text())
     configs = {path.stem.removeprefix("arm-"): read_config(path) for path in sorted(folder.glob("arm-*.json"))}
     kinds = [SINKS[config.sink] for config in configs.values()]
@@ -106,14 +105,14 @@ def run(folder: Path) -> None:
 
 
 def _take_turns(
-    spark: SparkSession, arms: Mapping[str, Arm], plan: Mapping[str, int], partitions: int, told: Path
+    spark: SparkSession, arms: Mapping[str, Arm], plan: Mapping[str, int], partitions: int, path: Path
 ) -> None:
     names = list(arms)
-    with LineWriter(told) as lines:
+    with LineWriter(path) as lines:
         for number in range(WARM_ROUNDS + plan["rounds"]):
-            at = number % len(names)
-            for name in names[at:] + names[:at]:
-                rows = made_up(spark, plan["rows"], number, partitions)
+            first = number % len(names)
+            for name in names[first:] + names[:first]:
+                rows = generated_rows(spark, plan["rows"], number, partitions)
                 spent, steps = arms[name].deliver(rows, number)
                 lines.append({"round": number - WARM_ROUNDS, "arm": name, "ms": spent, "steps_ms": steps})
 

@@ -1,8 +1,8 @@
-"""The search for the highest rate that a pipeline keeps up with.
+"""Searches for the highest rate that a pipeline keeps up with.
 
-Promise: pure; it only asks. The answer lies between a rate that was kept up with and one that was not, not more than
-`precision` apart. What can go wrong: near the limit a noisy machine answers now so and now so, and the search believes
-each answer; so a no is to be asked for again (`of_three`).
+Promise: pure functions of the answers of `keeps_up`. The result lies between a sustained rate and an overloaded rate
+that are at most `precision` apart. Limit: near the maximum a noisy machine answers at random, and the search trusts
+each answer. So a no needs a confirmation (`of_three`).
 """
 
 from __future__ import annotations
@@ -14,25 +14,35 @@ from math import sqrt
 
 @dataclass(frozen=True)
 class Found:
-    """`kept`: the highest rate that was kept up with, 0 if none was. `lost`: the lowest that was not, None if all."""
+    """The result of a search, in events per second.
+
+    Attributes:
+        kept: the highest sustained rate; 0 if none was sustained.
+        lost: the lowest overloaded rate; None if every rate was sustained.
+    """
 
     kept: float
     lost: float | None
 
 
 def of_three(keeps_up: Callable[[float], bool]) -> Callable[[float], bool]:
-    """Believes a no only if two of three say so. Of probes well below the limit 6 in 100 were called overloaded on a
-    machine that others slowed, and a search that believes one of them ends far too low; a wrong yes is rare."""
+    """Returns a `keeps_up` that answers no only if two of three probes do.
+
+    On a machine with other load, 6 of 100 probes well below the limit were called overloaded. A search that trusts one
+    of these ends far too low. A wrong yes is rare.
+    """
     return lambda rate: keeps_up(rate) or (keeps_up(rate) and keeps_up(rate))
 
 
 def search(keeps_up: Callable[[float], bool], start: float, lowest: float, highest: float, precision: float) -> Found:
-    """Doubles or halves `start` until the limit lies between two rates, then halves what is between (on a log scale).
+    """Doubles or halves `start` until two rates enclose the limit, then halves the interval.
+
+    It halves on a log scale.
 
     Args:
-        keeps_up: asked for each rate, in events per second.
-        lowest, highest: no rate beyond these is asked for.
-        precision: 0.1: until the rates are 10 % apart.
+        keeps_up: whether the pipeline sustains a rate, in events per second.
+        lowest, highest: the rates between which the search stays.
+        precision: the relative width at which the search ends; 0.1 means 10 %.
     """
     kept, lost, rate = 0.0, None, start
     while lost is None or lost > kept * (1 + precision):

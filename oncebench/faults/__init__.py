@@ -1,1 +1,1 @@
-"""The nemesis: what is done to a run from outside, at the moment at which it stands still at a failpoint."""
+"""Faults that are injected into a run while the pipeline stands still at a failpoint."""

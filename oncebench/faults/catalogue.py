@@ -1,7 +1,9 @@
-"""Every nemesis by its name, and where it can act: the one table of what may stand behind the colon of a fault.
+"""Every fault action by name, and where it can be injected.
 
-Promise: what is not possible is refused before anything is started, with the reason. To add one: an act in one of the
-files beside this, and a line here.
+An action is the part of a fault after the colon: `after-prepare:kill-broker`. To add an action, write an injection in
+one of the modules of this package and add one entry here.
+
+Promise: an impossible fault is refused, with the reason, before anything is started.
 """
 
 from __future__ import annotations
@@ -13,267 +15,303 @@ from functools import partial
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import KILL, POINTS, Fault
 from oncebench.delivery.protocols import exactly_once_two_phase, native, protocol_of
-from oncebench.faults import disk, link
-from oncebench.faults import process as lives
-from oncebench.faults import server as servers
-from oncebench.faults.checkpoint import BACK, COMMITS, OFFSETS, act, cut, emptied, flipped, gone, lost, rolled_back
-from oncebench.faults.context import Act
+from oncebench.faults import checkpoint, disk, link, process, server
+from oncebench.faults.checkpoint import BATCHES_BACK, COMMITS, OFFSETS, damaging
+from oncebench.faults.context import Injection
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.servers.small_disk import cannot_mount
 from oncebench.sinks.suite import SuiteSink
 
-# Points that a task passes, inside a Python worker (of a sink that writes by tasks).
-OF_A_TASK = frozenset({"mid-write", "before-prepare", "after-prepare"})
-# Points at which a batch is open: a start with another number of partitions would split it otherwise.
-OF_A_BATCH = frozenset(POINTS) - {"after-commit-log"}
-# Of a sink that writes to Kafka: a transaction that is open at the point; one that is ended then or later; rows that
-# Kafka answers to.
+# Points that a task passes, in a Python worker (for sinks that write in tasks).
+TASK_POINTS = frozenset({"mid-write", "before-prepare", "after-prepare"})
+# Points at which a batch is open: a start with another number of partitions would split that batch differently.
+BATCH_POINTS = frozenset(POINTS) - {"after-commit-log"}
+# What a fault requires of a sink that writes to Kafka: a transaction that is open at the point; a transaction that ends
+# at the point or later; rows that Kafka acknowledges.
 OPEN, ENDED, SENT = "open", "ended", "sent"
 
 
 @dataclass(frozen=True)
-class Nemesis:
-    """One thing that can be done at a failpoint.
+class FaultKind:
+    """One action that can be injected at a failpoint.
 
     Attributes:
-        name: behind the colon of a fault.
-        told: in a few words, for lists.
-        act: what it does; None: the pipeline does it itself.
-        timed: whether it takes seconds.
-        breaks: the server that it breaks, which must be one of ours.
-        points: where it makes sense.
-        in_workers: whether it needs workers that write.
-        in_kafka: what it needs of a sink that writes to Kafka: OPEN, ENDED or SENT.
-        on_link: whether it acts on the link to that server: the pipeline of such a run reaches it through a proxy.
-        fills: the folder of a run that it fills, which is on a small disk in such a run.
-        succeeded: whether a successor works while the pipeline stands still.
-        on_executors: whether it needs executors beside the driver, which the pipeline has in such a run.
-        replaces: whether another checkpoint takes the place of the one that is there.
-        direct: whether it finds the pipeline by its own connections to the server that it breaks, which a proxy hides.
+        name: the action, as a user types it after the colon of a fault.
+        description: a few words for lists.
+        inject: what the suite does; None: the pipeline does it to itself.
+        timed: whether the action takes a number of seconds.
+        breaks: the server that the action breaks. The suite must have started that server.
+        points: the failpoints at which the action makes sense.
+        needs_workers: whether Python workers must write the rows.
+        in_kafka: what a sink that writes to Kafka must have: OPEN, ENDED or SENT.
+        on_link: whether the action affects the connection to `breaks`, which the pipeline then reaches through a proxy.
+        fills: the folder of the run whose disk the action fills. That folder is then a small disk of its own.
+        starts_successor: whether a second pipeline works while the first one is stopped.
+        on_executors: whether the pipeline must have executors besides its driver. It then gets two.
+        replaces_checkpoint: whether the action puts another checkpoint in place of the run's.
+        needs_direct_connection: whether the action finds the pipeline by its connections to `breaks`. A proxy hides
+            those connections.
     """
 
     name: str
-    told: str
-    act: Act | None
+    description: str
+    inject: Injection | None
     timed: bool = False
     breaks: str | None = None
     points: frozenset[str] = frozenset(POINTS)
-    in_workers: bool = False
+    needs_workers: bool = False
     in_kafka: str | None = None
     on_link: bool = False
     fills: str | None = None
-    succeeded: bool = False
+    starts_successor: bool = False
     on_executors: bool = False
-    replaces: bool = False
-    direct: bool = False
+    replaces_checkpoint: bool = False
+    needs_direct_connection: bool = False
 
 
-NEMESES: Mapping[str, Nemesis] = {
-    each.name: each
-    for each in (
-        Nemesis(KILL, "SIGKILL for every process of the pipeline", None),
-        Nemesis("stop", "the pipeline stands still for so many seconds", lives.stop, timed=True),
-        Nemesis("end", "a clean stop (SIGTERM) and a start", lives.end),
-        Nemesis("zombie", "taken for dead and succeeded; continued later", lives.zombie, succeeded=True),
-        Nemesis("outage", "killed, and started again so many seconds later", lives.outage, timed=True),
-        Nemesis("crash-loop", f"killed, and {lives.LOOP} times more while it starts", lives.crash_loop),
-        Nemesis("kill-worker", "SIGKILL for one Python worker", lives.kill_worker, points=OF_A_TASK, in_workers=True),
-        Nemesis(
-            "stop-worker",
-            "one Python worker stands still for so many seconds",
-            lives.stop_worker,
-            timed=True,
-            points=OF_A_TASK,
-            in_workers=True,
+FAULTS: Mapping[str, FaultKind] = {
+    kind.name: kind
+    for kind in (
+        FaultKind(KILL, "SIGKILL for every process of the pipeline", None),
+        FaultKind("stop", "stops the pipeline for SECONDS, then continues it", process.stop, timed=True),
+        FaultKind("end", "clean stop (SIGTERM) of the pipeline, then a restart", process.end),
+        FaultKind(
+            "zombie",
+            "starts a second pipeline while the first is stopped, then continues the first",
+            process.zombie,
+            starts_successor=True,
         ),
-        Nemesis("kill-executor", "SIGKILL for the JVM of one executor", lives.kill_executor, on_executors=True),
-        Nemesis(
+        FaultKind("outage", "kills the pipeline and restarts it SECONDS later", process.outage, timed=True),
+        FaultKind(
+            "crash-loop",
+            f"kills the pipeline, then {process.LOOP} more times while it starts",
+            process.crash_loop,
+        ),
+        FaultKind(
+            "kill-worker",
+            "SIGKILL for one Python worker",
+            process.kill_worker,
+            points=TASK_POINTS,
+            needs_workers=True,
+        ),
+        FaultKind(
+            "stop-worker",
+            "stops one Python worker for SECONDS",
+            process.stop_worker,
+            timed=True,
+            points=TASK_POINTS,
+            needs_workers=True,
+        ),
+        FaultKind("kill-executor", "SIGKILL for the JVM of one executor", process.kill_executor, on_executors=True),
+        FaultKind(
             "stop-executor",
-            "the JVM of one executor stands still for so many seconds",
-            lives.stop_executor,
+            "stops the JVM of one executor for SECONDS",
+            process.stop_executor,
             timed=True,
             on_executors=True,
         ),
-        Nemesis("repartition", "killed, started with one partition more", lives.repartition, points=OF_A_BATCH),
-        Nemesis("kill-broker", "SIGKILL for the Kafka broker, and a start", servers.kill_broker, breaks=KAFKA),
-        Nemesis("bounce-broker", "a clean stop of the Kafka broker, and a start", servers.bounce_broker, breaks=KAFKA),
-        Nemesis("stop-broker", "the broker stands still for so many seconds", servers.stop_broker, True, KAFKA),
-        Nemesis("hijack", "a stranger takes our transactional ids", servers.hijack, breaks=KAFKA, in_kafka=OPEN),
-        Nemesis(
+        FaultKind(
+            "repartition",
+            "kills the pipeline and restarts it with one more partition",
+            process.repartition,
+            points=BATCH_POINTS,
+        ),
+        FaultKind("kill-broker", "SIGKILL for the Kafka broker, then a restart", server.kill_broker, breaks=KAFKA),
+        FaultKind("bounce-broker", "clean restart of the Kafka broker", server.bounce_broker, breaks=KAFKA),
+        FaultKind("stop-broker", "stops the Kafka broker for SECONDS", server.stop_broker, True, KAFKA),
+        FaultKind(
+            "hijack",
+            "another producer takes over the pipeline's transactional ids",
+            server.hijack,
+            breaks=KAFKA,
+            in_kafka=OPEN,
+        ),
+        FaultKind(
             "late-commit",
-            "the next EndTxn comes so many seconds late, and its connection is lost",
+            "delays the next EndTxn by SECONDS and closes its connection",
             link.late_commit,
             timed=True,
             breaks=KAFKA,
             in_kafka=ENDED,
             on_link=True,
         ),
-        Nemesis(
+        FaultKind(
             "lose-answer",
-            "the answer to the next EndTxn (or Produce) is lost",
+            "drops the response to the next EndTxn (or Produce)",
             link.lose_answer,
             breaks=KAFKA,
             in_kafka=SENT,
             on_link=True,
         ),
-        Nemesis("cut-link", "no way to Kafka for so many seconds", link.cut_link, True, KAFKA, on_link=True),
-        Nemesis("kill-postgres", "SIGKILL for PostgreSQL, and a start", servers.kill_postgres, breaks=POSTGRES),
-        Nemesis("bounce-postgres", "a clean stop of PostgreSQL, and a start", servers.bounce_postgres, breaks=POSTGRES),
-        Nemesis("stop-postgres", "PostgreSQL stands still for so many seconds", servers.stop_postgres, True, POSTGRES),
-        Nemesis(
+        FaultKind("cut-link", "cuts the pipeline off from Kafka for SECONDS", link.cut_link, True, KAFKA, on_link=True),
+        FaultKind("kill-postgres", "SIGKILL for PostgreSQL, then a restart", server.kill_postgres, breaks=POSTGRES),
+        FaultKind("bounce-postgres", "clean restart of PostgreSQL", server.bounce_postgres, breaks=POSTGRES),
+        FaultKind("stop-postgres", "stops PostgreSQL for SECONDS", server.stop_postgres, True, POSTGRES),
+        FaultKind(
             "kill-session",
             "SIGKILL for one session of PostgreSQL",
-            servers.kill_session,
+            server.kill_session,
             breaks=POSTGRES,
-            direct=True,
+            needs_direct_connection=True,
         ),
-        Nemesis(
+        FaultKind(
             "stop-session",
-            "one session of PostgreSQL stands still for so many seconds",
-            servers.stop_session,
+            "stops one session of PostgreSQL for SECONDS",
+            server.stop_session,
             timed=True,
             breaks=POSTGRES,
-            direct=True,
+            needs_direct_connection=True,
         ),
-        Nemesis(
+        FaultKind(
             "cut-postgres-link",
-            "no way to PostgreSQL for so many seconds",
+            "cuts the pipeline off from PostgreSQL for SECONDS",
             link.cut_postgres_link,
             timed=True,
             breaks=POSTGRES,
             on_link=True,
         ),
-        Nemesis(
+        FaultKind(
             "lose-postgres-answer",
-            "the answer to the next COMMIT of PostgreSQL is lost",
+            "drops the response to the next COMMIT of PostgreSQL",
             link.lose_postgres_answer,
             breaks=POSTGRES,
             on_link=True,
         ),
         *(
-            Nemesis(
+            FaultKind(
                 name,
-                f"the disk of the {told} is full until the pipeline dies, so many seconds at most",
-                partial(disk.full, folder=folder),
+                f"fills the disk of the {what} until the pipeline dies, SECONDS at most",
+                partial(disk.fill_disk, folder=folder),
                 timed=True,
                 fills=folder,
             )
-            for name, told, folder in (
+            for name, what, folder in (
                 ("fill-checkpoint", "checkpoint", disk.CHECKPOINT),
                 ("fill-output", "output", disk.OUTPUT),
             )
         ),
-        Nemesis(
+        FaultKind(
             "fill-broker",
-            "the disk of the broker is full until it halts, so many seconds at most; then it is started again",
-            disk.full_broker,
+            "fills the disk of the Kafka broker until it halts, SECONDS at most, then restarts it",
+            disk.fill_broker_disk,
             timed=True,
             breaks=KAFKA,
             fills=disk.BROKER,
         ),
         *(
-            Nemesis(
-                f"{word}-{log}",
-                f"killed; the newest entry of Spark's {log} {state}",
-                act(partial(damage, log)),
-                replaces=True,
+            FaultKind(
+                f"{prefix}-{log}",
+                f"kills the pipeline and {damage_text} the newest entry of Spark's {log} log",
+                damaging(partial(damage, log)),
+                replaces_checkpoint=True,
             )
             for log in (OFFSETS, COMMITS)
-            for word, state, damage in (
-                ("cut", "is half there", cut),
-                ("empty", "is empty", emptied),
-                ("lose", "is gone", lost),
+            for prefix, damage_text, damage in (
+                ("cut", "halves", checkpoint.cut_entry),
+                ("empty", "empties", checkpoint.empty_entry),
+                ("lose", "deletes", checkpoint.delete_entry),
             )
         ),
-        Nemesis(
+        FaultKind(
             "flip-state",
-            "killed; of what the last batch wrote to the state store one bit is another",
-            act(flipped),
-            replaces=True,
+            "kills the pipeline and flips one bit in the newest file of the state store",
+            damaging(checkpoint.flip_state_bit),
+            replaces_checkpoint=True,
         ),
-        Nemesis(
+        FaultKind(
             "roll-back",
-            f"killed {BACK} batches later, and started on the checkpoint of now",
-            rolled_back,
-            replaces=True,
+            f"kills the pipeline and restarts it on a checkpoint that is {BATCHES_BACK} batches old",
+            checkpoint.roll_back,
+            replaces_checkpoint=True,
         ),
-        Nemesis("lose-checkpoint", "killed; the checkpoint is gone", act(gone), replaces=True),
+        FaultKind(
+            "lose-checkpoint",
+            "kills the pipeline and deletes its checkpoint",
+            damaging(checkpoint.delete_checkpoint),
+            replaces_checkpoint=True,
+        ),
     )
 }
 
 
 def why_not(fault: Fault, sink: SuiteSink, support: Support, ours: frozenset[str] | None = None) -> str | None:
-    """Why a fault cannot be done to a run of this sink under this guarantee; None: it can.
+    """Why a run of this sink under this guarantee cannot have this fault; None if it can.
 
     Args:
-        ours: the servers that the suite starts for the run; None: all that it needs.
+        ours: the servers that the suite starts for the run; None: all that the run needs.
     """
-    return pointless(fault, sink, support) or not_here(fault, ours)
+    return why_not_applicable(fault, sink, support) or why_not_here(fault, ours)
 
 
-def pointless(fault: Fault, sink: SuiteSink, support: Support) -> str | None:
-    """Why a run of this sink under this guarantee has nothing that a fault could be done to, wherever it is run."""
-    nemesis = NEMESES[fault.action]
+def why_not_applicable(fault: Fault, sink: SuiteSink, support: Support) -> str | None:
+    """Why the fault has no target in a run of this sink and guarantee; None if it has one."""
+    action = FAULTS[fault.action]
     kind = sink.kind
     needed = {KAFKA, *sink.traits.services}
-    if fault.point not in nemesis.points:
-        return f"{fault.action} acts at: {', '.join(point for point in POINTS if point in nemesis.points)}"
+    if fault.point not in action.points:
+        return f"{fault.action} acts at: {', '.join(point for point in POINTS if point in action.points)}"
     protocol = protocol_of(kind, support)
-    if nemesis.succeeded and sink.single_writer and fault.point in OF_A_TASK:
+    if action.starts_successor and sink.single_writer and fault.point in TASK_POINTS:
         return f"a stopped task of sink {kind.name} holds the lock of its database: no successor could write"
-    if nemesis.in_workers and (kind.batch_atomic or protocol is native):
+    if action.needs_workers and (kind.batch_atomic or protocol is native):
         return f"no worker passes {fault.point} there: {kind.name} {support.variant} writes from the driver"
-    if nemesis.in_kafka == SENT and (sink.transactional_ids is None or support.guarantee == AT_MOST_ONCE):
+    if action.in_kafka == SENT and (sink.transactional_ids is None or support.guarantee == AT_MOST_ONCE):
         return f"{kind.name} {support.guarantee} {support.variant} waits for no answer of Kafka's to its rows"
-    if nemesis.in_kafka in (OPEN, ENDED) and (sink.transactional_ids is None or support.guarantee != EXACTLY_ONCE):
+    if action.in_kafka in (OPEN, ENDED) and (sink.transactional_ids is None or support.guarantee != EXACTLY_ONCE):
         return f"{kind.name} {support.guarantee} {support.variant} holds no Kafka transactions"
-    if nemesis.in_kafka == OPEN and fault.point not in (POINTS if protocol is exactly_once_two_phase else OF_A_TASK):
+    if action.in_kafka == OPEN and fault.point not in (POINTS if protocol is exactly_once_two_phase else TASK_POINTS):
         return f"{kind.name} {support.variant} has no transaction open at {fault.point}"
-    if nemesis.fills == disk.OUTPUT and not sink.writes_local_files:
+    if action.fills == disk.OUTPUT and not sink.writes_local_files:
         return f"a run of sink {kind.name} has no output folder"
-    if nemesis.breaks is not None and nemesis.breaks not in needed:
-        return f"a run of sink {kind.name} has no {nemesis.breaks}"
+    if action.breaks is not None and action.breaks not in needed:
+        return f"a run of sink {kind.name} has no {action.breaks}"
     return None
 
 
-def not_here(fault: Fault, ours: frozenset[str] | None = None) -> str | None:
-    """Why a fault cannot be done on this machine, or with these servers of ours (None: all); None: it can."""
-    nemesis = NEMESES[fault.action]
-    if nemesis.fills is not None and (cannot := cannot_mount()) is not None:
-        return cannot
-    if nemesis.breaks is not None and ours is not None and nemesis.breaks not in ours:
-        return f"the {nemesis.breaks} of this run is not ours to break"
+def why_not_here(fault: Fault, ours: frozenset[str] | None = None) -> str | None:
+    """Why the fault is impossible on this machine or with these servers; None if it is possible.
+
+    Args:
+        ours: the servers that the suite starts; None: all that a run needs.
+    """
+    action = FAULTS[fault.action]
+    if action.fills is not None and (reason := cannot_mount()) is not None:
+        return reason
+    if action.breaks is not None and ours is not None and action.breaks not in ours:
+        return f"the {action.breaks} of this run is not ours to break"
     return None
 
 
-def not_beside(fault: Fault, others: Sequence[Fault]) -> str | None:
-    """Why a fault cannot be done in one run with these; None: it can."""
-    nemesis = NEMESES[fault.action]
+def why_not_together(fault: Fault, others: Sequence[Fault]) -> str | None:
+    """Why the fault cannot share a run with these other faults; None if it can."""
+    action = FAULTS[fault.action]
     for other in others:
-        beside = NEMESES[other.action]
-        if nemesis.replaces and beside.fills == disk.CHECKPOINT:
-            return f"under {other} the checkpoint is a disk of its own, which can't be replaced: take a run for each"
-        if nemesis.direct and beside.on_link and beside.breaks == nemesis.breaks:
+        neighbour = FAULTS[other.action]
+        if action.replaces_checkpoint and neighbour.fills == disk.CHECKPOINT:
             return (
-                f"under {other} the pipeline reaches {nemesis.breaks} through a proxy, and none of the sessions there "
-                "is its own: take a run for each"
+                f"under {other} the checkpoint is a small disk, which cannot be replaced: use a separate run for each"
+            )
+        if action.needs_direct_connection and neighbour.on_link and neighbour.breaks == action.breaks:
+            return (
+                f"under {other} the pipeline reaches {action.breaks} through a proxy, so none of the sessions can be "
+                "traced to the pipeline: use a separate run for each"
             )
     return None
 
 
-def unplaced(fault: Fault, master: str) -> str | None:
-    """Why a fault cannot be done to a run on this Spark master; None: it can."""
-    if NEMESES[fault.action].on_executors and not master.startswith("local"):
-        return f"the executors of {master} are not ours to kill: leave --master out, and the run has two of its own"
+def why_not_on_master(fault: Fault, master: str) -> str | None:
+    """Why the fault cannot be injected into a run on this Spark master; None if it can."""
+    if FAULTS[fault.action].on_executors and not master.startswith("local"):
+        return f"the executors of {master} are not ours to kill: without --master the run has two of its own"
     return None
 
 
-def complaint(fault: Fault) -> str | None:
-    """What is wrong with how a fault is said; None: nothing."""
-    nemesis = NEMESES.get(fault.action)
-    if nemesis is None:
-        return f"unknown nemesis {fault.action!r}; they are: {', '.join(NEMESES)}"
-    if nemesis.timed != (fault.seconds is not None):
-        needs = f"needs its seconds ({fault.action}:5)" if nemesis.timed else "takes no seconds"
+def why_malformed(fault: Fault) -> str | None:
+    """What is wrong with the text of a fault; None if it is well formed."""
+    action = FAULTS.get(fault.action)
+    if action is None:
+        return f"unknown fault action {fault.action!r}; available: {', '.join(FAULTS)}"
+    if action.timed != (fault.seconds is not None):
+        needs = f"needs its seconds ({fault.action}:5)" if action.timed else "takes no seconds"
         return f"fault {fault}: {fault.action} {needs}"
     return None

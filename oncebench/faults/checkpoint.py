@@ -1,11 +1,14 @@
-"""What is done to the checkpoint between two lives: what a crash of the disk, or a hand, may have left of it.
+"""Damages the checkpoint between two attempts, as a disk crash or a person may do.
 
-Promise: the pipeline is killed, its checkpoint is put aside, and another life is started on a damaged one. If that life
-commits a batch, or has claimed or decided one, the damage was not seen (`unrefused`), and the run goes on with it, for
-only there stands what was written; the audit says what it did to the rows. If it ends by itself, its words are noted
-(`refused`), what was put aside is put back, and the pipeline is started on that: a damage that is told loudly can be
-mended. What can go wrong: another fault kills it before either, or the run ends; then what was put aside is put back as
-well, and the damage has tested nothing.
+The pipeline is killed, its checkpoint is kept, and another attempt starts on a damaged copy.
+
+Promise: the damage counts as unnoticed (`unrefused`) when the new attempt commits a batch, or has claimed or decided
+one. The run then keeps the damaged checkpoint, because only that one records what was written, and the audit judges the
+rows. The damage counts as noticed (`refused`, with the message) when the attempt ends by itself. The good checkpoint is
+then put back and the pipeline starts on it, because an operator can mend a damage that is reported.
+
+Failure modes: another fault kills the attempt first, or the run ends. The good checkpoint is then put back too, and the
+fault counts as not exercised.
 """
 
 from __future__ import annotations
@@ -18,135 +21,140 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
-from oncebench.faults.context import OVERTAKEN, Act, Stage, waiting
+from oncebench.faults.context import OVERTAKEN, FaultContext, Injection, waiting
 
 OFFSETS, COMMITS = "offsets", "commits"
-BACK = 2  # batches that the older copy does not know
-# What a version of the state is called: RocksDB's changes or whole, and those of the store in memory.
-_CHANGES = frozenset({".changelog", ".zip", ".delta"})
-# A batch takes a second or two, a restart in between ten; longer than both, on a busy machine too.
+BATCHES_BACK = 2  # the age of the older checkpoint
+# Suffixes of the files that hold one version of the state: RocksDB's changes and snapshots, and the in-memory store's.
+_STATE_SUFFIXES = frozenset({".changelog", ".zip", ".delta"})
+# A batch takes one or two seconds and a restart in between ten. The limit leaves room for a busy machine.
 MORE_BATCHES_S = 60.0
 
 
-def damaged(stage: Stage, _seconds: float, *, damage: Callable[[Path], None]) -> Generator[None]:
-    """Kills, does the damage, starts."""
-    with _copied(stage, "damaged") as spoilt:
+def damage_checkpoint(context: FaultContext, _seconds: float, *, damage: Callable[[Path], None]) -> Generator[None]:
+    """Kills the pipeline and starts it on a damaged copy of its checkpoint."""
+    with _copy_of_checkpoint(context, "damaged") as copy:
         try:
-            damage(spoilt)
+            damage(copy)
         except NothingThereError as nothing:
-            stage.idle(str(nothing))
-            stage.go_on()
+            context.idle(str(nothing))
+            context.resume_pipeline()
             return
-        with stage.holding():
-            stage.kill()
-            yield from _started_on(stage, spoilt)
+        with context.without_restarts():
+            context.kill_pipeline()
+            yield from _start_on(context, copy)
 
 
-def rolled_back(stage: Stage, _seconds: float) -> Generator[None]:
-    """Copies the checkpoint as it stands, lets the pipeline go on for BACK batches, kills it, and starts the copy."""
-    with _copied(stage, "older") as copy:
-        stage.go_on()
-        moved = partial(_has_gone_on, stage)
+def roll_back(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Replaces the checkpoint by a copy that is BATCHES_BACK batches old, with a kill between."""
+    with _copy_of_checkpoint(context, "older") as copy:
+        context.resume_pipeline()
+        moved = partial(_has_moved_on, context)
         end = time.monotonic() + MORE_BATCHES_S
         yield from waiting(lambda: moved() or time.monotonic() > end)
         if not moved():
-            stage.idle(f"no {BACK} more batches came within {MORE_BATCHES_S:g} s: make the load longer")
+            context.idle(f"no {BATCHES_BACK} more batches came within {MORE_BATCHES_S:g} s: make the load longer")
             return
-        with stage.holding():
-            stage.kill()
-            yield from _started_on(stage, copy)
+        with context.without_restarts():
+            context.kill_pipeline()
+            yield from _start_on(context, copy)
 
 
-def _started_on(stage: Stage, other: Path) -> Generator[None]:
-    """Starts on another checkpoint in the place of the one that is there, which comes back if that is refused, or can't
-    be started at all."""
-    aside = _named(stage, "aside")
-    stage.checkpoint.rename(aside)
+def _start_on(context: FaultContext, other: Path) -> Generator[None]:
+    """Starts an attempt on another checkpoint.
+
+    Restores the original if the attempt refuses the other one or cannot start.
+    """
+    original = _sibling(context, "original")
+    context.checkpoint.rename(original)
     started = False
     try:
-        other.rename(stage.checkpoint)
-        before = _marks(stage.checkpoint)
-        stage.note("checkpoint-damaged")
-        stage.lives.succeed()
+        other.rename(context.checkpoint)
+        before = _journal_marks(context.checkpoint)
+        context.note("checkpoint-damaged")
+        context.control.start_successor()
         started = True
-        yield from waiting(lambda: bool(stage.lives.batches()) or not stage.alive())
+        yield from waiting(lambda: bool(context.control.batches()) or not context.pipeline_alive())
     finally:
-        accepted = started and (bool(stage.lives.batches()) or not _marks(stage.checkpoint) <= before)
+        accepted = started and (bool(context.control.batches()) or not _journal_marks(context.checkpoint) <= before)
         if accepted:
-            shutil.rmtree(aside)
+            shutil.rmtree(original)
         else:
-            if started and stage.alive():  # the run ends before it has come to anything
-                stage.kill()
-            shutil.rmtree(stage.checkpoint, ignore_errors=True)
-            aside.rename(stage.checkpoint)
+            if started and context.pipeline_alive():  # the run ends before the attempt has done anything
+                context.kill_pipeline()
+            shutil.rmtree(context.checkpoint, ignore_errors=True)
+            original.rename(context.checkpoint)
     if accepted:
-        stage.note("unrefused")
-    elif stage.others():
-        stage.idle(OVERTAKEN)  # what comes after that fault starts another life
+        context.note("unrefused")
+    elif context.later_hits():
+        context.idle(OVERTAKEN)  # the handler of that later fault starts another attempt
     else:
-        stage.note("refused", why=stage.lives.last_words())
-        stage.lives.succeed()
+        context.note("refused", why=context.control.last_words())
+        context.control.start_successor()
 
 
-def _marks(checkpoint: Path) -> set[str]:
-    """The claims and decisions in the pipeline's journal: a life that has added to them may have written rows."""
+def _journal_marks(checkpoint: Path) -> set[str]:
+    """Names of the claims and decisions in the pipeline's journal.
+
+    An attempt that adds one may have written rows.
+    """
     return {path.name for kind in ("claim", "decision") for path in (checkpoint / "journal").glob(f"{kind}-*.json")}
 
 
-def _has_gone_on(stage: Stage) -> bool:
-    return any(line["batch"] >= stage.batch + BACK for line in stage.lives.batches())
+def _has_moved_on(context: FaultContext) -> bool:
+    return any(line["batch"] >= context.batch + BATCHES_BACK for line in context.control.batches())
 
 
-def _named(stage: Stage, word: str) -> Path:
-    return stage.checkpoint.with_name(f"{stage.checkpoint.name}.{word}")
+def _sibling(context: FaultContext, suffix: str) -> Path:
+    return context.checkpoint.with_name(f"{context.checkpoint.name}.{suffix}")
 
 
 @contextmanager
-def _copied(stage: Stage, word: str) -> Iterator[Path]:
-    """A copy of the checkpoint as it is now. It may be moved away; what is left of it at the end is deleted."""
-    copy = _named(stage, word)
+def _copy_of_checkpoint(context: FaultContext, suffix: str) -> Iterator[Path]:
+    """A copy of the checkpoint, which the caller may move. It is deleted at the end."""
+    copy = _sibling(context, suffix)
     try:
-        shutil.copytree(stage.checkpoint, copy)
+        shutil.copytree(context.checkpoint, copy)
         yield copy
     finally:
         shutil.rmtree(copy, ignore_errors=True)
 
 
-def cut(log: str, checkpoint: Path) -> None:
-    """Half of the newest entry is missing: a write that the disk never finished."""
-    entry = _unguarded(newest(checkpoint / log))
+def cut_entry(log: str, checkpoint: Path) -> None:
+    """Removes the second half of the newest entry: a write that the disk never finished."""
+    entry = _without_checksum(newest_entry(checkpoint / log))
     os.truncate(entry, entry.stat().st_size // 2)
 
 
-def emptied(log: str, checkpoint: Path) -> None:
-    """The newest entry is there and empty: a rename that came to the disk before its data."""
-    os.truncate(_unguarded(newest(checkpoint / log)), 0)
+def empty_entry(log: str, checkpoint: Path) -> None:
+    """Empties the newest entry: a rename that reached the disk before the data."""
+    os.truncate(_without_checksum(newest_entry(checkpoint / log)), 0)
 
 
-def lost(log: str, checkpoint: Path) -> None:
-    """The newest entry is gone."""
-    newest(checkpoint / log).unlink()
+def delete_entry(log: str, checkpoint: Path) -> None:
+    """Deletes the newest entry."""
+    newest_entry(checkpoint / log).unlink()
 
 
-def flipped(checkpoint: Path) -> None:
-    """One bit is another in the middle of what the last batch wrote to the state store."""
-    change = _unguarded(newest_change(checkpoint))
+def flip_state_bit(checkpoint: Path) -> None:
+    """Flips one bit in the middle of the largest file that the last batch wrote as state."""
+    change = _without_checksum(newest_state_file(checkpoint))
     content = bytearray(change.read_bytes())
     content[len(content) // 2] ^= 1
     change.write_bytes(content)
 
 
-def gone(checkpoint: Path) -> None:
-    """Nothing is in the folder."""
+def delete_checkpoint(checkpoint: Path) -> None:
+    """Deletes everything in the folder."""
     shutil.rmtree(checkpoint)
     checkpoint.mkdir()
 
 
 class NothingThereError(Exception):
-    """There is nothing that could be damaged."""
+    """The checkpoint has nothing that could be damaged."""
 
 
-def newest(log: Path) -> Path:
+def newest_entry(log: Path) -> Path:
     """The entry of the newest batch in one of Spark's logs. Raises `NothingThereError`."""
     entries = [path for path in log.iterdir() if path.name.isdigit()] if log.exists() else []
     if not entries:
@@ -154,22 +162,28 @@ def newest(log: Path) -> Path:
     return max(entries, key=lambda path: int(path.name))
 
 
-def newest_change(checkpoint: Path) -> Path:
-    """Of the files that the last batch wrote to the state store (one for each partition) the largest. Raises
-    `NothingThereError`."""
-    written = [path for path in checkpoint.glob("state/*/*/*.*") if path.stem.isdigit() and path.suffix in _CHANGES]
+def newest_state_file(checkpoint: Path) -> Path:
+    """The largest file that the last batch wrote to the state store. Raises `NothingThereError`.
+
+    Each batch writes one file per partition.
+    """
+    written = [
+        path for path in checkpoint.glob("state/*/*/*.*") if path.stem.isdigit() and path.suffix in _STATE_SUFFIXES
+    ]
     if not written:
         raise NothingThereError("the state store has written nothing yet")
     return max(written, key=lambda path: (int(path.stem), path.stat().st_size))
 
 
-def _unguarded(entry: Path) -> Path:
-    """The same, without the checksum that Hadoop keeps beside it: Spark itself is to see the damage, as where its
-    checkpoint lies on a store without such files."""
+def _without_checksum(entry: Path) -> Path:
+    """Deletes the checksum file that Hadoop keeps next to a local file, and returns the file.
+
+    Then Spark itself has to detect the damage, as on an object store, which has no such files.
+    """
     entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
     return entry
 
 
-def act(damage: Callable[[Path], None]) -> Act:
-    """The act that does this damage."""
-    return partial(damaged, damage=damage)
+def damaging(damage: Callable[[Path], None]) -> Injection:
+    """The injection that does this damage to the checkpoint."""
+    return partial(damage_checkpoint, damage=damage)

@@ -1,9 +1,14 @@
-"""What a nemesis finds when it acts: the pipeline that stands still at a failpoint, the servers, and the timeline.
+"""Everything that a fault acts on: the stopped pipeline, our servers, the timeline.
 
-Promise: the pipeline is stopped as a whole (SIGSTOP) when an act begins; what an act does to a server or a folder it
-undoes at its end, also when the run ends before it (an act is a generator: closing it runs its `finally`, and where it
-has not let the pipeline go on, the supervisor does). While an act holds the stage, the supervisor leaves dead what
-dies. What can go wrong: a run gives a fault some patience; an act that waits longer is cut short by the end of the run.
+A fault is a generator function of a `FaultContext` and a number of seconds. The supervisor starts the generator when
+the pipeline has stopped at the failpoint, and advances it again and again. When the run ends first, the supervisor
+closes the generator, which runs its `finally` blocks.
+
+Promise: the whole pipeline is stopped (SIGSTOP) when a fault begins. A fault undoes at its end what it did to a server
+or a folder. The supervisor continues the pipeline if the fault ends before it did so. The supervisor restarts nothing
+while a fault holds `without_restarts`.
+
+Failure modes: a run waits for a fault for a limited time. The end of the run cuts short a fault that takes longer.
 """
 
 from __future__ import annotations
@@ -19,57 +24,63 @@ from typing import Any, Protocol
 from oncebench.processes.child import Child
 from pipeline.config import PipelineConfig
 
-# Why an act whose pipeline has died says nothing about its own deed.
-OVERTAKEN = "another fault came first, of which it may have died"
+# Why a fault was not exercised when the pipeline died before the fault had its effect.
+OVERTAKEN = "another fault came first, and the pipeline may have died of that one"
 
 
-class Lives(Protocol):
-    """Of the supervisor: what begins, ends and follows the lives of the pipeline."""
+class PipelineControl(Protocol):
+    """The supervisor, as a fault uses it: starts and observes attempts of the pipeline."""
 
     @property
     def child(self) -> Child | None:
-        """The life that was started last."""
+        """The newest attempt."""
 
-    def succeed(self, config: PipelineConfig | None = None, beside: bool = False) -> None:
-        """Starts another life, with another configuration if one is given. The one before is killed if it is still
-        there, unless the new one is to live beside it."""
+    def start_successor(self, config: PipelineConfig | None = None, keep_predecessor: bool = False) -> None:
+        """Starts another attempt.
+
+        Args:
+            config: replaces the configuration of the run.
+            keep_predecessor: lets an attempt that still runs go on running; otherwise it is killed.
+        """
 
     def batches(self) -> Sequence[Mapping[str, Any]]:
-        """Progress lines of the batches that the newest life has committed."""
+        """Progress lines of the batches that the newest attempt has committed."""
 
-    def met(self) -> Sequence[Mapping[str, Any]]:
-        """Hits of the newest life."""
+    def hits(self) -> Sequence[Mapping[str, Any]]:
+        """Failpoints that the newest attempt has hit."""
 
     def running(self) -> bool:
-        """Whether the newest life has its query running."""
+        """Whether the query of the newest attempt runs."""
 
     def last_words(self) -> str:
-        """What the newest life said at its end."""
+        """The message with which the newest attempt ended."""
 
-    def note_death(self) -> tuple[int | None, str] | None:
-        """Notes how the newest life ended, once, and ends what is left of it; exit code and last words if no fault
-        killed it, else None."""
+    def record_exit(self) -> tuple[int | None, str] | None:
+        """Records how the newest attempt ended, once, and kills what is left of it.
+
+        Returns the exit code and the last message, or None if a fault killed the attempt.
+        """
 
     def note(self, event: str, **fields: Any) -> None:
         """Appends a line to timeline.jsonl."""
 
 
 @dataclass
-class Stage:
-    """Where an act takes place.
+class FaultContext:
+    """What one fault acts on.
 
     Attributes:
-        lives: of the pipeline.
-        child: the life that stands still.
-        hit: of the failpoint: its `batch`, `point`, `pid`, `fault`, and `t_us`, which is no other's.
-        config: of the pipeline.
-        servers: those that the suite started, by the name of the service (`kafka` always, if it is ours).
-        seed: of what an act chooses at random.
-        held: whether the supervisor is to leave dead what dies.
-        standing: whether nothing has let the life go on yet; whoever ends an act that has not come to that does so.
+        control: starts and observes attempts of the pipeline.
+        child: the attempt that is stopped at the failpoint.
+        hit: the line of hits.jsonl: `batch`, `point`, `pid`, `fault`, and `t_us`, which identifies the hit.
+        config: the pipeline's configuration.
+        servers: the servers that the suite started, by service name (`kafka` always, if it is ours).
+        seed: seeds the random choices of a fault.
+        held: whether the supervisor leaves dead processes dead.
+        standing: whether the attempt is still stopped. The supervisor continues it if the fault ends before that.
     """
 
-    lives: Lives
+    control: PipelineControl
     child: Child
     hit: Mapping[str, Any]
     config: PipelineConfig
@@ -80,17 +91,17 @@ class Stage:
 
     @property
     def batch(self) -> int:
-        """The batch in which the pipeline stands."""
+        """The batch in which the pipeline stopped."""
         return int(self.hit["batch"])
 
     @property
     def checkpoint(self) -> Path:
-        """Spark's checkpoint folder, with our journal in it."""
+        """Spark's checkpoint folder, which also holds our journal."""
         return self.config.checkpoint
 
     @contextmanager
-    def holding(self) -> Iterator[None]:
-        """What dies stays dead until the end."""
+    def without_restarts(self) -> Iterator[None]:
+        """The supervisor restarts nothing inside this block."""
         self.held = True
         try:
             yield
@@ -98,67 +109,72 @@ class Stage:
             self.held = False
 
     def note(self, event: str, **fields: Any) -> None:
-        """Appends a line to timeline.jsonl, which says of which hit it is."""
-        self.lives.note(event, hit_us=self.hit["t_us"], **fields)
+        """Appends a line to timeline.jsonl that names this hit."""
+        self.control.note(event, hit_us=self.hit["t_us"], **fields)
 
     def idle(self, why: str) -> None:
-        """Says that there was nothing to act on: such a run has not tested this fault."""
+        """Records that the fault had no target: the run has not exercised this fault."""
         self.note("nemesis-idle", fault=self.hit["fault"], why=why)
 
     def thaw(self, but: frozenset[int] = frozenset()) -> None:
-        """Continues the pipeline, of which no more is told, except these of its processes."""
+        """Continues the pipeline, except the processes in `but`, without a line in the timeline."""
         self.standing = False
         self.child.thaw(but)
 
-    def go_on(self, but: frozenset[int] = frozenset()) -> None:
-        """Continues the pipeline, except these of its processes."""
+    def resume_pipeline(self, but: frozenset[int] = frozenset()) -> None:
+        """Continues the pipeline, except the processes in `but`, and records that."""
         self.thaw(but)
         self.note("pipeline-continued")
 
-    def kill(self) -> None:
-        """SIGKILL for every process of the pipeline's newest life. One that has ended before is noted as what it died
-        of."""
-        child = self.lives.child
-        assert child is not None, "a life has stood still here"
+    def kill_pipeline(self) -> None:
+        """SIGKILL for every process of the newest attempt.
+
+        If the attempt has already ended, its exit is recorded.
+        """
+        child = self.control.child
+        assert child is not None, "an attempt has stopped at this failpoint"
         if not child.alive:
-            self.lives.note_death()
+            self.control.record_exit()
             return
         child.kill_session()
         self.note("pipeline-killed")
 
-    def failed(self, instead: str) -> None:
-        """The newest life ended in a way that says nothing about the deed: its death is noted, and the act is idle.
+    def idle_after_failure(self, expected: str) -> None:
+        """Records that the newest attempt ended for an unrelated reason, and the fault as idle.
 
         Args:
-            instead: of what should have become of it.
+            expected: what should have happened to the attempt.
         """
-        words = self.lives.last_words()
-        code, why = self.lives.note_death() or (None, words)
-        self.idle(f"{instead}, and ended with exit code {code}: {why}")
+        words = self.control.last_words()
+        code, why = self.control.record_exit() or (None, words)
+        self.idle(f"{expected}, and ended with exit code {code}: {why}")
 
-    def alive(self) -> bool:
-        """Whether the newest life lives."""
-        return self.lives.child is not None and self.lives.child.alive
+    def pipeline_alive(self) -> bool:
+        """Whether the newest attempt runs."""
+        return self.control.child is not None and self.control.child.alive
 
-    def others(self) -> list[Mapping[str, Any]]:
-        """Hits of the newest life that came after this one: it may have died of those."""
-        return [hit for hit in self.lives.met() if hit["t_us"] > self.hit["t_us"]]
+    def later_hits(self) -> list[Mapping[str, Any]]:
+        """Failpoints that the newest attempt hit after this one: the attempt may have died of those."""
+        return [hit for hit in self.control.hits() if hit["t_us"] > self.hit["t_us"]]
 
-    def done(self) -> bool:
-        """Whether the newest life has committed the batch in which this one stood still, or a later one."""
-        return any(line["batch"] >= self.batch for line in self.lives.batches())
+    def batch_committed(self) -> bool:
+        """Whether the newest attempt has committed the batch of this hit, or a later batch."""
+        return any(line["batch"] >= self.batch for line in self.control.batches())
 
 
-Act = Callable[[Stage, float], Generator[None]]
+Injection = Callable[[FaultContext, float], Generator[None]]
 
 
 def waiting(condition: Callable[[], bool], limit_s: float = math.inf) -> Generator[None]:
-    """Yields until the condition holds, for so long at most; the end of the run ends it, so it needs no limit."""
+    """Yields until the condition holds, for `limit_s` at most.
+
+    A wait needs no limit: the end of the run closes the fault.
+    """
     end = time.monotonic() + limit_s
     while not condition() and time.monotonic() < end:
         yield
 
 
 def pausing(seconds: float) -> Generator[None]:
-    """Yields until so many seconds have gone by."""
+    """Yields until the seconds have passed."""
     yield from waiting(lambda: False, seconds)

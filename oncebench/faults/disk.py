@@ -1,10 +1,12 @@
-"""What is done to a disk: it is full from one step of a batch on, and has room again after a while.
+"""Fills a disk at one step of a batch, and frees it some time later.
 
-Promise: what is filled is a small disk of the run's own under that one folder (`oncebench.servers.small_disk`), and it
-has room again when the act is over. Neither pipeline nor broker is started while its disk is full. A pipeline whose
-sink is elsewhere may meet the next such fault before the broker has halted of this one: it then stands still until this
-one is over. What can go wrong: nothing is written, or nothing that they miss, within the seconds, or another fault
-kills them first; then the fault has tested nothing (`nemesis-idle`).
+Promise: only a small disk that belongs to the run is filled (`oncebench.servers.small_disk`). The disk has room again
+when the fault ends. Neither the pipeline nor the broker is started while its disk is full. A pipeline whose sink is
+elsewhere may hit the next such fault before the broker has halted because of this one. The pipeline then stays stopped
+until this fault ends.
+
+Failure modes: within the seconds nothing is written, or nothing whose loss stops the process, or another fault kills
+the process first. The fault then counts as not exercised (`nemesis-idle`).
 """
 
 from __future__ import annotations
@@ -12,58 +14,62 @@ from __future__ import annotations
 from collections.abc import Generator
 from pathlib import Path
 
-from oncebench.faults.context import OVERTAKEN, Stage, waiting
+from oncebench.faults.context import OVERTAKEN, FaultContext, waiting
 from oncebench.faults.server import KAFKA
 from oncebench.servers.small_disk import BALLAST, fill
 
-# Folders of a run: Spark's checkpoint with our journal, what a sink that lives in files has written, and the topics of
-# a broker that the run has to itself.
+# Folders of a run: Spark's checkpoint with our journal, the output of a sink that writes local files, and the topics
+# of a broker that only this run uses.
 CHECKPOINT, OUTPUT, BROKER = "checkpoint", "sink", str(Path("broker", "kafka"))
 
 
-def full(stage: Stage, seconds: float, *, folder: str) -> Generator[None]:
-    """No byte is free until the pipeline has died of it, for so many seconds at most."""
-    yield from _room(stage, folder)
-    with stage.holding():
-        ballast = fill(stage.config.record / folder)
-        stage.note("disk-full", folder=folder)
+def fill_disk(context: FaultContext, seconds: float, *, folder: str) -> Generator[None]:
+    """Fills the disk until the pipeline has died because of it, at most for `seconds`."""
+    yield from _wait_for_room(context, folder)
+    with context.without_restarts():
+        ballast = fill(context.config.record / folder)
+        context.note("disk-full", folder=folder)
         try:
-            stage.go_on()
-            yield from waiting(lambda: not stage.alive(), seconds)
+            context.resume_pipeline()
+            yield from waiting(lambda: not context.pipeline_alive(), seconds)
         finally:
             ballast.unlink()
-            stage.note("disk-has-room", folder=folder)
-        if stage.alive():
-            stage.idle("the pipeline lived on")
-        elif stage.others():
-            stage.idle(OVERTAKEN)
+            context.note("disk-has-room", folder=folder)
+        if context.pipeline_alive():
+            context.idle("the pipeline survived the full disk")
+        elif context.later_hits():
+            context.idle(OVERTAKEN)
 
 
-def full_broker(stage: Stage, seconds: float) -> Generator[None]:
-    """No byte is free under the broker's topics until it has halted of it, for so many seconds at most; then there is
-    room, and it is started again."""
-    broker = stage.servers[KAFKA]
-    yield from _room(stage, BROKER)
-    with stage.holding():
-        ballast = fill(stage.config.record / BROKER)
-        stage.note("disk-full", folder=BROKER)
+def fill_broker_disk(context: FaultContext, seconds: float) -> Generator[None]:
+    """Fills the disk of the broker's topics until the broker halts, then restarts the broker.
+
+    The disk stays full at most for `seconds`.
+    """
+    broker = context.servers[KAFKA]
+    yield from _wait_for_room(context, BROKER)
+    with context.without_restarts():
+        ballast = fill(context.config.record / BROKER)
+        context.note("disk-full", folder=BROKER)
         try:
-            stage.go_on()
+            context.resume_pipeline()
             yield from waiting(lambda: not broker.alive, seconds)
             if broker.alive:
-                stage.idle("the broker lived on")
-            elif any(hit["action"] == "kill-broker" for hit in stage.others()):
-                stage.idle(OVERTAKEN)
+                context.idle("the broker survived the full disk")
+            elif any(hit["action"] == "kill-broker" for hit in context.later_hits()):
+                context.idle(OVERTAKEN)
             else:
-                stage.note("broker-halted")
+                context.note("broker-halted")
         finally:
             ballast.unlink()
-            stage.note("disk-has-room", folder=BROKER)
+            context.note("disk-has-room", folder=BROKER)
             broker.restart()
-            stage.note("broker-back")
+            context.note("broker-back")
 
 
-def _room(stage: Stage, folder: str) -> Generator[None]:
-    """Waits for the end of a fault that has this disk full still; it would take what is filled now away with its own.
-    That one ends by itself, at the end of its seconds if not before."""
-    yield from waiting(lambda: not any((stage.config.record / folder).glob(f"{BALLAST}*")))
+def _wait_for_room(context: FaultContext, folder: str) -> Generator[None]:
+    """Waits for the end of an earlier fault that still fills this disk.
+
+    The end of that fault would also free what this one fills. It ends by itself, at the latest after its seconds.
+    """
+    yield from waiting(lambda: not any((context.config.record / folder).glob(f"{BALLAST}*")))

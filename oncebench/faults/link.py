@@ -1,10 +1,12 @@
-"""What is done to the link between the pipeline and a server: a request comes late, an answer is lost, nothing passes.
+"""Disturbs the connection to a server: delays a request, drops a response, or cuts it.
 
-Promise: the server itself is well, and others reach it all the time. The pipeline reaches it through a proxy of the
-suite's in such runs, and passes through it unharmed when an act is over. What can go wrong: the request that is waited
-for does not come within COME_LIMIT_S, nothing shows that the server got it, or the answer that was lost was a refusal:
-whoever never hears of a commit that took place has something to find out, and of one that did not take place has not.
-Then the fault has tested nothing (`nemesis-idle`).
+Promise: the server itself stays healthy, and everybody else reaches it all the time. In runs with these faults the
+pipeline reaches the server through a proxy of the suite. The connection is whole again when the fault ends.
+
+Failure modes, all recorded as not exercised (`nemesis-idle`):
+- The expected request does not arrive within COME_LIMIT_S.
+- Nothing shows that the server received the request.
+- The lost response was a refusal. Then nothing was committed, so the pipeline has nothing to find out.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from oncebench.delivery.contract import EXACTLY_ONCE
-from oncebench.faults.context import Stage, pausing, waiting
+from oncebench.faults.context import FaultContext, pausing, waiting
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.servers.proxy.framing import (
     END_TXN,
     PRODUCE,
-    commit_said,
+    commit_outcome,
     end_txn_error,
     is_commit,
     is_kafka,
@@ -26,101 +28,104 @@ from oncebench.servers.proxy.framing import (
 )
 from oncebench.servers.proxy.tcp import Catch, Proxy
 
-# From a failpoint to the next request is a step of a batch, or a batch: seconds on a busy machine.
+# From a failpoint to the next request it takes one step of a batch, or one batch: seconds on a busy machine.
 COME_LIMIT_S = 30.0
-# A broker that got the request answers at once; this is for one that is being restarted by another fault.
+# A broker that has the request answers at once. The limit allows for a broker that another fault restarts.
 ANSWER_LIMIT_S = 30.0
-# Whether an answer to this request is a success, and what of it is noted.
-Reading = Callable[[bytes, bytes], tuple[bool, Mapping[str, Any]]]
-_COMMITTED = frozenset({"COMMIT", "COMMIT PREPARED"})  # PostgreSQL's word for a COMMIT that it did not do is ROLLBACK
+# (answer, request) -> whether the answer reports success, and the fields to record.
+ReadAnswer = Callable[[bytes, bytes], tuple[bool, Mapping[str, Any]]]
+_COMMITTED = frozenset({"COMMIT", "COMMIT PREPARED"})  # PostgreSQL answers ROLLBACK to a COMMIT that it did not do
 
 
 def link_to(server: str) -> str:
-    """What the proxy before a server is called among the servers of a stage."""
+    """The name of the proxy in front of a server, among the servers of a `FaultContext`."""
     return f"link to {server}"
 
 
-def late_commit(stage: Stage, seconds: float) -> Generator[None]:
-    """The next EndTxn comes to the broker so much later; its connection is lost at once."""
+def late_commit(context: FaultContext, seconds: float) -> Generator[None]:
+    """Closes the connection of the next EndTxn, and forwards the EndTxn `seconds` later."""
     catch = Catch(lambda request: is_kafka(END_TXN, request), held_s=seconds)
-    yield from _caught(stage, KAFKA, catch, "commit-held")
+    yield from _catch_request(context, KAFKA, catch, "commit-held")
     if catch.answer is not None and catch.request is not None:
-        stage.note("commit-arrived", error_code=end_txn_error(catch.answer, catch.request))
+        context.note("commit-arrived", error_code=end_txn_error(catch.answer, catch.request))
 
 
-def lose_answer(stage: Stage, _seconds: float) -> Generator[None]:
-    """The next EndTxn (or Produce, where there are no transactions) reaches the broker; its answer reaches nobody."""
-    api_key, error = (END_TXN, end_txn_error) if stage.config.guarantee == EXACTLY_ONCE else (PRODUCE, produce_error)
+def lose_answer(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Forwards the next EndTxn to the broker and drops the response.
+
+    Without transactions it does so with the next Produce.
+    """
+    api_key, error = (END_TXN, end_txn_error) if context.config.guarantee == EXACTLY_ONCE else (PRODUCE, produce_error)
 
     def read(answer: bytes, request: bytes) -> tuple[bool, Mapping[str, Any]]:
         code = error(answer, request)
         return code == 0, {"error_code": code}
 
-    yield from _lost(stage, KAFKA, Catch(lambda request: is_kafka(api_key, request)), read)
+    yield from _lose_answer(context, KAFKA, Catch(lambda request: is_kafka(api_key, request)), read)
 
 
-def lose_postgres_answer(stage: Stage, _seconds: float) -> Generator[None]:
-    """The next COMMIT or COMMIT PREPARED reaches PostgreSQL; its answer reaches nobody."""
+def lose_postgres_answer(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Forwards the next COMMIT or COMMIT PREPARED to PostgreSQL and drops the response."""
 
     def read(answer: bytes, _request: bytes) -> tuple[bool, Mapping[str, Any]]:
-        said = commit_said(answer)
-        return said.get("command_tag") in _COMMITTED, said
+        outcome = commit_outcome(answer)
+        return outcome.get("command_tag") in _COMMITTED, outcome
 
-    yield from _lost(stage, POSTGRES, Catch(is_commit), read)
-
-
-def cut_link(stage: Stage, seconds: float) -> Generator[None]:
-    """No connection between the pipeline and the broker for so long: open ones are closed, new ones refused."""
-    yield from _cut(stage, KAFKA, seconds)
+    yield from _lose_answer(context, POSTGRES, Catch(is_commit), read)
 
 
-def cut_postgres_link(stage: Stage, seconds: float) -> Generator[None]:
-    """No connection between the pipeline and PostgreSQL for so long."""
-    yield from _cut(stage, POSTGRES, seconds)
+def cut_link(context: FaultContext, seconds: float) -> Generator[None]:
+    """Cuts the pipeline off from the broker for `seconds`: connections close, new ones fail."""
+    yield from _cut(context, KAFKA, seconds)
 
 
-def _cut(stage: Stage, server: str, seconds: float) -> Generator[None]:
-    proxy = _proxy(stage, server)
-    with stage.holding():
+def cut_postgres_link(context: FaultContext, seconds: float) -> Generator[None]:
+    """Cuts the pipeline off from PostgreSQL for `seconds`: connections close, new ones fail."""
+    yield from _cut(context, POSTGRES, seconds)
+
+
+def _cut(context: FaultContext, server: str, seconds: float) -> Generator[None]:
+    proxy = _proxy(context, server)
+    with context.without_restarts():
         proxy.cut()
-        stage.note("link-cut")
+        context.note("link-cut")
         try:
-            stage.go_on()
+            context.resume_pipeline()
             yield from pausing(seconds)
         finally:
             proxy.mend()
-            stage.note("link-mended")
+            context.note("link-mended")
 
 
-def _lost(stage: Stage, server: str, catch: Catch, read: Reading) -> Generator[None]:
-    """Loses the answer to a request, and notes what it said; idle unless that was a success."""
-    yield from _caught(stage, server, catch, "request-caught")
+def _lose_answer(context: FaultContext, server: str, catch: Catch, read: ReadAnswer) -> Generator[None]:
+    """Drops the answer to a request and records it. Idle unless it reported success."""
+    yield from _catch_request(context, server, catch, "request-caught")
     if catch.answer is not None and catch.request is not None:
-        success, said = read(catch.answer, catch.request)
-        stage.note("answer-lost", **said)
+        success, fields = read(catch.answer, catch.request)
+        context.note("answer-lost", **fields)
         if not success:
-            stage.idle("the answer that was lost was no success")
+            context.idle("the lost answer reported no success")
 
 
-def _caught(stage: Stage, server: str, catch: Catch, told: str) -> Generator[None]:
-    """Waits until the request has come, and then until nothing more will be heard of it; idle without an answer."""
-    proxy = _proxy(stage, server)
+def _catch_request(context: FaultContext, server: str, catch: Catch, event: str) -> Generator[None]:
+    """Waits for the request, and then for its answer. Idle without an answer."""
+    proxy = _proxy(context, server)
     proxy.catch(catch)
     try:
-        stage.go_on()
+        context.resume_pipeline()
         yield from waiting(lambda: catch.request is not None, COME_LIMIT_S)
         if catch.request is not None:
-            stage.note(told)
+            context.note(event)
             yield from waiting(lambda: catch.over, ANSWER_LIMIT_S + (catch.held_s or 0.0))
     finally:
         proxy.forget(catch)
-    # What comes from here on passes: what has not come by now was not lost.
+    # The proxy forwards everything from here on, so an answer that has not come by now was not lost.
     if catch.request is None:
-        stage.idle("the pipeline sent no such request")
+        context.idle("the pipeline sent no such request")
     elif catch.answer is None:
-        stage.idle("the server never answered the request that was caught")
+        context.idle("the server never answered the request that was caught")
 
 
-def _proxy(stage: Stage, server: str) -> Proxy:
-    proxy: Proxy = stage.servers[link_to(server)]
+def _proxy(context: FaultContext, server: str) -> Proxy:
+    proxy: Proxy = context.servers[link_to(server)]
     return proxy

@@ -1,7 +1,8 @@
-"""What is done to the pipeline itself: stopped, ended, killed in part, kept away, succeeded while it lives.
+"""Kills, stops or replaces the pipeline, one of its workers or one of its executors.
 
-Promise: whatever an act has stopped or started has ended or goes on when the act is over. The `kill` of a failpoint is
-not here: the pipeline does that by itself, at the very instruction.
+Promise: a process that a fault stopped or started has ended or runs again when the fault ends.
+
+The action `kill` is not here: the pipeline kills itself, exactly at the failpoint.
 """
 
 from __future__ import annotations
@@ -15,190 +16,201 @@ from dataclasses import replace
 
 import psutil
 
-from oncebench.faults.context import OVERTAKEN, Stage, pausing, waiting
+from oncebench.faults.context import OVERTAKEN, FaultContext, pausing, waiting
 
-# The class that an executor's JVM runs.
+# The main class of an executor's JVM.
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-# Times that a crash loop kills before it lets the pipeline come up.
+# How often a crash loop kills the pipeline before it lets it come up.
 LOOP = 5
-# A start takes some 6 s, its first batch some more: kills land before, in and after the start.
+# A start takes about 6 s and its first batch a little longer, so kills land before, during and after the start.
 LOOP_MAX_S = 8.0
 
 
-def stop(stage: Stage, seconds: float) -> Generator[None]:
-    """All of it stands still for so long, as in a long garbage collection or on a suspended machine."""
+def stop(context: FaultContext, seconds: float) -> Generator[None]:
+    """Keeps the whole pipeline stopped for `seconds`, as a long garbage collection would."""
     try:
         yield from pausing(seconds)
     finally:
-        stage.go_on()
+        context.resume_pipeline()
 
 
-def end(stage: Stage, _seconds: float) -> Generator[None]:
-    """A clean stop: SIGTERM, and another start."""
-    with stage.holding():
-        stage.child.send(signal.SIGTERM)
-        stage.thaw()
-        yield from waiting(lambda: not stage.child.alive)
-        stage.child.kill_session()
-        clean = stage.child.returncode == 0
-        if stage.lives.child is not stage.child or (not clean and stage.others()):
-            stage.idle(OVERTAKEN)  # its death is noted, and another life started, by whoever does so after that fault
+def end(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Stops the pipeline cleanly (SIGTERM) and starts it again."""
+    with context.without_restarts():
+        context.child.send(signal.SIGTERM)
+        context.thaw()
+        yield from waiting(lambda: not context.child.alive)
+        context.child.kill_session()
+        clean = context.child.returncode == 0
+        if context.control.child is not context.child or (not clean and context.later_hits()):
+            context.idle(OVERTAKEN)  # that fault records the exit and starts the next attempt
             return
         if clean:
-            stage.note("pipeline-stopped", exit_code=stage.child.returncode)
+            context.note("pipeline-stopped", exit_code=context.child.returncode)
         else:
-            stage.failed("the pipeline was asked to stop")
-        stage.lives.succeed()
+            context.idle_after_failure("the pipeline received SIGTERM")
+        context.control.start_successor()
 
 
-def outage(stage: Stage, seconds: float) -> Generator[None]:
-    """Killed, and not started again for so long."""
-    with stage.holding():
-        stage.kill()
+def outage(context: FaultContext, seconds: float) -> Generator[None]:
+    """Kills the pipeline and starts it again `seconds` later."""
+    with context.without_restarts():
+        context.kill_pipeline()
         yield from pausing(seconds)
-        stage.lives.succeed()
+        context.control.start_successor()
 
 
-def crash_loop(stage: Stage, _seconds: float) -> Generator[None]:
-    """Killed, and killed again LOOP times while it starts or soon after, unless it has died by itself."""
-    drawn = random.Random(f"{stage.seed} {stage.batch}")
-    with stage.holding():
-        stage.kill()
+def crash_loop(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Kills the pipeline, then LOOP more times during or soon after its start.
+
+    An attempt that has died by itself is not killed.
+    """
+    drawn = random.Random(f"{context.seed} {context.batch}")
+    with context.without_restarts():
+        context.kill_pipeline()
         for _ in range(LOOP):
-            stage.lives.succeed()
+            context.control.start_successor()
             yield from pausing(drawn.uniform(0.0, LOOP_MAX_S))
-            stage.kill()
-        stage.lives.succeed()
+            context.kill_pipeline()
+        context.control.start_successor()
 
 
-def kill_worker(stage: Stage, _seconds: float) -> Generator[None]:
-    """SIGKILL for the Python worker that passes the point, and for nothing else."""
-    if (pid := _worker(stage)) is not None:
+def kill_worker(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Kills only the Python worker that passes the point."""
+    if (pid := _worker(context)) is not None:
         os.kill(pid, signal.SIGKILL)
-        stage.note("worker-killed", pid=pid)
-    stage.go_on()
+        context.note("worker-killed", pid=pid)
+    context.resume_pipeline()
     yield
 
 
-def stop_worker(stage: Stage, seconds: float) -> Generator[None]:
-    """The Python worker that passes the point stands still for so long, and nothing else does."""
-    yield from _stopped(stage, _worker(stage), "worker", seconds)
+def stop_worker(context: FaultContext, seconds: float) -> Generator[None]:
+    """Stops only the Python worker that passes the point, for `seconds`."""
+    yield from _stop_process(context, _worker(context), "worker", seconds)
 
 
-def kill_executor(stage: Stage, _seconds: float) -> Generator[None]:
-    """SIGKILL for the JVM of one executor (`_executor`). Its Python workers find out by themselves."""
-    if (pid := _executor(stage)) is not None:
+def kill_executor(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Kills the JVM of one executor (see `_executor`); its workers notice it."""
+    if (pid := _executor(context)) is not None:
         os.kill(pid, signal.SIGKILL)
-        stage.note("executor-killed", pid=pid)
-    stage.go_on()
+        context.note("executor-killed", pid=pid)
+    context.resume_pipeline()
     yield
 
 
-def stop_executor(stage: Stage, seconds: float) -> Generator[None]:
-    """The JVM of one executor (`_executor`) stands still for so long; its Python workers go on."""
-    yield from _stopped(stage, _executor(stage), "executor", seconds)
+def stop_executor(context: FaultContext, seconds: float) -> Generator[None]:
+    """Stops the JVM of one executor (see `_executor`) for `seconds`. Its Python workers continue."""
+    yield from _stop_process(context, _executor(context), "executor", seconds)
 
 
-def _stopped(stage: Stage, pid: int | None, told: str, seconds: float) -> Generator[None]:
-    """All but this process, which stands still, goes on; that one so many seconds later."""
-    stage.go_on(frozenset() if pid is None else frozenset({pid}))
+def _stop_process(context: FaultContext, pid: int | None, name: str, seconds: float) -> Generator[None]:
+    """Continues the pipeline except this process, and the process `seconds` later."""
+    context.resume_pipeline(frozenset() if pid is None else frozenset({pid}))
     if pid is None:
         return
-    stage.note(f"{told}-stopped", pid=pid)
+    context.note(f"{name}-stopped", pid=pid)
     try:
         yield from pausing(seconds)
     finally:
-        # If it has died meanwhile, or all has, there is nobody to continue; others go on anyway.
-        stage.child.thaw()
-        stage.note(f"{told}-continued", pid=pid)
+        # Harmless if the process, or the whole pipeline, has died meanwhile.
+        context.child.thaw()
+        context.note(f"{name}-continued", pid=pid)
 
 
-def repartition(stage: Stage, _seconds: float) -> Generator[None]:
-    """Killed, and started with one partition more; started as it was if that is refused. Of no other death is it known
-    whether it would have been: such an act is idle."""
-    with stage.holding():
-        stage.kill()
-        stage.lives.succeed(replace(stage.config, partitions=stage.config.partitions + 1))
-        yield from waiting(lambda: stage.done() or not stage.alive())
-        if stage.done():
-            stage.kill()
-        elif stage.others():
-            stage.idle(OVERTAKEN)
+def repartition(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Kills the pipeline and starts it with one more partition, or as it was if it refuses.
+
+    Idle if the attempt ends for another reason, because it is then unknown whether it would have refused.
+    """
+    with context.without_restarts():
+        context.kill_pipeline()
+        context.control.start_successor(replace(context.config, partitions=context.config.partitions + 1))
+        yield from waiting(lambda: context.batch_committed() or not context.pipeline_alive())
+        if context.batch_committed():
+            context.kill_pipeline()
+        elif context.later_hits():
+            context.idle(OVERTAKEN)
             return
-        elif _refuses_partitions(words := stage.lives.last_words(), stage.config.partitions):
-            stage.note("refused", why=words)
+        elif _refuses_partitions(message := context.control.last_words(), context.config.partitions):
+            context.note("refused", why=message)
         else:
-            stage.failed("the pipeline was started with one partition more")
-        stage.lives.succeed(stage.config)
+            context.idle_after_failure("the pipeline was started with one more partition")
+        context.control.start_successor(context.config)
 
 
-def zombie(stage: Stage, _seconds: float) -> Generator[None]:
-    """Taken for dead and succeeded; continued when its successor has done the batch, so that its late step meets a
-    finished one. Its end and its last words are noted."""
-    stage.note("zombie-left", pid=stage.child.pid)
+def zombie(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Starts a successor while the pipeline is stopped, and continues the first one later.
+
+    A false alarm has this effect. The first pipeline continues when its successor has committed the batch, so its late
+    step meets a finished batch. The end and the last message of the first pipeline are recorded.
+    """
+    context.note("zombie-left", pid=context.child.pid)
     continued = ended = False
     try:
-        stage.lives.succeed(beside=True)
-        yield from waiting(stage.done)
-        log_before = stage.child.log.stat().st_size
-        stage.thaw()
+        context.control.start_successor(keep_predecessor=True)
+        yield from waiting(context.batch_committed)
+        log_before = context.child.log.stat().st_size
+        context.thaw()
         continued = True
-        stage.note("zombie-continued")
-        yield from waiting(lambda: not stage.child.alive)
-        stage.child.kill_session()  # its JVM and its workers may outlive it
+        context.note("zombie-continued")
+        yield from waiting(lambda: not context.child.alive)
+        context.child.kill_session()  # its JVM and its workers may outlive the driver
         ended = True
-        stage.note("zombie-ended", exit_code=stage.child.returncode, why=_last_words(stage, log_before))
+        context.note("zombie-ended", exit_code=context.child.returncode, why=_last_message(context, log_before))
     finally:
         if not ended:
-            stage.note("zombie-outlived" if continued else "zombie-never-continued")
-            stage.child.kill_session()
+            context.note("zombie-outlived" if continued else "zombie-never-continued")
+            context.child.kill_session()
 
 
-def _refuses_partitions(words: str, recorded: int) -> bool:
-    """Whether these are the words with which the pipeline refuses another number of partitions than this."""
-    return words.startswith("refused to start: ") and f" was made with partitions {recorded}," in words
+def _refuses_partitions(message: str, recorded: int) -> bool:
+    """Whether this message refuses a number of partitions other than the recorded one."""
+    return message.startswith("refused to start: ") and f" was made with partitions {recorded}," in message
 
 
-def _worker(stage: Stage) -> int | None:
-    """The pid of the Python worker that passes the point; None, and the act is idle, if none does."""
-    pid = int(stage.hit["pid"])
-    if pid != stage.child.pid and pid in stage.child.members():
+def _worker(context: FaultContext) -> int | None:
+    """The pid of the Python worker that passes the point; idle and None without one."""
+    pid = int(context.hit["pid"])
+    if pid != context.child.pid and pid in context.child.members():
         return pid
-    stage.idle("the point was not passed by a worker")
+    context.idle("no worker passed the point")
     return None
 
 
-def _executor(stage: Stage) -> int | None:
-    """The pid of the JVM of the executor whose worker passes the point, or, where the driver does, of the first; None,
-    and the act is idle, if there is none."""
-    found = _executors(stage.child.members())
-    own = [executor for executor in found if any(each.pid == stage.hit["pid"] for each in _below(executor))]
+def _executor(context: FaultContext) -> int | None:
+    """The pid of an executor's JVM; idle and None without executors.
+
+    It is the executor whose worker passes the point, or the first executor if the driver passes the point.
+    """
+    found = _executors(context.child.members())
+    own = [executor for executor in found if any(each.pid == context.hit["pid"] for each in _descendants(executor))]
     if found:
         return int((own or found)[0].pid)
-    stage.idle("the pipeline has no executors of its own")
+    context.idle("the pipeline has no executors of its own")
     return None
 
 
 def _executors(pids: Iterable[int]) -> list[psutil.Process]:
-    """Those of these processes that are executors, in the order of their pids."""
+    """The executors among these processes, ordered by pid."""
     found = []
     for pid in sorted(pids):
-        with suppress(psutil.Error):  # it may have ended since
+        with suppress(psutil.Error):  # the process may have ended meanwhile
             process = psutil.Process(pid)
             if EXECUTOR in process.cmdline():
                 found.append(process)
     return found
 
 
-def _below(process: psutil.Process) -> list[psutil.Process]:
+def _descendants(process: psutil.Process) -> list[psutil.Process]:
     found: list[psutil.Process] = []
     with suppress(psutil.Error):
         found += process.children(recursive=True)
     return found
 
 
-def _last_words(stage: Stage, log_before: int) -> str:
-    with stage.child.log.open("rb") as log:  # its successor writes to the same log, but says this only at its end
+def _last_message(context: FaultContext, log_before: int) -> str:
+    # The successor writes to the same log, but prints such a line only when it ends.
+    with context.child.log.open("rb") as log:
         log.seek(log_before)
         lines = log.read().decode("utf-8", errors="replace").splitlines()
-    return next((line for line in lines if line.startswith(("refused to start", "stopped:"))), "it said nothing")
+    return next((line for line in lines if line.startswith(("refused to start", "stopped:"))), "it printed no reason")

@@ -1,7 +1,9 @@
-"""What is done to the servers beneath the pipeline: Kafka's broker and PostgreSQL, those that the suite started.
+"""Kills, stops or restarts the servers that the suite started: Kafka and PostgreSQL.
 
-Promise: a server is back, with the same data and on the same port, when the act is over. A kill is SIGKILL: nothing is
-flushed, nobody is told. What can go wrong: a server does not come back, or does not answer (`UserError`).
+Promise: the server is back when the fault ends, with the same data and on the same port. A kill is SIGKILL: the server
+flushes nothing and notifies no client.
+
+Failure modes: a server does not come back, or does not answer (`UserError`).
 """
 
 from __future__ import annotations
@@ -14,149 +16,154 @@ from confluent_kafka import KafkaException, Producer
 from kafka.errors import KafkaError
 
 from oncebench.errors import UserError
-from oncebench.faults.context import Stage, pausing
+from oncebench.faults.context import FaultContext, pausing
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.registry import suite_sinks
 
 KAFKA, POSTGRES = "kafka", "postgres"
-# A stranger's first request to a broker that serves: only a starved machine needs more than some ms.
+# The first request of a new producer to a healthy broker takes some milliseconds, except on a starved machine.
 HIJACK_LIMIT_S = 30.0
 # States of a transaction that has not ended (ListTransactions, KIP-664).
 IN_HAND = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 
 
-def kill_broker(stage: Stage, _seconds: float) -> Generator[None]:
-    """The broker is killed under a pipeline that goes on, and started again."""
-    yield from _bounce(stage, KAFKA, "broker")
+def kill_broker(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Kills the broker while the pipeline runs, and starts it again."""
+    yield from _restart_server(context, KAFKA, "broker")
 
 
-def kill_postgres(stage: Stage, _seconds: float) -> Generator[None]:
-    """PostgreSQL (the postmaster and all sessions) is killed under a pipeline that goes on, and started again."""
-    yield from _bounce(stage, POSTGRES, "postgres")
+def kill_postgres(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Kills PostgreSQL with all its sessions while the pipeline runs, and starts it again."""
+    yield from _restart_server(context, POSTGRES, "postgres")
 
 
-def bounce_broker(stage: Stage, _seconds: float) -> Generator[None]:
-    """The broker is shut down in good order under a pipeline that goes on, and started again."""
-    yield from _bounce(stage, KAFKA, "broker", clean=True)
+def bounce_broker(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Shuts the broker down cleanly while the pipeline runs, and starts it again."""
+    yield from _restart_server(context, KAFKA, "broker", clean=True)
 
 
-def bounce_postgres(stage: Stage, _seconds: float) -> Generator[None]:
-    """PostgreSQL is shut down in good order, with its sessions, under a pipeline that goes on, and started again."""
-    yield from _bounce(stage, POSTGRES, "postgres", clean=True)
+def bounce_postgres(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Shuts PostgreSQL down cleanly while the pipeline runs, and starts it again."""
+    yield from _restart_server(context, POSTGRES, "postgres", clean=True)
 
 
-def stop_broker(stage: Stage, seconds: float) -> Generator[None]:
-    """The broker stands still for so long: connections stay open, and nothing answers."""
-    yield from _stopped(stage, KAFKA, "broker", seconds)
+def stop_broker(context: FaultContext, seconds: float) -> Generator[None]:
+    """Stops the broker for `seconds`: connections stay open, and nothing answers."""
+    yield from _stop_server(context, KAFKA, "broker", seconds)
 
 
-def stop_postgres(stage: Stage, seconds: float) -> Generator[None]:
-    """PostgreSQL stands still for so long, with all its sessions."""
-    yield from _stopped(stage, POSTGRES, "postgres", seconds)
+def stop_postgres(context: FaultContext, seconds: float) -> Generator[None]:
+    """Stops PostgreSQL with all its sessions for `seconds`."""
+    yield from _stop_server(context, POSTGRES, "postgres", seconds)
 
 
-def kill_session(stage: Stage, _seconds: float) -> Generator[None]:
-    """One of PostgreSQL's sessions that the pipeline uses is killed; the postmaster then ends all and recovers."""
-    server = stage.servers[POSTGRES]
+def kill_session(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Kills one PostgreSQL session of the pipeline.
+
+    The postmaster then ends all sessions and recovers.
+    """
+    server = context.servers[POSTGRES]
     before = psutil.Process(server.pid).children()
-    if (session := _session(stage, before)) is None:
-        stage.go_on()
+    if (session := _session(context, before)) is None:
+        context.resume_pipeline()
         return
-    with stage.holding():
+    with context.without_restarts():
         session.kill()
-        stage.note("session-killed", pid=session.pid)
+        context.note("session-killed", pid=session.pid)
         try:
-            stage.go_on()
+            context.resume_pipeline()
             yield
         finally:
             server.wait_until_recovered(before)
-            stage.note("postgres-back")
+            context.note("postgres-back")
 
 
-def stop_session(stage: Stage, seconds: float) -> Generator[None]:
-    """One of PostgreSQL's sessions that the pipeline uses stands still for so long, with its locks."""
-    session = _session(stage, psutil.Process(stage.servers[POSTGRES].pid).children())
+def stop_session(context: FaultContext, seconds: float) -> Generator[None]:
+    """Stops one PostgreSQL session of the pipeline, with its locks, for `seconds`."""
+    session = _session(context, psutil.Process(context.servers[POSTGRES].pid).children())
     if session is None:
-        stage.go_on()
+        context.resume_pipeline()
         return
-    with stage.holding():
+    with context.without_restarts():
         session.suspend()
-        stage.note("session-stopped", pid=session.pid)
+        context.note("session-stopped", pid=session.pid)
         try:
-            stage.go_on()
+            context.resume_pipeline()
             yield from pausing(seconds)
         finally:
-            with suppress(psutil.NoSuchProcess):  # a postmaster that ended meanwhile has ended it
+            with suppress(psutil.NoSuchProcess):  # if the postmaster ended meanwhile, it has ended the session
                 session.resume()
-            stage.note("session-continued", pid=session.pid)
+            context.note("session-continued", pid=session.pid)
 
 
-def hijack(stage: Stage, _seconds: float) -> Generator[None]:
-    """A stranger takes the transactional ids of the open transactions: what is not prepared to commit is aborted, their
-    producers are fenced."""
-    where = stage.servers[KAFKA].bootstrap_servers
-    prefix = suite_sinks()[stage.config.sink].transactional_ids
-    assert prefix is not None, "asked of sinks alone that hold Kafka transactions"
+def hijack(context: FaultContext, _seconds: float) -> Generator[None]:
+    """Another producer takes over the transactional ids of the open transactions.
+
+    Kafka fences the pipeline's producers and aborts every transaction that is not prepared to commit.
+    """
+    where = context.servers[KAFKA].bootstrap_servers
+    prefix = suite_sinks()[context.config.sink].transactional_ids
+    assert prefix is not None, "why_not_applicable excludes sinks without Kafka transactions"
     try:
         with Coordinator({"bootstrap_servers": where}) as coordinator:
-            listed = coordinator.listed(prefix(stage.config.sink_id))
-    except KafkaError as error:  # kafka-python's own
-        raise UserError(f"{stage.hit['fault']}: Kafka at {where} did not tell its transactions ({error})") from error
+            listed = coordinator.listed(prefix(context.config.sink_id))
+    except KafkaError as error:  # of kafka-python, not of confluent_kafka
+        raise UserError(f"{context.hit['fault']}: Kafka at {where} did not list its transactions ({error})") from error
     taken = 0
     for name in (each.transactional_id for each in listed if each.state in IN_HAND):
         try:
             Producer({"bootstrap.servers": where, "transactional.id": name}).init_transactions(HIJACK_LIMIT_S)
         except KafkaException as error:
-            stage.note("hijack-failed", transactional_id=name, why=error.args[0].str())
+            context.note("hijack-failed", transactional_id=name, why=error.args[0].str())
         else:
-            stage.note("hijacked", transactional_id=name)
+            context.note("hijacked", transactional_id=name)
             taken += 1
     if not taken:
-        stage.idle("no open transaction could be taken")
-    stage.go_on()
+        context.idle("no open transaction could be taken")
+    context.resume_pipeline()
     yield
 
 
-def _stopped(stage: Stage, name: str, told: str, seconds: float) -> Generator[None]:
-    server = stage.servers[name]
-    with stage.holding():
+def _stop_server(context: FaultContext, server_name: str, name: str, seconds: float) -> Generator[None]:
+    server = context.servers[server_name]
+    with context.without_restarts():
         server.pause()
-        stage.note(f"{told}-stopped")
+        context.note(f"{name}-stopped")
         try:
-            stage.go_on()
+            context.resume_pipeline()
             yield from pausing(seconds)
         finally:
             server.resume()
-            stage.note(f"{told}-continued")
+            context.note(f"{name}-continued")
 
 
-def _bounce(stage: Stage, name: str, told: str, clean: bool = False) -> Generator[None]:
-    server = stage.servers[name]
-    with stage.holding():
+def _restart_server(context: FaultContext, server_name: str, name: str, clean: bool = False) -> Generator[None]:
+    server = context.servers[server_name]
+    with context.without_restarts():
         if clean:
             server.stop()
         else:
             server.kill()
-        stage.note(f"{told}-{'ended' if clean else 'killed'}")
+        context.note(f"{name}-{'ended' if clean else 'killed'}")
         try:
-            stage.go_on()
+            context.resume_pipeline()
             yield
         finally:
             server.start()
-            stage.note(f"{told}-back")
+            context.note(f"{name}-back")
 
 
-def _session(stage: Stage, sessions: Sequence[psutil.Process]) -> psutil.Process | None:
-    """Of PostgreSQL's sessions one that the pipeline uses; None, and the act is idle, if it uses none."""
-    ports = {port for pid in stage.child.members() for port in _ports(pid)}
+def _session(context: FaultContext, sessions: Sequence[psutil.Process]) -> psutil.Process | None:
+    """A PostgreSQL session that the pipeline uses; idle and None without one."""
+    ports = {port for pid in context.child.members() for port in _ports(pid)}
     found = [each for each in sessions if _serves(each, ports)]
     if not found:
-        stage.idle("the pipeline had no session open")
+        context.idle("the pipeline had no session open")
     return found[0] if found else None
 
 
 def _ports(pid: int) -> set[int]:
-    """The local ends of a process's TCP connections."""
+    """The local ports of a process's TCP connections."""
     try:
         return {connection.laddr.port for connection in psutil.Process(pid).net_connections(kind="tcp")}
     except psutil.Error:
@@ -164,7 +171,10 @@ def _ports(pid: int) -> set[int]:
 
 
 def _serves(session: psutil.Process, ports: set[int]) -> bool:
-    """Whether a process of PostgreSQL is the other end of one of these ports; its title says whose it is."""
+    """Whether a PostgreSQL process serves a client at one of these ports.
+
+    The process title contains the client's port.
+    """
     try:
         return any(f"({port})" in " ".join(session.cmdline()) for port in ports)
     except psutil.Error:

@@ -1,1 +1,1 @@
-"""The servers of a run: found or started once, shared by several cells, always ended."""
+"""Starts or finds the servers that several runs share, and always stops what it started."""

@@ -1,6 +1,6 @@
-"""The broker of a run: the lab's, or one of the run's own on a small disk, where a fault of the run fills that.
+"""Chooses the broker of a run: the lab's, or its own on a small disk that a fault fills.
 
-Promise: the lab's broker, and what other runs have in it, is left alone by such a run. What can go wrong: see
+Promise: a fault that fills a broker's disk never touches the lab's broker or the topics of other runs. Failures: see
 `small_disk` and `start_kafka`.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.faults.disk import BROKER
 from oncebench.faults.server import KAFKA
 from oncebench.lab.lab import Lab, own_kafka
@@ -21,9 +21,12 @@ from oncebench.scenario.cell import Cell
 
 @contextmanager
 def open_broker(cell: Cell, lab: Lab, folder: Path) -> Iterator[Lab]:
-    """The lab as this run sees it: with a broker below the run's folder, on the disk that is mounted there, if a fault
-    of the cell fills it."""
-    if all(NEMESES[parse_fault(fault).action].fills != BROKER for fault in cell.faults):
+    """Yields the lab for this run.
+
+    If a fault of the cell fills a broker's disk, the lab has a broker below the run's folder, on the disk mounted
+    there.
+    """
+    if all(FAULTS[parse_fault(fault).action].fills != BROKER for fault in cell.faults):
         yield lab
         return
     with own_kafka((folder / BROKER).parent, lab.java) as (kafka, link):

@@ -1,6 +1,6 @@
-"""The disks of a run: a small one under a folder, there only where a fault of the run fills it.
+"""Mounts the small disks of a run, only where a fault of the run fills one.
 
-Promise: after the run the folder holds what it would hold anyway. What can go wrong: see `small_disk`.
+Promise: after the run the folder has the same content as without a disk of its own. Failures: see `small_disk`.
 """
 
 from __future__ import annotations
@@ -9,28 +9,34 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.scenario.cell import Cell
 from oncebench.servers.small_disk import own_namespace, small_disk
 
-# A checkpoint took 1.1 MB of 4 kB pages after 30 batches, an output folder less than half of its events' bytes, a new
-# broker 72 kB: what fits many times, and is as much memory while it is full. A broker has padded events whole.
+# Measured: a checkpoint took 1.1 MB (in pages of 4 kB) after 30 batches. An output folder took less than half the bytes
+# of its events, a new broker 72 kB. The size fits each of them many times; a full disk takes as much memory. A broker
+# stores the padding of events too.
 BASE_BYTES = 64_000_000
 BYTES_PER_EVENT = 400
 
 
 def prepare_disks(cells: Iterable[Cell]) -> None:
-    """To be called before these cells are run and before there are threads: they must all see the same disks."""
+    """Enters a mount namespace if a fault of these cells fills a disk.
+
+    Call this before the cells run and before any thread starts, because all threads must see the same disks.
+    """
     if any(_filled(cell) for cell in cells):
-        with suppress(OSError):  # told where a disk is to be mounted
+        with suppress(OSError):  # mounting the disk reports the same failure
             own_namespace()
 
 
 @contextmanager
 def open_disks(cell: Cell, folder: Path) -> Iterator[None]:
-    """The disks that the faults of a cell fill, mounted below the run's folder until the end of the context."""
-    size = BASE_BYTES + (BYTES_PER_EVENT + cell.record_bytes) * (100 * cell.sessions + cell.open_sessions)
+    """Mounts the disks that a cell's faults fill, below the run's folder, for the context."""
+    events = EVENTS_PER_SESSION * cell.sessions + cell.open_sessions
+    size = BASE_BYTES + (BYTES_PER_EVENT + cell.record_bytes) * events
     with ExitStack() as stack:
         for name in _filled(cell):
             place = folder / name
@@ -40,5 +46,5 @@ def open_disks(cell: Cell, folder: Path) -> Iterator[None]:
 
 
 def _filled(cell: Cell) -> set[str]:
-    """The folders of a run that its faults fill."""
-    return {name for fault in cell.faults if (name := NEMESES[parse_fault(fault).action].fills) is not None}
+    """Returns the folders of a run that its faults fill."""
+    return {name for fault in cell.faults if (name := FAULTS[parse_fault(fault).action].fills) is not None}

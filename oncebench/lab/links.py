@@ -1,8 +1,8 @@
-"""The links of a run: proxies between the pipeline and its servers, there only where a fault of the run acts on one.
+"""Opens proxies between the pipeline and its servers, where a fault acts on a link.
 
-Promise: generator, observer and audit always reach the servers themselves. The pipeline does so too in a run without
-such a fault; otherwise it is told the proxy's address, and Kafka's proxied listener tells it no other. What can go
-wrong: nothing of its own; a server that is not ours has no link, and such a fault was refused before.
+Promise: generator, observer and audit always connect to the servers directly. The pipeline does too, unless the run has
+such a fault. Then the pipeline gets the proxy's address, and Kafka's proxied listener advertises no other address. A
+server that the suite did not start has no link; a fault on such a link is refused before the run.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.faults.link import link_to
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.lab.lab import Lab
@@ -28,12 +28,12 @@ from oncebench.sinks.postgres.connection import VARIABLE
 
 @dataclass(frozen=True)
 class Links:
-    """What the pipeline of a run is told, and the proxies by what a nemesis calls them.
+    """The addresses that a pipeline uses, and the open proxies.
 
     Attributes:
-        bootstrap_servers: where the pipeline finds Kafka.
-        environment: what else its environment says.
-        proxies: those that are between.
+        bootstrap_servers: Kafka's address for the pipeline.
+        environment: further environment variables of the pipeline.
+        proxies: by the link's name in a fault (`link_to`).
     """
 
     bootstrap_servers: str
@@ -43,13 +43,13 @@ class Links:
 
 @contextmanager
 def open_links(cell: Cell, lab: Lab) -> Iterator[Links]:
-    """The links that the faults of a cell act on, open until the end of the context."""
-    nemeses = [NEMESES[parse_fault(fault).action] for fault in cell.faults]
-    wanted = {nemesis.breaks for nemesis in nemeses if nemesis.on_link}
+    """Opens the links that the faults of a cell act on, until the context ends."""
+    faults = [FAULTS[parse_fault(fault).action] for fault in cell.faults]
+    wanted = {fault.breaks for fault in faults if fault.on_link}
     servers, environment, proxies = lab.kafka.bootstrap_servers, {}, {}
     with ExitStack() as stack:
         if KAFKA in wanted:
-            assert lab.link is not None, "a broker of ours has one"
+            assert lab.link is not None, "every broker that the suite starts has a link"
             proxy, port = lab.link
             stack.enter_context(proxy.open(port))
             servers, proxies[link_to(KAFKA)] = f"{LOOPBACK}:{proxy.port}", proxy

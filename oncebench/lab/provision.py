@@ -1,22 +1,23 @@
-"""Fetches and makes at once, ahead of the first run, all that it would need: afterwards no network is asked for."""
+"""Fetches and prepares everything that runs need, so that later runs need no network."""
 
 from oncebench.downloads.java import Java, find_java
 from oncebench.downloads.maven import jars
 from oncebench.lab.lab import spark_of
-from oncebench.servers.kafka.class_archive import prepare
+from oncebench.servers.kafka.class_archive import start_files
 from oncebench.servers.sink_servers import needed_bundles
 
 
 def provision() -> Java:
-    """Find or fetch Java, fetch every jar, prepare what makes Kafka and Spark start fast; returns the Java.
+    """Provides Java, every jar, and the class archives of Kafka and Spark; returns the Java.
 
-    Raises `MissingEnvironment`.
+    Files that exist are only verified, which takes some ten milliseconds.
 
-    What is there already is only verified, in some ten milliseconds.
+    Raises:
+        MissingEnvironment: a download failed, or there is no room for it.
     """
     java = find_java()
     for bundle in needed_bundles():
         jars(bundle)
-    prepare(java)
+    start_files(java)
     spark_of(java)
     return java

@@ -1,1 +1,1 @@
-"""What a run shows while it goes on."""
+"""Displays a run while it is in progress."""

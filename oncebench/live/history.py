@@ -1,6 +1,6 @@
-"""What a run has looked like so far: current rates, a sparkline of latency, time left, when rows came again.
+"""Derives figures from the states of a run: rates, sparkline, time left, backlog, recovery.
 
-Promise: figures of the last seconds only, so that what is shown is what is going on; None where nothing can be said.
+Promise: rates and sparkline cover the last seconds only. A figure that does not exist yet is None.
 """
 
 from __future__ import annotations
@@ -10,12 +10,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from oncebench.live.status import Seen
+from oncebench.live.status import LOADING, Phase, RunStatus
 
-# Long enough to smooth batches of half a second, short enough to see a stop.
+# Long enough to smooth batches of half a second, short enough to show a stop.
 RATE_S = 3.0
-SPARKS = 24  # of half a second each: what fits beside the other columns of a terminal
+SPARKS = 24  # of half a second each: as many as fit next to the other columns of a terminal
 SPARK_S = 0.5
+# A pipeline that keeps up is one or two batches behind its load. Batches take 1 to 2 s on two cores.
+BEHIND_S = 5.0
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -27,32 +29,42 @@ class _Sample:
 
 
 class History:
-    """Takes what is seen, as often as it is seen."""
+    """Collects the states of one run."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._samples: deque[_Sample] = deque()
         self._sparks: deque[float | None] = deque(maxlen=SPARKS)
         self._next_spark = 0.0
-        self._loading_since: float | None = None
+        self._phase: Phase | None = None
+        self._phase_since = clock()
+        self._first_event_at: float | None = None
+        self._load_per_s: float | None = None
         self._fault = ""
-        self._down: tuple[float, int] | None = None  # when rows stopped to come, and how many had
+        self._down: tuple[float, int] | None = None  # when rows ceased to appear, and how many were visible then
         self.recovered_s: float | None = None
         self.left_s: float | None = None
+        self.behind_s: float | None = None
 
-    def add(self, seen: Seen) -> None:
-        """The newest state."""
+    def add(self, status: RunStatus) -> None:
+        """Adds the newest state."""
         now = self._clock()
-        load = seen.load.get("summary", seen.load)
-        sample = _Sample(now, load.get("sent", 0), seen.observer.get("visible", 0))
+        if status.phase != self._phase:
+            self._phase, self._phase_since = status.phase, now
+        sample = _Sample(now, status.load_counts.get("sent", 0), status.observer.get("visible", 0))
         self._samples.append(sample)
         while self._samples[0].at < now - RATE_S:
             self._samples.popleft()
         if now >= self._next_spark:
             self._next_spark = now + SPARK_S
-            self._sparks.append(seen.observer.get("p99_ms"))
-        self._watch_load(seen, now)
-        self._watch_fault(seen.fault, sample)
+            self._sparks.append(status.observer.get("p99_ms"))
+        self._follow_load(status, now)
+        self._follow_fault(status.fault, sample)
+
+    @property
+    def phase_s(self) -> float:
+        """Seconds since the current phase began."""
+        return self._clock() - self._phase_since
 
     @property
     def sent_per_s(self) -> float:
@@ -66,21 +78,31 @@ class History:
 
     @property
     def sparkline(self) -> str:
-        """The p99 of each half second, the highest of them as high as can be; a space where no row was seen."""
+        """The p99 latency per half second; a space where no row became visible."""
         return sparkline(self._sparks)
 
     def _rate(self, counts: Sequence[int]) -> float:
         span = self._samples[-1].at - self._samples[0].at if self._samples else 0.0
         return (counts[-1] - counts[0]) / span if span else 0.0
 
-    def _watch_load(self, seen: Seen, now: float) -> None:
-        if seen.phase != "loading" or seen.load_s is None:
-            self._loading_since = self.left_s = None
-            return
-        self._loading_since = now if self._loading_since is None else self._loading_since
-        self.left_s = max(0.0, seen.load_s - (now - self._loading_since))
+    def _follow_load(self, status: RunStatus, now: float) -> None:
+        loading = status.phase == LOADING and status.load_s is not None
+        self.left_s = max(0.0, status.load_s - self.phase_s) if loading and status.load_s is not None else None
+        acknowledged = status.load_counts.get("acknowledged", 0)
+        if loading and acknowledged:
+            self._first_event_at = now if self._first_event_at is None else self._first_event_at
+            seconds = now - self._first_event_at
+            self._load_per_s = acknowledged / seconds if seconds >= RATE_S else None
+        self.behind_s = self._behind(status)
 
-    def _watch_fault(self, fault: str, sample: _Sample) -> None:
+    def _behind(self, status: RunStatus) -> float | None:
+        """Seconds of load that wait in the topic; None while the pipeline keeps up."""
+        if status.lag is None or self._load_per_s is None:
+            return None
+        behind_s = status.lag / self._load_per_s
+        return behind_s if behind_s >= BEHIND_S + 2 * status.trigger_s else None
+
+    def _follow_fault(self, fault: str, sample: _Sample) -> None:
         down = fault.endswith(("restarting", "stopped"))
         if down and fault != self._fault:
             self._down, self.recovered_s = (sample.at, sample.visible), None
@@ -93,7 +115,7 @@ class History:
 
 
 def sparkline(values: Sequence[float | None]) -> str:
-    """A bar for each value, from 0 to the highest of them; a space for None."""
+    """Returns a bar for each value, from 0 to the highest value; a space for None."""
     known = [value for value in values if value is not None]
     top = max(known, default=0.0)
     return "".join(" " if value is None else _bar(value, top) for value in values)

@@ -1,7 +1,7 @@
-"""The newest fault in a few words, and whether the pipeline serves again, while a run goes on.
+"""Describes the newest fault of a running cell, and whether the pipeline is up again.
 
-Promise: only what was written since the last look is read, so it may be asked many times a second. It looks at the
-failpoints' hits, the supervisor's timeline (random kills, deaths that nobody asked for) and the pipeline's progress.
+It reads the failpoints' hits, the supervisor's timeline (random kills and unrequested deaths) and the pipeline's
+progress. Promise: each call reads only the lines written since the last call, so calling it often is cheap.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncebench.record.json_lines import Tail
 _DEATHS = ("pipeline-killed", "random-kill", "pipeline-failed", "zombie-left")
 
 
-class FaultsSeen:
+class NewestFault:
     """Follows the faults of the run in `folder`."""
 
     def __init__(self, folder: Path) -> None:
@@ -26,13 +26,13 @@ class FaultsSeen:
         self._newest: Mapping[str, Any] = {}
         self._down_us = self._stopped_us = self._running_us = self._continued_us = 0
 
-    def told(self) -> str:
-        """`after-prepare:kill in batch 6, restarting`, say; empty as long as nothing has happened."""
+    def describe(self) -> str:
+        """Returns for example `after-prepare:kill in batch 6, restarting`; empty without a fault."""
         for line in self._progress.fresh():
             if line["kind"] == "running":
                 self._running_us = max(self._running_us, line["t_us"])
         for hit in self._hits.fresh():
-            self._happened(hit)
+            self._add(hit)
             if hit["action"] == KILL:
                 self._down_us = max(self._down_us, hit["t_us"])
             else:
@@ -41,22 +41,22 @@ class FaultsSeen:
             if line["event"] in _DEATHS:
                 self._down_us = max(self._down_us, line["t_us"])
             if line["event"] in ("random-kill", "pipeline-failed"):
-                self._happened(line)
+                self._add(line)
             elif line["event"] == "pipeline-continued":
                 self._continued_us = line["t_us"]
         if not self._newest:
             return ""
         if self._down_us > self._running_us:
-            return f"{_words(self._newest)}, restarting"
+            return f"{_name(self._newest)}, restarting"
         stopped = self._stopped_us > max(self._continued_us, self._down_us)
-        return f"{_words(self._newest)}{', stopped' if stopped else ''}"
+        return f"{_name(self._newest)}{', stopped' if stopped else ''}"
 
-    def _happened(self, line: Mapping[str, Any]) -> None:
+    def _add(self, line: Mapping[str, Any]) -> None:
         if line["t_us"] >= self._newest.get("t_us", 0):
             self._newest = line
 
 
-def _words(line: Mapping[str, Any]) -> str:
+def _name(line: Mapping[str, Any]) -> str:
     if line.get("event") == "pipeline-failed":
         code = line["exit_code"] or 0
         return f"died ({f'signal {-code}' if code < 0 else f'exit code {code}'})"

@@ -1,30 +1,36 @@
-"""What a run shows while it works: a live table on a terminal, plain lines elsewhere; always on stderr."""
+"""Displays a run in progress on stderr: a table on a terminal, plain lines elsewhere.
+
+Promise: in every phase without figures the view names what the run waits for, and for how long. A figure that does not
+exist yet is left out. A pipeline that is behind its load is reported first.
+"""
 
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from types import TracebackType
 from typing import Protocol
 
-from rich.console import Console
+from rich.console import Console, Group
 from rich.live import Live
 from rich.table import Table
+from rich.text import Text
 
-from oncebench.live.history import History
-from oncebench.live.status import Seen
+from oncebench.live.history import SPARK_S, SPARKS, History
+from oncebench.live.status import LOADING, RunStatus
 
-# A terminal is redrawn this often; more would only flicker.
+# Redraws of a terminal per second; more would flicker.
 REDRAWS_PER_S = 4
-# Without a terminal, a line this often while phase and fault stay the same: a log stays readable.
+# Without a terminal, one line per 5 s while phase and fault stay the same, so that a log stays readable.
 LINE_EVERY_S = 5.0
 
 
 class View(Protocol):
-    """Shows what is seen; entered for one cell."""
+    """Displays the states of one cell; a context manager."""
 
-    def __call__(self, seen: Seen) -> None:
-        """Takes the newest state."""
+    def __call__(self, status: RunStatus) -> None:
+        """Displays the newest state."""
 
     def __enter__(self) -> View: ...
 
@@ -34,52 +40,89 @@ class View(Protocol):
 
 
 def view(title: str) -> View:
-    """The view that fits stderr."""
-    return _Table(title) if sys.stderr.isatty() else _Lines(title)
+    """Returns a table if stderr is a terminal, else plain lines."""
+    return _TableView(title) if sys.stderr.isatty() else _LineView(title)
 
 
-def fields(seen: Seen, history: History) -> list[tuple[str, str]]:
-    """(name, text) of what is worth watching, in the order in which it is read."""
-    load = seen.load.get("summary", seen.load)
-    visible = seen.observer.get("visible", 0)
-    p99 = seen.observer.get("p99_ms")
-    batch = seen.batch.get("batch")
-    left = "" if history.left_s is None else f", {history.left_s:.0f} s left"
-    again = "" if history.recovered_s is None else f", rows again after {history.recovered_s:.1f} s"
-    return [
-        ("phase", f"{seen.phase}{left}"),
-        ("sent", f"{load.get('sent', 0):,}"),
-        ("events/s", f"{history.sent_per_s:,.0f}"),
-        ("visible", f"{visible:,}"),
-        ("rows/s", f"{history.rows_per_s:,.0f}"),
-        ("lag", "-" if seen.lag is None else f"{seen.lag:,}"),
-        ("p99", "-" if p99 is None else f"{p99:,.0f} ms"),
-        ("batch", "-" if batch is None else str(batch)),
-        ("fault", f"{seen.fault}{again}" if seen.fault else "-"),
-    ]
+def fields(status: RunStatus, history: History) -> list[tuple[str, str]]:
+    """Returns the (name, text) of each figure that exists, in reading order."""
+    load, visible, p99 = status.load_counts, status.observer.get("visible", 0), status.observer.get("p99_ms")
+    found = [("phase", describe_phase(status, history))]
+    if load:
+        found.append(("sent", f"{load['sent']:,}"))
+    if load and status.phase == LOADING:
+        found.append(("events/s", f"{history.sent_per_s:,.0f}"))
+    if visible:
+        found += [("visible", f"{visible:,}"), ("rows/s", f"{history.rows_per_s:,.0f}")]
+    if status.lag is not None:
+        found.append(("lag", f"{status.lag:,}"))
+    if visible:
+        found.append(("p99", "-" if p99 is None else f"{p99:,.0f} ms"))
+    if status.batch:
+        found.append(("batch", str(status.batch["batch"])))
+    if status.fault:
+        again = "" if history.recovered_s is None else f", rows again after {history.recovered_s:.1f} s"
+        found.append(("fault", f"{status.fault}{again}"))
+    return found
 
 
-class _Table:
+def describe_phase(status: RunStatus, history: History) -> str:
+    """Returns for example `starting: waiting for Spark to start the query, 12 s`."""
+    waits_for = status.phase.waits_for
+    if status.phase == LOADING and not status.load:
+        waits_for = "waiting for the first events"
+    elif history.left_s is not None:
+        return f"{status.phase.name}, {history.left_s:.0f} s left"
+    if not waits_for:
+        return status.phase.name
+    seconds = round(history.phase_s)
+    return f"{status.phase.name}: {waits_for}{f', {seconds} s' if seconds else ''}"
+
+
+def describe_backlog(history: History) -> str:
+    """Returns a warning while the pipeline is behind its load, else an empty text."""
+    if history.behind_s is None:
+        return ""
+    return f"the pipeline is behind its load by {history.behind_s:.0f} s; latencies include the backlog"
+
+
+class _TableView:
     def __init__(self, title: str) -> None:
         self._title = title
-        self._live = Live(console=Console(stderr=True), refresh_per_second=REDRAWS_PER_S, transient=True)
-        self._drawn = 0.0
+        self._status: RunStatus | None = None
         self._history = History()
+        self._lock = threading.Lock()  # a thread of Live redraws, also while the run waits for something
+        self._live = Live(
+            console=Console(stderr=True),
+            get_renderable=self._draw,
+            refresh_per_second=REDRAWS_PER_S,
+            transient=True,
+        )
 
-    def __call__(self, seen: Seen) -> None:
-        self._history.add(seen)
-        now = time.monotonic()
-        if now - self._drawn < 1 / REDRAWS_PER_S:
-            return
-        self._drawn = now
-        table = Table(title=self._title, title_justify="left", expand=False)
-        words = [*fields(seen, self._history), ("p99 of the last 12 s", self._history.sparkline)]
-        for name, _ in words:
+    def __call__(self, status: RunStatus) -> None:
+        with self._lock:
+            self._history.add(status)
+            self._status = status
+
+    def _draw(self) -> Group:
+        with self._lock:
+            if self._status is None:
+                return Group()
+            (_, phase), *columns = fields(self._status, self._history)
+            if self._status.observer.get("visible"):
+                columns.append((f"p99 of the last {SPARKS * SPARK_S:.0f} s", self._history.sparkline))
+            backlog = describe_backlog(self._history)
+        lines = [Text(backlog, style="bold")] if backlog else []
+        lines.append(Text(f"{self._title}  {phase}"))  # a column would cut the text in a narrow terminal
+        if not columns:
+            return Group(*lines)
+        table = Table(expand=False)
+        for name, _ in columns:
             table.add_column(name, justify="right")
-        table.add_row(*(text for _, text in words))
-        self._live.update(table)
+        table.add_row(*(text for _, text in columns))
+        return Group(*lines, table)
 
-    def __enter__(self) -> _Table:
+    def __enter__(self) -> _TableView:
         self._live.__enter__()
         return self
 
@@ -89,23 +132,25 @@ class _Table:
         self._live.__exit__(kind, error, trace)
 
 
-class _Lines:
+class _LineView:
     def __init__(self, title: str) -> None:
         self._title = title
-        self._told = ("", "")
-        self._said = 0.0
+        self._printed: tuple[object, ...] = ()
+        self._printed_at = 0.0
         self._history = History()
 
-    def __call__(self, seen: Seen) -> None:
-        self._history.add(seen)
-        now = time.monotonic()
-        if (seen.phase, seen.fault) == self._told and now - self._said < LINE_EVERY_S:
+    def __call__(self, status: RunStatus) -> None:
+        self._history.add(status)
+        now, backlog = time.monotonic(), describe_backlog(self._history)
+        state = (status.phase, status.fault, bool(backlog))
+        if state == self._printed and now - self._printed_at < LINE_EVERY_S:
             return
-        self._told, self._said = (seen.phase, seen.fault), now
-        words = "  ".join(f"{name} {text}" for name, text in fields(seen, self._history))
-        print(f"{time.strftime('%H:%M:%S')}  {self._title}  {words}", file=sys.stderr, flush=True)
+        self._printed, self._printed_at = state, now
+        figures = [f"{name} {text}" for name, text in fields(status, self._history)]
+        parts = [time.strftime("%H:%M:%S"), self._title, *([backlog] if backlog else []), *figures]
+        print("  ".join(parts), file=sys.stderr, flush=True)
 
-    def __enter__(self) -> _Lines:
+    def __enter__(self) -> _LineView:
         return self
 
     def __exit__(

@@ -1,1 +1,1 @@
-"""Watches a run from outside: what a committed reader sees and when, and what each component uses."""
+"""Observes a run from outside: when a committed reader sees rows, and resource use."""

@@ -1,9 +1,10 @@
-"""How much is written below a folder, by looking into it again and again.
+"""Measures how much is written below a folder, by scanning the folder repeatedly.
 
-Promise: every file that was there at a look counts once, with the largest size that it was seen at, also if it is gone
-by the next. What can go wrong: a file that comes and goes between two looks is missed; of one that is written anew
-under the same name only the largest size counts. Of a checkpoint neither happens: Spark names each file after its
-batch, and keeps it for a hundred batches.
+Promise: every file that a scan finds counts once, with the largest size seen, also after its deletion.
+
+Failure modes: a file that is created and deleted between two scans is missed. A file that is rewritten under the same
+name counts only with its largest size. Neither happens in a checkpoint: Spark names each file after its batch and keeps
+it for a hundred batches.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-# A look at a thousand files takes some 5 ms, a tenth of a percent of a core; a hundred batches take longer than this.
-LOOK_S = 5.0
-# In the name of a file that is renamed when it is whole (Spark's file managers), and in that of its checksum.
+# A scan of a thousand files takes 5 ms, which is 0.1 % of a core. A hundred batches take longer than this interval.
+SCAN_INTERVAL_S = 5.0
+# Spark's file managers use this in the name of an unfinished file and of its checksum, and rename both at the end.
 _UNFINISHED = ".tmp"
 
 
-class Written:
-    """Counts what is written below `folder`, which need not be there yet."""
+class BytesWritten:
+    """Counts bytes and files written below `folder`, which need not exist yet."""
 
     def __init__(self, folder: Path, clock: Callable[[], float] = time.monotonic) -> None:
         self._folder = folder
@@ -29,28 +30,28 @@ class Written:
         self._before = (0, 0)
         self._next = 0.0
 
-    def look(self) -> None:
-        """Looks, unless it has done so less than LOOK_S ago: to be called often."""
+    def scan_if_due(self) -> None:
+        """Scans, unless the last scan was less than SCAN_INTERVAL_S ago. Call it often."""
         now = self._clock()
         if now >= self._next:
-            self._next = now + LOOK_S
-            self._look()
+            self._next = now + SCAN_INTERVAL_S
+            self._scan()
 
     def mark(self) -> None:
-        """Counts from now on."""
-        self._look()
+        """Starts counting at zero."""
+        self._scan()
         self._before = self._all()
 
     def total(self) -> dict[str, int]:
-        """`bytes` and `files` written since the mark, after a last look."""
-        self._look()
+        """`bytes` and `files` written since the mark, after a last scan."""
+        self._scan()
         (size, files), (size_before, files_before) = self._all(), self._before
         return {"bytes": size - size_before, "files": files - files_before}
 
     def _all(self) -> tuple[int, int]:
         return sum(self._sizes.values()), len(self._sizes)
 
-    def _look(self) -> None:
+    def _scan(self) -> None:
         for path, size in _files(str(self._folder)):
             self._sizes[path] = max(size, self._sizes.get(path, 0))
 
@@ -59,7 +60,7 @@ def _files(folder: str) -> Iterator[tuple[str, int]]:
     try:
         with os.scandir(folder) as entries:
             found = list(entries)
-    except OSError:  # not there yet, or no longer
+    except OSError:  # missing: not created yet, or already deleted
         return
     for entry in found:
         try:
@@ -67,5 +68,5 @@ def _files(folder: str) -> Iterator[tuple[str, int]]:
                 yield from _files(entry.path)
             elif _UNFINISHED not in entry.name:
                 yield entry.path, entry.stat(follow_symlinks=False).st_size
-        except OSError:  # deleted since
+        except OSError:  # deleted during the scan
             continue

@@ -1,7 +1,7 @@
-"""Reads a topic to its end and keeps what it showed in the run folder.
+"""Reads input, output and quarantine to their ends and stores them in the run folder.
 
-Promise: the file carries the end mark only if the read was complete, so a reader that gave up can't be taken
-for a topic that was empty. What can go wrong: see `ReadReport.note`.
+Promise: a file has the end mark only if the read was complete, so a reader that gave up cannot be mistaken for an empty
+topic. Failure modes: see `ReadReport.note`.
 """
 
 from __future__ import annotations
@@ -21,12 +21,17 @@ from oncebench.sinks.reader import End, Headers, LogReader, OpenTransaction, Rea
 from oncebench.sinks.suite import SuiteSink
 
 SETTLE_S = 90.0  # the default transaction time-out (60 s), the broker's clean-up interval (10 s), and some margin
-IDLE_S = 30.0  # a broker on loopback that says nothing for so long is down
+IDLE_S = 30.0  # a broker on loopback that is silent for this long is down
 
 
 @dataclass(frozen=True)
 class LogReport:
-    """How the read of a log went: `complete`, or `note` says why not. `open`: what holds up its last stable offsets."""
+    """How the read of a log went.
+
+    Attributes:
+        complete: whether the whole log was read; `note` has the reason if not.
+        open: the transactions that hold back the last stable offset.
+    """
 
     complete: bool
     open: Sequence[OpenTransaction] = ()
@@ -35,9 +40,14 @@ class LogReport:
 
 @dataclass(frozen=True)
 class Output:
-    """What was read of an output: its rows, what it holds of work that no commit will show, its log if there is one.
+    """How the read of an output went.
 
-    `at_once`: whether the sink shows a batch in one step. `stamped`: whether its rows tell when they were written.
+    Attributes:
+        read: the read of the rows.
+        leftovers: work in the sink that no commit will make visible.
+        log: the read of the sink's log, if it has one.
+        at_once: whether a batch becomes visible in one step.
+        stamped: whether rows carry the time when they were written.
     """
 
     read: ReadReport
@@ -48,12 +58,12 @@ class Output:
 
 
 def save_topic(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
-    """Write input.arrow or final.arrow: every record of [0, end)."""
+    """Writes input.arrow or final.arrow: every record in [0, end)."""
     return _save(reader, path, FINAL, _record, settle_s, idle_s)
 
 
 def save_output(sink: SuiteSink, target: Mapping[str, Any], folder: Path, *, settle_s: float = SETTLE_S) -> Output:
-    """Write final.arrow, and log.arrow where the sink's log tells who wrote; `folder`: of the run."""
+    """Writes final.arrow into the run folder, and log.arrow if the sink's log names the writers."""
     with closing(sink.read(target)) as reader:
         read = save_topic(reader, folder / "final.arrow", settle_s=settle_s)
         leftovers = tuple(reader.leftovers())
@@ -71,12 +81,12 @@ def save_output(sink: SuiteSink, target: Mapping[str, Any], folder: Path, *, set
 
 
 def save_quarantine(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
-    """Write quarantine.arrow: every record of [0, end) with what its headers say; null where they say nothing."""
+    """Writes quarantine.arrow: every record in [0, end), with the values of its headers or null."""
     return _save(reader, path, QUARANTINE, _quarantined, settle_s, idle_s)
 
 
 def save_log(log: LogReader, path: Path, ends: Mapping[int, End], *, idle_s: float = IDLE_S) -> LogReport:
-    """Write log.arrow: the stretches of the output's log up to `ends`."""
+    """Writes log.arrow: the sections of the output's log up to `ends`."""
     stuck = [partition for partition, end in ends.items() if end.lso < end.hw]
     try:
         with StreamWriter(path, LOG) as writer:
@@ -87,7 +97,7 @@ def save_log(log: LogReader, path: Path, ends: Mapping[int, End], *, idle_s: flo
 
 
 def ends_json(output: Output, source: ReadReport) -> dict[str, Any]:
-    """What ends.json says about the reads of the output and the input topic."""
+    """The content of ends.json: how the reads of output and input went."""
     read, log = output.read, output.log
     return {
         "output": read.ends_json(),
@@ -146,5 +156,5 @@ def _number(value: bytes | None, bits: int) -> int | None:
     text = _text(value)
     if text is None or not (text.isascii() and text.isdigit()):
         return None
-    number = int(text[:20])  # more digits than any offset has; a longer text must not cost time
+    number = int(text[:20])  # longer than any offset; a very long text must not cost time
     return number if number < 2**bits else None

@@ -1,19 +1,19 @@
-"""The observer: follows a sink while the run goes on and notes when each row first became visible.
+"""The observer: follows a sink during a run and records when each row became visible.
 
-`python -m oncebench.observe.observer CONFIG.json`, a process of its own, so that neither the pipeline nor the
-generator can make it late. CONFIG: `sink`, `target` (as the sink's kind provided it), `observed_path` (Arrow
-stream), `status_path` (JSON lines). SIGTERM or SIGINT: takes what is there,
-writes it, exits 0.
+It runs as `python -m oncebench.observe.observer CONFIG.json`. It is a separate process, so neither the pipeline nor the
+generator can delay it. CONFIG has `sink`, `target` (as the sink provided it), `observed_path` (Arrow stream) and
+`status_path` (JSON lines). On SIGTERM or SIGINT it takes the rows that are there, writes them and exits with 0.
 
-Promise: `seen_us` is the clock when the reader had the row's data, before they became what is kept here (see
-`oncebench.sinks.reader`). Kafka hands rows over as they come: one wake-up takes all that are there, so a row is at
-most `PAUSE_S` later than the client had it. Of files and Delta's log the kernel tells; any other sink is looked at,
-every 5 ms where a look is cheap. A row is later by half of that on average and by what it takes to find and read it:
-docs/reading_the_tables.md says how much, sink by sink. What comes while rows of before are being kept is seen after
-that. A server that restarts is waited for.
+Promise: `seen_us` is the time at which the reader had the data of the row, before any conversion (see
+`oncebench.sinks.reader`). How late that is depends on the sink:
+- Kafka delivers rows as they arrive. One wake-up takes all of them, so a row is at most `PAUSE_S` late.
+- For files and Delta's log the kernel reports changes.
+- Other sinks are polled, every 5 ms where a poll is cheap. A row is late by half of that on average.
+Finding and reading the row takes additional time: docs/reading_the_tables.md has the figures per sink. Rows that arrive
+while earlier rows are being stored are seen afterwards. The observer waits for a server that restarts.
 
-What can go wrong: exit code 1 with a message if the topic is not there within 30 s, or if records are gone. A
-kill -9 loses at most what came since the last write, half a second; the stream is then marked incomplete.
+Failure modes: exit code 1 with a message if the topic is missing for 30 s, or if records are gone. A SIGKILL loses the
+rows since the last write, half a second at most; the stream is then marked incomplete.
 """
 
 from __future__ import annotations
@@ -34,24 +34,27 @@ from typing import Any
 import numpy as np
 import orjson
 
-from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.errors import ReadError
-from oncebench.errors import ERROR, USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.record import OBSERVED
-from oncebench.record.streams import LineWriter, StreamWriter
+from oncebench.record.json_lines import LineWriter
+from oncebench.record.streams import StreamWriter
 from oncebench.sinks.reader import Reader, Rows, now_us
 from oncebench.sinks.registry import suite_sinks
 
-POLL_S = 0.1  # the longest wait without rows; SIGTERM is heard after it
-PAUSE_S = 0.001  # between two wake-ups: at most 1,000 a second, and no row more than 1 ms late by it
+POLL_S = 0.1  # the longest wait without rows, and so the longest reaction to SIGTERM
+PAUSE_S = 0.001  # between two wake-ups: at most 1,000 per second, and it delays a row by 1 ms at most
 WRITE_S = 0.5  # between two appends to the stream and two status lines
-WINDOW_US = 1_000_000  # the status tells of the rows of the last second
-LAST_S = 1.0  # rows that still stream in after SIGTERM are taken for no longer than this
+WINDOW_US = 1_000_000  # a status line covers the rows of the last second
+LAST_S = 1.0  # how long rows that still arrive after SIGTERM are taken
+
+
+_NONE = (None, None)
 
 
 @dataclass(frozen=True)
 class Config:
-    """What to follow and where to write."""
+    """Which sink to follow, and where to write."""
 
     sink: str
     target: dict[str, Any]
@@ -60,7 +63,7 @@ class Config:
 
     @staticmethod
     def load(path: Path) -> Config:
-        """Read CONFIG.json. Raises `UserError` if it is unusable."""
+        """Reads CONFIG.json. Raises `UserError` if it is unusable."""
         try:
             item = json.loads(path.read_bytes())
             return Config(
@@ -71,14 +74,14 @@ class Config:
             )
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise UserError(
-                f"{path} is no usable observer configuration ({error!r}); it needs sink, target, "
+                f"{path} is no usable observer configuration ({error!r}). It needs sink, target, "
                 "observed_path and status_path",
-                exit_code=USAGE,
+                exit_code=ExitCode.USAGE,
             ) from error
 
 
 class Status:
-    """What the status lines tell: rows so far, latencies of the last second, the newest end event seen."""
+    """The content of status lines: rows so far, latencies of the last second, newest end event."""
 
     def __init__(self) -> None:
         self.visible = 0
@@ -86,7 +89,7 @@ class Status:
         self._recent: deque[tuple[int, int]] = deque()  # (seen_us, latency µs)
 
     def add(self, values: list[bytes | None], seen_us: int) -> None:
-        """Count rows seen at `seen_us`; a value without a readable ended_at has no latency."""
+        """Counts rows seen at `seen_us`. A value without a readable ended_at has no latency."""
         self.visible += len(values)
         for value in values:
             ended_at = _ended_at(value)
@@ -95,15 +98,19 @@ class Status:
                 self.max_ended_at_us = max(self.max_ended_at_us, ended_at)
 
     def line(self, now_us: int) -> dict[str, Any]:
-        """The status line at `now_us`; percentiles are null if no row was seen in the last second."""
+        """The status line at `now_us`. Percentiles are null if the last second had no row.
+
+        A percentile is a measured value (nearest rank).
+        """
         while self._recent and self._recent[0][0] < now_us - WINDOW_US:
             self._recent.popleft()
-        recent = Distribution.of(np.array([latency for _, latency in self._recent]) / 1e3)
+        latencies_ms = np.array([latency for _, latency in self._recent]) / 1e3
+        p50, p99 = np.quantile(latencies_ms, (0.50, 0.99), method="inverted_cdf").tolist() if self._recent else _NONE
         return {
             "t_us": now_us,
             "visible": self.visible,
-            "p50_ms": recent.p50,
-            "p99_ms": recent.p99,
+            "p50_ms": p50,
+            "p99_ms": p99,
             "max_ended_at_us": self.max_ended_at_us,
         }
 
@@ -117,7 +124,7 @@ def _ended_at(value: bytes | None) -> int | None:
 
 
 class _Buffer:
-    """Rows seen since the last append to the stream."""
+    """Rows that are not yet in the stream."""
 
     def __init__(self, writer: StreamWriter) -> None:
         self._writer = writer
@@ -136,9 +143,9 @@ class _Buffer:
 
 
 def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Callable[[], bool]) -> None:
-    """Note every row until `stopping`; then take what is there without waiting, and write it."""
+    """Records every row until `stopping`; then takes the rows that are there, without waiting."""
     buffer, status = _Buffer(writer), Status()
-    write_at = time.monotonic()  # the first status line at once: it says that the observer is there
+    write_at = time.monotonic()  # the first status line comes at once, as a sign that the observer runs
     end_at: float | None = None
     try:
         while True:
@@ -168,18 +175,18 @@ def _on_signal(handler: Callable[[int, FrameType | None], None]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Run the observer; returns the exit code."""
+    """Runs the observer and returns the exit code."""
     stopped: list[int] = []
 
     def stop(number: int, _: FrameType | None) -> None:
         stopped.append(number)
 
-    # Until it follows, there is nothing to write or to close. An exception will not do: confluent_kafka's
-    # constructors take any that comes while they read their settings for a setting that is wrong.
+    # Before the first row there is nothing to write or to close, so a signal ends the process at once. An exception
+    # would not work: confluent_kafka's constructors report any exception as a wrong setting.
     _on_signal(lambda *_: os._exit(0))
     try:
         if len(arguments) != 1:
-            raise UserError("usage: python -m oncebench.observe.observer CONFIG.json", exit_code=USAGE)
+            raise UserError("usage: python -m oncebench.observe.observer CONFIG.json", exit_code=ExitCode.USAGE)
         config = Config.load(Path(arguments[0]))
         with closing(suite_sinks()[config.sink].read(config.target)) as reader:
             _on_signal(stop)
@@ -190,7 +197,7 @@ def main(arguments: list[str]) -> int:
         return error.exit_code
     except ReadError as error:
         print(error, file=sys.stderr)
-        return ERROR
+        return ExitCode.ERROR
     return 0
 
 

@@ -1,11 +1,13 @@
-"""What each component of a run costs the machine, asked of the operating system.
+"""Samples how much CPU, memory and disk traffic each component of a run uses.
 
-Promise: CPU seconds, peak memory and bytes that went to and came from the disk (cached reads are none) per component,
-summed over its processes, also those that died or lived between two samples only: once a process has waited for a
-child, the kernel adds what that used to its own (`wait_task_zombie`), and what was seen of the child is taken off
-there. CPU and bytes count from the last `mark` to `end`. What can go wrong: what a process used between its last sample
-and its death is missed where its parent died first, and otherwise is its parent's (half a second at most); memory is
-the sum of resident sets, so pages that processes share are counted once for each.
+Promise: per component, CPU seconds, peak memory, and bytes written to and read from the disk (cached reads do not
+count). Each figure is the sum over the component's processes. It includes processes that died, and processes that ran
+only between two samples: when a process has waited for a child, the kernel adds the child's use to its own
+(`wait_task_zombie`). The use that was sampled for the child is then subtracted from the parent. CPU and bytes count
+from the last `mark` to `end`.
+
+Failure modes: the use of a process between its last sample and its death (half a second at most) counts for its parent.
+It is lost if the parent died first. Memory is the sum of resident sets, so shared pages count once per process.
 """
 
 from __future__ import annotations
@@ -17,17 +19,23 @@ from dataclasses import asdict, dataclass
 
 import psutil
 
-from oncebench.observe.procfs import ask
+from oncebench.observe.procfs import read_stats
 
-# Often enough for what dies young, seldom enough to cost little: 20 processes take 1 ms.
+# Components of a run, by the names that reports and tables use.
+PIPELINE, BROKER = "pipeline", "broker"
+SUITE = "suite"  # this process: it samples, supervises the pipeline and shows the run
+# Components that make the load and observe it. They are no part of what a guarantee costs.
+WATCHING = frozenset({"generator", "observer", SUITE})
+
+# Short enough for short-lived processes, long enough to cost little: a sample of 20 processes takes 1 ms.
 SAMPLE_S = 0.5
-# CPU times are ticks of 10 ms told as floats.
+# CPU times are multiples of 10 ms, stored as floats.
 _TICK_ERROR_S = 1e-6
 
 
 @dataclass(frozen=True)
 class Use:
-    """What a component used: CPU seconds (user and system), highest resident memory, bytes written and read."""
+    """Use of a component: CPU seconds (user and system), peak memory, bytes written and read."""
 
     cpu_s: float = 0.0
     peak_rss_bytes: int = 0
@@ -35,13 +43,13 @@ class Use:
     read_bytes: int = 0
 
     def as_json(self) -> dict[str, float | int]:
-        """As it stands in a report."""
+        """The form in a report."""
         return asdict(self) | {"cpu_s": round(self.cpu_s, 3)}
 
 
 @dataclass(frozen=True)
 class _Amount:
-    """Of a process and the children that it has waited for."""
+    """Use of a process and of the children that it has waited for."""
 
     cpu_s: float = 0.0
     written: int = 0
@@ -55,10 +63,10 @@ class _Amount:
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Sample:
     component: str
     used: _Amount
-    awaited_cpu_s: float  # of `used`, what its children had used
+    awaited_cpu_s: float  # the part of `used` that its children used
     parent: int
 
 
@@ -66,12 +74,12 @@ _Identity = tuple[int, float]
 
 
 class Sampler:
-    """Samples processes in a thread of its own until `end`, or until it is left.
+    """Samples processes in its own thread until `end`, or until its context ends.
 
     Args:
-        sessions: asked at each sample for the session ids and the component of each session's processes. A process that
-            leads a session of its own belongs to its parent's (PostgreSQL's do).
-        naming: (component of the session, process name, is the session's leader) -> component of the process.
+        sessions: called for each sample; returns the component of each session id. A process that leads an unknown
+            session belongs to the session of its parent (PostgreSQL's processes do).
+        naming: (component of the session, process name, whether it leads the session) -> component of the process.
     """
 
     def __init__(
@@ -81,10 +89,10 @@ class Sampler:
     ) -> None:
         self._sessions = sessions
         self._naming = naming
-        self._seen: dict[_Identity, _Seen] = {}  # as each was seen last
+        self._samples: dict[_Identity, _Sample] = {}  # the last one of each process
         self._alive: set[_Identity] = set()
-        self._inherited: dict[_Identity, _Amount] = {}  # of children that are in `_seen` too
-        self._orphaned: dict[_Identity, float] = {}  # gone, not yet with its parent: what that had of unseen children
+        self._inherited: dict[_Identity, _Amount] = {}  # from children that have samples of their own
+        self._orphaned: dict[_Identity, float] = {}  # dead, not yet added to its parent: the parent's unsampled CPU
         self._before_mark: dict[_Identity, _Amount] = {}
         self._peaks: dict[str, int] = {}
         self._sampling = threading.Lock()
@@ -100,32 +108,32 @@ class Sampler:
         self.end()
 
     def end(self) -> None:
-        """Samples for the last time; what is used from now on counts no more."""
+        """Takes the last sample. Later use does not count."""
         if not self._stop.is_set():
             self._stop.set()
             self._thread.join()
             self._sample()
 
     def mark(self) -> None:
-        """Counts CPU and bytes from now on; a process that starts later counts whole."""
+        """Starts counting CPU and bytes at zero. A process that starts later counts in full."""
         with self._sampling:
             self._take_sample()
-            self._before_mark = {identity: self._own(identity) for identity in self._seen}
+            self._before_mark = {identity: self._own(identity) for identity in self._samples}
 
     def uses(self) -> dict[str, Use]:
-        """Use by component since the last mark (or since the sampler was entered); memory: the peak since it was."""
+        """Use by component since the last mark. Memory is the peak since the sampler was entered."""
         totals: dict[str, _Amount] = {}
         with self._sampling:
-            for identity, seen in self._seen.items():
+            for identity, sample in self._samples.items():
                 used = self._own(identity) - self._before_mark.get(identity, _Amount())
-                totals[seen.component] = totals.get(seen.component, _Amount()) + used
+                totals[sample.component] = totals.get(sample.component, _Amount()) + used
             return {
                 name: Use(used.cpu_s, self._peaks.get(name, 0), used.written, used.read)
                 for name, used in totals.items()
             }
 
     def _own(self, identity: _Identity) -> _Amount:
-        return self._seen[identity].used - self._inherited.get(identity, _Amount())
+        return self._samples[identity].used - self._inherited.get(identity, _Amount())
 
     def _run(self) -> None:
         while not self._stop.wait(SAMPLE_S):
@@ -138,44 +146,47 @@ class Sampler:
     def _take_sample(self) -> None:
         sessions = self._sessions()
         resident: dict[str, int] = {}
-        now: dict[_Identity, _Seen] = {}
+        now: dict[_Identity, _Sample] = {}
         for pid in psutil.pids():
             try:
                 session = os.getsid(pid)
                 if session != pid and session not in sessions:
-                    continue  # nearly all are others': nothing is read of them
-                told = ask(pid)
+                    continue  # nearly all processes are not ours, and are not read
+                stats = read_stats(pid)
             except OSError:
                 continue
-            owner = sessions.get(session) or sessions.get(told.parent)
+            owner = sessions.get(session) or sessions.get(stats.parent)
             if owner is None:
                 continue
-            identity = (pid, told.started)
-            component = self._naming(owner, told.name, pid in sessions)
-            used = _Amount(told.cpu_s + told.awaited_cpu_s, told.written_bytes, told.read_bytes)
-            now[identity] = _Seen(component, used, told.awaited_cpu_s, told.parent)
-            resident[component] = resident.get(component, 0) + told.rss_bytes
+            identity = (pid, stats.started)
+            component = self._naming(owner, stats.name, pid in sessions)
+            used = _Amount(stats.cpu_s + stats.awaited_cpu_s, stats.written_bytes, stats.read_bytes)
+            now[identity] = _Sample(component, used, stats.awaited_cpu_s, stats.parent)
+            resident[component] = resident.get(component, 0) + stats.rss_bytes
         self._inherit(now)
-        self._seen.update(now)
+        self._samples.update(now)
         self._alive = set(now)
         for component, memory in resident.items():
             self._peaks[component] = max(self._peaks.get(component, 0), memory)
 
-    def _inherit(self, now: Mapping[_Identity, _Seen]) -> None:
-        """Take off each parent what its children had used, once it has waited for them: that shows in its CPU time."""
+    def _inherit(self, now: Mapping[_Identity, _Sample]) -> None:
+        """Subtracts from each parent what its children had used, once it has waited for them.
+
+        The wait shows as a rise of the parent's CPU time for children.
+        """
         by_pid = {identity[0]: identity for identity in now}
         for gone in self._alive - now.keys():
-            parent = by_pid.get(self._seen[gone].parent)
-            if parent in self._seen:
-                self._orphaned[gone] = self._unseen_cpu_s(parent, self._seen[parent])
+            parent = by_pid.get(self._samples[gone].parent)
+            if parent in self._samples:
+                self._orphaned[gone] = self._unsampled_cpu_s(parent, self._samples[parent])
         for gone, before_s in list(self._orphaned.items()):
-            child, parent = self._seen[gone], by_pid.get(self._seen[gone].parent)
-            if gone in now or parent is None:  # it was there all the time, or nobody waits for it any more
+            child, parent = self._samples[gone], by_pid.get(self._samples[gone].parent)
+            if gone in now or parent is None:  # it is still alive, or no parent can wait for it
                 del self._orphaned[gone]
-            elif self._unseen_cpu_s(parent, now[parent]) - before_s >= child.used.cpu_s - _TICK_ERROR_S:
+            elif self._unsampled_cpu_s(parent, now[parent]) - before_s >= child.used.cpu_s - _TICK_ERROR_S:
                 self._inherited[parent] = self._inherited.get(parent, _Amount()) + child.used
                 del self._orphaned[gone]
 
-    def _unseen_cpu_s(self, parent: _Identity, seen: _Seen) -> float:
-        """Of children that it has waited for, what was not seen of them when they lived."""
-        return seen.awaited_cpu_s - self._inherited.get(parent, _Amount()).cpu_s
+    def _unsampled_cpu_s(self, parent: _Identity, sample: _Sample) -> float:
+        """CPU seconds of awaited children that no sample of theirs had counted."""
+        return sample.awaited_cpu_s - self._inherited.get(parent, _Amount()).cpu_s

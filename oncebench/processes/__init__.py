@@ -1,1 +1,1 @@
-"""Child processes that are always ended, even when the suite itself is killed."""
+"""Child processes that always end, even if the suite itself is killed."""

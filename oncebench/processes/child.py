@@ -1,8 +1,8 @@
-"""Children: started in a session of their own, logged to a file, and always reaped.
+"""Child processes: each runs in its own session, logs to a file, and is always reaped.
 
-Promise: a child's whole tree is gone when its context ends, and also when the suite itself is killed (see `guard`).
-A child is signalled only while its pid is still the process that was started: as long as its session has not been
-swept it is not reaped, so the kernel can't give its number to another.
+Promise: a child and all its descendants are gone when its context ends, and also after the suite itself was killed
+(see `guardian`). A signal never reaches a foreign process: a child is reaped only after its session has been killed, so
+until then the kernel cannot give its pid to another process.
 """
 
 import os
@@ -17,19 +17,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from oncebench.disk_errors import disk_errors
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import sessions
 from oncebench.processes.guardian import guardian
 from oncebench.processes.sessions import Session, start_time
-from oncebench.run.workdir import disk_errors
 
 _LAUNCH = Path(__file__).with_name("launcher.py")
 _POLL_S = 0.01
-_KILL_TIMEOUT_S = 20.0  # a process in the middle of a slow fsync can't die before it is done
+_KILL_TIMEOUT_S = 20.0  # a process inside a slow fsync dies only after the fsync
+_TAIL_LINES = 15
 
 
 class Child:
-    """A running (or ended) child; `start` makes it. As a context manager its end kills the whole session."""
+    """A running or ended child. The end of its context kills the whole session."""
 
     def __init__(self, name: str, popen: "subprocess.Popen[bytes]", log: Path) -> None:
         self.name = name
@@ -48,33 +49,33 @@ class Child:
 
     @property
     def returncode(self) -> int | None:
-        """Exit code, or minus the signal that ended it; None until the session has been killed or stopped."""
+        """Exit code, or minus the signal number; None until the session has been killed."""
         return self._popen.returncode
 
     def members(self) -> tuple[int, ...]:
-        """Pids of the child and all its descendants that are alive."""
+        """Pids of the child and its descendants that are alive."""
         return sessions.members(self.session) if self._popen.returncode is None else ()
 
     def stands_still(self, pid: int) -> bool:
-        """Whether this process of the child's session is stopped, or has ended."""
+        """Whether this process of the child's session is stopped (SIGSTOP) or has ended."""
         return sessions.stands_still(self.session, pid)
 
     def send(self, number: signal.Signals) -> None:
-        """Signal the child alone; nothing happens if it has ended."""
+        """Sends a signal to the child only. Does nothing if it has ended."""
         if self.alive:
             os.kill(self.pid, number)
 
     def freeze(self) -> None:
-        """SIGSTOP the child and all its descendants."""
+        """SIGSTOP for the child and all its descendants."""
         sessions.freeze(self.session)
 
     def thaw(self, but: frozenset[int] = frozenset()) -> None:
-        """SIGCONT the child and all its descendants, except these; nothing happens once they have been killed."""
+        """SIGCONT for the child and its descendants, except `but`. Does nothing after a kill."""
         if self._popen.returncode is None:
             sessions.thaw(self.session, but)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait until the child itself has ended; False if it still runs after `timeout_s`."""
+        """Waits until the child itself has ended. Returns False if it still runs after `timeout_s`."""
         deadline = time.monotonic() + timeout_s
         while self.alive:
             if time.monotonic() > deadline:
@@ -83,9 +84,9 @@ class Child:
         return True
 
     def kill_session(self, timeout_s: float = _KILL_TIMEOUT_S) -> None:
-        """SIGKILL the child and all its descendants as if at one moment, and return when they are gone.
+        """Kills the child and its descendants as if at one moment. Returns when they are gone.
 
-        Raises `UserError` naming what is left after `timeout_s` (a process stuck in the kernel).
+        Raises `UserError` with the remaining pids after `timeout_s` (a process may be stuck in the kernel).
         """
         if self._popen.returncode is not None:
             return
@@ -93,12 +94,12 @@ class Child:
             left = ", ".join(map(str, self.members()))
             raise UserError(f"{self.name} could not be killed within {timeout_s:g} s (left: {left}); see {self.log}")
         self._popen.wait()
-        guardian().done(self.session)
+        guardian().unwatch(self.session)
 
     def stop_gently(self, timeout_s: float) -> None:
-        """SIGTERM the child, give it `timeout_s` to end by itself, then kill whatever is left of its session."""
+        """Sends SIGTERM, waits up to `timeout_s`, then kills what is left of the session."""
         self.send(signal.SIGTERM)
-        self.send(signal.SIGCONT)  # while it is stopped it would not act on the SIGTERM
+        self.send(signal.SIGCONT)  # a stopped process does not act on SIGTERM
         self.wait(timeout_s)
         self.kill_session()
 
@@ -112,18 +113,20 @@ class Child:
 
 
 def _runs(child: Session) -> bool:
-    """Whether our child runs; it is not reaped by asking. The kernel's own word where it can be had so, for this is
-    asked many times a second (2 µs; reading `/proc` takes 70)."""
+    """Whether our child runs. The check does not reap it.
+
+    It is called many times a second: waitid takes 2 µs, reading `/proc` takes 70 µs.
+    """
     if not hasattr(os, "waitid"):  # macOS before Python 3.13
         return sessions.leader_alive(child)
     try:
         return os.waitid(os.P_PID, child.sid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
-    except ChildProcessError:  # somebody reaped it
+    except ChildProcessError:  # already reaped
         return False
 
 
 def running(child: Child | None, name: str, log: Path) -> Child:
-    """The child, if it runs; else `UserError` that says what does not run, and where its log is."""
+    """The child, if it runs. Raises `UserError` with its name and its log otherwise."""
     if child is None or not child.alive:
         raise UserError(f"{name} does not run; see {log}")
     return child
@@ -138,16 +141,21 @@ def start(
     cwd: Path | None = None,
     user: tuple[int, int] | None = None,
 ) -> Child:
-    """Start `command` in a session of its own, stdout and stderr appended to `log`; `env` replaces the environment,
-    and `user` (uid, gid) is whom root runs it as.
+    """Starts `command` in its own session.
 
-    Raises `MissingEnvironment` if there is no such program.
+    Args:
+        log: gets stdout and stderr, appended.
+        env: replaces the environment.
+        user: (uid, gid) under which root runs the command.
+
+    Raises:
+        MissingEnvironment: there is no such program.
     """
     program = shutil.which(command[0])
     if program is None:
         raise MissingEnvironment(f"{name} can't be started: there is no program {command[0]}")
     guard = guardian()
-    # the kernel's death signal follows the *thread* that started a child, so only the main thread can ask for it
+    # The kernel ties the death signal to the *thread* that started the child, so only the main thread can request it.
     parent = os.getpid() if threading.current_thread() is threading.main_thread() else 0
     owner = "-" if user is None else f"{user[0]}:{user[1]}"
     launch = [sys.executable, "-I", "-S", str(_LAUNCH), str(parent), owner, program]
@@ -167,3 +175,15 @@ def start(
     child = Child(name, popen, log)
     guard.watch(child.session)
     return child
+
+
+def read_log(log: Path, offset: int = 0) -> bytes:
+    """The content of `log` from byte `offset` on."""
+    with log.open("rb") as file:
+        file.seek(offset)
+        return file.read()
+
+
+def tail(log: Path, offset: int = 0) -> str:
+    """The last lines of `log`, from byte `offset` on."""
+    return "\n".join(read_log(log, offset).decode("utf-8", "replace").splitlines()[-_TAIL_LINES:])

@@ -1,10 +1,10 @@
-"""The guardian: a tiny process that outlives a crash of the suite and kills what the suite left behind.
+"""The guardian: a process that survives a crash of the suite and kills its children.
 
-The suite writes ``watch SID STARTED`` to it when it starts a child, and ``done SID`` when it has reaped it. When the
-suite is gone (it ended, or was killed), every session still watched is killed.
+The suite writes ``watch SID STARTED`` to the guardian when it starts a child. It writes ``done SID`` when it has reaped
+the child. When the suite has ended or was killed, the guardian kills every session that it still watches.
 
-Promise: about a second after a crash of the suite no child is left. The guardian runs in a session of its own, where a
-Ctrl-C or a kill of the suite's group doesn't reach it, and ends by itself. If it is killed, the suite starts another.
+Promise: about one second after a crash of the suite no child is left. The guardian runs in its own session, so a Ctrl-C
+or a kill of the suite's process group does not reach it. It ends by itself. If it is killed, the suite starts another.
 """
 
 import atexit
@@ -21,13 +21,13 @@ from oncebench.home import HOME
 from oncebench.processes import sessions
 from oncebench.processes.sessions import Session
 
-_ON_GUARD = b"on guard\n"
-_POLL_S = 0.5  # a fork of the suite may hold the pipe open: then the suite's death is noticed by asking
+_READY = b"on guard\n"
+_POLL_S = 0.5  # a fork of the suite may keep the pipe open; then only the parent pid shows that the suite died
 _KILL_TIMEOUT_S = 10.0
 
 
 class Guardian:
-    """The suite's end of the pipe."""
+    """The suite's end of the pipe to the guardian."""
 
     def __init__(self) -> None:
         self.owner = os.getpid()
@@ -41,33 +41,33 @@ class Guardian:
         return self._popen.pid
 
     def watch(self, session: Session) -> None:
-        """From now on `session` dies with the suite."""
+        """Makes `session` die with the suite."""
         with self._lock:
             self._watched[session.sid] = session
-            self._say(f"watch {session.sid} {session.started}\n")
+            self._send(f"watch {session.sid} {session.started}\n")
 
-    def done(self, session: Session) -> None:
-        """`session` has ended and been reaped: its number means nothing any more."""
+    def unwatch(self, session: Session) -> None:
+        """Stops watching `session`, which has ended and been reaped: its number may be reused."""
         with self._lock:
             self._watched.pop(session.sid, None)
-            self._say(f"done {session.sid}\n")
+            self._send(f"done {session.sid}\n")
 
     def close(self) -> None:
-        """End the guardian, which kills what is still watched; returns when it is gone."""
+        """Ends the guardian, which kills what it still watches. Returns when it is gone."""
         if os.getpid() == self.owner and self._popen.stdin is not None:
             with suppress(OSError):
                 self._popen.stdin.close()
             self._popen.wait()
 
-    def _say(self, text: str) -> None:
-        if not _write(self._popen, text):  # somebody killed it
+    def _send(self, text: str) -> None:
+        if not _write(self._popen, text):  # the guardian was killed
             self._popen.wait()
             self._popen = _start()
             _write(self._popen, "".join(f"watch {s.sid} {s.started}\n" for s in self._watched.values()))
 
 
 def _start() -> "subprocess.Popen[bytes]":
-    """Start a guardian and return when it is on guard; `UserError` if it can't be."""
+    """Starts a guardian. Returns when it is ready; raises `UserError` if it cannot start."""
     popen = subprocess.Popen(
         [sys.executable, "-m", "oncebench.processes.guardian"],
         stdin=subprocess.PIPE,
@@ -75,21 +75,21 @@ def _start() -> "subprocess.Popen[bytes]":
         stderr=subprocess.DEVNULL,
         start_new_session=True,
         cwd=HOME,
-        env={**os.environ, "PYTHONSAFEPATH": ""},  # `-m` must look into the working directory
+        env={**os.environ, "PYTHONSAFEPATH": ""},  # `-m` must find the package in the working directory
     )
     assert popen.stdout is not None
     with popen.stdout as answer:
-        if answer.read() != _ON_GUARD:
+        if answer.read() != _READY:
             raise UserError(
-                "the process that ends the suite's children after a crash can't be started: "
-                f"see what `cd {HOME} && {sys.executable} -m oncebench.processes.guardian </dev/null` says"
+                "the process that kills the suite's children after a crash can't be started. "
+                f"Run `cd {HOME} && {sys.executable} -m oncebench.processes.guardian </dev/null` to see why"
             )
     return popen
 
 
 def _write(popen: "subprocess.Popen[bytes]", text: str) -> bool:
     if popen.stdin is None or popen.stdin.closed:
-        return True  # the suite is ending: the guardian has already been told
+        return True  # the suite is ending, and the pipe to the guardian is closed
     try:
         popen.stdin.write(text.encode("ascii"))
         popen.stdin.flush()
@@ -103,8 +103,8 @@ _making = threading.Lock()
 
 
 def guardian() -> Guardian:
-    """This process's guardian, started at first use (a forked copy of the suite gets its own)."""
-    global _guardian  # noqa: PLW0603 - one for each process is the point
+    """The guardian of this process, started at first use. A fork of the suite gets its own."""
+    global _guardian  # noqa: PLW0603 - there is one guardian per process
     with _making:
         if _guardian is None or _guardian.owner != os.getpid():
             _guardian = Guardian()
@@ -112,16 +112,16 @@ def guardian() -> Guardian:
 
 
 def main() -> None:
-    """The guardian's own process: read until the suite is gone, then kill what is left."""
+    """The guardian process: reads until the suite is gone, then kills the watched sessions."""
     parent = os.getppid()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    os.write(1, _ON_GUARD)
+    os.write(1, _READY)
     os.close(1)
     watched: dict[int, Session] = {}
     rest = b""
     while True:
-        # What the suite has said is heard to the end, also when it is dead by now.
+        # Everything that the suite has written is read, also after its death.
         if not select.select([0], [], [], _POLL_S)[0]:
             if os.getppid() != parent:
                 break
@@ -130,8 +130,8 @@ def main() -> None:
             break
         *lines, rest = (rest + read).split(b"\n")
         for line in lines:
-            word, sid, *started = line.split()
-            if word == b"watch":
+            command, sid, *started = line.split()
+            if command == b"watch":
                 watched[int(sid)] = Session(int(sid), int(started[0]))
             else:
                 watched.pop(int(sid), None)

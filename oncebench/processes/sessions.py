@@ -1,10 +1,10 @@
-"""Unix sessions: who belongs to one, and how to end all of it.
+"""Unix sessions: lists their members, stops them and kills them.
 
-A child started in a session of its own keeps all its descendants there unless one calls setsid() itself. The process
-*group* would not do: pyspark's worker daemon makes a group of its own, but stays in the session.
+A child that starts in its own session keeps all its descendants there, unless one calls setsid(). A process *group* is
+not enough: PySpark's worker daemon creates its own group, but stays in the session.
 
-Promise: nothing is signalled unless the session's leader is the process it was when the session was made (same pid and
-start time), or has died and left members behind (then the kernel can't have given its number away).
+Promise: a process is signalled only if the session is still ours. Its leader is then the original process (same pid
+and start time), or it has died and left members behind. In the latter case the kernel cannot have reused the number.
 """
 
 import os
@@ -22,12 +22,12 @@ _POLL_S = 0.01  # processes die within a few ms of SIGKILL
 
 
 class NotOursError(Exception):
-    """The number now belongs to another process: nothing was signalled."""
+    """The session id now belongs to another process. Nothing was signalled."""
 
 
 @dataclass(frozen=True)
 class Session:
-    """A session that we started: its id (= its leader's pid) and the leader's `start_time`."""
+    """A session that we started: its id (the leader's pid) and the leader's `start_time`."""
 
     sid: int
     started: int
@@ -42,7 +42,10 @@ class _Process:
 
 
 def start_time(pid: int) -> int:
-    """When `pid` was started: clock ticks since boot (Linux) or µs since 1970. `ProcessLookupError` if it is not."""
+    """When `pid` started: clock ticks since boot (Linux), or µs since 1970.
+
+    Raises `ProcessLookupError` if there is no such process.
+    """
     process = _read(pid)
     if process is None:
         raise ProcessLookupError(f"no process {pid}")
@@ -50,31 +53,31 @@ def start_time(pid: int) -> int:
 
 
 def leader_alive(session: Session) -> bool:
-    """Whether the process that was started as the session's leader still runs. It is not reaped by asking."""
+    """Whether the session's original leader still runs. The check does not reap it."""
     leader = _read(session.sid)
     return leader is not None and leader.started == session.started and not leader.ended
 
 
 def stands_still(session: Session, pid: int) -> bool:
-    """Whether a process of `session` is stopped (SIGSTOP), or can't run any more: it has ended, or is none of it."""
-    seen = _read(pid)
-    return seen is None or seen.session != session.sid or seen.ended or seen.stopped
+    """Whether a process is stopped (SIGSTOP), has ended, or does not belong to `session`."""
+    found = _read(pid)
+    return found is None or found.session != session.sid or found.ended or found.stopped
 
 
 def members(session: Session) -> tuple[int, ...]:
-    """Pids of the living processes of `session`, zombies not counted.
+    """Pids of the processes of `session` that are alive, without zombies.
 
-    Raises `NotOursError` if its number now belongs to another process.
+    Raises `NotOursError` if the session id now belongs to another process.
     """
     leader = _read(session.sid)
     if leader is not None and leader.started != session.started:
         raise NotOursError(f"process {session.sid} is not the one that was started")
     read = ((pid, _read(pid)) for pid in _pids())
-    return tuple(pid for pid, seen in read if seen is not None and seen.session == session.sid and not seen.ended)
+    return tuple(pid for pid, found in read if found is not None and found.session == session.sid and not found.ended)
 
 
 def freeze(session: Session) -> tuple[int, ...]:
-    """SIGSTOP every member, also those forked meanwhile; returns the pids stopped."""
+    """Stops every member (SIGSTOP), also those forked meanwhile. Returns their pids."""
     stopped: set[int] = set()
     while fresh := set(members(session)) - stopped:
         _signal_all(fresh, signal.SIGSTOP)
@@ -83,14 +86,14 @@ def freeze(session: Session) -> tuple[int, ...]:
 
 
 def thaw(session: Session, but: frozenset[int] = frozenset()) -> None:
-    """SIGCONT every member, except these."""
+    """Continues every member (SIGCONT), except `but`."""
     _signal_all(set(members(session)) - but, signal.SIGCONT)
 
 
 def kill(session: Session, timeout_s: float) -> bool:
-    """SIGKILL the whole session as if at one moment and wait until it is gone; False if that takes over `timeout_s`.
+    """Kills the whole session as if at one moment. Returns False if that exceeds `timeout_s`.
 
-    All are stopped first, so that no member sees another die, reacts to it or forks in between.
+    All members are stopped first, so no member can react to the death of another, or fork, in between.
     """
     freeze(session)
     deadline = time.monotonic() + timeout_s
@@ -113,9 +116,10 @@ def _read_linux(pid: int) -> _Process | None:
         text = Path(f"/proc/{pid}/stat").read_text("ascii", errors="replace")
     except (FileNotFoundError, ProcessLookupError):
         return None
-    state, _ppid, _group, session, *rest = text.rpartition(")")[2].split()  # the name before it may hold anything
+    state, _ppid, _group, session, *rest = text.rpartition(")")[2].split()  # the name in front may contain anything
     threads, started = rest[13], rest[15]  # fields 20 and 22 of proc(5)
-    # a killed JVM's first thread is a zombie while the others still end and hold its ports
+
+    # The first thread of a killed JVM is a zombie while its other threads still end and hold its ports.
     ended = state in "ZX" and int(threads) <= 1
     return _Process(int(session), ended, int(started), stopped=state == "T")
 

@@ -1,6 +1,6 @@
-"""The forms of the parts of a run folder: which fields the audit and the report rely on.
+"""The schemas of a run folder's files: the fields that the audit and the report rely on.
 
-Promise: one table per file, and nothing but tables; what a run writes fits them.
+Promise: one type per file, and nothing but types; what a run writes fits them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _Partition = Annotated[str, Field(pattern="^[0-9]{1,10}$")]
 _Offsets = dict[_Partition, Count]
 
 
-class Asked(TypedDict, closed=True):
-    """What was run: every field of a `Cell`."""
+class StoredCell(TypedDict, closed=True):
+    """Every field of a `scenario.Cell`: what was run."""
 
     sink: Sink
     guarantee: Guarantee
@@ -58,9 +58,9 @@ class _Traits(TypedDict, closed=True):
     services: list[str]
 
 
-class Cell(TypedDict):
+class CellFile(TypedDict):
     run: str
-    cell: Asked
+    cell: StoredCell
     sink_traits: NotRequired[_Traits]  # earlier versions wrote none
 
 
@@ -88,13 +88,13 @@ class Facts(TypedDict):
     run: str
     topics: dict[str, str]
     kafka: dict[str, Any]
-    durability: NotRequired[dict[str, dict[str, str]]]  # not asked in older runs
+    durability: NotRequired[dict[str, dict[str, str]]]  # older runs did not read it
     java: str | None
     interrupted: bool
     uses: dict[str, _Use]
-    checkpoint_written: NotRequired[_Written]  # not counted in older runs
-    measured_from_us: NotRequired[Count]  # in older runs: when the load began
-    environment: NotRequired[dict[str, Any]]  # in older runs: that of whoever judges them
+    checkpoint_written: NotRequired[_Written]  # older runs did not count it
+    measured_from_us: NotRequired[Count]  # older runs: when the load began
+    environment: NotRequired[dict[str, Any]]  # older runs: use the machine that audits them
 
 
 _End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count]})
@@ -118,10 +118,10 @@ class Ends(TypedDict):
     leftovers: list[str]
     final_complete: bool
     output_is_log: NotRequired[bool]
-    batches_at_once: NotRequired[bool]  # whether the sink shows a batch in one step
-    stamped: NotRequired[bool]  # whether the sink's rows tell when they were written
-    log_complete: NotRequired[bool]  # only where the sink's log tells who wrote
-    open_transactions: NotRequired[list[_Open]]  # as above
+    batches_at_once: NotRequired[bool]  # whether a batch becomes visible in one step
+    stamped: NotRequired[bool]  # whether the sink's rows carry their write time
+    log_complete: NotRequired[bool]  # only where the sink has a log that names its writers
+    open_transactions: NotRequired[list[_Open]]  # as `log_complete`
 
 
 class _Durations(TypedDict):
@@ -138,7 +138,7 @@ _Line = TypedDict("_Line", {"kind": str, "t_us": Whole})
 
 class _Batch(_Line):
     batch: Whole
-    began_us: NotRequired[Whole]  # older runs do not tell
+    began_us: NotRequired[Whole]  # older runs do not record it
     start_offsets: _Offsets
     end_offsets: _Offsets
     input_rows: Count
@@ -147,7 +147,7 @@ class _Batch(_Line):
 
 
 class _Recovered(_Line):
-    """A batch line written at the next start, for one whose own line a kill has prevented."""
+    """A batch line that the next start wrote, because a kill prevented the batch's own line."""
 
     batch: Whole
     start_offsets: _Offsets
@@ -156,7 +156,7 @@ class _Recovered(_Line):
 
 
 class _Started(_Line):
-    open_batch: NotRequired[Whole | None]  # older runs do not tell
+    open_batch: NotRequired[Whole | None]  # older runs do not record it
 
 
 class _SinkTimes(_Line):

@@ -1,8 +1,8 @@
-"""What stored JSON must look like: pydantic's judgement of an object against a type, said in one line.
+"""Checks stored JSON against a schema, with pydantic, and reports what is wrong in one line.
 
-Promise: `require` lets pass only what fits its form, and says of anything else which field of which file is wrong and
-what was expected, so that nothing behind it has to look again. Nothing is converted on the way: "1" and true are no
-numbers. A form names what readers rely on; other fields may be there, unless it is closed.
+Promise: `require` accepts only what fits its schema. For anything else its message names the file, the field, and what
+was expected, so no later code has to check again. Nothing is converted: "1" and true are no numbers. A schema names the
+fields that readers rely on; other fields may be present, unless it is closed.
 """
 
 from __future__ import annotations
@@ -21,35 +21,44 @@ from oncebench.errors import UserError
 Count = Annotated[int, Field(ge=0, lt=2**63)]
 Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
 OBJECT = dict[str, Any]
+SCHEMA_VERSION = 1  # raised when a column or a file of the run folder changes its meaning
 
 
 class RecordError(UserError):
-    """A run folder, or a file of it, that can't be judged; the text says what, where, and what to do."""
+    """A run folder or one of its files cannot be used; the text says why, and what to do."""
 
 
 def one_of(words: Iterable[str]) -> GetPydanticSchema:
-    """The mark of a text that is one of some words which are known only at run time."""
-    return GetPydanticSchema(lambda _kind, _make: core_schema.literal_schema([*words]))
+    """Annotates a text that must be one of `words`, which are known only at run time."""
+    return GetPydanticSchema(lambda _kind, _make: core_schema.literal_schema([*map(str, words)]))
 
 
-def require(item: object, form: Any, path: Path) -> None:
-    """Raise `RecordError` if `item`, read from `path`, does not fit `form`, a type such as those in `parts`."""
+def refuse_newer(version: object, path: Path, newest: int = SCHEMA_VERSION) -> None:
+    """Raises `RecordError` if this code does not know `version`, the schema number in `path`."""
+    if type(version) is not int or not 1 <= version <= newest:
+        raise RecordError(
+            f"{path} has schema {version!r}; this oncebench reads up to {newest}: judge it with a newer one"
+        )
+
+
+def require(item: object, schema: Any, path: Path) -> None:
+    """Raises `RecordError` if `item`, read from `path`, does not fit the type `schema`."""
     try:
-        _judge(form).validate_python(item, strict=True)
+        _adapter(schema).validate_python(item, strict=True)
     except ValidationError as error:
         raise RecordError(
-            f"{path} {_says(error.errors(include_url=False)[0])}; it is damaged or of another version: take it from a "
-            "sound copy, or use the oncebench that wrote it"
+            f"{path} {_problem(error.errors(include_url=False)[0])}. The file is damaged, or of another version: take "
+            "it from a sound copy, or use the oncebench that wrote it"
         ) from None
 
 
-@cache  # made when first asked for: every command imports the forms, few judge by them
-def _judge(form: Any) -> TypeAdapter[Any]:
-    return TypeAdapter(form)
+@cache  # made on first use: every command imports the schemas, few validate with them
+def _adapter(schema: Any) -> TypeAdapter[Any]:
+    return TypeAdapter(schema)
 
 
-def _says(wrong: ErrorDetails) -> str:
-    # "[key]" is pydantic's mark of a name, "(...)" the tag of a union in `parts`: neither is a field.
+def _problem(wrong: ErrorDetails) -> str:
+    # pydantic marks a name with "[key]", and `schema.py` tags the members of a union with "(...)": neither is a field.
     path = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in wrong["loc"]]
     at = "".join(part for part in path if not re.fullmatch(r"\.(\[key\]|\(.*\))", part)).removeprefix(".")
     found, expected = _short(wrong["input"]), wrong["msg"].removeprefix("Value error, ")
@@ -60,7 +69,7 @@ def _says(wrong: ErrorDetails) -> str:
             return f"has an unknown field {at}"
         case {"loc": (*_, "[key]")}:
             return f"has {at}: {expected}"
-    return f"says {at} = {found}: {expected}" if at else f"holds {found}: {expected}"
+    return f"has {at} = {found}: {expected}" if at else f"holds {found}: {expected}"
 
 
 def _short(item: object) -> str:

@@ -1,1 +1,1 @@
-"""Reports what was measured and judged: one JSON object per run, tables, comparisons in pairs."""
+"""Reports of runs: one JSON object per run, its figures, comparisons and tables."""

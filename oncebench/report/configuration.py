@@ -1,25 +1,42 @@
-"""The rows of the page: every sink, guarantee and variant that was run, in the order of lists and tables.
+"""Configurations (sink, guarantee, variant) in the order of lists and tables.
 
-Promise: what is broken on purpose comes last and says what it is there to show.
+Promise: deliberately broken configurations come last, each with the anomaly code that it must produce.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
-from oncebench.report.tables.table import Report
-from oncebench.scenario.cell import expected_codes, order_of
+from oncebench.report.schema import Report
+from oncebench.scenario.order import order_of
+from oncebench.scenario.supports import expected_codes
 
-Way = tuple[str, str, str]
+Configuration = tuple[str, str, str]  # sink, guarantee, variant
+Variant = tuple[str, str]  # guarantee, variant
 
 
-def way_of(report: Report) -> Way:
-    """The row of a report."""
+def configuration_of(report: Report) -> Configuration:
+    """The configuration of a report."""
     cell = report["cell"]
     return cell["sink"], cell["guarantee"], cell["variant"]
 
 
-def ways_of(reports: Iterable[Report]) -> dict[Way, str]:
-    """Every row in its order, with the code that it is there to show; empty: it is meant to keep its promise."""
-    found = {way_of(report): " ".join(sorted(expected_codes(report))) for report in reports}
-    return {way: found[way] for way in sorted(found, key=lambda way: (bool(found[way]), way[0], order_of(*way[1:])))}
+def variant_of(report: Report) -> Variant:
+    """The guarantee and variant of a report, without its sink."""
+    return configuration_of(report)[1:]
+
+
+def configurations_of(reports: Iterable[Report]) -> dict[Configuration, str]:
+    """Every configuration in its order, with the anomaly codes that it must produce.
+
+    Empty text: the configuration must keep its promise.
+    """
+    codes = {configuration_of(report): " ".join(sorted(expected_codes(report))) for report in reports}
+    return {each: codes[each] for each in sorted(codes, key=lambda each: (bool(codes[each]), place_of(each)))}
+
+
+def place_of(configuration: Configuration) -> tuple[Any, ...]:
+    """What sorts configurations: the sink, then the order of guarantees, then the variant."""
+    sink, guarantee, variant = configuration
+    return sink, order_of(guarantee, variant)

@@ -1,7 +1,7 @@
 """The machine, the versions and the commit that a figure belongs to.
 
-Promise: asked of the machine that runs this. `commit` is that of the clone in which oncebench lies, with `-dirty` if
-anything that git keeps was changed; None where it lies in none (installed from a wheel) or there is no git.
+Promise: the values describe the machine that runs this code. `commit` is the commit of the clone that contains
+oncebench, with `-dirty` if a tracked file was changed. It is None without a clone (installed from a wheel) or git.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from oncebench.home import HOME
 
 _PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pandas", "duckdb")
-_GIT_S = 10.0  # for an answer about a small clone, which takes milliseconds
+_GIT_S = 10.0  # time-out for a command in a small clone, which takes milliseconds
 
 
 def environment() -> dict[str, Any]:
@@ -34,17 +34,20 @@ def environment() -> dict[str, Any]:
     }
 
 
-@cache  # a series of runs has one commit, though its results are written into the clone meanwhile
+@cache  # a series of runs has one commit, although its results are written into the clone meanwhile
 def commit_of(root: Path) -> str | None:
-    """The commit of the clone that keeps this very package: a virtual environment may lie in anyone's clone."""
-    own = f"{Path(__file__).relative_to(HOME)}"
-    if _git(root, "ls-files", "--error-unmatch", own) is None:
+    """The commit of the clone that tracks this package.
+
+    None for a clone that does not track it: a virtual environment may be inside any clone.
+    """
+    this_file = f"{Path(__file__).relative_to(HOME)}"
+    if _git(root, "ls-files", "--error-unmatch", this_file) is None:
         return None
     return _git(root, "describe", "--always", "--dirty", "--exclude=*", "--abbrev=12")
 
 
-def _git(root: Path, *words: str) -> str | None:
-    command = ["git", "-C", os.fspath(root), *words]
+def _git(root: Path, *arguments: str) -> str | None:
+    command = ["git", "-C", os.fspath(root), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=_GIT_S, check=False)
     except (OSError, subprocess.TimeoutExpired):
@@ -58,9 +61,11 @@ def _cpu_model() -> str | None:
 
 
 def cpu_model(info: str) -> str | None:
-    """What Linux's `/proc/cpuinfo` calls the first processor, with family and model where it has them: clouds call
-    processors ten years apart by one name ("AMD EPYC")."""
+    """The name of the first processor in the text of Linux's `/proc/cpuinfo`.
+
+    It includes family and model if they are there: clouds call processors ten years apart by one name ("AMD EPYC").
+    """
     first = info.split("\n\n", maxsplit=1)[0]
-    told = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
-    name, family, model = (told.get(key) for key in ("model name", "cpu family", "model"))
+    fields = {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in first.splitlines())}
+    name, family, model = (fields.get(key) for key in ("model name", "cpu family", "model"))
     return f"{name} (family {family}, model {model})" if name and family and model else name

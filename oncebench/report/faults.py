@@ -1,7 +1,7 @@
-"""What was done to a run, in order of time, and what came of each deed, as it stands in a report.
+"""The faults of a run in order of time, each with its effects, as they stand in a report.
 
-Promise: every hit of a failpoint, every random kill, and every fault that was asked for and not hit is told once, with
-what its nemesis noted (`noted`) and why it tested nothing, if so (`untested`).
+Promise: the list has each hit of a failpoint, each random kill, and each requested fault that was not hit exactly once.
+`noted` holds what the fault recorded, `untested` why it tested nothing.
 """
 
 from __future__ import annotations
@@ -13,21 +13,21 @@ from oncebench.audit.not_exercised import OVER, Line, by_fault, notes_of
 from oncebench.record import Record
 from oncebench.scenario.fault_matrix import RANDOM_KILL
 
-# The supervisor's own lines of the life on which a nemesis acted: every report of a fault would have them.
-_LIVES = "pipeline-"
+# The supervisor's own lines on the attempt that a fault acted on: every fault would have them.
+_SUPERVISOR = "pipeline-"
 
 
 def faults_of(record: Record) -> list[dict[str, Any]]:
-    """One object for each fault: `point`, `batch`, `hit`, `fault`, `t_us`, `noted`, `untested`."""
-    hits, asked = record.hits.items, record.cell["cell"]["faults"]
+    """One object per fault: `point`, `batch`, `hit`, `fault`, `t_us`, `noted`, `untested`."""
+    hits, requested = record.hits.items, record.cell["cell"]["faults"]
     timeline = record.timeline.items
-    untested = by_fault(hits, asked, timeline, record.progress.items)
+    untested = by_fault(hits, requested, timeline, record.progress.items)
     done: list[dict[str, Any]] = [
         {
             "point": hit["point"], "batch": hit["batch"], "hit": True, "fault": hit["fault"], "t_us": hit["t_us"],
-            "noted": [_told(record.path, line) for line in notes_of(hit, hits, timeline)
-                      if not line["event"].startswith(_LIVES) and line["event"] != OVER],
-            "untested": [without(record.path, each) for each in why],
+            "noted": [_note(record.path, line) for line in notes_of(hit, hits, timeline)
+                      if not line["event"].startswith(_SUPERVISOR) and line["event"] != OVER],
+            "untested": [without_folder(record.path, each) for each in why],
         }
         for hit, why in zip(hits, untested, strict=False)
     ]  # fmt: skip
@@ -40,19 +40,19 @@ def faults_of(record: Record) -> list[dict[str, Any]]:
     done.sort(key=lambda fault: int(fault["t_us"]))
     missed = [
         {"point": text.split(":")[0], "batch": None, "hit": False, "fault": text, "t_us": None, "untested": why}
-        for text, why in zip(asked[len(hits) :], untested[len(hits) :], strict=True)
+        for text, why in zip(requested[len(hits) :], untested[len(hits) :], strict=True)
     ]
     return done + missed
 
 
-def without(folder: Path, text: str) -> str:
-    """A text with what lies in the run folder by its place there: where that folder is is nobody's business."""
+def without_folder(folder: Path, text: str) -> str:
+    """The text with paths relative to the run folder, whose place a report must not reveal."""
     return text.replace(f"{folder.resolve()}/", "")
 
 
-def _told(folder: Path, line: Line) -> str:
-    """`refused: why`, or the event with what else it says."""
+def _note(folder: Path, line: Line) -> str:
+    """`refused: why`, or the event with its other fields."""
     if "why" in line:
-        return without(folder, f"{line['event']}: {line['why']}")
+        return without_folder(folder, f"{line['event']}: {line['why']}")
     more = [f"{name} {value}" for name, value in line.items() if name not in ("t_us", "event", "hit_us", "fault")]
-    return without(folder, f"{line['event']}{': ' if more else ''}{', '.join(more)}")
+    return without_folder(folder, f"{line['event']}{': ' if more else ''}{', '.join(more)}")

@@ -1,7 +1,9 @@
-"""Where reports and tables go: a user's own below results/local (ignored by git), published ones beside it.
+"""The folders of reports and tables.
 
-Promise: a report file is written line by line, each line whole; tables are written from the reports in the same
-folder, and by nothing else.
+The user's own are in results/local (ignored by git), published ones in results.
+
+Promise: a report file is written line by line, each line complete. Tables are written only from the reports in the same
+folder.
 """
 
 from __future__ import annotations
@@ -9,10 +11,12 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
+from oncebench.record.json_lines import whole_lines
+from oncebench.report.schema import Report
 from oncebench.report.tables import table as tables
 
 PUBLISHED = Path("results")
@@ -20,21 +24,21 @@ LOCAL = PUBLISHED / "local"
 
 
 def stamp() -> str:
-    """A name for what is started now: sorts by time, one per second."""
+    """A name for a series that starts now: names sort by time, one per second."""
     return time.strftime("%Y%m%d-%H%M%S")
 
 
 def default_work_dir(kind: str) -> Path:
-    """A fresh work dir of this process, also if another is started in the same second."""
+    """A new work folder for this process, even if another process starts in the same second."""
     return LOCAL / "work" / f"{kind}-{stamp()}-{os.getpid()}"
 
 
 class Results:
-    """One file of reports, and the tables made from it.
+    """One file of reports and the tables made from it.
 
     Args:
         folder: `LOCAL` or `PUBLISHED`.
-        name: of the file in runs/ and of the tables in tables/.
+        name: the name of the file in runs/ and of the tables in tables/.
     """
 
     def __init__(self, folder: Path, name: str) -> None:
@@ -44,14 +48,17 @@ class Results:
 
     @classmethod
     def of(cls, runs: Path) -> Results:
-        """Those that a file of reports belongs to: what is added goes into it, tables where they were."""
+        """The results that a file of reports belongs to.
+
+        `add` appends to this file. Tables go where they were.
+        """
         home = runs.parent.parent if runs.parent.name == "runs" else runs.parent
         found = cls(home, runs.stem)
         found.runs = runs
         return found
 
-    def add(self, report: Mapping[str, Any]) -> None:
-        """Appends one report as a line of its own, in place of one that was cut while it was written."""
+    def add(self, report: Report) -> None:
+        """Appends one report as a line, and replaces a last line that was cut while it was written."""
         self.runs.parent.mkdir(parents=True, exist_ok=True)
         with self.runs.open("a+b") as file:
             if file.tell() and (file.seek(-1, os.SEEK_END), file.read(1))[1] != b"\n":
@@ -59,29 +66,19 @@ class Results:
             file.write(json.dumps(report, separators=(",", ":")).encode() + b"\n")
 
     def write_text(self, suffix: str, text: str) -> Path:
-        """Writes one table as it is; returns its path."""
+        """Writes the text of a table; returns the path."""
         self.tables.mkdir(parents=True, exist_ok=True)
         written = self.tables / f"{self._name}{suffix}"
         written.write_text(text, "utf-8")
         return written
 
-    def write_tables(self, reports: Sequence[Mapping[str, Any]]) -> tuple[Path, Path]:
-        """Writes the Markdown and CSV tables of the reports; returns their paths."""
+    def write_tables(self, reports: Sequence[Report]) -> tuple[Path, Path]:
+        """Writes the tables of the reports as Markdown and CSV; returns the paths."""
         return self.write_text(".md", tables.markdown(reports)), self.write_text(".csv", tables.as_csv(reports))
 
 
-def whole_lines(text: str) -> list[str]:
-    """The lines of a file that is appended to, without a last one that was cut while it was written."""
-    *lines, last = text.splitlines(keepends=True) or [""]
-    try:
-        json.loads(last)
-    except ValueError:
-        return lines if not last.endswith("\n") else [*lines, last]
-    return [*lines, last]
-
-
 def _end_line(file: BinaryIO) -> None:
-    """Ends the last line of a file, or takes it away if it was cut."""
+    """Ends the last line of a file, or removes it if it was cut."""
     file.seek(0)
     whole = "".join(whole_lines(file.read().decode("utf-8", "surrogateescape"))).encode("utf-8", "surrogateescape")
     file.truncate(len(whole))

@@ -1,6 +1,7 @@
-"""The form of a stored report: which fields the tables and the summary rely on.
+"""The schema of a stored report: the fields that tables, comparisons and the summary use.
 
-Promise: a table and nothing but a table; what `make_report` makes fits it, and what fits it can be shown.
+Promise: a table of types and nothing else. Every report that `make_report` makes fits, and every report that fits can
+be displayed. Fields that older reports lack are `NotRequired`.
 """
 
 from __future__ import annotations
@@ -9,112 +10,136 @@ import shlex
 from typing import Annotated, Any, NotRequired
 
 from pydantic import AfterValidator
-from typing_extensions import TypedDict  # pydantic takes that of `typing` only from Python 3.12
+from typing_extensions import TypedDict  # pydantic accepts the TypedDict of `typing` only from Python 3.12 on
 
 from oncebench.audit.anomalies import CATALOGUE
-from oncebench.audit.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
+from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.faults.catalogue import NEMESES
+from oncebench.faults.catalogue import FAULTS
 from oncebench.record.schema import Guarantee, Sink
 from oncebench.record.validation import Count, one_of
 from oncebench.scenario.fault_matrix import RANDOM_KILL
 
 
-def _fault(text: str) -> str:
-    if text != RANDOM_KILL and (action := parse_fault(text).action) not in NEMESES:
-        raise ValueError(f"no nemesis is called {action!r}")
+def _known_fault(text: str) -> str:
+    if text != RANDOM_KILL and (action := parse_fault(text).action) not in FAULTS:
+        raise ValueError(f"there is no fault {action!r}")
     return text
 
 
-def _timed(fault: _Fault) -> _Fault:
+def _with_time(fault: Fault) -> Fault:
     if fault["hit"] and fault.get("t_us", 0) is None:
         raise ValueError("a fault that was hit has a time t_us")
     return fault
 
 
-def _command(text: str) -> str:
-    shlex.split(text)  # ValueError: a quotation that does not end
+def _shell_command(text: str) -> str:
+    shlex.split(text)  # ValueError: a quotation does not end
     return text
 
 
+_Code = Annotated[str, one_of(CATALOGUE)]
 _Figure = float | None
-_Cell = TypedDict(
-    "_Cell",
+ReportCell = TypedDict(
+    "ReportCell",
     {
         "sink": Sink,
         "guarantee": Guarantee,
         "variant": str,
         "faults": list[str],
         "random_kills": Count,
-        "open_sessions": NotRequired[Count],  # older reports had none
+        "open_sessions": NotRequired[Count],
     },
 )
-_Sessions = TypedDict("_Sessions", {"acknowledged": Count, "finished": Count})
-_Rows = TypedDict("_Rows", {"expected": Count, "visible": Count, "lost": Count, "duplicated": Count})
+Sessions = TypedDict(
+    "Sessions",
+    {
+        "planned": NotRequired[Count],
+        "acknowledged": Count,  # sessions of the load
+        "finished": Count,  # sessions of the load and of the priming
+        "primed": NotRequired[Count],
+    },
+)
+Rows = TypedDict("Rows", {"expected": Count, "visible": Count, "lost": Count, "duplicated": Count})
 _Throughput = TypedDict("_Throughput", {"events_per_s": _Figure})
 _Latency = TypedDict(
     "_Latency", {"n": Count, "p50": _Figure, "p95": _Figure, "p99": _Figure, "p999": _Figure, "max": _Figure}
 )
 _Batches = TypedDict("_Batches", {"trigger_ms": _Figure})
 _Checkpoint = TypedDict("_Checkpoint", {"share_of_batch": _Figure})
-_Recovery = TypedDict(
-    "_Recovery",
+RecoveryMarks = TypedDict(
+    "RecoveryMarks",
     {
         "detect": _Figure,
         "restart": _Figure,
         "first_visible": _Figure,
         "caught_up": _Figure,
         "longest_gap": _Figure,
-        "replayed_rows": NotRequired[Count | None],  # older reports tell of none
+        "replayed_rows": NotRequired[Count | None],
     },
 )
-_Fault = TypedDict(
-    "_Fault",
+Fault = TypedDict(
+    "Fault",
     {
         "point": str | None,
         "batch": int | None,
         "hit": bool,
-        "fault": Annotated[str, AfterValidator(_fault)],
+        "fault": Annotated[str, AfterValidator(_known_fault)],
         "lost": Count,
         "duplicated": Count,
         "noted": NotRequired[list[str]],
-        "untested": NotRequired[list[str]],  # older reports: what found nothing to act on is in `noted`
-        # Older reports tell of the recovery from a run's first fault only.
+        "untested": NotRequired[list[str]],  # older reports note in `noted` that a fault found nothing to act on
+        # Older reports have the recovery from a run's first fault only.
         "t_us": NotRequired[int | None],
-        "recovery": NotRequired[_Recovery | None],
+        "recovery": NotRequired[RecoveryMarks | None],
     },
 )
-_Differ = TypedDict("_Differ", {"first": int, "second": int})
-_Auditors = TypedDict("_Auditors", {"agree": bool, "compared": Count, "differ": dict[str, _Differ], "trouble": str})
+_Difference = TypedDict("_Difference", {"first": int, "second": int})
+Auditors = TypedDict("Auditors", {"agree": bool, "compared": Count, "differ": dict[str, _Difference], "trouble": str})
 
 
 class Report(TypedDict):
-    """One report."""
+    """The report of one run."""
 
     schema: int
     run: str
-    cell: _Cell
-    verdict: Annotated[str, one_of((KEPT, BROKEN, UNKNOWN, VACUOUS))]
-    broken_by: NotRequired[list[Annotated[str, one_of(CATALOGUE)]]]  # older reports: the codes are in the reasons
+    cell: ReportCell
+    verdict: Annotated[str, one_of(Verdict)]
+    broken_by: NotRequired[list[_Code]]  # older reports have the codes in the reasons
     reasons: list[str]
-    auditors: NotRequired[_Auditors]  # older reports were made by one
-    anomalies: dict[Annotated[str, one_of(CATALOGUE)], Count]
-    rules: NotRequired[dict[Annotated[str, one_of(CATALOGUE)], str]]  # older reports tell neither rules nor kinds
-    splits: NotRequired[dict[Annotated[str, one_of(CATALOGUE)], dict[str, int]]]
-    sessions: _Sessions
-    rows: _Rows
+    auditors: NotRequired[Auditors]  # older reports were made by one auditor
+    anomalies: dict[_Code, Count]
+    rules: NotRequired[dict[_Code, str]]
+    splits: NotRequired[dict[_Code, dict[str, int]]]
+    examples: NotRequired[dict[_Code, list[Any]]]
+    sessions: Sessions
+    rows: Rows
+    events: NotRequired[dict[str, Any]]
     throughput: _Throughput
     latency_ms: _Latency
+    visibility_gap_ms: NotRequired[dict[str, Any] | None]
+    append_latency_ms: NotRequired[dict[str, Any] | None]
+    latency_curve_ms: NotRequired[list[float] | None]
+    torn_seen_by_observer: NotRequired[Count]
     batches: _Batches
     checkpoint: _Checkpoint
     sink_ms: dict[str, _Figure]
+    resources: NotRequired[dict[str, Any]]
     cpu_s_per_million_events: _Figure
-    recovery: _Recovery
-    faults: list[Annotated[_Fault, AfterValidator(_timed)]]
-    uncharged: NotRequired[dict[str, Count]]  # older reports tell of none
+    price: NotRequired[dict[str, Any] | None]
+    watching_share: NotRequired[_Figure]
+    timeline: NotRequired[dict[str, Any]]
+    steadiness: NotRequired[dict[str, Any]]
+    recovery: RecoveryMarks
+    deaths: NotRequired[dict[str, Any]]
+    faults: list[Annotated[Fault, AfterValidator(_with_time)]]
+    uncharged: NotRequired[dict[str, Count]]
+    generator: NotRequired[dict[str, Any]]
+    topics: NotRequired[dict[str, Any] | None]
+    environment: NotRequired[dict[str, Any]]
     config: NotRequired[dict[str, Any]]
     seed: int
-    probe: NotRequired[bool]  # a rate that was only tried
-    series: NotRequired[str]  # older reports, and runs by themselves, tell of none
+    probe: NotRequired[bool]  # the run only tried a rate, for `oncebench sustain`
+    series: NotRequired[str]  # the series that the run belongs to; runs outside a series have none
     interrupted: NotRequired[bool]
-    reproduce: Annotated[str, AfterValidator(_command)]
+    reproduce: Annotated[str, AfterValidator(_shell_command)]

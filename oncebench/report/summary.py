@@ -1,7 +1,7 @@
-"""A report in a few lines for a person: the promise first, then what it cost, then where the files are.
+"""A report in a few lines for a person: the promise first, then the cost, then the files.
 
-Promise: a line is there only if it says something; a run that was not `kept`, or tells nothing of its speed, shows its
-counts and why it shows no more, as in the tables (its report keeps the figures).
+Promise: a run that fell behind its load says so in its second line. A run that was not `kept`, or has no meaningful
+speed, has its counts and the reason, as in the tables. Its report keeps the figures.
 """
 
 from __future__ import annotations
@@ -13,69 +13,84 @@ from textwrap import wrap
 from typing import Any
 
 from oncebench.audit.anomalies import TERMS, terms_of
-from oncebench.report.measures.metrics import BY_NAME, cpu_ms_of_a_batch, flat_out, latency, why_no_speed
-
-Report = Mapping[str, Any]
+from oncebench.audit.python.model import ROWS
+from oncebench.audit.verdict import Verdict
+from oncebench.report.comparisons.sustained import backlog_in_latency
+from oncebench.report.measures.metrics import BY_NAME, Quantile, cpu_ms_of_a_batch, flat_out, latency, why_no_speed
+from oncebench.report.schema import Fault, RecoveryMarks, Report
+from oncebench.scenario.fault_matrix import RANDOM_KILL
 
 _MEANING = {
     "kept": "the promise was kept",
     "broken": "the promise was BROKEN",
-    "unknown": "this run cannot tell",
+    "unknown": "this run cannot decide",
     "vacuous": "nothing was tested",
 }
-_QUANTILES = ("p50", "p95", "p99", "p999")
-_MARKS = {"detect": "seen", "restart": "process back", "first_visible": "first row", "caught_up": "caught up"}
+_QUANTILES: tuple[Quantile, ...] = ("p50", "p95", "p99", "p999")
 
 
 def summary(report: Report, files: Path | None = None) -> str:
     """The text that `oncebench run` and `oncebench audit` print.
 
     Args:
-        report: of one run.
-        files: the run's work dir, where it is known.
+        report: the report of one run.
+        files: the run's work folder, if it is known.
     """
-    cell, rows = report["cell"], report["rows"]
-    faults = [*cell["faults"], *([f"{cell['random_kills']} random kills"] if cell["random_kills"] else [])]
-    state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
+    no_speed = _why_no_speed(report)
     lines = [
-        f"{cell['sink']}  {cell['guarantee']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}",
+        *_head(report),
+        *(_fell_behind(report, latencies_below=not no_speed) if backlog_in_latency(report) else ()),
         f"  verdict     {report['verdict']}: {_MEANING[report['verdict']]}",
+        *(f"              {reason}" for reason in report["reasons"]),
+        *_auditors(report),
+        *_anomalies(report),
+        *_counts(report),
+        *([f"  speed       left out: {'; '.join(no_speed)}"] if no_speed else _speed(report)),
+        *(f"  fault       {fault['fault']}: {_place(fault)}" for fault in report["faults"]),
+        *(f"  died        1 x unasked ({death['told']}); see logs/pipeline.log" for death in _unasked(report)),
     ]
-    lines += [f"              {reason}" for reason in report["reasons"]]
-    lines += _auditors(report)
-    lines += _seen(report)
-    lines += [
-        f"  sessions    {report['sessions']['acknowledged']:,} acknowledged, "
-        f"{report['sessions']['finished']:,} finished",
-        f"  rows        {rows['expected']:,} expected, {rows['visible']:,} visible, {rows['lost']:,} lost, "
-        f"{rows['duplicated']:,} duplicated",
-    ]
-    hidden = "; ".join(_hidden(report))
-    lines += [f"  speed       not shown: {hidden}"] if hidden else _speed(report)
-    lines += [f"  fault       {fault['fault']}: {_where(fault)}" for fault in report["faults"]]
-    lines += [f"  died        1 x unasked ({death['told']}); see logs/pipeline.log" for death in _unasked(report)]
-    if report["faults"] and not hidden:
-        lines += [*_recovery(report["recovery"]), *_of_several(report["faults"])]
+    if report["faults"] and not no_speed:
+        lines += [*_recovery(report["recovery"]), *_all_recoveries(report["faults"])]
     lines.append(f"  reproduce   {report['reproduce']}")
     if files is not None:
         lines.append(f"  files       {files}")
     return "\n".join(lines)
 
 
+def _head(report: Report) -> list[str]:
+    cell = report["cell"]
+    faults = [*cell["faults"], *([f"{cell['random_kills']} random kills"] if cell["random_kills"] else [])]
+    state = f", {cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
+    return [f"{cell['sink']}  {cell['guarantee']}  {cell['variant']}  {', '.join(faults) or 'healthy'}{state}"]
+
+
+def _fell_behind(report: Report, latencies_below: bool) -> list[str]:
+    consequence = ": the latencies below include the backlog" if latencies_below else ""
+    slope = report["steadiness"]["lag_slope"]
+    return [
+        f"  LOAD        the pipeline fell behind its load{consequence}",
+        f"              its lag grew by {slope:.1%} of the load; lower the --rate to measure latency",
+    ]
+
+
 def _auditors(report: Report) -> list[str]:
-    """None of a report made by one auditor; where two disagree, the reasons say on what."""
-    told = report.get("auditors")
-    if told is None:
+    """Whether both auditors agree; where they do not, the reasons name the counts.
+
+    Older reports were made by one auditor.
+    """
+    auditors = report.get("auditors")
+    if auditors is None:
         return []
-    if told["agree"]:
-        return [f"  auditors    two, which agree on all {told['compared']} counts"]
-    return [f"  auditors    two, {'and the second could not count' if told['trouble'] else 'which DISAGREE'}"]
+    if auditors["agree"]:
+        return [f"  auditors    two, which agree on all {auditors['compared']} counts"]
+    return [f"  auditors    two, {'and the second could not count' if auditors['trouble'] else 'which DISAGREE'}"]
 
 
-def _seen(report: Report) -> list[str]:
-    """The codes with their counts; then of each its rule, and its count by kind; then the words that rules make use of.
+def _anomalies(report: Report) -> list[str]:
+    """The codes with their counts, then their rules, then the terms that rules use.
 
-    Reports from before rules and kinds were in them show the counts alone.
+    A rule comes with the counts by kind.
+    Older reports without rules and kinds have the counts alone.
     """
     if not report["anomalies"]:
         return []
@@ -94,68 +109,105 @@ def _wrapped(text: str) -> list[str]:
     return wrap(text, 120, initial_indent=" " * 14, subsequent_indent=" " * 16, break_on_hyphens=False)
 
 
-def _hidden(report: Report) -> list[str]:
-    """Why no speed is shown."""
-    if report["verdict"] != "kept":
+def _counts(report: Report) -> list[str]:
+    """Sessions and rows, with those that primed the pipeline counted separately."""
+    sessions, rows = report["sessions"], report["rows"]
+    # Older reports do not count them. Every session that Kafka acknowledged is finished, so the others are priming.
+    primed = sessions.get("primed", max(0, sessions["finished"] - sessions["acknowledged"]))
+    of_load, before = sessions["finished"] - primed, primed * ROWS
+    return [
+        f"  sessions    {of_load:,} of {sessions['acknowledged']:,} finished"
+        + (f", after {primed:,} that primed the pipeline" if primed else ""),
+        f"  rows        {rows['expected'] - before:,} expected"
+        + (f" + {before:,} from priming" if primed else "")
+        + f", {rows['visible']:,} visible{' in all' if primed else ''}, "
+        f"{rows['lost']:,} lost, {rows['duplicated']:,} duplicated",
+    ]
+
+
+def _why_no_speed(report: Report) -> list[str]:
+    if report["verdict"] != Verdict.KEPT:
         return ["the promise was not seen to be kept"]
     return list(why_no_speed(report))
 
 
 def _speed(report: Report) -> list[str]:
-    batch, sink = report["batches"]["trigger_ms"], report["sink_ms"]
+    return [*_throughput(report), *_latency(report), *_batch(report), *_cpu(report)]
+
+
+def _throughput(report: Report) -> list[str]:
     rate = report["throughput"]["events_per_s"]
-    share = report["checkpoint"]["share_of_batch"]
-    lines = [] if rate is None else [f"  throughput  {_number(rate)} events/s"]
+    return [] if rate is None else [f"  throughput  {_number(rate)} events/s"]
+
+
+def _latency(report: Report) -> list[str]:
+    n, longest = report["latency_ms"]["n"], report["latency_ms"]["max"]
+    if not n or longest is None or flat_out(report):
+        return []
     found = {name: latency(name)(report) for name in _QUANTILES}
-    told = [f"{name} {_number(ms)}" for name, ms in found.items() if ms is not None]
-    n = report["latency_ms"]["n"]
-    if n and not flat_out(report):
-        told += [f"max {_number(report['latency_ms']['max'])}"]
-        lines.append(f"  latency     {'  '.join(told)} ms, n {n:,} (scheduled end event to a committed reader)")
-    if batch is not None:
-        steps = "  ".join(f"{name} {_number(ms)}" for name, ms in sink.items() if ms is not None)
-        parts = [*([f"checkpoint {share:.1%}"] if share is not None else []), *([f"sink {steps} ms"] if steps else [])]
-        lines.append(f"  batch       {_number(batch)} ms{', of which ' if parts else ''}{', '.join(parts)}")
-    of_batch, of_million = cpu_ms_of_a_batch(report), BY_NAME["cpu_s"].of(report)
-    used = [] if of_batch is None else [f"{_number(of_batch)} ms a batch"]
-    used += [] if of_million is None else [f"{_number(of_million)} s per million events"]
-    return [*lines, f"  CPU         {', '.join(used)} (pipeline and servers)"] if used else lines
+    figures = [f"{name} {_number(ms)}" for name, ms in found.items() if ms is not None]
+    figures.append(f"max {_number(longest)}")
+    return [f"  latency     {'  '.join(figures)} ms, n {n:,} (scheduled end event to a committed reader)"]
 
 
-def _where(fault: Mapping[str, Any]) -> str:
+def _batch(report: Report) -> list[str]:
+    batch, share = report["batches"]["trigger_ms"], report["checkpoint"]["share_of_batch"]
+    if batch is None:
+        return []
+    steps = "  ".join(f"{name} {_number(ms)}" for name, ms in report["sink_ms"].items() if ms is not None)
+    parts = [*([f"checkpoint {share:.1%}"] if share is not None else []), *([f"sink {steps} ms"] if steps else [])]
+    return [f"  batch       {_number(batch)} ms{': ' if parts else ''}{', '.join(parts)}"]
+
+
+def _cpu(report: Report) -> list[str]:
+    per_batch, per_million = cpu_ms_of_a_batch(report), BY_NAME["cpu_s"].of(report)
+    used = [] if per_batch is None else [f"{_number(per_batch)} ms a batch"]
+    used += [] if per_million is None else [f"{_number(per_million)} s per million events"]
+    return [f"  CPU         {', '.join(used)} (pipeline and servers)"] if used else []
+
+
+def _place(fault: Fault) -> str:
     if not fault["hit"]:
         return "NOT hit"
-    if fault["fault"] != "random:kill":
+    if fault["fault"] != RANDOM_KILL:
         return f"hit in batch {fault['batch']}"
     if fault["point"] is None:
         return "landed before the first step of a batch"
     return f"landed in batch {fault['batch']}, past {fault['point']}"
 
 
-def _recovery(marks: Mapping[str, Any]) -> list[str]:
+def _recovery(marks: RecoveryMarks) -> list[str]:
     if all(ms is None for ms in marks.values()):
         return []
-    told = "  ".join(f"{word} {_seconds(marks[name])}" for name, word in _MARKS.items())
-    again = marks.get("replayed_rows")  # older reports do not tell
-    rows = "" if again is None else f", {again:,} rows made again"
-    lines = [f"  recovery    {told}  (longest gap {_seconds(marks['longest_gap'])}{rows})"]
+    figures = "  ".join([
+        f"seen {_seconds(marks['detect'])}",
+        f"process back {_seconds(marks['restart'])}",
+        f"first row {_seconds(marks['first_visible'])}",
+        f"caught up {_seconds(marks['caught_up'])}",
+    ])  # fmt: skip
+    replayed = marks.get("replayed_rows")  # older reports have no count
+    rows = "" if replayed is None else f", {replayed:,} rows made again"
+    lines = [f"  recovery    {figures}  (longest gap {_seconds(marks['longest_gap'])}{rows})"]
     if marks["first_visible"] is None:
         lines.append("              no new row came after the fault: the load was too short (give a longer --duration)")
     return lines
 
 
-def _of_several(faults: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Of more than one fault: how long it was to the first new row."""
-    marks = [fault["recovery"] for fault in faults if fault.get("recovery")]  # older reports tell of the first only
+def _all_recoveries(faults: Sequence[Fault]) -> list[str]:
+    """The time to the first new row over several faults.
+
+    Older reports have the recovery from the first only.
+    """
+    marks = [recovery for fault in faults if (recovery := fault.get("recovery"))]
     visible = [each["first_visible"] for each in marks if each["first_visible"] is not None]
     if len(marks) < 2 or not visible:
         return []
-    told = f"first row {_seconds(median(visible))} (median), {_seconds(max(visible))} (longest)"
-    return [f"              of {len(marks)} faults: {told}"]
+    times = f"first row {_seconds(median(visible))} (median), {_seconds(max(visible))} (longest)"
+    return [f"              of {len(marks)} faults: {times}"]
 
 
 def _unasked(report: Report) -> list[Mapping[str, Any]]:
-    return list(report.get("deaths", {}).get("each_unasked", []))  # older reports tell of none
+    return list(report.get("deaths", {}).get("each_unasked", []))  # older reports have none
 
 
 def _number(value: float) -> str:

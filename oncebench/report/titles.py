@@ -1,26 +1,34 @@
-"""What was done to a run, in a few words: its family of faults, or its faults.
+"""The faults of a run in a few words: the family of faults, or the faults themselves.
 
-Promise: a chain is called by its family wherever it stands: on the page, in its lists and in the tables.
+Promise: a chain of faults has the name of its family everywhere: on the page, in its lists and in the tables.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Sequence
 
+from oncebench.report.schema import Report
 from oncebench.scenario.fault_matrix import FAMILIES, named, paired
 from oncebench.scenario.fault_matrix import columns as columns_of
 
+_FEW = 2  # faults that are listed by name
 
-def title(report: Mapping[str, Any]) -> str:
-    """What was done to a run; nothing for a healthy one."""
+
+def title(report: Report) -> str:
+    """The faults of a run, its random kills and its open sessions; empty for a healthy run."""
     cell = report["cell"]
-    names = [named(pair) for pair in paired(cell["faults"], lambda text: "@" not in text)]
-    found = next((each for each in FAMILIES if names and set(names) <= set(columns_of(each))), None)
-    if found is not None and len(names) > 1:
-        told = [f"{found}: {len(names)} faults"]
-    else:
-        told = names[:2] + ([f"{len(names) - 2} more"] if len(names) > 2 else [])
     kills = [f"{cell['random_kills']} random kills"] if cell.get("random_kills") else []
     state = [f"{cell['open_sessions']} open sessions"] if cell.get("open_sessions") else []
-    return ", ".join([*told, *kills, *state])
+    return ", ".join([*faults_title(cell["faults"]), *kills, *state])
+
+
+def faults_title(faults: Sequence[str]) -> list[str]:
+    """`kills: 9 faults` for a chain of one family; else the first faults.
+
+    With the number of the other faults.
+    """
+    names = [named(pair) for pair in paired(faults, lambda text: "@" not in text)]
+    family = next((each for each in FAMILIES if names and set(names) <= set(columns_of(each))), None)
+    if family is not None and len(names) > 1:
+        return [f"{family}: {len(names)} faults"]
+    return names[:_FEW] + ([f"{len(names) - _FEW} more"] if len(names) > _FEW else [])

@@ -1,1 +1,1 @@
-"""Runs cells: load, pipeline, observer and faults together, on services that are reaped at the end."""
+"""Runs a cell: load, pipeline, observer and faults together, and records what happens."""

@@ -1,16 +1,16 @@
-"""Runs one cell: load, pipeline, observer and faults together, then the final reads. It records; it doesn't judge.
+"""Runs one cell: load, pipeline, observer and faults together, then the final reads.
 
-Promise: when `run_cell` returns, the run folder holds everything that the audit needs, and every process that it
-started is gone; also when it raises. A first interruption stops load and pipeline gently and still reads what there
-is. What can go wrong: the interruption came before there was anything to read (`UserError`, exit code 130); the
-pipeline refuses to start or dies again and again (`UserError`); the run does not drain within its patience (recorded as
-`stalled`, judged by the audit).
+Promise: the run records and does not judge. When `run_cell` returns or raises, every process that it started is gone.
+When it returns, the run folder holds everything that the audit needs. After a first interruption, load and pipeline
+stop gently and the final reads still happen.
+
+Failures: interrupted before there is anything to read (`UserError`, exit code 130); the pipeline refuses to start or
+dies repeatedly (`UserError`). A run that does not drain in time is recorded as `stalled`, and the audit judges it.
 """
 
 from __future__ import annotations
 
 import json
-import sys
 import threading
 import time
 import uuid
@@ -23,57 +23,60 @@ from typing import Any
 
 from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.failpoints import parse_fault
+from oncebench.disk_errors import explain_full_disk
 from oncebench.errors import UserError
 from oncebench.faults.disk import CHECKPOINT
 from oncebench.faults.server import KAFKA
-from oncebench.home import HOME
 from oncebench.lab.broker import open_broker
 from oncebench.lab.disk import open_disks
 from oncebench.lab.lab import Lab
 from oncebench.lab.links import Links, open_links
-from oncebench.live.newest_fault import FaultsSeen
-from oncebench.live.status import Seen, Show
+from oncebench.live.status import (
+    DRAINING,
+    LOADING,
+    PRELOADING,
+    READING,
+    STARTING,
+    STOPPING,
+    WARMING_UP,
+    Phase,
+    Show,
+)
 from oncebench.observe.final_read import ends_json, save_output, save_quarantine, save_topic
-from oncebench.observe.resources import Use
-from oncebench.processes import child as process
+from oncebench.observe.resources import PIPELINE, Use
 from oncebench.processes.child import Child
-from oncebench.record.json_lines import Tail
 from oncebench.run.configs import load_config, observer_config, pipeline_config
 from oncebench.run.interrupt import nothing_to_report
-from oncebench.run.meters import PIPELINE, Meters
-from oncebench.run.priming import PRIMING_BATCHES, open_sessions, prime
-from oncebench.run.progress_timeout import Patience
+from oncebench.run.meters import Meters
+from oncebench.run.phases import Phases
+from oncebench.run.processes import GENERATOR, OBSERVER, RunProcesses, last_line
+from oncebench.run.progress import RunProgress
+from oncebench.run.progress_timeout import ProgressTimeout
 from oncebench.run.supervisor import Supervisor
 from oncebench.run.topics import Topics, make_topics
-from oncebench.run.workdir import full_disk_told
+from oncebench.run.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.registry import suite_sinks
 
-# Looked at this often; processes report every 250 to 500 ms, faults must be answered sooner.
-LOOK_S = 0.05
-# While a load is sent to which nothing is done there is nobody to answer, and looks are at the pipeline's expense.
-CALM_LOOK_S = 0.2
-# Spark and its JVM start in 5 to 10 s on two idle cores; a machine under load may take several times that.
+# Spark and its JVM start in 5 to 10 s on two idle cores. A machine under load may take several times as long.
 START_LIMIT_S = 120.0
-# A run has stalled when so long no batch was committed and no fault came, once the load has ended. A restart with its
-# replay takes 15 s on two idle cores, and was seen to take 100 under other load: slow is not stalled.
+# After the load, a run has stalled when no batch was committed and no fault came for this long. A restart with its
+# replay takes 15 s on two idle cores; under other load 100 s were observed. Slow is not stalled.
 STANDSTILL_S = 180.0
-# After Ctrl-C: long enough for the batch in hand, short enough for whoever pressed it.
+# After Ctrl-C: long enough for the current batch, short enough for the user who waits.
 INTERRUPTED_DRAIN_S = 8.0
-CHILD_STOP_S = 15.0
-LOADING = "loading"  # the phase in which the generator sends
-# The broker looks for timed-out transactions every 10 s, and writes their markers.
+# The broker looks for timed-out transactions every 10 s, and then writes their markers.
 ABORT_MARGIN_S = 20.0
-# Of what is due at once the generator sends at least so much: a third of the slowest in results/runs/costs-flat-out.
+# A load without a rate sends at least this fast: a third of the slowest run in results/runs/costs-flat-out.
 FLAT_OUT_EVENTS_PER_S = 10_000.0
-# Of the batch that takes the open sessions in, an event each: a pipeline that does fewer than these is stuck.
+# The batch that reads the open sessions has one event per session. A pipeline slower than this is stuck.
 OPEN_SESSIONS_PER_S = 200.0
 
 
 @dataclass(frozen=True)
-class Ran:
-    """What a finished run knows beside its folder."""
+class RunResult:
+    """The facts about a finished run that are not in its folder."""
 
     run: str
     topics: Topics
@@ -85,15 +88,15 @@ class Ran:
     interrupted: bool
 
 
-def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event) -> Ran:
-    """Runs `cell` in `folder` (an open work dir).
+def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event) -> RunResult:
+    """Runs `cell` in `folder`, an open work dir.
 
     Args:
-        show: called about every LOOK_S or CALM_LOOK_S with what there is to see.
+        show: displays the state of the run; called every LOOK_S or CALM_LOOK_S (`oncebench.run.phases`).
         interrupted: set by the first Ctrl-C.
     """
     with ExitStack() as stack:
-        stack.enter_context(full_disk_told(folder))
+        stack.enter_context(explain_full_disk(folder))
         stack.enter_context(open_disks(cell, folder))
         own = stack.enter_context(open_broker(cell, lab, folder))
         links = stack.enter_context(open_links(cell, own))
@@ -109,7 +112,7 @@ class _Run:
         self.sink = suite_sinks()[cell.sink]
         self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.topics = make_topics(cell, lab.kafka, self.id, folder)
-        # The output's topic, where it is one, is made in the same way.
+        # The output topic of a sink has the same settings as the input topic.
         self.durability = lab.durability(self.topics.input, self.sink.traits.services)
         self.config = pipeline_config(cell, lab, links.bootstrap_servers, self.topics, self.id, folder)
         self.supervisor = Supervisor(
@@ -119,224 +122,175 @@ class _Run:
             cell.seed,
             {**lab.servers, **links.proxies},
         )
-        self.children: dict[str, Child] = {}
-        self.meters = Meters(self._processes, folder / CHECKPOINT)
-        self.load_lines = Tail(folder / "load.jsonl")
-        self.observer_lines = Tail(folder / "observer.jsonl")
-        self.progress_lines = Tail(folder / "progress.jsonl")
-        self.faults = FaultsSeen(folder)
-        self.interruption_noted = False
-        self.batch: dict[str, Any] = {}
-        self.position: dict[str, int] = {}
-        self.phase = "starting"
-        self.primed = 0
+        self.processes = RunProcesses(folder, lab.environment())
+        self.meters = Meters(self._measured_processes, folder / CHECKPOINT)
+        at_once = cell.rate == "max"
+        self.load_s = cell.sessions * EVENTS_PER_SESSION / FLAT_OUT_EVENTS_PER_S if at_once else cell.load_s
+        self.progress = RunProgress(folder, None if at_once else self.load_s, cell.trigger_ms / 1000)
+        self.phases = Phases(self.supervisor, lab.own_broker, self._look, interrupted, cell.faulted)
         self.measured_from_us = 0
-        self.warm = cell.rate == "max"  # such a load has no time
-        at_once = cell.sessions * EVENTS_PER_SESSION / FLAT_OUT_EVENTS_PER_S
-        self.load_s = at_once if cell.rate == "max" else cell.load_s
+        self.warm = at_once  # such a load has no warm-up time
 
-    def run(self) -> Ran:
-        (self.folder / "cell.json").write_text(json.dumps(self._described(), indent=1))
+    def run(self) -> RunResult:
+        """Runs every phase."""
+        (self.folder / "cell.json").write_text(json.dumps(self._description(), indent=1))
         with ExitStack() as stack:
             stack.enter_context(self.supervisor)
-            stack.callback(self._end_children)
+            stack.enter_context(self.processes)
             stack.enter_context(self.meters)
             self._start_observer()
             if self.cell.open_sessions:
                 self._preload()
             if self.cell.rate == "max":
                 self._load()
-                self.supervisor.start()
-                self._wait("starting", self.supervisor.running)
+                self._start_pipeline()
                 self._measure_from_now()
             else:
                 self._start_pipeline()
+                self._warm_up()
                 self._measure_from_now()
                 self._load()
-            self._let_servers_serve()
-            ends = self._input_ends()
-            drained = self._until("draining", lambda: self._drained(ends), self._patience(), INTERRUPTED_DRAIN_S)
-            # A run that was asked to stop has not stalled: it only cannot tell.
-            end = "drained" if drained else "interrupted" if self.interrupted.is_set() else "stalled"
-            self.supervisor.note(end, position=self.position, ends=ends)
+            self._drain()
             self.meters.drained()
-            self._say("stopping")
+            self.phases.begin(STOPPING)
             self.supervisor.stop()
-            self._say("reading")
+            self.phases.begin(READING)
             self._final_reads()
-            self._end("observer")
+            self.processes.stop(OBSERVER)
             written = self.meters.checkpoint.total()
         uses, cut = self.meters.uses(), self.interrupted.is_set()
-        return Ran(self.id, self.topics, self._kafka(), self.durability, uses, written, self.measured_from_us, cut)
+        return RunResult(
+            self.id, self.topics, self._kafka(), self.durability, uses, written, self.measured_from_us, cut
+        )
 
-    def _measure_from_now(self) -> None:
-        """What is used counts from here: from the load's start, and anew from the end of its warm-up."""
-        self.meters.mark()
-        self.measured_from_us = time.time_ns() // 1000
+    def _start_observer(self) -> None:
+        self.processes.start_observer(observer_config(self.cell, self.topics, self.folder))
+
+    def _start_pipeline(self) -> None:
+        self.supervisor.start()
+        self._require(STARTING, self.supervisor.running)
+
+    def _warm_up(self) -> None:
+        """Runs the warm-up batches, so that the load is not measured with Spark's start-up costs."""
+        sessions = WARM_UP_BATCHES * WARM_UP_SESSIONS
+        phase = replace(WARMING_UP, waits_for=f"{sessions} {WARMING_UP.waits_for}")
+        for number in range(WARM_UP_BATCHES):
+            self._wait_for_servers()
+            done = partial(self.progress.has_batch_after, self.progress.batch_number)
+            servers, topic = self.lab.kafka.bootstrap_servers, self.topics.input
+            self.progress.sent_ahead += send_warm_up(servers, topic, self.folder, number)
+            self._require(phase, done)
+
+    def _preload(self) -> None:
+        """Puts the open sessions into the pipeline's state, in one batch and before every fault.
+
+        An attempt of its own reads them. It has no faults and no limit of events per batch.
+        """
+        count = self.cell.open_sessions
+        servers = self.lab.kafka.bootstrap_servers
+        self.progress.sent_ahead += open_sessions(servers, self.topics.input, self.folder, count)
+        ends = self._input_ends()
+        self.supervisor.start(replace(self.config, faults=(), max_events_per_batch=None))
+        timeout = ProgressTimeout(START_LIMIT_S + count / OPEN_SESSIONS_PER_S, self._preloaded)
+        self._require(PRELOADING, lambda: self.progress.has_read(ends), timeout, " or with fewer --open-sessions")
+        self.supervisor.stop()
+
+    def _preloaded(self) -> tuple[int, bool]:
+        """The progress of preloading; a restart of the pipeline is none."""
+        return self.progress.events_read, self.supervisor.running() and not self.supervisor.restarts
 
     def _load(self) -> None:
-        self._start_load()
-        generator = self.children["generator"]
-        in_time = self._until(LOADING, lambda: not generator.alive, Patience(START_LIMIT_S + self.load_s))
-        self._end("generator")
+        generator = self._start_load()
+        limit_s = START_LIMIT_S + self.load_s
+        in_time = self.phases.wait(LOADING, lambda: not generator.alive, ProgressTimeout(limit_s))
+        self.processes.stop(GENERATOR)
         self.supervisor.note("load-done")
         if not in_time and not self.interrupted.is_set():
-            raise UserError(f"the load did not end within {START_LIMIT_S + self.load_s:.0f} s; see {generator.log}")
+            raise UserError(f"the load did not end within {limit_s:.0f} s. See {generator.log}")
         if not (self.folder / "ledger" / "plan.json").exists():
             if self.interrupted.is_set():
                 raise nothing_to_report("load began")
-            raise UserError(f"the generator sent nothing: {_last_line(generator.log)}; see {generator.log}")
+            raise UserError(f"the generator sent nothing: {last_line(generator.log)}. See {generator.log}")
 
-    def _start_pipeline(self) -> None:
-        """Starts the pipeline and primes it: its first batches pay for start-up, and not at the load's expense."""
-        self.supervisor.start()
-        self._wait("starting", self.supervisor.running)
-        for number in range(PRIMING_BATCHES):
-            self._let_servers_serve()
-            done = partial(self._has_batch_after, self.batch.get("batch", -1))
-            self.primed += prime(self.lab.kafka.bootstrap_servers, self.topics.input, self.folder, number)
-            self._wait("priming", done)
-
-    def _preload(self) -> None:
-        """Begins the sessions that stay open, and has a life of their own take them into the pipeline's state: in one
-        batch, whatever its limit is to be, and before every fault."""
-        count = self.cell.open_sessions
-        self.primed += open_sessions(self.lab.kafka.bootstrap_servers, self.topics.input, self.folder, count)
-        ends = self._input_ends()
-        self.supervisor.start(replace(self.config, faults=(), max_events_per_batch=None))
-        limit_s = START_LIMIT_S + count / OPEN_SESSIONS_PER_S
-        self._wait(
-            "preloading", lambda: not self._behind(ends), limit_s, self._taken_in, " or with fewer --open-sessions"
-        )
-        self.supervisor.stop()
-
-    def _taken_in(self) -> tuple[int, bool]:
-        """What shows that preloading gets on; that another life has begun does not."""
-        return sum(self.position.values()), self.supervisor.running() and not self.supervisor.restarts
-
-    def _has_batch_after(self, batch: int) -> bool:
-        newest: int = self.batch.get("batch", -1)
-        return newest > batch
-
-    def _wait(
-        self, phase: str, done: Callable[[], bool], limit_s: float = START_LIMIT_S,
-        so_far: Callable[[], object] = lambda: None, way_out: str = "",
-    ) -> None:  # fmt: skip
-        if self._until(phase, done, Patience(limit_s, so_far)):
-            return
-        if self.interrupted.is_set():
-            raise nothing_to_report("pipeline ran" if "generator" in self.children else "load began")
-        log = self.folder / "logs" / "pipeline.log"
-        raise UserError(f"{phase} the pipeline got no further for {limit_s:g} s. Is the machine busy? Run it again "
-                        f"when it is not{way_out}; what the pipeline said is in {log}")  # fmt: skip
-
-    def _let_servers_serve(self) -> None:
-        """Waits until no nemesis keeps a server from serving, and ends what lasts too long: whoever asks a server
-        something watches nothing meanwhile, and would wait for it in vain."""
-        patience = Patience(START_LIMIT_S + self._stopped_s())
-        if not self._until(self.phase, lambda: not self.supervisor.breaking, patience):
-            self.supervisor.end_acts()
-
-    def _stopped_s(self) -> float:
-        """How long the faults take that say so."""
-        return sum(parse_fault(fault).seconds or 0.0 for fault in self.cell.faults)
-
-    def _patience(self) -> Patience:
-        # A backlog may come as one batch. Restarts do not count: a pipeline that dies again and again gets nowhere.
-        return Patience(
-            STANDSTILL_S + self._stopped_s() + 2 * self.load_s,
-            lambda: (sum(self.position.values()), self.supervisor.hits, self.supervisor.random_kills_left),
-        )
-
-    def _described(self) -> dict[str, Any]:
-        return {"schema": 1, "run": self.id, "cell": self.cell.as_json(),
-                "sink_traits": asdict(self.sink.traits), "topics": self.topics.as_json(),
-                "kafka": self._kafka()}  # fmt: skip
-
-    def _kafka(self) -> dict[str, Any]:
-        return {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}
-
-    def _start_observer(self) -> None:
-        self._start_child(
-            "observer", "oncebench.observe.observer", observer_config(self.cell, self.topics, self.folder)
-        )
-
-    def _start_load(self) -> None:
+    def _start_load(self) -> Child:
         self.supervisor.note("load-started")
         servers = self.lab.kafka.bootstrap_servers
-        self._start_child("generator", "loadgen", load_config(self.cell, servers, self.topics, self.folder))
+        generator = self.processes.start_generator(load_config(self.cell, servers, self.topics, self.folder))
         self.supervisor.begin_random_kills()
+        return generator
 
-    def _start_child(self, name: str, module: str, config: dict[str, Any]) -> None:
-        path = self.folder / f"{name}.json"
-        path.write_text(json.dumps(config, indent=1))
-        command = [sys.executable, "-m", module, str(path)]
-        log = self.folder / "logs" / f"{name}.log"
-        self.children[name] = process.start(f"the {name}", command, log, cwd=HOME, env=self.lab.environment())
+    def _drain(self) -> None:
+        """Waits until the pipeline has read everything and every fault is over; records the end."""
+        self._wait_for_servers()
+        ends = self._input_ends()
+        drained = self.phases.wait(DRAINING, lambda: self._drained(ends), self._drain_timeout(), INTERRUPTED_DRAIN_S)
+        # An interrupted run has not stalled: it might have drained.
+        end = "drained" if drained else "interrupted" if self.interrupted.is_set() else "stalled"
+        self.supervisor.note(end, position=self.progress.position, ends=ends)
 
-    def _until(self, phase: str, done: Callable[[], bool], patience: Patience, interrupted_s: float = 0.0) -> bool:
-        """Watches and shows until `done` or patience is over; an interruption leaves `interrupted_s` of it."""
-        self._say(phase)
-        while not done():
-            if self.interrupted.is_set():
-                self._note_interruption()
-                patience.shorten(interrupted_s)
-            if patience.over():
-                return False
-            if self.supervisor.child is not None:
-                self.supervisor.watch()
-            if self.lab.own_broker is not None and not self.lab.own_broker.alive and not self.supervisor.acting:
-                raise UserError(f"the Kafka broker died while {phase}; see {self.lab.own_broker.log}")
-            self._look()
-            time.sleep(CALM_LOOK_S if phase == LOADING and not self.cell.faulted else LOOK_S)
-        return True
+    def _drained(self, ends: dict[str, int]) -> bool:
+        more_faults = self.supervisor.random_kills_left or self.supervisor.fault_active
+        return self.progress.has_read(ends) and self.supervisor.running() and not more_faults
 
-    def _note_interruption(self) -> None:
-        if not self.interruption_noted:
-            self.interruption_noted = True
-            self.supervisor.end_acts()  # a server that is down or stopped would hold up all that is still to be read
-            self.supervisor.note("interrupted", phase=self.phase)
+    def _drain_timeout(self) -> ProgressTimeout:
+        # A backlog may come as one batch. Restarts are no progress: a pipeline that dies repeatedly gets nowhere.
+        return ProgressTimeout(
+            STANDSTILL_S + self._faults_s() + 2 * self.load_s,
+            lambda: (self.progress.events_read, self.supervisor.hits_handled, self.supervisor.random_kills_left),
+        )
 
-    def _say(self, phase: str) -> None:
-        self.phase = phase
-        self._look()
+    def _faults_s(self) -> float:
+        """The sum of the durations that faults name."""
+        return sum(parse_fault(fault).seconds or 0.0 for fault in self.cell.faults)
 
-    def _look(self) -> None:
-        for line in self.progress_lines.fresh():
-            if line["kind"] == "started":
-                self.position = {}  # a life on an older checkpoint begins further back, and tells where
-            elif line["kind"] == "batch":
-                self.batch = line
-                for partition, offset in line["end_offsets"].items():
-                    self.position[partition] = max(offset, self.position.get(partition, 0))
-        self.meters.checkpoint.look()
-        self._end_warm_up()
-        load, observer = self.load_lines.last(), self.observer_lines.last()
-        sent = load.get("summary", load).get("acknowledged", 0)
-        lag = self.primed + sent - sum(self.position.values()) if self.position else None
-        load_s = None if self.cell.rate == "max" else self.load_s
-        self.show(Seen(self.phase, load, observer, self.batch, lag, self.faults.told(), load_s))
+    def _wait_for_servers(self) -> None:
+        self.phases.wait_for_servers(ProgressTimeout(START_LIMIT_S + self._faults_s()))
 
-    def _end_warm_up(self) -> None:
+    def _require(
+        self, phase: Phase, done: Callable[[], bool], timeout: ProgressTimeout | None = None, remedy: str = ""
+    ) -> None:
+        """Waits for a phase that must succeed.
+
+        Raises:
+            UserError: the run was interrupted, or made no progress within the timeout.
+        """
+        timeout = timeout or ProgressTimeout(START_LIMIT_S)
+        if self.phases.wait(phase, done, timeout):
+            return
+        if self.interrupted.is_set():
+            raise nothing_to_report("pipeline ran" if self.processes.load_started else "load began")
+        log = self.folder / "logs" / "pipeline.log"
+        raise UserError(
+            f"the pipeline made no progress for {timeout.limit_s:g} s in the phase '{phase.name}'. Is the machine "
+            f"busy? Run it again when it is not{remedy}. See {log}"
+        )
+
+    def _look(self, phase: Phase) -> None:
+        """Reads the progress, measures, and displays the run."""
+        self.progress.update()
+        self.meters.checkpoint.scan_if_due()
+        self._end_warm_up_time(phase)
+        self.show(self.progress.status(phase))
+
+    def _end_warm_up_time(self, phase: Phase) -> None:
+        """Measures anew once the warm-up time at the load's start is over."""
         plan = self.folder / "ledger" / "plan.json"
-        if not self.warm and self.phase == "loading" and plan.exists():
+        if not self.warm and phase == LOADING and plan.exists():
             started_us = json.loads(plan.read_text())["started_us"]
             if time.time_ns() // 1000 >= started_us + self.cell.warmup_s * 1e6:
                 self.warm = True
                 self._measure_from_now()
 
+    def _measure_from_now(self) -> None:
+        """Starts measuring: at the load's start, and again at the end of the warm-up time."""
+        self.meters.mark()
+        self.measured_from_us = time.time_ns() // 1000
+
     def _input_ends(self) -> dict[str, int]:
-        # A nemesis may have killed the broker just now, and a busy machine was seen to take 36 s to start it again.
+        # A fault may have killed the broker just before. A busy machine was seen to take 36 s to start it again.
         servers, topic = self.lab.kafka.bootstrap_servers, self.topics.input
         with closing(KafkaReader(servers, topic, start_s=START_LIMIT_S)) as reader:
             return {str(p): end.lso for p, end in reader.ends().items()}
-
-    def _behind(self, ends: dict[str, int]) -> bool:
-        return any(self.position.get(partition, 0) < end for partition, end in ends.items())
-
-    def _drained(self, ends: dict[str, int]) -> bool:
-        more = self.supervisor.random_kills_left or self.supervisor.acting
-        return not self._behind(ends) and self.supervisor.running() and not more
 
     def _final_reads(self) -> None:
         servers = self.lab.kafka.bootstrap_servers
@@ -348,20 +302,16 @@ class _Run:
             save_quarantine(reader, self.folder / "quarantine.arrow", settle_s=settle_s)
         (self.folder / "ends.json").write_text(json.dumps(ends_json(output, source), indent=1))
 
-    def _processes(self) -> dict[str, Any]:
+    def _measured_processes(self) -> dict[str, Any]:
         pipeline = {} if self.supervisor.child is None else {PIPELINE: self.supervisor.child}
-        servers = {
-            name: self.lab.servers[name] for name in (KAFKA, *self.sink.traits.services) if name in self.lab.servers
-        }
-        return {**self.children, **pipeline, **servers}
+        names = (KAFKA, *self.sink.traits.services)
+        servers = {name: self.lab.servers[name] for name in names if name in self.lab.servers}
+        return {**self.processes.children, **pipeline, **servers}
 
-    def _end(self, name: str) -> None:
-        self.children[name].stop_gently(CHILD_STOP_S)
+    def _description(self) -> dict[str, Any]:
+        return {"schema": 1, "run": self.id, "cell": self.cell.as_json(),
+                "sink_traits": asdict(self.sink.traits), "topics": self.topics.as_json(),
+                "kafka": self._kafka()}  # fmt: skip
 
-    def _end_children(self) -> None:
-        for child in self.children.values():
-            child.kill_session()
-
-
-def _last_line(log: Path) -> str:
-    return next(filter(str.strip, reversed(log.read_text("utf-8", errors="replace").splitlines())), "it left no word")
+    def _kafka(self) -> dict[str, Any]:
+        return {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}

@@ -1,4 +1,4 @@
-"""What the processes of a run are told: the pipeline, the load generator, the observer.
+"""Builds the configurations of a run's pipeline, load generator and observer.
 
 Promise: pure functions of the cell and its topics.
 """
@@ -11,23 +11,23 @@ from typing import Any
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.faults.disk import CHECKPOINT
 from oncebench.lab.lab import Lab
-from oncebench.run.spark.master import placed
+from oncebench.lab.spark.master import master_for
 from oncebench.run.topics import Topics
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
 
-# No session of a run leaves its state before the end of the run: some run for longer than the pipeline's 10 minutes.
+# One day, so that no open session leaves the state during a run. Some runs exceed the pipeline's default, 10 minutes.
 OPEN_TIMEOUT_MS = 86_400_000
 
 
 def pipeline_config(
     cell: Cell, lab: Lab, bootstrap_servers: str, topics: Topics, run: str, folder: Path
 ) -> PipelineConfig:
-    """Of the pipeline.
+    """Returns the pipeline's configuration.
 
     Args:
-        bootstrap_servers: Kafka as the pipeline is to reach it, by way of a proxy perhaps.
+        bootstrap_servers: Kafka's address for the pipeline, possibly that of a proxy.
     """
     return PipelineConfig(
         bootstrap_servers=bootstrap_servers,
@@ -49,13 +49,13 @@ def pipeline_config(
         checkpoint_writing=cell.checkpoint_writing,
         state_store=cell.state_store,
         faults=tuple(parse_fault(fault) for fault in cell.faults),
-        progress_whole=True,  # a verdict and a report rest on every line
-        **placed(cell, lab.spark([SINKS[cell.sink]])),
+        progress_whole=True,  # verdict and report need every line
+        **master_for(cell, lab.spark([SINKS[cell.sink]])),
     )
 
 
 def load_config(cell: Cell, bootstrap_servers: str, topics: Topics, folder: Path) -> dict[str, Any]:
-    """Of the generator (`loadgen.config`)."""
+    """Returns the generator's configuration (`loadgen.config`)."""
     return {
         "bootstrap_servers": bootstrap_servers,
         "topic": topics.input,
@@ -70,7 +70,7 @@ def load_config(cell: Cell, bootstrap_servers: str, topics: Topics, folder: Path
 
 
 def observer_config(cell: Cell, topics: Topics, folder: Path) -> dict[str, Any]:
-    """Of the observer (`oncebench.observe.observer`)."""
+    """Returns the observer's configuration (`oncebench.observe.observer`)."""
     return {
         "sink": cell.sink,
         "target": topics.target,

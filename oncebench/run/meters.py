@@ -1,8 +1,8 @@
-"""What is measured of a run from outside while it goes on: what its components use, and what its checkpoint takes.
+"""Measures the resources of a run's components and the bytes of its checkpoint.
 
-Promise: what is used counts from the mark that is set when the load begins until all is drained, so that neither a
-process's end nor the audit's reads are in it; what a component is called is the same everywhere. What can go wrong: a
-server that is the user's own is no process of ours, so its use is not seen.
+Promise: resources count from the mark at the load's start until everything is drained. So the end of a process and the
+reads of the audit are not included. A component has the same name everywhere. Limit: the suite did not start the
+user's own servers, so their use is not measured.
 """
 
 from __future__ import annotations
@@ -16,22 +16,17 @@ from typing import Any
 
 from oncebench.errors import UserError
 from oncebench.faults.server import KAFKA
-from oncebench.observe.bytes_written import Written
-from oncebench.observe.resources import Sampler, Use
-
-PIPELINE, BROKER = "pipeline", "broker"
-# Components that load and look: not part of what a guarantee costs.
-SUITE = "suite"  # this process: it samples, looks after the pipeline and shows the run
-WATCHING = frozenset({"generator", "observer", SUITE})
+from oncebench.observe.bytes_written import BytesWritten
+from oncebench.observe.resources import BROKER, PIPELINE, SUITE, Sampler, Use
 
 
 class Meters:
-    """Both meters of one run.
+    """The meters of one run: resources and checkpoint bytes.
 
     Args:
-        processes: asked at each sample for what runs now, by name: the pipeline, the servers, generator and observer,
-            each with `pid` and `alive`.
-        checkpoint: the folder, which need not be there yet.
+        processes: called at each sample; returns the current processes by name (pipeline, servers, generator,
+            observer), each with `pid` and `alive`.
+        checkpoint: the folder, which need not exist yet.
     """
 
     def __init__(self, processes: Callable[[], Mapping[str, Any]], checkpoint: Path) -> None:
@@ -39,7 +34,7 @@ class Meters:
         self._sampler = Sampler(self._sessions, component)
         self._own_began_s = time.process_time()
         self._own_ended_s: float | None = None
-        self.checkpoint = Written(checkpoint)
+        self.checkpoint = BytesWritten(checkpoint)
 
     def __enter__(self) -> Meters:
         self._sampler.__enter__()
@@ -49,34 +44,36 @@ class Meters:
         self._sampler.__exit__()
 
     def mark(self) -> None:
-        """Counts from now on."""
+        """Restarts counting."""
         self._sampler.mark()
         self.checkpoint.mark()
         self._own_began_s = time.process_time()
 
     def drained(self) -> None:
-        """What is used from now on counts no more: the pipeline's end, and reading all that was written."""
+        """Ends counting, before the pipeline stops and the outputs are read."""
         self._sampler.end()
         self._own_ended_s = time.process_time()
 
     def uses(self) -> dict[str, Use]:
-        """What each component has used from the mark until `drained`; of this process's memory the peak since it
-        began."""
+        """Returns what each component used from the mark until `drained`.
+
+        The peak memory of this process counts from the start of the process.
+        """
         until_s = time.process_time() if self._own_ended_s is None else self._own_ended_s
-        peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # told in KiB
+        peak_rss_bytes = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024  # the kernel reports KiB
         return {**self._sampler.uses(), SUITE: Use(until_s - self._own_began_s, peak_rss_bytes)}
 
     def _sessions(self) -> dict[int, str]:
         owners: dict[int, str] = {}
         for name, process in self._processes().items():
-            with suppress(UserError):  # a nemesis may kill it between two looks
+            with suppress(UserError):  # a fault may kill it between these two lines
                 if process.alive:
                     owners[process.pid] = name
         return owners
 
 
 def component(owner: str, name: str, leader: bool) -> str:
-    """Component of a process called `name`: the pipeline's tree is told apart into JVM, driver and workers."""
+    """Returns the component of a process; the pipeline has three: JVM, driver and workers."""
     if owner == KAFKA:
         return BROKER
     if owner != PIPELINE:

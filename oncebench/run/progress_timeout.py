@@ -1,7 +1,7 @@
-"""How long a run is waited for: as long as it gets on, and so many seconds after it last did.
+"""A timeout that restarts whenever the run makes progress.
 
-Promise: a slow run is not taken for one that stands still. What can go wrong: what is counted as getting on must come
-to an end by itself (batches of a load that has ended, faults that were asked for), or the wait never does.
+Promise: a slow run is not mistaken for a stalled one. Requirement: the progress must end by itself, as do the batches
+of a load that has ended, or the requested faults. Otherwise the timeout never expires.
 """
 
 from __future__ import annotations
@@ -10,35 +10,35 @@ import time
 from collections.abc import Callable
 
 
-class Patience:
-    """A limit that begins anew whenever the run has got on.
+class ProgressTimeout:
+    """Expires `limit_s` seconds after `progress` last changed.
 
     Args:
-        limit_s: seconds without any change of `done_so_far`.
-        done_so_far: what grows as long as the run gets on.
-        clock: seconds that never go back.
+        limit_s: seconds without a change.
+        progress: returns a value that changes whenever the run makes progress.
+        clock: monotonic seconds.
     """
 
     def __init__(
         self,
         limit_s: float,
-        done_so_far: Callable[[], object] = lambda: None,
+        progress: Callable[[], object] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._limit_s = limit_s
-        self._done_so_far = done_so_far
+        self.limit_s = limit_s
+        self._progress = progress
         self._clock = clock
-        self._until, self._seen = clock() + limit_s, done_so_far()
-        self._last = False
+        self._until, self._newest = clock() + limit_s, progress()
+        self._final = False
 
     def shorten(self, limit_s: float) -> None:
-        """From now on only so many seconds more, whatever is done in them; the first call counts."""
-        if not self._last:
-            self._until, self._last = min(self._until, self._clock() + limit_s), True
+        """Sets a final limit that no progress extends; only the first call counts."""
+        if not self._final:
+            self._until, self._final = min(self._until, self._clock() + limit_s), True
 
-    def over(self) -> bool:
+    def expired(self) -> bool:
         """Whether the limit has passed."""
         now = self._clock()
-        if not self._last and (seen := self._done_so_far()) != self._seen:
-            self._until, self._seen = now + self._limit_s, seen
+        if not self._final and (newest := self._progress()) != self._newest:
+            self._until, self._newest = now + self.limit_s, newest
         return now > self._until

@@ -1,14 +1,20 @@
-"""Starts the pipeline, brings it back after every death, kills it at random, and lets each nemesis act.
+"""Starts and restarts the pipeline, kills it at random times, and runs the faults.
 
-Promise: every start, death and restart is a line of timeline.jsonl; when a failpoint has stopped the pipeline, the
-nemesis that it names acts (`oncebench.faults`) and is undone in all circumstances; nothing of the pipeline is left
-when the supervisor is closed. What can go wrong: the pipeline refuses to start (`UserError` with its own words), or
-dies again and again (`UserError` after MAX_FAILURES in a row).
+Each start of the pipeline is an attempt. When a failpoint has stopped the pipeline, the fault that it names begins
+(`oncebench.faults`).
 
-timeline.jsonl: {"t_us", "event", ...} with the events pipeline-started, pipeline-killed (by a failpoint or a nemesis),
-random-kill (with `landed`: the failpoint that this life passed last, None if it passed none), pipeline-failed (died
-by itself, also under a nemesis, with `exit_code` and `why`), pipeline-continued, pipeline-stopped; nemesis-over (an act
-came to its own end, and was not cut short by that of the run); and what the nemeses note.
+Promise: every start, death and restart is a line of timeline.jsonl. Every fault is undone in all circumstances. No
+process of the pipeline is left when the supervisor is closed. Failures: the pipeline refuses to start (`UserError` with
+the pipeline's own message), or dies repeatedly (`UserError` after MAX_FAILURES in a row).
+
+timeline.jsonl has lines {"t_us", "event", ...} with these events and those that the faults note:
+
+- pipeline-started
+- pipeline-killed: by a failpoint or a fault
+- random-kill: `landed` is the failpoint that the attempt passed last, or None
+- pipeline-failed: died by itself, also during a fault, with `exit_code` and `why`
+- pipeline-continued, pipeline-stopped
+- nemesis-over: a fault ended by itself, and the end of the run did not cut it short
 """
 
 from __future__ import annotations
@@ -22,39 +28,38 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
-from oncebench.errors import ERROR, UserError
-from oncebench.faults.catalogue import NEMESES
-from oncebench.faults.context import Stage
+from oncebench.errors import ExitCode, UserError
+from oncebench.faults.catalogue import FAULTS
+from oncebench.faults.context import FaultContext
 from oncebench.home import HOME
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
-from oncebench.record.json_lines import AllLines
-from oncebench.record.streams import LineWriter, read_lines
+from oncebench.record.json_lines import AllLines, LineWriter, read_lines
 from pipeline.config import PipelineConfig, write_config
 from pipeline.spark.sockets import sweep
 from pipeline.spark.temporary import sweep_temporary
 
-# Unasked deaths in a row, all but the first before the query ran, after which a restart will not help. A pipeline that
-# runs and dies again and again is a finding, and no error: its run stalls.
+# Unrequested deaths in a row after which no restart will help. All but the first came before the query ran. A pipeline
+# that runs and dies repeatedly is a finding and no error: its run stalls.
 MAX_FAILURES = 4
 # A healthy driver stops between two batches; longer than the longest batch of a slow machine.
 STOP_LIMIT_S = 30.0
-# Mean time from "running" to a random kill. A restarted pipeline's first batch, the replay, takes 3 to 5 s: so about
-# half of the kills land in a replay, the others in all steps of the batches after it, and the run makes progress.
+# Mean time from "running" to a random kill. The first batch of a restarted pipeline, the replay, takes 3 to 5 s. So
+# about half of the kills hit a replay, the others any step of the batches after it, and the run makes progress.
 RANDOM_KILL_MEAN_S = 6.0
 REFUSED = 2  # exit code of `python -m pipeline`
-_DONE = object()  # of an act that has come to its end
+_ENDED = object()  # of a fault's generator
 
 
 class Supervisor:
-    """One pipeline, kept alive.
+    """Keeps one pipeline running.
 
     Args:
         config: of the pipeline; `config.record` is the run folder.
-        environment: of the process.
-        random_kills: how many SIGKILLs at random times.
-        seed: of those times, and of what a nemesis draws.
-        servers: those that the suite started, by name: what a nemesis may break.
+        environment: of the pipeline process.
+        random_kills: number of SIGKILLs at random times.
+        seed: of the random times and of the faults' random choices.
+        servers: the servers that the suite started, by name; faults may break these.
     """
 
     def __init__(
@@ -76,108 +81,116 @@ class Supervisor:
         self._kills_begun = False
         self._hit_lines = AllLines(self._folder / "hits.jsonl")
         self._progress_lines = AllLines(self._folder / "progress.jsonl")
-        self._hits_seen = 0
-        self._hits_before = 0  # this life of the pipeline
+        self._hits_handled = 0
+        self._hits_before = 0  # the newest attempt
         self._log_before = 0
         self._started_us = 0
-        self._death_noted = False  # of this life; a nemesis may have done so
+        self._exit_recorded = False  # of the newest attempt, here or by a fault
         self._failures = 0
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
-        self._acting: list[tuple[Stage, Generator[None]]] = []
+        self._active: list[tuple[FaultContext, Generator[None]]] = []
         self.restarts = 0
 
     @property
     def child(self) -> Child | None:
-        """The running pipeline."""
+        """The newest attempt; None before the start and after a stop."""
         return self._child
 
     def note(self, event: str, **fields: Any) -> None:
         """Appends a line to the timeline."""
         self._timeline.append({"t_us": _now_us(), "event": event, **fields})
-        self._death_noted = self._death_noted or event in ("pipeline-killed", "pipeline-failed")
+        self._exit_recorded = self._exit_recorded or event in ("pipeline-killed", "pipeline-failed")
 
     def start(self, config: PipelineConfig | None = None) -> None:
-        """Starts the pipeline process, with another configuration if one is given."""
+        """Starts an attempt, with `config` instead of the run's configuration if given."""
         path = self._folder / "pipeline.json"
         write_config(config or self._config, path)
-        # A C library that crashes while it is imported then says in the log where.
+        # faulthandler logs where a C library crashes, also during its import.
         command = [sys.executable, "-X", "faulthandler", "-m", "pipeline", str(path)]
         log = self._folder / "logs" / "pipeline.log"
         self._hits_before = len(self._hits())
         self._log_before = log.stat().st_size if log.exists() else 0
         self._started_us = _now_us()
-        self._death_noted = False
+        self._exit_recorded = False
         self._child = process.start("the pipeline", command, log, env=self._environment, cwd=HOME)
         self._running_before = self._times_running()
-        self.note("pipeline-started", pid=self._child.pid, tells_over=True)  # older supervisors did not
+        self.note("pipeline-started", pid=self._child.pid, tells_over=True)  # `nemesis-over` events will follow
 
     @property
     def random_kills_left(self) -> int:
-        """Random kills that are still to come."""
+        """The number of random kills still to come."""
         return self._kills_left
 
     @property
-    def hits(self) -> int:
-        """Faults that have been met so far."""
-        return self._hits_seen
+    def hits_handled(self) -> int:
+        """The number of failpoint hits whose fault has begun or was passed over."""
+        return self._hits_handled
 
     @property
-    def acting(self) -> bool:
-        """Whether a nemesis is at work, or about to be: a server may be down, or an older driver still be there."""
-        return bool(self._acting) or self._hits_seen < len(self._hits())
+    def fault_active(self) -> bool:
+        """Whether a fault is active or about to begin.
+
+        Then a server may be down, or an older driver may still run.
+        """
+        return bool(self._active) or self._hits_handled < len(self._hits())
 
     @property
-    def breaking(self) -> bool:
-        """Whether a nemesis keeps a server from serving: it will serve again only if `watch` is called."""
-        return any(stage.held and NEMESES[stage.hit["action"]].breaks for stage, _ in self._acting)
+    def server_down(self) -> bool:
+        """Whether a fault keeps a server down. The server comes back only if `watch` is called."""
+        return any(context.held and FAULTS[context.hit["action"]].breaks for context, _ in self._active)
 
     def begin_random_kills(self) -> None:
-        """Random kills happen from now on: not before the load, for they would only lengthen the start-up."""
+        """Allows random kills from now on. Before the load they would only lengthen the start-up."""
         self._kills_begun = True
 
     def running(self) -> bool:
-        """Whether the process that was started last has its query running."""
+        """Whether the query of the newest attempt runs."""
         return self._times_running() > self._running_before
 
     def watch(self) -> None:
-        """To be called often: lets each nemesis act, kills at random, brings back what died.
+        """Advances each fault, kills at random, and restarts a dead pipeline; call this often.
 
         Raises:
             UserError: see the module.
         """
         assert self._child is not None, "start() comes first"
-        self._begin_acts(self._child)
-        self._acting = [(stage, act) for stage, act in self._acting if not _is_over(stage, act)]
-        if any(stage.held for stage, _ in self._acting):
+        self._begin_faults(self._child)
+        self._active = [(context, fault) for context, fault in self._active if not _has_ended(context, fault)]
+        if any(context.held for context, _ in self._active):
             return
         if not self._child.alive:
-            self._bring_back()
-        elif self._kills_begun and self._kills_left and not self.acting and not self._killed():
+            self._restart()
+        elif self._kills_begun and self._kills_left and not self.fault_active and not self._killed():
             self._kill_at_random(time.monotonic())
 
-    def _begin_acts(self, child: Child) -> None:
-        """Lets those act whose hit is on disk and whose pipeline stands still: before that, a SIGCONT would be lost."""
-        for hit in self._hits()[self._hits_seen :]:
-            act = NEMESES[hit["action"]].act
-            if act is not None and not child.stands_still(hit["pid"]):
+    def _begin_faults(self, child: Child) -> None:
+        """Begins each fault whose hit is on disk and whose pipeline is stopped.
+
+        A fault that began earlier could lose its SIGCONT.
+        """
+        for hit in self._hits()[self._hits_handled :]:
+            inject = FAULTS[hit["action"]].inject
+            if inject is not None and not child.stands_still(hit["pid"]):
                 return
-            self._hits_seen += 1
-            if act is not None:
-                stage = Stage(self, child, hit, self._config, self._servers, self._seed)
+            self._hits_handled += 1
+            if inject is not None:
+                context = FaultContext(self, child, hit, self._config, self._servers, self._seed)
                 if child.alive and hit["life"] == child.pid:
-                    self._acting.append((stage, act(stage, hit["seconds"])))
+                    self._active.append((context, inject(context, hit["seconds"])))
                 else:
-                    stage.idle("the pipeline died before it stood still")
+                    context.idle("the pipeline died before it was stopped")
 
     def stop(self) -> None:
-        """Ends the pipeline between two batches; kills it if it does not end in time. It stays away until the next
-        start. A death that came first, or that a failpoint brought while it was ending, is noted as that."""
-        self.end_acts()
+        """Ends the pipeline between two batches, or kills it after STOP_LIMIT_S; no restart.
+
+        A death before the stop is recorded as a death, and so is a kill by a failpoint during the stop.
+        """
+        self.end_faults()
         if self._child is None:
             return
         if not self._child.alive:
-            self.note_death()
+            self.record_exit()
         else:
             self._child.thaw()
             self._child.stop_gently(STOP_LIMIT_S)
@@ -194,43 +207,52 @@ class Supervisor:
             self._kills_left -= 1
             killed_us = _now_us()
             self._child.kill_session()
-            self.note("random-kill", t_us=killed_us, landed=self._landed())
-            self.succeed()
+            self.note("random-kill", t_us=killed_us, landed=self._last_failpoint())
+            self.start_successor()
 
-    def end_acts(self) -> None:
-        """Ends what nemeses are at, the last one first; what they broke is mended, and a pipeline that stands still for
-        one of them goes on. One that can't be mended does not keep the others from it; its error is raised when all
-        are ended."""
+    def end_faults(self) -> None:
+        """Ends and undoes the active faults, the newest first.
+
+        A pipeline that is stopped for one of them continues.
+        If undoing one fault fails, the others are still undone; then the error is raised.
+        """
         with ExitStack() as stack:
-            for stage, act in self._acting:
-                stack.callback(_let_go, stage)
-                stack.callback(act.close)
-            self._acting = []
+            for context, fault in self._active:
+                stack.callback(_continue, context)
+                stack.callback(fault.close)
+            self._active = []
 
-    def met(self) -> tuple[dict[str, Any], ...]:
-        """Hits of the life that was started last."""
+    def hits(self) -> tuple[dict[str, Any], ...]:
+        """Failpoints that the newest attempt has hit."""
         return self._hits()[self._hits_before :]
 
     def batches(self) -> list[dict[str, Any]]:
-        """Progress lines of the batches that the life which was started last has committed."""
-        done = [line for line in self._progress_lines.read() if line["kind"] == "batch" and not line.get("recovered")]
-        return [line for line in done if line["t_us"] > self._started_us]
+        """Progress lines of the batches that the newest attempt has committed."""
+        found = [line for line in self._progress_lines.read() if line["kind"] == "batch" and not line.get("recovered")]
+        return [line for line in found if line["t_us"] > self._started_us]
 
-    def _landed(self) -> dict[str, Any] | None:
+    def _last_failpoint(self) -> dict[str, Any] | None:
+        """The failpoint that the newest attempt passed last, if any."""
         trace = read_lines(self._folder / "trace.jsonl").items
         if not trace or trace[-1]["t_us"] < self._started_us:
             return None
         return {name: trace[-1][name] for name in ("point", "batch")}
 
     def _killed(self) -> bool:
-        """Whether a failpoint has killed this life; its hit is on disk before it acts, so it is there at the death."""
-        return any(hit["action"] == "kill" for hit in self.met())
+        """Whether a failpoint has killed the newest attempt.
 
-    def note_death(self) -> tuple[int | None, str] | None:
-        """Notes the death of this life, once; exit code and last words if nobody asked for it, else None."""
+        A failpoint writes its hit to disk before it kills, so the hit is there at the death.
+        """
+        return any(hit["action"] == "kill" for hit in self.hits())
+
+    def record_exit(self) -> tuple[int | None, str] | None:
+        """Records the exit of the newest attempt, once, and kills its remaining processes.
+
+        Returns the exit code and the last message of an unrequested death, else None.
+        """
         assert self._child is not None, "start() comes first"
         self._child.kill_session()
-        if self._death_noted:
+        if self._exit_recorded:
             return None
         if self._killed():
             self.note("pipeline-killed")
@@ -239,40 +261,46 @@ class Supervisor:
         self.note("pipeline-failed", exit_code=code, why=why)
         return code, why
 
-    def _bring_back(self) -> None:
+    def _restart(self) -> None:
         assert self._child is not None, "start() comes first"
-        unasked = self.note_death()
-        if unasked is None:
+        unrequested = self.record_exit()
+        if unrequested is None:
             self._failures = 0
-            return self.succeed()
-        code, why = unasked
+            return self.start_successor()
+        code, why = unrequested
         if code == REFUSED:
-            raise UserError(f"the pipeline {why}", exit_code=ERROR)
+            raise UserError(f"the pipeline {why}", exit_code=ExitCode.ERROR)
         self._failures = self._failures + 1 if self._times_running() == self._running_before else 1
         if self._failures >= MAX_FAILURES:
             raise UserError(
-                f"the pipeline died {self._failures} times in a row: {why}; see {self._child.log}", exit_code=ERROR
+                f"the pipeline died {self._failures} times in a row: {why}. See {self._child.log}",
+                exit_code=ExitCode.ERROR,
             )
-        return self.succeed()
+        return self.start_successor()
 
     def _end_child(self) -> None:
         if self._child is not None:
             self._child.kill_session()
 
-    def succeed(self, config: PipelineConfig | None = None, beside: bool = False) -> None:
-        """Starts another life; `beside`: whoever asks answers for the one before, which is killed otherwise."""
-        if not beside:
+    def start_successor(self, config: PipelineConfig | None = None, keep_predecessor: bool = False) -> None:
+        """Starts another attempt.
+
+        Args:
+            config: replaces the configuration of the run.
+            keep_predecessor: lets the attempt before run on; then the caller ends it. Otherwise it is killed here.
+        """
+        if not keep_predecessor:
             self._end_child()
         self.restarts += 1
         self.start(config)
 
     def last_words(self) -> str:
-        """What the life that was started last has said, or the last line of its log."""
+        """Returns the final message of the newest attempt, or the last line of its log."""
         assert self._child is not None, "start() comes first"
         own = self._child.log.read_bytes()[self._log_before :]
         lines = own.decode("utf-8", errors="replace").splitlines()
-        telling = [line for line in lines if line.startswith(("refused to start", "stopped:"))]
-        return (telling or [line for line in lines if line.strip()] or ["it left no log"])[-1]
+        messages = [line for line in lines if line.startswith(("refused to start", "stopped:"))]
+        return (messages or [line for line in lines if line.strip()] or ["it left no log"])[-1]
 
     def _hits(self) -> tuple[dict[str, Any], ...]:
         return self._hit_lines.read()
@@ -286,26 +314,28 @@ class Supervisor:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with ExitStack() as stack:  # each of these happens, whatever becomes of the others
+        with ExitStack() as stack:  # each callback runs, even if another one fails
             stack.callback(self._timeline.close)
             stack.callback(sweep_temporary, self._folder)
             stack.callback(sweep, self._folder)
             stack.callback(self._end_child)
-            self.end_acts()
+            self.end_faults()
 
 
-def _let_go(stage: Stage) -> None:
-    """Continues a pipeline whose act was ended before it did so. Of any other the next fault may have been hit, for
-    which it stands still."""
-    if stage.standing:
-        stage.thaw()
+def _continue(context: FaultContext) -> None:
+    """Continues a pipeline whose fault was ended before it did so.
+
+    If the fault did, the pipeline may now be stopped for the next fault, and stays stopped.
+    """
+    if context.standing:
+        context.thaw()
 
 
-def _is_over(stage: Stage, act: Generator[None]) -> bool:
-    """Lets an act go on until it waits again; whether it has come to its end, which is noted."""
-    if next(act, _DONE) is not _DONE:
+def _has_ended(context: FaultContext, fault: Generator[None]) -> bool:
+    """Advances a fault until it waits again; returns whether it has ended, which is noted."""
+    if next(fault, _ENDED) is not _ENDED:
         return False
-    stage.note("nemesis-over")
+    context.note("nemesis-over")
     return True
 
 

@@ -1,6 +1,6 @@
-"""The topics of a run, made anew, and the target that its sink writes to.
+"""Creates the topics of a run and the target of its sink.
 
-Promise: nobody else has them, and nothing of an earlier run is in them.
+Promise: topics and target are new, empty, and used by this run alone.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from pipeline.rows import KEY, SCHEMA
 
 # Records of 1 MB and their headers must fit into the quarantine topic.
 QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024)}
-# A row's time is that at which the broker wrote it, not one that the producer took.
+# A row's timestamp is the time at which the broker wrote it, not a time set by the producer.
 OUTPUT_CONFIG = {"message.timestamp.type": "LogAppendTime"}
 
 
 @dataclass(frozen=True)
 class Topics:
-    """The topics of one run and the target into which it writes (`output`: its name for people)."""
+    """The topics of one run, and the sink's target (its `output` is the readable name)."""
 
     input: str
     quarantine: str
     target: dict[str, Any]
 
     def as_json(self) -> dict[str, str]:
-        """As it stands in a report."""
+        """Returns the names as a report lists them."""
         return {"input": self.input, "output": str(self.target["output"]), "quarantine": self.quarantine}
 
 
 def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path) -> Topics:
-    """Makes those of `run`, whose files are in `folder`."""
+    """Creates the topics and the target of `run`, whose files are in `folder`."""
     own = folder / OUTPUT
     own.mkdir(exist_ok=True)
     place = Place(

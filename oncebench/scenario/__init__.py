@@ -1,1 +1,1 @@
-"""What can be run, as data: cells, profiles, the fault matrix, sweeps."""
+"""Everything that can be run, as data: cells, profiles, the fault matrix, sweeps."""

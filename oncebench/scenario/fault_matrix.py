@@ -1,9 +1,11 @@
 """The fault matrix as data: chains of faults, and the cells that run them.
 
-Promise: every sink, guarantee and variant meets every fault that can be done to it; a chain is one run, in which each
-fault has a batch of its own, so that one start of the pipeline serves several cells of the matrix and each fault can
-still be charged with what its batch lost and doubled. Of what is left out the reason is known. What a cell may show is
-not here but in the verdict's `RULES`; what goes beyond them and is known stands in `LIMITS`, with its reason.
+A chain is one run with several faults. Each fault has a batch of its own, so one start of the pipeline serves several
+cells of the matrix. Rows that a batch lost or duplicated are charged to that batch's fault.
+
+Promise: every sink, guarantee and variant meets every fault that is possible there. `left_out` returns the reason for
+each fault that is not. The anomalies that a guarantee allows are in the verdict's `RULES`; known exceptions are in
+`LIMITS`, with their reasons.
 """
 
 from __future__ import annotations
@@ -13,17 +15,21 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import TypeVar
 
+from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import FIRST_BATCH, KILL, POINTS, Fault, parse_fault
 from oncebench.delivery.protocols import exactly_once_two_phase, protocol_of
-from oncebench.faults.catalogue import not_here, pointless
-from oncebench.scenario.cell import Cell, all_supports, checked_fault, declared
+from oncebench.faults.catalogue import why_not_applicable, why_not_here
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import checked_fault
+from oncebench.scenario.supports import all_supports, find_support
 from oncebench.sinks.registry import SINKS, suite_sinks
 
-# An outage that is longer than a server keeps what was prepared; Kafka's broker looks for such transactions every 10 s.
+# The outages of this family last longer than the transaction time-out. Kafka's broker aborts expired transactions every
+# 10 s.
 TIMEOUT, TIMEOUT_MS = "timeout", 10_000
-# By family, in the order of a batch; each but the first waits for the second batch with rows after the one before it.
-# In pairs the second fault comes in the replay.
+# Faults by family, in the order of a batch. Each fault but the first waits for the second batch with rows after the
+# previous fault. In `pairs` the second fault of a pair hits the replay.
 CHAINS: Mapping[str, Sequence[str]] = {
     "kills": POINTS,
     "pairs": (
@@ -75,7 +81,7 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-prepare:bounce-postgres",
     ),
     "link": (
-        # Before the others: a cut would lose the commit that is still held back when the next fault comes.
+        # Cuts come first: after `late-commit`, a cut would lose the commit that is still delayed.
         "after-prepare:cut-link:3",
         "mid-commit:cut-link:3",
         "after-prepare:cut-postgres-link:3",
@@ -106,27 +112,27 @@ CHAINS: Mapping[str, Sequence[str]] = {
         "after-commit-log:lose-commits",
         "after-commit-log:flip-state",
     ),
-    # Each alone: what they do to rows is not confined to the batch in which they act.
+    # One fault per run: these affect rows outside the batch in which they act.
     "old-checkpoint": ("after-commit:roll-back",),
     "no-checkpoint": ("after-commit:lose-checkpoint",),
 }  # fmt: skip
 REPLAY = "@replay"
-# Beside the chains: SIGKILLs at times that are drawn at random. Three seeds of them make 100 kills of a row.
+# A family without a chain: SIGKILLs at random times. Three seeds make about 100 kills per row of the matrix.
 RANDOM = "random"
-RANDOM_KILL = f"{RANDOM}:{KILL}"  # what a report calls each
+RANDOM_KILL = f"{RANDOM}:{KILL}"  # the name of such a kill in a report
 RANDOM_KILLS = 34
 FAMILIES = (*CHAINS, RANDOM)
 F = TypeVar("F")
-LeftOut = dict[str, dict[str, None]]  # by the reason the faults, each once and in order
-# Of the load, for each fault that has a batch of its own: that one, and a quiet one after it. Some need a third; those
-# come from the ten small batches that prime, of which the first fault waits for six only.
+LeftOut = dict[str, dict[str, None]]  # reason -> faults, each once and in order
+# Each fault needs its own batch and a quiet batch after it. Some faults need a third batch. It comes from the ten small
+# warm-up batches: the first fault waits for only six of them.
 BATCHES_PER_FAULT = 2
-SESSIONS_PER_BATCH = 3  # so many end in each batch, with rows in both partitions nearly always
-# A batch a second and no more, so that a life has time for four on average, on a fast machine too, and none finds no
-# work; what is left when the last kill is done only takes time.
+SESSIONS_PER_BATCH = 3  # with three sessions per batch, nearly every batch has rows in both partitions
+# At most one batch per second: an attempt then runs four batches on average, also on a fast machine, and every attempt
+# finds work. Batches that remain after the last kill only cost time.
 RANDOM_TRIGGER_MS, BATCHES_PER_KILL = 1000, 6
 
-# Codes that a cell may show beyond its guarantee, by (nemesis, guarantee, variant), and why.
+# Anomalies that a cell may show beyond its guarantee, with the reason. Keys: (fault, guarantee, variant).
 _CLAIMS_GONE = "the claims stand in the checkpoint: with an older one, or none, what was claimed is written once more"
 _NOT_ON_DISK = (
     "its COMMIT does not wait for the disk: a PostgreSQL that is killed forgets rows that were read, and gives "
@@ -140,37 +146,36 @@ LIMITS: Mapping[tuple[str, str, str], Mapping[str, str]] = {
     ("lose-checkpoint", AT_MOST_ONCE, "claim"): {"DUP": _CLAIMS_GONE},
     ("lose-checkpoint", EXACTLY_ONCE, "native"): {"DUP": _QUERY_GONE},
 }
-# Where a weaker guarantee has nothing at stake, so that what it allows elsewhere is a finding there: a kill before
-# anything was written or claimed, or when Spark knows that the batch is done; and under at-most-once also when all is
-# written.
-SPARED: Mapping[str, frozenset[str]] = {
+# Kills that must be harmless even under a weaker guarantee, so an anomaly that it allows elsewhere is a finding here.
+# Nothing is written or claimed yet, or Spark has recorded the batch as done. Under at-most-once also: all is written.
+HARMLESS_POINTS: Mapping[str, frozenset[str]] = {
     AT_MOST_ONCE: frozenset({"batch-start:kill", "after-commit:kill", "after-commit-log:kill"}),
     AT_LEAST_ONCE: frozenset({"batch-start:kill", "after-commit-log:kill"}),
 }
-# Nemeses that have batches written again which were done before they came, so that no fault is charged with those rows.
-REACHING_BACK = frozenset({"roll-back", "lose-checkpoint"})
+# Faults that repeat batches which were already done. Rows of those batches are not charged to another fault.
+RETROACTIVE_FAULTS = frozenset({"roll-back", "lose-checkpoint"})
 
 
 @dataclass(frozen=True)
 class Row:
-    """A row of the matrix."""
+    """A row of the matrix: a sink with one guarantee and variant."""
 
     sink: str
     support: Support
 
 
 def rows(sinks: Sequence[str] = ()) -> list[Row]:
-    """Every row of these sinks (empty: of all that miss nothing here), in the order of lists and tables."""
+    """The rows of these sinks (empty: of all installed sinks), in the order of tables."""
     return [
         Row(sink, support) for sink, support in all_supports() if (sink in sinks if sinks else not SINKS[sink].missing)
     ]
 
 
 def chain(row: Row, family: str, ours: frozenset[str] | None = None) -> tuple[str, ...]:
-    """The faults of a family that can be done to a row, as one run takes them. `ours`: see `why_not`."""
+    """The faults of a family that one run of a row has; `ours`: see `why_not`."""
     faults: list[str] = []
     for text, fault in _faults(family):
-        if _pointless(row, family, fault) is None and not_here(fault, ours) is None:
+        if _pointless(row, family, fault) is None and why_not_here(fault, ours) is None:
             again = text.endswith(REPLAY) or not faults
             faults.append(checked_fault(f"{fault}" if again else f"{fault}@after=2"))
     return tuple(faults)
@@ -179,23 +184,29 @@ def chain(row: Row, family: str, ours: frozenset[str] | None = None) -> tuple[st
 def left_out(
     chosen: Iterable[Row], families: Sequence[str], ours: frozenset[str] | None = None
 ) -> tuple[LeftOut, LeftOut]:
-    """What `chain` leaves out of these families: faults that have no point in one of these rows, and faults that have
-    one and can't be done here."""
+    """The faults that `chain` leaves out of these families, by reason.
+
+    Returns:
+        Faults that are pointless in one of these rows, and faults that are impossible on this machine.
+    """
     no_point: LeftOut = {}
     here: LeftOut = {}
     for row, family in product(chosen, families):
         for _, fault in _faults(family):
             if (why := _pointless(row, family, fault)) is not None:
                 no_point.setdefault(why, {})[str(fault)] = None
-            elif (why := not_here(fault, ours)) is not None:
+            elif (why := why_not_here(fault, ours)) is not None:
                 here.setdefault(why, {})[str(fault)] = None
     return no_point, here
 
 
 def can_be_done(column: str, sink: str, guarantee: str, variant: str) -> bool:
-    """Whether what stands above a column has a point in a row, wherever it is run and whatever this machine has; of a
-    pair, both. So has what is no fault, and everything where the sink does not declare that row: nothing says more."""
-    support = declared(sink, guarantee, variant)
+    """Whether a column's fault, or both faults of its pair, make sense in a row.
+
+    Independent of this machine. True also if the column is not a fault, or if the sink does not declare the row: no
+    rule excludes these.
+    """
+    support = find_support(sink, guarantee, variant)
     if support is None:
         return True
     row, home = Row(sink, support), next((family for family in FAMILIES if column in columns(family)), "")
@@ -215,31 +226,31 @@ def _pointless(row: Row, family: str, fault: Fault) -> str | None:
     if family == TIMEOUT and not (
         sink.prepared_expire and protocol_of(sink.kind, row.support) is exactly_once_two_phase
     ):
-        return f"{row.sink} {row.support.variant} holds nothing that a time-out would abort"
-    return pointless(fault, sink, row.support)
+        return f"{row.sink} {row.support.variant} has no transaction that a time-out would abort"
+    return why_not_applicable(fault, sink, row.support)
 
 
 def columns(family: str) -> tuple[str, ...]:
-    """What stands above the columns of a family: each fault, or the two of a pair, in words of their own."""
+    """The column headings of a family: each fault, or the two faults of a pair."""
     if family == RANDOM:
         return (RANDOM,)
     return tuple(named(pair) for pair in paired(CHAINS[family], lambda text: text.endswith(REPLAY)))
 
 
 def named(faults: Sequence[str]) -> str:
-    """A fault and those in its replays, without the batches that they wait for."""
+    """The heading for a fault and the faults in its replays, without batch conditions."""
     return ", ".join(str(parse_fault(text.removesuffix(REPLAY).split("@")[0])) for text in faults)
 
 
-def paired(faults: Sequence[F], again: Callable[[F], bool]) -> list[list[F]]:
-    """The faults of a run, those of one batch and its replays together; `again`: whether one comes in a replay."""
-    together: list[list[F]] = []
+def paired(faults: Sequence[F], in_replay: Callable[[F], bool]) -> list[list[F]]:
+    """Groups the faults of a run: a fault together with the faults in the replays of its batch."""
+    groups: list[list[F]] = []
     for fault in faults:
-        if together and again(fault):
-            together[-1].append(fault)
+        if groups and in_replay(fault):
+            groups[-1].append(fault)
         else:
-            together.append([fault])
-    return together
+            groups.append([fault])
+    return groups
 
 
 def cells(
@@ -249,12 +260,14 @@ def cells(
     seeds: Mapping[str, int],
     ours: frozenset[str] | None = None,
 ) -> list[Cell]:
-    """The runs of the matrix, seed by seed: one that is cut short has met every fault before any twice.
+    """The runs of the matrix, seed by seed.
+
+    A series that is cut short has run every fault once before any fault twice.
 
     Args:
-        base: rate and whatever else all have in common.
-        seeds: how many runs of each chain a guarantee gets, each with a seed of its own.
-        ours: the servers that the suite starts for the runs; None: all that they need.
+        base: the rate and the other fields that all runs share.
+        seeds: the number of runs of each chain, by guarantee. Each run has its own seed.
+        ours: the servers that the suite starts for the runs. None: all that they need.
     """
     made: list[Cell] = []
     for row in chosen:
@@ -267,7 +280,7 @@ def cells(
             cell = replace(
                 base, sink=row.sink, guarantee=row.support.guarantee, variant=row.support.variant, faults=faults,
                 random_kills=kills, sessions=batches * SESSIONS_PER_BATCH,
-                max_events_per_batch=SESSIONS_PER_BATCH * 100,
+                max_events_per_batch=SESSIONS_PER_BATCH * EVENTS_PER_SESSION,
                 trigger_ms=RANDOM_TRIGGER_MS if kills else base.trigger_ms,
                 transaction_timeout_ms=TIMEOUT_MS if family == TIMEOUT else base.transaction_timeout_ms,
             )  # fmt: skip
@@ -276,5 +289,5 @@ def cells(
 
 
 def seeds_for(exactly_once: int) -> dict[str, int]:
-    """Runs of each chain: so many under exactly-once, one under the others."""
+    """The number of runs of each chain, by guarantee; 1 for the weaker guarantees."""
     return {AT_MOST_ONCE: 1, AT_LEAST_ONCE: 1, EXACTLY_ONCE: exactly_once}

@@ -1,7 +1,7 @@
-"""Named choices of cells, as data: what `oncebench compare --profile` runs.
+"""Profiles: named sets of cells that `oncebench compare --profile` runs. Data.
 
-Promise: each gives cells of every sink that is named and can be run, in the order of tables, and a load under which
-they show what they are for.
+Promise: a profile has cells for every sink that is named and installed, in the order of tables. Its load fits its
+purpose.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.contract import AT_MOST_ONCE, EXACTLY_ONCE, Support
 from oncebench.delivery.failpoints import POINTS
-from oncebench.errors import USAGE, UserError
-from oncebench.scenario.cell import Cell, all_supports, checked_fault, installed, ordered, require_sinks
+from oncebench.errors import ExitCode, UserError
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import checked_fault
+from oncebench.scenario.order import ordered
+from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.sinks.registry import SINKS
 
-# The healthy run and the point at which each guarantee shows what it is made of: the sink has the rows and Spark's
-# commit log does not know it yet (or, under at-most-once, the claim stands and nothing has been written).
-TELLING_FAULT: Mapping[str, str] = {
+# The failpoint where a kill separates the guarantees. The sink has the rows and Spark's commit log does not record the
+# batch yet. Under at-most-once: the batch is claimed and nothing is written.
+DECISIVE_POINT: Mapping[str, str] = {
     "at-most-once": "after-decision",
     "at-least-once": "after-commit",
     "exactly-once": "after-commit",
@@ -26,32 +30,32 @@ TELLING_FAULT: Mapping[str, str] = {
 
 
 def quick(base: Cell | None = None) -> list[Cell]:
-    """Every cell healthy and killed once where it tells most."""
+    """Every cell healthy, and killed once at its decisive point."""
     cells = []
     for cell in _cells(base):
-        cells += [cell, replace(cell, faults=(checked_fault(TELLING_FAULT[cell.guarantee]),))]
+        cells += [cell, replace(cell, faults=(checked_fault(DECISIVE_POINT[cell.guarantee]),))]
     return cells
 
 
-# Two faults, the second two batches after the first, and some to come back to: of a backlog too, however long a
-# batch takes.
+# Two faults need this many batches: the second comes two batches after the first, and some work must remain after a
+# restart, however long a batch takes.
 PAIR_BATCHES = 10
 
 
 def standard(base: Cell | None = None) -> list[Cell]:
-    """Every cell healthy, and killed twice in one run: where it tells most, and amid the commits of a later batch.
+    """Every cell healthy, and killed twice in one run; then the deliberately broken sinks.
 
-    Then what is broken on purpose, killed where it shows.
+    The kills come at the decisive point and in the middle of a later batch's commits.
     """
     cells = []
     for cell in _cells(base):
-        faults = (checked_fault(TELLING_FAULT[cell.guarantee]), checked_fault("mid-commit@after=2"))
+        faults = (checked_fault(DECISIVE_POINT[cell.guarantee]), checked_fault("mid-commit@after=2"))
         cells += [cell, replace(cell, faults=faults, max_events_per_batch=_limit(cell, PAIR_BATCHES))]
     return cells + broken(base)
 
 
 def broken(base: Cell | None = None) -> list[Cell]:
-    """What is broken on purpose, each with the fault that shows it."""
+    """The deliberately broken sinks, each with the faults that expose its defect."""
     return [
         replace(_cell(base, sink, support), faults=tuple(map(checked_fault, support.triggering_faults)))
         for sink, kind in SINKS.items()
@@ -60,15 +64,16 @@ def broken(base: Cell | None = None) -> list[Cell]:
     ]
 
 
-# Nine faults, each a few batches after the last, and the sessions that end late: twice what they need.
+# Twice as many batches as nine faults need: each comes a few batches after the previous one, and sessions end late.
 CHAIN_BATCHES = 60
 
 
 def failpoints(base: Cell | None = None) -> list[Cell]:
     """Every cell healthy, and killed at every failpoint, one after the other in one run.
 
-    Each kill has a batch of its own, so that the report can charge it with what that batch lost and doubled. Batches
-    are limited, so that the backlog of a restart is not gone in one and the next faults find theirs.
+    Each kill has a batch of its own, and the report charges it with the rows that this batch lost or duplicated.
+    Batches are limited: without a limit, one batch after a restart would take the whole backlog and leave no batch for
+    the next faults.
     """
     cells = []
     chain = tuple(checked_fault(point if at == 0 else f"{point}@after=2") for at, point in enumerate(POINTS))
@@ -78,7 +83,7 @@ def failpoints(base: Cell | None = None) -> list[Cell]:
 
 
 def cost(base: Cell | None = None) -> list[Cell]:
-    """At-least-once and exactly-once healthy by their default variants, to take turns in rounds (`--repeat`)."""
+    """At-least-once and exactly-once by default variants, healthy: for rounds (`--repeat`)."""
     return [
         _cell(base, sink, support)
         for sink, support in all_supports()
@@ -87,7 +92,7 @@ def cost(base: Cell | None = None) -> list[Cell]:
 
 
 def recovery(base: Cell | None = None) -> list[Cell]:
-    """At-least-once and exactly-once by their default variants, both killed at the same point, to take turns."""
+    """At-least-once and exactly-once by default variants, killed at the same point."""
     return [replace(cell, faults=(checked_fault("after-commit"),)) for cell in cost(base)]
 
 
@@ -105,8 +110,8 @@ def double(base: Cell | None = None) -> list[Cell]:
 
 
 def _limit(cell: Cell, batches: int) -> int:
-    """The limit of one batch that makes at least so many of the load."""
-    return cell.max_events_per_batch or max(1, cell.sessions * 100 // batches)
+    """The limit of events per batch that divides the load into at least so many batches."""
+    return cell.max_events_per_batch or max(1, cell.sessions * EVENTS_PER_SESSION // batches)
 
 
 def _cells(base: Cell | None) -> list[Cell]:
@@ -119,17 +124,17 @@ def _cell(base: Cell | None, sink: str, support: Support) -> Cell:
 
 @dataclass(frozen=True)
 class Profile:
-    """A named choice of cells.
+    """A named set of cells.
 
     Attributes:
-        cells: makes them from a cell without sink and guarantee.
-        sinks: those it has if the user names none (empty: every sink that misses nothing here).
-        repeat: rounds over its healthy cells if the user names none; beside them faulted ones are run in the first
+        cells: builds the cells from a cell without sink and guarantee.
+        sinks: the sinks that run if the user names none. Empty: every installed sink.
+        repeat: the number of rounds over healthy cells if the user gives none. Faulted cells run in the first round
             only.
-        rate, duration_s: its load if the user names none. By default: so long that a p99 has the hundred sessions that
-            it needs; ten such cells fit into six minutes. Two cores are at their limit with 2,000 events/s, where a
-            latency is that of a queue; at half of that all guarantees have room.
-        warmup_s: of its cells.
+        rate, duration_s: the load if the user gives none. The default duration gives a p99 the hundred sessions that
+            it needs; ten such cells take six minutes. Two cores are at their limit with 2,000 events/s, where latency
+            is mostly queueing. At half of that rate no guarantee is near its limit.
+        warmup_s: the warm-up of its cells in seconds, see `Cell`.
     """
 
     cells: Callable[[Cell | None], list[Cell]]
@@ -139,15 +144,15 @@ class Profile:
     duration_s: float = 14.0
     warmup_s: float = Cell.warmup_s
 
-    def chosen(self, base: Cell | None, sinks: Sequence[str] = ()) -> list[Cell]:
-        """Its cells of the sinks that are named; without `base` under the load of the profile.
+    def select_cells(self, base: Cell | None, sinks: Sequence[str] = ()) -> list[Cell]:
+        """The profile's cells of these sinks; without `base` under the profile's own load.
 
         Raises:
-            UserError: there is no such sink, or nothing of it in this profile (exit code 2).
+            UserError: a sink is unknown, or the profile has no cell of it (exit code 2).
         """
         require_sinks(sinks)
         wanted = tuple(sinks) or self.sinks or installed()
-        sessions = round(self.rate * self.duration_s / 100)
+        sessions = round(self.rate * self.duration_s / EVENTS_PER_SESSION)
         mine = Cell("", "", "", rate=self.rate, sessions=sessions, warmup_s=self.warmup_s)
         found = [cell for cell in self.cells(base or mine) if cell.sink in wanted]
         for sink in sinks:
@@ -155,32 +160,32 @@ class Profile:
                 where = (
                     "" if any(s.expected_anomaly is None for s in SINKS[sink].supports) else ": give --profile broken"
                 )
-                raise UserError(f"this profile holds nothing of sink {sink}{where}", exit_code=USAGE)
+                raise UserError(f"this profile has no cells of sink {sink}{where}", exit_code=ExitCode.USAGE)
         return found
 
 
-# What the first look at the suite runs must fit into minutes: the sink that the suite is about.
+# A first look must take minutes, so these profiles run the main sink only, unless the user names others.
 FIRST = ("kafka",)
 PROFILES: Mapping[str, Profile] = {
     "quick": Profile(quick, FIRST),
     "standard": Profile(standard),
     "broken": Profile(broken),
-    # Each fault needs batches of its own, and a restart between two: a longer load, and a slower one.
+    # Each fault needs batches of its own and is followed by a restart, so the load is longer and slower.
     "failpoints": Profile(failpoints, FIRST, rate=300.0, duration_s=60.0),
     "double": Profile(double, FIRST),
-    # As long as those of `full`, so that they can stand beside them.
+    # The same duration as `full`, so that both can be compared.
     "cost": Profile(cost, FIRST, duration_s=16.0, warmup_s=6.0),
-    # Ten, because a recovery falls into whole seconds of Spark's and Kafka's own.
+    # Ten rounds: a recovery includes timers of Spark and Kafka that work in whole seconds, so single values scatter.
     "recovery": Profile(recovery, FIRST, repeat=10),
-    # What is published: five rounds are the fewest of which an interval says something. In 50 runs the median latency
-    # fell by 7 % until the sixth second, while the JVM compiled what is hot, and by 6 % after it. The ten seconds after
-    # it hold the hundred sessions that a p99 needs.
+    # The published series. Five rounds are the fewest that give a useful interval. Warm-up: in 50 runs the median
+    # latency fell by 7 % until the sixth second, while the JVM compiled hot code, then by 6 %. The ten seconds after
+    # the warm-up have the hundred sessions that a p99 needs.
     "full": Profile(standard, repeat=5, duration_s=16.0, warmup_s=6.0),
 }
 
 
 def by_profile(field: Callable[[Profile], float]) -> str:
-    """What most profiles have of a field, then those that have something else: `10; full: 18, recovery: 14`."""
+    """Help text for a field: its usual value and exceptions, as in `10; full: 18`."""
     usual, _ = Counter(map(field, PROFILES.values())).most_common(1)[0]
     others = (f"{name}: {field(profile):g}" for name, profile in PROFILES.items() if field(profile) != usual)
     return "; ".join(filter(None, (f"{usual:g}", ", ".join(others))))

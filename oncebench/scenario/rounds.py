@@ -1,6 +1,6 @@
-"""Rounds: the same cells again and again in turns, so that figures of one round can be compared.
+"""Rounds: the same cells several times, interleaved, so that a round is comparable.
 
-Promise: every other round goes backwards, so that no cell always has the warmer or the busier machine.
+Promise: every second round runs in reverse order, so no cell always has the warmer or the busier machine.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from oncebench.scenario.cell import Cell
 
 
 def in_rounds(cells: Sequence[Cell], rounds: int) -> list[Cell]:
-    """The runs of so many rounds, each with a seed of its own; faulted cells are in the first only, unless there are no
-    others."""
-    again = [cell for cell in cells if not cell.faulted] or cells
-    orders = [cells, *(again if number % 2 == 0 else again[::-1] for number in range(1, rounds))]
+    """The runs of these rounds; each round has its own seed.
+
+    Faulted cells run in the first round only, unless all cells are faulted.
+    """
+    repeated = [cell for cell in cells if not cell.faulted] or cells
+    orders = [cells, *(repeated if number % 2 == 0 else repeated[::-1] for number in range(1, rounds))]
     return [replace(cell, seed=cell.seed + number) for number, order in enumerate(orders) for cell in order]

@@ -1,9 +1,10 @@
-"""Sweeps: one field of a cell at several values, everything else as it is. Data.
+"""Sweeps: one field of a cell at several values, everything else unchanged. Data.
 
-Promise: a sweep changes one field, and of the load only what that makes necessary: a load lasts as long as it did, or
-as a few triggers. There is no state store in memory: Spark's `transformWithState` takes RocksDB only
-(`UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS`). What can go wrong: at one of its values a load has no room
-for its shape (`UserError`).
+Promise: a sweep changes one field and, if needed, the number of sessions. The load then lasts as long as without the
+sweep, and for at least a few triggers. There is no sweep over an in-memory state store: Spark's `transformWithState`
+requires RocksDB (`UNSUPPORTED_FEATURE.STORE_BACKEND_NOT_SUPPORTED_FOR_TWS`).
+
+Failure modes: at one of the values the load is too short for its shape (`UserError`).
 """
 
 from __future__ import annotations
@@ -15,31 +16,33 @@ from typing import Any
 from loadgen.errors import LoadError
 from loadgen.pacing import parse_shape, sessions_for
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.cell import CHECKPOINT_CHOICES, STATE_CHOICES, Cell
 
-# Batches with input that a load lasts for at least: those that a run leaves out as its first ones, and as many again.
+# The fewest batches with input in a load: a run excludes the first ones from its figures and keeps as many.
 FEWEST_TRIGGERS = 6
 
 
 @dataclass(frozen=True)
 class Sweep:
-    """One field of a cell and its values; `told`: a value in words, for `--only` to pick it."""
+    """One field of a cell and its values; `label` formats a value, for `--only` too."""
 
     field: str
     values: tuple[Any, ...]
-    told: Callable[[Any], str] = str
+    label: Callable[[Any], str] = str
 
     def of(self, cells: Sequence[Cell]) -> Iterator[Cell]:
-        """The cells at each value: all of them at one before the next, so that those which are compared with each other
-        are run one after the other."""
+        """The cells at each value: all cells at one value, then all at the next.
+
+        Cells that are compared with each other then run one after the other.
+        """
         for value in self.values:
             for cell in cells:
-                yield _as_long(cell, replace(cell, **{self.field: value}))
+                yield _keep_duration(cell, replace(cell, **{self.field: value}))
 
     def name(self, cell: Cell) -> str:
-        """What a cell of this sweep is called: with its value, if its title does not tell it."""
-        value = self.told(getattr(cell, self.field))
+        """A cell's name in this sweep: its title, and the value if the title lacks it."""
+        value = self.label(getattr(cell, self.field))
         return cell.brief if value in cell.brief else f"{cell.brief}, {value}"
 
 
@@ -60,8 +63,8 @@ SWEEPS: Mapping[str, Sweep] = {
 }
 
 
-def _as_long(before: Cell, cell: Cell) -> Cell:
-    """The cell with as many sessions as its load needs to last as long as before, and for a few triggers."""
+def _keep_duration(before: Cell, cell: Cell) -> Cell:
+    """The cell with enough sessions to last as long as `before`, and a few triggers."""
     if isinstance(before.rate, str) or isinstance(cell.rate, str):
         return cell
     lasts_s = max(before.load_s, FEWEST_TRIGGERS * cell.trigger_ms / 1000)
@@ -69,5 +72,5 @@ def _as_long(before: Cell, cell: Cell) -> Cell:
     try:
         parse_shape(longer.shape, cell.rate, longer.sessions * EVENTS_PER_SESSION)
     except LoadError as error:
-        raise UserError(f"{longer.title} at {cell.rate:,g} events/s: {error}", exit_code=USAGE) from error
+        raise UserError(f"{longer.title} at {cell.rate:,g} events/s: {error}", exit_code=ExitCode.USAGE) from error
     return longer

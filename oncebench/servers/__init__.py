@@ -1,1 +1,1 @@
-"""What a run needs besides itself: Java, jars, and the processes it starts, watches and always reaps."""
+"""Servers of a run: Kafka, PostgreSQL, Pravega; started by the suite or the user's own."""

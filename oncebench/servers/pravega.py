@@ -1,15 +1,16 @@
-"""One Pravega of our own (0.13.0, all of it in one JVM), always reaped; or somebody else's, only used.
+"""Pravega: a server of our own (0.13.0, all in one JVM), or the user's own.
 
-Promise: while `pravega` is open, ONCEBENCH_PRAVEGA holds the controller's address for this process and its children. If
-it does already, that server is used, and never started or stopped. Ours serves streams and transactions when
+Promise: while the service is open, ONCEBENCH_PRAVEGA has the controller's address for this process and its children. If
+the user has set it, that server is used, and never started or stopped. Our server serves streams and transactions when
 `start_pravega` returns.
 
-Everything is in its memory: its end, or a kill of it, is the end of every stream, so it is no server to test a server's
-death with. Its segment store and ZooKeeper listen on 127.0.0.1; its controller knows no setting for that and listens on
-every address of the machine, so while it is open anybody who reaches that port can make and delete streams, and end
-transactions; rows can neither be read nor written from outside.
+Our server keeps everything in memory, so every stream ends with it. It cannot be used to test the death of a server.
 
-What can go wrong: it does not come up (`UserError` with the last lines of its log), the user's own does not answer
+Security: its segment store and ZooKeeper listen on 127.0.0.1. Its controller has no such setting and listens on every
+address of the machine. Whoever reaches that port can create and delete streams and end transactions, but can neither
+read nor write rows.
+
+Failure modes: our server does not start (`UserError` with the end of its log), or the user's does not answer
 (`MissingEnvironment`).
 """
 
@@ -21,36 +22,35 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from oncebench.disk_errors import disk_errors
 from oncebench.downloads.java import Java, find_java
 from oncebench.downloads.maven import jars
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child
-from oncebench.processes.child import Child
+from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
-from oncebench.run.workdir import disk_errors
-from oncebench.servers.kafka.process import tail
 from oncebench.servers.service import Service
 from oncebench.sinks.pravega.controller import Controller, ControllerAway, Stream
 from oncebench.sinks.pravega.sink import VARIABLE
 
 BUNDLE = "pravega-server"
-_START_LIMIT_S = 90.0  # 5 s on an idle machine; many times that beside a Spark that uses every core
+_START_LIMIT_S = 90.0  # 5 s on an idle machine, and many times longer while Spark uses every core
 _STOP_LIMIT_S = 20.0
 _POLL_S = 0.1
-_STARTS = 3  # a free port can be taken by somebody else before the server has it
+_STARTS = 3  # another process may take a free port before the server does
 _TAKEN = ("Address already in use", "BindException")
 _PROBE = Stream("oncebench", "started")
 _PROBE_LEASE_MS = 10_000
 _MAIN = "io.pravega.local.LocalPravegaEmulator"
 _FLAGS = (
-    "-Xmx1g",  # all streams of a run, and of a test run
+    "-Xmx1g",  # enough for all streams of a run
     "-XX:MaxDirectMemorySize=1g",
     "-XX:+ExitOnOutOfMemoryError",
-    "-XX:TieredStopAtLevel=1",  # as for the broker: runs are short
+    "-XX:TieredStopAtLevel=1",  # as for the Kafka broker: runs are short
     "-Djava.awt.headless=true",
     # Netty's and Pravega's buffers are allocated through classes that Java 17 keeps to itself.
     *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in ("java.nio", "sun.nio.ch", "java.lang")),
-    "-Dpravegaservice.storage.impl.name=INMEMORY",  # as shipped it would want HDFS classes
+    "-Dpravegaservice.storage.impl.name=INMEMORY",  # the default needs HDFS classes
     f"-Dpravegaservice.service.listener.host.nameOrIp={LOOPBACK}",
 )
 _LOGGING = """<configuration>
@@ -62,7 +62,7 @@ _LOGGING = """<configuration>
 
 
 class PravegaServer:
-    """A server that the suite started, with its files in `folder`. Made by `start_pravega`."""
+    """A server that the suite started, with its files in `folder`. `start_pravega` makes it."""
 
     def __init__(self, folder: Path, log: Path, java: Java) -> None:
         self.log = log
@@ -80,27 +80,27 @@ class PravegaServer:
         return self._child is not None and self._child.alive
 
     def start(self) -> None:
-        """Start it and return when it serves; `UserError` if it does not come up."""
+        """Starts it and returns when it serves. Raises `UserError` if it does not start."""
         for attempt in range(1, _STARTS + 1):
             ports = free_ports(3)
             offset = self.log.stat().st_size if self.log.exists() else 0
             self._child = child.start("Pravega", self._command(ports), self.log, cwd=self._folder)
             self.address = f"{LOOPBACK}:{ports[0]}"
-            answer = self._wait()
-            if not answer:
+            failure = self._wait()
+            if not failure:
                 return
             self.kill()
-            said = tail(self.log, offset)
-            if attempt == _STARTS or not any(words in said for words in _TAKEN):
-                raise UserError(f"Pravega did not come up ({answer}); the end of {self.log}:\n{said}")
+            output = tail(self.log, offset)
+            if attempt == _STARTS or not any(text in output for text in _TAKEN):
+                raise UserError(f"Pravega did not start ({failure}); the end of {self.log}:\n{output}")
 
     def kill(self) -> None:
-        """SIGKILL: all its streams are gone with it. Returns when it is gone."""
+        """SIGKILL, which ends all its streams. Returns when the process is gone."""
         if self._child is not None:
             self._child.kill_session()
 
     def stop(self) -> None:
-        """SIGTERM, and SIGKILL if that takes too long."""
+        """SIGTERM, then SIGKILL if that takes too long."""
         if self._child is not None:
             self._child.stop_gently(_STOP_LIMIT_S)
 
@@ -129,8 +129,8 @@ class PravegaServer:
         return [str(self._java.executable), *_FLAGS, *named, "-cp", class_path, _MAIN]
 
     def _wait(self) -> str:
-        """Waits until a stream can be made and a transaction begun; what is wrong if that does not come."""
-        assert self._child is not None, "it has just been started"
+        """Waits until a stream and a transaction can be created. Returns the failure, or ''."""
+        assert self._child is not None, "start() has just started it"
         controller = Controller(self.address)
         deadline = time.monotonic() + _START_LIMIT_S
         try:
@@ -159,21 +159,21 @@ class PravegaServer:
 
 @contextmanager
 def start_pravega(folder: Path, java: Java | None = None) -> Iterator[PravegaServer]:
-    """A server with its few files in ``folder/pravega`` and its log in ``folder/logs``."""
+    """A server with its files in ``folder/pravega`` and its log in ``folder/logs``."""
     with PravegaServer(folder / "pravega", folder / "logs" / "pravega.log", java or find_java()) as server:
         server.start()
         yield server
 
 
 def check_reachable(address: str) -> None:
-    """Raises `MissingEnvironment` if no controller answers there."""
+    """Raises `MissingEnvironment` if no controller answers at the address."""
     controller = Controller(address)
     try:
         controller.segments(_PROBE)
     except ControllerAway as error:
         raise MissingEnvironment(
-            f"Pravega's controller at {address} cannot be used ({error}). Is it running, and is that its host:port as "
-            f"seen from this machine? Without {VARIABLE} the suite starts a server of its own"
+            f"Pravega's controller at {address} cannot be used ({error}). Check that it runs and that this machine can "
+            f"reach that host:port. Without {VARIABLE} the suite starts its own server"
         ) from error
     finally:
         controller.close()

@@ -1,8 +1,9 @@
-"""A server that a sink needs: the user's own, which an environment variable names, or one of ours.
+"""A server that a sink needs: the user's own, which a variable names, or one of ours.
 
-Promise: while it is open the variable names it to this process and its children; afterwards the variable is as it was,
-and a server that was started here is gone. What can go wrong: the user's own can't be used (`MissingEnvironment`), or
-ours does not come up (`UserError`).
+Promise: while the server is open, the variable has its address for this process and its children. Afterwards the
+variable is as before, and a server that was started here is gone.
+
+Failure modes: the user's server cannot be used (`MissingEnvironment`), or ours does not start (`UserError`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,12 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Opened:
-    """A server that is there: `theirs`, where the user's own is, as far as that may be seen, or `ours`, the server."""
+    """An open server.
+
+    Attributes:
+        theirs: the address of the user's own server, without secrets.
+        ours: the server that the suite started.
+    """
 
     theirs: str | None = None
     ours: Any = None
@@ -25,34 +31,34 @@ class Opened:
 
 @dataclass(frozen=True)
 class Service:
-    """How to come by one.
+    """How to open a server.
 
     Attributes:
-        variable: names the server to whoever uses it.
-        check: raises `MissingEnvironment` if the user's own can't be used.
-        shown: of what the variable of the user's own says, what anybody may see.
-        start: starts one of ours with its files below a folder, and ends it.
-        where: what the variable is to say of one of ours.
-        durability: asked of the one that is open: its settings that say when a commit is safe, by name.
+        variable: the environment variable with the address of the server.
+        check: raises `MissingEnvironment` if the user's server at this address cannot be used.
+        without_secrets: removes secrets from the address of the user's server.
+        start: starts our server with its files below a folder, and ends it.
+        address: the value of the variable for our server.
+        durability: reads the settings of the open server that decide when a commit is durable.
     """
 
     variable: str
     check: Callable[[str], None]
-    shown: Callable[[str], str]
+    without_secrets: Callable[[str], str]
     start: Callable[[Path], AbstractContextManager[Any]]
-    where: Callable[[Any], str]
+    address: Callable[[Any], str]
     durability: Callable[[], Mapping[str, str]] = dict
 
     @contextmanager
     def open(self, folder: Path) -> Iterator[Opened]:
-        """The user's own if there is one, else one of ours with its files below `folder`."""
+        """Opens the user's server if there is one, else ours with its files below `folder`."""
         named = os.environ.get(self.variable)
         if named:
             self.check(named)
-            yield Opened(theirs=self.shown(named))
+            yield Opened(theirs=self.without_secrets(named))
             return
         with self.start(folder) as server:
-            os.environ[self.variable] = self.where(server)
+            os.environ[self.variable] = self.address(server)
             try:
                 yield Opened(ours=server)
             finally:

@@ -1,8 +1,9 @@
-"""Servers that a sink needs beside Kafka: started for a run and reaped after it, or the user's own.
+"""Servers that a sink needs besides Kafka: started for a run, or the user's own.
 
-Promise: while a service is open, the environment variable that it names tells this process and its children where it
-is; secrets travel in no other way. A server's own jars, where it is one in Java, are the bundle ``<service>-server``.
-What can go wrong: see each service.
+Promise: while a service is open, its environment variable has its address for this process and its children. Secrets
+are passed only in that variable. The jars of a Java server are the bundle ``<service>-server``.
+
+Failure modes: see each service.
 """
 
 from __future__ import annotations
@@ -17,12 +18,15 @@ from oncebench.servers import postgres, pravega
 from oncebench.servers.service import Opened, Service
 from oncebench.sinks.registry import suite_sinks
 
-# By the name with which a sink's kind asks for it.
+# By the name that a sink uses for its service.
 SERVICES: Mapping[str, Service] = {"postgres": postgres.SERVICE, "pravega": pravega.SERVICE}
 
 
 def needed_bundles() -> tuple[str, ...]:
-    """The bundles of jars that a run here may need: all but those of servers whose sinks miss something else."""
+    """The bundles of jars that runs on this machine may need.
+
+    The server of a sink that cannot run here is left out.
+    """
     idle = {
         f"{service}-server" for sink in suite_sinks().values() if sink.kind.missing for service in sink.traits.services
     }
@@ -31,12 +35,12 @@ def needed_bundles() -> tuple[str, ...]:
 
 @contextmanager
 def open_services(names: set[str], folder: Path) -> Iterator[dict[str, Opened]]:
-    """Opens the services that are named, in the order of their names."""
+    """Opens the named services, in the order of their names."""
     with ExitStack() as stack:
         yield {name: stack.enter_context(SERVICES[name].open(folder)) for name in sorted(names)}
 
 
 def ours(bootstrap_servers: str | None) -> frozenset[str]:
-    """The servers, Kafka among them, that the suite would start now, for whoever needs them."""
+    """The servers, including Kafka, that the suite would start for a run that needs them."""
     kafka = set() if bootstrap_servers else {"kafka"}
     return frozenset(kafka | {name for name, service in SERVICES.items() if not os.environ.get(service.variable)})

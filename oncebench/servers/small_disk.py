@@ -1,11 +1,14 @@
-"""A disk of some megabytes under one folder of a run (a tmpfs), so that it can be filled and the host's never is.
+"""A small disk (tmpfs) under one folder of a run, which a fault can fill.
 
-Promise: it is mounted in a mount namespace of this suite's own: only the suite sees it, and what it starts from then
-on; when the last of them has ended, even by SIGKILL, the kernel takes it away, and an empty folder is left. When its
-context ends, the folder holds on the disk beneath what was written to it. What can go wrong: mounting needs root and is
-forbidden in most containers (`cannot_mount` says why; `MissingEnvironment` where it is found out later). A namespace
-belongs to a thread: one that was there before `own_namespace` (a library's pool, say) does not see the disk, but the
-folder beneath.
+The host's disk is never filled.
+
+Promise: the disk is mounted in the suite's own mount namespace. Only the suite and the processes that it starts later
+see the disk. When the last of them has ended, even by SIGKILL, the kernel removes the disk and leaves an empty folder.
+When the context of the disk ends, its content is copied to the folder on the host's disk.
+
+Failure modes: mounting needs root, and most containers forbid it. `cannot_mount` returns the reason;
+`MissingEnvironment` is raised if only the attempt shows it. A namespace belongs to a thread. A thread that is older
+than `own_namespace`, for example in a library's pool, sees the host's folder instead of the disk.
 """
 
 from __future__ import annotations
@@ -22,18 +25,18 @@ from tempfile import NamedTemporaryFile
 
 from oncebench.errors import MissingEnvironment
 
-# The ballast is memory of the machine: a run that needs a larger disk than this is not one for a laptop.
+# The disk is memory of the machine. A run that needs a larger disk is too large for a laptop.
 MOST_BYTES = 512_000_000
-BALLAST = ".ballast-"  # readers of an output folder leave out names that begin with a dot
+BALLAST = ".ballast-"  # readers of an output folder skip names that begin with a dot
 _FRESH_NAMESPACE = 0x0002_0000  # CLONE_NEWNS
 _PRIVATE = (1 << 14) | (1 << 18)  # MS_REC | MS_PRIVATE
 _PLAIN = 2 | 4 | 8  # MS_NOSUID | MS_NODEV | MS_NOEXEC
 _LAZILY = 2  # MNT_DETACH
-_SYS_ADMIN = 21  # the capability that mounting asks for
+_SYS_ADMIN = 21  # the capability that mounting needs
 
 
 def cannot_mount() -> str | None:
-    """Why no small disk can be mounted here; None: as far as can be told without trying, one can."""
+    """Why no small disk can be mounted here; None if that looks possible without an attempt."""
     try:
         status = Path("/proc/self/status").read_text("ascii", "replace")
     except OSError:
@@ -44,23 +47,26 @@ def cannot_mount() -> str | None:
 
 @cache
 def own_namespace() -> None:
-    """Takes this thread, and all that it starts from then on, into a mount namespace of their own; once in a process,
-    and better before there are other threads (see the module). Raises OSError where the kernel does not allow it."""
-    # The fork of a mount namespace begins as shared as the one it comes from.
+    """Moves this thread, and everything that it starts later, into a new mount namespace.
+
+    It acts once per process. Call it before there are other threads (see the module docstring). Raises OSError if the
+    kernel forbids it.
+    """
+    # A new mount namespace still shares mounts with the old one, so mounts are made private.
     _call("unshare", ctypes.c_int(_FRESH_NAMESPACE))
     _mount(None, Path("/"), None, _PRIVATE, None)
 
 
 @contextmanager
 def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
-    """Mounts a disk of this size at `folder`, which must not be there yet.
+    """Mounts a disk of this size at `folder`, which must not exist yet.
 
     Raises:
-        MissingEnvironment: the kernel does not allow it, or it would be larger than MOST_BYTES.
+        MissingEnvironment: the kernel forbids it, or the disk would be larger than MOST_BYTES.
     """
     if size_bytes > MOST_BYTES:
         raise MissingEnvironment(
-            f"a disk that is filled may have {MOST_BYTES / 1e6:.0f} MB, for it is memory, and this run would need "
+            f"a small disk is memory and may have {MOST_BYTES / 1e6:.0f} MB, but this run would need "
             f"{size_bytes / 1e6:.0f} MB: run fewer events"
         )
     folder.mkdir(mode=0o700)
@@ -71,22 +77,22 @@ def small_disk(folder: Path, size_bytes: int) -> Iterator[None]:
         folder.rmdir()
         why = os.strerror(error.errno or 0)
         raise MissingEnvironment(
-            f"no small disk can be mounted at {folder}: {why}. Leave the fill- faults out"
+            f"no small disk can be mounted at {folder}: {why}. Leave out the fill- faults"
         ) from error
     try:
         yield
     finally:
-        _put_beneath(folder)
+        _unmount_and_keep(folder)
 
 
 def fill(disk: Path) -> Path:
-    """Takes all that is free on a small disk by a file of its own, and returns it; on a full disk it is an empty one.
+    """Fills a small disk with one file and returns the file. On a full disk the file is empty.
 
     Raises:
-        ValueError: there is no small disk: what would be filled is the host's.
+        ValueError: the folder is no small disk, so the host's disk would be filled.
     """
     if not os.path.ismount(disk) or shutil.disk_usage(disk).total > MOST_BYTES:
-        raise ValueError(f"{disk} is no small disk, and is not filled")
+        raise ValueError(f"{disk} is no small disk, so it is not filled")
     taken = 0
     with NamedTemporaryFile(prefix=BALLAST, dir=disk, delete=False) as file:
         most = MOST_BYTES
@@ -97,12 +103,12 @@ def fill(disk: Path) -> Path:
             except OSError as error:
                 if error.errno != errno.ENOSPC:
                     raise
-                most = free // 2  # somebody has written meanwhile
+                most = free // 2  # another process has written meanwhile
     return Path(file.name)
 
 
-def _put_beneath(folder: Path) -> None:
-    """Unmounts, and leaves what was there in the folder."""
+def _unmount_and_keep(folder: Path) -> None:
+    """Unmounts the disk and puts its content into the folder."""
     kept = folder.with_name(f"{folder.name}.kept")
     try:
         shutil.copytree(folder, kept, symlinks=True)
@@ -114,11 +120,11 @@ def _put_beneath(folder: Path) -> None:
 
 def _mount(source: str | None, target: Path, kind: str | None, flags: int, options: str | None) -> None:
     texts = [None if text is None else os.fsencode(text) for text in (source, target, kind, options)]
-    what, where, how, more = map(ctypes.c_char_p, texts)
-    _call("mount", what, where, how, ctypes.c_ulong(flags), more)
+    c_source, c_target, c_kind, c_options = map(ctypes.c_char_p, texts)
+    _call("mount", c_source, c_target, c_kind, ctypes.c_ulong(flags), c_options)
 
 
 def _call(name: str, *arguments: object) -> None:
-    """One of the kernel's calls by its name in libc; OSError where it fails."""
+    """Calls a libc function. Raises OSError if it fails."""
     if getattr(ctypes.CDLL(None, use_errno=True), name)(*arguments) != 0:
         raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))

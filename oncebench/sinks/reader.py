@@ -15,6 +15,7 @@ a core. A row is then seen half an interval late on average, plus the time that 
 
 from __future__ import annotations
 
+import base64
 import hashlib
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -307,10 +308,15 @@ def rows_of(
         offset=[offset for _, offset in places],
         append_ms=list(append_ms),
         key=[str(row.get(key, "")).encode() for row in rows],
-        value=[orjson.dumps(row) for row in rows],
+        value=[orjson.dumps(row, default=_as_text) for row in rows],
         headers=[()] * len(rows),
         seen_us=seen_us,
     )
+
+
+def _as_text(value: object) -> str:
+    """What JSON has no type for: bytes in base64, as Spark's `to_json` writes them; decimals and durations as text."""
+    return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
 def place_in_file(name: str, line: int) -> tuple[int, int]:

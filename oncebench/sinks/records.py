@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
@@ -15,6 +15,15 @@ from oncebench.delivery import quarantine
 KEY, VALUE, HEADERS = "key", "value", "headers"
 _BYTES = ("string", "binary")
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
+
+# How a row is written as JSON: with its nulls, and with times to the microsecond (Spark's default: milliseconds),
+# in UTC, because Spark writes other offsets without their seconds, which many had before 1900.
+_JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 
 # A record's headers as Kafka's client takes them.
 Headers = list[tuple[str, bytes | None]] | None
@@ -34,6 +43,11 @@ def records_schema_error(schema: StructType) -> str | None:
     if more:
         return f"column {more[0]!r} has no place in a record; put it into {VALUE!r}, or drop it."
     return None
+
+
+def row_as_json(columns: Sequence[str]) -> Column:
+    """The columns of a row as one JSON object; nothing of it is lost or left out."""
+    return f.to_json(f.struct(*(f"`{name}`" for name in columns)), _JSON)
 
 
 def encode_records(rows: DataFrame) -> DataFrame:

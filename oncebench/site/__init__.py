@@ -1,1 +1,1 @@
-"""Publishes what is stored in results/runs: Markdown, CSV, and one static page that opens from disk."""
+"""Publishes the reports in results/runs: Markdown, CSV and a static page."""

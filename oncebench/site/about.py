@@ -1,34 +1,40 @@
-"""What the page's figures come from: machines, versions, how many runs of what, and the answer in short.
+"""The page's summary: the answer in short, and the origin of the figures.
 
-Promise: counted from the reports, never written by hand; where there is nothing to say, no sentence is there. What
-exactly-once took is of the full comparison alone, and of ratios that have an interval: of no sweep and no single round.
+Promise: every sentence is counted from the reports. A question without data has no sentence. A cost is a ratio with an
+interval: latency of the full comparison alone, processor time of every setting in which it is a price.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from oncebench.audit.verdict import FORBIDDEN, RULES
 from oncebench.delivery.contract import GUARANTEES
+from oncebench.delivery.failpoints import parse_fault
 from oncebench.report.comparisons.paired import BASELINE, Setting
 from oncebench.report.comparisons.sweep_selection import RATE, full_of
-from oncebench.report.configuration import way_of
+from oncebench.report.configuration import configuration_of
 from oncebench.report.measures.metrics import BY_NAME
-from oncebench.report.outcome import is_healthy, only_tried, word_of
-from oncebench.report.tables.table import Report
-from oncebench.site.costs import beside, settings_of, ways_in
-from oncebench.site.promises import HEALTHY, Matrix, worst
+from oncebench.report.outcome import LIMIT, is_healthy, only_tried, outcome_of
+from oncebench.report.schema import Report
+from oncebench.scenario.fault_matrix import LIMITS
+from oncebench.site.costs import compared_to_baseline, configurations_in, settings_of
+from oncebench.site.matrix import HEALTHY, Entry, Matrix, Place, worst
+from oncebench.site.pack import short
 
 GB = 1e9
-NEVER = str(2**63 - 1)  # as Kafka says it
+NEVER = str(2**63 - 1)  # Kafka's value for a flush interval that never elapses
+# Anomalies that are counted in rows, and the field of a cell that holds the count.
+_COUNTED = {"LOSS": "lost", "DUP": "duplicated"}
 
 
 def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, str]) -> dict[str, Any]:
-    """`on_purpose`: for each row the code that it is there to show."""
+    """The summary. `on_purpose`: each configuration's intended anomaly; empty for real sinks."""
     healthy = [report for report in reports if is_healthy(report)]
     rounds = sorted({len(here) for here in _repeats(healthy).values()})
-    tried = [report for report in reports if only_tried(report)]
+    probes = [report for report in reports if only_tried(report)]
     return {
         "answer": [*_promises(matrix, on_purpose), *_prices(reports)],
         "machines": [f"{machine} ({runs:,} runs)" for machine, runs in Counter(map(_machine, reports)).most_common()],
@@ -36,103 +42,140 @@ def as_json(reports: Sequence[Report], matrix: Matrix, on_purpose: Mapping[Any, 
         "durability": _durability(reports),
         "runs": len(reports),
         "healthy": len(healthy),
-        "tried": len(tried),
+        "rate_probes": len(probes),
         "repeats": _range(rounds),
         "faults": sum(fault["hit"] for report in reports for fault in report["faults"]),
-        "verdicts": dict(Counter(word_of(report) for report in reports if not only_tried(report))),
+        "verdicts": dict(Counter(outcome_of(report) for report in reports if not only_tried(report))),
         "seeds": len({report["seed"] for report in reports}),
     }
 
 
 def _promises(matrix: Matrix, on_purpose: Mapping[Any, str]) -> Iterator[str]:
-    """For each guarantee: in how many cells with a fault it was kept, and what these lost and doubled."""
+    """For each guarantee: in how many cells with a fault it was kept, and the rows there."""
     for guarantee in reversed(GUARANTEES):
-        cells = [
-            entries for place, entries in matrix.items()
-            if place.way[1] == guarantee and place.family != HEALTHY and not on_purpose[place.way]
-        ]  # fmt: skip
+        cells = {
+            place: entries
+            for place, entries in matrix.items()
+            if place.configuration[1] == guarantee and place.family != HEALTHY and not on_purpose[place.configuration]
+        }
         if not cells:
             continue
-        words = Counter(worst(entries).cell.word for entries in cells)
-        lost, doubled = (
-            sum(getattr(entry.cell, name) for entries in cells for entry in entries) for name in ("lost", "duplicated")
-        )
+        outcomes = Counter(worst(entries).cell.outcome for entries in cells.values())
         others = ", ".join(
-            f"{words[word]:,} {word}" for word in ("broken", "unknown", "vacuous", "limit") if words[word]
+            f"{outcomes[outcome]:,} {outcome}"
+            for outcome in ("broken", "unknown", "vacuous", "limit")
+            if outcomes[outcome]
         )
-        yield (
-            f"{guarantee.capitalize()} was kept in {words['kept']:,} of {len(cells):,} cells with a fault"
-            f"{f' ({others})' if others else ''}; they lost {lost:,} rows and doubled {doubled:,}."
-        )
+        counts = [
+            f"Rows {name}: {sum(_rows(cells.values(), name)):,}{'' if _forbidden(code, guarantee) else ' (allowed)'}."
+            for code, name in _COUNTED.items()
+        ]
+        yield " ".join([
+            f"{guarantee.capitalize()} was kept in {outcomes['kept']:,} of {len(cells):,} cells with a fault"
+            f"{f' ({others})' if others else ''}.",
+            *counts,
+            *_limits(cells, guarantee),
+        ])  # fmt: skip
+
+
+def _rows(cells: Iterable[Sequence[Entry]], name: str) -> Iterator[int]:
+    """The rows lost, or duplicated, of every entry of some cells."""
+    return (getattr(entry.cell, name) for entries in cells for entry in entries)
+
+
+def _forbidden(code: str, guarantee: str) -> bool:
+    return bool(RULES[code][guarantee] == FORBIDDEN)
+
+
+def _limits(cells: Mapping[Place, Sequence[Entry]], guarantee: str) -> Iterator[str]:
+    """Each known limit in these cells: whose it is, what it came to, and its cause."""
+    found: dict[tuple[str, str], list[Place]] = {}
+    for place, entries in cells.items():
+        if worst(entries).cell.outcome == LIMIT:
+            known = LIMITS[parse_fault(place.fault).action, guarantee, place.configuration[2]]
+            for code in worst(entries).codes:
+                found.setdefault((code, known[code]), []).append(place)
+    for (code, cause), places in found.items():
+        whose = ", ".join(dict.fromkeys(f"{place.configuration[0]} {place.configuration[2]}" for place in places))
+        name = _COUNTED.get(code)
+        rows = f", {sum(_rows([cells[place] for place in places], name)):,} rows {name}" if name else ""
+        yield f"Known limit of {whose} ({code}{rows}): {cause}."
 
 
 def _prices(reports: Sequence[Report]) -> Iterator[str]:
-    """What exactly-once took beside at-least-once of the same sink, as a range over the sinks and not as a mean: the
-    latency of the full comparison, and the price where it is one: of a load that was there at once, or with room."""
+    """The cost of exactly-once relative to at-least-once into the same sink, over all sinks."""
     found = dict(settings_of(reports))
     full = list(full_of(found).values())
     for name, settings, where, what in (
         ("p99_ms", full, f"At {RATE:,g} events/s", "p99 latency"),
-        ("cpu_s", found, "Flat out, or with room between batches,", "processor time by event"),
+        ("cpu_s", found, "Saturated, or with a trigger interval", "processor time per event"),
     ):
         ratios = [
-            (setting.sink, times)
+            (_named(setting, configuration[1]), times)
             for setting in settings
-            for way in ways_in(found[setting])
-            if way[0] == "exactly-once" and (times := beside(found[setting], BY_NAME[name], way)[0]) is not None
+            for configuration in configurations_in(found[setting])
+            if configuration[0] == "exactly-once"
+            and (times := compared_to_baseline(found[setting], BY_NAME[name], configuration)[0]) is not None
             and times.has_interval
         ]  # fmt: skip
         if ratios:
-            low, high = min(each.median for _, each in ratios), max(each.median for _, each in ratios)
-            unclear = sum(not each.shows(1.0) for _, each in ratios)
-            yield (
-                f"{where} exactly-once took {low:.2f} to {high:.2f} times the {what} of {' '.join(BASELINE)} of the "
-                f"same sink (no difference shown in {unclear} of {len(ratios)} comparisons, of "
-                f"{', '.join(sorted({sink for sink, _ in ratios}))})."
-            )
+            low, high = (short(end(each.median for _, each in ratios)) for end in (min, max))
+            clear = ", ".join(f"{whose} ({short(each.median):.2f})" for whose, each in ratios if each.shows(1.0))
+            unclear = [whose for whose, each in ratios if not each.shows(1.0)]
+            yield " ".join(filter(None, [
+                f"{where}, exactly-once takes {low:.2f} to {high:.2f} times the {what} of {' '.join(BASELINE)} into "
+                "the same sink.",
+                f"The difference is clear for {clear}." if clear else "",
+                f"{len(unclear)} of {len(ratios)} comparisons show no difference "
+                f"({', '.join(sorted(set(unclear)))})." if unclear else "",
+            ]))  # fmt: skip
+
+
+def _named(setting: Setting, variant: str) -> str:
+    return f"{setting.sink} {variant}{' saturated' if setting.config.get('rate') == 'max' else ''}"
 
 
 def _repeats(healthy: Sequence[Report]) -> Mapping[Any, list[Report]]:
-    """Healthy runs by setting and way, without tries of a rate."""
+    """Healthy runs by setting and configuration, without the probes of a rate."""
     found: dict[Any, list[Report]] = {}
     for report in healthy:
         if not report.get("probe"):
-            found.setdefault((Setting.of(report), way_of(report)), []).append(report)
+            found.setdefault((Setting.of(report), configuration_of(report)), []).append(report)
     return found
 
 
 def _machine(report: Report) -> str:
-    told = report.get("environment", {})
-    memory = told.get("memory_bytes")
+    environment = report.get("environment", {})
+    memory = environment.get("memory_bytes")
     parts = [
-        told.get("cpu"),
-        f"{told['cores']} cores" if told.get("cores") else None,
+        environment.get("cpu"),
+        f"{environment['cores']} cores" if environment.get("cores") else None,
         f"{memory / GB:,.0f} GB" if memory else None,
-        told.get("system"),
+        environment.get("system"),
     ]
     return ", ".join(filter(None, parts)) or "not recorded"
 
 
 def _versions(reports: Sequence[Report]) -> dict[str, str]:
-    """By component, every version that a run had, in their order; older reports name fewer."""
+    """Every version of each component. Older reports name fewer components."""
     found: dict[str, list[str]] = {}
     for report in reports:
-        told = report.get("environment", {})
-        plain = {name: told.get(name) for name in ("oncebench", "python", "java")}
-        for name, version in {**plain, **told.get("versions", {})}.items():
+        environment = report.get("environment", {})
+        plain = {name: environment.get(name) for name in ("oncebench", "python", "java")}
+        for name, version in {**plain, **environment.get("versions", {})}.items():
             if version and version not in found.setdefault(name, []):
                 found[name].append(version)
     return {name: ", ".join(versions) for name, versions in found.items() if versions}
 
 
 def _durability(reports: Sequence[Report]) -> list[str]:
-    """What the servers said of when a commit is safe, each answer once; older reports tell of none."""
+    """The server settings that make a commit durable. Older reports have none."""
     found = Counter(
-        f"{server}: " + ", ".join(f"{name} {'never' if value == NEVER else value}" for name, value in told.items())
+        f"{server}: " + ", ".join(f"{name} {'never' if value == NEVER else value}" for name, value in options.items())
         for report in reports
-        for server, told in (report.get("environment", {}).get("durability") or {}).items()
+        for server, options in (report.get("environment", {}).get("durability") or {}).items()
     )
-    return [f"{told} ({runs:,} run{'' if runs == 1 else 's'})" for told, runs in sorted(found.items())]
+    return [f"{options} ({runs:,} run{'' if runs == 1 else 's'})" for options, runs in sorted(found.items())]
 
 
 def _range(counts: Sequence[int]) -> str:

@@ -1,8 +1,9 @@
-"""What each guarantee costs, as data: medians of healthy runs, and ratios to at-least-once of the same sink.
+"""The cost of each guarantee as data: medians, and ratios to at-least-once into one sink.
 
-Promise: the figures are those of `reports.paired`: rounds of runs that took turns, medians with 95 % bootstrap
-intervals. Where rounds are too few there is none, and no difference is shown. Sinks, and settings of one sink, are
-never compared with one another. Of each sink the full comparison comes first, then sweeps by their values.
+Promise: the figures come from healthy runs. They are those of `report.comparisons.paired`: rounds of runs that took
+turns, medians with 95 % bootstrap intervals. Too few rounds give no interval, and then no difference is reported. Two
+sinks, or two settings of one sink, are never compared. Each sink's full comparison comes first, then its sweeps in the
+order of their values.
 """
 
 from __future__ import annotations
@@ -20,64 +21,98 @@ from oncebench.report.comparisons.paired import (
     bootstrap,
     difference,
     differing,
-    in_fields,
+    fields_text,
     ratio,
     settings,
     with_unit,
 )
 from oncebench.report.comparisons.sweep_selection import ORDER, OTHER, groups_of, in_order
-from oncebench.report.configuration import Way
+from oncebench.report.configuration import Configuration
 from oncebench.report.measures.metrics import Metric, figure
+from oncebench.report.schema import Report
 from oncebench.report.tables.cost_table import COLUMNS, falls_behind
-from oncebench.report.tables.table import Report
-from oncebench.scenario.cell import Cell, order_of
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.order import order_of
 from oncebench.site.pack import short
 
-_UNSAID = ("sink", "guarantee", "variant", "faults", "random_kills", "seed", "rate", "sessions", MACHINE)
+# Fields that a label leaves out, or formats itself.
+_UNLABELLED = ("sink", "guarantee", "variant", "faults", "random_kills", "seed", "rate", "sessions", MACHINE)
+_DEFAULTS = Cell("", "", "").as_json()
 
 
 def settings_of(reports: Sequence[Report]) -> list[tuple[Setting, Rounds]]:
-    """The settings of healthy runs, by sink, the full comparison first, then each sweep by its values; runs that were
-    interrupted are left out."""
+    """The settings of healthy runs: by sink the full comparison, then each sweep by its values.
+
+    Interrupted runs are left out.
+    """
     found = settings(report for report in reports if not report.get("interrupted"))
     return [(setting, found[setting]) for setting in in_order(found)]
 
 
-def ways_in(rounds: Rounds) -> list[tuple[str, str]]:
+def configurations_in(rounds: Rounds) -> list[tuple[str, str]]:
     """The guarantees and variants of a setting, in the order of tables."""
-    return sorted({way for here in rounds.values() for way in here}, key=lambda way: order_of(*way))
+    return sorted({each for here in rounds.values() for each in here}, key=lambda each: order_of(*each))
 
 
 def label(setting: Setting) -> str:
-    """A setting in words: its load, and every option that does not stand at its default."""
-    config = json.loads(setting.rest)
-    if not config:
-        return "settings not recorded"
-    rate = config.get("rate")
-    load = f"{rate:,g} events/s" if isinstance(rate, int | float) else "as fast as it can" if rate == "max" else "?"
-    usual = Cell("", "", "").as_json()
-    other = [
-        with_unit(name, value) for name, value in config.items()
-        if name not in _UNSAID and value != usual.get(name)
-    ]  # fmt: skip
-    return ", ".join([load, f"{config.get('sessions', '?')} sessions", *other])
+    """A setting's load, and every option that differs from its default."""
+    return ", ".join(_labelled(setting).values()) or "settings not recorded"
 
 
 def labels(found: Iterable[Setting]) -> dict[Setting, str]:
-    """The label of each setting; with the machine where settings of one sink were run on several."""
+    """The label of each setting, with the machine where one sink ran on several."""
     settings = list(found)
-    machines = [MACHINE] if MACHINE in differing(settings) else []
-    return {each: ", ".join(filter(None, (label(each), in_fields(each, machines)))) for each in settings}
+    machines = _machines(settings)
+    return {each: ", ".join(filter(None, (label(each), fields_text(each, machines)))) for each in settings}
 
 
-def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
-    """The metrics of which a run has a figure, and for each setting each way's runs, medians, ratios and differences,
-    one for each metric."""
+def titles(found: Iterable[Setting], groups: Mapping[Setting, str]) -> tuple[str, dict[Setting, str]]:
+    """The part of the label that all full comparisons share, and the rest of each label.
+
+    A title names a common option again where the setting has another value of it.
+    """
+    settings = list(found)
+    machines = _machines(settings)
+    labelled = {each: _labelled(each) | {name: fields_text(each, [name]) for name in machines} for each in settings}
+    full = [labelled[each] for each in settings if not groups[each]] or [{}]
+    common = {name: text for name, text in full[0].items() if all(each.get(name) == text for each in full)}
+    usual = {name: with_unit(name, _DEFAULTS[name]) for name in common if name in _DEFAULTS}
+    rest = {
+        each: [text for name, text in {**usual, **parts}.items() if common.get(name) != text]
+        if parts
+        else [label(each)]
+        for each, parts in labelled.items()
+    }
+    return ", ".join(common.values()), {each: ", ".join(filter(None, parts)) for each, parts in rest.items()}
+
+
+def _machines(settings: Sequence[Setting]) -> list[str]:
+    return [MACHINE] if MACHINE in differing(settings) else []
+
+
+def _labelled(setting: Setting) -> dict[str, str]:
+    """The parts of a setting's label by field; empty if the report has no setting."""
+    config = json.loads(setting.rest)
+    if not config:
+        return {}
+    rate = config.get("rate")
+    load = f"{rate:,g} events/s" if isinstance(rate, int | float) else "saturated" if rate == "max" else "?"
+    other = {
+        name: with_unit(name, value)
+        for name, value in config.items()
+        if name not in _UNLABELLED and value != _DEFAULTS.get(name)
+    }
+    return {"rate": load, "sessions": f"{config.get('sessions', '?')} sessions", **other}
+
+
+def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) -> dict[str, Any]:
+    """The metrics, and for each setting the medians, ratios and differences of its rows."""
     numbers = {id(report): number for number, report in enumerate(reports)}
     found = settings_of(reports)
     groups = groups_of(dict(found))
     columns = [metric for metric in COLUMNS if any(_measured(rounds, metric) for _, rounds in found)]
-    called = labels(setting for setting, _ in found)
+    full_labels = labels(setting for setting, _ in found)
+    common, rest = titles(full_labels, groups) if found else ("", {})
     return {
         "baseline": list(BASELINE),
         "metrics": [
@@ -85,12 +120,17 @@ def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
         ],
         "groups": [name.replace("_", " ") for name in ORDER if name in groups.values()],
         "other": OTHER,
+        "common": common,
         "settings": [
             {
                 "sink": setting.sink,
-                "label": called[setting],
+                "label": full_labels[setting],
+                "title": rest[setting],
                 "group": groups[setting].replace("_", " "),
-                "rows": [_row(setting.sink, way, rounds, columns, ways, numbers) for way in ways_in(rounds)],
+                "rows": [
+                    _row(setting.sink, each, rounds, columns, configurations, numbers)
+                    for each in configurations_in(rounds)
+                ],
             }
             for setting, rounds in found
         ],
@@ -101,40 +141,49 @@ def _measured(rounds: Rounds, metric: Metric) -> bool:
     return any(figure(report, metric) is not None for here in rounds.values() for report in here.values())
 
 
-def absolute(rounds: Rounds, metric: Metric, way: tuple[str, str]) -> Difference | None:
-    """Median over the rounds and its interval; None if no run of this way has the figure."""
-    values = [value for here in rounds.values() if way in here and (value := figure(here[way], metric)) is not None]
+def absolute(rounds: Rounds, metric: Metric, configuration: tuple[str, str]) -> Difference | None:
+    """Median over the rounds and its interval; None if no run has the figure."""
+    values = [
+        value
+        for here in rounds.values()
+        if configuration in here and (value := figure(here[configuration], metric)) is not None
+    ]
     return bootstrap(values) if values else None
 
 
-def beside(rounds: Rounds, metric: Metric, way: tuple[str, str]) -> tuple[Difference | None, Difference | None]:
-    """Ratio and difference to the baseline; None for the baseline itself, and where nothing can be compared."""
-    if way == BASELINE:
+def compared_to_baseline(
+    rounds: Rounds, metric: Metric, configuration: tuple[str, str]
+) -> tuple[Difference | None, Difference | None]:
+    """Ratio and difference to the baseline; None for the baseline, or without a common round."""
+    if configuration == BASELINE:
         return None, None
-    return ratio(rounds, metric, way), difference(rounds, metric, way)
+    return ratio(rounds, metric, configuration), difference(rounds, metric, configuration)
 
 
 def _row(
     sink: str,
-    way: tuple[str, str],
+    configuration: tuple[str, str],
     rounds: Rounds,
     columns: Sequence[Metric],
-    ways: Sequence[Way],
+    configurations: Sequence[Configuration],
     numbers: Mapping[int, int],
 ) -> dict[str, Any]:
-    compared = [beside(rounds, metric, way) for metric in columns]
+    compared = [compared_to_baseline(rounds, metric, configuration) for metric in columns]
     return {
-        "way": ways.index((sink, *way)),
-        "behind": int(falls_behind(rounds, way)),
-        "runs": [numbers[id(here[way])] for here in rounds.values() if way in here],
-        "absolute": [_interval(absolute(rounds, metric, way)) for metric in columns],
+        "configuration": configurations.index((sink, *configuration)),
+        "falls_behind": int(falls_behind(rounds, configuration)),
+        "runs": [numbers[id(here[configuration])] for here in rounds.values() if configuration in here],
+        "absolute": [_interval(absolute(rounds, metric, configuration)) for metric in columns],
         "ratio": [_interval(times, 1.0) for times, _ in compared],
         "difference": [_interval(more, 0.0) for _, more in compared],
     }
 
 
 def _interval(found: Difference | None, none: float | None = None) -> list[Any] | None:
-    """Median, low, high (None where rounds are too few), rounds; then, of a comparison, whether it shows one."""
+    """Median, low, high, rounds; for a comparison also whether its difference is clear.
+
+    Low and high are None where rounds are too few. `none`: the value that means no difference.
+    """
     if found is None:
         return None
     return list(_parts(found, none))

@@ -1,6 +1,6 @@
-"""How the page's data is kept small: each text once, objects of one kind as columns, figures with the digits they have.
+"""Keeps the page's data small: each text once, objects as columns, figures rounded.
 
-Promise: what is packed can be unpacked: a text is the words at its numbers with a space between, whatever it holds.
+Promise: a packed text can be unpacked exactly, whatever it holds: join its words with single spaces.
 """
 
 from __future__ import annotations
@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-# More digits than these no figure here has: runs of one cell differ in the second or third.
+# Runs of one cell differ in the second or third digit, so a fifth would only be noise.
 DIGITS = 4
 
 
 class Texts:
-    """Texts that are made of the same words again and again: commands, mostly."""
+    """Texts that repeat the same words, mostly commands; each word is stored once."""
 
     def __init__(self) -> None:
         self._words: dict[str, int] = {}
@@ -21,22 +21,22 @@ class Texts:
         self._packed: list[list[int]] = []
 
     def add(self, text: str) -> int:
-        """The number of a text."""
+        """Stores a text and returns its number."""
         if text not in self._texts:
             self._texts[text] = len(self._packed)
             self._packed.append([self._words.setdefault(word, len(self._words)) for word in text.split(" ")])
         return self._texts[text]
 
     def as_json(self) -> dict[str, Any]:
-        """`words`, and for each text the numbers of its words."""
+        """`words`, and `texts`: for each text the numbers of its words."""
         return {"words": list(self._words), "texts": self._packed}
 
 
 def columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, list[Any]]:
-    """Rows of values as a list for each name.
+    """Turns rows of values into a list of values for each name.
 
     Raises:
-        ValueError: a row is longer or shorter than there are names.
+        ValueError: a row does not have one value for each name.
     """
     found: dict[str, list[Any]] = {name: [] for name in names}
     for row in rows:
@@ -46,7 +46,7 @@ def columns(names: Sequence[str], rows: Iterable[Sequence[Any]]) -> dict[str, li
 
 
 def short(value: float | None, digits: int = DIGITS) -> float | int | None:
-    """A figure rounded to so many digits, without a fraction where there is none."""
+    """A figure rounded to some significant digits; an int where nothing follows the point."""
     if value is None:
         return None
     rounded = float(f"{value:.{digits}g}")
@@ -54,5 +54,5 @@ def short(value: float | None, digits: int = DIGITS) -> float | int | None:
 
 
 def numbers(keys: Iterable[Any]) -> Mapping[Any, int]:
-    """Each key's place among the keys, repeats left out."""
+    """Numbers the distinct keys in their order."""
     return {key: number for number, key in enumerate(dict.fromkeys(keys))}

@@ -1,7 +1,7 @@
-"""The page: its template with style and scripts put in, and a policy that lets nothing in but its own data.
+"""Builds the page from its template, styles, scripts and a content security policy.
 
-Promise: no request leaves the page but the one for data.js beside it. The policy names the inline style and script by
-their hashes and data.js by a nonce that depends on the data, so that no text in a report can have known it.
+Promise: the page makes one request, for the data.js next to it. The policy allows the inline style and script by their
+hashes and data.js by a nonce. The nonce is a digest of the data, so no text in a report can contain it in advance.
 """
 
 from __future__ import annotations
@@ -12,31 +12,31 @@ import re
 from collections.abc import Mapping
 from importlib.resources import files
 
-STYLES = ("colours.css", "page.css", "tables.css", "plots.css", "elsewhere.css")  # later ones have the last word
-# In the order in which they need one another; all in one function, so that the page has one global, its data.
+STYLES = ("colours.css", "page.css", "tables.css", "plots.css", "media.css")  # a later rule overrides an earlier one
+# Each script uses those before it. All are wrapped in one function, so the page has one global: its data.
 SCRIPTS = (
-    "elements.js", "figures.js", "state.js", "chips.js", "runs_named.js", "about.js", "matrix.js", "cost.js",
-    "tradeoff.js", "latency.js", "timeline.js", "returns.js", "all_runs.js", "start.js",
+    "elements.js", "plots.js", "state.js", "filters.js", "run_details.js", "about.js", "matrix.js", "costs.js",
+    "tradeoff.js", "latency.js", "timeline.js", "recovery.js", "all_runs.js", "main.js",
 )  # fmt: skip
 _MARK = re.compile(r"\{\{(\w+)\}\}")
 
 
 def page(data: str) -> str:
-    """index.html for this data.js.
+    """Returns the index.html that belongs to a data.js.
 
     Raises:
-        ValueError: a script or the style could end its own element.
+        ValueError: a script or style holds the end tag of its own element.
     """
     style = "\n" + "\n".join(map(_source, STYLES))
     script = '\n(() => {\n"use strict";\n' + "\n".join(map(_source, SCRIPTS)) + "})();\n"
     if "</style" in style or "</script" in script:
-        raise ValueError("a source of the page holds the end of its own element")
+        raise ValueError("a script or style of the page holds the end tag of its own element")
     nonce = _digest(data)
     policy = "; ".join((
         "default-src 'none'",
         f"script-src 'nonce-{nonce}' 'sha256-{_digest(script)}'",
         f"style-src 'sha256-{_digest(style)}'",
-        "img-src data:",  # the empty icon, or a browser asks the server for one
+        "img-src data:",  # the empty icon; without it a browser asks the server for one
         "base-uri 'none'",
         "form-action 'none'",
     ))  # fmt: skip
@@ -44,7 +44,7 @@ def page(data: str) -> str:
 
 
 def _filled(text: str, parts: Mapping[str, str]) -> str:
-    """Each mark of the text replaced, once; what looks like a mark in a part stays."""
+    """Replaces each {{mark}} of the text once; a mark inside a replacement stays as it is."""
     return _MARK.sub(lambda mark: parts[mark[1]], text)
 
 

@@ -1,6 +1,6 @@
-"""Recovery and landings as data: the rows of the tables in `reports`, each with the runs that it stands on.
+"""Recovery and random kills as data: the rows of the tables in `report`, each with its runs.
 
-Promise: nothing is counted here that `recovery_table` and `landings` do not count.
+Promise: every count comes from `recovery_table` and `random_kills`. A mark that no fault has is left out.
 """
 
 from __future__ import annotations
@@ -8,53 +8,55 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from oncebench.report.comparisons import random_kills as landings
-from oncebench.report.configuration import Way, way_of
+from oncebench.report.comparisons import random_kills
+from oncebench.report.configuration import Configuration, configuration_of
+from oncebench.report.schema import Report
 from oncebench.report.tables import recovery_table
-from oncebench.report.tables.table import Report
 from oncebench.scenario.fault_matrix import FAMILIES
 from oncebench.scenario.fault_matrix import columns as columns_of
 
 
-def as_json(reports: Sequence[Report], ways: Sequence[Way]) -> dict[str, Any]:
-    """Recovery by row, family and nemesis; its quantiles over all faults; where random kills landed."""
+def as_json(reports: Sequence[Report], configurations: Sequence[Configuration]) -> dict[str, Any]:
+    """Recovery by configuration, family and fault, over all faults, and random kills by point."""
     used = [(number, report) for number, report in enumerate(reports) if not report.get("interrupted")]
-    sound = [report for _, report in used]
+    complete = [report for _, report in used]
     return {
         "headings": list(recovery_table.HEADINGS[4:]),
-        "rows": list(_recovery(used, ways)),
+        "rows": list(_recovery(used, configurations)),
         "overall": {
             "headings": list(recovery_table.OVERALL),
-            "rows": [list(row) for row in recovery_table.overall_table(sound)],
+            "rows": [list(row) for row in recovery_table.overall_table(complete) if row[1] != "0"],
         },
-        "landings": {
-            "headings": list(landings.HEADINGS[3:]),
+        "random_kills": {
+            "headings": list(random_kills.HEADINGS[3:]),
             "rows": [
                 {
-                    "way": ways.index((row[0], row[1], row[2])),
+                    "configuration": configurations.index((row[0], row[1], row[2])),
                     "cells": list(row[3:]),
-                    "runs": [at for at, each in used if way_of(each) == row[:3] and each["cell"]["random_kills"]],
+                    "runs": [
+                        at for at, each in used if configuration_of(each) == row[:3] and each["cell"]["random_kills"]
+                    ],
                 }
-                for row in landings.table(sound)
+                for row in random_kills.table(complete)
             ],
         },
     }
 
 
-def _recovery(used: Sequence[tuple[int, Report]], ways: Sequence[Way]) -> Iterator[dict[str, Any]]:
-    sound = [report for _, report in used]
+def _recovery(used: Sequence[tuple[int, Report]], configurations: Sequence[Configuration]) -> Iterator[dict[str, Any]]:
+    complete = [report for _, report in used]
     outages = [(number, outage) for number, report in used for outage in recovery_table.outages_of([report])]
     for family in FAMILIES:
         columns = columns_of(family)
-        for row in recovery_table.table(sound, family):
+        for row in recovery_table.table(complete, family):
             runs = (
                 number for number, outage in outages
-                if (*outage.row, outage.nemesis) == row[:4] and outage.faults in columns
+                if (*outage.row, outage.action) == row[:4] and outage.faults in columns
             )  # fmt: skip
             yield {
                 "family": family,
-                "way": ways.index((row[0], row[1], row[2])),
-                "nemesis": row[3],
+                "configuration": configurations.index((row[0], row[1], row[2])),
+                "action": row[3],
                 "cells": list(row[4:]),
                 "runs": list(dict.fromkeys(runs)),
             }

@@ -1,9 +1,9 @@
-"""Timelines as data: one run of each faulted cell, second by second, with its faults and how it came back.
+"""Timelines as data: one run of each cell with a fault, step by step.
 
-Promise: a step of the page is one step of the report or several whole ones: events and rows are summed, a latency or a
-lag is the highest of them, so that no peak is lost. Of a cell's runs it is the first with the worst verdict.
+Promise: a step of the page is one step of the report, or several whole ones. Events and rows are summed; a latency or a
+lag is the highest of them, so no peak disappears. Of a cell's runs it is the first with the worst verdict.
 
-What can go wrong: a report that does not say when its timeline starts has no marks of faults (`marked` is false).
+Failure mode: a report without the start of its timeline has no marks of faults (`marked` is false).
 """
 
 from __future__ import annotations
@@ -12,30 +12,32 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from oncebench.report.configuration import Way, way_of
+from oncebench.report.configuration import Configuration, configuration_of
 from oncebench.report.report import EVENTS_PER_ROW
-from oncebench.report.tables.table import Report
+from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL
 from oncebench.site.pack import Texts, short
 
-# From worst to best, as a reader looks for them.
+# From worst to best: a reader looks for the worst first.
 _ORDER = ("broken", "unknown", "vacuous", "kept")
-# Steps of all timelines together, which at some 25 bytes each are less than half of what the page may weigh; and of
-# one: no fewer than tell a fault of ten seconds in a run of minutes, no more than a plot has room for.
+# ALL_STEPS bounds all timelines together: at some 25 bytes a step they stay below half of the page's size limit.
+# FEWEST_STEPS per timeline still resolve a fault of ten seconds in a run of minutes. A plot has room for MOST_STEPS.
 ALL_STEPS, FEWEST_STEPS, MOST_STEPS = 15_000, 30, 180
 MARKS = ("detect", "restart", "first_visible", "caught_up")
 
 
-def as_json(reports: Sequence[Report], ways: Sequence[Way], texts: Texts) -> list[dict[str, Any]]:
-    """One timeline for each faulted cell that has one, in the order of rows, then by what was done."""
-    chosen = sorted(_chosen(reports), key=lambda number: (ways.index(way_of(reports[number])), number))
+def as_json(reports: Sequence[Report], configurations: Sequence[Configuration], texts: Texts) -> list[dict[str, Any]]:
+    """One timeline for each cell with a fault, in the order of configurations, then reports."""
+    chosen = sorted(
+        _chosen(reports), key=lambda number: (configurations.index(configuration_of(reports[number])), number)
+    )
     most = room([len(reports[number]["timeline"]["sent"]) for number in chosen])
-    return [_timeline(reports[number], number, ways, texts, most) for number in chosen]
+    return [_timeline(reports[number], number, configurations, texts, most) for number in chosen]
 
 
 def room(lengths: Sequence[int]) -> int:
-    """How many steps a timeline may have: so many that all together are no more than ALL_STEPS."""
+    """The largest number of steps per timeline that keeps all timelines within ALL_STEPS."""
 
     def together(most: int) -> int:
         return sum(ceil(length / ceil(length / most)) for length in lengths)
@@ -44,7 +46,7 @@ def room(lengths: Sequence[int]) -> int:
 
 
 def merged(values: Sequence[Any], each: int, how: Callable[[Iterable[Any]], Any]) -> list[Any]:
-    """`each` steps as one; one in which nothing was measured stays so."""
+    """Merges `each` steps into one; a step without a measurement stays None."""
     groups = ([value for value in values[at : at + each] if value is not None] for at in range(0, len(values), each))
     return [how(group) if group else None for group in groups]
 
@@ -56,7 +58,7 @@ def _chosen(reports: Sequence[Report]) -> list[int]:
         faulted = cell["faults"] or cell["random_kills"]
         if not faulted or not (report.get("timeline") or {}).get("sent") or report.get("interrupted"):
             continue
-        key = (*way_of(report), *cell["faults"], cell["random_kills"], cell.get("open_sessions", 0))
+        key = (*configuration_of(report), *cell["faults"], cell["random_kills"], cell.get("open_sessions", 0))
         if key not in best or _badness(report) < _badness(reports[best[key]]):
             best[key] = number
     return list(best.values())
@@ -66,31 +68,38 @@ def _badness(report: Report) -> int:
     return _ORDER.index(report["verdict"])
 
 
-def _timeline(report: Report, number: int, ways: Sequence[Way], texts: Texts, most: int) -> dict[str, Any]:
-    told = report["timeline"]
-    each = max(1, ceil(len(told["sent"]) / most))
-    step_s = told["step_s"] * each
+def _timeline(
+    report: Report, number: int, configurations: Sequence[Configuration], texts: Texts, most: int
+) -> dict[str, Any]:
+    timeline = report["timeline"]
+    each = max(1, ceil(len(timeline["sent"]) / most))
+    step_s = timeline["step_s"] * each
     return {
         "run": number,
-        "way": ways.index(way_of(report)),
+        "configuration": configurations.index(configuration_of(report)),
         "title": texts.add(title(report)),
         "step": step_s,
-        "sent": [_per_s(count, step_s) for count in merged(told["sent"], each, sum)],
-        "visible": [_per_s(rows * EVENTS_PER_ROW, step_s) for rows in merged(told["visible"], each, sum)],
-        "p50": [short(ms, 3) for ms in merged(told["p50_ms"], each, max)],
-        "p99": [short(ms, 3) for ms in merged(told["p99_ms"], each, max)],
-        "lag": merged(told["lag"], each, max),
-        "marked": told.get("start_us") is not None,
-        "faults": [_fault(fault, told["start_us"], texts) for fault in report["faults"] if _placed(fault, told)],
+        "sent": [_per_s(count, step_s) for count in merged(timeline["sent"], each, sum)],
+        "visible": [_per_s(rows * EVENTS_PER_ROW, step_s) for rows in merged(timeline["visible"], each, sum)],
+        "p50": [short(ms, 3) for ms in merged(timeline["p50_ms"], each, max)],
+        "p99": [short(ms, 3) for ms in merged(timeline["p99_ms"], each, max)],
+        "lag": merged(timeline["lag"], each, max),
+        "marked": timeline.get("start_us") is not None,
+        "faults": [
+            _fault(fault, timeline["start_us"], texts) for fault in report["faults"] if _placed(fault, timeline)
+        ],
     }
 
 
-def _placed(fault: Mapping[str, Any], told: Mapping[str, Any]) -> bool:
-    return fault["hit"] and fault.get("t_us") is not None and told.get("start_us") is not None
+def _placed(fault: Mapping[str, Any], timeline: Mapping[str, Any]) -> bool:
+    return fault["hit"] and fault.get("t_us") is not None and timeline.get("start_us") is not None
 
 
 def _fault(fault: Mapping[str, Any], start_us: int, texts: Texts) -> list[Any]:
-    """When (s after the timeline's start), what, the rows that it lost and doubled; then the marks, in s after it."""
+    """A fault: seconds after the start, name, rows lost, rows duplicated, and its MARKS.
+
+    Marks are in seconds after the fault.
+    """
     name = RANDOM if fault["fault"] == RANDOM_KILL else str(fault["fault"]).split("@", maxsplit=1)[0]
     recovery = fault.get("recovery") or {}
     marks = [None if recovery.get(mark) is None else round(recovery[mark] / 1000, 1) for mark in MARKS]

@@ -1,6 +1,6 @@
-"""Writes what is published: index.html and data.js beside runs/, and the table, all anew from all reports.
+"""Writes index.html, data.js and the tables next to runs/, from all reports.
 
-Promise: nothing is published that does not stand in runs/, and each file is written whole or not at all.
+Promise: every published figure comes from a report in runs/. Each file is written whole or not at all.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 
 from oncebench.report.comparisons import repeatability, sustained
 from oncebench.report.tables import cost_table, fault_matrix, fault_text, table
-from oncebench.site import lists
+from oncebench.site import csv_tables
 from oncebench.site.data import as_script, data_of
 from oncebench.site.page import page
 from oncebench.site.stored import stored_in
@@ -20,10 +20,10 @@ PAGE, DATA = "index.html", "data.js"
 
 
 def publish(folder: Path) -> list[Path]:
-    """Writes page and tables of a results folder; returns their paths, the page first.
+    """Writes the page and tables of a results folder; returns their paths, the page first.
 
     Raises:
-        UserError: there is no report, or a damaged one.
+        UserError: the folder holds no report, or a damaged one.
     """
     stored = stored_in(folder)
     reports = [each.report for each in stored]
@@ -36,13 +36,13 @@ def publish(folder: Path) -> list[Path]:
         "tables/costs.md": cost_table.markdown(reports),
         "tables/sustained.md": sustained.markdown(reports),
         "tables/noise.md": repeatability.noise_markdown(reports),
-        "tables/costs.csv": lists.costs(reports),
+        "tables/costs.csv": csv_tables.costs(reports),
         "tables/faults.md": fault_text.markdown(reports, fault_matrix.cells_of(reports)),
-        "tables/faults.csv": lists.cells(reports),
-        "tables/runs.csv": lists.runs(stored),
+        "tables/faults.csv": csv_tables.cells(reports),
+        "tables/runs.csv": csv_tables.runs(stored),
     }
     for name in (name for name, text in made.items() if not text):
-        (folder / name).unlink(missing_ok=True)  # of an earlier time: there is nothing to put in it now
+        (folder / name).unlink(missing_ok=True)  # an earlier publication wrote it, and there is no content for it
     return [_written(folder / name, text) for name, text in made.items() if text]
 
 

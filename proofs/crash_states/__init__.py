@@ -1,1 +1,1 @@
-"""Power cuts: every state in which one may leave the file sinks' disk, built, read, and given to a successor."""
+"""Power cuts: checks every disk state that a power cut may leave of the file sinks."""

@@ -1,7 +1,7 @@
-"""The same pipeline with one defence left out: its calls edited, or its code replaced. None of this is for use.
+"""The pipeline with one defence left out: edited calls or replaced code. Not for use.
 
-An edit makes of a record what the code would have asked for without that line: fsync changes nothing that a living
-machine shows, so all other calls stay as they were.
+An edit turns a record into the calls that the code would have made without one line. fsync changes nothing that a
+running machine can observe, so all other calls stay the same.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from oncebench.sinks.files.sink import FileSink, FileWriter
 from proofs.crash_states.calls import Call, Create, Link, Recorded, Rename, SyncFile, SyncFolder
 
 Edit = Callable[[Sequence[Recorded]], list[Recorded]]
-HIDDEN, SHOWN, JOURNAL = "output/.pending", "output", "checkpoint/journal"
+HIDDEN, VISIBLE, JOURNAL = "output/.pending", "output", "checkpoint/journal"
 
 
 def without_fsync_of_files(folder: str) -> Edit:
-    """Files that were made in a folder are not forced."""
+    """Files created in a folder are not forced to the disk."""
 
     def edit(log: Sequence[Recorded]) -> list[Recorded]:
         made = _made_in(folder, log)
@@ -36,7 +36,7 @@ def without_fsync_of_files(folder: str) -> Edit:
 
 
 def fsync_of_files_after(folder: str, named: type[Link] | type[Rename]) -> Edit:
-    """Files that were made in a folder are forced after they have got their last name, and not before."""
+    """Files created in a folder are forced after they get their last name, and not before."""
 
     def edit(log: Sequence[Recorded]) -> list[Recorded]:
         made, edited = _made_in(folder, log), []
@@ -53,7 +53,7 @@ def fsync_of_files_after(folder: str, named: type[Link] | type[Rename]) -> Edit:
 
 
 def without_fsync_of_folder(folder: str) -> Edit:
-    """The names in a folder are not forced."""
+    """The names in a folder are not forced to the disk."""
 
     def edit(log: Sequence[Recorded]) -> list[Recorded]:
         return [each for each in log if each.call != SyncFolder(folder)]
@@ -67,7 +67,7 @@ def _made_in(folder: str, log: Sequence[Recorded]) -> set[int]:
 
 
 def committed_before_decided(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
-    """Two-phase, the wrong way round: shown first, decided afterwards."""
+    """Two-phase in the wrong order: commits first and decides afterwards."""
     prepared = batch.run(sink.prepare_writer())
     commit(batch, sink, {written.partition: written.prepared for written in prepared if written.prepared})
     journal.decide(batch.id, 0, decision(prepared))
@@ -84,7 +84,7 @@ class _InPlace(FileWriter):
 
 
 class InPlace(FileSink):
-    """Writes where readers look; nothing is left for a commit."""
+    """Writes where readers look, so a commit has nothing to do."""
 
     def prepare_writer(self) -> FileWriter:
         return _InPlace(self._names, self._form, durable=True, visible_as=None)
@@ -95,7 +95,7 @@ class InPlace(FileSink):
 
 
 def in_place(kind: SinkKind, form: Format) -> SinkKind:
-    """A kind whose tasks write their files under the final names."""
+    """A kind of sink whose tasks write their files under the final names."""
 
     def opened(settings: SinkSettings) -> FileSink:
         return InPlace(form, settings.output["output"], settings.sink_id, settings.partitions)

@@ -1,20 +1,20 @@
-"""What a driver and its tasks ask of the file system, as plain values: what is recorded, edited and replayed.
+"""The file system calls of a driver and its tasks, as values to record, edit and replay.
 
-Paths are relative to the recorded folder, with `/`; a file is a number, so that it stays itself under every name.
+Paths are relative to the recorded folder and use `/`. A file is a number, which stays the same under every name.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-# What a name stands for when it is no file's.
+# The number that a folder's name stands for.
 FOLDER = -1
 DRIVER = "driver"
 
 
 @dataclass(frozen=True)
 class Create:
-    """A new, empty file under a name."""
+    """A new, empty file with a name."""
 
     path: str
     file: int
@@ -22,7 +22,7 @@ class Create:
 
 @dataclass(frozen=True)
 class Write:
-    """Bytes into a file."""
+    """Bytes written into a file."""
 
     file: int
     offset: int
@@ -31,14 +31,14 @@ class Write:
 
 @dataclass(frozen=True)
 class SyncFile:
-    """fsync of a file: its content is on the disk; its name need not be."""
+    """fsync of a file: its content is on the disk, its name perhaps not."""
 
     file: int
 
 
 @dataclass(frozen=True)
 class SyncFolder:
-    """fsync of a folder: the names in it are on the disk, and nothing else."""
+    """fsync of a folder: only the names in it are on the disk."""
 
     path: str
 
@@ -53,7 +53,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Rename:
-    """Another name for a file, in place of the first and of whatever had that name."""
+    """A new name for a file; it replaces the old name and any other file with the new name."""
 
     source: str
     target: str
@@ -62,21 +62,21 @@ class Rename:
 
 @dataclass(frozen=True)
 class Unlink:
-    """A name is taken away."""
+    """A name is removed."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class MakeFolder:
-    """A new, empty folder under a name."""
+    """A new, empty folder with a name."""
 
     path: str
 
 
 @dataclass(frozen=True)
 class Put:
-    """An entry of Spark's logs: there as a whole or not at all; `forced`: it is on the disk."""
+    """An entry of Spark's logs, which exists whole or not at all; `forced`: it is on the disk."""
 
     path: str
     file: int
@@ -89,14 +89,14 @@ Call = Create | Write | SyncFile | SyncFolder | Link | Rename | Unlink | MakeFol
 
 @dataclass(frozen=True)
 class Recorded:
-    """A call, and who made it: the driver or one of the tasks that run beside each other."""
+    """A call and its actor: the driver or one of the concurrent tasks."""
 
     actor: str
     call: Call
 
 
-def told(recorded: Recorded) -> str:
-    """A call in a line."""
+def describe(recorded: Recorded) -> str:
+    """The text of a call in one line."""
     call = recorded.call
     match call:
         case Write():

@@ -1,16 +1,16 @@
-"""What of the calls made so far may be on the disk after a power cut.
+"""The disk model: which effects of the calls so far may survive a power cut.
 
-Promise: `power_cuts` gives every state that these rules allow, each once at least:
+Promise: `power_cuts` gives every state that these rules allow, each at least once:
 
-* what was written and not forced by fsync of the file: nothing of it, its first half, all of it as zeros, its second
-  half after zeros (the later block arrived, the earlier did not), or all of it;
-* a name that was made, taken away or changed and not forced by fsync of its folder: as before or as after, each such
-  name by itself, in whatever order they were changed;
-* a rename is atomic: never is the file under neither name. It may be under both (new name on the disk, old one not yet
-  taken away) until the old name's folder is forced;
-* a folder whose own name is not on the disk takes with it all that is below it.
+* Bytes that were written and not forced by fsync of the file: none of them, the first half, all as zeros, the second
+  half after zeros (the later block arrived, the earlier one did not), or all.
+* A name that was created, removed or changed and not forced by fsync of its folder: the old or the new state. Each such
+  name is independent of the others and of their order.
+* A rename is atomic: the file always has one of the two names. It may have both (the new name is on the disk, the old
+  one is not removed yet) until the old name's folder is forced.
+* If a folder's own name is missing on the disk, everything below it is missing too.
 
-What is left out, and the sources of the rules: `docs/crash_states.md`.
+`docs/crash_states.md` has the sources of these rules and what they leave out.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ from proofs.crash_states.calls import (
     Write,
 )
 
-# A name, and what it then stands for: a file, FOLDER, or nothing.
+# A name and its new meaning: a file, FOLDER, or None for no file.
 Change = tuple[str, int | None]
 
 
 @dataclass(frozen=True)
 class Content:
-    """Of a file: what was forced, and what was written since, in order."""
+    """The content of a file: the forced bytes, and the later writes in order."""
 
     forced: bytes = b""
     writes: tuple[tuple[int, bytes], ...] = ()
 
     def whole(self) -> bytes:
-        """As a living machine shows it."""
+        """The content that a running machine shows."""
         content = bytearray(self.forced)
         for offset, data in self.writes:
             content.extend(bytes(max(0, offset - len(content))))
@@ -53,7 +53,7 @@ class Content:
         return bytes(content)
 
     def cuts(self) -> tuple[bytes, ...]:
-        """What may be left of it."""
+        """The contents that a power cut may leave."""
         whole, known = self.whole(), len(self.forced)
         middle = known + (len(whole) - known + 1) // 2
         torn = (
@@ -67,7 +67,7 @@ class Content:
 
 @dataclass(frozen=True)
 class Tree:
-    """Files and folders as somebody finds them: what each path stands for, and what is in each file."""
+    """A tree of files and folders: the file or folder of each path, and each file's content."""
 
     names: frozenset[tuple[str, int]]
     contents: frozenset[tuple[int, bytes]]
@@ -75,13 +75,13 @@ class Tree:
 
 @dataclass(frozen=True)
 class Disk:
-    """What is on the disk for certain, and what may be.
+    """The state that is certainly on the disk, and the state that may be.
 
     Attributes:
-        names: (path, file or FOLDER), forced.
-        waiting: calls that changed names and were not forced; of each, some changes from the first on may be on the
-            disk, or none. Those that touch a common name stand together, oldest first; the others in no order that
-            matters, and so in one order only: two orders of the same calls come to the same disk.
+        names: forced names, as (path, file or FOLDER).
+        waiting: calls that changed names and were not forced. A prefix of each call's changes may be on the disk. Calls
+            with a common name stand together, oldest first. Independent calls have a fixed order, so that two orders
+            of the same calls give equal disks.
         files: (file, content).
     """
 
@@ -91,7 +91,7 @@ class Disk:
 
 
 def settled(tree: Tree) -> Disk:
-    """A disk on which all of this tree is forced."""
+    """The disk on which the whole tree is forced."""
     return Disk(tree.names, (), frozenset((file, Content(data)) for file, data in tree.contents))
 
 
@@ -123,7 +123,7 @@ def after(disk: Disk, call: Call) -> Disk:
 
 
 def everything(disk: Disk) -> Tree:
-    """What a living machine shows: every call has had its effect."""
+    """The tree that a running machine shows, with the effect of every call."""
     names = dict(disk.names)
     for path, what in (change for changes in disk.waiting for change in changes):
         _change(names, path, what)
@@ -136,7 +136,7 @@ def everything(disk: Disk) -> Tree:
 
 
 def power_cuts(disk: Disk) -> Iterator[Tree]:
-    """What the disk may hold after a power cut at this moment."""
+    """Every tree that a power cut at this moment may leave."""
     cuts = {file: content.cuts() for file, content in disk.files}
     known = dict(disk.names)
     for outcomes in product(*(_outcomes(known, together) for together in _together(disk.waiting))):
@@ -156,7 +156,7 @@ def folder_of(path: str) -> str:
 
 
 def _outcomes(known: Mapping[str, int], together: Sequence[tuple[Change, ...]]) -> list[tuple[Change, ...]]:
-    """What may be under the names that some calls have touched; always in the same order."""
+    """The possible meanings of the names that some calls changed, always in the same order."""
     touched = sorted({path for changes in together for path, _ in changes})
     found = set()
     for chosen in product(*(range(len(changes) + 1) for changes in together)):
@@ -169,7 +169,7 @@ def _outcomes(known: Mapping[str, int], together: Sequence[tuple[Change, ...]]) 
 
 
 def _together(waiting: Sequence[tuple[Change, ...]]) -> list[list[tuple[Change, ...]]]:
-    """The calls in groups that have no name in common, each in its order; the groups in the order of their names."""
+    """Groups of calls without common names; calls keep their order, groups are sorted by name."""
     groups: list[tuple[set[str], list[tuple[Change, ...]]]] = []
     for changes in waiting:
         names, calls = {path for path, _ in changes}, [changes]
@@ -193,7 +193,7 @@ def _above(path: str) -> set[tuple[str, int]]:
 
 
 def _reachable(names: Mapping[str, int]) -> dict[str, int]:
-    """Without what is below a folder that is not there."""
+    """The names without those below a missing folder."""
     found = {"": FOLDER}
     for path in sorted(names):
         if found.get(folder_of(path)) == FOLDER:
@@ -212,7 +212,10 @@ def _changed(disk: Disk, *changes: Change) -> Disk:
 
 
 def _forced(disk: Disk, folder: str) -> Disk:
-    """Forces the names in a folder. A rename whose old name is gone for certain is wholly on the disk: it is atomic."""
+    """Forces the names in a folder.
+
+    If a rename's old name is certainly gone, the whole rename is on the disk, because it is atomic.
+    """
     names: dict[str, int] = dict(disk.names)
     waiting = []
     for changes in disk.waiting:

@@ -1,4 +1,4 @@
-"""A tree of files in a real folder: found there, or put there."""
+"""Reads a tree of files from a real folder, or builds it there."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from proofs.crash_states.disk import Tree
 
 
 def tree_of(root: Path) -> Tree:
-    """What is in a folder; two names of one file are told as such."""
+    """The tree in a folder; two names of one file are recognised."""
     names: dict[str, int] = {}
     contents: dict[int, bytes] = {}
     numbers: dict[int, int] = {}
@@ -32,7 +32,7 @@ def tree_of(root: Path) -> Tree:
 
 
 def build(tree: Tree, root: Path) -> None:
-    """Puts a tree into a folder, in place of whatever is there."""
+    """Builds a tree in a folder, after deleting what is there."""
     shutil.rmtree(root, ignore_errors=True)
     root.mkdir()
     contents = dict(tree.contents)

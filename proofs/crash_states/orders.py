@@ -1,7 +1,7 @@
-"""Every moment of a recorded run: after each call, with the calls of tasks that run at once in every order.
+"""Every moment of a recorded run, with the calls of concurrent tasks in every order.
 
 Promise: each disk that any order reaches is given once, with the calls that lead to it. The driver waits for its tasks,
-and a task's own calls keep their order; beyond that, tasks are taken to be as fast and as slow as they please.
+and a task's own calls keep their order. No other assumption is made about the speed of tasks.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from itertools import groupby
 from proofs.crash_states.calls import DRIVER, Recorded
 from proofs.crash_states.disk import Disk, after
 
-Way = tuple[Recorded, ...]
+Order = tuple[Recorded, ...]
 
 
-def moments(start: Disk, log: Sequence[Recorded]) -> Iterator[tuple[Disk, Way]]:
-    """Every disk on the way, `start` among them, each once and with one way to it."""
+def moments(start: Disk, log: Sequence[Recorded]) -> Iterator[tuple[Disk, Order]]:
+    """Every disk on the path, including `start`, each once and with one order that leads to it."""
     seen = {start}
     yield start, ()
-    here: dict[Disk, Way] = {start: ()}
+    here: dict[Disk, Order] = {start: ()}
     for of_driver, calls in groupby(log, key=lambda recorded: recorded.actor == DRIVER):
         stretch = list(calls)
         actors = [DRIVER] if of_driver else sorted({recorded.actor for recorded in stretch})
         queues = [[recorded for recorded in stretch if recorded.actor == actor] for actor in actors]
-        ends: dict[Disk, Way] = {}
-        for disk, way in here.items():
-            for reached, came, at_end in _merged(disk, way, queues):
+        ends: dict[Disk, Order] = {}
+        for disk, order in here.items():
+            for reached, came, at_end in _merged(disk, order, queues):
                 if reached not in seen:
                     seen.add(reached)
                     yield reached, came
@@ -35,11 +35,11 @@ def moments(start: Disk, log: Sequence[Recorded]) -> Iterator[tuple[Disk, Way]]:
         here = ends
 
 
-def _merged(start: Disk, way: Way, queues: Sequence[Sequence[Recorded]]) -> Iterator[tuple[Disk, Way, bool]]:
+def _merged(start: Disk, order: Order, queues: Sequence[Sequence[Recorded]]) -> Iterator[tuple[Disk, Order, bool]]:
     """Every disk in every merge of the queues, and whether all calls have been made."""
-    layer: dict[tuple[tuple[int, ...], Disk], Way] = {((0,) * len(queues), start): way}
+    layer: dict[tuple[tuple[int, ...], Disk], Order] = {((0,) * len(queues), start): order}
     while layer:
-        further: dict[tuple[tuple[int, ...], Disk], Way] = {}
+        further: dict[tuple[tuple[int, ...], Disk], Order] = {}
         for (places, disk), came in layer.items():
             for number, queue in enumerate(queues):
                 place = places[number]

@@ -1,12 +1,12 @@
-"""What must hold in a state that a power cut left, and once a successor has done its work there.
+"""The invariants after a power cut, and after a successor has done its work.
 
-Promise: a word for each thing that is wrong, with an example; empty where a guarantee is kept. The words are those of
-the catalogue (`oncebench.audit.anomalies`), and four more:
+Promise: one code per anomaly with an example; empty if the guarantee is kept. The codes are those of the catalogue
+(`oncebench.audit.anomalies`) and four more:
 
-* TORN: a reader is shown some rows of a partition of a batch, and not the others.
-* EARLY: a reader is shown a batch that is not decided on this disk.
-* FAIL: the reader fails, in place of telling what it could not read.
-* STUCK: a successor does not get through, whatever it says.
+* TORN: a reader sees some rows of a partition of a batch, but not all.
+* EARLY: a reader sees a batch that is not decided on this disk.
+* FAIL: the reader fails instead of reporting what it cannot read.
+* STUCK: a successor cannot finish.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ Wrong = dict[str, str]
 
 
 @dataclass(frozen=True)
-class Owed:
-    """What a reader may be shown.
+class Expected:
+    """The rows that a reader may see.
 
     Attributes:
-        rows: per partition, by batch.
-        decided: batches that may be shown, under exactly-once.
+        rows: number of rows per partition, by batch.
+        decided: batches that may be visible under exactly-once.
         done: batches that Spark will not run again.
     """
 
@@ -38,11 +38,11 @@ class Owed:
     done: Collection[int]
 
 
-def wrong(guarantee: str, shown: Counter[Row], owed: Owed) -> Wrong:
-    """What a reader is shown that the guarantee forbids."""
+def wrong(guarantee: str, visible: Counter[Row], expected: Expected) -> Wrong:
+    """The anomalies in the visible rows that the guarantee forbids."""
     found: Wrong = {}
-    left = Counter(shown)
-    for batch, rows in owed.rows.items():
+    left = Counter(visible)
+    for batch, rows in expected.rows.items():
         for partition in range(PARTITIONS):
             counts = [left.pop(row, 0) for row in rows_of(batch, partition, rows)]
             which = f"batch {batch}, partition {partition}: {counts}"
@@ -50,9 +50,9 @@ def wrong(guarantee: str, shown: Counter[Row], owed: Owed) -> Wrong:
                 found.setdefault(TORN, which)
             if max(counts) > 1 and guarantee != AT_LEAST_ONCE:
                 found.setdefault(DUP, which)
-            if min(counts) == 0 and batch in owed.done and guarantee != AT_MOST_ONCE:
+            if min(counts) == 0 and batch in expected.done and guarantee != AT_MOST_ONCE:
                 found.setdefault(LOSS, which)
-            if max(counts) > 0 and batch not in owed.decided and guarantee == EXACTLY_ONCE:
+            if max(counts) > 0 and batch not in expected.decided and guarantee == EXACTLY_ONCE:
                 found.setdefault(EARLY, which)
     if +left:
         found[CORR] = str(next(iter(+left)))

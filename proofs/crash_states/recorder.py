@@ -1,12 +1,12 @@
-"""Records what real classes ask of the file system below a folder, and can have them die at any of these calls.
+"""Records the file system calls of real classes, and can kill them at any call.
 
-Promise: the record is complete, or recording fails. After every call the folder itself is compared, byte by byte and
-name by name, with what the calls so far must have made of it: a change that came by another way (an unwatched function,
-C code, another process) is found at the next call or at the end. What cannot be compared is fsync; one that were missed
-would make the search harsher, never milder, and `tests/proofs/test_crash_states.py` compares with strace too.
+Promise: the record is complete, or recording fails. After every call the real folder is compared, name by name and byte
+by byte, with the effect of the calls so far. So a change by other means (an unwatched function, C code, another
+process) is found at the next call or at the end. fsync leaves nothing to compare. A missed fsync would make the search
+stricter, never weaker, and `tests/proofs/test_crash_states.py` also compares with strace.
 
-What can go wrong: Python's own functions are replaced while it listens, for the whole process; one recorder listens at
-a time. Linux only: an open file's path is asked of /proc.
+What can go wrong: Python's own functions are replaced for the whole process while recording, so only one recorder may
+record at a time. Linux only: the path of an open file comes from /proc.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from proofs.crash_states.folder import tree_of
 
 _Result = TypeVar("_Result")
 _READING = frozenset("rbt")
-# Would change what is below the folder, and no class of ours uses them: to be modelled before one may.
+# Calls that would change the folder. No class of ours uses them; they must be modelled before one does.
 _UNKNOWN = ("write", "pwrite", "writev", "fdatasync", "truncate", "ftruncate", "rmdir", "symlink", "mkfifo", "mknod")
 
 
 class Killed(BaseException):
-    """The driver, with all its tasks, was killed; nothing that it still tries reaches the disk."""
+    """The driver was killed with all its tasks; no later call reaches the disk."""
 
 
 class NotRecorded(Exception):
-    """Something was done to the folder that is not in the record."""
+    """The folder has a change that is not in the record."""
 
 
 class _Raw(io.FileIO):
@@ -65,11 +65,11 @@ class _Raw(io.FileIO):
 
 
 class Recorder:
-    """Records from when a folder holds what `disk` says.
+    """Records the calls below a folder.
 
     Args:
         root: the folder.
-        disk: what is in it, and what of that is forced.
+        disk: the content of the folder at the start, and which part is forced.
     """
 
     def __init__(self, root: Path, disk: Disk) -> None:
@@ -82,7 +82,7 @@ class Recorder:
 
     @contextmanager
     def listening(self, calls: int | None = None) -> Iterator[None]:
-        """Records what is done inside; after so many calls, the next one and all others die with `Killed`."""
+        """Records the calls of the `with` block; after `calls` of them, each raises `Killed`."""
         self._left, self._dead = calls, False
         replaced: dict[str, Callable[..., Any]] = {
             "open": self._os_open,
@@ -103,7 +103,7 @@ class Recorder:
         self._compare()
 
     def put(self, path: Path, data: bytes, forced: bool) -> None:
-        """Writes an entry of Spark's logs, which is there as a whole or not at all."""
+        """Writes an entry of Spark's logs, which exists whole or not at all."""
         self._do(Put(self._inside(path) or "", self._new_file(), data, forced), lambda: unrecorded(path, data))
 
     def _do(self, call: Call, really: Callable[[], _Result]) -> _Result:
@@ -118,16 +118,16 @@ class Recorder:
         return result
 
     def _compare(self) -> None:
-        found, owed = tree_of(Path(self._root)), everything(self.disk)
-        if _by_name(found) != _by_name(owed):
-            differs = sorted(_by_name(found) ^ _by_name(owed), key=str)[:4]
-            raise NotRecorded(f"{self._root} is not what {len(self.log)} calls have made of it: {differs}")
+        found, expected = tree_of(Path(self._root)), everything(self.disk)
+        if _by_name(found) != _by_name(expected):
+            differs = sorted(_by_name(found) ^ _by_name(expected), key=str)[:4]
+            raise NotRecorded(f"{self._root} differs from the effect of its {len(self.log)} recorded calls: {differs}")
 
     def _inside(self, path: Any) -> str | None:
-        """A path below the root as the record has it; None for any other."""
+        """The recorded form of a path below the root; None for any other path."""
         if isinstance(path, int):
             path = _path_of(path)
-        found = os.path.abspath(os.fsdecode(path))  # noqa: PTH100  (no link is followed: names are what counts)
+        found = os.path.abspath(os.fsdecode(path))  # noqa: PTH100  (follows no link: only names count)
         return found[len(self._root) + 1 :] if found.startswith(f"{self._root}/") else None
 
     def _file(self, path: str) -> int:
@@ -136,7 +136,7 @@ class Recorder:
     def _new_file(self) -> int:
         return max((file for file, _ in self.disk.files), default=FOLDER) + 1
 
-    # ---------------------------------------------------------------- in place of Python's own
+    # ---------------------------------------------------------------- replacements of Python's functions
 
     def _open(
         self, really: Callable[..., Any], file: Any, mode: str = "r", buffering: int = -1, *text: Any, **named: Any
@@ -212,13 +212,13 @@ def _path_of(handle: int) -> str:
 
 
 def unrecorded(path: Path, data: bytes, _forced: bool = True) -> None:
-    """Writes an entry of Spark's logs where nobody listens, or past who does."""
+    """Writes an entry of Spark's logs without recording it."""
     with io.FileIO(path, "x") as file:
         file.write(data)
 
 
 def _by_name(tree: Tree) -> set[tuple[str, Any]]:
-    """Every name with what is under it, and with the other names of the same file."""
+    """Every name with its content and with the other names of the same file."""
     contents = dict(tree.contents)
     also: dict[int, list[str]] = {}
     for path, file in tree.names:

@@ -1,8 +1,8 @@
-"""What the driver's code needs of Spark, without Spark: two logs, input that goes on, and tasks that run here.
+"""A stand-in for Spark: two logs, continuing input, and tasks that run in this process.
 
-Spark writes `offsets/N` before a batch and `commits/N` after it, and forces neither to the disk. An entry is taken to
-be there as a whole or not at all: an empty or torn one stops Spark itself, before any of our code is asked. Where the
-offset log is taken to be forced, so is the name of each folder above it.
+Spark writes `offsets/N` before a batch and `commits/N` after it, and forces neither to the disk. The model assumes that
+an entry exists whole or not at all: an empty or torn entry stops Spark itself, before any of our code runs. Where the
+offset log is assumed to be forced, the names of the folders above it are too.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
 
 
 def rows_of(batch: int, partition: int, count: int) -> list[Row]:
-    """The rows of a partition of a batch; `count` says how far the batch reads."""
+    """The rows of a partition of a batch, `count` of them."""
     key = f"session-{batch}-{partition}"
     return [(key, j, 5, 1000 * batch + j, 4_000_000_000 - j, 1_700_000_000_000_000 + j) for j in range(count)]
 
@@ -44,8 +44,8 @@ class Logs:
 
     Attributes:
         checkpoint: the folder of both.
-        put: writes an entry; the last argument says whether it is forced to the disk.
-        forced: whether the offset log is. The commit log never is.
+        put: writes an entry; its last argument is whether the entry is forced to the disk.
+        forced: whether the offset log is forced. The commit log never is.
     """
 
     checkpoint: Path
@@ -53,15 +53,15 @@ class Logs:
     forced: bool
 
     def make(self) -> None:
-        """Makes the folders of both."""
+        """Creates the folders of both logs."""
         for name in ("offsets", "commits"):
             (self.checkpoint / name).mkdir(exist_ok=True)
 
     def begin(self, available: int) -> tuple[int, int]:
-        """The next batch and the rows per partition of it; an open one is run again with the rows that it had.
+        """The next batch and its rows per partition; an open batch is run again with the same rows.
 
         Args:
-            available: how far a new batch reads.
+            available: rows per partition of a new batch.
         """
         offsets, commits = (_numbers(self.checkpoint / name) for name in ("offsets", "commits"))
         newest = max(offsets, default=-1)
@@ -71,29 +71,30 @@ class Logs:
         return newest + 1, available
 
     def end(self, batch: int) -> None:
-        """The batch is done: it is never run again, if this reaches the disk."""
+        """Marks the batch as done: Spark does not run it again, if this entry reaches the disk."""
         entry = self.checkpoint / "commits" / str(batch)
         if not entry.exists():
             self.put(entry, b"{}", False)
 
     def done(self) -> set[int]:
-        """The batches that are never run again."""
+        """The batches that Spark does not run again."""
         return _numbers(self.checkpoint / "commits")
 
     def rows(self, batch: int) -> int:
-        """How many rows per partition a batch has."""
+        """The number of rows per partition of a batch."""
         return int((self.checkpoint / "offsets" / str(batch)).read_bytes())
 
 
 class Rows:
-    """A batch's rows, as `oncebench.delivery.batch.Batch` asks for them; its tasks run in this process, one after
-    the other.
+    """A batch's rows, as `oncebench.delivery.batch.Batch` needs them.
+
+    The tasks run in this process, one after the other.
 
     Args:
-        batch: its number.
+        batch: number of the batch.
         count: rows per partition.
-        suffix: of the format in which they will be written.
-        as_actor: is told who acts from here on.
+        suffix: file name suffix of the format in which the rows will be written.
+        as_actor: is called with the name of the actor of all further calls.
     """
 
     def __init__(self, batch: int, count: int, suffix: str, as_actor: Callable[[str], None]) -> None:
@@ -102,7 +103,7 @@ class Rows:
         self._task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter
 
     def mapInArrow(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: str) -> Rows:
-        """See Spark."""
+        """As in Spark."""
         self._task = task
         return self
 
@@ -141,6 +142,6 @@ def _numbers(folder: Path) -> set[int]:
 
 
 def row_in(value: bytes) -> Row:
-    """A row as a committed reader shows it; what it could not read comes out with fields missing."""
+    """A row from a committed reader; a row that the reader could not read lacks fields."""
     shown = json.loads(value)
     return tuple(shown.get(name) for name in ROW)

@@ -1,4 +1,4 @@
-"""Delivery code with one detail changed: protocols, the operator, and the order in which Spark does things."""
+"""Delivery code with one detail changed: protocols, operator, order of Spark's steps."""
 
 from __future__ import annotations
 
@@ -17,33 +17,33 @@ from oncebench.delivery.protocols import exactly_once_two_phase
 from oncebench.delivery.journal import Journal
 from pipeline.sessions import FIELDS, Sessions, rows_of
 from oncebench.delivery.contract import Sink
-from proofs.mutants.small_run import Aside
+from proofs.mutants.small_run import QuarantineList
 from proofs.mutants.small_spark import PARTITIONS, Spark
 
 # ------------------------------------------------------------------------------------------ protocols
 
 
 def claimed_late(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
-    """At-most-once that writes first and claims then."""
+    """At-most-once that writes first and claims afterwards."""
     batch.run(sink.acknowledged_writer())
     batch.failpoint("before-decision")
     journal.claim(batch.id)
 
 
 def not_compared(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
-    """Idempotent; a replay's rows are not compared with those of the first run."""
+    """Idempotent, but a replay's rows are not compared with those of the first run."""
     done = {partition for partition, mark in sink.marks().items() if mark.batch == batch.id}
     batch.run(sink.idempotent_writer(), only=set(range(PARTITIONS)) - done)
 
 
 def done_by_number(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
-    """Idempotent; every batch up to the marker's number is taken as done, as Delta takes a txnVersion."""
+    """Idempotent, but a marker covers all lower batch numbers too, as with Delta's txnVersion."""
     done = {partition for partition, mark in sink.marks().items() if mark.batch >= batch.id}
     batch.run(sink.idempotent_writer(), only=set(range(PARTITIONS)) - done)
 
 
 def returns_early(batch: Batch, sink: Sink, journal: Journal, on_lost: str) -> None:
-    """Two-phase; a replay of what is decided commits it and leaves the rows where they are."""
+    """Two-phase, but a replay of a decided batch commits it without draining the rows."""
     for made in journal.decisions(batch.id):
         commit(batch, sink, {each["partition"]: each["prepared"] for each in made["partitions"] if each["prepared"]})
         return
@@ -53,8 +53,8 @@ def returns_early(batch: Batch, sink: Sink, journal: Journal, on_lost: str) -> N
 # ------------------------------------------------------------------------------------------ the operator
 
 
-class GivesWhatIsThere(Sessions):
-    """A session that has not ended gives its rows when its timer fires."""
+class EmitsUnfinishedSessions(Sessions):
+    """An unfinished session produces its rows when its timer fires."""
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         _, _, _, ended_at, values = self.session.get()
@@ -62,8 +62,8 @@ class GivesWhatIsThere(Sessions):
             yield from rows_of(key[0].decode(), [max(0, value) for value in values], ended_at)
 
 
-class LooksAtTheClock(Sessions):
-    """A row tells when it was made."""
+class UsesTheClock(Sessions):
+    """A row contains the time of its production."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         for row in super().handleInputRows(key, rows, timerValues):
@@ -75,32 +75,32 @@ class LooksAtTheClock(Sessions):
 
 
 class CommitsFirst(Spark):
-    """The commit log has a batch before the sink has it."""
+    """A batch enters the commit log before the sink holds it."""
 
     def rows(self, number: int) -> Any:
         self.checkpoint.commits.add(number)
         return super().rows(number)
 
     def commit(self, number: int) -> None:
-        """It was done before."""
+        """Does nothing: `rows` has committed the batch."""
 
 
-class CommitsByItself(CommitsFirst):
-    """Positions are committed as soon as the input was read, and the state with them."""
+class CommitsWhenRead(CommitsFirst):
+    """Offsets and state are committed as soon as the input is read."""
 
     def task(self, number: int, partition: int) -> Iterator[pa.RecordBatch]:
         yield from list(super().task(number, partition))
 
 
-class NamesAnew(Spark):
-    """Positions are kept apart from the rows, and a batch that is run again has another number."""
+class RenumbersReplays(Spark):
+    """Offsets are stored apart from the rows, and a replay has another batch number."""
 
     def name(self, number: int) -> int:
-        return number + 1000 * self.life
+        return number + 1000 * self.attempt
 
 
-class DealsAnew(Spark):
-    """What the operator makes is dealt out to the writers otherwise in each life."""
+class RedistributesRows(Spark):
+    """The operator's rows are distributed to the writers differently in each attempt."""
 
     def task(self, number: int, partition: int) -> Iterator[pa.RecordBatch]:
         for own in range(PARTITIONS):
@@ -109,23 +109,23 @@ class DealsAnew(Spark):
                 yield batch.filter(pa.array(dealt, pa.bool_()))
 
     def _dealt_to(self, key: str | None, own: int) -> int:
-        return own if key is None else (zlib.crc32(key.encode()) + self.life) % PARTITIONS
+        return own if key is None else (zlib.crc32(key.encode()) + self.attempt) % PARTITIONS
 
 
-class BeginsAnew(Spark):
-    """The second driver has a new checkpoint, and finds the whole input before it."""
+class BeginsNewCheckpoint(Spark):
+    """The second driver has a new checkpoint, so it reads the whole input again."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
-        if self.life == 1:
+        if self.attempt == 1:
             for part in (self.checkpoint.offsets, self.checkpoint.commits, self.checkpoint.states):
                 part.clear()
-        if self.life:
+        if self.attempt:
             self.arrivals = [[event for arrived in self.arrivals for event in arrived]]
 
 
-class Forgets(Aside):
-    """Records that were set aside are copied nowhere."""
+class CopiesNothing(QuarantineList):
+    """Rejected records are not copied to the quarantine topic."""
 
     def copy(self, rejected: pa.StructArray) -> None:
         assert pc.all(pc.is_valid(rejected.field("reason"))).as_py()

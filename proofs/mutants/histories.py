@@ -1,4 +1,4 @@
-"""What a log would show after a fault that only a server can have: done to the rows of a sound run, in the record."""
+"""Records of faults that only a server can have, made by changing the rows of a sound run."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 from oncebench.record import Record
 from tests.unit.audit.audit_world import (
     STARTED_US,
-    Shown,
+    VisibleRow,
     World,
     key_of,
     lay_out,
@@ -24,44 +24,47 @@ WORLD: World = make_world(6, 2)
 
 
 def left_open() -> Record:
-    """A transaction at the end of partition 0 that nobody ends: a committed reader is kept below it."""
+    """A transaction at the end of partition 0 stays open, so committed readers stop before it."""
     sound = make_record(WORLD)
     ends = dict(sound.ends["output"])
     ends["0"] = {"lso": ends["0"]["lso"], "hw": ends["0"]["hw"] + 21}
     return replace(sound, ends={**sound.ends, "output": ends})
 
 
-def one_lost_one_doubled() -> Record:
-    """As many rows as are owed, but one of them twice in another's place."""
+def one_lost_one_duplicated() -> Record:
+    """As many rows as expected, but one row is there twice and another is missing."""
     return make_record(WORLD, [*WORLD.rows[:13], *WORLD.rows[14:], WORLD.rows[50]])
 
 
 def one_session_lost_one_invented() -> Record:
-    """As many sessions as are owed, but one of them is nobody's."""
+    """As many sessions as expected, but one session is not in the input and another is missing."""
     invented = [replace(row, key=b"invented").changed(session_key="invented") for row in WORLD.of(2)]
     return make_record(WORLD, [*WORLD.rows[:40], *invented, *WORLD.rows[60:]])
 
 
 def exchanged() -> Record:
-    """Two rows of two sessions under each other's keys: every id is there once."""
+    """Two rows of two sessions have each other's keys; every id exists once."""
     rows = list(WORLD.rows)
     rows[7], rows[47] = _under(rows[47], key_of(0)), _under(rows[7], key_of(2))
     return make_record(WORLD, rows)
 
 
 def dealt_out() -> Record:
-    """The rows of a session in turns in two partitions, each of which has its own in order."""
+    """A session's rows alternate between two partitions, and are in order within each."""
     return make_record(WORLD, [replace(row, partition=row.row["j"] % 2) for row in WORLD.rows])
 
 
 def ended_late() -> Record:
-    """A commit that was given up arrives amid the next transaction and shows half of it; the replay writes it whole."""
+    """A late commit arrives during the next transaction and makes half of it visible.
+
+    The replay then writes all of that transaction.
+    """
     half = [row for row in WORLD.of(4) if row.row["j"] < 10]
     return make_record(WORLD, [*WORLD.rows[:80], *half, *WORLD.rows[80:]])
 
 
 def acknowledged_and_not_there() -> Record:
-    """The load says that Kafka has taken the end of session 5, and the topic does not hold it."""
+    """The ledger records the end of session 5 as acknowledged, but the topic does not hold it."""
     world = make_world(6, 2, unfinished=1)
     sound = make_record(world)
     missing = (sound.ledger.session == 5) & (sound.ledger.seq == 99)
@@ -71,26 +74,26 @@ def acknowledged_and_not_there() -> Record:
 
 
 def written_late() -> Record:
-    """A driver that was succeeded wakes up and writes the last session, behind what its successor wrote before it."""
+    """A superseded driver wakes up and writes the last session after its successor's rows."""
     sound = make_record(WORLD)
     places = [offset for partition, offset, _ in lay_out(WORLD.rows) if partition == 1]
-    told = [stretch(1, offset, offset, producer=1 + (at < 40), generation=1 + (at < 40))
+    written = [stretch(1, offset, offset, producer=1 + (at < 40), generation=1 + (at < 40))
             for at, offset in enumerate(places)]  # fmt: skip
     ends = [stretch(1, places[-1] + more, places[-1] + more, producer=more, marker="commit") for more in (1, 2)]
-    return replace(sound, log=log_of(*told, *ends))
+    return replace(sound, log=log_of(*written, *ends))
 
 
-def shown_although_aborted() -> Record:
-    """The log says that the transaction with the last rows was aborted, and a committed reader is shown them."""
+def visible_although_aborted() -> Record:
+    """The log has the last rows' transaction as aborted, but a committed reader sees them."""
     places = [offset for partition, offset, _ in lay_out(WORLD.rows) if partition == 1]
-    told = [stretch(1, offset, offset, producer=1 + (at >= 40)) for at, offset in enumerate(places)]
+    written = [stretch(1, offset, offset, producer=1 + (at >= 40)) for at, offset in enumerate(places)]
     ends = [stretch(1, places[-1] + 1, places[-1] + 1, producer=1, marker="commit"),
             stretch(1, places[-1] + 2, places[-1] + 2, producer=2, marker="abort")]  # fmt: skip
-    return replace(make_record(WORLD), log=log_of(*told, *ends))
+    return replace(make_record(WORLD), log=log_of(*written, *ends))
 
 
-def shown_in_parts() -> Record:
-    """A sink that shows a batch in one step shows half of it first."""
+def visible_in_parts() -> Record:
+    """Half of a batch of an atomic sink becomes visible first."""
     sound = make_record(WORLD)
     placed = lay_out(WORLD.rows)
     seen = observed_table(placed, [STARTED_US + 1000 * (1 + (at >= 60)) for at in range(len(placed))])
@@ -98,9 +101,9 @@ def shown_in_parts() -> Record:
 
 
 def sound() -> Record:
-    """Nothing befell the run."""
+    """A run without a fault."""
     return make_record(WORLD)
 
 
-def _under(row: Shown, key: str) -> Shown:
+def _under(row: VisibleRow, key: str) -> VisibleRow:
     return replace(row, key=key.encode()).changed(session_key=key)

@@ -1,11 +1,15 @@
-"""`python proofs/mutants/mutation_run.py [PATTERN...]`: the tests of the auditor against every mutant of its code.
+"""`python proofs/mutants/mutation_run.py [PATTERN...]`: tests the auditor's mutants.
 
-Promise: mutmut makes the mutants; one counts as killed only if a test fails that its function was seen to run in, or
-if it uses up far more processor time than these tests do; the unchanged code must pass first, in such a fork, and a
-mutant that raises at once must be killed. What was killed stays killed when this is run again (the tests only grow);
-the others are tried again, so a run can be broken off: what it has tried by then is a fair sample. `mutmut run` does
-the same with a pytest of its own for each mutant.
-What can go wrong: a result that a test module computed when it was imported is that of the unchanged code.
+Promise:
+
+- mutmut makes the mutants. `mutmut run` does the same with a new pytest process for each mutant.
+- A mutant counts as killed only if a test fails that runs the mutated function, or if it needs far too much processor
+  time.
+- Before that, the unchanged code must pass in such a fork, and a mutant that raises at once must be killed.
+- A killed mutant stays killed in later runs, because tests are only added. The others are tried again.
+- A run can be interrupted: the mutants tried until then are a fair sample.
+
+What can go wrong: a value that a test module computes during its import comes from the unchanged code.
 """
 
 from __future__ import annotations
@@ -35,17 +39,17 @@ from mutmut.utils.file_utils import walk_mutatable_files
 from mutmut.utils.format_utils import mangled_name_from_mutant_name
 
 KILLED = 1  # pytest's exit code when a test has failed
-NO_TESTS = 33  # mutmut's word for it
-ENDLESS = 10  # times what the tests take unchanged: no change but an endless loop takes so much longer
-KEPT_EVERY = 20  # mutants, after which results are written down
+NO_TESTS = 33  # mutmut's code for a function that no test runs
+ENDLESS = 10  # times the normal duration of the tests: only an endless loop takes longer
+SAVE_EVERY = 20  # results are saved after this many mutants
 
 
 class Loop:
-    """A pytest plugin in place of the loop over the tests: the loop over the mutants.
+    """A pytest plugin that replaces the loop over tests by a loop over mutants.
 
     Attributes:
-        runs_in: by function, the tests that it runs in.
-        kills: how many mutants a test has killed, of each function ("" is all): those that kill most come first.
+        runs_in: by function, the tests that run it.
+        kills: mutants killed by each test, per function ("" for all); tests with most kills run first.
     """
 
     def __init__(self, files: Sequence[SourceFileMutationData], wanted: Sequence[str]) -> None:
@@ -55,10 +59,10 @@ class Loop:
         self.kills: Counter[tuple[str, str]] = Counter()
 
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        """Learn which tests run which function, then try every mutant, in an order drawn once for all.
+        """Finds which tests run which function, then tries every mutant in a fixed random order.
 
         Raises:
-            pytest.UsageError: a test file could not be collected, or a test fails on the code as it is.
+            pytest.UsageError: a test file could not be collected, or a test fails on the unchanged code.
         """
         if session.testsfailed:
             raise pytest.UsageError(f"{session.testsfailed} test files could not be collected: see above, or run them")
@@ -67,7 +71,7 @@ class Loop:
         for function, names in state().tests_by_mangled_function_name.items():
             self.runs_in[function] = [items[name] for name in sorted(names) if name in items]
         if tried(session, "", session.items)[0] != 0:
-            raise pytest.UsageError("in a fork, the tests fail on the code as it is")
+            raise pytest.UsageError("in a fork, the tests fail on the unchanged code")
         if tried(session, "fail", next(filter(None, self.runs_in.values())))[0] != KILLED:
             raise pytest.UsageError("a mutant that raises at once is not noticed")
         left = [
@@ -76,11 +80,11 @@ class Loop:
             for name, code in file.exit_code_by_key.items()
             if code != KILLED and (not self.wanted or any(fnmatch(name, pattern) for pattern in self.wanted))
         ]
-        gc.freeze()  # what the forks share is not theirs to look through
-        random.Random(1).shuffle(left)  # so that a run that is broken off has tried a fair sample
+        gc.freeze()  # the forks must not collect the objects that they share
+        random.Random(1).shuffle(left)  # an interrupted run has then tried a fair sample
         for number, (file, name) in enumerate(left, start=1):
             file.exit_code_by_key[name] = self._outcome(session, name)
-            if number % KEPT_EVERY == 0 or number == len(left):
+            if number % SAVE_EVERY == 0 or number == len(left):
                 for each in self.files:
                     each.save()
                 noticed = sum(one.exit_code_by_key[mutant] == KILLED for one, mutant in left[:number])
@@ -102,9 +106,9 @@ class Loop:
 
 
 def learn(session: pytest.Session) -> None:
-    """Which tests run which function, and how long each takes (processor seconds); as mutmut keeps it, if it does.
+    """Finds which tests run which function, and each test's processor time.
 
-    One test of each file is always run, so that what is imported at its first use is there before the forks.
+    Data that mutmut has stored is reused. One test of each file always runs, so that lazy imports happen before the forks.
     """
     set_mutant_under_test("stats")
     files: set[Path] = set()
@@ -115,7 +119,7 @@ def learn(session: pytest.Session) -> None:
         state()._stats.clear()
         before = time.process_time()
         if not passes(session, item):
-            raise pytest.UsageError(f"{item.nodeid} fails on the code as it is")
+            raise pytest.UsageError(f"{item.nodeid} fails on the unchanged code")
         state().duration_by_test[item.nodeid] = time.process_time() - before
         for function in state()._stats:
             state().tests_by_mangled_function_name[function].add(item.nodeid)
@@ -124,12 +128,15 @@ def learn(session: pytest.Session) -> None:
 
 
 def tried(session: pytest.Session, mutant: str, tests: Sequence[pytest.Item]) -> tuple[int, int]:
-    """What came of it (0: all passed, KILLED, or minus the signal that ended it), and how many tests have passed."""
-    told, tell = os.pipe()
+    """Runs tests on a mutant in a fork.
+
+    Returns the outcome (0: all passed, KILLED, or minus the signal that ended the fork) and the number of passed tests.
+    """
+    progress, report = os.pipe()
     child = os.fork()
     if child:
-        os.close(tell)
-        with os.fdopen(told, "rb") as passed:
+        os.close(report)
+        with os.fdopen(progress, "rb") as passed:
             count = len(passed.read())
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), count
     code = KILLED
@@ -143,7 +150,7 @@ def tried(session: pytest.Session, mutant: str, tests: Sequence[pytest.Item]) ->
         for item in tests:
             if not passes(session, item):
                 break
-            os.write(tell, b".")
+            os.write(report, b".")
         else:
             code = 0
     finally:
@@ -158,7 +165,7 @@ def passes(session: pytest.Session, test: pytest.Item) -> bool:
 
 
 def main(wanted: Sequence[str]) -> int:
-    """Make the mutants and try those whose name is like one of `wanted`; all, if there is none."""
+    """Makes the mutants and tries those that match a pattern of `wanted`, or all."""
     Path("mutants").mkdir(exist_ok=True)
     set_mutant_under_test("mutant_generation")
     with redirect_stdout(io.StringIO()):
@@ -169,7 +176,7 @@ def main(wanted: Sequence[str]) -> int:
     files = [SourceFileMutationData(path=path) for path in walk_mutatable_files()]
     for file in files:
         file.load()
-        file.meta_path = file.meta_path.absolute()  # it is written from within the folder in which the tests run
+        file.meta_path = file.meta_path.absolute()  # the tests run in another folder
     load_stats()
     asked = config()
     os.chdir("mutants")

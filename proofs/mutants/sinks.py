@@ -1,4 +1,4 @@
-"""Sinks and their readers with one detail changed, over real files; and what befalls a sink from outside."""
+"""Sinks and readers with one detail changed, and faults that hit a sink from outside."""
 
 from __future__ import annotations
 
@@ -23,43 +23,43 @@ from oncebench.sinks.files.formats import JSON_LINES, lines_of
 from oncebench.sinks.files.reader import PENDING, names_in, read_folder
 from oncebench.sinks.reader import Rows, Snapshots
 from oncebench.sinks.sqlite.sink import MarkedWriter, SqliteSink, connect, transaction
-from proofs.mutants.small_run import TELLING, Died, Run
+from proofs.mutants.small_run import FAULT_BATCH, Died, Run
 
 Opens = Callable[[SinkSettings], Sink]
 Change = Callable[[pa.RecordBatch], pa.RecordBatch]
-WINDOW = 10  # rows that a writer remembers which drops what it has written before
+WINDOW = 10  # newest rows that `RemembersFew` recognises
 
 
-# ------------------------------------------------------------------------------------------ what is written
+# ------------------------------------------------------------------------------------------ changed rows
 
 
 @dataclass(frozen=True)
 class Changed:
-    """A writer that is handed other rows in one partition of one batch."""
+    """A writer that receives changed rows in one partition of one batch."""
 
     writer: Writer
     change: Change
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        return self.writer.write(task, self._changed(rows) if (task.batch, task.partition) == (TELLING, 0) else rows)
+        return self.writer.write(task, self._changed(rows) if (task.batch, task.partition) == (FAULT_BATCH, 0) else rows)
 
     def _changed(self, rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield self.change(together(rows))
 
 
 def together(rows: Iterator[pa.RecordBatch]) -> pa.RecordBatch:
-    """All rows of a partition, of which there are some."""
+    """All rows of a partition that is not empty."""
     (whole,) = pa.Table.from_batches(list(rows)).combine_chunks().to_batches()
     return whole
 
 
 def taking(*places: int) -> Change:
-    """The rows at these places, where the first session's are 0 to 19 and the second's 20 to 39."""
+    """Takes the rows at these places: 0 to 19 is the first session, 20 to 39 the second."""
     return lambda rows: rows.take(pa.array(places))
 
 
 def files_with(change: Change) -> Opens:
-    """Two-phase files whose tasks write other rows once."""
+    """Two-phase files whose tasks write changed rows once."""
 
     class Sinks(FileSink):
         def prepare_writer(self) -> Any:
@@ -85,14 +85,14 @@ FLIPPING = replace(JSON_LINES, write=_flipping)
 
 
 class NeverForced(FileSink):
-    """Nothing is forced to the disk before it is renamed."""
+    """Files are not forced to the disk before they are renamed."""
 
     def prepare_writer(self) -> FileWriter:
         return replace(super().prepare_writer(), durable=False)
 
 
-class Unhidden(FileSink):
-    """Prepared files stand where readers look."""
+class NotHidden(FileSink):
+    """Prepared files are visible to readers."""
 
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
@@ -101,8 +101,8 @@ class Unhidden(FileSink):
 
 
 @dataclass(frozen=True)
-class DirectWriter:
-    """Writes a file where it will stay, so that half of it can be seen."""
+class InPlaceWriter:
+    """Writes a file under its final name, so readers can see half of it."""
 
     names: Names
 
@@ -114,33 +114,33 @@ class DirectWriter:
         name = self.names.temporary(task.batch, task.partition)
         task.reach("before-prepare")
         with (self.names.folder / self.names.final(name)).open("wb", buffering=0) as file:
-            file.write(lines[: len(lines) // 2 - 7])  # amid a line
+            file.write(lines[: len(lines) // 2 - 7])  # ends in the middle of a line
             task.reach("after-prepare")
             file.write(lines[len(lines) // 2 - 7 :])
         return {"file": name}, {}
 
 
-class Direct(FileSink):
+class InPlace(FileSink):
     def prepare_writer(self) -> Any:
-        return DirectWriter(self._names)
+        return InPlaceWriter(self._names)
 
 
 class NamedByAttempt(Names):
-    """No two attempts have the same name."""
+    """Every attempt uses another file name."""
 
     def final(self, temporary: str) -> str:
         return temporary
 
 
-class Unnamed(FileSink):
+class NamedAnew(FileSink):
     def __init__(self, *given: Any) -> None:
         super().__init__(*given)
         ours = self._names
         self._names = NamedByAttempt(ours.folder, ours.sink_id, ours.generation, ours.suffix)
 
 
-class SweepsTooMuch(FileSink):
-    """A start removes the newest batch's files as well."""
+class RemovesTooMuch(FileSink):
+    """A start also removes the newest batch's files."""
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         super().start(support, generation, decided)
@@ -150,16 +150,16 @@ class SweepsTooMuch(FileSink):
                 (self._names.folder / name).unlink()
 
 
-class SweepsNothing(FileSink):
-    """A start leaves what dead writers left."""
+class RemovesNothing(FileSink):
+    """A start does not remove leftovers of dead writers."""
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         left = names_in(self._names.pending)
         super().start(support, generation, [*decided, *({"file": name} for name in left)])
 
 
-class Swallows(FileSink):
-    """A commit that fails is taken for one that was made."""
+class IgnoresFailures(FileSink):
+    """A failed commit counts as done."""
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         with suppress(CommitUncertain):
@@ -172,7 +172,7 @@ class Swallows(FileSink):
 
 @dataclass(frozen=True)
 class MarksLater(MarkedWriter):
-    """The ledger's row comes in a transaction of its own."""
+    """The ledger's row is written in a transaction of its own."""
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         values = list(_values(rows))
@@ -191,7 +191,7 @@ class MarksLater(MarkedWriter):
 
 @dataclass(frozen=True)
 class RemembersFew(MarkedWriter):
-    """Drops what is among the newest rows of the table; no marker."""
+    """Drops rows that are among the newest rows of the table; writes no marker."""
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         values = list(_values(rows))
@@ -204,8 +204,8 @@ class RemembersFew(MarkedWriter):
 
 
 @dataclass(frozen=True)
-class NeverLooks(MarkedWriter):
-    """A worker does not look for a younger driver."""
+class NeverChecks(MarkedWriter):
+    """A worker does not check for a newer driver."""
 
     def _stop_if_older(self, connection: Any) -> None:
         del connection
@@ -221,7 +221,7 @@ def _insert(connection: Any, values: list[tuple[Any, ...]]) -> None:
 
 
 def sqlite_with(writer: type[MarkedWriter]) -> Opens:
-    """SQLite whose tasks write with another writer."""
+    """SQLite whose tasks use another writer."""
 
     class Sinks(SqliteSink):
         def idempotent_writer(self) -> MarkedWriter:
@@ -231,12 +231,12 @@ def sqlite_with(writer: type[MarkedWriter]) -> Opens:
 
 
 def sqlite_under_a_new_name(config: SinkSettings) -> Sink:
-    """Every driver takes a name of its own for its ledger and its generation."""
+    """Every driver uses a name of its own for its ledger and its generation."""
     return SqliteSink(config.output["output"], uuid.uuid4().hex, config.partitions)
 
 
 class Shared(SqliteSink):
-    """Another pipeline has the same name, and starts whenever this one has."""
+    """Another pipeline with the same name starts right after this one."""
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         super().start(support, generation, decided)
@@ -247,31 +247,31 @@ def shared(config: SinkSettings) -> Sink:
     return Shared(config.output["output"], config.sink_id, config.partitions)
 
 
-# ------------------------------------------------------------------------------------------ readers, and harm
+# ------------------------------------------------------------------------------------------ readers and faults
 
 
 def uncommitted(target: Mapping[str, Any]) -> Snapshots:
-    """A reader of files that is shown what is prepared as well."""
+    """A reader of files that also sees prepared files."""
     folder = Path(target["output"])
     both = read_folder(JSON_LINES, folder, KEY), read_folder(JSON_LINES, folder / PENDING, KEY)
 
     def fresh() -> Rows:
-        shown, hidden = (reader.poll(0) for reader in both)
+        visible, hidden = (reader.poll(0) for reader in both)
         columns = ("partition", "offset", "append_ms", "key", "value", "headers")
-        return Rows(*(getattr(shown, name) + getattr(hidden, name) for name in columns))
+        return Rows(*(getattr(visible, name) + getattr(hidden, name) for name in columns))
 
     return Snapshots(fresh)
 
 
 def lose_what_is_prepared(run: Run) -> None:
-    """Prepared files vanish, as a transaction does whose time is over, and the driver dies."""
+    """Prepared files vanish, like a transaction after its time-out, and the driver dies."""
     for path in (Path(run.target["output"]) / PENDING).iterdir():
         path.unlink()
     raise Died
 
 
 def cut_the_power(run: Run) -> None:
-    """Files that were not forced to the disk are empty, under the names that they had; the driver dies."""
+    """Files that were not forced to the disk become empty, and the driver dies."""
     for path in Path(run.target["output"]).rglob("*.jsonl"):
         if path.stat().st_ino not in run.forced:
             os.truncate(path, 0)
@@ -279,7 +279,7 @@ def cut_the_power(run: Run) -> None:
 
 
 def refuse_a_rename(_run: Run) -> None:
-    """The disk refuses the next file that is to be shown, and takes those after it."""
+    """The disk refuses the next rename of a prepared file, and accepts later ones."""
     sound = FileSink._publish
 
     def refused(_sink: FileSink, _name: str) -> bool:

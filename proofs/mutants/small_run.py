@@ -1,9 +1,10 @@
-"""A run of the pipeline in one process and without a JVM, life after life, and the record of it for the auditors.
+"""A recorded run of the pipeline in one process without a JVM, over several attempts.
 
-Real are the operator, batches, failpoints' names, protocols, journal, sinks and their committed readers, over real
-files on a real disk. Played are Spark (`small_spark`), Kafka's input topic (a list) and the quarantine (another). A
-death is an exception at a failpoint: nothing after it is done, and a new driver starts. Whatever else befalls a run is
-a function that is called at a failpoint. Each part can be replaced: that is what a mutant is.
+Real parts: the operator, batches, names of failpoints, protocols, journal, sinks and their committed readers, over real
+files on a real disk. Stand-ins: Spark (`small_spark`), Kafka's input topic (a list) and the quarantine topic (a list).
+
+A death is an exception at a failpoint: no later step is done, and a new driver starts. Any other fault is a function
+that is called at a failpoint. A mutant replaces one part. The record goes to the auditors.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from unittest.mock import patch
 import pyarrow as pa
 
 from oncebench.record import FINAL, OBSERVED, Record
-from oncebench.record.streams import Lines, Stream, read_lines
+from oncebench.record.json_lines import Lines, read_lines
+from oncebench.record.streams import Stream
 from pipeline.config import PipelineConfig
 from oncebench.delivery.protocols import Protocol, choose, protocol_of
 from oncebench.delivery.errors import PipelineError
@@ -41,17 +43,20 @@ from tests.unit.audit.audit_world import STARTED_US, Sent, World, input_table, m
 
 SESSIONS, NEVER_ENDS = 12, 2  # session 2 lacks its end
 BATCHES = 7
-TELLING = 5  # a batch that owes rows in both partitions, as those before and after it
-PATIENCE = 8  # lives that the supervisor starts before it gives up
+FAULT_BATCH = 5  # this batch and its neighbours have rows in both partitions
+MAX_ATTEMPTS = 8  # the supervisor gives up after this many attempts
 
 
 class Died(Exception):
-    """The process dies here, by kill -9 or by whatever befell it."""
+    """The process dies here, by kill -9 or another fault."""
 
 
 @cache
 def small_world() -> tuple[World, tuple[tuple[Sent, ...], ...]]:
-    """Sessions that begin one after the other, and all that arrives, by batch; the last is no event."""
+    """Sessions that begin one after another, and all arriving records by batch.
+
+    The last record is not a valid event.
+    """
     made = make_world(SESSIONS, PARTITIONS)
     counted: Counter[bytes | None] = Counter()
     arrived: list[tuple[int, Sent]] = []
@@ -59,7 +64,7 @@ def small_world() -> tuple[World, tuple[tuple[Sent, ...], ...]]:
         session, seq = int((each.key or b"").rsplit(b"-", 1)[1]), counted[each.key]
         counted[each.key] += 1
         if (session, seq) != (NEVER_ENDS, 99):
-            arrived.append((10 * session + seq, each))  # it begins ten events later than the one before it
+            arrived.append((10 * session + seq, each))  # each session begins ten events after the previous one
     arrived.sort(key=lambda item: item[0])
     offsets = [0] * PARTITIONS
     batches: list[list[Sent]] = [[] for _ in range(BATCHES)]
@@ -77,19 +82,19 @@ def input_of(arrivals: Sequence[Sequence[Sent]]) -> Stream:
 
 
 @dataclass(frozen=True)
-class Harm:
-    """Something that befalls the driver the first time that it passes this point of this batch.
+class Fault:
+    """A fault that hits the driver when it first passes a point of a batch.
 
-    At a point inside a task: in the task of partition 1, when that of partition 0 has come to its end.
+    At a point inside a task it hits the task of partition 1, after that of partition 0 has ended.
     """
 
     point: str
-    does: Callable[[Run], None] | None = None  # None: it dies
-    batch: int = TELLING
+    does: Callable[[Run], None] | None = None  # None: the driver dies
+    batch: int = FAULT_BATCH
 
 
-class Aside:
-    """The quarantine topic as a list (a Quarantine)."""
+class QuarantineList:
+    """The quarantine topic as a list; stands in for `Quarantine`."""
 
     def __init__(self) -> None:
         self.held: list[dict[str, Any]] = []
@@ -103,7 +108,7 @@ class Aside:
 
 @dataclass(frozen=True)
 class Parts:
-    """What a pipeline is made of; whatever is not given is as it is."""
+    """The parts of a pipeline; parts that are not given are the real ones."""
 
     sink: str
     guarantee: str
@@ -112,75 +117,75 @@ class Parts:
     opens: Callable[[SinkSettings], Sink] | None = None
     operator: type[Sessions] = Sessions
     spark: type[Spark] = Spark
-    quarantine: type[Aside] = Aside
+    quarantine: type[QuarantineList] = QuarantineList
     watched_by: Callable[[Mapping[str, Any]], Reader] | None = None  # the observer's reader
-    config: Callable[[PipelineConfig, int], PipelineConfig] = lambda config, _life: config
+    config: Callable[[PipelineConfig, int], PipelineConfig] = lambda config, _attempt: config
     on_lost: str = "rewrite"
     refuses_older_checkpoint: bool = True
 
 
 class Run:
-    """One run: its folder, what outlives a driver, what befalls it, and what its observer has seen."""
+    """One run: its folder, its durable state, its faults, and the rows that its observer saw."""
 
-    faults = ("some",)  # as of Failpoints: the protocols pass every point that faults can be asked for at
+    faults = ("some",)  # as in Failpoints: with faults, the protocols pass every point
 
-    def __init__(self, parts: Parts, harms: tuple[Harm, ...], folder: Path) -> None:
-        self.parts, self.left, self.folder = parts, list(harms), folder
+    def __init__(self, parts: Parts, faults: tuple[Fault, ...], folder: Path) -> None:
+        self.parts, self.left, self.folder = parts, list(faults), folder
         self.sink = suite_sinks()[parts.sink]
         self.kind = self.sink.kind
         self.world, self.arrivals = small_world()
         self.checkpoint = Checkpoint()
         self.quarantine = parts.quarantine()
-        self.lives = 0
+        self.attempts = 0
         (folder / "record").mkdir(parents=True)
         self.target = self.sink.provide(Place("small", folder, PARTITIONS, {}, str, SCHEMA, KEY))
         self.observer = (parts.watched_by or self.sink.read)(self.target)
         self.seen: list[Rows] = []
-        self.told: list[dict[str, Any]] = []  # batch lines: they outlive a checkpoint that is lost
-        self.forced: set[int] = set()  # inodes of what was forced to the disk
+        self.batch_lines: list[dict[str, Any]] = []  # survive the loss of a checkpoint
+        self.forced: set[int] = set()  # inodes of files forced to the disk
 
     def asks_for(self, _point: str) -> bool:
         """As of Failpoints: every point is passed."""
         return True
 
     def reach(self, point: str, batch: int, _rows: int | None = None, partition: int | None = None) -> None:
-        """As of Failpoints."""
+        """As in Failpoints."""
         if partition is None or point == "after-prepare":
-            self.look()  # a file that has just been begun would be read as an empty one, and never again
-        for harm in self.left:
-            if (harm.point, harm.batch) == (point, batch) and partition in (None, PARTITIONS - 1):
-                self.left.remove(harm)
-                if harm.does is None:
+            self.look()  # not earlier: the reader would read a file that was just begun as empty, and never again
+        for fault in self.left:
+            if (fault.point, fault.batch) == (point, batch) and partition in (None, PARTITIONS - 1):
+                self.left.remove(fault)
+                if fault.does is None:
                     raise Died(f"at {point} of batch {batch}")
-                harm.does(self)
+                fault.does(self)
                 break
 
     def batch_line(self, number: int) -> dict[str, Any]:
-        """What progress says of a batch in the commit log."""
+        """The progress line of a batch in the commit log."""
         ends = {str(partition): offset for partition, offset in self.checkpoint.offsets[number].items()}
         return {"kind": "batch", "batch": number, "end_offsets": ends}
 
     def look(self) -> None:
-        """The observer looks at the sink."""
+        """Lets the observer poll the sink once."""
         self.seen.append(self.observer.poll(0))
 
-    def live(self) -> bool:
-        """One life of the driver; whether it lived until there was no more input."""
-        job = Job(self.config(self.lives))
+    def run_attempt(self) -> bool:
+        """Runs one attempt; returns whether it survived until the input ended."""
+        job = Job(self.config(self.attempts))
         try:
             with patch("os.fsync", lambda handle: self.forced.add(os.fstat(handle).st_ino)):
-                return self._live(job)
+                return self._run_attempt(job)
         finally:
             os.close(job._progress._handle)
 
-    def _live(self, job: Job) -> bool:
-        life, self.lives = self.lives, self.lives + 1
+    def _run_attempt(self, job: Job) -> bool:
+        attempt, self.attempts = self.attempts, self.attempts + 1
         parts, config = self.parts, job.config
         support = choose(self.kind, parts.guarantee, parts.variant)
         identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         operator = parts.operator(config.session_timeout_ms)
         encode = as_lines if parts.sink == "files-jsonl" else as_columns
-        spark = parts.spark(self.checkpoint, self.arrivals, operator, life, encode)
+        spark = parts.spark(self.checkpoint, self.arrivals, operator, attempt, encode)
         try:
             journal = open_journal(config.checkpoint, identity)
             sink = (parts.opens or self.kind.open)(
@@ -193,21 +198,21 @@ class Run:
             if parts.refuses_older_checkpoint:
                 job._refuse_older_checkpoint(sink)
             deliver = job._deliverer(parts.protocol or protocol_of(self.kind, support), sink, journal)
-            offsets = config.checkpoint / "offsets"  # names alone: what is asked of Spark's own files
+            offsets = config.checkpoint / "offsets"  # the delivery code reads only the names of Spark's files
             offsets.mkdir(exist_ok=True)
             while (number := spark.plan()) is not None:
                 (offsets / str(number)).touch()
                 deliver(cast(Any, spark.rows(number)), spark.name(number))
                 spark.commit(number)
-                self.told.append(self.batch_line(number))
+                self.batch_lines.append(self.batch_line(number))
                 self.reach("after-commit-log", number)
         except (Died, SparkDied, PipelineError):
             return False
         self.look()
         return True
 
-    def config(self, life: int) -> PipelineConfig:
-        """The configuration of a driver."""
+    def config(self, attempt: int) -> PipelineConfig:
+        """The configuration of one attempt."""
         parts = self.parts
         config = PipelineConfig(
             bootstrap_servers="nowhere",
@@ -224,15 +229,15 @@ class Run:
             session_timeout_ms=400,
             on_lost=parts.on_lost,
         )
-        return parts.config(config, life)
+        return parts.config(config, attempt)
 
     def to_the_end(self) -> Record:
-        """Starts the driver again and again, as the supervisor does; the record of all that."""
-        drained = any(self.live() for _ in range(PATIENCE))
+        """Starts the driver again and again, as the supervisor does; returns the record of the run."""
+        drained = any(self.run_attempt() for _ in range(MAX_ATTEMPTS))
         return self.record("drained" if drained else "stalled")
 
     def record(self, end: str) -> Record:
-        """What the auditors are given."""
+        """The record for the auditors."""
         self.observer.close()
         final: list[Rows] = []
         with closing(self.sink.read(self.target)) as reader:
@@ -240,7 +245,7 @@ class Run:
             leftovers = reader.leftovers()
         ends = {"output": report.ends_json(), "output_is_log": report.log, "leftovers": leftovers}
         log = self.checkpoint
-        batches = [*self.told, *(line for line in map(self.batch_line, sorted(log.commits)) if line not in self.told)]
+        batches = [*self.batch_lines, *(line for line in map(self.batch_line, sorted(log.commits)) if line not in self.batch_lines)]
         lines = read_lines(self.folder / "record" / "progress.jsonl").items
         reported = [line for line in lines if line["kind"] == "sink"]
         return make_record(
@@ -256,7 +261,7 @@ class Run:
 
 
 def table(reads: list[Rows], schema: pa.Schema, time: str) -> pa.Table:
-    """Rows that a reader gave, in the order in which it gave them; looks are a millisecond apart."""
+    """The rows of a reader's polls, in order; polls are a millisecond apart."""
     columns: dict[str, list[Any]] = {name: [] for name in schema.names}
     for look, rows in enumerate(reads):
         for name in ("partition", "offset", "key", "value"):
@@ -267,6 +272,6 @@ def table(reads: list[Rows], schema: pa.Schema, time: str) -> pa.Table:
     return pa.table(columns, schema)
 
 
-def succeed(run: Run) -> None:
-    """The driver stops here, is taken for dead and succeeded by another that runs to its end; then it goes on."""
-    run.live()
+def start_successor(run: Run) -> None:
+    """The driver stops here; a successor starts and runs to its end; then the driver continues."""
+    run.run_attempt()

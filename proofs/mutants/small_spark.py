@@ -1,12 +1,15 @@
-"""Spark's part of a pipeline in some lines of Python: two logs, state that is committed by tasks, batches run again.
+"""A stand-in for Spark: two logs, state that tasks commit, and replays of batches.
 
-What is promised is what the protocols rely on and no more. Batch N is planned in the offset log, runs, and is put into
-the commit log; one that is in the first alone runs again, over the same input. A task's state is committed when its
-rows have been used up; a batch of which a task's state is missing is refused (SPARK-52008), and so is an entry of the
-commit log that is there already. The operator is the pipeline's own, called as `transformWithState` calls it.
+It promises what the protocols rely on, and no more:
 
-What is not like Spark: tasks run one after the other, in the order of their partitions, in the driver's process; what
-outlives a driver is an object, and no file.
+* Batch N is planned in the offset log, runs, and enters the commit log. A batch that is only in the offset log runs
+  again over the same input.
+* A task's state is committed when its rows are drained. A batch that lacks a task's state is refused (SPARK-52008), and
+  so is an entry that the commit log already holds.
+* The operator is the pipeline's own, called as `transformWithState` calls it.
+
+Unlike Spark, tasks run one after the other in the order of their partitions, in the driver's process. Durable state is
+an object, not a file.
 """
 
 from __future__ import annotations
@@ -39,12 +42,12 @@ Ends = Mapping[int, int]  # per input partition, the offset behind the last even
 
 
 class SparkDied(Exception):
-    """The query ends: Spark itself refuses to go on."""
+    """The query ends: Spark itself refuses to continue."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What one key keeps: the operator's value, and when its timer fires (epoch ms)."""
+    """The state of one key: the operator's value, and when its timer fires (epoch ms)."""
 
     value: tuple[Any, ...]
     timer_ms: int
@@ -55,7 +58,7 @@ State = dict[str, Held]
 
 @dataclass
 class Checkpoint:
-    """What outlives a driver: both logs, and the state of each batch by the partitions that have committed it."""
+    """The durable state: both logs, and the committed state of each batch by partition."""
 
     offsets: dict[int, Ends] = field(default_factory=dict)
     commits: set[int] = field(default_factory=set)
@@ -64,7 +67,7 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class _Frame:
-    """What the delivery code uses of a DataFrame: one function per partition that gives its rows."""
+    """A DataFrame as far as the delivery code uses it: a function per partition gives its rows."""
 
     parts: Sequence[Callable[[], Iterator[pa.RecordBatch]]]
 
@@ -75,7 +78,7 @@ class _Frame:
         return _Frame([list(part()).__iter__ for part in self.parts])
 
     def unpersist(self) -> None:
-        """It goes with the driver."""
+        """Does nothing: the rows end with the driver."""
 
     def collect(self) -> list[tuple[Any, ...]]:
         found: list[tuple[Any, ...]] = []
@@ -101,14 +104,14 @@ class _Context:
 
 
 class Spark:
-    """Spark in one life of the driver.
+    """Spark in one attempt of the driver.
 
     Args:
-        checkpoint: what older lives have left.
+        checkpoint: the durable state of earlier attempts.
         arrivals: the events of the input topic in the order of their arrival, by batch.
         operator: the stateful operator.
-        life: how many drivers there were before this one.
-        encode: what the sink's writers take of a row.
+        attempt: number of earlier drivers.
+        encode: turns the operator's rows into the rows that the sink's writers take.
     """
 
     def __init__(
@@ -116,15 +119,15 @@ class Spark:
         checkpoint: Checkpoint,
         arrivals: Sequence[Sequence[Sent]],
         operator: Sessions,
-        life: int,
+        attempt: int,
         encode: Callable[[pa.RecordBatch], pa.RecordBatch] = as_columns,
     ) -> None:
         self.encode = encode
-        self.checkpoint, self.arrivals, self.operator, self.life = checkpoint, arrivals, operator, life
-        self.used_up: dict[int, set[int]] = {}  # by batch, the partitions whose rows were used up in this life
+        self.checkpoint, self.arrivals, self.operator, self.attempt = checkpoint, arrivals, operator, attempt
+        self.used_up: dict[int, set[int]] = {}  # by batch, the partitions whose rows were drained in this attempt
 
     def plan(self) -> int | None:
-        """The next batch, planned in the offset log; the open one first. None: there is no more input."""
+        """The next batch, planned in the offset log; an open batch comes first. None: no more input."""
         log = self.checkpoint
         number = max(log.offsets, default=-1)
         if number >= 0 and number not in log.commits:
@@ -135,25 +138,25 @@ class Spark:
         return number + 1
 
     def ends_after(self, batch: int) -> Ends:
-        """The offsets behind everything that has arrived by this batch."""
+        """The end offsets of all events that arrived up to this batch."""
         ends: dict[int, int] = {}
         for event in (event for arrived in self.arrivals[: batch + 1] for event in arrived):
             ends[event.partition] = max(ends.get(event.partition, 0), event.offset + 1)
         return ends
 
     def rows(self, number: int) -> _Frame:
-        """The batch as the delivery code is given it."""
+        """The batch that the delivery code receives."""
         return _Frame([lambda p=p: map(self._deliverable, self.task(number, p)) for p in range(PARTITIONS)])  # type: ignore[misc]
 
     def _deliverable(self, made: pa.RecordBatch) -> pa.RecordBatch:
         return deliverable(self.encode(made.select(list(ROW))), rejected_column(made))
 
     def name(self, number: int) -> int:
-        """What the delivery code is told that the batch is called."""
+        """The batch number that the delivery code receives."""
         return number
 
     def commit(self, number: int) -> None:
-        """Puts the batch into the commit log."""
+        """Writes the batch into the commit log."""
         missing = set(range(PARTITIONS)) - self.used_up.get(number, set())
         if missing:
             raise SparkDied(f"batch {number}: the state of partitions {missing} was not committed")
@@ -169,7 +172,7 @@ class Spark:
         return [each for each in events if starts.get(each.partition, 0) <= each.offset < ends.get(each.partition, 0)]
 
     def task(self, number: int, partition: int) -> Iterator[pa.RecordBatch]:
-        """One task's rows; its state is committed once they have all been taken."""
+        """One task's rows; its state is committed when all rows are drained."""
         state = self.state_of(number - 1, partition)
         groups: dict[bytes, list[dict[str, Any]]] = {}
         for event in self.input_of(number):
@@ -186,26 +189,26 @@ class Spark:
         self.used_up.setdefault(number, set()).add(partition)
 
     def state_of(self, number: int, partition: int) -> State:
-        """A copy of the state that a batch has left."""
+        """A copy of the state after a batch."""
         if number < 0:
             return {}
         if partition not in self.checkpoint.states.get(number, {}):
-            raise SparkDied(f"the state of batch {number}, partition {partition} is not there")
+            raise SparkDied(f"the state of batch {number}, partition {partition} is missing")
         return dict(self.checkpoint.states[number][partition])
 
     def shuffled_to(self, key: bytes) -> int:
-        """The partition whose task has the state of this key."""
+        """The partition whose task holds the state of this key."""
         return zlib.crc32(key) % PARTITIONS
 
 
 def event_ms(event: Sent) -> int:
-    """When Kafka took the event: any time that grows with its place in the input will do."""
+    """The time at which Kafka took the event; any time that grows with the offset will do."""
     return event.offset * 5
 
 
 @dataclass
 class _Handle:
-    """A StatefulProcessorHandle over one key of `state`; also its one value, and the batch's timer values."""
+    """A StatefulProcessorHandle for one key; also its ValueState and the batch's timer values."""
 
     state: State
     key: str
@@ -239,7 +242,7 @@ class _Handle:
 
 
 def _called(operator: Sessions, state: State, groups: dict[bytes, list[Any]], watermark_ms: int) -> list[Any]:
-    """Calls the operator for every key with input, then for every timer behind the watermark."""
+    """Calls the operator for every key with input, then for every expired timer."""
     made: list[Any] = []
     for key, records in groups.items():
         handle = _Handle(state, key.decode(), watermark_ms)

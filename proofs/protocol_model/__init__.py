@@ -1,1 +1,1 @@
-"""A model of the protocols in plain Python, and a search through all that kills and zombies can do."""
+"""A model of the delivery protocols in plain Python, and an exhaustive search through it."""

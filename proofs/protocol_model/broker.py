@@ -1,10 +1,13 @@
-"""The broker: transactional ids with epochs, EndTxn, fencing, time-outs, markers
-(`oncebench/sinks/kafka/coordinator.py` asks for these).
+"""The broker: transactional ids with epochs, EndTxn, fencing, time-outs and markers.
 
-Promise: each function is one atomic act of the transaction coordinator, with the answers that protocols of KIP-98
-(TV1) get: epoch and state decide, not the connection; a commit that is asked for again is answered as done; an epoch
-that has moved on says nothing about what became of the transaction. What can go wrong: a broker that behaves otherwise;
-the executed facts that this rests on are in the integration tests of the wire.
+`oncebench/sinks/kafka/coordinator.py` sends these requests.
+
+Promise: each function is one atomic step of the transaction coordinator and gives the answers of KIP-98 (TV1).
+Epoch and state decide, not the connection. A repeated commit is answered as done. A newer epoch does not reveal
+whether the transaction was committed or aborted.
+
+What can go wrong: a real broker behaves differently. The integration tests of the coordinator's requests check these
+answers on a real broker.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from proofs.protocol_model.world import (
     Id,
     Txn,
     World,
-    shown,
+    made_visible,
 )
 
 DONE, ELSEWHERE, BUSY = "done", "elsewhere", "busy"
@@ -39,7 +42,10 @@ def make(world: World, fresh: Id) -> World:
 
 
 def begin(world: World, asked: Id, batch: int, partition: int, marked: bool) -> tuple[str, World]:
-    """The first request of a transaction: done, or the producer is fenced, or its last commit is still under way."""
+    """Handles the first request of a transaction.
+
+    Answers DONE, ELSEWHERE (the producer is fenced) or BUSY (its last commit is not finished).
+    """
     txn = find(world, asked)
     if txn is None or txn.id != asked or txn.state == ONGOING:
         return ELSEWHERE, world
@@ -49,7 +55,7 @@ def begin(world: World, asked: Id, batch: int, partition: int, marked: bool) -> 
 
 
 def write(world: World, asked: Id, halves: int, marked: bool) -> World | None:
-    """Rows (and the marker) into the open transaction; None: there is none any more."""
+    """Adds rows (and the marker) to the open transaction; returns None if no transaction is open."""
     txn = find(world, asked)
     if txn is None or txn.id != asked or txn.state != ONGOING:
         return None
@@ -57,8 +63,7 @@ def write(world: World, asked: Id, halves: int, marked: bool) -> World | None:
 
 
 def end(world: World, asked: Id, setting: Setting) -> tuple[str, World]:
-    """EndTxn(commit): the outcome as `oncebench.sinks.kafka.coordinator.Outcome` tells it, or that the coordinator
-    is busy."""
+    """EndTxn(commit): an outcome of `oncebench.sinks.kafka.coordinator.Outcome`, or BUSY."""
     txn = find(world, asked)
     if txn is None or txn.id != asked or txn.state in (EMPTY, ABORTED):
         return ELSEWHERE, world
@@ -72,8 +77,11 @@ def end(world: World, asked: Id, setting: Setting) -> tuple[str, World]:
 
 
 def write_markers(world: World, txn: Txn) -> World:
-    """What a commit makes visible: rows and marker at once. Of two markers the group keeps the one written later."""
-    visible = shown(world.visible, txn.batch, txn.partition, range(txn.halves))
+    """Makes a commit's rows and marker visible together.
+
+    A group keeps the marker that was written last; the newer batch number wins here.
+    """
+    visible = made_visible(world.visible, txn.batch, txn.partition, range(txn.halves))
     marks = world.marks
     if txn.marked:
         marks = tuple(max(mark, txn.batch) if at == txn.partition else mark for at, mark in enumerate(marks))
@@ -81,7 +89,10 @@ def write_markers(world: World, txn: Txn) -> World:
 
 
 def fence(world: World, wanted: Id) -> World | None:
-    """InitProducerId for somebody else's id: an open transaction is aborted, the epoch moves. None: busy committing."""
+    """InitProducerId for another driver's id: aborts its transaction and raises the epoch.
+
+    Returns None while the coordinator is still committing.
+    """
     txn = find(world, wanted)
     if txn is None:
         return world
@@ -91,12 +102,12 @@ def fence(world: World, wanted: Id) -> World | None:
 
 
 def time_out(world: World, txn: Txn) -> World:
-    """The coordinator aborts an open transaction by itself, which moves the epoch too."""
+    """Aborts an open transaction after its time-out, which also raises the epoch."""
     return _with(world, txn, Txn(_next(txn.id), ABORTED))
 
 
 def unstable(world: World, partition: int) -> bool:
-    """Whether an open transaction holds a marker of this partition: a stable read has to wait for it."""
+    """Whether a stable read waits: an open transaction holds a marker of this partition."""
     return any(txn.marked and txn.partition == partition and txn.state in (ONGOING, COMMITTING) for txn in world.txns)
 
 

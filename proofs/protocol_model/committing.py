@@ -1,9 +1,16 @@
-"""Two-phase commit in the driver: decision, EndTxn for each, what is lost, what is in doubt (`KafkaSink.commit`).
+"""Two-phase commit in the driver: decision, EndTxn per partition, lost partitions.
 
-Promise: between the last task and `after-commit` the same steps as the code, each a place to die: still ours?, the
-decision, still ours?, an EndTxn per partition in any order, markers where an answer does not tell, the fencing of ids
-in doubt. A partition whose transaction is gone without a marker is lost: the first run ends for it, a replay writes it
-again under a further decision.
+The code is `KafkaSink.commit`.
+
+Promise: between the last task and `after-commit` these are the steps of the code, and a driver can die at each:
+
+1. check that no newer driver exists, write the decision, check again;
+2. send an EndTxn per partition, in any order;
+3. read the markers where an answer leaves the outcome open;
+4. fence the ids in doubt.
+
+A partition is lost if its transaction is gone and left no marker. In the first run the driver then ends; a replay
+writes the partition again under a further decision.
 """
 
 from __future__ import annotations
@@ -12,7 +19,7 @@ from collections.abc import Iterable, Iterator
 
 from proofs.protocol_model import broker, tasks
 from proofs.protocol_model.setting import Setting
-from proofs.protocol_model.startup import Move, dies, id_name, name, succeeded
+from proofs.protocol_model.startup import Move, dies, id_name, name, superseded
 from proofs.protocol_model.world import PARTITIONS, Driver, Ending, Prepared, Producer, World, replaced
 
 POINTS = frozenset({"before-decision", "allowed", "decided", "after-decision", "mid-commit", "ended", "settled"})
@@ -29,14 +36,17 @@ def collect(world: World, driver: Driver, setting: Setting) -> Move:
     after = driver._replace(at="before-decision", tasks=(), prepared=prepared)
     if not setting.defences.decision:
         after = to_end(after, prepared, setting)
-    told = f"{name(driver)}, batch {driver.batch}: {after.at}"
-    return told, world._replace(drivers=replaced(world, driver, after))
+    text = f"{name(driver)}, batch {driver.batch}: {after.at}"
+    return text, world._replace(drivers=replaced(world, driver, after))
 
 
 def to_end(driver: Driver, entries: Iterable[Prepared], setting: Setting) -> Driver:
-    """The driver with what it has to commit; what was committed before it started is left alone."""
+    """The driver with the transactions that it must commit.
+
+    Those that were committed before its start are left out.
+    """
     done = driver.done
-    if setting.defences.knows_batches and driver.batch != driver.keep_batch:
+    if setting.defences.done_by_batch and driver.batch != driver.keep_batch:
         done = ()
     ending = tuple(Ending(entry) for entry in sorted(entries) if entry.id not in done)
     return driver._replace(at="after-decision" if ending else "after-commit", ending=ending)
@@ -52,10 +62,10 @@ def steps(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
 
 
 def _ours(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
-    if succeeded(world, driver, setting):
-        yield dies(world, driver, "another was started")
+    if superseded(world, driver, setting):
+        yield dies(world, driver, "a newer driver was started")
     elif driver.at == "before-decision":
-        yield _to(world, driver, driver._replace(at="allowed"), "is still the newest, and may decide")
+        yield _to(world, driver, driver._replace(at="allowed"), "is still the newest and may decide")
     else:
         yield _to(world, driver, to_end(driver, driver.prepared, setting), "after-decision")
 
@@ -63,7 +73,7 @@ def _ours(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
 def _decide(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
     made = world.decisions[driver.batch]
     if len(made) > driver.attempt and setting.defences.exclusive:
-        yield dies(world, driver, f"batch {driver.batch} was decided by another")
+        yield dies(world, driver, f"batch {driver.batch} was decided by another driver")
         return
     made = (*made[: driver.attempt], driver.prepared)
     decisions = tuple(made if at == driver.batch else each for at, each in enumerate(world.decisions))
@@ -71,35 +81,35 @@ def _decide(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
 
 
 def _end(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
-    """One EndTxn: answered, or not: then it is asked again, or the driver gives up."""
+    """Sends one EndTxn. Without an answer the driver sends it again or gives up."""
     for at, ending in enumerate(driver.ending):
         if ending.answer:
             continue
-        told = f"sends EndTxn for partition {ending.prepared.partition}"
+        text = f"sends EndTxn for partition {ending.prepared.partition}"
         if world.unanswered:
             late = tuple(sorted((*world.late, ending.prepared.id)))
             lost = world._replace(late=late, unanswered=world.unanswered - 1)
-            if setting.defences.hears:
+            if setting.defences.awaits_answer:
                 doubted = driver._replace(ending=_with(driver, at, ending._replace(doubtful=True)))
-                yield _to(lost, driver, doubted, f"{told}, no answer", world)
+                yield _to(lost, driver, doubted, f"{text}, no answer", world)
             else:
-                yield _answered(lost, driver, at, broker.DONE, f"{told}, no answer, taken for", world)
+                yield _answered(lost, driver, at, broker.DONE, f"{text}, no answer, taken as", world)
         if ending.doubtful:
             yield dies(world, driver, f"partition {ending.prepared.partition}'s commit is uncertain")
         answer, after = broker.end(world, ending.prepared.id, setting)
         if answer == broker.BUSY:
             continue
-        yield _answered(after, driver, at, answer, f"{told}:", world)
+        yield _answered(after, driver, at, answer, f"{text}:", world)
 
 
-def _answered(world: World, driver: Driver, at: int, answer: str, told: str, was: World) -> Move:
+def _answered(world: World, driver: Driver, at: int, answer: str, text: str, was: World) -> Move:
     answered = _with(driver, at, driver.ending[at]._replace(answer=answer))
     point = "mid-commit" if any(not each.answer for each in answered) else "ended"
-    return _to(world, driver, driver._replace(at=point, ending=answered), f"{told} {answer}; {point}", was)
+    return _to(world, driver, driver._replace(at=point, ending=answered), f"{text} {answer}; {point}", was)
 
 
 def _settle(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
-    """Which partitions are lost, which ids must never be used again."""
+    """Finds the lost partitions and the ids that must not be used again."""
     unclear = {ending.prepared.partition for ending in driver.ending if ending.answer == broker.ELSEWHERE}
     if unclear and setting.defences.marker and any(broker.unstable(world, p) for p in range(PARTITIONS)):
         yield dies(world, driver, "a marker stayed unstable")
@@ -109,13 +119,13 @@ def _settle(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
     ids = {ending.prepared.id: ending for ending in driver.ending}
     doubtful = {at for at, ending in ids.items() if ending.doubtful or ending.answer == broker.ELSEWHERE}
     retired = doubtful if setting.defences.retires else set()
-    producers = tuple(_told_of(producer, ids.keys(), retired) for producer in driver.producers)
+    producers = tuple(_after_end(producer, ids.keys(), retired) for producer in driver.producers)
     after = driver._replace(producers=producers, ending=lost, todo=tuple(sorted(retired)))
     if not after.todo and not lost:
         yield _to(world, driver, after._replace(at="after-commit"), "after-commit")
         return
-    told = f"finds partitions {sorted(unclear - marked)} lost, {len(retired)} ids to retire"
-    yield _to(world, driver, after._replace(at="settled"), told)
+    text = f"finds partitions {sorted(unclear - marked)} lost and {len(retired)} ids to retire"
+    yield _to(world, driver, after._replace(at="settled"), text)
 
 
 def _go_on(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
@@ -123,22 +133,22 @@ def _go_on(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
         fenced = broker.fence(world, asked)
         if fenced is not None:
             left = tuple(each for each in driver.todo if each != asked)
-            told = f"fences {id_name(asked)}, which is in doubt"
-            yield _to(fenced, driver, driver._replace(todo=left), told, world)
+            text = f"fences {id_name(asked)}, which is in doubt"
+            yield _to(fenced, driver, driver._replace(todo=left), text, world)
     if driver.todo:
         return
     lost = frozenset(ending.prepared.partition for ending in driver.ending)
     if not lost or not setting.defences.rewrites:
         yield _to(world, driver, driver._replace(at="after-commit", ending=()), "after-commit")
     elif driver.prepared:
-        yield dies(world, driver, f"what partitions {sorted(lost)} had prepared is lost")
+        yield dies(world, driver, f"the prepared rows of partitions {sorted(lost)} are lost")
     else:
         again = driver._replace(at="running", tasks=tasks.run(lost), ending=())
         yield _to(world, driver, again, f"writes partitions {sorted(lost)} again")
 
 
-def _told_of(producer: Producer | None, ended: Iterable[object], retired: Iterable[object]) -> Producer | None:
-    """A worker's producer once it is told, with the next batch, which ids are committed and which are retired."""
+def _after_end(producer: Producer | None, ended: Iterable[object], retired: Iterable[object]) -> Producer | None:
+    """A worker's producer after the next batch has brought it the committed and retired ids."""
     if producer is None or producer.id in retired:
         return None
     return producer._replace(ended=True) if producer.id in ended else producer
@@ -148,6 +158,6 @@ def _with(driver: Driver, at: int, ending: Ending) -> tuple[Ending, ...]:
     return (*driver.ending[:at], ending, *driver.ending[at + 1 :])
 
 
-def _to(world: World, driver: Driver, after: Driver, told: str, was: World | None = None) -> Move:
+def _to(world: World, driver: Driver, after: Driver, text: str, was: World | None = None) -> Move:
     drivers = replaced(was or world, driver, after)
-    return f"{name(driver)}, batch {driver.batch}: {told}", world._replace(drivers=drivers)
+    return f"{name(driver)}, batch {driver.batch}: {text}", world._replace(drivers=drivers)

@@ -1,7 +1,7 @@
-"""Every move that is possible in a world: the steps of its drivers and tasks, and what is done to them.
+"""Every move that is possible in a world: the steps of drivers and tasks, and the faults.
 
-Promise: `natural` is what happens by itself (steps, the supervisor's restart, markers being written), `harmful` what
-the bounds allow to go wrong, each at any moment. From `natural` alone every run must be able to end well.
+Promise: `natural` moves happen by themselves: steps, the supervisor's restart, the writing of markers. `harmful` moves
+are the faults that the bounds allow, each at any moment. Natural moves alone must be able to end every run well.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from proofs.protocol_model.world import COMMITTING, HALVES, ONGOING, PARTITIONS,
 
 
 def first_world(setting: Setting) -> World:
-    """Nothing has happened; all that may go wrong is still ahead."""
+    """The world before the first step, with all faults of the bounds still to come."""
     bounds = setting.bounds
     return World(
         decisions=((),) * bounds.batches,
@@ -31,7 +31,7 @@ def first_world(setting: Setting) -> World:
 
 
 def natural(world: World, setting: Setting) -> Iterator[Move]:
-    """What happens by itself."""
+    """The moves that happen by themselves."""
     for driver in world.drivers:
         starting = startup.steps(world, driver, setting)
         yield from delivery.steps(world, driver, setting) if starting is None else starting
@@ -43,26 +43,26 @@ def natural(world: World, setting: Setting) -> Iterator[Move]:
 
 
 def harmful(world: World, setting: Setting) -> Iterator[Move]:
-    """What the bounds allow to go wrong now."""
+    """The faults that the bounds allow now."""
     if world.kills:
         for driver in world.drivers:
-            told = f"KILL of {name(driver)} at {_where(driver)}"
-            yield told, world._replace(kills=world.kills - 1, drivers=without(world, driver))
+            text = f"KILL of {name(driver)} at {_where(driver)}"
+            yield text, world._replace(kills=world.kills - 1, drivers=without(world, driver))
     if world.zombies and _has_newest(world) and world.commits < setting.bounds.batches:
-        told = f"ZOMBIE: driver {world.generation} is taken for dead at {_where(world.drivers[-1])}, another is started"
-        yield told, startup.take_over(world._replace(zombies=world.zombies - 1))
+        text = f"ZOMBIE: driver {world.generation} is presumed dead at {_where(world.drivers[-1])}, another is started"
+        yield text, startup.take_over(world._replace(zombies=world.zombies - 1))
     if world.timeouts:
         for txn in world.txns:
             if txn.state == ONGOING:
-                told = f"TIME-OUT: the coordinator aborts {id_name(txn.id)}"
-                yield told, broker.time_out(world, txn)._replace(timeouts=world.timeouts - 1)
+                text = f"TIME-OUT: the coordinator aborts {id_name(txn.id)}"
+                yield text, broker.time_out(world, txn)._replace(timeouts=world.timeouts - 1)
     for at, asked in enumerate(world.late):
         answer, after = broker.end(world, asked, setting)
-        told = f"LATE: an EndTxn for {id_name(asked)} arrives, and comes to: {answer}"
-        yield told, after._replace(late=world.late[:at] + world.late[at + 1 :])
+        text = f"LATE: an EndTxn for {id_name(asked)} arrives; answer: {answer}"
+        yield text, after._replace(late=world.late[:at] + world.late[at + 1 :])
     if world.republished:
-        told = f"LATE: the publication of generation {world.republished} arrives again"
-        yield told, world._replace(published=world.republished, republished=0)
+        text = f"LATE: the publication of generation {world.republished} arrives again"
+        yield text, world._replace(published=world.republished, republished=0)
 
 
 def _has_newest(world: World) -> bool:

@@ -1,8 +1,8 @@
-"""What must hold: in every world (nothing twice), and where a run has come to its end (nothing lost).
+"""The invariants: no duplicate in any world, and no loss at the end of a run.
 
-Promise: a word of the catalogue of anomalies for what is wrong, or None. A run has come to its end when Spark's commit
-log holds every batch, no driver lives and no commit is under way; what is still on its way to the broker may arrive
-later, and is judged by the worlds that follow.
+Promise: the code of the anomaly (from the catalogue of anomalies), or None. A run has ended when Spark's commit log
+holds every batch, no driver is alive and no commit is in progress. A request in flight may arrive later;
+the worlds that follow judge its effect.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ DUP, LOSS, STUCK = "DUP", "LOSS", "STUCK"
 
 
 def at_its_end(world: World, setting: Setting) -> bool:
-    """Whether nothing more is to happen."""
+    """Whether the run has ended."""
     done = world.commits == setting.bounds.batches and not world.drivers
     return done and all(txn.state != COMMITTING for txn in world.txns)
 
 
 def broken(world: World, setting: Setting) -> str | None:
-    """The anomaly that a committed reader is shown in this world, if the guarantee forbids it."""
+    """The anomaly that a committed reader sees in this world, if it is forbidden."""
     if setting.protocol != AT_LEAST_ONCE and max(world.visible) > 1:
         return DUP
     if setting.protocol != AT_MOST_ONCE and min(world.visible) == 0 and at_its_end(world, setting):
@@ -29,5 +29,5 @@ def broken(world: World, setting: Setting) -> str | None:
 
 
 def left_open(world: World) -> bool:
-    """Whether a transaction is open that only its time-out will end: readers wait for it until then."""
+    """Whether only a time-out will end some transaction; committed readers wait until then."""
     return any(txn.state == ONGOING for txn in world.txns)

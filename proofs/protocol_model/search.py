@@ -1,8 +1,12 @@
-"""Breadth first through every world that can be reached, so that the first broken one has the shortest trace.
+"""Breadth-first search through every reachable world.
 
-Promise: when nothing is found, no order of steps and harms within the bounds breaks the promise, and from every world
-a run can end well by natural moves alone. What can go wrong: the search outgrows the memory (about 3 kB a world); it
-says how many worlds it has seen.
+The first broken world has the shortest trace.
+
+Promise: if the search finds nothing, no order of steps and faults within the bounds breaks the guarantee. From every
+world natural moves alone can end the run well.
+
+What can go wrong: the search needs more memory than there is (about 3 kB per world). The result reports the number of
+worlds.
 """
 
 from __future__ import annotations
@@ -14,27 +18,27 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from proofs.protocol_model.forgetting import forgotten
 from proofs.protocol_model.moves import first_world, harmful, natural
 from proofs.protocol_model.promises import DUP, LOSS, STUCK, at_its_end, broken, left_open
+from proofs.protocol_model.reduction import reduced
 from proofs.protocol_model.setting import Setting
 from proofs.protocol_model.symmetry import canonical
 from proofs.protocol_model.world import World
 
-Forget = Callable[[World, Setting], World]
+Reduce = Callable[[World, Setting], World]
 Rename = Callable[[World], World]
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a search came to.
+    """The result of a search.
 
     Attributes:
-        anomaly: what is broken, or None.
-        trace: the moves that lead there, the fewest that do.
-        worlds: how many were seen.
-        seconds: how long it took.
-        seen: anomalies that the guarantee allows and that some end of a run shows.
+        anomaly: the anomaly found, or None.
+        trace: the shortest list of moves that leads to the anomaly.
+        worlds: number of worlds visited.
+        seconds: duration of the search.
+        seen: anomalies that the guarantee allows and that occur at the end of some run.
         open_at_end: the moves to the first end of a run that leaves a transaction open until its time-out, if any.
     """
 
@@ -46,17 +50,15 @@ class Found:
     open_at_end: tuple[str, ...]
 
 
-def search(
-    setting: Setting, start: World | None = None, forget: Forget = forgotten, rename: Rename = canonical
-) -> Found:
-    """Visits every world once that can be reached from the first one, or from `start`.
+def search(setting: Setting, start: World | None = None, reduce: Reduce = reduced, rename: Rename = canonical) -> Found:
+    """Visits every world once that is reachable from the first world, or from `start`.
 
-    `forget` and `rename` give the one world that stands for many; what they take for the same is visited once.
+    `reduce` and `rename` map equivalent worlds to one representative, which is visited once.
     """
     started = time.perf_counter()
 
     def form(world: World) -> World:
-        return rename(forget(world, setting))
+        return rename(reduce(world, setting))
 
     origin = first_world(setting) if start is None else start
     first = form(origin)
@@ -66,13 +68,13 @@ def search(
     seen: set[str] = set()
     open_end = -1
 
-    def told(at: int) -> tuple[str, ...]:
+    def moves_to(at: int) -> tuple[str, ...]:
         path = _path(worlds, parents, at)
-        return _trace(forget(origin, setting), path, setting, forget, rename)
+        return _trace(reduce(origin, setting), path, setting, reduce, rename)
 
     def found(anomaly: str | None, at: int) -> Found:
-        trace = told(at) if anomaly else ()
-        open_at_end = told(open_end) if open_end >= 0 else ()
+        trace = moves_to(at) if anomaly else ()
+        open_at_end = moves_to(open_end) if open_end >= 0 else ()
         spent = time.perf_counter() - started
         return Found(anomaly, trace, len(worlds), spent, frozenset(seen), open_at_end)
 
@@ -103,7 +105,7 @@ def search(
 
 
 def _first_without_way_out(count: int, came_from: array[int], led_to: array[int], ends: array[int]) -> int | None:
-    """The first world from which natural moves lead to no end."""
+    """The first world from which natural moves cannot reach an end."""
     source, target = np.array(came_from, np.int64), np.array(led_to, np.int64)
     can_end = np.zeros(count, bool)
     can_end[np.array(ends, np.int64)] = True
@@ -117,7 +119,7 @@ def _first_without_way_out(count: int, came_from: array[int], led_to: array[int]
 
 
 def _path(worlds: list[World], parents: array[int], at: int) -> list[World]:
-    """The worlds on the way there, without the first."""
+    """The worlds on the path to world `at`, without the first."""
     path: list[World] = []
     while parents[at] >= 0:
         path.append(worlds[at])
@@ -125,12 +127,12 @@ def _path(worlds: list[World], parents: array[int], at: int) -> list[World]:
     return path[::-1]
 
 
-def _trace(world: World, path: list[World], setting: Setting, forget: Forget, rename: Rename) -> tuple[str, ...]:
-    """The moves along a path, under the names that things have had from its start."""
-    told: list[str] = []
+def _trace(world: World, path: list[World], setting: Setting, reduce: Reduce, rename: Rename) -> tuple[str, ...]:
+    """The moves along a path, in the names of the path's first world."""
+    trace: list[str] = []
     for step in path:
         moves = (*natural(world, setting), *harmful(world, setting))
-        text, reached = next((text, to) for text, to in moves if rename(forget(to, setting)) == step)
-        world = forget(reached, setting)
-        told.append(text + (" (and a driver can only end now)" if len(reached.drivers) > len(world.drivers) else ""))
-    return tuple(told)
+        text, reached = next((text, to) for text, to in moves if rename(reduce(to, setting)) == step)
+        world = reduce(reached, setting)
+        trace.append(text + (" (and a driver can only end now)" if len(reached.drivers) > len(world.drivers) else ""))
+    return tuple(trace)

@@ -1,7 +1,9 @@
-"""What a search is about: a protocol with its defences, each of which can be left out, and what may go wrong.
+"""The input of a search: a protocol, its defences and the faults that may occur.
 
-Promise: with every default this is the protocol of the pipeline. A defence that is switched off is one line of the
-pipeline left out; `variants.py` says what each absence must show.
+Each defence can be left out.
+
+Promise: with all defaults this is the protocol of the pipeline. A defence that is switched off stands for one line of
+code left out. `variants.py` lists the anomaly that each absence must cause.
 """
 
 from __future__ import annotations
@@ -14,26 +16,26 @@ AT_LEAST_ONCE, AT_MOST_ONCE = "at-least-once", "at-most-once"
 
 @dataclass(frozen=True)
 class Defences:
-    """What the protocols do against deaths, older drivers and late requests.
+    """The defences of the protocols against deaths, older drivers and late requests.
 
     Attributes:
-        marker: a transaction holds a marker of its batch, and a replay looks for it.
-        decision: the driver journals a decision before it commits, and a replay looks for it.
-        exclusive: a decision that is there is never replaced.
-        owner: the driver looks before and after a decision or claim whether it is still the newest.
+        marker: a transaction holds a marker of its batch, and a replay looks for the marker.
+        decision: the driver journals a decision before it commits, and a replay looks for the decision.
+        exclusive: an existing decision is never replaced.
+        owner: the driver checks before and after a decision or claim that it is still the newest.
         fencing: a start publishes its generation and fences the ids of older drivers.
-        worker_check: a worker with a new producer looks for a younger generation before it begins.
-        spares_decided: a start leaves decided and uncommitted transactions alone.
-        fences_finished: a start fences ids of decisions that are committed (they may hold a later batch).
-        knows_batches: what a start finds committed is known by batch and id (off: by id alone).
-        refuses_younger: a driver that finds a decision of a younger one ends (off: it finishes that one's commits).
-        finishes: a replay of a decided batch commits what was prepared (off: takes it as done).
+        worker_check: a worker with a new producer checks for a newer generation before it begins.
+        spares_decided: a start does not abort decided and uncommitted transactions.
+        fences_finished: a start fences the ids of committed decisions, which may hold a later batch.
+        done_by_batch: commits that a start finds finished are matched by batch and id (off: by id alone).
+        refuses_newer: a driver that finds the decision of a newer driver ends (off: it finishes those commits).
+        finishes: a replay of a decided batch commits the prepared transactions (off: treats the batch as done).
         rewrites: partitions whose decided transaction is lost are written again (off: on_lost=drop).
         retires: an id with an EndTxn in doubt is fenced and never used again.
         claim_first: at-most-once claims before it writes (off: after).
-        logs_last: Spark's commit log has a batch once the sink has it (off: as soon as the batch begins).
-        numbers: a batch that is run again has the number it had (off: another, of which no marker tells).
-        hears: an EndTxn without an answer is asked for again (off: taken for made).
+        logs_last: a batch enters Spark's commit log after the sink holds it (off: when the batch begins).
+        numbers: a replay has the batch number of the first run (off: another number, which no marker has).
+        awaits_answer: an EndTxn without an answer is sent again (off: treated as done).
     """
 
     marker: bool = True
@@ -44,30 +46,32 @@ class Defences:
     worker_check: bool = True
     spares_decided: bool = True
     fences_finished: bool = True
-    knows_batches: bool = True
-    refuses_younger: bool = True
+    done_by_batch: bool = True
+    refuses_newer: bool = True
     finishes: bool = True
     rewrites: bool = True
     retires: bool = True
     claim_first: bool = True
     logs_last: bool = True
     numbers: bool = True
-    hears: bool = True
+    awaits_answer: bool = True
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """How long a run is and what may happen in it, each at any moment.
+    """The length of a run and its number of faults of each kind.
+
+    Each fault may occur at any moment.
 
     Attributes:
-        batches: of the run.
+        batches: batches of the run.
         kills: a driver dies with all its tasks and workers.
-        zombies: a second driver is started while the first lives; from then on their steps interleave freely.
+        zombies: a second driver starts while the first is alive; then their steps interleave freely.
         timeouts: the coordinator aborts an open transaction.
-        unanswered: an EndTxn whose answer never comes, and which acts at any later moment or never.
-        resent: an EndTxn that a worker's client library sends twice, unnoticed; the second acts as above.
-        republished: a start's publication of its generation that the client sends twice, likewise (0 or 1).
-        slow_markers: rows and markers become visible some time after the coordinator has taken the commit.
+        unanswered: an EndTxn gets no answer, and takes effect at any later moment or never.
+        resent: a worker's client library sends an EndTxn twice, unnoticed; the second one takes effect as above.
+        republished: a client sends the publication of a generation twice, with the same effect (0 or 1).
+        slow_markers: rows and markers become visible some time after the coordinator accepts the commit.
     """
 
     batches: int = 3
@@ -81,8 +85,8 @@ class Bounds:
 
     def __str__(self) -> str:
         names = ("batches", "kills", "zombies", "timeouts", "unanswered", "resent", "republished")
-        told = [f"{getattr(self, name)} {name}" for name in names if getattr(self, name)]
-        return ", ".join(told + (["slow markers"] if self.slow_markers else []))
+        text = [f"{getattr(self, name)} {name}" for name in names if getattr(self, name)]
+        return ", ".join(text + (["slow markers"] if self.slow_markers else []))
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,18 @@
-"""A driver's start: the journal's generation, fencing, markers (`pipeline.job.Job.run`, `KafkaSink.start`).
+"""The start of a driver: generation, fencing, markers.
 
-Promise: the same order as the code: generation in the journal, the newest decision read, generation published, markers
-read, ids listed, each fenced, markers read again, still ours?, and only then Spark's logs. Every arrow between two of
-these is a place where another driver may act or this one may die.
+The code is `pipeline.job.Job.run` and `KafkaSink.start`.
+
+Promise: the steps have the order of the code:
+
+1. take a generation in the journal;
+2. read the newest decision;
+3. publish the generation;
+4. read the markers;
+5. list the ids and fence each;
+6. read the markers again and check that no newer driver exists;
+7. open Spark's logs.
+
+Between any two steps another driver may act, or this driver may die.
 """
 
 from __future__ import annotations
@@ -17,18 +27,18 @@ Move = tuple[str, World]
 
 
 def take_over(world: World) -> World:
-    """A new driver takes the next generation; whoever was there is a zombie from now on."""
+    """A new driver takes the next generation; a driver that is still alive becomes a zombie."""
     newest = world.generation + 1
     return world._replace(generation=newest, drivers=(*world.drivers, Driver(newest, "started")))
 
 
-def succeeded(world: World, driver: Driver, setting: Setting) -> bool:
-    """`Journal.check_still_ours`: whether a younger driver was started."""
+def superseded(world: World, driver: Driver, setting: Setting) -> bool:
+    """`Journal.check_still_ours`: whether a newer driver was started."""
     return setting.defences.owner and world.generation > driver.generation
 
 
 def steps(world: World, driver: Driver, setting: Setting) -> Iterator[Move] | None:
-    """What a driver that is starting can do next; None: it has started."""
+    """The possible next steps of a starting driver; None if it has started."""
     step = _STEPS.get(driver.at)
     return None if step is None else step(world, driver, setting)
 
@@ -39,13 +49,13 @@ def dies(world: World, driver: Driver, why: str) -> Move:
 
 
 def name(driver: Driver) -> str:
-    """How a trace calls a driver."""
+    """The name of a driver in a trace."""
     return f"driver {driver.generation}"
 
 
 def _read_kept(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
-    if succeeded(world, driver, setting):
-        yield dies(world, driver, "another was started")
+    if superseded(world, driver, setting):
+        yield dies(world, driver, "a newer driver was started")
         return
     if not setting.transactional:
         ready = replaced(world, driver, driver._replace(at="ready"))
@@ -54,8 +64,8 @@ def _read_kept(world: World, driver: Driver, setting: Setting) -> Iterator[Move]
     newest = max((batch for batch, made in enumerate(world.decisions) if made), default=-1)
     keep = tuple(sorted({entry for made in world.decisions[newest] for entry in made})) if newest >= 0 else ()
     after = driver._replace(at="kept-read", keep=keep, keep_batch=newest)
-    told = f"finds batch {newest} decided" if newest >= 0 else "finds no decision"
-    yield f"{name(driver)} {told}", world._replace(drivers=replaced(world, driver, after))
+    text = f"finds batch {newest} decided" if newest >= 0 else "finds no decision"
+    yield f"{name(driver)} {text}", world._replace(drivers=replaced(world, driver, after))
 
 
 def _publish(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
@@ -66,19 +76,19 @@ def _publish(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
     published = published._replace(published=driver.generation)
     yield f"{name(driver)} publishes its generation", published
     if world.republish:
-        told = f"{name(driver)} publishes its generation, sent twice by its client"
-        yield told, published._replace(republished=driver.generation, republish=world.republish - 1)
+        text = f"{name(driver)} publishes its generation, sent twice by its client"
+        yield text, published._replace(republished=driver.generation, republish=world.republish - 1)
 
 
 def _read_marks(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
-    """Markers are not waited for here; what the newest decision named and is not marked is to be left alone."""
+    """Reads the markers without waiting. Decided transactions without a marker are kept."""
     seen = world.marks if setting.defences.marker else (-1,) * PARTITIONS
     open_ = [entry for entry in driver.keep if seen[entry.partition] < driver.keep_batch]
     done = tuple(entry.id for entry in driver.keep if entry not in open_)
     spared = open_ if setting.defences.fences_finished else list(driver.keep)
     kept = tuple(entry for entry in spared if setting.defences.spares_decided)
     after = driver._replace(at="marks-read", done=done, keep=kept)
-    yield f"{name(driver)} reads the markers: {_told(seen)}", world._replace(drivers=replaced(world, driver, after))
+    yield f"{name(driver)} reads the markers: {_listed(seen)}", world._replace(drivers=replaced(world, driver, after))
 
 
 def _list(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
@@ -86,13 +96,13 @@ def _list(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
     found = (txn.id for txn in world.txns if (txn.id.generation, txn.id.number) not in named)
     todo = tuple(found) if setting.defences.fencing else ()
     after = driver._replace(at="listed", todo=todo)
-    told = f"{name(driver)} lists ids: {len(todo)} to fence"
-    yield told, world._replace(drivers=replaced(world, driver, after))
+    text = f"{name(driver)} lists ids: {len(todo)} to fence"
+    yield text, world._replace(drivers=replaced(world, driver, after))
 
 
 def _fence(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
     if driver.todo:
-        # What the dead have left changes for nobody while it is fenced: all of it is one step.
+        # No other driver observes the fencing of dead drivers' ids, so all of it is one step.
         living = {each.generation for each in world.drivers}
         dead = tuple(asked for asked in driver.todo if asked.generation not in living)
         for next_ in (dead,) if dead else tuple((asked,) for asked in driver.todo):
@@ -101,29 +111,32 @@ def _fence(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
                 fenced = fenced and broker.fence(fenced, asked)
             if fenced is not None:
                 after = driver._replace(todo=tuple(asked for asked in driver.todo if asked not in next_))
-                told = f"{name(driver)} fences {', '.join(map(id_name, next_))}"
-                yield told, fenced._replace(drivers=replaced(world, driver, after))
+                text = f"{name(driver)} fences {', '.join(map(id_name, next_))}"
+                yield text, fenced._replace(drivers=replaced(world, driver, after))
         return
     stable = setting.defences.fencing and not driver.keep
     if stable and any(broker.unstable(world, partition) for partition in range(PARTITIONS)):
         yield dies(world, driver, "a marker stayed unstable")
         return
-    if succeeded(world, driver, setting):
-        yield dies(world, driver, "another was started")
+    if superseded(world, driver, setting):
+        yield dies(world, driver, "a newer driver was started")
         return
     marks = world.marks if setting.defences.marker else (-1,) * PARTITIONS
-    # Two-phase finds out by its decisions; only idempotent looks at these again.
+    # Only the idempotent protocol uses these markers again; two-phase uses its decisions.
     seen = (-1,) * PARTITIONS if setting.protocol == TWO_PHASE else marks
     after = driver._replace(at="ready", keep=(), keep_batch=driver.keep_batch if driver.done else -1, marks=seen)
-    yield f"{name(driver)} has started: markers {_told(marks)}", world._replace(drivers=replaced(world, driver, after))
+    yield (
+        f"{name(driver)} has started: markers {_listed(marks)}",
+        world._replace(drivers=replaced(world, driver, after)),
+    )
 
 
 def id_name(asked: Id) -> str:
-    """How a trace calls a transactional id."""
+    """The name of a transactional id in a trace."""
     return f"id {asked.generation}.{asked.number}"
 
 
-def _told(marks: tuple[int, ...]) -> str:
+def _listed(marks: tuple[int, ...]) -> str:
     return " ".join("none" if mark < 0 else str(mark) for mark in marks)
 
 

@@ -1,9 +1,12 @@
-"""One world for all that differ in names alone: of generations, of transactional ids, of the two partitions.
+"""Symmetry reduction: one world stands for all that differ only in names.
 
-Promise: steps compare generations and never count them, tell ids apart and never count them, and treat both partitions
-alike; so of a world and all that it becomes under other names one is searched. What can go wrong: a step that prefers
-a partition or the lower id, whose other choice would then go unseen; a test compares with the search that names
-everything as it came.
+The names are those of generations, transactional ids and the two partitions.
+
+Promise: steps compare generations, distinguish ids and treat both partitions alike; no step uses their values. So one
+world of each class of renamed worlds is searched.
+
+What can go wrong: a step prefers a partition or the lower id, and its other choice is never searched. A test compares
+this search with one that keeps all names.
 """
 
 from __future__ import annotations
@@ -13,23 +16,23 @@ from collections.abc import Iterable, Iterator, Mapping
 from proofs.protocol_model.world import HALVES, PARTITIONS, Driver, Ending, Id, Prepared, Producer, Txn, World
 
 Key = tuple[int, int]
-_OTHER = (1, 0, -1)  # the partition that stands for this one; none stays none
+_OTHER = (1, 0, -1)  # by partition, the other one; -1 ("none") stays -1
 
 
 def canonical(world: World) -> World:
-    """The one world that stands for this one and all that are equal to it but for names."""
+    """The world that stands for this world and all its renamings."""
     one, other = _named_by_use(world), _named_by_use(mirrored(world))
-    # Any rule will do that chooses the same of the two each time; where the hashes are equal both are searched.
+    # Any consistent choice will do. If the hashes are equal, both worlds are searched.
     return one if hash(one) <= hash(other) else other
 
 
 def key(asked: Id) -> Key:
-    """Which id it is, whatever its epoch."""
+    """The id without its epoch."""
     return asked[:2]
 
 
 def mirrored(world: World) -> World:
-    """The world with its two partitions, and so the workers they land in, exchanged."""
+    """The world with its two partitions exchanged, and with them their workers."""
     size = PARTITIONS * HALVES
     visible = world.visible
     return world._replace(
@@ -66,7 +69,10 @@ def _turned(entries: Iterable[Prepared]) -> tuple[Prepared, ...]:
 
 
 def _named_by_use(world: World) -> World:
-    """Generations numbered anew in their order, ids by what they are used for; the next id is the first free one."""
+    """Renumbers generations in their order and ids by their use.
+
+    The next id is the first free number.
+    """
     used = {0, world.generation, world.published, world.republished, *world.claims}
     used.update(driver.generation for driver in world.drivers)
     named = uses(world)
@@ -82,7 +88,7 @@ def _named_by_use(world: World) -> World:
 
 
 def renamed(world: World, generations: Mapping[int, int], numbers: Mapping[Key, Key]) -> World:
-    """The world with other numbers of generations and ids."""
+    """The world with other numbers for generations and ids."""
     return world._replace(
         generation=generations[world.generation],
         published=generations[world.published],
@@ -96,7 +102,7 @@ def renamed(world: World, generations: Mapping[int, int], numbers: Mapping[Key, 
 
 
 def uses(world: World) -> dict[Key, list[tuple[object, ...]]]:
-    """Every id with what it is used for, in words that hold no number of an id."""
+    """Every id with its uses; a use contains no id number."""
     found: dict[Key, list[tuple[object, ...]]] = {}
     for use, asked in _mentions(world):
         found.setdefault(key(asked), []).append(use)

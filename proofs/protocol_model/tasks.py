@@ -1,9 +1,9 @@
-"""The tasks of a batch and the workers that they run in (`oncebench/sinks/kafka/writers.py`).
+"""The tasks of a batch and the workers that run them (`oncebench/sinks/kafka/writers.py`).
 
-Promise: the tasks of a batch take their steps in any order among each other. A worker's producer lives on from batch
-to batch under one id and epoch; a partition lands in the other worker in the next batch. A task that fails ends its
-driver, for there are no retries. Half of a partition's rows stand in the transaction at `mid-write`, all of them at
-`before-prepare`; outside of transactions they are visible there.
+Promise: the steps of a batch's tasks interleave in any order. A worker's producer is used from batch to batch with one
+id and epoch. In the next batch each partition moves to the other worker. A failed task ends its driver, because there
+are no retries. At `mid-write` the transaction holds half of a partition's rows, at `before-prepare` all of them.
+Without transactions the same rows are visible at these points.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from proofs.protocol_model import broker
 from proofs.protocol_model.setting import IDEMPOTENT, TWO_PHASE, Setting
 from proofs.protocol_model.startup import Move, dies, id_name, name
-from proofs.protocol_model.world import HALVES, PARTITIONS, Driver, Id, Producer, World, replaced, shown
+from proofs.protocol_model.world import HALVES, PARTITIONS, Driver, Id, Producer, World, made_visible, replaced
 
 WAITING, DRAINED, COMMITTED = "waiting", "drained", "committed"
 FINISHED = frozenset({DRAINED, COMMITTED})
 
 
 def run(only: frozenset[int]) -> tuple[str, ...]:
-    """The tasks of a batch at their beginning: these partitions are written, the others drained."""
+    """The tasks at the beginning of a batch: `only` are written, other partitions are drained."""
     return tuple(WAITING if partition in only else DRAINED for partition in range(PARTITIONS))
 
 
@@ -31,12 +31,12 @@ def finished(driver: Driver, setting: Setting) -> bool:
 
 
 def slot(driver: Driver, partition: int) -> int:
-    """The worker in which a partition lands."""
+    """The worker that runs a partition's task."""
     return (partition + driver.batch) % PARTITIONS
 
 
 def steps(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
-    """Every step that any task of the batch can take next."""
+    """The possible next steps of all tasks of the batch."""
     for partition in range(PARTITIONS):
         if setting.transactional:
             yield from _transactional(world, driver, partition, setting)
@@ -51,9 +51,11 @@ def _append(world: World, driver: Driver, partition: int) -> Iterator[Move]:
         return
     after = driver._replace(tasks=_at(driver, partition, point))
     half = {"mid-write": 0, "before-prepare": 1}.get(point)
-    visible = world.visible if half is None else shown(world.visible, driver.batch, partition, range(half, half + 1))
-    told = f"{_task(driver, partition)} writes: {point}"
-    yield told, world._replace(visible=visible, drivers=replaced(world, driver, after))
+    visible = (
+        world.visible if half is None else made_visible(world.visible, driver.batch, partition, range(half, half + 1))
+    )
+    text = f"{_task(driver, partition)} writes: {point}"
+    yield text, world._replace(visible=visible, drivers=replaced(world, driver, after))
 
 
 def _transactional(world: World, driver: Driver, partition: int, setting: Setting) -> Iterator[Move]:
@@ -62,11 +64,11 @@ def _transactional(world: World, driver: Driver, partition: int, setting: Settin
         yield from _begin(world, driver, partition, setting)
     elif at == "made":
         if setting.defences.worker_check and world.published > driver.generation:
-            yield dies(world, driver, "its worker sees a younger generation")
+            yield dies(world, driver, "its worker sees a newer generation")
         else:
             after = driver._replace(tasks=_at(driver, partition, "checked"))
-            told = f"{_task(driver, partition)} finds no younger generation"
-            yield told, world._replace(drivers=replaced(world, driver, after))
+            text = f"{_task(driver, partition)} finds no newer generation"
+            yield text, world._replace(drivers=replaced(world, driver, after))
     elif at == "checked":
         yield from _begun(world, driver, partition, setting)
     elif at == "begun":
@@ -81,19 +83,19 @@ def _transactional(world: World, driver: Driver, partition: int, setting: Settin
 
 
 def _begin(world: World, driver: Driver, partition: int, setting: Setting) -> Iterator[Move]:
-    """Takes the worker's producer, or makes another one where it must not be used again."""
+    """Takes the worker's producer, or makes a new one where the old one must not be used again."""
     producer = driver.producers[slot(driver, partition)]
     if producer is None or (producer.open and not producer.ended):
         fresh = Id(driver.generation, driver.made, 0)
         producers = _with(driver, partition, Producer(fresh))
         after = driver._replace(tasks=_at(driver, partition, "made"), producers=producers, made=driver.made + 1)
-        told = f"{_task(driver, partition)} makes a producer, {id_name(fresh)}"
-        yield told, broker.make(world, fresh)._replace(drivers=replaced(world, driver, after))
+        text = f"{_task(driver, partition)} makes a producer, {id_name(fresh)}"
+        yield text, broker.make(world, fresh)._replace(drivers=replaced(world, driver, after))
         return
     if not producer.open:
         yield from _begun(world, driver, partition, setting)
         return
-    # For the producer its last transaction is still open: it commits once more, which is answered as done.
+    # The client library still sees its last transaction as open. It commits again; the answer is "done".
     answer, committed = broker.end(world, producer.id, setting)
     if answer == broker.ELSEWHERE:
         yield dies(world, driver, f"{id_name(producer.id)} is fenced")
@@ -102,8 +104,8 @@ def _begin(world: World, driver: Driver, partition: int, setting: Setting) -> It
         if world.resent:
             late = tuple(sorted((*world.late, producer.id)))
             twice = committed._replace(late=late, resent=world.resent - 1)
-            for told, begun in _begun(twice, driver, partition, setting):
-                yield f"{told}; the EndTxn for the last one was sent twice by its client", begun
+            for text, begun in _begun(twice, driver, partition, setting):
+                yield f"{text}; its client sent the last EndTxn twice", begun
 
 
 def _begun(world: World, driver: Driver, partition: int, setting: Setting) -> Iterator[Move]:
@@ -118,8 +120,8 @@ def _begun(world: World, driver: Driver, partition: int, setting: Setting) -> It
         return
     producers = _with(driver, partition, Producer(producer.id, open=True))
     after = driver._replace(tasks=_at(driver, partition, "begun"), producers=producers)
-    told = f"{_task(driver, partition)} begins a transaction with {id_name(producer.id)}"
-    yield told, begun._replace(drivers=replaced(world, driver, after))
+    text = f"{_task(driver, partition)} begins a transaction with {id_name(producer.id)}"
+    yield text, begun._replace(drivers=replaced(world, driver, after))
 
 
 def _write(world: World, driver: Driver, partition: int, point: str, halves: int, marked: bool) -> Move:
@@ -127,31 +129,31 @@ def _write(world: World, driver: Driver, partition: int, point: str, halves: int
     assert producer is not None, "the task has begun with it"
     written = broker.write(world, producer.id, halves, marked)
     if written is None:
-        return dies(world, driver, f"{id_name(producer.id)} has no open transaction any more")
+        return dies(world, driver, f"{id_name(producer.id)} has no open transaction")
     after = driver._replace(tasks=_at(driver, partition, point))
-    told = f"{_task(driver, partition)} in its transaction: {point}"
-    return told, written._replace(drivers=replaced(world, driver, after))
+    text = f"{_task(driver, partition)} in its transaction: {point}"
+    return text, written._replace(drivers=replaced(world, driver, after))
 
 
 def _commit(world: World, driver: Driver, partition: int, setting: Setting) -> Iterator[Move]:
-    """Idempotent: the task ends its own transaction; without a definite answer it fails."""
+    """Idempotent: the task ends its own transaction, and fails without a definite answer."""
     producer = driver.producers[slot(driver, partition)]
     assert producer is not None, "the task has begun with it"
     late = tuple(sorted((*world.late, producer.id)))
     if world.unanswered:
-        told, after = dies(world, driver, f"partition {partition}'s commit got no answer")
-        yield told, after._replace(late=late, unanswered=world.unanswered - 1)
+        text, after = dies(world, driver, f"partition {partition}'s commit got no answer")
+        yield text, after._replace(late=late, unanswered=world.unanswered - 1)
     answer, committed = broker.end(world, producer.id, setting)
     if answer == broker.ELSEWHERE:
         yield dies(world, driver, f"{id_name(producer.id)} is fenced")
     elif answer == broker.DONE:
         producers = _with(driver, partition, Producer(producer.id))
         moved = driver._replace(tasks=_at(driver, partition, COMMITTED), producers=producers)
-        told = f"{_task(driver, partition)} commits its transaction"
+        text = f"{_task(driver, partition)} commits its transaction"
         after = committed._replace(drivers=replaced(world, driver, moved))
-        yield told, after
+        yield text, after
         if world.resent:
-            yield f"{told}, sent twice by its client", after._replace(late=late, resent=world.resent - 1)
+            yield f"{text}; its client sent the EndTxn twice", after._replace(late=late, resent=world.resent - 1)
 
 
 def _task(driver: Driver, partition: int) -> str:

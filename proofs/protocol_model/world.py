@@ -1,9 +1,10 @@
-"""The state of the model: what outlives a driver (Spark's logs, journal, broker) and what each living driver knows.
+"""The state of the model: Spark's logs, journal and broker, and the state of each driver.
 
-Promise: a world is a value: hashable, never changed, and equal to another exactly when nothing that can still happen
-tells the two apart (`forgetting.py` and `symmetry.py` see to that). Named tuples and not frozen dataclasses, because a
-search hashes millions of them and a tuple is hashed in C. What can go wrong: a field that matters to no later step
-makes the search larger; a field that is missing makes it prove something about another protocol.
+Promise: a world is an immutable, hashable value. After `reduction.py` and `symmetry.py`, two worlds are equal exactly
+when they have the same futures. Worlds are named tuples, not frozen dataclasses: a search hashes millions of them, and
+a tuple is hashed in C.
+
+What can go wrong: an irrelevant field makes the search larger. A missing field makes it a proof about another protocol.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 PARTITIONS = 2
-HALVES = 2  # of a partition's rows: what stands in a transaction before and after mid-write
-# States of a transaction as the coordinator names them; committing is PrepareCommit: decided there, not yet visible.
+HALVES = 2  # a partition's rows come in two halves, the first before mid-write and the second after it
+# The coordinator's states of a transaction. "committing" is PrepareCommit: decided there, not yet visible.
 EMPTY, ONGOING, COMMITTING, COMMITTED, ABORTED = "empty", "ongoing", "committing", "committed", "aborted"
 
 
 class Id(NamedTuple):
-    """A transactional id at one epoch, as a worker, a decision or a request knows it."""
+    """A transactional id at one epoch, as a worker, a decision or a request holds it."""
 
     generation: int  # of the driver whose worker made it
     number: int
@@ -25,7 +26,7 @@ class Id(NamedTuple):
 
 
 class Txn(NamedTuple):
-    """A transactional id as the coordinator knows it, and its newest transaction."""
+    """The coordinator's entry of a transactional id and its newest transaction."""
 
     id: Id
     state: str = EMPTY
@@ -36,14 +37,14 @@ class Txn(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What a task has prepared and a decision names."""
+    """A task's prepared transaction, as a decision lists it."""
 
     partition: int
     id: Id
 
 
 class Producer(NamedTuple):
-    """A worker's producer: what it was given, and whether it was told that its last transaction is done."""
+    """A worker's producer, and whether the worker has learned that its last transaction ended."""
 
     id: Id
     open: bool = False
@@ -51,7 +52,7 @@ class Producer(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """An EndTxn that the driver has to send: its answer so far, and whether any try went unanswered."""
+    """An EndTxn that the driver has to send: the answer so far, and whether any attempt got none."""
 
     prepared: Prepared
     answer: str = ""
@@ -59,7 +60,10 @@ class Ending(NamedTuple):
 
 
 class Driver(NamedTuple):
-    """A living driver with its tasks and workers. `at` and `tasks` say which point was passed last."""
+    """A driver that is alive, with its tasks and workers.
+
+    `at` and `tasks` hold the points passed last.
+    """
 
     generation: int
     at: str
@@ -67,33 +71,36 @@ class Driver(NamedTuple):
     replay: bool = False
     tasks: tuple[str, ...] = ()
     producers: tuple[Producer | None, ...] = (None,) * PARTITIONS
-    made: int = 0  # producers so far, to name the next
-    keep: tuple[Prepared, ...] = ()  # what the newest decision had prepared when this driver started
+    made: int = 0  # producers made so far, to name the next one
+    keep: tuple[Prepared, ...] = ()  # the transactions of the newest decision when this driver started
     keep_batch: int = -1
-    done: tuple[Id, ...] = ()  # of these, committed before this driver started
+    done: tuple[Id, ...] = ()  # those of `keep` that were committed before this driver started
     todo: tuple[Id, ...] = ()  # ids still to be fenced
-    marks: tuple[int, ...] = (-1,) * PARTITIONS  # as read at the start
-    attempt: int = 0  # decisions about this batch that were found
+    marks: tuple[int, ...] = (-1,) * PARTITIONS  # the markers read at the start
+    attempt: int = 0  # decisions found for this batch
     prepared: tuple[Prepared, ...] = ()
     ending: tuple[Ending, ...] = ()
 
 
 class World(NamedTuple):
-    """Everything. `visible` counts each half of each partition of each batch, as a committed reader is shown it."""
+    """The whole state.
+
+    `visible` counts how often a committed reader sees each half of each partition of each batch.
+    """
 
     offsets: int = 0  # Spark's offset log holds the batches below this number
-    commits: int = 0  # and its commit log those below this one
-    generation: int = 0  # the newest in the journal
+    commits: int = 0  # Spark's commit log holds the batches below this number
+    generation: int = 0  # the newest generation in the journal
     decisions: tuple[tuple[tuple[Prepared, ...], ...], ...] = ()  # by batch, by attempt
     claims: tuple[int, ...] = ()  # by batch: the generation that claimed it, or 0
-    published: int = 0  # the generation that workers are shown
+    published: int = 0  # the generation that workers see
     marks: tuple[int, ...] = (-1,) * PARTITIONS
     visible: tuple[int, ...] = ()
     txns: tuple[Txn, ...] = ()
-    late: tuple[Id, ...] = ()  # commits on their way that nobody waits for any more
-    republished: int = 0  # a publication on its way that nobody waits for
-    drivers: tuple[Driver, ...] = ()  # by generation; the last is the one that the supervisor knows
-    kills: int = 0  # what may still go wrong
+    late: tuple[Id, ...] = ()  # commits in flight whose answer no driver waits for
+    republished: int = 0  # a publication in flight whose answer no driver waits for
+    drivers: tuple[Driver, ...] = ()  # by generation; the supervisor watches the last one
+    kills: int = 0  # from here on: the faults that may still occur
     zombies: int = 0
     timeouts: int = 0
     unanswered: int = 0
@@ -102,12 +109,12 @@ class World(NamedTuple):
 
 
 def row(batch: int, partition: int, half: int) -> int:
-    """Where `World.visible` counts a half of a partition of a batch."""
+    """The index in `World.visible` of a half partition of a batch."""
     return (batch * PARTITIONS + partition) * HALVES + half
 
 
-def shown(visible: tuple[int, ...], batch: int, partition: int, halves: range) -> tuple[int, ...]:
-    """The counts once these halves were shown (again); three times is no other anomaly than twice."""
+def made_visible(visible: tuple[int, ...], batch: int, partition: int, halves: range) -> tuple[int, ...]:
+    """The counts after these halves became visible (again), at most 2: more is the same anomaly."""
     counts = list(visible)
     for half in halves:
         at = row(batch, partition, half)
@@ -116,10 +123,10 @@ def shown(visible: tuple[int, ...], batch: int, partition: int, halves: range) -
 
 
 def replaced(world: World, driver: Driver, by: Driver) -> tuple[Driver, ...]:
-    """The drivers, with one of them a step further."""
+    """The drivers, with one of them replaced by its next state."""
     return tuple(by if each is driver else each for each in world.drivers)
 
 
 def without(world: World, driver: Driver) -> tuple[Driver, ...]:
-    """The drivers but this one, which has ended with all its tasks and workers."""
+    """The drivers except this one, which has ended with its tasks and workers."""
     return tuple(each for each in world.drivers if each is not driver)

@@ -1,7 +1,7 @@
-"""A sink under a protocol, life after life of its driver: real Spark, real sink, made-up batches.
+"""Attempts of a sink's driver under a protocol: real Spark, real sink, made-up batches.
 
-A death is an exception at a failpoint, in the task or in the driver: what is durable by then is what a kill -9 would
-leave. (That real kills do the same is for `test_guarantees`.) Nothing here knows a sink's name.
+A death is an exception at a failpoint, in a task or in the driver. It leaves the same durable state as a kill -9;
+`test_guarantees` checks this with real kills. No sink is named here.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Made = tuple[Any, ...]  # a row in the order of ROW
 
 
 class Died(Exception):
-    """The driver, or a task and with it the driver, dies here."""
+    """The driver dies here, perhaps because one of its tasks does."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Deadly(Failpoints):
 
 @dataclass
 class Output:
-    """One output of a kind of sink, and the checkpoint of whoever writes to it."""
+    """One output of a kind of sink, with the checkpoint of its writers."""
 
     kind: SinkKind
     support: Support
@@ -75,7 +75,7 @@ class Output:
     promise: str
 
     def deliver(self, number: int, parts: Sequence[Sequence[Made]], die_at: str | None = None) -> bool:
-        """Runs a batch in a driver of its own, which may die in it; says whether it lived."""
+        """Runs a batch in a new driver that may die in it; returns whether it survived."""
         rows = frame(self.spark, parts)
         assert rows.rdd.getNumPartitions() == len(parts)
         return self.deliver_frame(number, rows, die_at)
@@ -90,7 +90,7 @@ class Output:
         faults = () if die_at is None else (parse_fault(die_at),)
         failpoints = Deadly(faults=faults, point=die_at)
         rejected = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
-        # What a query tells its foreachBatch, and Spark's own writers ask for.
+        # A query sets these for its foreachBatch, and Spark's own writers read them.
         context = self.spark.sparkContext
         context.setLocalProperty("sql.streaming.queryId", config.sink_id)
         context.setLocalProperty("streaming.sql.batchId", str(number))
@@ -105,12 +105,12 @@ class Output:
                 raise
             return False
         finally:
-            with suppress(Exception):  # a dead driver gives nothing back
+            with suppress(Exception):  # a dead driver would not close its sink properly either
                 sink.close()
         return True
 
     def visible(self) -> Counter[Made]:
-        """Every row that a committed reader is shown."""
+        """Every row that a committed reader sees."""
         found: Counter[Made] = Counter()
 
         def take(rows: Rows) -> None:
@@ -125,7 +125,7 @@ class Output:
         return found
 
     def leftovers(self) -> list[str]:
-        """What is left of dead writers, if nothing but the sink itself could ever remove it."""
+        """Leftovers of dead writers, unless the sink's own housekeeping removes them."""
         if suite_sinks()[self.kind.name].traits.self_cleaning:
             return []
         with closing(suite_sinks()[self.kind.name].read(self.config.output)) as reader:
@@ -137,7 +137,7 @@ def identity(config: PipelineConfig) -> Identity:
 
 
 def make_output(kind: SinkKind, support: Support, lab: Lab, spark: SparkSession, folder: Path, name: str) -> Output:
-    """An empty output that nobody has written to."""
+    """A new, empty output."""
     folder.mkdir(exist_ok=True)
     kafka = {"bootstrap.servers": lab.kafka.bootstrap_servers}
     place = Place(
@@ -172,7 +172,7 @@ def rows_for(key: str, count: int = 20) -> list[Made]:
 
 def frame(spark: SparkSession, parts: Sequence[Sequence[Made]]) -> DataFrame:
     """A batch with exactly these rows in exactly these partitions."""
-    # Spark 4.2 would make one partition of a union of single ones.
+    # By default, Spark 4.2 merges a union of single partitions into one partition.
     spark.conf.set("spark.sql.unionOutputPartitioning", "false")
     made, *others = (_partition(spark, part) for part in parts)
     for other in others:
@@ -182,7 +182,7 @@ def frame(spark: SparkSession, parts: Sequence[Sequence[Made]]) -> DataFrame:
 
 def _partition(spark: SparkSession, rows: Sequence[Made]) -> DataFrame:
     schema = StructType(job_rows.SCHEMA.fields)
-    if not rows:  # not by Arrow: of an empty table Spark knows that nothing has to be run
+    if not rows:  # not from Arrow: Spark would run no task for an empty Arrow table
         made = spark.createDataFrame([], schema)
     else:
         kinds = to_arrow_schema(schema).types
@@ -192,12 +192,12 @@ def _partition(spark: SparkSession, rows: Sequence[Made]) -> DataFrame:
 
 
 def keeps(promise: str, visible: Counter[Made], sent: Collection[Made]) -> str:
-    """What of its promise a guarantee has broken for these rows; empty if nothing."""
+    """How these rows break a guarantee; empty if they do not."""
     lost = [row for row in sent if visible[row] < 1]
-    doubled = [row for row in sent if visible[row] > 1]
+    duplicated = [row for row in sent if visible[row] > 1]
     wrong = []
     if lost and promise != AT_MOST_ONCE:
         wrong.append(f"{len(lost)} lost, {sorted(lost)[:2]}")
-    if doubled and promise != AT_LEAST_ONCE:
-        wrong.append(f"{len(doubled)} doubled, {sorted(doubled)[:2]}")
+    if duplicated and promise != AT_LEAST_ONCE:
+        wrong.append(f"{len(duplicated)} duplicated, {sorted(duplicated)[:2]}")
     return "; ".join(wrong)

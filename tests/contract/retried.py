@@ -1,8 +1,10 @@
-"""`python -m tests.contract.retried FOLDER`: takes executors away under a task, first of Spark's alone, then of ours.
+"""`python -m tests.contract.retried FOLDER`: removes executors during a task.
 
-A process of its own, for a process has one Spark, and this one has executors beside its driver. Every attempt appends a
-line to a file when it writes, and stays until it is killed if it is the first of partition 1. What came of both is
-printed as JSON: {"bare": [attempts that wrote], "ours": [..], "said": class of our pipeline's last words}.
+It does so first for a plain Spark task, then for a task of our delivery code. It runs in a process of its own, because
+a process has one Spark, and this one needs separate executors. Every attempt appends a line to a file when it writes.
+The first attempt at partition 1 then waits until it is killed.
+
+The results are printed as JSON: {"bare": [attempts that wrote], "ours": [..], "said": class of our error}.
 """
 
 from __future__ import annotations
@@ -20,14 +22,15 @@ import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
+from oncebench.delivery import digest
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.quarantine import Quarantine
 from pipeline.config import AS_SHIPPED, PipelineConfig
-from pipeline.job import in_plain_words
-from pipeline.sessions import OUTPUT_SCHEMA
+from pipeline.failures import explain
+from pipeline.rows import SCHEMA
 from pipeline.spark.session import session, stop
 from tests.contract.attempts import PARTITIONS, ROW
 
@@ -36,7 +39,7 @@ LIMIT_S = 240.0  # an executor starts in some seconds on idle cores
 
 @dataclass(frozen=True)
 class Slow:
-    """Writes its attempt's number into a file; the first attempt at partition 1 then waits for its death."""
+    """Writes its attempt's number into a file; the first attempt at partition 1 then waits."""
 
     file: Path
 
@@ -55,7 +58,7 @@ class Slow:
 
 @dataclass(frozen=True)
 class Bare:
-    """The same without anything of ours around it."""
+    """The same write without our delivery code around it."""
 
     writer: Slow
 
@@ -93,7 +96,7 @@ def _ours(spark: SparkSession, config: PipelineConfig, file: Path) -> dict[str, 
     try:
         _robbed(spark, file, lambda: batch.run(Slow(file)))
     except Exception as failure:
-        said = in_plain_words(failure, journal)
+        said = explain(failure, journal)
     return {"ours": _attempts(file), "said": type(said).__name__}
 
 
@@ -101,12 +104,13 @@ def _rows(spark: SparkSession) -> DataFrame:
     """Some rows in each partition."""
     numbers = spark.range(0, 20 * PARTITIONS, 1, PARTITIONS)
     made = {"session_key": "concat('session-', id)", **dict.fromkeys(ROW[1:], "id")}
-    columns = (field.split() for field in OUTPUT_SCHEMA.split(", "))
-    return numbers.selectExpr(*(f"cast({made.get(name, 'null')} as {kind}) as {name}" for name, kind in columns))
+    kinds = {field.name: field.dataType.simpleString() for field in SCHEMA}
+    rows = numbers.selectExpr(*(f"cast({made[name]} as {kind}) as {name}" for name, kind in kinds.items()))
+    return digest.with_hash(rows, list(ROW))
 
 
 def _robbed(spark: SparkSession, file: Path, job: Callable[[], Any]) -> None:
-    """Runs a job, and has its executor taken away as soon as the task stands in its first attempt."""
+    """Runs a job, and removes its executors as soon as the first attempt of the task waits."""
     thread = threading.Thread(target=_rob, args=(spark, file), daemon=True)
     thread.start()
     job()
@@ -118,8 +122,8 @@ def _rob(spark: SparkSession, file: Path) -> None:
     while not file.exists() and time.monotonic() < end:
         time.sleep(0.05)
     context = spark._jsc.sc()
-    # All of them: which has the task is Spark's affair. They are replaced, and it is no failure: as a cluster's manager
-    # would take them for somebody else.
+    # All executors, because Spark decides which one has the task. They are replaced and count as no failure, as when a
+    # cluster's manager gives them to another application.
     replaced, failed, at_once = True, False, True
     context.schedulerBackend().killExecutors(context.getExecutorIds(), not replaced, failed, at_once)
 

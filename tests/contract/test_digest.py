@@ -35,6 +35,14 @@ VALUES = {
     "array": ("array(1, null)", "array(null, 1)"),
     "struct": ("named_struct('x', 1, 'y', null)", "named_struct('x', null, 'y', 1)"),
     "map": ("map('k', 1)", "map('k', 2)"),
+    "nested timestamp": (
+        "array(timestamp'2026-11-25 00:00:00')",
+        "array(timestamp'2026-11-25 00:00:00.000001')",
+    ),
+    "nested timestamp_ntz": (
+        "array(timestamp_ntz'2026-11-25 00:00:00')",
+        "array(timestamp_ntz'2026-11-25 00:00:00.000001')",
+    ),
 }
 
 

@@ -1,7 +1,7 @@
 """Real pipelines under a real kill -9, audited by the model.
 
-Every guarantee of the sink that a first look is at. (What each sink does at each step of each protocol is
-for `test_sinks`; all of them really killed, for `compare --profile standard`.)
+The tests cover every guarantee of the sink of the quick comparison. `test_sinks` checks each sink at each step of each
+protocol. `compare --profile standard` kills all of them for real.
 """
 
 from __future__ import annotations
@@ -19,10 +19,12 @@ import pytest
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.lab.lab import Lab
 from oncebench.measure import LATENCIES, judge_again, measure
-from oncebench.run.workdir import open_work_dir
-from oncebench.scenario.cell import Cell, all_supports, checked_fault
-from oncebench.scenario.profiles import FIRST, TELLING_FAULT
-from oncebench.sinks.registry import SINKS
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import checked_fault
+from oncebench.scenario.profiles import DECISIVE_POINT, FIRST
+from oncebench.scenario.supports import all_supports
+from oncebench.sinks.registry import suite_sinks
+from oncebench.workdir import open_work_dir
 from tests import ROOT
 
 HAND_CHECK = ROOT / "tools" / "hand_check.py"
@@ -31,7 +33,7 @@ pytestmark = [pytest.mark.contract, pytest.mark.spark]
 SMALL = Cell("", "", "", rate=1000.0, sessions=100, warmup_s=0.0)
 SUPPORTED = [(sink, support.guarantee, support.variant) for sink, support in all_supports() if sink in FIRST]
 EXACT = [each for each in SUPPORTED if each[1] == EXACTLY_ONCE]
-# Spark's own sink is killed by `compare`, and dies at each step in `test_sinks`.
+# `compare` kills Spark's own sink, and `test_sinks` lets it die at each step.
 INEXACT = [each for each in SUPPORTED if each[1] != EXACTLY_ONCE and each[2] != "native"]
 
 
@@ -41,10 +43,10 @@ def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(("sink", "guarantee", "variant"), INEXACT)
-def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
+def test_a_kill_causes_only_the_allowed_anomalies(
     lab: Lab, tmp_path: Path, sink: str, guarantee: str, variant: str
 ) -> None:
-    fault = checked_fault(TELLING_FAULT[guarantee])
+    fault = checked_fault(DECISIVE_POINT[guarantee])
     cell = replace(SMALL, sink=sink, guarantee=guarantee, variant=variant, faults=(fault,))
     report = run(lab, tmp_path / "run", cell)
     rows = report["rows"]
@@ -52,7 +54,7 @@ def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
     assert [fault["hit"] for fault in report["faults"]] == [True]
     assert (rows["lost"] > 0) == (guarantee == AT_MOST_ONCE)
     assert (rows["duplicated"] > 0) == (guarantee == AT_LEAST_ONCE)
-    assert report["environment"]["durability"].keys() == {"kafka", *SINKS[sink].services}
+    assert report["environment"]["durability"].keys() == {"kafka", *suite_sinks()[sink].traits.services}
     latency = report["latency_ms"]
     by_hand = subprocess.run([sys.executable, HAND_CHECK, tmp_path / "run"], capture_output=True, text=True, check=True)
     assert by_hand.stdout == (
@@ -63,20 +65,20 @@ def test_a_kill_shows_what_the_guarantee_allows_and_nothing_that_it_forbids(
 
 
 @pytest.mark.parametrize(("sink", "guarantee", "variant"), EXACT)
-def test_exactly_once_outlives_a_death_in_the_write_a_death_in_its_replay_and_one_after_a_commit(
+def test_exactly_once_survives_kills_in_a_batch_and_in_its_replay(
     lab: Lab, tmp_path: Path, sink: str, guarantee: str, variant: str
 ) -> None:
-    # A batch, its replay, and a later batch; batches are limited, or the backlog of a restart would be one batch.
+    # Kills a batch, its replay and a later batch. Without the limit, the backlog of a restart would be one batch.
     faults = tuple(map(checked_fault, ("mid-write", "after-prepare", "after-commit@after=2")))
     cell = replace(SMALL, sink=sink, guarantee=guarantee, variant=variant, faults=faults, max_events_per_batch=400)
     report = run(lab, tmp_path / "run", cell)
     assert report["verdict"] == "kept", (report["verdict"], report["reasons"], report["anomalies"])
     assert [fault["hit"] for fault in report["faults"]] == [True, True, True]
-    assert report["anomalies"].keys() <= {"EXPO"}  # what an abort left in a log
+    assert report["anomalies"].keys() <= {"EXPO"}  # an abort leaves invisible records in a log
     facts = tmp_path / "run" / "facts.json"
     noted = json.loads(facts.read_text())
     assert noted["environment"]["cpu"] == report["environment"]["cpu"]
     facts.write_text(json.dumps({**noted, "environment": {**noted["environment"], "cpu": "of another machine"}}))
     again = judge_again(tmp_path / "run")
     assert again["anomalies"] == report["anomalies"]
-    assert again["environment"]["cpu"] == "of another machine"  # it is the run's, not that of whoever judges
+    assert again["environment"]["cpu"] == "of another machine"  # the environment of the run, not of the audit

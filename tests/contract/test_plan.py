@@ -1,4 +1,4 @@
-"""Which queries give each row the same task in a replay, by the plans that Spark makes of them."""
+"""Queries whose plans give each row the same task in a replay, and queries that do not."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
 Query = Callable[[DataFrame], DataFrame]
 STABLE: dict[str, Query] = {
-    "dealt out by a column": lambda rows: rows.repartition(2, "value"),
-    "and then changed row by row": lambda rows: rows.repartition("value").select(f.col("value") + 1).where("true"),
+    "repartitioned by a column": lambda rows: rows.repartition(2, "value"),
+    "repartitioned, then mapped": lambda rows: rows.repartition("value").select(f.col("value") + 1).where("true"),
     "counted": lambda rows: rows.groupBy("timestamp").count(),
-    "without repeats": lambda rows: rows.dropDuplicatesWithinWatermark(["value"]),
-    "of two streams": lambda rows: rows.join(rows.select("value", f.col("timestamp").alias("later")), "value"),
-    "dealt out, and dealt out in turn": lambda rows: rows.repartition(2, "value").repartition(2),
-    "dealt out, beside a table": lambda rows: rows.repartition(2, "value").join(table(rows), "value"),
+    "deduplicated": lambda rows: rows.dropDuplicatesWithinWatermark(["value"]),
+    "joined from two streams": lambda rows: rows.join(rows.select("value", f.col("timestamp").alias("later")), "value"),
+    "repartitioned by a column, then round-robin": lambda rows: rows.repartition(2, "value").repartition(2),
+    "repartitioned, then joined with a table": lambda rows: rows.repartition(2, "value").join(table(rows), "value"),
 }
 UNSTABLE: dict[str, Query] = {
-    "as they came": lambda rows: rows,
-    "dealt out in turn": lambda rows: rows.repartition(2),
-    "by range": lambda rows: rows.repartitionByRange(2, "value"),
-    "beside a table": lambda rows: rows.join(table(rows), "value"),
-    "one of two ways": lambda rows: rows.repartition(2, "value").union(rows),
+    "unchanged": lambda rows: rows,
+    "repartitioned round-robin": lambda rows: rows.repartition(2),
+    "repartitioned by range": lambda rows: rows.repartitionByRange(2, "value"),
+    "joined with a table": lambda rows: rows.join(table(rows), "value"),
+    "a union with unchanged rows": lambda rows: rows.repartition(2, "value").union(rows),
 }
 
 
@@ -61,7 +61,7 @@ def rate(spark: SparkSession) -> DataFrame:
 
 
 @pytest.mark.parametrize("name", STABLE)
-def test_a_query_that_deals_its_rows_out_by_key_may_start(spark: SparkSession, name: str) -> None:
+def test_a_query_that_repartitions_by_key_may_start(spark: SparkSession, name: str) -> None:
     refuse_without_shuffle(STABLE[name](rate(spark)), 2, "value")
 
 
@@ -70,6 +70,6 @@ def test_the_suites_own_query_may_start(spark: SparkSession, config: PipelineCon
 
 
 @pytest.mark.parametrize("name", UNSTABLE)
-def test_a_query_whose_tasks_may_be_numbered_otherwise_in_a_replay_is_refused(spark: SparkSession, name: str) -> None:
+def test_a_query_without_stable_task_numbers_is_refused(spark: SparkSession, name: str) -> None:
     with pytest.raises(RefusedStart, match=r'End the query with `rows.repartition\(2, "value"\)`'):
         refuse_without_shuffle(UNSTABLE[name](rate(spark)), 2, "value")

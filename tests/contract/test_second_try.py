@@ -1,4 +1,4 @@
-"""A task whose executor is taken away: Spark begins it again and counts no failure, and ours never writes twice."""
+"""A task that loses its executor: Spark runs it again, and our code never writes twice."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ LIMIT_S = 540.0
 
 
 @pytest.mark.slow
-def test_a_task_that_spark_begins_again_does_not_write_a_second_time(tmp_path: Path) -> None:
+def test_a_task_that_spark_runs_again_does_not_write_twice(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.contract.retried", str(tmp_path)]
     own = {"TMPDIR": str(tmp_path), "SPARK_LOCAL_DIRS": str(tmp_path)}
     ran = subprocess.run(
@@ -28,5 +28,5 @@ def test_a_task_that_spark_begins_again_does_not_write_a_second_time(tmp_path: P
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr[-4000:]
     found = json.loads(ran.stdout.splitlines()[-1])
-    assert found["bare"] == [0, 1], "Spark itself begins it again, though spark.task.maxFailures is 1"
+    assert found["bare"] == [0, 1], "Spark itself runs it again, although spark.task.maxFailures is 1"
     assert (found["ours"], found["said"]) == ([0], "TaskTriedAgain")

@@ -1,4 +1,4 @@
-"""What every declared sink must do under every guarantee and variant that it declares. No sink is named here."""
+"""Every sink keeps every guarantee and variant that it declares. No sink is named here."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONC
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import POINTS
 from oncebench.delivery.journal import open_journal
-from oncebench.experiments.batches import made_up
+from oncebench.experiments.batches import generated_rows
 from oncebench.lab.lab import Lab
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
@@ -29,7 +29,7 @@ DECLARED = [
     (kind.name, support) for kind in SINKS.values() for support in kind.supports if support.expected_anomaly is None
 ]
 EXACT = [each for each in DECLARED if each[1].guarantee == EXACTLY_ONCE]
-# They declare exactly-once and are broken on purpose. What only a driver that lives on can show is for `test_zombie`.
+# Sinks that declare exactly-once and are broken on purpose. `test_zombie` covers those that need a zombie.
 BROKEN = [
     (kind.name, support)
     for kind in SINKS.values()
@@ -37,7 +37,7 @@ BROKEN = [
     if support.expected_anomaly is not None and not any("zombie" in fault for fault in support.triggering_faults)
 ]
 DEFAULTS = [each for each in EXACT if each[1].default]
-# In the protocol itself; `after-commit-log` is Spark's affair and comes after all of it.
+# The steps of the protocol; `after-commit-log` belongs to Spark and comes after the protocol.
 STEPS = [point for point in POINTS if point != "after-commit-log"]
 HOSTILE = (
     "'; DROP TABLE rows; --", '"quoted"', "back\\slash", "\\N", "\\.", "tab\there", "line\nbreak", "\r\n",
@@ -58,7 +58,7 @@ exact = pytest.mark.parametrize("case", EXACT, ids=called)
 
 @pytest.fixture(scope="module")
 def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """One Spark with what every sink needs."""
+    """One Spark session with the settings of every sink."""
     folder = tmp_path_factory.mktemp("spark")
     settings = {name: value for kind in SINKS.values() for name, value in kind.spark.items()}
     with short_sockets(
@@ -89,7 +89,7 @@ def flat(*batches: list[list[Made]]) -> list[Made]:
 
 
 @every
-def test_healthy_batches_also_empty_ones_are_visible_once(make: Make, case: tuple[str, Support]) -> None:
+def test_batches_are_visible_once(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
     half: list[list[Made]] = [rows_for("half"), []]
     batches: list[list[list[Made]]] = [batch(0), [[], []], half, batch(3)]
@@ -100,7 +100,7 @@ def test_healthy_batches_also_empty_ones_are_visible_once(make: Make, case: tupl
 
 
 def suffer_every_death(output: Output) -> None:
-    """A batch for each step of the protocol: it dies there, is replayed, and does only what is promised."""
+    """Lets a batch die at each step of the protocol, replays it, and checks the guarantee."""
     sent = {point: flat(batch(number)) for number, point in enumerate(STEPS)}
     for number, point in enumerate(STEPS):
         if not output.deliver(number, batch(number), die_at=point):
@@ -111,29 +111,29 @@ def suffer_every_death(output: Output) -> None:
     broken = {point: keeps(output.promise, visible, rows) for point, rows in sent.items()}
     assert not {point: wrong for point, wrong in broken.items() if wrong}
     assert all(visible[row] == 1 for row in last)
-    assert visible.keys() <= set(last).union(*sent.values()), "rows that nobody sent"
+    assert visible.keys() <= set(last).union(*sent.values()), "rows that were not sent"
     if output.promise == AT_MOST_ONCE:
-        assert visible.total() < len(last) * len(sent), "a death after the claim must lose rows, or nothing was tested"
+        assert visible.total() < len(last) * len(sent), "a death after the claim must lose rows"
     if output.promise == AT_LEAST_ONCE:
-        assert visible.total() > len(last) * (len(sent) + 1), "a death after the write must double rows"
+        assert visible.total() > len(last) * (len(sent) + 1), "a death after the write must duplicate rows"
     if output.promise == EXACTLY_ONCE:
         assert output.leftovers() == []
 
 
 @every
-def test_a_death_at_every_step_and_its_replay_break_no_promise(make: Make, case: tuple[str, Support]) -> None:
+def test_a_death_at_any_step_breaks_no_guarantee(make: Make, case: tuple[str, Support]) -> None:
     suffer_every_death(make(*case))
 
 
 @pytest.mark.parametrize("case", BROKEN, ids=called)
-def test_a_sink_that_declares_more_than_it_keeps_is_found_out(make: Make, case: tuple[str, Support]) -> None:
-    wrong = {"DUP": "doubled", "LOSS": "lost"}[str(case[1].expected_anomaly)]
+def test_a_broken_sink_fails_the_contract(make: Make, case: tuple[str, Support]) -> None:
+    wrong = {"DUP": "duplicated", "LOSS": "lost"}[str(case[1].expected_anomaly)]
     with pytest.raises(AssertionError, match=wrong):
         suffer_every_death(make(*case))
 
 
 @exact
-def test_a_finished_batch_may_be_replayed_again_and_again(make: Make, case: tuple[str, Support]) -> None:
+def test_a_finished_batch_may_be_replayed_many_times(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
     for _ in range(3):
         assert output.deliver(0, batch(0))
@@ -153,10 +153,10 @@ def test_a_death_in_the_replay_breaks_nothing(make: Make, case: tuple[str, Suppo
 
 
 @exact
-def test_a_replay_with_other_rows_is_refused_and_writes_nothing(make: Make, case: tuple[str, Support]) -> None:
+def test_a_replay_with_other_rows_writes_nothing(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
     if output.support.variant in ("upsert", "native"):
-        pytest.skip("neither an upsert nor Spark's own writer remembers what a batch was, so neither can tell")
+        pytest.skip("neither an upsert nor Spark's own writer stores the rows of a batch to compare with")
     assert not output.deliver(0, batch(0), die_at="after-commit")
     with pytest.raises(PipelineError, match="Rows must depend on the input alone"):
         output.deliver(0, batch(1))
@@ -164,12 +164,10 @@ def test_a_replay_with_other_rows_is_refused_and_writes_nothing(make: Make, case
 
 
 @exact
-def test_a_replay_that_finds_other_rows_in_a_written_partition_writes_none_in_the_others(
-    make: Make, case: tuple[str, Support]
-) -> None:
+def test_a_replay_with_other_rows_in_one_partition_writes_nothing(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
     if output.support.variant in ("upsert", "native"):
-        pytest.skip("neither an upsert nor Spark's own writer remembers what a batch was, so neither can tell")
+        pytest.skip("neither an upsert nor Spark's own writer stores the rows of a batch to compare with")
     assert not output.deliver(0, [rows_for("there"), []], die_at="after-commit")
     with pytest.raises(PipelineError, match=r"the replay has written nothing"):
         output.deliver(0, [rows_for("other"), rows_for("there")])
@@ -178,12 +176,12 @@ def test_a_replay_that_finds_other_rows_in_a_written_partition_writes_none_in_th
 
 @pytest.fixture(scope="module")
 def many(spark: SparkSession) -> tuple[DataFrame, Counter[Made]]:
-    rows = made_up(spark, 100_000, 7, PARTITIONS)
+    rows = generated_rows(spark, 100_000, 7, PARTITIONS)
     return rows, Counter(tuple(row) for row in rows.select(*ROW).collect())
 
 
 @every
-def test_a_hundred_thousand_rows_in_a_batch_arrive_whole(
+def test_a_batch_of_a_hundred_thousand_rows_is_complete(
     make: Make, case: tuple[str, Support], many: tuple[DataFrame, Counter[Made]]
 ) -> None:
     rows, wanted = many
@@ -193,7 +191,7 @@ def test_a_hundred_thousand_rows_in_a_batch_arrive_whole(
 
 
 @every
-def test_hostile_values_come_back_as_they_are(make: Make, case: tuple[str, Support]) -> None:
+def test_hostile_values_are_read_back_unchanged(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
     parts = [[row for key in HOSTILE[at::2] for row in rows_for(key, 2)] for at in range(PARTITIONS)]
     assert output.deliver(0, parts)
@@ -201,7 +199,7 @@ def test_hostile_values_come_back_as_they_are(make: Make, case: tuple[str, Suppo
 
 
 @pytest.mark.parametrize("case", DEFAULTS, ids=called)
-def test_another_number_of_partitions_on_the_same_checkpoint_is_refused(make: Make, case: tuple[str, Support]) -> None:
+def test_another_number_of_partitions_is_refused(make: Make, case: tuple[str, Support]) -> None:
     output = make(*case)
     assert output.deliver(0, batch(0))
     for partitions in (1, 3):

@@ -11,7 +11,7 @@ import pytest
 from oncebench.servers.postgres import PostgresServer, start_postgres
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.site.write import publish
-from tests import made_up
+from tests import sample_reports
 from tests.browser import Page, browser
 from tests.results_page import reports
 
@@ -32,7 +32,7 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PostgresSer
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
-    folder = made_up.write(tmp_path_factory.mktemp("results"), reports())
+    folder = sample_reports.write(tmp_path_factory.mktemp("results"), reports())
     return publish(folder)[0].as_uri()
 
 
@@ -44,6 +44,6 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 
 @pytest.fixture
 def page(shared: Page, address: str) -> Page:
-    """The page as it is first seen."""
+    """The page as it opens, without a selection."""
     shared.open(address)
     return shared

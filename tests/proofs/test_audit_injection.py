@@ -1,4 +1,4 @@
-"""The auditor's proof: any mixture of injected faults is counted exactly, and no pair of faults hides another."""
+"""The proof of the auditor: injected faults are counted exactly, and none hides another."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from oncebench.audit.python.model import Expected, expected_output
 from oncebench.record import Record
 from oncebench.record.streams import Stream
 from tests.unit.audit.audit_world import (
-    Shown,
+    VisibleRow,
     World,
     committed_to,
     final_table,
@@ -74,8 +74,8 @@ def injections(draw: st.DrawFn) -> Injection:
 def inject(injection: Injection) -> tuple[Record, Counter[str], Expected]:
     """The record of a run with those faults, and what must be counted in it."""
     world, expected = world_of(injection.sessions, injection.partitions)
-    first: list[Shown] = []
-    later: list[Shown] = []  # replays and copies stand behind everything else
+    first: list[VisibleRow] = []
+    later: list[VisibleRow] = []  # replays and copies stand behind everything else
     wanted: Counter[str] = Counter()
     ends = {p: sum(each.partition == p for each in world.sent) for p in range(injection.partitions)}
     last = {int(p): int(o) for p, o in zip(expected.last_partition, expected.last_offset, strict=True)}
@@ -91,13 +91,13 @@ def inject(injection: Injection) -> tuple[Record, Counter[str], Expected]:
         if whole == "lost":
             wanted["LOSS" if covered else "PEND"] += 20
             continue
-        shown: list[Shown] = []
+        visible: list[VisibleRow] = []
         present = 0
         for row, fate in zip(rows, fates, strict=True):
             present += fate not in ("lose", "cut")
             if fate in ("lose", "cut"):
                 wanted["LOSS" if covered else "PEND"] += 1
-            shown += [] if fate == "lose" else [changed(row, fate)]
+            visible += [] if fate == "lose" else [changed(row, fate)]
             wanted["CORR"] += fate in ("flip", "cut", "rekey", "retype", "diverge")
             wanted["DUP"] += fate in ("again", "again-elsewhere", "diverge")
             wanted["DIV"] += fate == "diverge"
@@ -110,10 +110,10 @@ def inject(injection: Injection) -> tuple[Record, Counter[str], Expected]:
         wanted["SCAT"] += "again-elsewhere" in fates
         wanted["TORN"] += covered and 0 < present < 20
         if whole == "swapped" and fates[4] not in ("lose", "cut") and fates[11] not in ("lose", "cut"):
-            at = [index for index, row in enumerate(shown) if is_row(row, (4, 11))]
-            shown[at[0]], shown[at[1]] = shown[at[1]], shown[at[0]]
+            at = [index for index, row in enumerate(visible) if is_row(row, (4, 11))]
+            visible[at[0]], visible[at[1]] = visible[at[1]], visible[at[0]]
             wanted["REORD"] += 1
-        first += shown
+        first += visible
     for kind, number in injection.phantoms:
         first.append(phantom(world, kind, number))
         wanted["PHAN"] += 1
@@ -121,7 +121,7 @@ def inject(injection: Injection) -> tuple[Record, Counter[str], Expected]:
     return record, wanted, expected
 
 
-def changed(row: Shown, fate: str) -> Shown:
+def changed(row: VisibleRow, fate: str) -> VisibleRow:
     match fate:
         case "flip":
             return row.changed(checksum=row.row["checksum"] ^ 1)
@@ -135,14 +135,14 @@ def changed(row: Shown, fate: str) -> Shown:
             return row
 
 
-def is_row(row: Shown, wanted: tuple[int, ...]) -> bool:
+def is_row(row: VisibleRow, wanted: tuple[int, ...]) -> bool:
     try:
         return row.row["j"] in wanted
     except ValueError:
         return False
 
 
-def phantom(world: World, kind: str, number: int) -> Shown:
+def phantom(world: World, kind: str, number: int) -> VisibleRow:
     row = world.rows[0]
     match kind:
         case "stranger":
@@ -214,7 +214,7 @@ def concat(table: Any, more: Any) -> Any:
 WORLD, EXPECTED = world_of(5, 2)
 
 
-def findings_of(rows: list[Shown]) -> Findings:
+def findings_of(rows: list[VisibleRow]) -> Findings:
     return audit(make_record(WORLD, rows), expected=EXPECTED)
 
 
@@ -233,14 +233,14 @@ def test_ids_swapped_between_two_sessions_are_two_corruptions() -> None:
     assert findings_of(rows).counts() == {"CORR": 2}
 
 
-def test_a_lost_session_is_not_made_up_for_by_an_invented_one() -> None:
+def test_an_invented_session_does_not_make_up_for_a_lost_one() -> None:
     invented = [replace(row, key=b"invented").changed(session_key="invented") for row in WORLD.of(2)]
     rows = [*WORLD.rows[:40], *invented, *WORLD.rows[60:]]
     assert len(rows) == len(WORLD.rows)
     assert findings_of(rows).counts() == {"LOSS": 20, "PHAN": 20}
 
 
-def test_a_row_lost_in_one_session_is_not_made_up_for_by_a_phantom_of_the_next() -> None:
+def test_a_phantom_does_not_make_up_for_a_lost_row() -> None:
     rows = [*WORLD.rows[:19], WORLD.rows[20].changed(j=20), *WORLD.rows[20:]]
     assert findings_of(rows).counts() == {"LOSS": 1, "TORN": 1, "PHAN": 1}
 
@@ -262,6 +262,6 @@ def test_the_number_of_partitions_does_not_matter(partitions: int) -> None:
 
 def test_the_world_itself_is_what_the_model_expects() -> None:
     table = final_table(lay_out(WORLD.rows))
-    shown = {(row["session_key"], row["j"], row["total"]) for row in map(json.loads, table["value"].to_pylist())}
+    visible = {(row["session_key"], row["j"], row["total"]) for row in map(json.loads, table["value"].to_pylist())}
     wanted = {(key, j, int(EXPECTED.total[s, j])) for s, key in enumerate(EXPECTED.session_keys) for j in range(20)}
-    assert shown == wanted
+    assert visible == wanted

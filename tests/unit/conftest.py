@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.unit.faults.faults_world import World
+from tests.unit.faults.fake_pipeline import World
 
 
 @pytest.fixture

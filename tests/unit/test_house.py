@@ -17,6 +17,8 @@ FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 # The model has one file per part of the protocol; it is read as a whole.
 EXEMPT = {"proofs/protocol_model"}
 FOLDERS = sorted({str(path.parent.relative_to(ROOT)) for path in FILES} - EXEMPT)
+TOP_PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
+PAGES = [*TOP_PAGES, *sorted((ROOT / "docs").glob("*.md"))]
 MOST_LINES = 400  # more is more than one idea
 MOST_FILES = 12  # more cannot be taken in at a glance
 MOST_COMMANDS = 15  # one file per command of the command line
@@ -45,13 +47,21 @@ def test_the_tests_files_are_small_too() -> None:
     assert {path: count for path, count in lines.items() if count > MOST_LINES} == {}
 
 
-@pytest.mark.parametrize(
-    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
-)
+def anchors(page: Path) -> set[str]:
+    """The anchors that code hosts give to the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", page.read_text(), re.MULTILINE)
+    return {re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    text = page.read_text()
-    links = re.findall(r"\]\(([^)#:]+)\)", text)
-    assert [link for link in links if not (page.parent / link).exists()] == []
+    dead = []
+    for link in re.findall(r"\]\(([^):]+)\)", page.read_text()):
+        name, _, anchor = link.partition("#")
+        target = page.parent / name if name else page
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            dead.append(link)
+    assert dead == []
 
 
 def test_every_failpoint_is_told_of() -> None:

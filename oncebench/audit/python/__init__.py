@@ -1,1 +1,1 @@
-"""The first auditor, in Python: what the record shows was lost, duplicated, torn or wrong."""
+"""The Python auditor: finds what was lost, duplicated, torn or wrong."""

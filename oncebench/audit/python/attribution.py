@@ -1,10 +1,10 @@
-"""Which batch lost or doubled rows: how a run with several faults tells what each of them did.
+"""Which batch lost or duplicated rows, so that each fault of a run is charged with its own.
 
-Promise: a row belongs to the batch that read the last event of its session, because that is the batch in which the
-session's rows come out. Batches and their input ranges are the pipeline's own (`batch` lines); a fault is charged with
-what its batch lost and doubled, and nothing is charged twice; what quiet batches lost and doubled is `uncharged`.
-What can go wrong: two faults in one batch (a death in
-its replay) cannot be told apart; the first of them is charged.
+Promise: a row belongs to the batch that read the last event of its session. In that batch the session's rows come out.
+Batches and their input ranges are those of the pipeline's `batch` lines. A fault is charged with the lost and the
+duplicated rows of its batch. No row is charged twice. Rows of batches without a fault are `uncharged`.
+
+What can go wrong: two faults act in one batch, for example one in its replay. Then the first is charged with both.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Ints = npt.NDArray[np.int64]
 
 
 def batch_of_session(expected: Expected, progress: Sequence[Mapping[str, Any]]) -> Ints:
-    """[sessions] the batch that read each session's last event; -1 where no batch line covers it."""
+    """[sessions] The batch that read each session's last event; -1 without a batch line for it."""
     batches = np.full(len(expected.session_keys), -1, dtype=np.int64)
     for line in progress:
         if line["kind"] != "batch" or line.get("recovered"):
@@ -35,29 +35,29 @@ def batch_of_session(expected: Expected, progress: Sequence[Mapping[str, Any]]) 
 
 
 def by_batch(record: Record, expected: Expected) -> dict[int, tuple[int, int]]:
-    """(lost, duplicated) rows of each batch that has any."""
-    seen = multiplicity(record, expected)
+    """Returns (lost, duplicated) rows of each batch that has any."""
+    copies = multiplicity(record, expected)
     batches = batch_of_session(expected, record.progress.items)
-    lost, doubled = (seen == 0).sum(axis=1), np.maximum(seen - 1, 0).sum(axis=1)
+    lost, duplicated = (copies == 0).sum(axis=1), np.maximum(copies - 1, 0).sum(axis=1)
     found = {}
-    for batch in np.unique(batches[(lost > 0) | (doubled > 0)]).tolist():
+    for batch in np.unique(batches[(lost > 0) | (duplicated > 0)]).tolist():
         of_batch = batches == batch
-        found[batch] = (int(lost[of_batch].sum()), int(doubled[of_batch].sum()))
+        found[batch] = (int(lost[of_batch].sum()), int(duplicated[of_batch].sum()))
     return found
 
 
 def charged(faults: Sequence[Mapping[str, Any]], found: Mapping[int, tuple[int, int]]) -> list[dict[str, Any]]:
-    """The faults, each with the rows that its batch lost and doubled."""
+    """Returns the faults, each with the lost and the duplicated rows of its batch."""
     left = dict(found)
-    told = []
+    charged_faults = []
     for fault in faults:
-        lost, doubled = left.pop(fault["batch"], (0, 0)) if fault["hit"] else (0, 0)
-        told.append({**fault, "lost": lost, "duplicated": doubled})
-    return told
+        lost, duplicated = left.pop(fault["batch"], (0, 0)) if fault["hit"] else (0, 0)
+        charged_faults.append({**fault, "lost": lost, "duplicated": duplicated})
+    return charged_faults
 
 
 def uncharged(faults: Sequence[Mapping[str, Any]], found: Mapping[int, tuple[int, int]]) -> dict[str, int]:
-    """`lost` and `duplicated` rows of batches that no fault acted in."""
-    acted = {fault["batch"] for fault in faults if fault["hit"]}
-    left = [rows for batch, rows in found.items() if batch not in acted]
-    return {"lost": sum(lost for lost, _ in left), "duplicated": sum(doubled for _, doubled in left)}
+    """Returns the `lost` and `duplicated` rows of batches without a fault."""
+    with_fault = {fault["batch"] for fault in faults if fault["hit"]}
+    left = [rows for batch, rows in found.items() if batch not in with_fault]
+    return {"lost": sum(lost for lost, _ in left), "duplicated": sum(duplicated for _, duplicated in left)}

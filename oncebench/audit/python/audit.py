@@ -1,11 +1,10 @@
-"""The audit: a pure function from what a run recorded to what is wrong with it, and how late each row was.
+"""The Python audit: a pure function from a record to its anomalies and latencies.
 
-Promise: it reads nothing but the record, changes nothing, and gives the same findings whatever the order of
-rows in the files; every count follows the rule of its code in `anomalies.CATALOGUE`. It does not say what is
-allowed: that is `verdict`.
+Promise: it reads nothing but the record, changes nothing, and gives the same findings for any order of rows in the
+files. Every count follows the rule of its code in `anomalies.CATALOGUE`. `verdict` decides what is allowed.
 
-What can go wrong: a record whose reads are incomplete is judged all the same, on what there is; the findings
-say which reads were whole (`Findings.complete`), and the verdict is then `unknown`.
+What can go wrong: a read is incomplete. Then the audit uses the rows that are there. `Findings.complete` says which
+reads were whole, and the verdict is `unknown`.
 """
 
 from __future__ import annotations
@@ -23,23 +22,26 @@ from oncebench.audit.python.latency import Distribution
 from oncebench.audit.python.log import Log, judge_aborted, judge_exposed, judge_stale
 from oncebench.audit.python.model import ROWS, Expected, Ints, expected_output
 from oncebench.audit.python.outputs import Bools, read_outputs
-from oncebench.audit.python.reads import EVERYWHERE, Reads, bring_together
+from oncebench.audit.python.reads import EVERYWHERE, Reads, join_reads
 from oncebench.audit.python.stuck import judge_stuck
 from oncebench.audit.python.visible import Explainer, Rows, expected_row_of, explain_inconsistent, judge_rows
 from oncebench.record import Record, RecordError
 
-DRAINED = "drained"  # timeline event: everything the load sent was processed and committed
-STALLED = "stalled"  # timeline event: the supervisor's patience ended before that
+# Timeline events.
+DRAINED = "drained"  # everything the load sent was processed and committed
+STALLED = "stalled"  # the supervisor timed out before that
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Times of the first sighting of each expected row, in ms.
+    """Times until the observer first saw each expected row, in ms.
 
-    `visible`: from the scheduled end event; `gap`: from when the row was written (the part a commit adds), of a sink
-    that tells it.
-    `torn_sessions`: sessions a reader saw in part before it saw the rest, or never saw whole; `torn_span`:
-    from their first row to their last. `unseen`: visible expected rows that the observer did not see.
+    Attributes:
+        visible: from the scheduled end event.
+        gap: from the write of the row, which is the part that a commit adds; only for sinks with write times.
+        torn_sessions: sessions that the observer saw in parts, or never saw whole.
+        torn_span: from the first to the last row of these sessions.
+        unseen: visible expected rows that the observer did not see.
     """
 
     visible: Distribution = field(default_factory=Distribution)
@@ -51,10 +53,12 @@ class Latency:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the audit found. `anomalies` has every code of the catalogue, also those with count 0.
+    """What the audit found.
 
-    `complete`: which of the reads input, final, observed, quarantine were whole. `drained`: None if the run
-    does not say.
+    Attributes:
+        anomalies: every code of the catalogue, also those with count 0.
+        complete: which of the reads input, final, observed and quarantine were whole.
+        drained: None if the timeline has neither event.
     """
 
     anomalies: Mapping[str, Anomaly]
@@ -67,22 +71,23 @@ class Findings:
     drained: bool | None
 
     def counts(self) -> dict[str, int]:
-        """The codes that occurred, with their counts."""
+        """Returns the codes that occurred, with their counts."""
         return {code: anomaly.count for code, anomaly in self.anomalies.items() if anomaly.count}
 
     def to_json(self) -> dict[str, Any]:
-        """Plain objects, for a report."""
+        """Returns plain objects, for a report."""
         return asdict(self)
 
 
 def audit(record: Record, *, expected: Expected | None = None, warmup_s: float = 0.0) -> Findings:
-    """Judge a record.
+    """Audits a record.
 
-    `expected`: the model's rows, if the caller has them already. `warmup_s`: rows whose end event was
-    scheduled less than this after the start of the load are left out of the latencies (of nothing else).
+    Args:
+        expected: the model's rows, if the caller has them already.
+        warmup_s: the latencies leave out rows whose end event was scheduled earlier than this after the load's start.
     """
     expected = expected_output(record.input.table) if expected is None else expected
-    reads = bring_together(record.final, record.observed, _read_ends(record))
+    reads = join_reads(record.final, record.observed, _read_ends(record))
     outputs = read_outputs(reads.key, reads.value)
     expected_row = expected_row_of(expected, outputs)
     rows = Rows(reads.partition, reads.offset, reads.value, outputs, expected_row)
@@ -157,7 +162,7 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
 
 
 def committed_ends(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Per input partition, the end of the batches that are in Spark's commit log (lines of kind `batch`)."""
+    """Returns the committed end of each input partition, from the lines of kind `batch`."""
     ends: dict[int, int] = {}
     for line in progress:
         if line.get("kind") != "batch":
@@ -167,14 +172,14 @@ def committed_ends(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
                 ends[int(partition)] = max(int(offset), ends.get(int(partition), 0))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RecordError(
-                f"progress.jsonl has a batch line without usable end_offsets ({dict(line)!r}); the pipeline "
-                "that wrote it is of another version: judge the run with that version"
+                f"progress.jsonl has a batch line without usable end_offsets ({dict(line)!r}). A pipeline of another "
+                "version wrote it: judge the run with that version"
             ) from error
     return ends
 
 
 def _covered(expected: Expected, ends: Mapping[int, int]) -> Bools:
-    """[sessions] whether the session's last event lies below the committed end of its partition."""
+    """[sessions] Whether all events of the session lie below the committed ends."""
     covered = np.zeros(len(expected.session_keys), dtype=bool)
     for partition, end in ends.items():
         covered |= (expected.last_partition == partition) & (expected.last_offset < end)
@@ -184,13 +189,13 @@ def _covered(expected: Expected, ends: Mapping[int, int]) -> Bools:
 
 
 def _drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:
-    """What the supervisor said last about the end of the run."""
-    said = [line["event"] for line in timeline if line.get("event") in (DRAINED, STALLED)]
-    return said[-1] == DRAINED if said else None
+    """Whether the last of the supervisor's end events is DRAINED; None without such an event."""
+    ends = [line["event"] for line in timeline if line.get("event") in (DRAINED, STALLED)]
+    return ends[-1] == DRAINED if ends else None
 
 
 def _stall(pending: Anomaly, drained: bool | None) -> dict[str, Anomaly]:
-    """After the run's patience ended, what is pending is stalled; at least one, since the run did stall."""
+    """In a run that timed out, pending rows are stalled; the count is at least 1."""
     if drained is not False:
         return {"STALL": Anomaly()}
     return {"PEND": Anomaly(), "STALL": Anomaly(max(1, pending.count), pending.examples)}
@@ -201,7 +206,7 @@ def _leftovers(found: Sequence[str]) -> Anomaly:
 
 
 def _read_ends(record: Record) -> Mapping[int, int]:
-    """End of the final read per partition: the recorded last stable offset."""
+    """Returns the end of the final read per partition: the recorded last stable offset."""
     if not record.ends.get("output_is_log", True):
         return EVERYWHERE
     return {int(partition): end["lso"] for partition, end in record.ends.get("output", {}).items()}
@@ -220,10 +225,12 @@ def _acknowledged_sessions(record: Record) -> int:
 
 @dataclass(frozen=True)
 class Sightings:
-    """Each expected row that the observer saw, once, in the order of row ids; epoch µs.
+    """Each expected row that the observer saw, once, by row id; times are in epoch µs.
 
-    `ended_us`: when its session's end event was scheduled. `written_us`: when the row was written, if the sink tells,
-    else None. `seen_us`: when the observer was first shown it.
+    Attributes:
+        ended_us: when the session's end event was scheduled.
+        written_us: when the row was written; None for a sink without write times.
+        seen_us: when the observer first saw the row.
     """
 
     ended_us: Ints
@@ -237,23 +244,23 @@ class Sightings:
 
 
 def first_sightings(record: Record, expected: Expected) -> Sightings:
-    """When each expected row was due, written, and first seen."""
-    reads = bring_together(record.final, record.observed, _read_ends(record))
+    """Returns when each expected row was due, written, and first seen."""
+    reads = join_reads(record.final, record.observed, _read_ends(record))
     place, rows = _first_seen(reads, expected_row_of(expected, read_outputs(reads.key, reads.value)))
     written_us = _middle_us(reads.append_ms[rows]) if _stamped(record) else None
     return Sightings(expected.ended_at.reshape(-1)[place], written_us, reads.seen_us[rows])
 
 
 def multiplicity(record: Record, expected: Expected) -> Ints:
-    """[sessions, 20] how often each expected row is visible at the end."""
-    reads = bring_together(record.final, record.observed, _read_ends(record))
+    """[sessions, 20] How often each expected row is visible at the end."""
+    reads = join_reads(record.final, record.observed, _read_ends(record))
     rows = expected_row_of(expected, read_outputs(reads.key, reads.value))[: reads.finals]
     counts = np.bincount(rows[rows >= 0], minlength=expected.ended_at.size)
     return counts.reshape(-1, ROWS)
 
 
 def _first_seen(reads: Reads, expected_row: Ints) -> tuple[Ints, Ints]:
-    """Places (session * 20 + j) of the expected rows that were seen, and the row of `reads` that was seen first."""
+    """Returns places (session * 20 + j) of expected rows seen, and the first row of `reads`."""
     rows = np.flatnonzero((reads.seen_us > 0) & (expected_row >= 0))
     rows = rows[np.argsort(reads.seen_us[rows], kind="stable")]
     place, first = np.unique(expected_row[rows], return_index=True)
@@ -261,20 +268,19 @@ def _first_seen(reads: Reads, expected_row: Ints) -> tuple[Ints, Ints]:
 
 
 def _middle_us(stamp_ms: Ints) -> Ints:
-    """Brokers and file systems cut stamps off to whole milliseconds: what was meant lies half of one later, in the
-    mean."""
+    """Converts to µs. Stamps are cut off to whole ms, so the mean true time is 0.5 ms later."""
     return stamp_ms * 1000 + 500
 
 
 def _stamped(record: Record) -> bool:
-    # Older runs do not say; of those that are none, what was kept was the time of a look.
+    # Older runs do not record `stamped`. For sinks without a log they recorded the time of a look instead.
     return bool(record.ends.get("stamped", record.ends.get("output_is_log", True)))
 
 
 def _latency(
     expected: Expected, reads: Reads, expected_row: Ints, present: Bools, from_us: int, stamped: bool
 ) -> Latency:
-    """First sightings of expected rows; in the latencies, of those scheduled to end at `from_us` or later."""
+    """Measures first sightings; the latencies take rows due at `from_us` or later."""
     place, rows = _first_seen(reads, expected_row)
     seen = np.zeros(present.size, dtype=np.int64)
     seen[place] = reads.seen_us[rows]

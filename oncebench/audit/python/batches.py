@@ -1,8 +1,8 @@
-"""What the audit says batch by batch: one that was reported committed and is not there, or was shown in parts.
+"""Anomalies of whole batches: rows missing after a reported commit, and visibility in parts.
 
-Promise: a row belongs to the batch that read the last event of its session, for in that batch the session's rows come
-out. What a batch has read is from the end of the batch before it to its own end, by the pipeline's `batch` lines; a
-batch of which that is not known is not judged.
+Promise: a row belongs to the batch that read the last event of its session. In that batch the session's rows come out.
+A batch read the input from the end of the batch before it to its own end, by the pipeline's `batch` lines. A batch
+whose input range is not known is not judged.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from oncebench.audit.python.visible import Explainer, Rows, Visible
 
 @dataclass(frozen=True)
 class Batch:
-    """What one batch has read: from `starts` up to `ends`, by input partition; what has no start begins at 0."""
+    """The input range of a batch per partition, from `starts` (0 if missing) up to `ends`."""
 
     number: int
     starts: Mapping[int, int]
     ends: Mapping[int, int]
 
     def sessions(self, expected: Expected) -> Bools:
-        """[sessions] whether the batch has read the session's last event."""
+        """[sessions] Whether the batch read the session's last event."""
         inside = np.zeros(len(expected.session_keys), dtype=bool)
         for partition, end in self.ends.items():
             offset, start = expected.last_offset, self.starts.get(partition, 0)
@@ -37,14 +37,14 @@ class Batch:
 
     @staticmethod
     def of(number: int, starts: Mapping[str, int], ends: Mapping[str, int]) -> Batch:
-        """From offsets as a progress line has them."""
+        """Converts the offsets of a progress line."""
         return Batch(number, *({int(each): int(at) for each, at in offsets.items()} for offsets in (starts, ends)))
 
 
 def batches(progress: Sequence[Mapping[str, Any]]) -> Iterator[Batch]:
-    """The batches in Spark's commit log of which it is known what they have read, in the order of their numbers.
+    """Yields the batches in Spark's commit log whose input range is known, by number.
 
-    A number that has two ends is of two batches: the checkpoint was lost or rolled back in between.
+    A number with two different ends belongs to two batches: the checkpoint was lost or rolled back in between.
     """
     ends: dict[int, Mapping[str, int]] = {}
     twice = set()
@@ -60,9 +60,10 @@ def batches(progress: Sequence[Mapping[str, Any]]) -> Iterator[Batch]:
 
 def judge_lost_commits(expected: Expected, visible: Visible, progress: Sequence[Mapping[str, Any]],
                        explain: Explainer) -> Anomaly:  # fmt: skip
-    """LOSTC: batches that the delivery reported as written and committed, and of whose rows some are lost.
+    """LOSTC: batches that were reported as written and committed, and that lost rows.
 
-    Reported: a `sink` line that is neither `drained` (nothing was written in that life) nor has `dropped` partitions.
+    A batch is reported by a `sink` line that is not `drained` (then the attempt wrote nothing) and has no `dropped`
+    partitions.
     """
     reported = {
         line["batch"]
@@ -82,10 +83,14 @@ def judge_lost_commits(expected: Expected, visible: Visible, progress: Sequence[
 
 
 def judge_torn(expected: Expected, rows: Rows, seen_us: Ints, progress: Sequence[Mapping[str, Any]]) -> Anomaly:
-    """TORNB: batches of which the observer was shown some rows and at a later look others.
+    """TORNB: batches whose rows the observer first saw at different looks.
 
-    Only for sinks that show a batch in one step. Of each row counts when one of its copies was first seen, so that a
-    replay which writes the whole batch again tears nothing. `rows`: of the final read, seen at `seen_us` (0: never).
+    This is for sinks that show a batch in one step. A row counts as seen when any of its copies was first seen, so a
+    replay that writes the whole batch again tears nothing.
+
+    Args:
+        rows: the final read.
+        seen_us: when the observer first saw each of these rows; 0 if never.
     """
     known = np.flatnonzero((rows.expected_row >= 0) & (seen_us > 0))
     never = np.iinfo(np.int64).max
@@ -97,8 +102,8 @@ def judge_torn(expected: Expected, rows: Rows, seen_us: Ints, progress: Sequence
         here = np.flatnonzero(np.repeat(batch.sessions(expected), ROWS) & (first < never))
         looks, at = np.unique(first[here], return_index=True)
         if len(looks) > 1:
-            told = explain.expected_rows(here[at[[0, -1]]])
+            first_row, last_row = explain.expected_rows(here[at[[0, -1]]])
             span_ms = int(looks[-1] - looks[0]) / 1000
-            found.append({"batch": batch.number, "looks": len(looks), "span_ms": span_ms, "first": told[0],
-                          "last": told[1]})  # fmt: skip
+            found.append({"batch": batch.number, "looks": len(looks), "span_ms": span_ms, "first": first_row,
+                          "last": last_row})  # fmt: skip
     return Anomaly(len(found), tuple(found[:EXAMPLES]))

@@ -1,9 +1,9 @@
-"""What the audit says about the input side: generator faults (SRC), foreign events, quarantine (QUAR).
+"""Anomalies of the input: generator faults (SRC), foreign events, and the quarantine (QUAR).
 
-Promise: an acknowledged event must stand in the input topic exactly once, at the position that was
-acknowledged; an invalid event must stand in quarantine at least once, and nothing else may but what an
-unfinished session held when its timer fired, which comes without a place. Events that the generator never
-attempted are foreign: counted, no fault, since a user may feed a topic with events of their own.
+Promise: an acknowledged event must be in the input topic exactly once, at the acknowledged position. An invalid event
+must be in quarantine at least once. Nothing else may be there, except the events of an unfinished session whose timer
+fired; these come without a position. Events that the generator never attempted are foreign. They are counted and no
+fault, because a user may add events of their own to the topic.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from oncebench.audit.python.reads import OFFSET_BITS, PARTITION_BITS, position_o
 from oncebench.record import Ledger, Plan
 
 Bytes = tuple[bytes | None, bytes | None]
-NEVER_ENDED = "never-ended"  # why a session was set aside that left the state unfinished
+NEVER_ENDED = "never-ended"  # quarantine reason of a session that left the state unfinished
 
 
 @dataclass(frozen=True)
 class Source:
-    """What the generator did to the input: its faults, and how many events in the topic are not its own."""
+    """The generator's faults, and how many events in the topic are not its own."""
 
     faults: Anomaly
     foreign_events: int
@@ -33,14 +33,14 @@ class Source:
 
 @dataclass(frozen=True)
 class Quarantined:
-    """What is wrong in quarantine; `wrong_reason`: records rightly there, but not for the model's reason."""
+    """Quarantine faults; `wrong_reason` counts records with another reason than the model's."""
 
     faults: Anomaly = field(default_factory=Anomaly)
     wrong_reason: int = 0
 
 
 def judge_source(ledger: Ledger, plan: Plan, expected: Expected, input_rows: int) -> Source:
-    """Compare the ledger with the input topic; `input_rows` is the number of records in it, valid or not."""
+    """Compares the ledger with the input topic, which has `input_rows` records, valid or not."""
     events = expected.events
     row_of = np.full(plan.sessions * SEQS, -1, dtype=np.int64)
     row_of[ledger.session.astype(np.int64) * SEQS + ledger.seq] = np.arange(len(ledger.seq))
@@ -54,12 +54,12 @@ def judge_source(ledger: Ledger, plan: Plan, expected: Expected, input_rows: int
     position[row] = position_of(events.partition, events.offset)[own]
 
     acked = ledger.acked_us > 0
-    known = ledger.offset >= 0  # an acknowledgement need not say where
-    told = np.full(len(ledger.seq), -1, dtype=np.int64)
-    told[known] = position_of(ledger.partition[known], ledger.offset[known])
+    known = ledger.offset >= 0  # an acknowledgement need not have a position
+    acknowledged_at = np.full(len(ledger.seq), -1, dtype=np.int64)
+    acknowledged_at[known] = position_of(ledger.partition[known], ledger.offset[known])
     absent = acked & (copies == 0)
     twice = acked & (copies > 1)
-    elsewhere = acked & (copies == 1) & known & (told != position)
+    elsewhere = acked & (copies == 1) & known & (acknowledged_at != position)
     examples = [
         {
             "session_key": _key(plan, int(ledger.session[at])),
@@ -79,17 +79,17 @@ def _key(plan: Plan, session: int) -> str:
 
 
 def _planned_sessions(keys: list[str], plan: Plan) -> Ints:
-    """For each session key its number in the plan, or -1 if it is not of the plan."""
+    """Returns the number of each session key in the plan; -1 if it is not planned."""
     planned = {_key(plan, session): session for session in range(plan.sessions)}
     return np.array([planned.get(key, -1) for key in keys], dtype=np.int64)
 
 
 def judge_quarantine(quarantine: pa.Table, expected: Expected, source: pa.Table) -> Quarantined:
-    """Compare the quarantine with the invalid events of the input read `source`; copies are allowed."""
+    """Compares the quarantine with the invalid events of the input `source`; copies are allowed."""
     invalid = expected.invalid
     wanted = dict(zip(position_of(invalid.partition, invalid.offset).tolist(), invalid.reason.tolist(), strict=True))
     found: dict[int, set[Bytes]] = {}
-    nameless: list[list[int]] = []
+    without_position: list[list[int]] = []
     wrong_reason = 0
     unfinished = {key.encode() for key in expected.unfinished}
     for item in quarantine.to_pylist():
@@ -101,7 +101,7 @@ def judge_quarantine(quarantine: pa.Table, expected: Expected, source: pa.Table)
             or offset is None
             or not (0 <= partition < 2**PARTITION_BITS and 0 <= offset < 2**OFFSET_BITS)
         ):
-            nameless.append([item["partition"], item["offset"]])
+            without_position.append([item["partition"], item["offset"]])
             continue
         position = (partition << OFFSET_BITS) | offset
         found.setdefault(position, set()).add((item["key"], item["value"]))
@@ -113,13 +113,13 @@ def judge_quarantine(quarantine: pa.Table, expected: Expected, source: pa.Table)
         "changed": [position for position, record in original.items() if found[position] != {record}],
     }
     split = {kind: len(positions) for kind, positions in kinds.items()}
-    split["unasked"] += len(nameless)
+    split["unasked"] += len(without_position)
     examples: list[dict[str, Any]] = [
         {"kind": kind, "input": [list(unpack(position))], "reason": _reason(wanted.get(position))}
         for kind, positions in kinds.items()
         for position in positions[:EXAMPLES]
     ]
-    examples += [{"kind": "unasked", "input": [], "row": row} for row in nameless[:EXAMPLES]]
+    examples += [{"kind": "unasked", "input": [], "row": row} for row in without_position[:EXAMPLES]]
     return Quarantined(Anomaly(sum(split.values()), tuple(examples[:EXAMPLES]), split), wrong_reason)
 
 
@@ -128,7 +128,7 @@ def _reason(code: int | None) -> str | None:
 
 
 def _records_at(source: pa.Table, positions: list[int]) -> dict[int, Bytes]:
-    """Key and value of the input records at packed positions, all of which are there."""
+    """Returns key and value of the input records at packed positions; all of them exist."""
     if not positions:
         return {}
     partition, offset, order = in_position_order(source)

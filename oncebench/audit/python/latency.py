@@ -1,7 +1,7 @@
-"""Exact distributions of what was measured row by row.
+"""Exact distributions of values that were measured row by row.
 
-Promise: every percentile is a value that was really measured (nearest rank), over all values and not a sketch
-of them; negative values (clocks that disagree) are kept and counted, never clipped.
+Promise: every percentile is a measured value (nearest rank). It is taken over all values, not over a sketch of them.
+Negative values, from clocks that disagree, are kept and counted, never clipped.
 """
 
 from __future__ import annotations
@@ -12,13 +12,13 @@ import numpy as np
 import numpy.typing as npt
 
 _RANKS = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-# In per cent: where a distribution is drawn, denser to its end, which is what is looked for.
+# Where a curve is drawn, in per cent; denser towards the tail, because the tail is of interest.
 CURVE = (0.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0)
 
 
 @dataclass(frozen=True)
 class Distribution:
-    """`n` measured values in ms; every figure is None if there are none. `negative` counts values < 0."""
+    """Figures of `n` values in ms; None if there are none. `negative` counts values < 0."""
 
     n: int = 0
     p50: float | None = None
@@ -31,7 +31,7 @@ class Distribution:
 
     @staticmethod
     def of(values_ms: npt.NDArray[np.float64]) -> Distribution:
-        """The distribution of the values; their order does not matter."""
+        """Returns the distribution of the values; their order does not matter."""
         if not len(values_ms):
             return Distribution()
         points = np.quantile(values_ms, list(_RANKS.values()), method="inverted_cdf").tolist()
@@ -45,12 +45,12 @@ class Distribution:
 
     @staticmethod
     def curve(values_ms: npt.NDArray[np.float64]) -> list[float] | None:
-        """The values at CURVE, None if there are none."""
+        """Returns the values at CURVE; None without values."""
         if not len(values_ms):
             return None
         found = np.quantile(values_ms, np.array(CURVE) / 100, method="inverted_cdf")
         return [round(float(value), 2) for value in found]
 
     def to_json(self) -> dict[str, float | int | None]:
-        """The figures by name."""
+        """Returns the figures by name."""
         return asdict(self)

@@ -1,8 +1,10 @@
-"""What the log beneath an output tells: who wrote each stretch of it, and how its transaction ended.
+"""Anomalies of the output's log: who wrote each stretch, and how its transaction ended.
 
-Promise: arithmetic on the positions of stretches and of visible rows, never on totals. A sink whose log tells nothing
-has no stretches, and nothing is counted. What can go wrong: a log that was read in part is judged on what there is; the
-verdict is then `unknown`.
+Promise: arithmetic on the positions of stretches and of visible rows, never on totals. A sink without such a log has no
+stretches, and nothing is counted.
+
+What can go wrong: the log was not read to its end. Then the stretches that are there are judged, and the verdict is
+`unknown`.
 """
 
 from __future__ import annotations
@@ -27,8 +29,9 @@ _ENDS = {"commit": COMMITTED, "abort": ABORTED}
 class Log:
     """Stretches with records, in the order of their positions (see `reads.position_of`).
 
-    `fate`: how the transaction of each ended: COMMITTED, ABORTED, OPEN, or PLAIN if it is of none. `generation`: -1
-    where it is not known.
+    Attributes:
+        fate: how the transaction of each ended: COMMITTED, ABORTED, OPEN, or PLAIN for a stretch without one.
+        generation: -1 if it is not known.
     """
 
     first: Ints
@@ -40,7 +43,7 @@ class Log:
 
     @staticmethod
     def of(table: pa.Table) -> Log:
-        """The log as it was recorded."""
+        """Converts the recorded log."""
         first = position_of(table["partition"].to_numpy(), table["offset"].to_numpy())
         order = np.argsort(first, kind="stable")
         table = table.take(pa.array(order))
@@ -55,14 +58,14 @@ class Log:
         )
 
     def holding(self, position: Ints) -> Ints:
-        """The number of the stretch that holds each position; -1 where none does."""
+        """Returns the number of the stretch that holds each position; -1 if none does."""
         at = np.searchsorted(self.first, position, side="right") - 1
         inside = at >= 0
         inside[inside] = position[inside] <= self.last[at[inside]]
         return np.where(inside, at, -1)
 
-    def told(self, at: int) -> dict[str, Any]:
-        """A stretch, for an example."""
+    def describe(self, at: int) -> dict[str, Any]:
+        """Returns a stretch, for an example."""
         partition, offset = unpack(int(self.first[at]))
         generation = int(self.generation[at])
         return {
@@ -75,60 +78,63 @@ class Log:
 
 
 def judge_exposed(log: Log, visible: Ints) -> Anomaly:
-    """EXPO: what an uncommitted reader is shown at the end, and a committed one (at the positions `visible`) is not."""
+    """EXPO: records that a committed reader, at the positions `visible`, does not get."""
     held = log.holding(visible)
     hidden = log.records - np.bincount(held[held >= 0], minlength=len(log.records))
     split = dict.fromkeys((COMMITTED, ABORTED, OPEN, PLAIN), 0)
     for at in np.flatnonzero(hidden).tolist():
         split[log.fate[at]] += int(hidden[at])
-    examples = tuple(log.told(at) for at in np.flatnonzero(hidden)[:EXAMPLES].tolist())
+    examples = tuple(log.describe(at) for at in np.flatnonzero(hidden)[:EXAMPLES].tolist())
     return Anomaly(int(hidden.sum()), examples, split)
 
 
 def judge_stale(log: Log, expected: Expected, rows: Rows) -> Anomaly:
-    """STALE: visible rows of an older driver's that stand behind a record of a younger one in the same partition.
+    """STALE: visible rows of an older driver behind a record of a newer one, in one partition.
 
-    By offsets, where a row was written, and not by markers: a younger driver may commit what an older one has prepared.
-    The younger one's record need not be visible. A row of unknown generation is neither older nor younger.
+    The offsets of the rows count, and not the markers: a newer driver may commit what an older one has prepared. The
+    newer driver's record need not be visible. A row of unknown generation is neither older nor newer.
     """
     held = log.holding(rows.position)
-    younger = np.full(len(log.first), -1, dtype=np.int64)  # the youngest stretch before each one, in its partition
+    newer = np.full(len(log.first), -1, dtype=np.int64)  # the newest stretch before each one, in its partition
     newest: dict[int, int] = {}
     for at, (first, generation) in enumerate(zip(log.first.tolist(), log.generation.tolist(), strict=True)):
         partition, _ = unpack(first)
-        best = younger[at] = newest.get(partition, -1)
+        best = newer[at] = newest.get(partition, -1)
         if generation >= 0 and (best < 0 or generation > log.generation[best]):
             newest[partition] = at
-    late = (log.generation >= 0) & (younger >= 0)
-    late[late] = log.generation[late] < log.generation[younger[late]]
+    late = (log.generation >= 0) & (newer >= 0)
+    late[late] = log.generation[late] < log.generation[newer[late]]
     stale = np.flatnonzero(np.r_[late, False][held])  # -1, in no stretch, is not late
-    stretches = [log.told(at) | {"after": log.told(int(younger[at]))} for at in held[stale[:EXAMPLES]].tolist()]
-    told = Explainer(expected, rows).positions(stale)
-    return Anomaly(len(stale), tuple({**row, "in": where} for row, where in zip(told, stretches, strict=True)))
+    stretches = [log.describe(at) | {"after": log.describe(int(newer[at]))} for at in held[stale[:EXAMPLES]].tolist()]
+    examples = Explainer(expected, rows).positions(stale)
+    return Anomaly(len(stale), tuple({**row, "in": where} for row, where in zip(examples, stretches, strict=True)))
 
 
 def judge_aborted(log: Log, expected: Expected, rows: Rows, ended: int) -> Anomaly:
-    """G1a: positions that a committed reader was shown, of a transaction that the log does not say was committed.
+    """G1a: positions that a committed reader got, of a transaction that was not committed.
 
-    Kafka's clients leave out what was aborted by a list that the broker sends; this goes by the markers in the log
-    alone. `rows`: of the final read, then those that only the observer saw. Of the first `ended` the log must say how
-    their transactions ended: all of the final read, 0 if the log was not read to its end; others may end later.
+    Kafka's clients skip aborted records by a list that the broker sends. This check uses only the markers in the log.
+
+    Args:
+        rows: the rows of the final read, then those that only the observer saw.
+        ended: for how many of the rows the log must have the end of the transaction: all rows of the final read, or 0
+            if the log was not read to its end. The transactions of the other rows may end later.
     """
     held = log.holding(rows.position)
-    aborted, still_open = (np.array([fate == word for fate in log.fate], dtype=bool) for word in (ABORTED, OPEN))
+    aborted, still_open = (np.array([fate == end for fate in log.fate], dtype=bool) for end in (ABORTED, OPEN))
     inside = np.flatnonzero(held >= 0)
-    shown = inside[aborted[held[inside]] | (still_open[held[inside]] & (inside < ended))]
+    wrong = inside[aborted[held[inside]] | (still_open[held[inside]] & (inside < ended))]
     split = dict.fromkeys((ABORTED, OPEN), 0)
-    for at in held[shown].tolist():
+    for at in held[wrong].tolist():
         split[log.fate[at]] += 1
-    told = Explainer(expected, rows).positions(shown)
-    stretches = [log.told(at) for at in held[shown[:EXAMPLES]].tolist()]
-    examples = tuple({**row, "in": where} for row, where in zip(told, stretches, strict=True))
-    return Anomaly(len(shown), examples, split)
+    stretches = [log.describe(at) for at in held[wrong[:EXAMPLES]].tolist()]
+    positions = Explainer(expected, rows).positions(wrong)
+    examples = tuple({**row, "in": where} for row, where in zip(positions, stretches, strict=True))
+    return Anomaly(len(wrong), examples, split)
 
 
 def _fates(table: pa.Table) -> tuple[str, ...]:
-    """Of each stretch with records: what the next marker of its producer in its partition says."""
+    """Returns each stretch's fate: the next marker of its producer in its partition."""
     fates: list[str] = []
     ends: dict[tuple[int, int], str] = {}
     columns = (table[name].to_pylist() for name in ("partition", "producer", "transactional", "marker"))

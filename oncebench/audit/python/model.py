@@ -1,12 +1,14 @@
-"""What the output must be: a plain-Python reference model of the pipeline, fed from the re-read input topic.
+"""The expected output: a plain-Python reference model, fed from the re-read input topic.
 
-Promise: the expected rows depend on nothing but the input records, taken per session key in (partition,
-offset) order: no batches, no clock, no Spark, and not a line of code shared with the pipeline, so that one
-mistake can't hide in both. The rules of validity, in their order, are those of the list `REASONS`.
+Promise: the expected rows depend only on the input records, taken per session key in (partition, offset) order. There
+are no batches, no clock, no Spark, and no code shared with the pipeline, so one mistake cannot hide in both. The
+validity rules apply in the order of `REASONS`.
 
-What can go wrong: the input read was cut short. Then sessions look unfinished that are not; whoever calls has
-to know that from `Stream.complete`. Values up to `SMALL_BYTES` are parsed by orjson first, for speed;
-whatever it refuses, and every longer value, is decided by the standard library's parser, which is the rule.
+What can go wrong: the input read was cut short. Then finished sessions look unfinished; callers check
+`Stream.complete`.
+
+For speed, orjson parses values up to `SMALL_BYTES` first. The standard library's parser is the rule: it decides about
+every value that orjson refuses, and about every longer value.
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ EVENTS_PER_ROW = SEQS // ROWS
 MAX_VALUE_BYTES = 65_536
 MAX_NUMBER = 999_999
 MAX_SCHEDULED = 2**53
-SMALL_BYTES = 512  # below it no integer and no nesting is long or deep enough for the two parsers to differ
+SMALL_BYTES = 512  # up to this size the two parsers agree: no integer is long enough and no nesting deep enough
 STEP = 65_536  # events turned into Python objects at a time: some 20 MB
 
 # fmt: off
@@ -51,7 +53,7 @@ Ints = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Events:
-    """Events whose fields were right, in (partition, offset) order, also those refused by their session's state."""
+    """Events with correct fields, by (partition, offset), also those that their session refuses."""
 
     partition: Ints
     offset: Ints
@@ -62,25 +64,26 @@ class Events:
 
 @dataclass(frozen=True)
 class Invalid:
-    """Events that must be in quarantine, in (partition, offset) order; `reason` is an index into `REASONS`."""
+    """Events that must be in quarantine, by (partition, offset); `reason` indexes `REASONS`."""
 
     partition: Ints
     offset: Ints
     reason: Ints
 
     def counts(self) -> dict[str, int]:
-        """Number of invalid events by reason, only reasons that occur."""
+        """Returns the number of invalid events by reason, without reasons that do not occur."""
         counts = np.bincount(self.reason, minlength=len(REASONS))
         return {reason: int(count) for reason, count in zip(REASONS, counts, strict=True) if count}
 
 
 @dataclass(frozen=True)
 class Expected:
-    """The rows that must come out: arrays [finished sessions, 20], in the order in which sessions finish.
+    """The expected rows: arrays [finished sessions, 20], in the order in which sessions finish.
 
-    `last_partition`, `last_offset`: where the event stands that finished the session. `earlier`: only for
-    sessions whose key occurs in several partitions, (partition, offset) of its last events in the others.
-    `unfinished`: events so far.
+    Attributes:
+        last_partition, last_offset: the position of the event that finished the session.
+        unfinished: the number of events so far, by session key.
+        earlier: only for keys in several partitions, (partition, offset) of the session's last events in the others.
     """
 
     session_keys: list[str]
@@ -92,7 +95,7 @@ class Expected:
     last_offset: Ints
     events: Events
     invalid: Invalid
-    keys: list[str]  # every key with at least one event whose fields were right, by first appearance
+    keys: list[str]  # every key with at least one event with correct fields, by first appearance
     unfinished: dict[str, int] = field(default_factory=dict)
     earlier: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
@@ -102,12 +105,12 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def parse_json(value: bytes) -> Any:
-    """Parse strict JSON in UTF-8. Raises ValueError (not UTF-8, not JSON, NaN, Infinity, nested too deep)."""
+    """Parses strict UTF-8 JSON. Raises ValueError, also for NaN, Infinity, and too deep nesting."""
     if len(value) <= SMALL_BYTES:
         try:
             return orjson.loads(value)
         except ValueError:
-            pass  # it also refuses a few texts that are JSON, such as lone surrogates: the rule decides
+            pass  # orjson also refuses some valid JSON, such as lone surrogates: the standard parser decides
     try:
         return json.loads(value.decode("utf-8"), parse_constant=_no_constant)
     except RecursionError as error:
@@ -115,7 +118,7 @@ def parse_json(value: bytes) -> Any:
 
 
 def read_event(key: bytes | None, value: bytes | None) -> tuple[str, int, int, int] | str:
-    """Judge one record by itself: (session_key, seq, value, scheduled_at µs), or why it is invalid."""
+    """Returns (session_key, seq, value, scheduled_at µs) of a record, or why it is invalid."""
     if key is None:
         return "null-key"
     if value is None:
@@ -132,11 +135,11 @@ def read_event(key: bytes | None, value: bytes | None) -> tuple[str, int, int, i
         if session_key != key.decode("utf-8"):
             return "wrong-fields"
     except (KeyError, TypeError, IndexError, UnicodeDecodeError):
-        return "wrong-fields"  # no object, a field is missing, or a key that is no text
+        return "wrong-fields"  # not an object, a missing field, or a key that is not text
     if not (
         type(event) is dict
         and type(session_key) is str
-        and type(seq) is int  # and not bool, which is an int to isinstance
+        and type(seq) is int  # isinstance would accept a bool
         and type(number) is int
         and type(scheduled_at) is int
         and 0 <= seq < SEQS
@@ -158,13 +161,13 @@ class _Open:
         self.code = code
         self.values: list[int | None] = [None] * SEQS
         self.arrived = 0
-        self.ended_at: int  # told by its end event
+        self.ended_at: int  # set by its end event
         self.row: int  # of its newest event
         self.before: tuple[tuple[int, int], ...] = ()
 
 
 def expected_output(table: pa.Table) -> Expected:
-    """Replay the input topic (columns partition, offset, key, value; rows in any order)."""
+    """Replays the input topic (columns partition, offset, key, value; rows in any order)."""
     partition, offset, order = in_position_order(table)
     keys = one_array(table["key"])
     values = one_array(table["value"])
@@ -251,7 +254,7 @@ def expected_output(table: pa.Table) -> Expected:
 
 
 def in_position_order(table: pa.Table) -> tuple[Ints, Ints, Ints]:
-    """Partitions and offsets, ascending, and the rows of `table` they stand at; a repeated position once."""
+    """Returns ascending partitions and offsets, each position once, and their rows in `table`."""
     partition = table["partition"].to_numpy().astype(np.int64)
     offset = table["offset"].to_numpy()
     order = np.lexsort((offset, partition))
@@ -262,12 +265,12 @@ def in_position_order(table: pa.Table) -> tuple[Ints, Ints, Ints]:
 
 
 def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """A binary column as one array; large_binary, since the offsets of binary end at 2 GiB."""
+    """Combines a binary column; large_binary, because binary offsets end at 2 GiB."""
     return pc.cast(column, pa.large_binary()).combine_chunks()
 
 
 def _slices(partition: Ints) -> list[tuple[int, int]]:
-    """(first, last) of pieces of at most STEP rows of one partition each."""
+    """Returns (first, last) of pieces of at most STEP rows, each in one partition."""
     ends = [0, *(np.flatnonzero(np.diff(partition)) + 1).tolist(), len(partition)]
     return [(first, min(first + STEP, end)) for start, end in pairwise(ends) for first in range(start, end, STEP)]
 

@@ -1,9 +1,9 @@
-"""Visible output records as columns: which row each says it is, what it carries, whether its form is right.
+"""Visible output records as columns: ids, payloads, and whether each is well-formed.
 
-Promise: exact, whatever bytes a sink hands over. Batches in which every value is an object of the six fields
-with the right types go through fast; one value that is not sends its batch through a check value by value.
+Promise: exact for any bytes from a sink. A batch is read fast if every value is an object of the six fields with their
+types. Any other value sends its batch through a check value by value.
 
-What can go wrong: nothing raises. A value that can't be read has no id (`id` is -1) and is not `parsed`.
+What can go wrong: nothing raises. A value that cannot be read has no id (`id` is -1) and is not `parsed`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from oncebench.audit.python.model import ROWS, Ints, parse_json
 
 FIELDS = ("session_key", "j", "events", "total", "checksum", "ended_at")
 NUMBERS = len(FIELDS) - 1
-STEP = 1_024  # values turned into dicts at a time; with many more alive the garbage collector takes most of the time
+STEP = 1_024  # values turned into dicts at a time; with many more, garbage collection takes most of the time
 _FIELDS_OF = itemgetter(*FIELDS)
 _INT64 = range(-(2**63), 2**63)  # what a column of Arrow or numpy can hold
 
@@ -32,12 +32,14 @@ Bools = npt.NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class Outputs:
-    """Columns of equal length n, in the order of the records given.
+    """Columns of equal length n, in the order of the given records.
 
-    `id`: number of the pair (session_key, j), equal for equal pairs, -1 if the value names none. Ids of a j
-    in 0..19 are `session * 20 + j`; others come after those. `session` indexes `session_keys`. `payload` [n,
-    4] is events, total, checksum, ended_at, zero unless `parsed`; `keyed`: the record's key is the row's
-    session_key.
+    Attributes:
+        id: a number per pair (session_key, j), -1 if the value names no row. It is `session * 20 + j` for j in 0..19;
+            the numbers of other pairs follow.
+        session: indexes `session_keys`.
+        payload: [n, 4] events, total, checksum, ended_at; zero unless `parsed`.
+        keyed: the record's key is the row's session_key.
     """
 
     id: Ints
@@ -49,7 +51,7 @@ class Outputs:
     session_keys: list[str]
 
     def head(self, rows: int) -> Outputs:
-        """The first `rows` records."""
+        """Returns the first `rows` records."""
         return Outputs(
             self.id[:rows],
             self.session[:rows],
@@ -62,7 +64,7 @@ class Outputs:
 
 
 def read_outputs(keys: pa.Array, values: pa.Array) -> Outputs:
-    """Read records given as two binary arrays of the same length."""
+    """Reads records, given as two binary arrays of the same length."""
     size = len(values)
     numbers = np.zeros((size, NUMBERS), dtype=np.int64)
     parsed = np.zeros(size, dtype=bool)
@@ -98,7 +100,7 @@ def read_outputs(keys: pa.Array, values: pa.Array) -> Outputs:
 
 
 def _all_regular(values: Sequence[bytes | None]) -> tuple[Sequence[str], Ints] | None:
-    """Session keys and numbers [n, 5] if every value has the right form, else None."""
+    """Returns session keys and numbers [n, 5]; None if any value is not well-formed."""
     try:
         objects = list(map(orjson.loads, values))  # type: ignore[arg-type]  # None raises, as any other bad value
         names, *columns = zip(*map(_FIELDS_OF, objects), strict=True)
@@ -115,7 +117,7 @@ def _all_regular(values: Sequence[bytes | None]) -> tuple[Sequence[str], Ints] |
 
 @dataclass(frozen=True)
 class _Row:
-    """One record: no session_key means that its value names no row."""
+    """One record; without a session_key its value names no row."""
 
     session_key: str | None = None
     numbers: tuple[int, ...] = (0,) * NUMBERS
@@ -136,7 +138,7 @@ def _read_one(value: bytes | None) -> _Row:
 
 
 def _is_text(item: object) -> bool:
-    """Whether it can be written as UTF-8, which half a character (a lone surrogate) can't."""
+    """Whether this is text that UTF-8 can encode; a lone surrogate cannot be encoded."""
     return type(item) is str and item.encode("utf-8", "replace").decode("utf-8") == item
 
 

@@ -1,9 +1,10 @@
-"""Two reads of one topic brought together: the final read and what the observer saw while the run went on.
+"""Joins two reads of one topic: the final read, and the observer's read during the run.
 
-Promise: one row per position, whatever the order of rows in the files; positions whose content the reads
-don't agree on are listed (INCO), with what was shown there. What can go wrong: where a position was read
-twice with different content, the first one in the file is taken, so the other counts depend on that choice;
-INCO says that it happened.
+Promise: one row per position, for any order of rows in the files. Positions whose content the reads do not agree on are
+listed (INCO), with the contents.
+
+What can go wrong: one read has two contents at a position. Then the first one in the file counts, the other counts
+depend on that choice, and INCO reports it.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ import pyarrow.compute as pc
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
 from oncebench.audit.python.model import Ints, one_array
 from oncebench.audit.python.outputs import Bools
-from oncebench.record.streams import RecordError, Stream
+from oncebench.record.streams import Stream
+from oncebench.record.validation import RecordError
 
-# Of a sink that is no log: its final read shows all that there is.
+# For sinks without a log: the final read covers every position.
 EVERYWHERE: Mapping[int, int] = MappingProxyType({})
 OFFSET_BITS = 44  # 17 million million offsets
 PARTITION_BITS = 63 - OFFSET_BITS
@@ -31,11 +33,13 @@ PARTITION_BITS = 63 - OFFSET_BITS
 
 @dataclass(frozen=True)
 class Reads:
-    """Rows of the final read in position order (`finals` of them), then those that only the observer saw.
+    """The `finals` rows of the final read by position, then those the observer alone saw.
 
-    `seen_us`: epoch µs of the first sighting, 0 if the observer did not see the row. `append_ms`: the
-    record's time. `disputed`: what was shown at the positions of the examples of `inconsistent`, partition, offset, key
-    and value, by the final read first, in the order of the file, then by the observer, in that of time.
+    Attributes:
+        seen_us: epoch µs of the first sighting; 0 if the observer did not see the row.
+        append_ms: the record's time.
+        disputed: the contents at the positions of the examples of `inconsistent`: partition, offset, key and value.
+            Those of the final read come first, in file order, then those of the observer, by time.
     """
 
     partition: Ints
@@ -51,7 +55,7 @@ class Reads:
 
 @dataclass(frozen=True)
 class _Sorted:
-    """One read in position order. `position`: partition and offset packed; `disputed`: read twice, differently."""
+    """One read by packed `position`; `disputed` positions have two contents."""
 
     position: Ints
     key: pa.Array
@@ -61,27 +65,29 @@ class _Sorted:
 
 
 def position_of(partition: npt.NDArray[np.integer], offset: Ints) -> Ints:
-    """(partition, offset) packed into one integer that sorts the same way. Raises `RecordError` for what can't be."""
+    """Packs (partition, offset) into a sortable integer; `RecordError` if impossible."""
     for name, numbers, bits in (("partition", partition, PARTITION_BITS), ("offset", offset, OFFSET_BITS)):
-        strange = numbers[(numbers < 0) | (numbers >= 1 << bits)]
-        if len(strange):
+        impossible = numbers[(numbers < 0) | (numbers >= 1 << bits)]
+        if len(impossible):
             raise RecordError(
-                f"the record has a row at {name} {strange[0]}, where none can stand (0 to 2**{bits} - 1); "
-                "it is damaged: take the folder from a sound copy, or run the cell again"
+                f"the record has a row at {name} {impossible[0]}, which must be 0 to 2**{bits} - 1. The record is "
+                "damaged: take the folder from a sound copy, or run the cell again"
             )
     return (partition.astype(np.int64) << OFFSET_BITS) | offset
 
 
 def unpack(position: int) -> tuple[int, int]:
-    """The (partition, offset) of a packed position."""
+    """Returns the (partition, offset) of a packed position."""
     return position >> OFFSET_BITS, position & ((1 << OFFSET_BITS) - 1)
 
 
-def bring_together(final: Stream, observed: Stream, read_ends: Mapping[int, int]) -> Reads:
-    """Join two reads by position. `read_ends`: the end of the final read per partition, or EVERYWHERE.
+def join_reads(final: Stream, observed: Stream, read_ends: Mapping[int, int]) -> Reads:
+    """Joins two reads by position.
 
-    A row that the observer saw below that end and that a complete final read does not hold has vanished
-    (INCO).
+    A row has vanished (INCO) if the observer saw it below the end of a complete final read that does not hold it.
+
+    Args:
+        read_ends: the end of the final read per partition, or EVERYWHERE.
     """
     last = _sorted(final.table, None)
     seen = _sorted(observed.table, observed.table["seen_us"].to_numpy())
@@ -122,12 +128,12 @@ def bring_together(final: Stream, observed: Stream, read_ends: Mapping[int, int]
         seen_us=all_seen,
         append_ms=all_append,
         inconsistent=inconsistent,
-        disputed=_shown_at([example["row"] for example in inconsistent.examples], final.table, observed.table),
+        disputed=_contents_at([example["row"] for example in inconsistent.examples], final.table, observed.table),
     )
 
 
-def _shown_at(places: Sequence[Sequence[int]], final: pa.Table, observed: pa.Table) -> pa.Table:
-    """What the reads showed at those [partition, offset]."""
+def _contents_at(places: Sequence[Sequence[int]], final: pa.Table, observed: pa.Table) -> pa.Table:
+    """Returns what both reads hold at these [partition, offset]."""
     wanted = [(partition << OFFSET_BITS) | offset for partition, offset in places]
     last, seen = (read.filter(pa.array(_is_at(wanted, read))) for read in (final, observed))
     seen = seen.take(pa.array(np.argsort(seen["seen_us"].to_numpy(), kind="stable")))
@@ -175,7 +181,7 @@ def _same_rows(column: pa.Array, left: Ints, right: Ints) -> Bools:
 
 
 def _same(left: pa.Array, right: pa.Array) -> Bools:
-    """Equal byte for byte, null being equal to null only."""
+    """Compares byte for byte; null equals null only."""
     equal = pc.or_(pc.fill_null(pc.equal(left, right), False), pc.and_(pc.is_null(left), pc.is_null(right)))
     same: Bools = equal.to_numpy(zero_copy_only=False)
     return same

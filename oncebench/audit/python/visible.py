@@ -1,10 +1,11 @@
-"""What the audit says about the visible rows: LOSS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD, SCAT; what explains INCO.
+"""Anomalies of the visible rows: LOSS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD, SCAT.
 
-Promise: counts are exact by the rules in `anomalies.CATALOGUE`, from ids with their multiplicities, never
-from totals; one loss and one duplicate are two findings. All of it is arithmetic on columns.
+It also adds the input to the examples of INCO.
 
-What can go wrong: a row that can't be read has no id, so it is CORR and the row it should have been is LOSS
-as well.
+Promise: counts follow the rules in `anomalies.CATALOGUE` exactly. They come from ids with their multiplicities, never
+from totals, so one loss and one duplicate are two findings. All of it is arithmetic on columns.
+
+What can go wrong: a row that cannot be read has no id. It is CORR, and the row that it should have been is LOSS.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ from oncebench.audit.python.model import EVENTS_PER_ROW, ROWS, Expected, Ints, o
 from oncebench.audit.python.outputs import Bools, Outputs, read_outputs
 from oncebench.audit.python.reads import Reads, position_of
 
-TEXT_BYTES = 200  # of a corrupt value shown in an example
+TEXT_BYTES = 200  # length of a corrupt value in an example
 
 
 @dataclass(frozen=True)
 class Visible:
-    """Expected rows against visible rows. `multiplicity` [sessions, 20] is m(x) of the expected ids."""
+    """Expected against visible rows; `multiplicity` [sessions, 20] is m(x) of expected ids."""
 
     multiplicity: Ints
     covered: Bools
@@ -34,7 +35,7 @@ class Visible:
 
 @dataclass(frozen=True)
 class Rows:
-    """The visible rows: where each stands, and `expected_row` = session * 20 + j in E, or -1."""
+    """The visible rows with their positions; `expected_row` is session * 20 + j in E, or -1."""
 
     partition: Ints
     offset: Ints
@@ -44,11 +45,11 @@ class Rows:
 
     @property
     def position(self) -> Ints:
-        """Partition and offset of each row, packed."""
+        """The packed partition and offset of each row."""
         return position_of(self.partition, self.offset)
 
     def head(self, rows: int) -> Rows:
-        """The first `rows` of them."""
+        """Returns the first `rows` rows."""
         first = slice(rows)
         return Rows(
             self.partition[first],
@@ -60,7 +61,7 @@ class Rows:
 
 
 def expected_row_of(expected: Expected, outputs: Outputs) -> Ints:
-    """For each output record, its place (session * 20 + j) among the expected rows, or -1 if it is none."""
+    """Returns the place (session * 20 + j) of each record among the expected rows, or -1."""
     number = {key: at for at, key in enumerate(expected.session_keys)}
     session_of = np.array([*(number.get(key, -1) for key in outputs.session_keys), -1], dtype=np.int64)
     session = session_of[outputs.session]
@@ -69,10 +70,10 @@ def expected_row_of(expected: Expected, outputs: Outputs) -> Ints:
 
 
 def judge_rows(expected: Expected, rows: Rows, covered: Bools, *, is_log: bool) -> Visible:
-    """Judge the visible rows.
+    """Judges the visible rows.
 
     Args:
-        covered: [sessions] the pipeline has committed the session's last event.
+        covered: [sessions] Spark has committed all events of the session.
         is_log: whether partitions are those of a log, and not files or tables.
     """
     sessions = len(expected.session_keys)
@@ -106,14 +107,14 @@ def judge_rows(expected: Expected, rows: Rows, covered: Bools, *, is_log: bool) 
 
 
 class Explainer:
-    """Makes examples: at most EXAMPLES of them, with the input offsets of the events behind each row."""
+    """Makes at most EXAMPLES examples, each with the input positions of the events behind it."""
 
     def __init__(self, expected: Expected, rows: Rows) -> None:
         self.expected = expected
         self.rows = rows
 
     def input_of(self, wanted: list[tuple[int, int]]) -> dict[tuple[int, int], list[list[int]]]:
-        """[partition, offset] of the events behind each (key, j); key indexes `Expected.keys`."""
+        """Returns [partition, offset] of the events of each (key, j); key indexes `Expected.keys`."""
         events = self.expected.events
         row = events.key * ROWS + events.seq // EVENTS_PER_ROW
         found: dict[tuple[int, int], list[list[int]]] = {pair: [] for pair in wanted}
@@ -124,7 +125,7 @@ class Explainer:
         return found
 
     def expected_rows(self, places: Ints, most: int = EXAMPLES) -> tuple[dict[str, Any], ...]:
-        """Examples for places (session * 20 + j) among the expected rows."""
+        """Makes examples for places (session * 20 + j) among the expected rows."""
         pairs = [divmod(place, ROWS) for place in places[:most].tolist()]
         inputs = self.input_of([(int(self.expected.key[session]), j) for session, j in pairs])
         return tuple(
@@ -137,11 +138,11 @@ class Explainer:
         )
 
     def last_event(self, session: int) -> list[int]:
-        """[partition, offset] of the event that finished the session."""
+        """Returns [partition, offset] of the event that finished the session."""
         return [int(self.expected.last_partition[session]), int(self.expected.last_offset[session])]
 
     def sessions(self, sessions: Ints, missing: Bools) -> tuple[dict[str, Any], ...]:
-        """Examples for torn sessions."""
+        """Makes examples for torn sessions."""
         return tuple(
             {
                 "session_key": self.expected.session_keys[session],
@@ -152,7 +153,7 @@ class Explainer:
         )
 
     def ids(self, ids: Ints) -> tuple[dict[str, Any], ...]:
-        """Examples for ids of `Outputs`, expected or not, with every position they stand at."""
+        """Makes examples for ids of `Outputs`, expected or not, with all their positions."""
         outputs = self.rows.outputs
         first = [int(np.flatnonzero(outputs.id == number)[0]) for number in ids[:EXAMPLES].tolist()]
         names = [(outputs.session_keys[outputs.session[at]], int(outputs.j[at])) for at in first]
@@ -169,7 +170,7 @@ class Explainer:
         )
 
     def positions(self, found: Ints) -> list[dict[str, Any]]:
-        """Examples for visible rows, each with its id if it names one, and the input behind it."""
+        """Makes examples for visible rows; a row with an expected id comes with its input."""
         chosen = found[:EXAMPLES].tolist()
         places = self.rows.expected_row[chosen]
         behind = iter(self.expected_rows(places[places >= 0]))
@@ -179,27 +180,30 @@ class Explainer:
         ]
 
     def position(self, at: int) -> list[int]:
-        """[partition, offset] of a visible row."""
+        """Returns [partition, offset] of a visible row."""
         return [int(self.rows.partition[at]), int(self.rows.offset[at])]
 
 
 def explain_inconsistent(reads: Reads, expected: Expected) -> Anomaly:
-    """INCO, each example with the input behind the first expected row that was shown there; in `also` the first other
-    one, where two reads showed two."""
+    """INCO with the input behind each example.
+
+    The input is that of the first expected row at the position. If the reads got two expected rows there, `also` has
+    the second.
+    """
     if not reads.inconsistent.count:
         return reads.inconsistent
-    shown = reads.disputed
-    values = one_array(shown["value"])
-    outputs = read_outputs(one_array(shown["key"]), values)
-    partition, offset = (shown[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
+    contents = reads.disputed
+    values = one_array(contents["value"])
+    outputs = read_outputs(one_array(contents["key"]), values)
+    partition, offset = (contents[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
     rows = Rows(partition, offset, values, outputs, expected_row_of(expected, outputs))
     explain = Explainer(expected, rows)
     places = np.unique(rows.expected_row[rows.expected_row >= 0])
-    told = dict(zip(places.tolist(), explain.expected_rows(places, len(places)), strict=True))
+    described = dict(zip(places.tolist(), explain.expected_rows(places, len(places)), strict=True))
     examples = []
     for example in reads.inconsistent.examples:
         here = (partition == example["row"][0]) & (offset == example["row"][1])
-        named = [told[place] for place in dict.fromkeys(rows.expected_row[here].tolist()) if place >= 0]
+        named = [described[place] for place in dict.fromkeys(rows.expected_row[here].tolist()) if place >= 0]
         also = {"also": named[1]} if len(named) > 1 else {}
         examples.append({**example, **(named[0] if named else {}), **also})
     return replace(reads.inconsistent, examples=tuple(examples))
@@ -211,7 +215,7 @@ def _repeated(rows: Rows, explain: Explainer) -> dict[str, Anomaly]:
     named = ids >= 0
     counts = np.bincount(ids[named], minlength=1)
     repeated = np.flatnonzero(named & (counts[ids] > 1))
-    repeated = repeated[np.argsort(ids[repeated], kind="stable")]  # copies of one id stand together
+    repeated = repeated[np.argsort(ids[repeated], kind="stable")]  # copies of one id are adjacent
     id_of = ids[repeated]
     new = np.ones(len(repeated), dtype=bool)
     new[1:] = id_of[1:] != id_of[:-1]
@@ -228,14 +232,14 @@ def _repeated(rows: Rows, explain: Explainer) -> dict[str, Anomaly]:
 
 
 def _with_partition(partition: Ints, number: Ints) -> Ints:
-    """One integer per (partition, number) that sorts the same way; numbers are not negative."""
+    """Packs (partition, number) into one sortable integer; numbers are not negative."""
     distinct = np.unique(partition)
-    width = (int(number.max(initial=0)) // ROWS + 1) * ROWS  # a multiple of ROWS, so that // ROWS tells sessions apart
+    width = (int(number.max(initial=0)) // ROWS + 1) * ROWS  # a multiple of ROWS, so // ROWS separates sessions
     return np.searchsorted(distinct, partition) * width + number
 
 
 def _payloads(rows: Rows, chosen: Ints) -> Ints:
-    """[n, 5] numbers, equal for equal payloads; one that could not be parsed is told apart by its bytes."""
+    """Returns [n, 5] numbers, equal for equal payloads; unparsed values are compared by bytes."""
     parsed = rows.outputs.parsed[chosen]
     payloads = np.column_stack((parsed.astype(np.int64), rows.outputs.payload[chosen]))
     if not parsed.all():
@@ -246,11 +250,11 @@ def _payloads(rows: Rows, chosen: Ints) -> Ints:
 
 def _phantoms(expected: Expected, rows: Rows, explain: Explainer) -> Anomaly:
     outputs = rows.outputs
-    strange = (outputs.id >= 0) & (rows.expected_row < 0)
-    ids, first = np.unique(outputs.id[strange], return_index=True)
+    unexpected = (outputs.id >= 0) & (rows.expected_row < 0)
+    ids, first = np.unique(outputs.id[unexpected], return_index=True)
     finished = set(expected.session_keys) if len(ids) else set()
     split = {"unknown-session": 0, "unfinished-session": 0, "row-number": 0}
-    for session in outputs.session[strange][first].tolist():
+    for session in outputs.session[unexpected][first].tolist():
         key = outputs.session_keys[session]
         kind = (
             "row-number"
@@ -302,7 +306,7 @@ def _corrupt_examples(
 
 
 def _reordered(expected: Expected, rows: Rows) -> Anomaly:
-    """Sessions whose first occurrences in one partition do not ascend in j; `rows` are in position order."""
+    """REORD: sessions whose first copies in a partition do not ascend in j."""
     known = np.flatnonzero(rows.expected_row >= 0)
     place, first = np.unique(
         _with_partition(rows.partition[known], rows.expected_row[known]), return_index=True
@@ -323,7 +327,7 @@ def _reordered(expected: Expected, rows: Rows) -> Anomaly:
 
 
 def _scattered(expected: Expected, rows: Rows) -> Anomaly:
-    """Sessions with rows in several partitions; an example has the first row in each of the first two."""
+    """SCAT: sessions in several partitions; an example has the first row of the first two."""
     known = np.flatnonzero(rows.expected_row >= 0)
     pairs, first = np.unique(
         np.column_stack((rows.expected_row[known] // ROWS, rows.partition[known])), axis=0, return_index=True

@@ -1,1 +1,1 @@
-"""The second auditor: counts what the first one counts, from the files themselves, in SQL, with no code in common."""
+"""The SQL auditor: counts what the Python auditor counts, and shares no code with it."""

@@ -1,11 +1,10 @@
-"""The files of a run folder as tables for SQL, read by nothing but pyarrow, numpy and json.
+"""The files of a run folder as tables for SQL, read with pyarrow, numpy and json only.
 
-Promise: nothing is taken over from the first auditor's reader, so that a mistake in it can't hide here. Each row of a
-stream gets `pos`, its partition and offset as one number, and `at`, its place in the file. A file that is cut off gives
-what stands before the cut, a missing one nothing.
+Promise: no code is shared with the Python auditor's reader, so a mistake there cannot hide here. Each row of a stream
+gets `pos`, its partition and offset as one number, and `at`, its row number in the file. A file that is cut off gives
+the rows before the cut, a missing file none.
 
-What can go wrong: a position that no topic can have, or a ledger in part, raises; whoever calls takes that for a
-second audit that failed.
+What can go wrong: an impossible position or an incomplete ledger raises. The caller then has no SQL audit.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-OFFSETS = 1 << 44  # of one partition; `pos` is partition * OFFSETS + offset
+OFFSETS = 1 << 44  # per partition; `pos` is partition * OFFSETS + offset
 PARTITIONS = 1 << 19
 LEDGER = ("session", "seq", "scheduled_us", "sent_us", "acked_us", "partition", "offset")
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # how a closed Arrow stream ends
@@ -43,7 +42,7 @@ _LOG = pa.schema(
         ("marker", pa.string()),
     ]
 )
-_SPANS = pa.schema([*((name, pa.int64()) for name in ("batch", "partition", "start", "below")),
+_BATCH_RANGES = pa.schema([*((name, pa.int64()) for name in ("batch", "partition", "start", "below")),
                     ("reported", pa.bool_())])  # fmt: skip
 OPEN = pa.schema(
     [
@@ -56,12 +55,13 @@ OPEN = pa.schema(
 
 @dataclass(frozen=True)
 class Files:
-    """What stands in a run folder.
+    """The contents of a run folder.
 
-    `final_whole`, `log_whole`: the file was closed.
-    `committed`: per input partition the end of what Spark has committed.
-    `spans`: what of each input partition each batch has read, and whether a life reported that it has delivered it.
-    `drained`: None if the run does not say.
+    Attributes:
+        final_whole, log_whole: the file was closed.
+        committed: the end of Spark's committed offsets, per input partition.
+        batch_ranges: each batch's range of each input partition, and whether an attempt reported its delivery.
+        drained: None if the timeline has neither event.
     """
 
     input: pa.Table
@@ -76,12 +76,12 @@ class Files:
     planned: int
     ends: Mapping[str, Any]
     committed: Mapping[int, int]
-    spans: pa.Table
+    batch_ranges: pa.Table
     drained: bool | None
 
 
 def read_files(folder: Path) -> Files:
-    """The files of `folder`."""
+    """Reads the files of `folder`."""
     plan = json.loads((folder / "ledger" / "plan.json").read_bytes())
     ends = folder / "ends.json"
     progress = _lines(folder / "progress.jsonl", "kind")
@@ -98,22 +98,22 @@ def read_files(folder: Path) -> Files:
         planned=plan["sessions"],
         ends=json.loads(ends.read_bytes()) if ends.exists() else {},
         committed=committed(progress),
-        spans=spans(progress),
+        batch_ranges=batch_ranges(progress),
         drained=drained(_lines(folder / "timeline.jsonl", "event")),
     )
 
 
 def placed(table: pa.Table) -> pa.Table:
-    """The table with `pos` and `at`. Raises ValueError for a position that can't be."""
+    """Returns the table with `pos` and `at`. Raises ValueError for an impossible position."""
     partition, offset = (table[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
     if ((partition < 0) | (partition >= PARTITIONS) | (offset < 0) | (offset >= OFFSETS)).any():
-        raise ValueError("a row stands at a partition or offset where none can stand")
+        raise ValueError("a row has an impossible partition or offset")
     pos = pa.array(partition * OFFSETS + offset)
     return table.append_column("pos", pos).append_column("at", pa.array(np.arange(table.num_rows)))
 
 
 def committed(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Per input partition, the highest end of all batches."""
+    """Returns the highest end of all batches, per input partition."""
     ends: dict[int, int] = {}
     for line in progress:
         for partition, end in line["end_offsets"].items() if line["kind"] == "batch" else ():
@@ -121,31 +121,33 @@ def committed(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
     return ends
 
 
-def spans(progress: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """(batch, partition, start, below, reported), of batches that follow upon one that is known.
+def batch_ranges(progress: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Returns (batch, partition, start, below, reported) of the batches with a known range.
 
-    A number of which two ends are told, after a checkpoint was lost or rolled back, is not known."""
-    told: dict[int, list[Mapping[str, int]]] = {-1: [{}]}
+    A range begins at the end of the batch before. A batch with two different ends is not known: the checkpoint was
+    lost or rolled back in between.
+    """
+    ends_of: dict[int, list[Mapping[str, int]]] = {-1: [{}]}
     reported = set()
     for line in progress:
         if line["kind"] == "batch":
-            told.setdefault(line["batch"], []).append(line["end_offsets"])
+            ends_of.setdefault(line["batch"], []).append(line["end_offsets"])
         if line["kind"] == "sink" and not line.get("drained", True) and not line.get("dropped"):
             reported.add(line["batch"])
-    read = {batch: ends[0] for batch, ends in told.items() if all(end == ends[0] for end in ends)}
+    read = {batch: ends[0] for batch, ends in ends_of.items() if all(end == ends[0] for end in ends)}
     rows = [
         {"batch": batch, "partition": int(partition), "start": read[batch - 1].get(partition, 0), "below": below,
          "reported": batch in reported}
         for batch, ends in read.items() if batch - 1 in read
         for partition, below in ends.items()
     ]  # fmt: skip
-    return pa.Table.from_pylist(rows, _SPANS)
+    return pa.Table.from_pylist(rows, _BATCH_RANGES)
 
 
 def drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:
-    """What the supervisor said last of the end of the run."""
-    said = [line["event"] == "drained" for line in timeline if line["event"] in ("drained", "stalled")]
-    return said[-1] if said else None
+    """Whether the supervisor's last end event is `drained`; None without one."""
+    ends = [line["event"] == "drained" for line in timeline if line["event"] in ("drained", "stalled")]
+    return ends[-1] if ends else None
 
 
 def _stream(path: Path, schema: pa.Schema) -> pa.Table:
@@ -156,7 +158,7 @@ def _stream(path: Path, schema: pa.Schema) -> pa.Table:
                 batch.validate(full=True)
                 batches.append(batch.select(schema.names))
     except (pa.ArrowException, OSError):
-        pass  # missing or cut off: the first auditor has judged whether that is all that is wrong
+        pass  # missing or cut off: the Python auditor reports files that are damaged otherwise
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
 
 
@@ -169,7 +171,7 @@ def _is_closed(path: Path) -> bool:
 
 
 def _lines(path: Path, mark: str) -> list[dict[str, Any]]:
-    """The objects of a file of JSON lines; of a line that a killed writer left unfinished, what was appended to it.
+    """Reads the objects of a JSON lines file, also an object that was appended to a cut-off line.
 
     `mark`: a field that every line has, and no object inside a line.
     """

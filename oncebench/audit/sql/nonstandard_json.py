@@ -1,11 +1,12 @@
-"""Values that are not spelled as the suite spells them, read one by one into columns for SQL.
+"""Parses JSON in another spelling than the suite's, value by value, into columns for SQL.
 
-DuckDB's own JSON functions take a trailing comma or NaN for JSON, the first of two fields with one name, and "5" for 5;
-so they decide only over values that come out letter for letter when they are written again, and the rest comes here.
+DuckDB's own JSON functions accept a trailing comma and NaN, the first of two fields with one name, and "5" for 5. So
+they decide only about values that are the same text when they are written again. This module parses the others.
 
-Promise: JSON is what the standard library's strict parser takes, whatever the bytes. Only the types are told here; what
-is right is decided in SQL. What can go wrong: it is slow, some microseconds a value; a load that is spelled otherwise
-than the suite's own takes that long for each event.
+Promise: JSON is what the standard library's strict parser accepts, for any bytes. This module checks types only; SQL
+checks the values.
+
+What can go wrong: it takes some microseconds per value. A load in another spelling takes that long for each event.
 """
 
 from __future__ import annotations
@@ -19,22 +20,23 @@ import pyarrow as pa
 _INT64 = range(-(2**63), 2**63)
 
 
-def read_odd(batches: Iterable[pa.RecordBatch], texts: Sequence[str], numbers: Sequence[str]) -> pa.Table:
-    """One row per value of `batches`, which have the columns `pos` and `odd`.
+def parse_nonstandard(batches: Iterable[pa.RecordBatch], texts: Sequence[str], numbers: Sequence[str]) -> pa.Table:
+    """Returns one row per value of `batches` (columns `pos` and `nonstandard`).
 
-    `json`: it is JSON. `size`: fields it has; `present`: fields it has of those asked for. Then each of these: null if
-    it is not there, no text (of `texts`), or no whole number of 64 bits (of `numbers`).
+    The columns: `json` (the value is JSON), `size` (how many fields it has), `present` (how many of the given fields it
+    has), and one per field. A field is null if it is missing, or is no text (`texts`), or no integer of 64 bits
+    (`numbers`).
     """
-    return pa.concat_tables([_read(batch, texts, numbers) for batch in (_nothing(), *batches)])
+    return pa.concat_tables([_read(batch, texts, numbers) for batch in (_no_values(), *batches)])
 
 
-def _nothing() -> pa.RecordBatch:
-    """Gives an empty table its columns. (Made when it is needed: the first array that Arrow makes imports pandas.)"""
-    return pa.record_batch({"pos": pa.array([], pa.int64()), "odd": pa.array([], pa.binary())})
+def _no_values() -> pa.RecordBatch:
+    """Gives an empty table its columns; not a constant, because Arrow's first array imports pandas."""
+    return pa.record_batch({"pos": pa.array([], pa.int64()), "nonstandard": pa.array([], pa.binary())})
 
 
 def _read(batch: pa.RecordBatch, texts: Sequence[str], numbers: Sequence[str]) -> pa.Table:
-    items = [_parse(value) for value in batch["odd"].to_pylist()]
+    items = [_parse(value) for value in batch["nonstandard"].to_pylist()]
     fields = [item if isinstance(item, dict) else {} for item in items]
     names = {*texts, *numbers}
     return pa.table(
@@ -50,7 +52,7 @@ def _read(batch: pa.RecordBatch, texts: Sequence[str], numbers: Sequence[str]) -
 
 
 class _NotJson:
-    """What is no JSON; null is."""
+    """Marks a value that is not JSON; null is JSON."""
 
 
 _NOT_JSON = _NotJson()
@@ -68,7 +70,7 @@ def _refuse(name: str) -> NoReturn:
 
 
 def _text(item: Any) -> str | None:
-    """None also for a text with half a character (a lone surrogate), which is no UTF-8."""
+    """Returns None also for text with a lone surrogate, which UTF-8 cannot encode."""
     if not isinstance(item, str):
         return None
     return item if item.encode("utf-8", "replace").decode("utf-8") == item else None

@@ -1,20 +1,22 @@
-"""What a series of runs says, as one text: what `oncebench compare` ends with, and `oncebench table` says again.
+"""The result of a series of runs as one text, for `oncebench compare` and `oncebench table`.
 
-Promise: a pure function of reports. The table of all cells comes first; then, where there are any, why a run that kept
-its promise has no figures in it, what each of several faults did (where all are of one kind: a mixture is told by
-`oncebench faults`), what each guarantee adds beside at-least-once and its ratios, recoveries, and the rates that
-searches found.
+Promise: a pure function of reports. The table of all cells comes first. The other parts follow where there is something
+to report: why a kept run has no figures, what each fault did, what each guarantee costs compared with at-least-once,
+recoveries, and the sustained rates. The part on faults needs runs with several faults of one kind; `oncebench faults`
+covers mixtures.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from oncebench.audit.verdict import KEPT
+from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import KILL, parse_fault
 from oncebench.report.comparisons import paired, sustained
-from oncebench.report.measures.metrics import Report, why_no_speed
+from oncebench.report.configuration import configuration_of
+from oncebench.report.measures.metrics import why_no_speed
 from oncebench.report.outcome import only_tried
+from oncebench.report.schema import Report
 from oncebench.report.tables import cost_table
 from oncebench.report.tables import table as tables
 from oncebench.report.titles import title
@@ -22,45 +24,46 @@ from oncebench.scenario.fault_matrix import RANDOM_KILL
 
 
 def text(reports: Sequence[Report]) -> str:
-    """Markdown, a part after the other with an empty line between; without runs that were interrupted, if there are
-    others."""
-    whole = [report for report in reports if not report.get("interrupted")]
-    return "\n".join(_parts(whole or reports))
+    """The parts as Markdown, with empty lines between them.
+
+    Interrupted runs are left out if there are complete runs.
+    """
+    complete = [report for report in reports if not report.get("interrupted")]
+    return "\n".join(_parts(complete or reports))
 
 
 def _parts(reports: Sequence[Report]) -> Iterator[str]:
     if tables.rows(reports):
         yield tables.markdown(reports)
-    if told := list(_without_speed(reports)):
-        yield _lines(told)
+    if lines := list(_without_speed(reports)):
+        yield _joined(lines)
     several = [report for report in reports if len(report["faults"]) > 1]
     if len({_action(fault["fault"]) for report in several for fault in report["faults"]}) == 1:
-        yield f"rows that each fault lost or doubled:\n\n{tables.fault_markdown(reports)}"
-    if told := paired.lines(reports):
-        yield _lines(told)
+        yield f"rows that each fault lost or duplicated:\n\n{tables.fault_markdown(reports)}"
+    if lines := paired.cost_lines(reports):
+        yield _joined(lines)
         ratios = cost_table.markdown(reports)
         yield f"as ratios to at-least-once acknowledged of the same sink, {_intervals(reports)}:\n\n{ratios}"
-    if told := paired.recoveries(reports):
-        yield _lines(told)
+    if lines := paired.recovery_lines(reports):
+        yield _joined(lines)
     if limits := sustained.markdown(reports):
         yield f"what each guarantee keeps up with:\n\n{limits}"
 
 
 def _without_speed(reports: Sequence[Report]) -> Iterator[str]:
-    """Of each run that kept its promise and yet has no figures: why."""
+    """Why a run kept its promise and still has no figures, a line per run."""
     for report in reports:
-        if report["verdict"] == KEPT and not only_tried(report) and (why := "; ".join(why_no_speed(report))):
-            cell = report["cell"]
-            way = f"{cell['sink']} {cell['guarantee']} {cell['variant']}, {title(report) or 'healthy'}"
-            yield f"no figures of {way}, seed {report['seed']}: {why}"
+        if report["verdict"] == Verdict.KEPT and not only_tried(report) and (why := "; ".join(why_no_speed(report))):
+            run = f"{' '.join(configuration_of(report))}, {title(report) or 'healthy'}, seed {report['seed']}"
+            yield f"no figures of {run}: {why}"
 
 
 def _action(fault: str) -> str:
     return KILL if fault == RANDOM_KILL else parse_fault(fault).action
 
 
-def _lines(told: Sequence[str]) -> str:
-    return "\n".join(told) + "\n"
+def _joined(lines: Sequence[str]) -> str:
+    return "\n".join(lines) + "\n"
 
 
 def _intervals(reports: Sequence[Report]) -> str:

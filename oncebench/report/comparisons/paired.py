@@ -1,11 +1,11 @@
-"""What one guarantee costs beside another: differences of runs that took turns, pure functions of their reports.
+"""What one guarantee costs compared with another: differences between runs that took turns.
 
-Promise: runs are compared with those of their own round only (same sink, load and settings, same seed), so that a
-machine that gets slower or faster meanwhile moves both; the interval is the bootstrap's (percentile, 95 %) over the
-rounds' differences. With few rounds it is wide, and "no difference shown" is the right reading of an interval that
-crosses zero; fewer than FEWEST_ROUNDS have no interval, and show nothing. Rounds of several series are never mixed.
-What can go wrong: a run that tells nothing (`metrics.why_no_speed`) is left out, and its round with it; so is a pair
-that had not the same load.
+Promise: pure functions of reports. A run is compared only with runs of its own round: same sink, load, settings and
+seed. A machine that becomes slower or faster meanwhile therefore moves both. Rounds of several series are never mixed.
+The interval is the percentile bootstrap (95 %) over the rounds' differences. It is wide with few rounds. An interval
+that crosses zero shows no difference. Fewer than FEWEST_ROUNDS rounds have no interval and show nothing.
+What can go wrong: a run without a meaningful speed (`metrics.why_no_speed`) is left out, together with its round. So is
+a pair of runs whose loads differ.
 """
 
 from __future__ import annotations
@@ -17,34 +17,35 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+import scipy  # its stats load at the first use: 0.4 s that most commands do not need
 
+from oncebench.report.configuration import Variant, variant_of
 from oncebench.report.measures.metrics import BY_NAME, Metric, field, figure
+from oncebench.report.schema import Report
 
-# Enough for two digits of a percentile; drawn from a fixed seed so that the same reports give the same text.
+# Enough for two digits of a percentile. Drawn from a fixed seed, so that the same reports give the same text.
 RESAMPLES = 10_000
-# A percentile bootstrap of a median reaches from the smallest to the largest value, or little less. Of things that do
-# not differ it leaves out zero by chance in 50 % of two rounds, 25 % of three, 12 % of four and 6 % of five.
+# A percentile bootstrap of a median reaches from the smallest value to the largest, or little less. Without a real
+# difference it still excludes zero by chance: in 50 % of two rounds, 25 % of three, 12 % of four and 6 % of five.
 FEWEST_ROUNDS = 5
-# By how much of the larger one the events of a pair may differ (the rule of Spark's own latency benchmark): the plan is
-# one and the same, so that more than this would be another load.
+# By how much of the larger one the events of a pair may differ (the rule of Spark's own latency benchmark). The plan is
+# the same for both, so a larger difference would be another load.
 SAME_LOAD = 0.02
-BASELINE = ("at-least-once", "acknowledged")
-# Of a run's configuration: what tells the two runs of a pair apart.
+BASELINE: Variant = ("at-least-once", "acknowledged")
+# Fields of a run's configuration in which the two runs of a pair differ.
 _OWN = ("guarantee", "variant", "seed")
-_SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices are counted as they are now
+_SAME_RULES_SINCE = 3  # the schema of reports since which batches, checkpoint and prices follow the present rules
 MACHINE = "machine"
-# Follows from the rate and from what is swept.
+# This field follows from the rate and from the swept field.
 _FOLLOWING = frozenset({"sessions"})
 _EVENTS = field("events", "in_topic")
-# Those that a field's name ends with.
+# The units that the name of a field may end with.
 UNITS = frozenset({"ms", "s", "bytes"})
-Report = Mapping[str, Any]
-Way = tuple[str, str]
 
 
 @dataclass(frozen=True)
 class Difference:
-    """Median over the rounds, its 95 % interval, and each round's value."""
+    """The median over the rounds, its 95 % interval, and the value of each round."""
 
     median: float
     low: float
@@ -53,30 +54,35 @@ class Difference:
 
     @property
     def has_interval(self) -> bool:
-        """Whether there are rounds enough for `low` and `high` to mean something."""
+        """Whether there are enough rounds for `low` and `high` to mean something."""
         return len(self.rounds) >= FEWEST_ROUNDS
 
     def shows(self, none: float = 0.0) -> bool:
-        """Whether there is an interval, and it leaves out `none`, the value of no difference."""
+        """Whether there is an interval, and it excludes `none`, the value of no difference."""
         return self.has_interval and not self.low <= none <= self.high
 
     def interval(self, form: str) -> str:
-        """As it stands in a text, in brackets: `(1.08 to 1.15)`, or `(3 rounds)` where these are too few for one."""
-        return f"({self.low:{form}} to {self.high:{form}})" if self.has_interval else f"({in_words(self)})"
+        """The interval as text: `(1.08 to 1.15)`, or `(3 rounds)` if these are too few."""
+        return f"({self.low:{form}} to {self.high:{form}})" if self.has_interval else f"({rounds_text(self)})"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What the runs of a comparison have in common: the sink, the machine, and all of the configuration but the way and
-    the seed."""
+    """What the runs of a comparison share.
+
+    The sink, the machine, and the configuration without guarantee, variant and seed.
+    """
 
     sink: str
     rest: str
 
     @staticmethod
     def of(report: Report) -> Setting:
-        """That of a report; older ones without a configuration are told apart by their sink alone. Figures that were
-        measured by another rule are none of the same setting."""
+        """The setting of a report.
+
+        Older reports have no configuration, so only their sink distinguishes them. Figures that were measured by
+        another rule belong to another setting.
+        """
         config = {name: value for name, value in report.get("config", {}).items() if name not in _OWN}
         if report.get("schema", 1) < _SAME_RULES_SINCE:
             config["schema"] = report.get("schema", 1)
@@ -86,21 +92,24 @@ class Setting:
 
     @property
     def config(self) -> dict[str, Any]:
-        """What they have in common, field by field."""
+        """The shared fields by name."""
         found: dict[str, Any] = json.loads(self.rest)
         return found
 
 
 def machine_of(report: Report) -> str | None:
-    """Processor and cores: machines of one kind differ by a factor; None of reports that do not tell."""
-    told = report.get("environment", {})
-    return f"{told['cpu']}, {told['cores']} cores" if told.get("cpu") and told.get("cores") else None
+    """Processor and cores; None for an older report without them.
+
+    Machines of one kind differ by a factor.
+    """
+    machine = report.get("environment", {})
+    return f"{machine['cpu']}, {machine['cores']} cores" if machine.get("cpu") and machine.get("cores") else None
 
 
-# By (series, how many runs of this way in it had the seed before, seed). Reports that do not tell their series are told
-# apart by the second: it counts the times that a way came with the same seed.
+# (series, how many runs of this variant in the series had the seed before, seed). Reports without a series are
+# distinguished by the second part: it counts how often a variant came with the same seed.
 Round = tuple[str, int, int]
-Rounds = Mapping[Round, Mapping[Way, Report]]
+Rounds = Mapping[Round, Mapping[Variant, Report]]
 
 
 def bootstrap(values: Sequence[float]) -> Difference:
@@ -114,30 +123,35 @@ def bootstrap(values: Sequence[float]) -> Difference:
     return _bootstrap(tuple(values))
 
 
-@cache  # tables, lists and the page ask for the same ones
+@cache  # tables, lists and the page ask for the same samples
 def _bootstrap(values: tuple[float, ...]) -> Difference:
-    sample = np.sort(values)  # in whatever order they came
-    draws = np.random.default_rng(0).choice(sample, size=(RESAMPLES, len(sample)))
-    low, high = np.percentile(np.median(draws, axis=1), [2.5, 97.5])
-    return Difference(float(np.median(sample)), float(low), float(high), values)
+    sample = np.sort(values)  # the order of the rounds must not matter
+    if len(sample) == 1:
+        return Difference(values[0], values[0], values[0], values)
+    found = scipy.stats.bootstrap(
+        (sample,), np.median, n_resamples=RESAMPLES, method="percentile", rng=np.random.default_rng(0)
+    ).confidence_interval
+    return Difference(float(np.median(sample)), float(found.low), float(found.high), values)
 
 
 def settings(reports: Iterable[Report], faulted: bool = False) -> dict[Setting, Rounds]:
-    """Healthy runs (or those with faults) by setting, round (each has a seed of its own in its series) and (guarantee,
-    variant); without probes, whose rate may be one that is too high."""
-    found: dict[Setting, dict[Round, dict[Way, Report]]] = {}
+    """Healthy runs (or runs with faults) by setting, round and variant.
+
+    Each round has a seed of its own in its series. Probes are left out, because their rate may be too high.
+    """
+    found: dict[Setting, dict[Round, dict[Variant, Report]]] = {}
     for report in reports:
         cell = report["cell"]
         if bool(cell["faults"] or cell["random_kills"]) == faulted and not report.get("probe"):
-            way, rounds = (cell["guarantee"], cell["variant"]), found.setdefault(Setting.of(report), {})
+            variant, rounds = variant_of(report), found.setdefault(Setting.of(report), {})
             series, seed = report.get("series") or "", report["seed"]
-            before = sum((of, its) == (series, seed) and way in here for (of, _, its), here in rounds.items())
-            rounds.setdefault((series, before, seed), {})[way] = report
+            before = sum((of, its) == (series, seed) and variant in runs for (of, _, its), runs in rounds.items())
+            rounds.setdefault((series, before, seed), {})[variant] = report
     return {setting: dict(sorted(rounds.items())) for setting, rounds in found.items()}
 
 
 def differing(found: Iterable[Setting]) -> list[str]:
-    """The fields of their configurations in which settings of one sink differ."""
+    """The fields in which settings of the same sink differ."""
     configs: dict[str, list[Mapping[str, Any]]] = {}
     for setting in found:
         configs.setdefault(setting.sink, []).append(setting.config)
@@ -145,90 +159,111 @@ def differing(found: Iterable[Setting]) -> list[str]:
         name for of_sink in configs.values() for config in of_sink for name in config
         if any(other.get(name) != config[name] for other in of_sink)
     }  # fmt: skip
-    return sorted(names - _FOLLOWING or names)  # where nothing else differs, it follows from nothing
+    return sorted(names - _FOLLOWING or names)  # where nothing else differs, the field follows from nothing
 
 
-def in_fields(setting: Setting, names: Iterable[str]) -> str:
-    """What a setting has in these fields: `trigger 100 ms, rate 500`; empty without any."""
+def fields_text(setting: Setting, names: Iterable[str]) -> str:
+    """These fields of a setting with their values: `trigger 100 ms, rate 500`.
+
+    Fields that the setting does not have are left out.
+    """
     return ", ".join(with_unit(name, setting.config[name]) for name in names if name in setting.config)
 
 
 def with_unit(name: str, value: Any) -> str:
-    """A field and its value, the unit behind it: `trigger_ms`, 2000 are `trigger 2,000 ms`."""
+    """A field and its value with its unit: `trigger_ms`, 2000 become `trigger 2,000 ms`."""
     stem, _, unit = name.rpartition("_")
-    said, unit = (stem, f" {unit}") if unit in UNITS else (name, "")
+    label, unit = (stem, f" {unit}") if unit in UNITS else (name, "")
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    return f"{said.replace('_', ' ')} {f'{value:,}' if number else value}{unit}"
+    return f"{label.replace('_', ' ')} {f'{value:,}' if number else value}{unit}"
 
 
-def pairs(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Iterator[tuple[float, float]]:
-    """(figure of `of`, figure of `beside`) of each round that has both, under the same load."""
-    for here in rounds.values():
-        if of in here and beside in here and _same_load(here[of], here[beside]):
-            mine, theirs = figure(here[of], metric), figure(here[beside], metric)
-            if mine is not None and theirs is not None:
-                yield mine, theirs
+def pairs(
+    rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE
+) -> Iterator[tuple[float, float]]:
+    """(figure of `variant`, of `baseline`) of each round that has both under the same load."""
+    for runs in rounds.values():
+        if variant in runs and baseline in runs and _same_load(runs[variant], runs[baseline]):
+            mine, other = figure(runs[variant], metric), figure(runs[baseline], metric)
+            if mine is not None and other is not None:
+                yield mine, other
 
 
 def _same_load(one: Report, other: Report) -> bool:
     counts = sorted(count for count in map(_EVENTS, (one, other)) if count is not None)
-    return len(counts) < 2 or counts[1] - counts[0] <= SAME_LOAD * counts[1]  # older reports do not tell
+    return len(counts) < 2 or counts[1] - counts[0] <= SAME_LOAD * counts[1]  # older reports have no count
 
 
-def difference(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Difference | None:
-    """By how much `of` is above `beside`, in the metric's unit; None if no round has both."""
-    values = [mine - theirs for mine, theirs in pairs(rounds, metric, of, beside)]
+def difference(rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE) -> Difference | None:
+    """By how much `variant` exceeds `baseline`, in the metric's unit; None without pairs."""
+    values = [mine - other for mine, other in pairs(rounds, metric, variant, baseline)]
     return bootstrap(values) if values else None
 
 
-def ratio(rounds: Rounds, metric: Metric, of: Way, beside: Way = BASELINE) -> Difference | None:
-    """How many times `beside` is `of`; None if no round has both, or a figure is not above 0: a gap that is shorter
-    than clocks tell has no ratio."""
-    found = list(pairs(rounds, metric, of, beside))
-    able = found and all(mine > 0 and theirs > 0 for mine, theirs in found)
-    return bootstrap([mine / theirs for mine, theirs in found]) if able else None
+def ratio(rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE) -> Difference | None:
+    """`variant` divided by `baseline`.
+
+    None if no round has both, or if a figure is not above 0: a gap below the resolution of the clocks has no ratio.
+    """
+    found = list(pairs(rounds, metric, variant, baseline))
+    positive = found and all(mine > 0 and other > 0 for mine, other in found)
+    return bootstrap([mine / other for mine, other in found]) if positive else None
 
 
-def lines(reports: Sequence[Report]) -> list[str]:
-    """A line per guarantee and variant that ran beside at-least-once; empty when nothing can be compared."""
-    told = []
+def variants_in(rounds: Rounds) -> set[Variant]:
+    """Every variant that ran in any of these rounds."""
+    return {variant for runs in rounds.values() for variant in runs}
+
+
+def cost_lines(reports: Sequence[Report]) -> list[str]:
+    """A line per variant that took turns with at-least-once; empty when nothing can be compared."""
+    lines = []
     found = settings(reports)
     several = differing(found)
     for setting, rounds in found.items():
-        where = ", ".join(filter(None, (setting.sink, in_fields(setting, several))))
-        for of in sorted({way for here in rounds.values() if BASELINE in here for way in here} - {BASELINE}):
-            extra = difference(rounds, BY_NAME["batch_ms"], of)
-            time, price = (ratio(rounds, BY_NAME[name], of) for name in ("s_per_million", "cpu_s"))
-            slower, what = (price, "processor time of an event") if time is None else (time, "time per event")
+        where = ", ".join(filter(None, (setting.sink, fields_text(setting, several))))
+        for variant in _compared(rounds):
+            extra = difference(rounds, BY_NAME["batch_ms"], variant)
             if extra is None:
                 continue
-            more = "" if slower is None else f", {what} x {slower.median:.3f} {slower.interval('.3f')}"
-            told.append(
-                f"{where}: {' '.join(of)} beside {' '.join(BASELINE)}, {in_words(extra)}: "
-                f"{extra.median:+.1f} ms a batch {extra.interval('+.1f')}{more}"
+            time, price = (ratio(rounds, BY_NAME[name], variant) for name in ("s_per_million", "cpu_s"))
+            more, label = (price, "processor time of an event") if time is None else (time, "time per event")
+            lines.append(
+                f"{where}: {_versus_baseline(variant)}, {rounds_text(extra)}: "
+                f"{extra.median:+.1f} ms a batch {extra.interval('+.1f')}"
+                + ("" if more is None else f", {label} x {more.median:.3f} {more.interval('.3f')}")
             )
-    return told
+    return lines
 
 
-def recoveries(reports: Sequence[Report]) -> list[str]:
-    """A line per guarantee and variant that was killed in rounds beside at-least-once, with the same faults."""
-    told = []
+def recovery_lines(reports: Sequence[Report]) -> list[str]:
+    """A line per variant that had the same faults in the same rounds as at-least-once."""
+    lines = []
     found = settings(reports, faulted=True)
     several = [name for name in differing(found) if name != "faults"]
     for setting, rounds in found.items():
-        for of in sorted({way for here in rounds.values() if BASELINE in here for way in here} - {BASELINE}):
-            later = difference(rounds, BY_NAME["recovery_s"], of)
+        faults = ", ".join(filter(None, [*setting.config.get("faults", ()), fields_text(setting, several)]))
+        for variant in _compared(rounds):
+            later = difference(rounds, BY_NAME["recovery_s"], variant)
             if later is not None:
-                faults = ", ".join([*setting.config.get("faults", ()), in_fields(setting, several)]).removesuffix(", ")
-                told.append(
-                    f"{setting.sink}, {faults}: {' '.join(of)} beside {' '.join(BASELINE)}, {in_words(later)}: "
+                lines.append(
+                    f"{setting.sink}, {faults}: {_versus_baseline(variant)}, {rounds_text(later)}: "
                     f"{later.median:+.1f} s until new rows are seen {later.interval('+.1f')}"
                 )
-    return told
+    return lines
 
 
-def in_words(found: Difference) -> str:
-    """Of how many rounds it is."""
+def rounds_text(found: Difference) -> str:
+    """The number of rounds: `1 round`, `5 rounds`."""
     return f"{len(found.rounds)} round{'' if len(found.rounds) == 1 else 's'}"
+
+
+def _compared(rounds: Rounds) -> list[Variant]:
+    """The variants that ran in a round together with the baseline."""
+    return sorted(variants_in({key: runs for key, runs in rounds.items() if BASELINE in runs}) - {BASELINE})
+
+
+def _versus_baseline(variant: Variant) -> str:
+    return f"{' '.join(variant)} versus {' '.join(BASELINE)}"

@@ -1,11 +1,13 @@
-"""Which healthy settings are the full comparison, and which belong to sweeps: pure functions of settings and rounds.
+"""Which healthy settings are the full comparison, and which belong to sweeps.
 
-Promise: the full comparison is told by its load (rate, warm-up, sessions: those of the profile `full`) and by standing
-at every other default, not by how many runs there are of it; what is summed up for a sink is of it alone. A sweep is
-settings of one sink that differ in one swept field (and in how many sessions that takes), and that ran in one series or
-are what `compare --profile full --sweep` makes around the full comparison: two series of `oncebench sustain`, each at
-its own rate, are none. What can go wrong: a sweep of which each value ran in a series of its own, away from the full
-comparison, is none either.
+Promise: pure functions of settings and rounds.
+The full comparison is recognised by its load (rate, warm-up and sessions of the profile `full`) and by the defaults in
+every other field. The number of its runs does not matter. The summary of a sink covers its full comparison alone.
+A sweep consists of settings of one sink that differ in one swept field, and in the sessions that the field requires.
+They must share a series, or be what `compare --profile full --sweep` makes around the full comparison.
+Runs of `oncebench sustain` are not a sweep: each series picks its own rate.
+What can go wrong: if each value of a field ran in a series of its own, away from the full comparison, they are not a
+sweep either.
 """
 
 from __future__ import annotations
@@ -15,30 +17,32 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from oncebench.report.comparisons.paired import Rounds, Setting, in_fields
+from loadgen.session import EVENTS_PER_SESSION
+from oncebench.report.comparisons.paired import Rounds, Setting, fields_text
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
 from oncebench.scenario.sweeps import SWEEPS
 
 _PROFILE = PROFILES["full"]
 RATE = _PROFILE.rate
-_FULL = Cell("", "", "", rate=RATE, sessions=round(RATE * _PROFILE.duration_s / 100), warmup_s=_PROFILE.warmup_s)
-_OWN = ("sink", "guarantee", "variant", "seed")  # what tells runs of one setting, or those of two sinks, apart
+_SESSIONS = round(RATE * _PROFILE.duration_s / EVENTS_PER_SESSION)
+_FULL = Cell("", "", "", rate=RATE, sessions=_SESSIONS, warmup_s=_PROFILE.warmup_s)
+_OWN = ("sink", "guarantee", "variant", "seed")  # fields in which runs of one setting, or of two sinks, differ
 _EXPECTED = {name: value for name, value in _FULL.as_json().items() if name not in _OWN}
-# By swept field the values around the full comparison, with the sessions that each takes.
+# The values around the full comparison by swept field, each with the sessions that it requires.
 _AROUND = {
     sweep.field: {(getattr(cell, sweep.field), cell.sessions) for cell in (_FULL, *sweep.of([_FULL]))}
     for sweep in SWEEPS.values()
 }  # fmt: skip
 FIELDS = tuple(sweep.field for sweep in SWEEPS.values())
-# Under what a setting is shown, in this order: see `groups_of`.
+# The groups of settings, in the order in which they are displayed: see `groups_of`.
 MAIN, OTHER = "", "other settings"
 ORDER = (MAIN, *FIELDS, OTHER)
 
 
 @dataclass(frozen=True)
-class Swept:
-    """Settings of one sink along one field, by its value."""
+class SweptSettings:
+    """Settings of one sink along one field, sorted by its value."""
 
     sink: str
     field: str
@@ -46,12 +50,15 @@ class Swept:
 
 
 def is_full(setting: Setting) -> bool:
-    """Whether a setting is that of the full comparison; of fields that an older report does not tell it had none."""
+    """Whether a setting is the full comparison.
+
+    Fields that an older report lacks count as the default.
+    """
     config = setting.config
     return "rate" in config and all(config.get(name, value) == value for name, value in _EXPECTED.items())
 
 
-def sweeps(found: Mapping[Setting, Rounds]) -> list[Swept]:
+def sweeps(found: Mapping[Setting, Rounds]) -> list[SweptSettings]:
     """Every sweep, by sink and field."""
     made = []
     for sink in sorted({setting.sink for setting in found}):
@@ -62,7 +69,7 @@ def sweeps(found: Mapping[Setting, Rounds]) -> list[Swept]:
                 alike.setdefault(json.dumps(rest, sort_keys=True), []).append(setting)
             for _, group in sorted(alike.items()):
                 made += [
-                    Swept(sink, field, tuple(sorted(part, key=lambda each: by_value(each, [field]))))
+                    SweptSettings(sink, field, tuple(sorted(part, key=lambda each: sort_key(each, [field]))))
                     for part in _together(group, found, field)
                     if len({str(each.config[field]) for each in part}) > 1
                 ]
@@ -70,23 +77,27 @@ def sweeps(found: Mapping[Setting, Rounds]) -> list[Swept]:
 
 
 def full_of(found: Mapping[Setting, Rounds]) -> dict[str, Setting]:
-    """By sink the setting of its full comparison: of several, measured by older rules and by newer ones, the newest."""
+    """The full comparison by sink.
+
+    If it was measured by older and by newer rules, the newest counts.
+    """
 
     def newest(setting: Setting) -> tuple[int, int]:
         rounds = found[setting]
-        return max(report.get("schema", 1) for here in rounds.values() for report in here.values()), len(rounds)
+        return max(report.get("schema", 1) for runs in rounds.values() for report in runs.values()), len(rounds)
 
     return {setting.sink: setting for setting in sorted(filter(is_full, found), key=newest)}
 
 
 def groups_of(found: Mapping[Setting, Rounds]) -> dict[Setting, str]:
-    """Under what each setting is shown: the swept field; MAIN for the full comparison and, where its sink has none, for
-    what is in no sweep; OTHER for what is in none beside a full one."""
+    """The group in which each setting is displayed.
+
+    Settings of a sweep belong to the swept field. MAIN is the full comparison, and every setting outside a sweep whose
+    sink has no full comparison. OTHER is a setting outside a sweep whose sink has a full comparison.
+    """
     fields = {setting: each.field for each in reversed(sweeps(found)) for setting in each.settings}
     full = full_of(found)
-    groups = {
-        setting: fields.get(setting, OTHER if setting.sink in full else MAIN) for setting in found
-    }  # fmt: skip
+    groups = {setting: fields.get(setting, OTHER if setting.sink in full else MAIN) for setting in found}
     return groups | dict.fromkeys(full.values(), MAIN)
 
 
@@ -95,33 +106,38 @@ def in_order(found: Mapping[Setting, Rounds]) -> list[Setting]:
     groups = groups_of(found)
 
     def place(setting: Setting) -> tuple[Any, ...]:
-        first = by_value(setting, [groups[setting]])
-        return setting.sink, ORDER.index(groups[setting]), first, by_value(setting, FIELDS), setting.rest
+        first = sort_key(setting, [groups[setting]])
+        return setting.sink, ORDER.index(groups[setting]), first, sort_key(setting, FIELDS), setting.rest
 
     return sorted(found, key=place)
 
 
-def setting_in_words(setting: Setting, names: Sequence[str]) -> str:
-    """What a setting has in the fields in which settings differ: `trigger 100 ms`; where these are several, without
-    those that are as in the full comparison."""
-    return in_fields(
+def setting_text(setting: Setting, names: Sequence[str]) -> str:
+    """The fields in which settings differ, with this setting's values: `trigger 100 ms`.
+
+    With several fields, those that equal the full comparison are left out.
+    """
+    return fields_text(
         setting, [name for name in names if len(names) == 1 or setting.config.get(name) != _EXPECTED.get(name)]
     )
 
 
-def by_value(setting: Setting, names: Iterable[str]) -> tuple[Any, ...]:
-    """What sorts settings by these fields: numbers by their size and before words, nothing before both."""
-    return tuple(_in_order(setting.config.get(name)) for name in names)
+def sort_key(setting: Setting, names: Iterable[str]) -> tuple[Any, ...]:
+    """A key that sorts settings by these fields.
+
+    A missing value comes first, then numbers by size, then text.
+    """
+    return tuple(_value_key(setting.config.get(name)) for name in names)
 
 
-def _in_order(value: Any) -> tuple[int, float, str]:
+def _value_key(value: Any) -> tuple[int, float, str]:
     if value is None:
         return 0, 0.0, ""
     return (1, float(value), "") if isinstance(value, int | float) else (2, 0.0, str(value))
 
 
 def _together(group: Sequence[Setting], found: Mapping[Setting, Rounds], field: str) -> list[list[Setting]]:
-    """Settings that belong together: by a series that they share, or all those around the full comparison."""
+    """Settings that share a series, or that all lie around the full comparison."""
     parts: list[tuple[set[str], list[Setting]]] = []
     full = any(map(is_full, group))
     for setting in group:

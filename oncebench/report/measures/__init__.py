@@ -1,1 +1,1 @@
-"""Figures computed from one run: checkpoint, recovery, timeline, price."""
+"""Figures that are computed from one run: checkpoint, recovery, timeline, price."""

@@ -1,8 +1,8 @@
-"""When a batch began and ended, by its line in `progress.jsonl`.
+"""When a batch began and ended, according to its line in `progress.jsonl`.
 
-Promise: by Spark's own clock of the trigger, in epoch µs, to its millisecond. Lines of older runs tell only when they
-were written, some 0.2 to 0.5 s after the end: Spark's listeners are called when there is time. So do lines that the
-next start has written for a batch whose own line a kill has prevented.
+Promise: times are from Spark's own clock of the trigger, in epoch µs, exact to the millisecond. Some lines have only
+the time at which they were written: lines of older runs, and lines that the next start wrote for a batch whose own
+line a kill had prevented. That time is 0.2 to 0.5 s after the end, because Spark calls its listeners when it has time.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ Line = Mapping[str, Any]
 
 
 def took_us(line: Line) -> int:
-    """How long it took; 0 where Spark told no time."""
+    """The duration of a batch; 0 where Spark reported no time."""
     took_ms: float = line.get("duration_ms", {}).get("triggerExecution", 0)
     return round(took_ms * 1000)
 
 
 def ended_us(line: Line) -> int:
-    """When it stood in Spark's commit log."""
+    """When the batch was in Spark's commit log."""
     return int(line["began_us"]) + took_us(line) if "began_us" in line else int(line["t_us"])
 
 
 def began_us(line: Line) -> int:
-    """When its trigger began."""
+    """When the trigger of the batch began."""
     return ended_us(line) - took_us(line)

@@ -1,10 +1,10 @@
-"""What checkpointing and the sink's protocol cost in each batch: pure functions of the pipeline's progress.
+"""The cost of checkpointing and of the sink's protocol per batch.
 
-Spark's own times come from its progress events: `walCommit` (offset log), `commitOffsets` (commit log) and the state
-stores' commit, which runs inside the tasks, as many at a time as there are cores. Share of batch is (offset log +
-commit log + state commit) / trigger time. All are of the batches with input that began after the warm-up and after the
-start-up of their life of the pipeline. The sink's times are those that the delivery code took itself, because Spark
-counts them into `addBatch`.
+Spark's own times come from its progress events: `walCommit` (offset log), `commitOffsets` (commit log), and the commit
+of the state stores. The state commits run inside the tasks, as many at a time as there are cores. Share of batch is
+(offset log + commit log + state commit) / trigger time.
+Only batches with input count that began after the warm-up and after the start-up of their attempt. The delivery code
+measures the sink's times itself, because Spark includes them in `addBatch`.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ import numpy as np
 
 from oncebench.report.measures.batch_times import began_us, ended_us
 
-# The first batches pay for start-up (JIT, first RocksDB files).
+# The first batches of an attempt pay for start-up (JIT, first RocksDB files).
 SETTLED_AFTER = 3
-# Of a batch's time, in the order in which they come; see `split`.
+# The parts of a batch's time, in their order; see `split`.
 PARTS = ("planning", "rest", "state", "prepare", "decide", "commit", "offset_log", "commit_log", "total")
 
 
 @dataclass(frozen=True)
 class Progress:
-    """What the pipeline told of its batches.
+    """What the pipeline reported of its batches.
 
     Attributes:
-        lines: of `progress.jsonl`.
+        lines: the lines of `progress.jsonl`.
         from_us: the end of the warm-up, in epoch µs; batches that began before it do not count.
-        cores: on which the tasks ran, so many at a time; None: unknown, taken for enough.
+        cores: how many tasks ran at a time; None: unknown, and assumed to be enough.
     """
 
     lines: Sequence[Mapping[str, Any]]
@@ -53,7 +53,10 @@ class Progress:
         return found
 
     def state_commit_ms(self, line: Mapping[str, Any]) -> float:
-        """How long a batch waited for the commits of its state, which Spark adds up over the partitions."""
+        """How long a batch waited for its state commits.
+
+        Spark reports their sum over the partitions.
+        """
         waited_ms = 0.0
         for op in line["state"]:
             partitions = max(1, op.get("numShufflePartitions", 1))
@@ -62,7 +65,7 @@ class Progress:
 
 
 def cores_of(master: str) -> int | None:
-    """How many tasks a Spark master runs at a time; None if that does not stand in its name."""
+    """How many tasks a Spark master runs at a time; None if its name has no number."""
     if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master):
         return int(found[1]) * int(found[2])
     found = re.fullmatch(r"local\[\s*(\d+)\s*(?:,.*)?\]", master)
@@ -70,15 +73,17 @@ def cores_of(master: str) -> int | None:
 
 
 def checkpoint_costs(progress: Progress, folder: Path) -> dict[str, float | int | None]:
-    """Medians per batch in ms, the share of a batch, and what the checkpoint folder holds at the end (None: it is
-    gone)."""
+    """Medians per batch in ms, the share of a batch, and the final size of the checkpoint.
+
+    The size is None if the folder is gone.
+    """
     batches = progress.settled()
     wal = [line["duration_ms"].get("walCommit", 0) for line in batches]
     log = [line["duration_ms"].get("commitOffsets", 0) for line in batches]
     state = [progress.state_commit_ms(line) for line in batches]
     total = sum(line["duration_ms"]["triggerExecution"] for line in batches)
     files = [path for path in folder.rglob("*") if path.is_file()]
-    there = folder.is_dir()  # a run that was not kept whole has none when it is judged again
+    there = folder.is_dir()  # a stored run may lack it when it is judged again
     return {
         "wal_ms": _median(wal),
         "commit_log_ms": _median(log),
@@ -92,8 +97,10 @@ def checkpoint_costs(progress: Progress, folder: Path) -> dict[str, float | int 
 def per_batch(
     written: Mapping[str, float] | None, lines: Sequence[Mapping[str, Any]], from_us: int
 ) -> dict[str, float] | None:
-    """What a batch added to the checkpoint folder: its `bytes` and `files`, counted from a time on (epoch µs). By
-    batch and not by event, since how many batches there are depends on how quick the machine happened to be."""
+    """The `bytes` and `files` that a batch added to the checkpoint, from `from_us` on.
+
+    Per batch and not per event, because the number of batches depends on the speed of the machine.
+    """
     batches = sum(line["kind"] == "batch" and not line.get("recovered") and ended_us(line) >= from_us for line in lines)
     if written is None or not batches:
         return None
@@ -101,7 +108,7 @@ def per_batch(
 
 
 def batch_costs(progress: Progress) -> dict[str, float | int | None]:
-    """How many batches there were in all, and the medians in ms of those that count."""
+    """The number of all batches with input, and the medians in ms of the batches that count."""
     batches = progress.settled()
     return {
         "n": sum(line["kind"] == "batch" and line["input_rows"] > 0 for line in progress.lines),
@@ -113,9 +120,12 @@ def batch_costs(progress: Progress) -> dict[str, float | int | None]:
 
 
 def split(progress: Progress) -> dict[str, float | None]:
-    """The mean batch in ms, split into parts that add up to `total`: planning (offsets to read, plan), the state's
-    commit, the sink's prepare (of the slowest task), decide and commit, the offset log, the commit log, and the `rest`
-    (reading, shuffling, computing rows; of a sink that takes no times of its own, also its writing)."""
+    """The mean batch in ms, split into parts that add up to `total`.
+
+    The parts: planning (offsets to read, plan), the state's commit, the sink's prepare (of the slowest task), decide
+    and commit, the offset log, the commit log, and the `rest`. The rest is reading, shuffling and computing rows. For a
+    sink that measures no times of its own, it includes writing.
+    """
     sinks = {line["batch"]: line["timings_ms"] for line in progress.lines if line["kind"] == "sink"}
     parts = [
         _parts(line["duration_ms"], progress.state_commit_ms(line), sinks.get(line["batch"], {}))
@@ -136,7 +146,7 @@ def _parts(spent: Mapping[str, float], state: float, sink: Mapping[str, float]) 
 
 
 def sink_costs(progress: Progress) -> dict[str, float | None]:
-    """Medians of the protocol's steps in ms; a step that the protocol does not have is None."""
+    """Medians of the protocol's steps in ms; None for a step that the protocol does not have."""
     wanted = {line["batch"] for line in progress.settled()}
     steps: dict[str, list[float]] = {}
     for line in progress.lines:

@@ -1,58 +1,60 @@
-"""What is measured of a run, as data: each metric with its unit, its direction, and where it stands in a report.
+"""The metrics of a run, as data: unit, direction, and where each metric stands in a report.
 
-Promise: tables, comparisons, the published page and asv take their figures from here and from nowhere else. A speed
-figure is given only for a run of which it tells something (`why_no_speed`): a fast wrong answer is no answer, and a
-late generator makes a slow pipeline look fast.
+Promise: tables, comparisons, the published page and asv take their figures from here and from nowhere else. A run
+without a meaningful speed (`why_no_speed`) has no speed figures. A wrong answer must not look fast, and a late
+generator makes a slow pipeline look fast.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from oncebench.audit.python.model import ROWS
-from oncebench.audit.verdict import KEPT
-from oncebench.run.meters import WATCHING
-from oncebench.scenario.cell import expected_codes
+from oncebench.audit.verdict import Verdict
+from oncebench.observe.resources import WATCHING
+from oncebench.report.schema import Report
+from oncebench.scenario.supports import expected_codes
 
-Report = Mapping[str, Any]
+Quantile = Literal["p50", "p95", "p99", "p999"]
+Getter = Callable[[Report], float | None]
 
-# What a figure tells of.
+# The kinds of figures.
 PROMISE, SPEED, LATENCY, CHECKPOINT, PRICE, RECOVERY = (
     "promise", "speed", "latency", "checkpoint", "price", "recovery"
 )  # fmt: skip
-# A generator that was behind its plan by more than this for one event in a hundred has not kept the rate that the
-# figures are said to be of. Sends come in steps of 10 ms.
+# If more than one event in a hundred was later than this, the generator did not keep the rate that the figures are
+# reported for. Sends come in steps of 10 ms.
 LATE_MS = 100.0
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric. Lower is better, but of a share: it also falls when the rest grows.
+    """One metric. Lower is better, except for a share: a share also falls when the rest grows.
 
     Attributes:
         name: in files and on the command line.
         heading: in tables, with the unit.
         about: one of the six kinds above.
-        of: the figure in a report; None: not measured there.
-        digits: behind the point.
+        of: reads the figure from a report; None: the report has no such figure.
+        digits: number of decimals.
     """
 
     name: str
     heading: str
     about: str
-    of: Callable[[Report], float | None]
+    of: Getter
     digits: int = 0
 
     @property
     def promised(self) -> bool:
-        """Whether anything but 0 is a broken promise."""
+        """Whether any value above 0 is a broken promise."""
         return self.about == PROMISE
 
 
-def field(*path: str, scale: float = 1.0) -> Callable[[Report], float | None]:
-    """A getter of what stands at a path of a report."""
+def field(*path: str, scale: float = 1.0) -> Getter:
+    """A getter of the value at a path of a report."""
 
     def find(report: Report) -> float | None:
         value: Any = report
@@ -64,67 +66,95 @@ def field(*path: str, scale: float = 1.0) -> Callable[[Report], float | None]:
 
 
 def flat_out(report: Report) -> bool:
-    """Whether the load was there before the pipeline started: due at once, so that it has neither lateness nor latency,
-    but a time that it takes."""
+    """Whether the load was complete before the pipeline started (`--rate max`).
+
+    All events are due at once. Such a run has neither lateness nor latency, only the time that it takes.
+    """
     return bool(report.get("config", {}).get("rate") == "max")
 
 
-def latency(quantile: str) -> Callable[[Report], float | None]:
-    """A getter of a quantile of `latency_ms`; None where it would be the time in a queue, or where fewer sessions than
-    one lie above it: the rows of a session are due at one time, so that it would be the maximum by another name."""
-    of, above = field("latency_ms", quantile), 1 - float(f"0.{quantile[1:]}")
+def sessions_needed(quantile: Quantile) -> int:
+    """How many sessions a quantile needs, so that at least one session lies above it."""
+    return round(1 / (1 - float(f"0.{quantile[1:]}")))
 
-    def find(report: Report) -> float | None:
-        n = report.get("latency_ms", {}).get("n")  # older reports do not tell
-        too_few = n is not None and round(n / ROWS * above, 6) < 1
-        return None if too_few or flat_out(report) else of(report)
 
-    return find
+def too_few_sessions(report: Report, quantile: Quantile) -> bool:
+    """Whether fewer than one session lies above a quantile.
+
+    The rows of a session are due at the same time, so the quantile would be the maximum under another name.
+    """
+    n = report.get("latency_ms", {}).get("n")  # older reports have no count
+    return n is not None and n / ROWS < sessions_needed(quantile)
+
+
+def latency(quantile: Quantile) -> Getter:
+    """A getter of a quantile of `latency_ms`.
+
+    It returns None for a flat-out load, whose latency is the time in a queue, and for too few sessions.
+    """
+    of = field("latency_ms", quantile)
+    return lambda report: None if too_few_sessions(report, quantile) or flat_out(report) else of(report)
 
 
 def _seconds_per_million(report: Report) -> float | None:
-    """Of a load that is there at once; another takes as long as it was planned to, while the pipeline keeps up."""
+    """The time per million events; only for a flat-out load.
+
+    Any other load takes as long as planned while the pipeline keeps up.
+    """
     if not flat_out(report):
         return None
     per_s = field("throughput", "events_per_s")(report)
     return 1e6 / per_s if per_s else None
 
 
-def _pauses(report: Report) -> bool:
-    """Whether a batch fits into the trigger interval, or the load is there at once. A pipeline that begins a batch as
-    soon as the last is over keeps the machine busy whatever a batch takes: by the million events it uses what the
-    machine has, and the cheaper a batch is the more of them there are."""
+def _has_price(report: Report) -> bool:
+    """Whether a batch fits into the trigger interval, or the load is flat out.
+
+    A pipeline that starts a batch as soon as the last one ends keeps the machine busy, however long a batch takes. Its
+    use per million events is what the machine has: the cheaper a batch is, the more batches there are.
+    """
     config, batch_ms = report.get("config", {}), field("batches", "trigger_ms")(report)
     fits = batch_ms is not None and batch_ms <= config.get("trigger_ms", 0)
     return fits or flat_out(report)
 
 
-def _per_million(of: Callable[[Report], float | None]) -> Callable[[Report], float | None]:
-    """What a million events take; None where that tells nothing of a batch's price (see `_pauses`)."""
-    return lambda report: of(report) if _pauses(report) else None
+def _per_million(of: Getter) -> Getter:
+    """A getter of a figure per million events; None without a price (`_has_price`)."""
+    return lambda report: of(report) if _has_price(report) else None
 
 
-def _first_row(report: Report) -> float | None:
-    """Seconds from the first fault to the first new row. Where the pipeline outlived it and a server was down, rows of
-    the batch in hand may come before the silence: there the longest silence is what it took."""
-    marks = report.get("recovery") or {}
-    seen = [marks.get("first_visible")]
-    if seen[0] is not None and marks.get("restart") is None:
-        seen += [(fault.get("recovery") or {}).get("longest_gap") for fault in report["faults"]]
-    told = [ms for ms in seen if ms is not None]
-    return max(told) / 1000 if told else None
+def _recovery_s(report: Report) -> float | None:
+    """Seconds from the first fault to the first new row.
+
+    If the pipeline survived the fault because only a server was down, rows of the current batch may still arrive before
+    the silence. Then the longest silence is the recovery.
+    """
+    marks = report.get("recovery")
+    if not marks or marks.get("first_visible") is None:
+        return None
+    times = [marks["first_visible"]]
+    if marks.get("restart") is None:
+        recoveries = [fault.get("recovery") for fault in report["faults"]]
+        times += [each.get("longest_gap") for each in recoveries if each]
+    return max(ms for ms in times if ms is not None) / 1000
 
 
-def _events_a_batch(report: Report) -> float | None:
-    """From the end of the warm-up on, by which prices count: what the checkpoint has is told by event and by batch."""
+def _events_per_batch(report: Report) -> float | None:
+    """Counted from the end of the warm-up on, as prices are.
+
+    The checkpoint's bytes are reported per event and per batch; their ratio is the number of events in a batch.
+    """
     batch, million = (field("checkpoint", each, "bytes")(report) for each in ("per_batch", "per_million_events"))
     return batch / million * 1e6 if batch and million else None
 
 
 def cpu_ms_of_a_batch(report: Report) -> float | None:
-    """Processor time of the pipeline and the servers by batch: a fact of one run, and no price. A batch that is longer
-    finds more events to take, so that of two runs the one with the longer batches has the dearer ones."""
-    million, events = field("cpu_s_per_million_events")(report), _events_a_batch(report)
+    """Processor time of the pipeline and the servers per batch, in ms.
+
+    This describes one run and is not a price. A longer batch takes in more events, so of two runs the run with longer
+    batches has the more expensive batches.
+    """
+    million, events = field("cpu_s_per_million_events")(report), _events_per_batch(report)
     return None if million is None or events is None else million * events / 1e3
 
 
@@ -134,7 +164,7 @@ def _peak_memory(report: Report) -> float | None:
 
 
 def _broken(report: Report) -> float:
-    return float(report["verdict"] == "broken")
+    return float(report["verdict"] == Verdict.BROKEN)
 
 
 METRICS = (
@@ -160,22 +190,27 @@ METRICS = (
     Metric("cpu_s", "CPU s/M", PRICE, _per_million(field("cpu_s_per_million_events"))),
     Metric("written_mb", "written MB/M", PRICE, _per_million(field("price", "written_bytes", scale=1e-6))),
     Metric("memory_mb", "peak memory MB", PRICE, _peak_memory),
-    Metric("recovery_s", "recovery s", RECOVERY, _first_row, 1),
+    Metric("recovery_s", "recovery s", RECOVERY, _recovery_s, 1),
 )  # fmt: skip
-BY_NAME: Mapping[str, Metric] = {metric.name: metric for metric in METRICS}
+BY_NAME = {metric.name: metric for metric in METRICS}
 
 
 def figure(report: Report, metric: Metric) -> float | None:
-    """A metric of a report; None where it was not measured, or tells nothing."""
-    if not metric.promised and any(True for _ in why_no_speed(report)):
+    """A metric of a report; None where it was not measured or has no meaning."""
+    if not metric.promised and not has_speed(report):
         return None
     return metric.of(report)
 
 
+def has_speed(report: Report) -> bool:
+    """Whether a run's times and prices describe its cell."""
+    return not any(True for _ in why_no_speed(report))
+
+
 def why_no_speed(report: Report) -> Iterator[str]:
-    """Reasons why a run's times and prices tell nothing of its cell; none: they do."""
+    """Every reason why a run's times and prices do not describe its cell."""
     expected = expected_codes(report)
-    if report["verdict"] != KEPT and not (expected and report["verdict"] == "broken"):
+    if report["verdict"] != Verdict.KEPT and not (expected and report["verdict"] == Verdict.BROKEN):
         yield f"its verdict is {report['verdict']}"
     if report.get("interrupted"):
         yield "it was interrupted"

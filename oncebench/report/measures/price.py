@@ -1,8 +1,8 @@
-"""What a run's events cost the machine: processor seconds and bytes, per million input events.
+"""The price of a run's events: processor seconds and bytes per million input events.
 
-Promise: pure functions of what the operating system counted. The price is that of everything that a guarantee needs
-(Spark's JVM, driver, Python workers, Kafka, the sink's server), never that of what loads and looks; where a server is
-the user's own its share was not seen, and there is no price: half of one would look cheap.
+Promise: pure functions of the operating system's counters. The price includes everything that a guarantee needs:
+Spark's JVM, driver, Python workers, Kafka, and the sink's server. It excludes the generator and the observer. If the
+user runs a server, the suite cannot measure that server's share. Then there is no price: half a price would look cheap.
 """
 
 from __future__ import annotations
@@ -10,20 +10,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from oncebench.observe.resources import Use
-from oncebench.run.meters import BROKER, SUITE, WATCHING
+from oncebench.observe.resources import BROKER, SUITE, WATCHING, Use
 
 MILLION = 1e6
 
 
 def needed(services: Iterable[str]) -> frozenset[str]:
-    """The components without which there is no price: Kafka, and the servers of the sink."""
+    """The components that a price requires: Kafka, and the servers of the sink."""
     return frozenset({BROKER, *services})
 
 
 def price(uses: Mapping[str, Use], events: int | None, servers: frozenset[str]) -> dict[str, Any] | None:
-    """`cpu_s`, `written_bytes` and `read_bytes` per million events, and by component; None if one of `servers` is
-    missing or there were no events."""
+    """`cpu_s`, `written_bytes` and `read_bytes` per million events, in total and by component.
+
+    None if one of `servers` is missing or there were no events.
+    """
     if not events or not servers <= uses.keys():
         return None
     priced = {name: use for name, use in uses.items() if name not in WATCHING}
@@ -50,8 +51,10 @@ def per_million(counts: Mapping[str, int] | None, events: int | None) -> dict[st
 
 
 def watching_share(uses: Mapping[str, Use]) -> float | None:
-    """What looking costs: the processor time of observer and suite as a share of the pipeline's; None if one is
-    missing."""
+    """The processor time of observer and suite as a share of the pipeline's.
+
+    None if one of them is missing.
+    """
     pipeline = sum(uses[name].cpu_s for name in ("spark_jvm", "python_driver", "python_workers") if name in uses)
     if not pipeline or not {"observer", SUITE} <= uses.keys():
         return None

@@ -1,16 +1,20 @@
-"""How long each fault kept rows from being seen: pure functions of what was recorded.
+"""How long each fault kept rows from becoming visible: pure functions of a record.
 
-The marks of a recovery, each in milliseconds after its fault: `detect` (the supervisor saw the death; 0 for a random
-kill, which is its own doing; for a pipeline that was stopped, when it was let go on), `restart` (process back: the
-first new process has its query running), `first_visible` (first new row that a committed reader saw), `caught_up` (from
-here on no row was later than the p99 of before the first fault, for CALM_S). `longest_gap` is the longest time without
-a new row, `replayed_rows` how many rows were made again; None throughout where the pipeline tells no rows.
+The marks of a recovery, each in milliseconds after its fault:
 
-A fault's time ends at the next fault; whatever the pipeline did in between is taken for that fault's doing, also a
-death that nobody asked for. What did not happen by then, or cannot be told, is None. So `caught_up` is None wherever
-the next fault, or the end of the load, comes sooner than CALM_S after the recovery, as in a chain of faults.
+- `detect`: the supervisor saw that the process was dead. 0 for a random kill, which the supervisor does itself. For a
+  pipeline that was paused: when it was continued.
+- `restart`: the first new process has its query running.
+- `first_visible`: a committed reader saw the first new row.
+- `caught_up`: from here on, for CALM_S, no row was later than the p99 from before the first fault.
+- `longest_gap`: the longest time without a new row.
+- `replayed_rows`: how many rows were made again; always None if the pipeline does not report rows.
 
-Marks as in Kafka's and Redpanda's chaos tests; never starting after detection.
+The time of a fault ends at the next fault. Everything in between is attributed to that fault, even an unasked death.
+A mark that did not happen by then, or is unknown, is None. So `caught_up` is None if the next fault, or the end of the
+load, comes sooner than CALM_S after the recovery. In a chain of faults it always does.
+
+The marks are those of Kafka's and Redpanda's chaos tests. They count from the fault, not from its detection.
 """
 
 from __future__ import annotations
@@ -22,27 +26,28 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from oncebench.audit.python.latency import Distribution
 from oncebench.scenario.fault_matrix import RANDOM_KILL
 
 Ints = npt.NDArray[np.int64]
 Line = Mapping[str, Any]
 US_PER_MS = 1000.0
-# One good batch or two may be luck: some ten batches of a second each are not. Not for ever, since of a healthy run,
-# too, one row in a hundred is later than its p99.
+# One or two good batches may be luck, ten batches of a second each are not. The time is limited, because even in a
+# healthy run one row in a hundred is later than the p99.
 CALM_S = 10.0
 CALM_US = round(CALM_S * 1e6)
 CONTINUED = "pipeline-continued"
-# What the supervisor notes when it answers a fault; the last is the clean stop that the nemesis `end` asks for.
+# The supervisor's events in answer to a fault. The last is the clean stop that the fault `end` requests.
 ANSWERS = ("pipeline-killed", "pipeline-failed", CONTINUED, "random-kill", "zombie-left", "pipeline-stopped")
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """Milliseconds after the fault, and rows; None where it did not happen or was not seen.
+    """Milliseconds after the fault, and rows; None for what did not happen or was not seen.
 
-    `replayed_rows`: rows that batches which had begun before the fault, or which the life that died of it has left
-    open, made again after the restart, whether they were written again or only used up; a replay that was itself killed
-    counts where it was brought to its end.
+    `replayed_rows` counts the rows that were made again after the restart, whether they were written or only drained.
+    They belong to batches that had begun before the fault, or that the killed attempt left open. A replay that was
+    killed itself counts where it was completed.
     """
 
     detect: float | None = None
@@ -53,21 +58,21 @@ class Recovery:
     replayed_rows: int | None = None
 
     def as_json(self) -> dict[str, float | None]:
-        """As it stands in a report."""
+        """The marks by name, as in a report."""
         return {name: round(value, 1) if isinstance(value, float) else value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True)
-class Watched:
-    """What a run recorded of its pipeline's lives and of its rows.
+class Observed:
+    """What a run recorded of its attempts and of its rows.
 
     Attributes:
         timeline: the supervisor's lines.
         progress: the pipeline's lines.
         seen_us: when each row was first seen, ascending.
-        latency_us: latency of the same rows.
-        loaded_us: when the load began: rows scheduled before it only primed the pipeline.
-        tells_rows: whether the pipeline's lines say how many rows a batch has made (`scenario.tells_rows`).
+        latency_us: the latency of the same rows.
+        loaded_us: when the load began. Rows scheduled before it only primed the pipeline.
+        reports_rows: whether the pipeline's lines contain the number of rows of a batch (`scenario.cell.counts_rows`).
     """
 
     timeline: Sequence[Line]
@@ -75,7 +80,7 @@ class Watched:
     seen_us: Ints
     latency_us: Ints
     loaded_us: int
-    tells_rows: bool
+    reports_rows: bool
 
     @classmethod
     def of(
@@ -85,49 +90,54 @@ class Watched:
         seen_us: Ints,
         latency_us: Ints,
         loaded_us: int,
-        tells_rows: bool,
-    ) -> Watched:
-        """The same from rows in any order."""
+        reports_rows: bool,
+    ) -> Observed:
+        """Sorts rows that are in any order."""
         order = np.argsort(seen_us, kind="stable")
-        return cls(timeline, progress, seen_us[order], latency_us[order], loaded_us, tells_rows)
+        return cls(timeline, progress, seen_us[order], latency_us[order], loaded_us, reports_rows)
 
 
-def recoveries(faults: Sequence[Line], watched: Watched) -> list[Recovery]:
+def recoveries(faults: Sequence[Line], observed: Observed) -> list[Recovery]:
     """The recovery from each fault.
 
     Args:
-        faults: those that acted, in order of time, as they stand in a report: `t_us`, `batch`, `fault`.
-        watched: the run.
+        faults: the faults that acted, in order of time, as in a report: `t_us`, `batch`, `fault`.
+        observed: the record of the run.
     """
     if not faults:
         return []
-    limit_us = _limit_us(watched, int(faults[0]["t_us"]))
+    limit_us = _limit_us(observed, int(faults[0]["t_us"]))
     ends = [int(fault["t_us"]) for fault in faults[1:]]
     begun = -1
     found = []
     for fault, end_us in zip(faults, [*ends, None], strict=True):
         begun = max(begun, -1 if fault["batch"] is None else int(fault["batch"]))
-        found.append(_recovery(fault, end_us, begun, watched, limit_us))
+        found.append(_recovery(fault, end_us, begun, observed, limit_us))
     return found
 
 
-def of_run(faults: Sequence[Line], found: Sequence[Recovery], watched: Watched) -> Recovery:
-    """One recovery for a whole run: from its first fault to the first new row, through whatever faults came before
-    that row; with all replayed rows of the run, and its longest gap from the load's first row on: between priming and
-    load there is nothing to see."""
-    loaded = np.flatnonzero(watched.seen_us - watched.latency_us >= watched.loaded_us)
-    seen_us = watched.seen_us[int(loaded[0]) :] if len(loaded) else watched.seen_us[:0]
+def of_run(faults: Sequence[Line], found: Sequence[Recovery], observed: Observed) -> Recovery:
+    """One recovery for a whole run: from its first fault to the first new row.
+
+    Later faults before that row are part of it.
+    It has all replayed rows of the run, and the longest gap from the load's first row on. Between priming and load
+    there are no rows to see.
+    """
+    loaded = np.flatnonzero(observed.seen_us - observed.latency_us >= observed.loaded_us)
+    seen_us = observed.seen_us[int(loaded[0]) :] if len(loaded) else observed.seen_us[:0]
     gap = float(np.max(np.diff(seen_us))) / US_PER_MS if len(seen_us) > 1 else None
     if not faults:
         return Recovery(longest_gap=gap)
     last = next((at for at, marks in enumerate(found) if marks.first_visible is not None), len(found) - 1)
-    first = together([int(fault["t_us"]) for fault in faults[: last + 1]], found[: last + 1])
+    first = merged([int(fault["t_us"]) for fault in faults[: last + 1]], found[: last + 1])
     return replace(first, longest_gap=gap, replayed_rows=_sum(found))
 
 
-def together(at_us: Sequence[int], found: Sequence[Recovery]) -> Recovery:
-    """The recovery from several faults of one outage (a fault, and those in its replay): from the first of them, to
-    what the last brought."""
+def merged(at_us: Sequence[int], found: Sequence[Recovery]) -> Recovery:
+    """The recovery from one outage with several faults (a fault, and faults in its replay).
+
+    It counts from the first fault to the marks of the last.
+    """
     first, last = found[0], found[-1]
     later = (at_us[-1] - at_us[0]) / US_PER_MS
     return Recovery(
@@ -140,48 +150,50 @@ def together(at_us: Sequence[int], found: Sequence[Recovery]) -> Recovery:
     )
 
 
-def _recovery(fault: Line, end_us: int | None, begun: int, watched: Watched, limit_us: float | None) -> Recovery:
+def _recovery(fault: Line, end_us: int | None, begun: int, observed: Observed, limit_us: float | None) -> Recovery:
     fault_us = int(fault["t_us"])
 
     def inside(t_us: int) -> bool:
         return t_us > fault_us and (end_us is None or t_us < end_us)
 
-    answers = [line for line in watched.timeline if line["event"] in ANSWERS and inside(line["t_us"])]
+    answers = [line for line in observed.timeline if line["event"] in ANSWERS and inside(line["t_us"])]
     answer = min(answers, key=lambda line: int(line["t_us"]), default=None)
-    restarts = [int(line["t_us"]) for line in watched.progress if line["kind"] == "running" and inside(line["t_us"])]
+    restarts = [int(line["t_us"]) for line in observed.progress if line["kind"] == "running" and inside(line["t_us"])]
     restarted = min(restarts, default=None)
     continued = fault["fault"] != RANDOM_KILL and answer is not None and answer["event"] == CONTINUED
     detected = fault_us if fault["fault"] == RANDOM_KILL else None if answer is None else int(answer["t_us"])
-    # Rows that were visible before the fault may be seen a moment after it; new ones come from the next life, or,
-    # after a stop, from the process that was continued.
+    # Rows that were visible before the fault may be seen a moment after it. New rows come from the next attempt or,
+    # after a pause, from the continued process.
     resumed = detected if continued and restarted is None else restarted
-    rows = watched.seen_us[(watched.seen_us > fault_us) & (watched.seen_us < (end_us or np.inf))]
+    rows = observed.seen_us[(observed.seen_us > fault_us) & (observed.seen_us < (end_us or np.inf))]
     visible = None if resumed is None else min(rows[rows > resumed].tolist(), default=None)
     edges = np.array([fault_us, *rows.tolist(), *([] if end_us is None else [end_us])])
     return Recovery(
         detect=_since(fault_us, detected),
         restart=_since(fault_us, restarted),
         first_visible=_since(fault_us, visible),
-        caught_up=_since(fault_us, _caught_up(watched, limit_us, visible, end_us)),
+        caught_up=_since(fault_us, _caught_up(observed, limit_us, visible, end_us)),
         longest_gap=float(np.max(np.diff(edges))) / US_PER_MS if len(edges) > 1 else None,
-        replayed_rows=_replayed(watched, restarted, end_us, begun, continued),
+        replayed_rows=_replayed(observed, restarted, end_us, begun, continued),
     )
 
 
-def _limit_us(watched: Watched, fault_us: int) -> float | None:
-    """The p99 from before the first fault, of the load's own rows; None if there was none."""
-    scheduled = watched.seen_us - watched.latency_us
-    before = watched.latency_us[(watched.seen_us < fault_us) & (scheduled >= watched.loaded_us)]
-    return float(np.percentile(before, 99)) if len(before) else None
+def _limit_us(observed: Observed, fault_us: int) -> float | None:
+    """The p99 of the load's rows from before the first fault; None without such rows."""
+    scheduled = observed.seen_us - observed.latency_us
+    before = observed.latency_us[(observed.seen_us < fault_us) & (scheduled >= observed.loaded_us)]
+    return Distribution.of(before.astype(np.float64)).p99
 
 
-def _caught_up(watched: Watched, limit_us: float | None, visible_us: int | None, end_us: int | None) -> int | None:
-    """When the first row was seen from which on, for CALM_S, none was late; a late row counts from the moment at which
-    it became late, so that a silence is no calm."""
+def _caught_up(observed: Observed, limit_us: float | None, visible_us: int | None, end_us: int | None) -> int | None:
+    """When the first row was seen after which, for CALM_S, no row was late.
+
+    A late row counts from the moment at which it became late, so a silence is not calm.
+    """
     if limit_us is None or visible_us is None:
         return None
-    new = watched.seen_us >= visible_us
-    seen, latency = watched.seen_us[new], watched.latency_us[new]
+    new = observed.seen_us >= visible_us
+    seen, latency = observed.seen_us[new], observed.latency_us[new]
     late = latency > limit_us
     became, over = seen[late] - latency[late] + limit_us, seen[late]
     good = seen[~late]
@@ -199,18 +211,21 @@ def _caught_up(watched: Watched, limit_us: float | None, visible_us: int | None,
 
 
 def _replayed(
-    watched: Watched, restarted_us: int | None, end_us: int | None, begun: int, continued: bool
+    observed: Observed, restarted_us: int | None, end_us: int | None, begun: int, continued: bool
 ) -> int | None:
-    """Rows of the batches up to `begun`, or up to what a life left open, that came to their end after the restart; 0
-    where the process went on, None where nothing tells."""
-    if not watched.tells_rows:
+    """Rows of replayed batches that were completed after the restart.
+
+    Replayed are the batches up to `begun`, or up to the batch that an attempt left open.
+    0 where the process went on, None where it is unknown.
+    """
+    if not observed.reports_rows:
         return None
     if restarted_us is None:
         return 0 if continued else None
-    done = [line for line in watched.progress if line["kind"] == "sink"]
+    done = [line for line in observed.progress if line["kind"] == "sink"]
     if not done:
         return None
-    left = [line["open_batch"] for line in watched.progress if line.get("open_batch") is not None
+    left = [line["open_batch"] for line in observed.progress if line.get("open_batch") is not None
             and line["t_us"] < restarted_us]  # fmt: skip
     begun = max([begun, *left, *(line["batch"] for line in done if line["t_us"] < restarted_us)])
     return sum(

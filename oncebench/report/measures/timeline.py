@@ -1,8 +1,8 @@
-"""What a run looked like from second to second: events sent, rows seen, their latencies, and the pipeline's lag.
+"""A run second by second: events sent, rows seen, their latencies, and the pipeline's lag.
 
-Promise: pure functions of what was recorded, counted from the start of the load; nothing is smoothed. A step without
-rows has no latency (null), not 0. `steadiness` tells whether a load was one that the pipeline keeps up with: the slope
-of its lag, and whether latencies rose (Theodolite's and ESPBench's conditions).
+Promise: pure functions of a record, counted from the start of the load. Nothing is smoothed. A step without
+rows has no latency (null), not 0. `steadiness` measures whether the pipeline kept up with its load: the slope of the
+lag, and the rise of the latency (the conditions of Theodolite and ESPBench).
 """
 
 from __future__ import annotations
@@ -16,23 +16,26 @@ import numpy as np
 import numpy.typing as npt
 
 from oncebench.audit.python.audit import Sightings
+from oncebench.audit.python.latency import Distribution
 from oncebench.record import Record
 from oncebench.report.measures.batch_times import ended_us, took_us
 
 Ints = npt.NDArray[np.int64]
-MAX_STEPS = 300  # more than a plot has room for
+MAX_STEPS = 300  # a plot has no room for more
 US = 1_000_000
-# Of a line through lags, or of thirds of latencies.
+# The fewest steps for a line through lags, or for thirds of latencies.
 FEWEST_STEPS = 6
-# A load of 15 s has its last event due a moment before: at 100 events/s, the slowest that is searched, 10 ms. Its last
-# second is whole all the same.
+# The last event of a load of 15 s is due a moment before its end: 10 ms before at 100 events/s, the lowest rate that is
+# searched. Its last second counts as complete.
 MOMENT_S = 0.05
 
 
 def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
-    """From `start_us` on (epoch µs, where faults have theirs), per step of `step_s` seconds: `sent` (events that
-    Kafka acknowledged), `visible` (rows first seen), `p50_ms` and `p99_ms` of these rows, `lag` (events in the topic
-    that no finished batch has read, at the step's end)."""
+    """Figures per step of `step_s` seconds, from `start_us` on (epoch µs).
+
+    `sent`: events that Kafka acknowledged. `visible`: rows first seen. `p50_ms`, `p99_ms`: latencies of these rows
+    (nearest rank). `lag`: events in the topic that no finished batch has read, at the end of the step.
+    """
     start = record.plan.started_us
     acked = record.ledger.acked_us[record.ledger.acked_us > 0]
     ends = [int(times.max()) for times in (acked, sightings.seen_us) if len(times)]
@@ -42,29 +45,33 @@ def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
     seen_us, latency_ms = sightings.seen_us, sightings.latency_us / 1000
     order = np.argsort(seen_us, kind="stable")
     at = np.searchsorted(seen_us[order], edges)
-    steps = [latency_ms[order[low:high]] for low, high in pairwise(at)]
+    steps = [Distribution.of(latency_ms[order[low:high]]) for low, high in pairwise(at)]
     return {
         "start_us": start,
         "step_s": step_s,
         "sent": _counts(acked, edges),
         "visible": _counts(seen_us, edges),
-        "p50_ms": [_quantile(step, 0.5) for step in steps],
-        "p99_ms": [_quantile(step, 0.99) for step in steps],
+        "p50_ms": [_rounded(step.p50) for step in steps],
+        "p99_ms": [_rounded(step.p99) for step in steps],
         "lag": _lag(record, np.sort(acked), edges[1:]),
     }
 
 
-def steadiness(shown: Mapping[str, Any], rate: float | str, warmup_s: float, load_s: float) -> dict[str, float | None]:
-    """`lag_slope`: how fast the lag grew while the load lasted, as a share of the load, and `lag_slope_error`, the
-    standard error of that (a lag goes up and down with every batch); `latency_rise`: by how much the median latency of
-    the load's last third was above that of its first, as a share of it. After the warm-up; None where there is too
-    little (fewer than FEWEST_STEPS, of latency: with rows in them) or no rate."""
-    first, last = ceil(warmup_s / shown["step_s"]), int((load_s + MOMENT_S) // shown["step_s"])
-    lag = np.array(shown["lag"][first:last], dtype=float)
-    p50 = [value for value in shown["p50_ms"][first:last] if value is not None]
+def steadiness(steps: Mapping[str, Any], rate: float | str, warmup_s: float, load_s: float) -> dict[str, float | None]:
+    """Whether the pipeline kept up with its load, measured after the warm-up.
+
+    `lag_slope`: how fast the lag grew during the load, as a share of the load. `lag_slope_error`: its standard error,
+    because the lag rises and falls with every batch. `latency_rise`: by how much the median latency of the load's last
+    third exceeds the median of its first third, as a share. None without a rate, or with fewer than FEWEST_STEPS steps
+    (for latency: steps with rows).
+    """
+    first, last = ceil(warmup_s / steps["step_s"]), int((load_s + MOMENT_S) // steps["step_s"])
+    lag = np.array(steps["lag"][first:last], dtype=float)
+    p50 = [value for value in steps["p50_ms"][first:last] if value is not None]
     slope = error = rise = None
     if not isinstance(rate, str) and len(lag) >= FEWEST_STEPS:
-        line, spread = np.polyfit(np.arange(len(lag)) * shown["step_s"], lag, 1, cov=True)
+        # Not scipy.stats.linregress, whose standard error of a perfectly straight line is nan.
+        line, spread = np.polyfit(np.arange(len(lag)) * steps["step_s"], lag, 1, cov=True)
         slope, error = round(float(line[0]) / rate, 4), round(float(spread[0, 0]) ** 0.5 / rate, 4)
         third = len(p50) // 3
         if len(p50) >= FEWEST_STEPS and (early := float(np.median(p50[:third]))):
@@ -73,13 +80,15 @@ def steadiness(shown: Mapping[str, Any], rate: float | str, warmup_s: float, loa
 
 
 def events_after(record: Record, from_us: int) -> int:
-    """Events of the load that the pipeline had still to read at a time (epoch µs): what its work from then on was for.
-    Of the batch in hand then so much counts as read as had passed of its time."""
+    """Events of the load that the pipeline had still to read at a time (epoch µs).
+
+    The batch that was running then counts as read by the share of its time that had passed.
+    """
     before = record.input.table.num_rows - int(np.count_nonzero(record.ledger.acked_us > 0))
     read = float(before)
     batches = _batches(record)
     for line, (done_us, position) in zip(batches, _positions(batches), strict=True):
-        # Of a batch that a life only found done already, Spark tells no time.
+        # Spark reports no time for a batch that an attempt only found completed.
         passed = min(1.0, (from_us - done_us) / max(1.0, took_us(line)) + 1)
         if passed <= 0:
             break
@@ -93,12 +102,12 @@ def _counts(times_us: Ints, edges: Ints) -> list[int]:
     return counted
 
 
-def _quantile(values_ms: npt.NDArray[np.float64], share: float) -> float | None:
-    return round(float(np.quantile(values_ms, share, method="inverted_cdf")), 1) if len(values_ms) else None
+def _rounded(ms: float | None) -> float | None:
+    return None if ms is None else round(ms, 1)
 
 
 def _lag(record: Record, acked: Ints, at: Ints) -> list[int]:
-    """Events in the topic minus those that finished batches have read; what was there before the load counts too."""
+    """Events in the topic that no finished batch has read, including those from before the load."""
     before = record.input.table.num_rows - len(acked)
     positions = _positions(_batches(record))
     times = np.array([t_us for t_us, _ in positions], dtype=np.int64)
@@ -109,12 +118,12 @@ def _lag(record: Record, acked: Ints, at: Ints) -> list[int]:
 
 
 def _batches(record: Record) -> list[Mapping[str, Any]]:
-    """Lines of finished batches, in their order."""
+    """The lines of finished batches, in their order."""
     return sorted((line for line in record.progress.items if line["kind"] == "batch"), key=ended_us)
 
 
 def _positions(batches: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """(when, events read by then) after each finished batch."""
+    """(time, events read by then) after each finished batch."""
     position: dict[str, int] = {}
     found = []
     for line in batches:

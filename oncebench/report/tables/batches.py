@@ -1,36 +1,34 @@
-"""The table of `oncebench batches`: times and rates of arms that took turns, compared within each round."""
+"""The table of `oncebench batches`: times and rates, compared within each round."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from oncebench.audit.python.latency import Distribution
 from oncebench.delivery.contract import AT_LEAST_ONCE
 from oncebench.report.comparisons.paired import Difference, bootstrap
-from oncebench.scenario.cell import order_of
+from oncebench.report.configuration import place_of
+from oncebench.report.tables.grid import grid
 
-HEADINGS = ("sink", "guarantee", "variant", "ms p50", "p95", "beside at-least-once, ms", "rows/s", "of native's")
+HEADINGS = ("sink", "guarantee", "variant", "ms p50", "p95", "versus at-least-once, ms", "rows/s", "of native's")
 
 
 def table(lines: Sequence[Mapping[str, Any]], rows: int) -> str:
-    """A Markdown table; rounds below 0 warmed up and are left out.
+    """A Markdown table. Rounds below 0 warmed up and are left out.
 
     Args:
         lines: {"round", "arm": "sink.guarantee.variant", "ms"} of each batch.
         rows: in each batch.
     """
     times = by_arm(lines)
-    text = [HEADINGS, *(_row(arm, times, rows) for arm in sorted(times, key=_order))]
-    widths = [max(len(row[at]) for row in text) for at in range(len(HEADINGS))]
-    written = ["| " + " | ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)) + " |"
-               for row in text]  # fmt: skip
-    return "\n".join([written[0], "| " + " | ".join("-" * width for width in widths) + " |", *written[1:]]) + "\n"
+    return grid([HEADINGS, *(_row(arm, times, rows) for arm in sorted(times, key=lambda arm: place_of(_parts(arm))))])
 
 
 def by_arm(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
-    """ms by arm and round."""
+    """The ms of each round, by configuration (`arm` in the lines)."""
     times: dict[str, dict[int, float]] = {}
     for line in lines:
         if line["round"] >= 0:
@@ -38,34 +36,41 @@ def by_arm(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
     return times
 
 
-def extra_ms(times: Mapping[str, Mapping[int, float]], arm: str, beside: str) -> Difference:
-    """How much longer a batch of `arm` takes than one of `beside` in the same round."""
-    return bootstrap([times[arm][at] - times[beside][at] for at in times[arm] if at in times[beside]])
+def extra_ms(times: Mapping[str, Mapping[int, float]], arm: str, baseline: str) -> Difference:
+    """How much longer a batch of `arm` takes than a batch of `baseline` in the same round."""
+    return bootstrap([times[arm][at] - times[baseline][at] for at in times[arm] if at in times[baseline]])
 
 
-def rate_ratio(times: Mapping[str, Mapping[int, float]], arm: str, beside: str) -> Difference:
-    """Rows per second of `arm` as a share of `beside`'s, by round."""
-    return bootstrap([times[beside][at] / times[arm][at] for at in times[arm] if at in times[beside]])
+def rate_ratio(times: Mapping[str, Mapping[int, float]], arm: str, baseline: str) -> Difference:
+    """Rows per second of `arm` divided by those of `baseline` in the same round."""
+    return bootstrap([times[baseline][at] / times[arm][at] for at in times[arm] if at in times[baseline]])
+
+
+def percentiles(times_ms: Iterable[float]) -> tuple[float, float]:
+    """(p50, p95) of batch times: times that were really measured (nearest rank)."""
+    found = Distribution.of(np.array(list(times_ms), dtype=float))
+    assert found.p50 is not None and found.p95 is not None  # a configuration in the table has a batch
+    return found.p50, found.p95
 
 
 def _row(arm: str, times: Mapping[str, Mapping[int, float]], rows: int) -> tuple[str, ...]:
-    sink, guarantee, variant = arm.split(".")
-    p50, p95 = np.percentile(list(times[arm].values()), [50, 95])
+    sink, guarantee, variant = _parts(arm)
+    p50, p95 = percentiles(times[arm].values())
     base = next((other for other in sorted(times) if _is(other, sink, AT_LEAST_ONCE) and "native" not in other), None)
     native = next((other for other in sorted(times) if other.startswith(f"{sink}.") and other.endswith(".native")), "")
-    extra = "" if base in (None, arm) else _told(extra_ms(times, arm, str(base)), "+.1f")
-    ratio = "" if native not in times or native == arm else _told(rate_ratio(times, arm, native), ".3f")
+    extra = "" if base in (None, arm) else _text(extra_ms(times, arm, str(base)), "+.1f")
+    ratio = "" if native not in times or native == arm else _text(rate_ratio(times, arm, native), ".3f")
     return sink, guarantee, variant, f"{p50:.1f}", f"{p95:.1f}", extra, f"{rows / p50 * 1000:,.0f}", ratio
 
 
-def _order(arm: str) -> tuple[str, tuple[int, str]]:
+def _parts(arm: str) -> tuple[str, str, str]:
     sink, guarantee, variant = arm.split(".")
-    return sink, order_of(guarantee, variant)
+    return sink, guarantee, variant
 
 
 def _is(arm: str, sink: str, guarantee: str) -> bool:
     return arm.startswith(f"{sink}.{guarantee}.")
 
 
-def _told(found: Difference, form: str) -> str:
+def _text(found: Difference, form: str) -> str:
     return f"{found.median:{form}} {found.interval(form)}"

@@ -1,10 +1,10 @@
-"""What each guarantee costs, as ratios to at-least-once of the same sink with their intervals: Markdown.
+"""The cost of each guarantee as ratios to at-least-once of the same sink.
 
-Promise: pure functions of reports; the row that others are compared with shows its own medians. A ratio is the median
-over rounds of runs that took turns, with its 95 % bootstrap interval; one that crosses 1 is marked `~`: no difference
-shown. Where rounds are too few for an interval, or a run of them tells nothing, their number stands beside it. What
-fell behind its load in most rounds is told by that: its latencies are those of a queue. There is no overall winner:
-sinks are not compared with one another.
+Promise: pure functions of reports. The baseline's row has its own medians. A ratio is the median over rounds of runs
+that took turns, with its 95 % bootstrap interval. `~` marks an interval that crosses 1: no difference shown. The number
+of rounds stands behind a ratio that has too few rounds for an interval, or fewer rounds than the variant ran.
+"fell behind" marks a variant that did not keep up with its load in most rounds: its latencies include the backlog.
+There is no overall winner: sinks are not compared with one another.
 """
 
 from __future__ import annotations
@@ -18,75 +18,84 @@ from oncebench.report.comparisons.paired import (
     Difference,
     Rounds,
     Setting,
-    Way,
     differing,
-    in_words,
     ratio,
+    rounds_text,
     settings,
+    variants_in,
 )
-from oncebench.report.comparisons.sustained import fell_behind
 from oncebench.report.comparisons.sweep_selection import in_order
-from oncebench.report.measures.metrics import METRICS, Metric, Report, figure, flat_out
-from oncebench.report.tables.table import aligned
-from oncebench.scenario.cell import order_of
+from oncebench.report.configuration import Variant
+from oncebench.report.measures.metrics import METRICS, Metric, figure
+from oncebench.report.schema import Report
+from oncebench.report.tables.grid import grid
+from oncebench.report.tables.notes import FELL_BEHIND, fell_behind, notes
+from oncebench.scenario.order import order_of
 
 COLUMNS = tuple(metric for metric in METRICS if not metric.promised and metric.name != "recovery_s")
 
 
 def markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMNS) -> str:
-    """A Markdown table of all healthy runs: a row for each sink, guarantee and variant (and setting, if they have
-    several); empty if there are none."""
+    """A Markdown table of all healthy runs, a row per configuration and setting.
+
+    Empty without healthy runs.
+    """
     found = settings(reports)
     if not found:
         return ""
-    swept = differing(found)
+    fields = differing(found)
+    headings = [metric.heading for metric in columns]
     columns = measured(found, columns)
     table: list[tuple[str, ...]] = [
-        ("sink", "guarantee", "variant", *swept, "rounds", *(metric.heading for metric in columns))
+        ("sink", "guarantee", "variant", *fields, "rounds", *(metric.heading for metric in columns))
     ]
     for setting in in_order(found):
         rounds = found[setting]
-        for way in sorted({way for here in rounds.values() for way in here}, key=lambda way: order_of(*way)):
-            run = sum(way in here for here in rounds.values())
-            figures = (_cell(rounds, metric, way, run) for metric in columns)
-            late = ", falls behind" if falls_behind(rounds, way) else ""
-            table.append((setting.sink, *way, *map(str, _values(setting, swept)), f"{run}{late}", *figures))
-    return aligned(table)
+        for variant in sorted(variants_in(rounds), key=lambda variant: order_of(*variant)):
+            run = sum(variant in runs for runs in rounds.values())
+            figures = (_cell(rounds, metric, variant, run) for metric in columns)
+            late = f", {FELL_BEHIND}" if falls_behind(rounds, variant) else ""
+            table.append((setting.sink, *variant, *map(str, _values(setting, fields)), f"{run}{late}", *figures))
+    behind = any(falls_behind(rounds, variant) for rounds in found.values() for variant in variants_in(rounds))
+    return grid(table) + notes(list(_runs(found)), headings, behind)
 
 
-def falls_behind(rounds: Rounds, way: Way) -> bool:
-    """Whether a way did not keep up with its load in most of its rounds; of single ones chance makes some."""
-    late = [fell_behind(here[way]) for here in rounds.values() if way in here and not flat_out(here[way])]
-    return 2 * sum(late) > len(late)
+def falls_behind(rounds: Rounds, variant: Variant) -> bool:
+    """Whether a variant fell behind its load in most of its rounds."""
+    return fell_behind(runs[variant] for runs in rounds.values() if variant in runs)
 
 
 def measured(found: Mapping[Setting, Rounds], columns: Sequence[Metric]) -> list[Metric]:
-    """Those of the metrics that any run has a figure of."""
+    """The metrics for which any run has a figure."""
     return [metric for metric in columns if any(figure(each, metric) is not None for each in _runs(found))]
 
 
 def _runs(found: Mapping[Setting, Rounds]) -> Iterator[Report]:
     for rounds in found.values():
-        for here in rounds.values():
-            yield from here.values()
+        for runs in rounds.values():
+            yield from runs.values()
 
 
 def _values(setting: Setting, names: Sequence[str]) -> list[Any]:
     return [setting.config.get(name, "-") for name in names]
 
 
-def told(found: Difference) -> str:
-    """A ratio with its interval: `1.12x (1.08 to 1.15)`, with `~` before it where the interval crosses 1; without one
-    `1.12x (3 rounds)`."""
+def ratio_text(found: Difference) -> str:
+    """A ratio with its interval: `1.12x (1.08 to 1.15)`.
+
+    `~` stands before it where the interval crosses 1. Without an interval: `1.12x (3 rounds)`.
+    """
     unclear = found.has_interval and not found.shows(1.0)
     return f"{'~ ' if unclear else ''}{found.median:.2f}x {found.interval('.2f')}"
 
 
-def _cell(rounds: Rounds, metric: Metric, way: Way, run: int) -> str:
-    if way != BASELINE and any(BASELINE in here for here in rounds.values()):
-        found = ratio(rounds, metric, way)
+def _cell(rounds: Rounds, metric: Metric, variant: Variant, run: int) -> str:
+    if variant != BASELINE and BASELINE in variants_in(rounds):
+        found = ratio(rounds, metric, variant)
         if found is not None:
-            fewer = f", {in_words(found)}" if found.has_interval and len(found.rounds) < run else ""
-            return told(found) + fewer
-    values = [value for here in rounds.values() if way in here and (value := figure(here[way], metric)) is not None]
+            fewer = f", {rounds_text(found)}" if found.has_interval and len(found.rounds) < run else ""
+            return ratio_text(found) + fewer
+    values = [
+        value for runs in rounds.values() if variant in runs and (value := figure(runs[variant], metric)) is not None
+    ]
     return f"{median(values):,.{metric.digits}f}" if values else "-"

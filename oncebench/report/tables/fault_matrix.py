@@ -1,13 +1,16 @@
-"""The fault matrix as tables: for each sink, guarantee and variant, what each fault did to the promise.
+"""The fault matrix as tables: what each fault did to the promise of each configuration.
 
 Promise: a pure function of reports. A cell of the matrix is one fault in one run: `kept`, `broken (CODES)`, `unknown`,
-or `vacuous` (it was not hit, or found nothing to act on). The worst of its repeats is shown; `n/a` where the fault has
-no point in the row, on whatever machine, and `-` where it has one and no run is there. Rows are charged to the fault of
-their batch, whether it tested anything or not; an anomaly that can't be charged to one fault, and what a batch lost or
-doubled in which none acted, breaks the cell of every fault of its run that acted, or of all where none did: a broken
-run has a broken cell. A row of the matrix that never shows what its guarantee allows (at-most-once no loss,
-at-least-once no duplicate) has tested nothing: `vacuous`, the whole of it (a guarantee is only worth telling apart
-where the weaker one fails).
+or `vacuous` (it was not hit, or found nothing to act on). A table has the worst of the repeats. `n/a`: the fault has no
+point in this row, on any machine. `-`: it has a point, and there is no run.
+
+Rows are charged to the fault of their batch, whether that fault tested anything or not. Other damage breaks the cell of
+every fault of the run that acted, or of all faults if none acted: anomalies that belong to no single fault, and rows
+lost or duplicated in a batch without a fault. So a broken run always has a broken cell.
+
+A row of the matrix that never shows what its guarantee allows has tested nothing, and is `vacuous` as a whole. That is
+at-most-once without a loss, and at-least-once without a duplicate. A guarantee is worth distinguishing only where the
+weaker one fails.
 
 What can go wrong: two faults in one batch are charged to the first of them (see `oncebench.audit.python.attribution`).
 """
@@ -16,64 +19,68 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Literal
 from xml.etree import ElementTree
 
-from oncebench.audit.verdict import BROKEN, KEPT, UNKNOWN, VACUOUS
+from oncebench.audit.verdict import Verdict
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE
 from oncebench.delivery.failpoints import KILL, parse_fault
-from oncebench.report.outcome import CHARGED, LIMIT, ORDER, judged
-from oncebench.report.tables.table import Report, aligned
-from oncebench.scenario.cell import order_of
+from oncebench.report.configuration import Configuration, configuration_of, place_of
+from oncebench.report.outcome import LIMIT, ORDER, fault_outcome
+from oncebench.report.schema import Fault, Report
+from oncebench.report.tables.grid import grid
+from oncebench.report.tables.table import counts_text
 from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL, can_be_done, named, paired
 from oncebench.scenario.fault_matrix import columns as columns_of
 
-# A cell without a run.
+# Two kinds of empty cells: the fault has no point in the row; the fault was not run.
 NO_POINT, NOT_RUN = "n/a", "-"
-# What a weaker guarantee must show at least once, or its row has tested nothing.
-TIGHT = {AT_MOST_ONCE: "lost", AT_LEAST_ONCE: "duplicated"}
+# What a row with a weaker guarantee must show at least once, or it has tested nothing.
+TIGHT: Mapping[str, Literal["lost", "duplicated"]] = {AT_MOST_ONCE: "lost", AT_LEAST_ONCE: "duplicated"}
 
 
 @dataclass(frozen=True)
-class Cell:
-    """One fault in one run. `word` is one of ORDER; `told` says what was seen."""
+class MatrixCell:
+    """One fault in one run. `outcome` is one of ORDER; `details` describes what was seen."""
 
-    row: tuple[str, str, str]
+    row: Configuration
     fault: str
-    word: str
-    told: str
+    outcome: str
+    details: str
     lost: int
     duplicated: int
     seed: int
     reproduce: str
 
     @property
-    def shown(self) -> str:
-        """As it stands in a table."""
-        return f"{self.word} ({self.told})" if self.word in (BROKEN, LIMIT) and self.told else self.word
+    def text(self) -> str:
+        """The cell as it stands in a table."""
+        return (
+            f"{self.outcome} ({self.details})"
+            if self.outcome in (Verdict.BROKEN, LIMIT) and self.details
+            else self.outcome
+        )
 
 
-def cells_of(reports: Iterable[Report]) -> list[Cell]:
-    """Every cell of the matrix that these reports have, in the order of lists and tables."""
+def cells_of(reports: Iterable[Report]) -> list[MatrixCell]:
+    """Every cell of the matrix in these reports, in the order of lists and tables."""
     return [cell for _, cell in numbered(reports)]
 
 
-def numbered(reports: Iterable[Report]) -> list[tuple[int, Cell]]:
-    """The same, each cell with the number of its report."""
+def numbered(reports: Iterable[Report]) -> list[tuple[int, MatrixCell]]:
+    """Every cell of the matrix, each with the number of its report."""
     found = [(number, cell) for number, report in enumerate(reports) for cell in _of_run(report)]
-    shows = {
-        cell.row for _, cell in found
-        if cell.row[1] not in TIGHT or getattr(cell, TIGHT[cell.row[1]])
-    }  # fmt: skip
-    tight = [
-        (number, cell if cell.row in shows or cell.word != KEPT else _loose(cell)) for number, cell in found
-    ]  # fmt: skip
-    return sorted(tight, key=lambda each: (each[1].row[0], order_of(*each[1].row[1:])))
+    tight = {cell.row for _, cell in found if cell.row[1] not in TIGHT or getattr(cell, TIGHT[cell.row[1]])}
+    judged = [
+        (number, cell if cell.row in tight or cell.outcome != Verdict.KEPT else _tested_nothing(cell))
+        for number, cell in found
+    ]
+    return sorted(judged, key=lambda each: place_of(each[1].row))
 
 
-def markdown(cells: Sequence[Cell], family: str) -> str:
-    """A Markdown table: rows sink x guarantee x variant, columns the faults of a family that were run."""
+def markdown(cells: Sequence[MatrixCell], family: str) -> str:
+    """A Markdown table: a row per configuration, a column per fault of a family that was run."""
     columns = [fault for fault in columns_of(family) if any(cell.fault == fault for cell in cells)]
     if not columns:
         return ""
@@ -82,100 +89,99 @@ def markdown(cells: Sequence[Cell], family: str) -> str:
         of_row = {fault: [cell for cell in cells if (cell.row, cell.fault) == (row, fault)] for fault in columns}
         if any(of_row.values()):
             lines.append((*row, *(_worst(found) or _empty(fault, row) for fault, found in of_row.items())))
-    return aligned(lines)
+    return grid(lines)
 
 
-def junit(cells: Sequence[Cell]) -> str:
-    """The same as JUnit XML: a test case for each fault in each run, with the command that runs it again."""
-    failures, skipped = (sum(cell.word in words for cell in cells) for words in ((BROKEN,), (UNKNOWN, VACUOUS)))
+def junit(cells: Sequence[MatrixCell]) -> str:
+    """The matrix as JUnit XML: a test case per fault and run, with its command."""
+    failures, skipped = (
+        sum(cell.outcome in some for cell in cells) for some in ((Verdict.BROKEN,), (Verdict.UNKNOWN, Verdict.VACUOUS))
+    )
     suite = ElementTree.Element("testsuite", name="oncebench faults", tests=str(len(cells)), failures=str(failures),
                         skipped=str(skipped))  # fmt: skip
     for cell in cells:
         name = f"{cell.fault} seed {cell.seed}"
         case = ElementTree.SubElement(suite, "testcase", classname=".".join(cell.row), name=name)
-        if cell.word == BROKEN:
-            ElementTree.SubElement(case, "failure", message=cell.told)
-        elif cell.word in (UNKNOWN, VACUOUS):
-            ElementTree.SubElement(case, "skipped", message=f"{cell.word}: {cell.told}")
+        if cell.outcome == Verdict.BROKEN:
+            ElementTree.SubElement(case, "failure", message=cell.details)
+        elif cell.outcome in (Verdict.UNKNOWN, Verdict.VACUOUS):
+            ElementTree.SubElement(case, "skipped", message=f"{cell.outcome}: {cell.details}")
         ElementTree.SubElement(case, "system-out").text = cell.reproduce
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
 
 
-def counted(reports: Iterable[Report], cells: Sequence[Cell]) -> str:
-    """One line: how many faults of which kind acted, and what became of the cells."""
-    acted = [KILL if _by_chance(fault) else parse_fault(fault["fault"]).action
+def counted(reports: Iterable[Report], cells: Sequence[MatrixCell]) -> str:
+    """One line: how many faults of each kind acted, and the outcomes of the cells."""
+    acted = [KILL if _is_random(fault) else parse_fault(fault["fault"]).action
              for report in reports for fault in report["faults"]
-             if fault["hit"] and (fault["point"] or _by_chance(fault))]  # fmt: skip
+             if fault["hit"] and (fault["point"] or _is_random(fault))]  # fmt: skip
     kills = acted.count(KILL)
-    words = ", ".join(f"{sum(cell.word == word for cell in cells)} {word}" for word in ORDER)
-    return f"{kills} kills and {len(acted) - kills} other faults in {len(cells)} cells: {words}"
+    outcomes = ", ".join(f"{sum(cell.outcome == outcome for cell in cells)} {outcome}" for outcome in ORDER)
+    return f"{kills} kills and {len(acted) - kills} other faults in {len(cells)} cells: {outcomes}"
 
 
-def _of_run(report: Report) -> Iterable[Cell]:
-    cell = report["cell"]
-    row = cell["sink"], cell["guarantee"], cell["variant"]
-    words = shlex.split(report["reproduce"])
-    missing = len(cell["faults"]) - sum(not _by_chance(fault) for fault in report["faults"])
+def _of_run(report: Report) -> Iterable[MatrixCell]:
+    cell, row = report["cell"], configuration_of(report)
+    command = shlex.split(report["reproduce"])
+    chosen = [fault for fault in report["faults"] if not _is_random(fault)]
+    missing = len(cell["faults"]) - len(chosen)
     if missing > 0:
-        yield Cell(row, "?", VACUOUS, f"the report tells nothing of {missing} faults that were asked for", 0, 0,
-                   report["seed"], report["reproduce"])  # fmt: skip
+        details = f"the report has nothing on {missing} faults that were requested"
+        yield MatrixCell(row, "?", Verdict.VACUOUS, details, 0, 0, report["seed"], report["reproduce"])
     if cell["random_kills"]:
         yield _of_random_kills(report, row, cell["random_kills"])
-    for faults in paired(
-        [fault for fault in report["faults"] if not _by_chance(fault)], lambda fault: "@" not in fault["fault"]
-    ):
-        word, told = min((judged(report, fault) for fault in faults), key=lambda judged: ORDER.index(judged[0]))
+    for faults in paired(chosen, lambda fault: "@" not in fault["fault"]):
+        outcome, details = min((fault_outcome(report, fault) for fault in faults), key=lambda one: ORDER.index(one[0]))
         texts = [str(fault["fault"]).split("@", maxsplit=1)[0] for fault in faults]
-        lost, doubled = (sum(fault[name] for fault in faults) for name in CHARGED.values())
-        yield Cell(row, named(texts), word, told, lost, doubled, report["seed"], _alone(words, texts))
+        lost, duplicated = sum(fault["lost"] for fault in faults), sum(fault["duplicated"] for fault in faults)
+        yield MatrixCell(
+            row, named(texts), outcome, details, lost, duplicated, report["seed"], _only_these(command, texts)
+        )
 
 
-def _by_chance(fault: Mapping[str, Any]) -> bool:
-    return bool(fault["fault"] == RANDOM_KILL)
+def _is_random(fault: Fault) -> bool:
+    return fault["fault"] == RANDOM_KILL
 
 
-def _of_random_kills(report: Report, row: tuple[str, str, str], asked: int) -> Cell:
-    """All random kills of a run as one cell, which answers for whatever was found in the run."""
-    kills = [fault for fault in report["faults"] if _by_chance(fault)]
-    word, told = report["verdict"], "; ".join(report["reasons"])
-    if word == BROKEN:
-        told = " ".join(sorted(report["broken_by"]))
-    elif len(kills) < asked:
-        word, told = VACUOUS, f"{len(kills)} of {asked} kills happened"
-    return Cell(row, RANDOM, word, told, report["rows"]["lost"], report["rows"]["duplicated"], report["seed"],
-                report["reproduce"])  # fmt: skip
+def _of_random_kills(report: Report, row: Configuration, requested: int) -> MatrixCell:
+    """All random kills of a run as one cell, charged with every finding of the run."""
+    kills = [fault for fault in report["faults"] if _is_random(fault)]
+    outcome, details = report["verdict"], "; ".join(report["reasons"])
+    if outcome == Verdict.BROKEN:
+        details = " ".join(sorted(report["broken_by"]))
+    elif len(kills) < requested:
+        outcome, details = Verdict.VACUOUS, f"{len(kills)} of {requested} kills happened"
+    return MatrixCell(row, RANDOM, outcome, details, report["rows"]["lost"], report["rows"]["duplicated"],
+                      report["seed"], report["reproduce"])  # fmt: skip
 
 
-def _loose(cell: Cell) -> Cell:
-    what = TIGHT[cell.row[1]]
-    return Cell(cell.row, cell.fault, VACUOUS, f"no fault of this row shows a row {what}", cell.lost, cell.duplicated,
-                cell.seed, cell.reproduce)  # fmt: skip
+def _tested_nothing(cell: MatrixCell) -> MatrixCell:
+    return replace(cell, outcome=Verdict.VACUOUS, details=f"no fault of this row shows a row {TIGHT[cell.row[1]]}")
 
 
-def _empty(fault: str, row: tuple[str, str, str]) -> str:
+def _empty(fault: str, row: Configuration) -> str:
     return NOT_RUN if can_be_done(fault, *row) else NO_POINT
 
 
-def _worst(cells: Sequence[Cell]) -> str:
-    """Empty where there is none."""
+def _worst(cells: Sequence[MatrixCell]) -> str:
+    """The worst of a cell's repeats; empty without repeats."""
     if not cells:
         return ""
-    worst = min(cells, key=lambda cell: ORDER.index(cell.word))
-    lost, doubled = sum(cell.lost for cell in cells), sum(cell.duplicated for cell in cells)
-    seen = ", ".join(f"{number} {word}" for number, word in ((lost, "lost"), (doubled, "doubled")) if number)
-    return f"{worst.shown}{f', {seen}' if seen and worst.word == KEPT else ''}"
+    worst = min(cells, key=lambda cell: ORDER.index(cell.outcome))
+    damage = counts_text(sum(cell.lost for cell in cells), sum(cell.duplicated for cell in cells))
+    return f"{worst.text}, {damage}" if damage and worst.outcome == Verdict.KEPT else worst.text
 
 
-def _alone(words: Sequence[str], faults: Sequence[str]) -> str:
-    """The command of a run with these faults alone."""
+def _only_these(command: Sequence[str], faults: Sequence[str]) -> str:
+    """The command of a run with these faults and no others."""
     kept: list[str] = []
     skip = False
-    for word in words:
-        if word == "--fault":
+    for argument in command:
+        if argument == "--fault":
             skip = True
         elif skip:
             skip = False
         else:
-            kept.append(word)
-    return shlex.join([*kept, *(word for fault in faults for word in ("--fault", fault))])
+            kept.append(argument)
+    return shlex.join([*kept, *(argument for fault in faults for argument in ("--fault", fault))])

@@ -1,6 +1,6 @@
-"""All that a fault matrix tells, as one text: verdicts and recovery by family, then where random kills landed.
+"""The fault matrix as one text: verdicts and recovery by family, then random kills.
 
-Promise: a pure function of reports; a table that would be empty is left out.
+Promise: a pure function of reports. An empty table is left out.
 """
 
 from __future__ import annotations
@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from oncebench.report.comparisons import random_kills
+from oncebench.report.schema import Report
 from oncebench.report.tables import fault_matrix, recovery_table
-from oncebench.report.tables.table import Report
 from oncebench.scenario.fault_matrix import FAMILIES
 
 
-def markdown(reports: Sequence[Report], found: Sequence[fault_matrix.Cell]) -> str:
-    """The tables in Markdown, each below a line that says what it is.
+def markdown(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell]) -> str:
+    """The tables in Markdown, each below a line that names it.
 
     Args:
-        found: the cells that the reports have.
+        reports: the runs.
+        found: the cells of the matrix in these reports.
     """
     return "\n".join(_tables(reports, found))
 
 
-def _tables(reports: Sequence[Report], found: Sequence[fault_matrix.Cell]) -> Iterator[str]:
+def _tables(reports: Sequence[Report], found: Sequence[fault_matrix.MatrixCell]) -> Iterator[str]:
     for family in FAMILIES:
         if table := fault_matrix.markdown(found, family):
             yield f"{family}:\n\n{table}"

@@ -1,11 +1,10 @@
-"""Tables from reports: the only way that a figure gets into a table.
+"""The table of all cells, made from reports and from nothing else.
 
-Promise: a cell of a table is a field of one report, or the median of that field over the reports of the same cell;
-where a verdict is not `kept` there are counts but no speed (a fast wrong answer is no answer), and a run that tells
-nothing of its speed (`metrics.why_no_speed`) adds none. Runs under different settings have rows of their own, and so
-have runs with different faults. Rows come in the order of guarantee, variant, faults, numbers by their size. In
-Markdown numbers have thousands separators and what there is no figure for is `-`; in CSV numbers are plain, and such a
-field is empty.
+Promise: each figure is a field of one report, or the median of that field over the reports of the same cell.
+A cell whose verdict is not `kept` has counts and no speed: a wrong answer must not look fast. A run without a
+meaningful speed (`metrics.why_no_speed`) adds no figure. Runs with other settings or other faults have rows of their
+own. Rows are sorted by guarantee, variant and faults, numbers by size.
+Markdown has thousands separators, and `-` where there is no figure. CSV has plain numbers and empty fields.
 """
 
 from __future__ import annotations
@@ -13,25 +12,26 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-from oncebench.audit.verdict import BROKEN
+from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.paired import Setting, differing
-from oncebench.report.comparisons.sweep_selection import setting_in_words
-from oncebench.report.measures.metrics import BY_NAME, field, latency, why_no_speed
-from oncebench.report.outcome import LIMIT, ORDER, is_healthy, only_tried, word_of
-from oncebench.report.titles import title
-from oncebench.scenario.cell import order_of
-
-Report = Mapping[str, Any]
+from oncebench.report.comparisons.sweep_selection import setting_text
+from oncebench.report.configuration import configuration_of, place_of
+from oncebench.report.measures.metrics import BY_NAME, field, has_speed, latency
+from oncebench.report.outcome import LIMIT, ORDER, is_healthy, only_tried, outcome_of
+from oncebench.report.schema import Fault, Report
+from oncebench.report.tables.grid import grid
+from oncebench.report.tables.notes import FELL_BEHIND, fell_behind, notes
+from oncebench.report.titles import faults_title
 
 
 @dataclass(frozen=True)
 class Column:
-    """One column: its heading, where it stands in a report, how it is written, and whether it is a speed figure."""
+    """One column: heading, place in a report, format, and whether it is a speed figure."""
 
     heading: str
     of: Callable[[Report], float | None]
@@ -56,108 +56,126 @@ _FAULTS = "faults"
 
 
 def rows(reports: Sequence[Report], plain: bool = False) -> list[tuple[str, ...]]:
-    """One row of text for each cell, repeats of a cell together; `plain`: numbers as a program reads them."""
-    groups: dict[tuple[str, ...], list[Report]] = {}
-    reports = [report for report in reports if not only_tried(report)]
-    swept = differing({Setting.of(report) for report in reports if is_healthy(report)})
-    alike: dict[tuple[str, ...], list[Report]] = {}
-    for report in reports:
-        alike.setdefault(_key(report), []).append(report)
-    for of in alike.values():
-        fields = swept if is_healthy(of[0]) else _apart(of)
-        for report in of:
-            groups.setdefault(_key(report, fields), []).append(report)
+    """One row of text per cell, with the repeats of a cell together.
+
+    `plain`: numbers as a program reads them.
+    """
+    groups = _groups(reports)
     return [
-        (*key, verdict_of(groups[key]) + _unasked(groups[key]), *_figures(groups[key], plain))
-        for key in sorted(groups, key=_order)
-    ]
+        (*key, _verdict_cell(groups[key]), *_figures(groups[key], plain)) for key in sorted(groups, key=_order)
+    ]  # fmt: skip
 
 
 def markdown(reports: Sequence[Report]) -> str:
-    """A Markdown table, aligned so that it is readable as text too, without columns that no row has a figure in."""
+    """A Markdown table without empty columns, and notes on its figures below."""
+    groups = _groups(reports)
     found = rows(reports)
-    told = [at for at in range(len(HEADINGS)) if at < KEY_COLUMNS or any(row[at] != "-" for row in found)]
-    table = [tuple(row[at] for at in told) for row in (HEADINGS, *found)]
-    widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-    lines = [_line(row, widths) for row in table]
-    rule = ["-" * width if at < KEY_COLUMNS else "-" * (width - 1) + ":" for at, width in enumerate(widths)]
-    return "\n".join([lines[0], "| " + " | ".join(rule) + " |", *lines[1:]]) + "\n"
+    columns = [at for at in range(len(HEADINGS)) if at < KEY_COLUMNS or any(row[at] != "-" for row in found)]
+    table = [tuple(row[at] for at in columns) for row in (HEADINGS, *found)]
+    in_table = [report for of_cell in groups.values() if _sound(of_cell) for report in of_cell]
+    behind = any(map(_behind, groups.values()))
+    return grid(table, right_from=KEY_COLUMNS) + notes(in_table, HEADINGS, behind)
 
 
 def as_csv(reports: Sequence[Report]) -> str:
-    """The same table as CSV, with plain numbers."""
+    """The same table as CSV, with plain numbers and all columns."""
     text = io.StringIO()
     csv.writer(text, lineterminator="\n").writerows([HEADINGS, *rows(reports, plain=True)])
     return text.getvalue()
 
 
 def fault_markdown(reports: Sequence[Report]) -> str:
-    """A Markdown table of what each fault did: rows lost and doubled in its batch, "not hit" where it did not act."""
+    """A Markdown table of the rows that each fault lost and duplicated in its batch.
+
+    "not hit" where a fault did not act.
+    """
     points: list[str] = []
-    found: dict[tuple[str, ...], dict[str, list[Mapping[str, Any]]]] = {}
+    found: dict[tuple[str, str, str], dict[str, list[Fault]]] = {}
     for report in reports:
         for fault in report["faults"]:
             point = fault["point"] or "none"
             points += [] if point in points else [point]
-            found.setdefault(_key(report)[:3], {}).setdefault(point, []).append(fault)
+            found.setdefault(configuration_of(report), {}).setdefault(point, []).append(fault)
     table = [("sink", "guarantee", "variant", *points)]
-    table += [(*key, *(_done(found[key].get(point, [])) for point in points)) for key in sorted(found, key=_place)]
-    return aligned(table)
+    table += [(*key, *(_damage(found[key].get(point, [])) for point in points)) for key in sorted(found, key=place_of)]
+    return grid(table)
 
 
-def aligned(table: Sequence[Sequence[str]]) -> str:
-    """Rows of text, the first of them headings, as a Markdown table that is readable as text too."""
-    widths = [max(len(row[at]) for row in table) for at in range(len(table[0]))]
-    lines = [
-        "| " + " | ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)) + " |" for row in table
-    ]
-    return "\n".join([lines[0], "| " + " | ".join("-" * width for width in widths) + " |", *lines[1:]]) + "\n"
+def counts_text(lost: int, duplicated: int) -> str:
+    """`3 lost, 2 duplicated`, without the counts that are 0."""
+    return ", ".join(f"{n} {word}" for n, word in ((lost, "lost"), (duplicated, "duplicated")) if n)
 
 
-def _done(faults: Sequence[Mapping[str, Any]]) -> str:
+def _damage(faults: Sequence[Fault]) -> str:
     hit = [fault for fault in faults if fault["hit"]]
     if not hit:
         return "not hit" if faults else "-"
-    lost, doubled = sum(fault["lost"] for fault in hit), sum(fault["duplicated"] for fault in hit)
-    told = ", ".join(f"{n} {word}" for n, word in ((lost, "lost"), (doubled, "doubled")) if n) or "nothing"
-    return told if len(hit) == 1 else f"{told} in {len(hit)}"
+    damage = counts_text(sum(fault["lost"] for fault in hit), sum(fault["duplicated"] for fault in hit)) or "nothing"
+    return damage if len(hit) == 1 else f"{damage} in {len(hit)}"
 
 
 def verdict_of(reports: Sequence[Report]) -> str:
-    """What the worst of a cell's repeats came to, with its anomaly codes."""
-    words = [word_of(report) for report in reports]
-    worst = min(words, key=ORDER.index)
+    """The outcome of the worst of a cell's repeats, with its anomaly codes."""
+    outcomes = [outcome_of(report) for report in reports]
+    worst = min(outcomes, key=ORDER.index)
     codes = sorted({
-        code for report, word in zip(reports, words, strict=True) if word == worst for code in report["anomalies"]
+        code for report, outcome in zip(reports, outcomes, strict=True) if outcome == worst
+        for code in report["anomalies"]
     })  # fmt: skip
-    return f"{worst} ({' '.join(codes)})" if worst in (BROKEN, LIMIT) and codes else worst
+    return f"{worst} ({' '.join(codes)})" if worst in (Verdict.BROKEN, LIMIT) and codes else worst
 
 
-def _unasked(reports: Sequence[Report]) -> str:
-    """Tells of deaths of the pipeline that no fault had asked for: such a run has measured them too."""
-    died = sum(report.get("deaths", {}).get("unasked", 0) for report in reports)  # older reports tell of none
-    return f", died {died} more" if died else ""
+def _verdict_cell(reports: Sequence[Report]) -> str:
+    """The verdict, whether the cell fell behind its load, and unasked deaths."""
+    died = sum(report.get("deaths", {}).get("unasked", 0) for report in reports)  # older reports have none
+    marks = [FELL_BEHIND] if _behind(reports) else []
+    marks += [f"died {died} more"] if died else []
+    return ", ".join([verdict_of(reports), *marks])
 
 
-def _apart(alike: Sequence[Report]) -> list[str]:
-    """What tells runs apart whose faults have one title: fields of their settings, and the faults themselves."""
+def _sound(reports: Iterable[Report]) -> bool:
+    return all(report["verdict"] == Verdict.KEPT for report in reports)
+
+
+def _behind(reports: Sequence[Report]) -> bool:
+    return _sound(reports) and fell_behind(reports)
+
+
+def _groups(reports: Sequence[Report]) -> dict[tuple[str, ...], list[Report]]:
+    """The runs of each row, by the row's key."""
+    counted = [report for report in reports if not only_tried(report)]
+    healthy_fields = differing({Setting.of(report) for report in counted if is_healthy(report)})
+    alike: dict[tuple[str, ...], list[Report]] = {}
+    for report in counted:
+        alike.setdefault(_key(report), []).append(report)
+    groups: dict[tuple[str, ...], list[Report]] = {}
+    for runs in alike.values():
+        fields = healthy_fields if is_healthy(runs[0]) else _differing_fields(runs)
+        for report in runs:
+            groups.setdefault(_key(report, fields), []).append(report)
+    return groups
+
+
+def _differing_fields(alike: Sequence[Report]) -> list[str]:
+    """The fields in which runs with the same title differ, and `faults` if those differ."""
     chains = {tuple(report["cell"]["faults"]) for report in alike}
     return [*differing({Setting.of(report) for report in alike}), *([_FAULTS] if len(chains) > 1 else [])]
 
 
-def _key(report: Report, swept: Sequence[str] = ()) -> tuple[str, ...]:
-    """Sink, guarantee, variant and faults, with what the run has in the fields that are swept."""
+def _key(report: Report, fields: Sequence[str] = ()) -> tuple[str, ...]:
+    """Sink, guarantee, variant, and the faults with the run's values in `fields`."""
     cell = report["cell"]
-    faults = ", ".join(_short(fault) for fault in cell["faults"])
-    if len(cell["faults"]) > 2:
-        faults = title({"cell": {"faults": cell["faults"]}})
-    if _FAULTS in swept:
+    if _FAULTS in fields:
         faults = ", ".join(cell["faults"])
+    elif len(cell["faults"]) > 2:
+        faults = ", ".join(faults_title(cell["faults"]))
+    else:
+        faults = ", ".join(_short(fault) for fault in cell["faults"])
     if cell.get("random_kills"):
         faults = ", ".join(filter(None, (faults, f"{cell['random_kills']} random kills")))
     state = f"{cell['open_sessions']:,} open sessions" if cell.get("open_sessions") else ""
-    setting = setting_in_words(Setting.of(report), [name for name in swept if name not in ("open_sessions", _FAULTS)])
-    return cell["sink"], cell["guarantee"], cell["variant"], ", ".join(filter(None, (faults or "none", state, setting)))
+    setting = setting_text(Setting.of(report), [name for name in fields if name not in ("open_sessions", _FAULTS)])
+    return *configuration_of(report), ", ".join(filter(None, (faults or "none", state, setting)))
 
 
 def _short(fault: str) -> str:
@@ -165,30 +183,18 @@ def _short(fault: str) -> str:
     return f"killed {fault.removesuffix(':kill')}" if fault.endswith(":kill") else fault.replace(":kill", "")
 
 
-def _place(key: tuple[str, ...]) -> tuple[Any, ...]:
-    return key[0], order_of(key[1], key[2])
-
-
 def _order(key: tuple[str, ...]) -> tuple[Any, ...]:
-    parts = re.split(r"(\d+(?:\.\d+)?)", key[3].replace(",", ""))  # text, number, text, ...
-    return *_place(key), not key[3].startswith("none"), *(float(each) if at % 2 else each
-                                                          for at, each in enumerate(parts))  # fmt: skip
+    sink, guarantee, variant, faults = key
+    parts = re.split(r"(\d+(?:\.\d+)?)", faults.replace(",", ""))  # text, number, text, ...
+    numbers = (float(each) if at % 2 else each for at, each in enumerate(parts))
+    return *place_of((sink, guarantee, variant)), not faults.startswith("none"), *numbers
 
 
 def _figures(reports: Sequence[Report], plain: bool) -> list[str]:
     figures = []
-    sound = all(report["verdict"] == "kept" for report in reports)
-    timed = [report for report in reports if sound and not any(True for _ in why_no_speed(report))]
+    timed = [report for report in reports if has_speed(report)] if _sound(reports) else []
     for column in COLUMNS:
         values = [value for value in map(column.of, timed if column.speed else reports) if value is not None]
-        shown = bool(values)
-        total = sum(values) if not column.speed else median(values) if values else 0.0
         form, nothing = (column.form.replace(",", ""), "") if plain else (column.form, "-")
-        figures.append(form.format(total) if shown else nothing)
+        figures.append(form.format(median(values) if column.speed else sum(values)) if values else nothing)
     return figures
-
-
-def _line(row: Sequence[str], widths: Sequence[int]) -> str:
-    cells = [text.ljust(width) if at < KEY_COLUMNS else text.rjust(width) for at, (text, width) in
-             enumerate(zip(row, widths, strict=True))]  # fmt: skip
-    return "| " + " | ".join(cells) + " |"

@@ -1,1 +1,1 @@
-"""Kafka brokers: one that the suite starts, or the user's own."""
+"""Kafka: a broker that the suite starts, or the user's own cluster."""

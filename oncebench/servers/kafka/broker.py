@@ -1,10 +1,10 @@
-"""One Kafka broker of our own (4.3.1, KRaft, one node), on loopback, always reaped; or somebody else's, only used.
+"""A Kafka broker of our own (4.3.1, KRaft, one node), on loopback.
 
-Promise: when `start_kafka` returns, the broker serves; when its context ends, it is gone. `kill()` is a real SIGKILL,
-and `restart()` brings it back on the same ports with the same data. It listens on nothing but 127.0.0.1.
+Promise: when `start_kafka` returns, the broker serves. When its context ends, it is gone. `kill()` is a real SIGKILL,
+and `restart()` brings it back on the same ports with the same data. It listens on 127.0.0.1 only.
 
-What can go wrong: a wished-for port is taken (`UserError`), or the broker doesn't come up (`UserError` with the last
-lines of its log). After a kill it serves again about 3 s later than after a stop (see `broker_settings`).
+Failure modes: a requested port is taken (`UserError`), or the broker does not start (`UserError` with the end of its
+log). A start after a kill takes about 3 s longer than a start after a stop (see `settings`).
 """
 
 from collections.abc import Mapping
@@ -14,13 +14,13 @@ from typing import Self
 
 from confluent_kafka import KafkaException
 
+from oncebench.disk_errors import disk_errors
 from oncebench.downloads.java import Java, find_java
 from oncebench.errors import UserError
 from oncebench.processes import child
 from oncebench.processes.child import Child
 from oncebench.processes.ports import LOOPBACK, free_ports, is_free
-from oncebench.run.workdir import disk_errors
-from oncebench.servers.kafka.class_archive import Prepared, make_data_folder, prepare
+from oncebench.servers.kafka.class_archive import StartFiles, make_data_folder, start_files
 from oncebench.servers.kafka.external import external
 from oncebench.servers.kafka.process import PortTakenError, command, wait_until_serving
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
@@ -28,39 +28,39 @@ from oncebench.servers.kafka.topics import Kafka
 
 __all__ = ["KafkaBroker", "external", "start_kafka"]
 
-_ANSWER_TIMEOUT_S = 30.0  # it serves already: only a starved machine needs more than some ms
-_STOP_TIMEOUT_S = 30.0  # it writes its logs and checkpoints to disk first
-_STARTS = 3  # a free port can be taken by somebody else before the broker has it
-_HEAP_MB = 1024  # Kafka's own default; a run of a few million events fits many times
+_ANSWER_TIMEOUT_S = 30.0  # the broker already serves, and only a starved machine needs more than some ms
+_STOP_TIMEOUT_S = 30.0  # it first writes its logs and checkpoints to disk
+_STARTS = 3  # another process may take a free port before the broker does
+_HEAP_MB = 1024  # Kafka's default, and plenty for a few million events
 _JVM = (
     "-Xms128m",
-    "-XX:+ExitOnOutOfMemoryError",  # a broker half dead would look like a slow one
-    # The first compiler only: measured over 3 million records written in transactions and read, the broker used a third
-    # less processor time than with both (10-12 s against 16-18 s) and was no slower.
+    "-XX:+ExitOnOutOfMemoryError",  # a broker that is out of memory would look like a slow broker
+    # Only the first compiler: 3 million records in transactions took a third less CPU time than with both compilers (10
+    # to 12 s against 16 to 18 s). The broker was not slower.
     "-XX:TieredStopAtLevel=1",
 )
 
 
 class KafkaBroker(Kafka):
-    """A broker that the suite started. `ports` maps each listener (``PLAINTEXT``, ...) to the port where it listens."""
+    """A broker that the suite started. `ports`: the port of each listener (``PLAINTEXT``, ...)."""
 
-    def __init__(self, work_dir: Path, settings: BrokerSettings, java: Java, prepared: Prepared, heap_mb: int) -> None:
+    def __init__(self, work_dir: Path, settings: BrokerSettings, java: Java, files: StartFiles, heap_mb: int) -> None:
         super().__init__(f"{LOOPBACK}:{settings.ports[CLIENTS]}")
         self.ports = dict(settings.ports)
         self.log = work_dir / "logs" / "kafka.log"
         self.data = settings.data
         folder = settings.data.parent
         properties = folder / "server.properties"
-        flags = (*prepared.flags, f"-Xmx{heap_mb}m", *_JVM)
+        flags = (*files.flags, f"-Xmx{heap_mb}m", *_JVM)
         with disk_errors(work_dir):
-            self.cluster_id = make_data_folder(settings.data, prepared)
+            self.cluster_id = make_data_folder(settings.data, files)
             properties.write_text(settings.properties(), "utf-8")
             self._command = command(java, folder, flags, "kafka.Kafka", properties)
         self._child: Child | None = None
 
     @property
     def pid(self) -> int:
-        """Pid of the running broker; `UserError` if it doesn't run."""
+        """Pid of the running broker. Raises `UserError` if it does not run."""
         return self._running().pid
 
     @property
@@ -68,11 +68,11 @@ class KafkaBroker(Kafka):
         return self._child is not None and self._child.alive
 
     def start(self) -> None:
-        """Start it and return when it serves. If it doesn't come up it is killed and `UserError` raised."""
+        """Starts it and returns when it serves. If it does not start: kills it, raises `UserError`."""
         if self.alive:
             return
         if self._child is not None:
-            self._child.kill_session()  # it died by itself: reap it before another takes its place
+            self._child.kill_session()  # it died by itself, and must be reaped before the next start
         offset = self.log.stat().st_size if self.log.exists() else 0
         self._child = child.start("the Kafka broker", self._command, self.log)
         try:
@@ -80,28 +80,28 @@ class KafkaBroker(Kafka):
             found = self.admin().list_topics(timeout=_ANSWER_TIMEOUT_S).cluster_id
             if found != self.cluster_id:
                 raise UserError(
-                    f"{self.bootstrap_servers} is answered by another Kafka (cluster {found}): is the port taken?"
+                    f"another Kafka (cluster {found}) answers at {self.bootstrap_servers}: is the port taken?"
                 )
         except KafkaException as error:
             self._child.kill_session()
             raise UserError(
-                f"the Kafka broker started but doesn't answer ({error.args[0].str()}); see {self.log}"
+                f"the Kafka broker started but does not answer ({error.args[0].str()}); see {self.log}"
             ) from error
         except BaseException:
             self._child.kill_session()
             raise
 
     def kill(self) -> None:
-        """SIGKILL: nothing is flushed, nobody is told. Returns when it is gone."""
+        """SIGKILL: it flushes nothing and closes no connection. Returns when it is gone."""
         self._running().kill_session()
 
     def stop(self) -> None:
-        """Shut it down in good order (SIGTERM; killed if that takes over 30 s). Nothing happens if it doesn't run."""
+        """Shuts it down cleanly (SIGTERM), and kills it after 30 s. Does nothing if it does not run."""
         if self._child is not None:
             self._child.stop_gently(_STOP_TIMEOUT_S)
 
     def pause(self) -> None:
-        """SIGSTOP: connections stay open and nothing answers, as in a long garbage collection or a cut network."""
+        """SIGSTOP: connections stay open and nothing answers, as in a long garbage collection."""
         self._running().freeze()
 
     def resume(self) -> None:
@@ -109,7 +109,7 @@ class KafkaBroker(Kafka):
         self._running().thaw()
 
     def restart(self) -> None:
-        """Stop it if it runs, start it again on the same ports and data, and return when it serves."""
+        """Restarts it, or starts it, on the same ports and data. Returns when it serves."""
         self.stop()
         self.start()
 
@@ -135,16 +135,20 @@ def start_kafka(
     settings: Mapping[str, str] | None = None,
     heap_mb: int = _HEAP_MB,
 ) -> KafkaBroker:
-    """Start a broker with its data in ``work_dir/kafka`` (used if it is there) and ``work_dir/logs/kafka.log``.
+    """Starts a broker with data in ``work_dir/kafka``, log in ``work_dir/logs/kafka.log``.
 
-    `extra_listeners` maps the name of a listener (capitals) to the loopback port that it tells clients, a proxy's say;
-    where it really listens is in the broker's `ports`. `settings` go into server.properties as they are, for example
-    ``transaction.abort.timed.out.transaction.cleanup.interval.ms``. Raises `UserError` and `MissingEnvironment`.
+    It continues with data that exist. Raises `UserError` and `MissingEnvironment`.
+
+    Args:
+        extra_listeners: for each additional listener (name in capitals) the loopback port that it advertises, for
+            example the port of a proxy. The broker's `ports` have the ports where it really listens.
+        settings: additional lines of server.properties, for example
+            ``transaction.abort.timed.out.transaction.cleanup.interval.ms``.
     """
     if port is not None and not is_free(port):
-        raise UserError(f"port {port} on {LOOPBACK} is taken: choose another, or none to have a free one chosen")
+        raise UserError(f"port {port} on {LOOPBACK} is taken. Choose another port, or none to use a free one")
     java = java or find_java()
-    prepared = prepare(java)
+    files = start_files(java)
     data = work_dir / "kafka" / "data"
     names = [CLIENTS, CONTROLLER, *(extra_listeners or {})]
     for attempt in range(1, _STARTS + 1):
@@ -152,7 +156,7 @@ def start_kafka(
         if port is not None:
             ports[CLIENTS] = port
         broker = KafkaBroker(
-            work_dir, BrokerSettings(data, ports, extra_listeners or {}, settings or {}), java, prepared, heap_mb
+            work_dir, BrokerSettings(data, ports, extra_listeners or {}, settings or {}), java, files, heap_mb
         )
         try:
             broker.start()

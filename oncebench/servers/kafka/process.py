@@ -1,4 +1,4 @@
-"""Kafka's JVM: its command line, and the wait until it serves."""
+"""Kafka's JVM: its command line, and the wait until the broker serves."""
 
 import os
 import time
@@ -8,22 +8,25 @@ from pathlib import Path
 from oncebench.downloads.java import Java
 from oncebench.downloads.maven import jars
 from oncebench.errors import UserError
-from oncebench.processes.child import Child
+from oncebench.processes.child import Child, read_log, tail
 from oncebench.servers.kafka.settings import LOG4J
 
-_READY_TIMEOUT_S = 90.0  # 3 s on an idle laptop; many times that beside a Spark that uses every core
+_READY_TIMEOUT_S = 90.0  # 3 s on an idle laptop, and many times longer while Spark uses every core
 _POLL_S = 0.02
-_LOG_LINES = 15
 _SERVING = b"Kafka Server started"
 _TAKEN = b"Address already in use"
 
 
 class PortTakenError(UserError):
-    """Somebody else listens where the broker was to listen."""
+    """Another process listens on a port of the broker."""
 
 
 def command(java: Java, folder: Path, flags: Sequence[str], main_class: str, *arguments: str | Path) -> list[str]:
-    """The command line of one of Kafka's programs, logging to standard output; `folder` gets the logging settings."""
+    """The command line of a Kafka program that logs to standard output.
+
+    Args:
+        folder: gets the file with the logging settings.
+    """
     log4j = folder / "log4j2.properties"
     log4j.write_text(LOG4J, "utf-8")
     class_path = os.pathsep.join(map(str, jars("kafka-broker")))
@@ -32,30 +35,19 @@ def command(java: Java, folder: Path, flags: Sequence[str], main_class: str, *ar
 
 
 def wait_until_serving(child: Child, log_offset: int) -> None:
-    """Wait until the broker's log, from byte `log_offset` on, says that it serves.
+    """Waits until the broker serves, which its log shows from byte `log_offset` on.
 
-    Raises `PortTakenError`, or `UserError` with the end of the log, if it ends or takes too long.
+    Raises `PortTakenError`, or `UserError` with the end of the log, if the broker ends or takes too long.
     """
     deadline = time.monotonic() + _READY_TIMEOUT_S
     while True:
-        alive = child.alive  # asked before the log is read: what a dead broker had to say is there by then
-        said = _read(child.log, log_offset)
-        if alive and _SERVING in said:
+        alive = child.alive  # read before the log, so the log of a dead broker is complete
+        output = read_log(child.log, log_offset)
+        if alive and _SERVING in output:
             return
-        if not alive and _TAKEN in said:
+        if not alive and _TAKEN in output:
             raise PortTakenError(f"a port of the Kafka broker was taken by another process meanwhile; see {child.log}")
         if not alive or time.monotonic() > deadline:
             how = f"did not serve within {_READY_TIMEOUT_S:g} s" if alive else "ended while starting"
             raise UserError(f"{child.name} {how}; the end of {child.log}:\n{tail(child.log, log_offset)}")
         time.sleep(_POLL_S)
-
-
-def tail(log: Path, offset: int = 0) -> str:
-    """The last lines of `log`, from byte `offset` on."""
-    return "\n".join(_read(log, offset).decode("utf-8", "replace").splitlines()[-_LOG_LINES:])
-
-
-def _read(log: Path, offset: int) -> bytes:
-    with log.open("rb") as file:
-        file.seek(offset)
-        return file.read()

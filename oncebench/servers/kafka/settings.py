@@ -1,4 +1,4 @@
-"""The settings of our one-node broker, each with its reason."""
+"""Settings of our one-node broker, each with its reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -6,10 +6,10 @@ from pathlib import Path
 
 from oncebench.processes.ports import LOOPBACK
 
-CLIENTS = "PLAINTEXT"  # Kafka's name for its first listener, and ours for the one in `bootstrap_servers`
+CLIENTS = "PLAINTEXT"  # Kafka's default listener; `bootstrap_servers` names it
 CONTROLLER = "CONTROLLER"
 
-# without its own shutdown hook, or the end of an orderly stop would not be in the log
+# log4j's own shutdown hook is off, or the end of a clean stop would be missing from the log
 LOG4J = """\
 status = error
 shutdownHook = disable
@@ -26,36 +26,43 @@ _ONE_NODE = {
     "node.id": "1",
     "controller.listener.names": CONTROLLER,
     "inter.broker.listener.name": CLIENTS,
-    # one node can't replicate
+    # one node cannot replicate
     "offsets.topic.replication.factor": "1",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
     "share.coordinator.state.topic.replication.factor": "1",
     "share.coordinator.state.topic.min.isr": "1",
-    # 50 each by default: so many folders to make and recover, for a handful of groups and transactional ids
+    # 50 each by default: too many folders to create and recover for a few groups and transactional ids
     "offsets.topic.num.partitions": "4",
     "transaction.state.log.num.partitions": "4",
     "share.coordinator.state.topic.num.partitions": "1",
-    # the wait for more members before a group's first assignment (3 s by default): there are none
+    # how long a new group waits for more members (3 s by default), which never come here
     "group.initial.rebalance.delay.ms": "0",
-    # a misspelt topic name must be an error, not an empty topic
+    # a misspelt topic name must cause an error, not an empty topic
     "auto.create.topics.enable": "false",
-    # the audit reads whole topics after the run: nothing may be deleted by age or size
+    # the audit reads whole topics after the run, so no record may be deleted by age or size
     "log.retention.ms": "-1",
     "log.retention.bytes": "-1",
-    # the compactor's table, 128 MB by default, for internal topics of a few kB
+    # the table of the log cleaner, 128 MB by default, serves internal topics of a few kB
     "log.cleaner.dedupe.buffer.size": "8388608",
-    # After a SIGKILL the controller takes the restarted broker for a duplicate until the old one's session has ended:
-    # 9 s by default, which would be most of every measured recovery and comes only of one node being both.
-    # Not less than 3 s: on a busy machine a broker must not lose its session while it waits for a processor.
+    # After a SIGKILL the controller rejects the restarted broker as a duplicate until the old session has ended. The
+    # default of 9 s would dominate every measured recovery, and arises only because one node is broker and controller.
+    # It is not below 3 s, or a broker on a busy machine could lose its session while it waits for a CPU.
     "broker.session.timeout.ms": "3000",
-    "broker.heartbeat.interval.ms": "500",  # also the pause between two tries to register
+    "broker.heartbeat.interval.ms": "500",  # also the interval between two attempts to register
 }
 
 
 @dataclass(frozen=True)
 class BrokerSettings:
-    """What one broker needs to know: the `ports` where its listeners listen, and what they tell clients if not that."""
+    """Settings of one broker.
+
+    Attributes:
+        data: the data folder.
+        ports: where each listener listens.
+        advertised: the port that a listener advertises, if it is another one.
+        extra: additional settings.
+    """
 
     data: Path
     ports: Mapping[str, int]
@@ -63,17 +70,17 @@ class BrokerSettings:
     extra: Mapping[str, str] = field(default_factory=dict)
 
     def properties(self) -> str:
-        """The text of server.properties; `extra` overrides everything."""
-        told = {name: self.advertised.get(name, port) for name, port in self.ports.items() if name != CONTROLLER}
+        """The text of server.properties. `extra` overrides everything."""
+        advertised = {name: self.advertised.get(name, port) for name, port in self.ports.items() if name != CONTROLLER}
         values = {
             **_ONE_NODE,
             "controller.quorum.voters": f"1@{LOOPBACK}:{self.ports[CONTROLLER]}",
-            # explicit addresses: an empty host would listen on every network
+            # explicit addresses, because an empty host listens on every network
             "listeners": _listeners(self.ports),
-            "advertised.listeners": _listeners(told),
+            "advertised.listeners": _listeners(advertised),
             "listener.security.protocol.map": ",".join(f"{name}:PLAINTEXT" for name in self.ports),
             "log.dirs": str(self.data),
-            # three threads by default: what is for a proxy stands idle in most runs, and serves one pipeline in others
+            # three threads by default; a proxy's listener is idle in most runs, and serves one pipeline in the others
             **{f"listener.name.{name.lower()}.num.network.threads": "1" for name in self.advertised},
             **self.extra,
         }

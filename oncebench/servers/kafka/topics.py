@@ -1,4 +1,4 @@
-"""A Kafka that can be reached, ours or anybody's: where it is, and its topics."""
+"""A reachable Kafka, ours or the user's: its address and its topics."""
 
 import time
 import uuid
@@ -9,27 +9,27 @@ from confluent_kafka.admin import AdminClient, ConfigResource, NewTopic, Resourc
 
 from oncebench.errors import UserError
 
-_TIMEOUT_S = 30.0  # for one request; the broker of a loaded laptop may pause for seconds
+_TIMEOUT_S = 30.0  # for one request; a broker on a loaded laptop may pause for seconds
 _POLL_S = 0.02
-# What a topic says of when a record is safe: how many copies acks=all waits for at least, and whether a broker forces
-# them to its disk before it acknowledges them (as shipped it never does).
-_SAFETY = ("min.insync.replicas", "flush.messages", "flush.ms")
+# Settings of a topic that decide when a record is durable: the minimum number of copies for acks=all, and when a broker
+# forces records to its disk (by default it never does before it acknowledges them).
+_DURABILITY = ("min.insync.replicas", "flush.messages", "flush.ms")
 
 
 class Kafka:
-    """A reachable Kafka. Faults are for a `KafkaBroker`, which the suite started itself."""
+    """A reachable Kafka. Faults need a `KafkaBroker`, which the suite started itself."""
 
     def __init__(self, bootstrap_servers: str, client_settings: Mapping[str, str] | None = None) -> None:
-        """`client_settings` are librdkafka's (security and the like), for whoever makes a client of this Kafka."""
+        """`client_settings` are librdkafka's (security and similar), for every client of this Kafka."""
         self.bootstrap_servers = bootstrap_servers
         self.client_settings = dict(client_settings or {})
 
     def admin(self) -> AdminClient:
-        """A new admin client. It prints nothing: what goes wrong comes back as an exception."""
+        """A new admin client. It prints nothing; errors are raised as exceptions."""
         return AdminClient({"bootstrap.servers": self.bootstrap_servers, "log_level": 0, **self.client_settings})
 
     def create_topic(self, name: str, partitions: int, config: Mapping[str, str] | None = None) -> str:
-        """Create topic `name` and return the name once every partition has a leader.
+        """Creates topic `name` and returns the name when every partition has a leader.
 
         Raises `UserError` if the broker refuses (the topic exists, a setting is unknown) or takes more than 30 s.
         """
@@ -41,7 +41,7 @@ class Kafka:
             while not _has_leaders(admin, name, partitions):
                 if time.monotonic() > deadline:
                     raise UserError(
-                        f"topic {name} has not got a leader for each of its {partitions} partitions in time"
+                        f"topic {name} did not get a leader for each of its {partitions} partitions in time"
                     )
                 time.sleep(_POLL_S)
         except KafkaException as error:
@@ -50,24 +50,24 @@ class Kafka:
         return name
 
     def fresh_topic(self, prefix: str, partitions: int, config: Mapping[str, str] | None = None) -> str:
-        """Create a topic whose name begins with `prefix` and was never used before; returns the name."""
+        """Creates a topic with a new name that begins with `prefix`, and returns the name."""
         return self.create_topic(f"{prefix}-{uuid.uuid4().hex[:12]}", partitions, config)
 
     def durability(self, topic: str) -> dict[str, str]:
-        """What "all replicas have it" comes to in this topic: how many there are (of the partition with the fewest),
-        and what it says of when they are to be on disk.
+        """The settings that decide when a record of this topic is durable.
 
-        Raises `UserError` if the broker does not tell within 30 s.
+        They include `replicas`, of the partition with the fewest. Raises `UserError` if the broker does not answer
+        within 30 s.
         """
-        admin, asked = self.admin(), ConfigResource(ResourceType.TOPIC, topic)
+        admin, resource = self.admin(), ConfigResource(ResourceType.TOPIC, topic)
         try:
             partitions = admin.list_topics(topic, timeout=_TIMEOUT_S).topics[topic].partitions.values()
-            told = admin.describe_configs([asked], request_timeout=_TIMEOUT_S)[asked].result(_TIMEOUT_S)
+            config = admin.describe_configs([resource], request_timeout=_TIMEOUT_S)[resource].result(_TIMEOUT_S)
         except KafkaException as error:
             reason = error.args[0].str()
-            raise UserError(f"{self.bootstrap_servers} does not tell the settings of {topic}: {reason}") from error
+            raise UserError(f"{self.bootstrap_servers} does not return the settings of {topic}: {reason}") from error
         replicas = min(len(partition.replicas) for partition in partitions)
-        return {"replicas": str(replicas), **{name: told[name].value for name in _SAFETY}}
+        return {"replicas": str(replicas), **{name: config[name].value for name in _DURABILITY}}
 
 
 def _has_leaders(admin: AdminClient, name: str, partitions: int) -> bool:

@@ -1,8 +1,9 @@
-"""Where a message ends on the wire: Kafka's and PostgreSQL's protocol, as far as somebody between the two must know it.
+"""Message boundaries in Kafka's and PostgreSQL's protocols, as far as the proxy needs them.
 
-Promise: what is handed on is byte for byte what came, one whole request at a time. What can go wrong: a connection that
-ends within a message ends the iteration too (`asyncio.IncompleteReadError`); encrypted connections can't be read, so
-this is for servers that the suite started.
+Promise: every yielded request is exactly one whole request, byte for byte as it arrived.
+
+Failure modes: a connection that ends inside a message ends the iteration (`asyncio.IncompleteReadError`). Encrypted
+connections cannot be read, so this works only for servers that the suite started.
 """
 
 from __future__ import annotations
@@ -14,33 +15,36 @@ from typing import Protocol
 
 from kafka.protocol.producer import ProduceResponse
 
-PRODUCE, END_TXN = 0, 26  # Kafka's numbers of requests (api_key)
-# First versions with the flexible format: their answer's header has a field more.
+PRODUCE, END_TXN = 0, 26  # Kafka's request types (api_key)
+# First versions with the flexible format, whose response header has one more field.
 _END_TXN_FLEXIBLE, _PRODUCE_FLEXIBLE = 3, 9
-# PostgreSQL's requests before the login that are answered with one byte, and after which the login still comes.
+# PostgreSQL's requests before the login. The server answers each with one byte, and the login still follows.
 _BEFORE_LOGIN = frozenset({80877103, 80877104})  # SSLRequest, GSSENCRequest
-# psycopg names so what it prepares, and then sends the text alone: nothing of it is executed before the server answers.
-# Java's driver names its statements too, and sends text and execution in one breath.
+# psycopg's prefix for prepared statements. psycopg first sends only the text, and waits for the answer before it
+# executes. Java's driver names its statements too, but sends text and execution together.
 _PREPARED_AHEAD = b"_pg3_"
-_HEAD = 5  # type and length of a message of PostgreSQL's
+_HEAD = 5  # type and length of a PostgreSQL message
 _CHUNK = 65536
 
 
 class Framing(Protocol):
-    """How a protocol's messages are told apart."""
+    """Finds the messages in a byte stream."""
 
     def requests(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-        """What a client says, request by request."""
+        """The client's requests, one by one."""
 
     def answers(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-        """What a server says, in pieces of which each belongs to one request at most."""
+        """The server's bytes in pieces. Each piece belongs to one request at most."""
 
     def belongs(self, answer: bytes, request: bytes) -> bool:
         """Whether a piece that came after this request is its answer."""
 
 
 class KafkaFraming:
-    """Length (4 bytes), then of a request api_key, api_version, correlation_id, and of an answer correlation_id."""
+    """Kafka: length (4 bytes), then api_key, api_version, correlation_id of a request.
+
+    An answer has only the correlation_id after its length.
+    """
 
     async def requests(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
         """See `Framing`."""
@@ -56,7 +60,7 @@ class KafkaFraming:
 
 
 class PostgresFraming:
-    """Type (1 byte, none before the login), then length (4 bytes, itself counted)."""
+    """PostgreSQL: type (1 byte, none before the login), then length (4 bytes, counting itself)."""
 
     async def requests(self, reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
         """See `Framing`."""
@@ -75,20 +79,21 @@ class PostgresFraming:
             yield piece
 
     def belongs(self, answer: bytes, request: bytes) -> bool:
-        """See `Framing`: a client waits for each answer before it asks again."""
+        """See `Framing`. A client waits for each answer before it sends the next request."""
         del answer, request
         return True
 
 
 def is_kafka(api_key: int, request: bytes) -> bool:
-    """Whether a request to Kafka is of this kind."""
+    """Whether a request to Kafka has this type."""
     return int.from_bytes(request[4:6]) == api_key
 
 
 def is_commit(request: bytes) -> bool:
-    """Whether a request to PostgreSQL is a COMMIT or COMMIT PREPARED, as a simple query or to be parsed and executed.
+    """Whether a PostgreSQL request executes COMMIT or COMMIT PREPARED.
 
-    What psycopg only prepares is none: its answer says nothing of a commit.
+    It may be a simple or an extended query. A statement that psycopg only prepares does not count, because its answer
+    does not report a commit.
     """
     kind, body = request[:1], request[5:]
     if kind == b"P":
@@ -99,22 +104,25 @@ def is_commit(request: bytes) -> bool:
 
 
 def end_txn_error(answer: bytes, request: bytes) -> int:
-    """Kafka's error code in an answer to EndTxn; 0 is none."""
+    """Kafka's error code in an answer to EndTxn; 0 means success."""
     flexible = int.from_bytes(request[6:8]) >= _END_TXN_FLEXIBLE
     at = 8 + flexible + 4  # length, correlation_id, tags, throttle_time_ms
     return int.from_bytes(answer[at : at + 2], signed=True)
 
 
 def produce_error(answer: bytes, request: bytes) -> int:
-    """Kafka's error code in an answer to Produce: the first that is one, of all partitions; 0 is none."""
+    """The first error code of all partitions in Kafka's answer to Produce; 0 means success."""
     version = int.from_bytes(request[6:8])
-    said = ProduceResponse.decode(answer[8 + (version >= _PRODUCE_FLEXIBLE) :], version=version)
-    codes = (partition.error_code for topic in said.responses for partition in topic.partition_responses)
+    decoded = ProduceResponse.decode(answer[8 + (version >= _PRODUCE_FLEXIBLE) :], version=version)
+    codes = (partition.error_code for topic in decoded.responses for partition in topic.partition_responses)
     return next(filter(None, codes), 0)
 
 
-def commit_said(answer: bytes) -> dict[str, str]:
-    """What PostgreSQL answered to a COMMIT: its `command_tag` (ROLLBACK too), or an error's `sqlstate`; or neither."""
+def commit_outcome(answer: bytes) -> dict[str, str]:
+    """The outcome in PostgreSQL's answer to a COMMIT.
+
+    Returns its `command_tag` (which may be ROLLBACK), or the `sqlstate` of an error, or nothing if it has neither.
+    """
     while len(answer) > _HEAD:
         length = int.from_bytes(answer[1:_HEAD])
         kind, body, answer = answer[:1], answer[_HEAD : 1 + length], answer[1 + length :]

@@ -1,9 +1,10 @@
-"""A TCP proxy on loopback between a client and a server: it can hold a request back, lose an answer, and cut the link.
+"""The proxy itself: accepts connections, forwards both directions, and catches one request.
 
-Promise: it passes everything on unchanged until it is told otherwise, its port is its own from the beginning (until it
-is opened, and while the link is cut, connections are refused), and nothing of it is left when its context ends. It
-lives in a thread of this process, so that it dies with the suite. What can go wrong: a server that is not there closes
-the client's connection, as a proxy of anybody's would.
+Promise: everything is forwarded unchanged unless a `Catch` or a `cut` is active. The proxy owns its port from the
+beginning: connections are refused until it is opened, and while the link is cut. Nothing of it is left when its context
+ends. It runs in a thread of this process, so it ends with the suite.
+
+Failure modes: if the server does not listen, the client's connection is closed.
 """
 
 from __future__ import annotations
@@ -19,24 +20,24 @@ from typing import Any
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.proxy.framing import Framing
 
-# Nothing that is waited for inside the proxy's own thread takes more than some ms.
+# Every call into the proxy's own thread takes some milliseconds at most.
 _LIMIT_S = 10.0
-_BINDS = 3  # a free port can be taken by somebody else before we have it
+_BIND_ATTEMPTS = 3  # another process may take a free port before we bind it
 
 
 @dataclass
 class Catch:
-    """What is to be done with the next request that is wanted, and what became of it.
+    """Which request to catch next, what to do with it, and what became of it.
 
     Attributes:
-        wanted: whether it is this request.
-        held_s: None: it goes through, its answer is lost, and the connection is closed. A number: the connection is
-            closed for the client at once, and the request comes to the server so many seconds later.
-        request: the one that was caught.
-        answer: what the server said to it; the client never sees it.
-        over: whether the server will say nothing more about it.
-        forgotten: whether it is not to be caught any more, or, if it is being held back, never to be sent. Its answer,
-            if that has not come yet, is the client's again.
+        wanted: whether this is the request to catch.
+        held_s: None: forward the request, drop the response, close the connection. A number: close the client's
+            connection at once, and forward the request that many seconds later.
+        request: the request that was caught.
+        answer: the server's response, which the client never sees.
+        over: whether no response can come any more.
+        forgotten: whether the catch was cancelled. The request is then not caught; a request that is being held is
+            never sent; a response that has not come yet goes to the client.
     """
 
     wanted: Callable[[bytes], bool]
@@ -48,20 +49,20 @@ class Catch:
 
 
 class Proxy:
-    """Between clients and one server. `port`: where clients find it."""
+    """A proxy between clients and one server. Clients connect to `port`."""
 
     def __init__(self, framing: Framing) -> None:
         self._framing = framing
-        self._socket, self.port = _bound()
+        self._socket, self.port = _bound_socket()
         self._target = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listening: asyncio.Task[None] | None = None
-        self._lines: set[asyncio.Task[None]] = set()
+        self._connections: set[asyncio.Task[None]] = set()
         self._catch: Catch | None = None
 
     @contextmanager
     def open(self, target: int) -> Iterator[None]:
-        """Passes connections on to this loopback port, until the end of the context."""
+        """Forwards connections to this loopback port until the end of the context."""
         self._target = target
         loop = self._loop = asyncio.new_event_loop()
         thread = threading.Thread(target=loop.run_forever, name="proxy", daemon=True)
@@ -77,32 +78,31 @@ class Proxy:
             loop.close()
 
     def close(self) -> None:
-        """Gives the port back."""
+        """Releases the port."""
         self._socket.close()
 
     def catch(self, catch: Catch) -> None:
-        """From now on: waits for one request, on whichever connection it comes."""
+        """Waits from now on for one request, on any connection."""
         self._catch = catch
 
     def forget(self, catch: Catch) -> None:
-        """Undoes `catch`: what has not been caught passes, and so does an answer that has not come yet; what is being
-        held back is lost."""
+        """Cancels `catch`: see `Catch.forgotten`."""
         catch.forgotten = True
         if self._catch is catch:
             self._catch = None
 
     def cut(self) -> None:
-        """Closes every connection and refuses new ones; what is being held back is lost."""
+        """Closes every connection and refuses new ones. A request that is being held is lost."""
         self._run(self._cut())
 
     def mend(self) -> None:
-        """Lets clients connect again after `cut`."""
+        """Accepts connections again after `cut`."""
         self._run(self._listen())
 
     @property
-    def lines(self) -> int:
-        """Connections that are open."""
-        return len(self._lines)
+    def connections(self) -> int:
+        """Number of open connections."""
+        return len(self._connections)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         assert self._loop is not None, "open() comes first"
@@ -110,15 +110,15 @@ class Proxy:
 
     async def _listen(self) -> None:
         if self._listening is None:
-            _share(self._socket, True)  # with the remains of closed connections
+            _reuse_address(self._socket, True)  # remains of closed connections must not keep us from listening
             self._socket.listen()
             self._listening = asyncio.create_task(self._accept())
 
     async def _cut(self) -> None:
-        ending = [*self._lines]
+        ending = [*self._connections]
         if self._listening is not None:
             self._socket.shutdown(socket.SHUT_RDWR)
-            _share(self._socket, False)
+            _reuse_address(self._socket, False)
             ending.append(self._listening)
             self._listening = None
         for task in ending:
@@ -129,22 +129,20 @@ class Proxy:
         while True:
             client, _ = await asyncio.get_running_loop().sock_accept(self._socket)
             task = asyncio.create_task(self._serve(client))
-            self._lines.add(task)
-            task.add_done_callback(self._lines.discard)
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
 
     async def _serve(self, client: socket.socket) -> None:
         reader, writer = await asyncio.open_connection(sock=client)
         try:
             with suppress(OSError):
-                line = _Line(
-                    self, self._framing, reader, writer, *await asyncio.open_connection(LOOPBACK, self._target)
-                )
-                await line.run()
+                server = await asyncio.open_connection(LOOPBACK, self._target)
+                await _Connection(self, self._framing, reader, writer, *server).run()
         finally:
             writer.transport.abort()
 
-    def taken(self, request: bytes) -> Catch | None:
-        """Of a line: what is to be done with this request, if anything is; each catch is given to one request."""
+    def catch_for(self, request: bytes) -> Catch | None:
+        """The active catch, if it wants this request. A catch is given to one request only."""
         catch = self._catch
         if catch is None or not catch.wanted(request):
             return None
@@ -153,8 +151,8 @@ class Proxy:
         return catch
 
 
-class _Line:
-    """One connection of a client, and its continuation to the server."""
+class _Connection:
+    """One connection of a client, and the matching connection to the server."""
 
     def __init__(
         self,
@@ -172,26 +170,28 @@ class _Line:
         self._client_gone = False
 
     async def run(self) -> None:
-        """Passes both ways until one side ends; a request that was caught is followed to its answer or until that is
-        forgotten."""
-        upward, downward = asyncio.create_task(self._upward()), asyncio.create_task(self._downward())
+        """Forwards both directions until one side ends.
+
+        If a request was caught, it goes on until the server has answered or the catch is forgotten.
+        """
+        requests, answers = asyncio.create_task(self._forward_requests()), asyncio.create_task(self._forward_answers())
         try:
-            await asyncio.wait((upward, downward), return_when=asyncio.FIRST_COMPLETED)
-            self._client_gone = upward.done()
-            if self._awaited() is not None:
-                await downward
+            await asyncio.wait((requests, answers), return_when=asyncio.FIRST_COMPLETED)
+            self._client_gone = requests.done()
+            if self._active_catch() is not None:
+                await answers
         finally:
-            for task in (upward, downward):
+            for task in (requests, answers):
                 task.cancel()
-            await asyncio.gather(upward, downward, return_exceptions=True)
+            await asyncio.gather(requests, answers, return_exceptions=True)
             self._to_server.transport.abort()
             if self._caught is not None:
                 self._caught.over = True
 
-    async def _upward(self) -> None:
+    async def _forward_requests(self) -> None:
         with suppress(asyncio.IncompleteReadError, OSError):
             async for request in self._framing.requests(self._from_client):
-                caught = self._proxy.taken(request)
+                caught = self._proxy.catch_for(request)
                 if caught is not None:
                     self._caught = caught
                     if caught.held_s is not None:
@@ -202,41 +202,44 @@ class _Line:
                 self._to_server.write(request)
                 await self._to_server.drain()
 
-    async def _downward(self) -> None:
+    async def _forward_answers(self) -> None:
         with suppress(asyncio.IncompleteReadError, OSError):
             async for answer in self._framing.answers(self._from_server):
-                awaited = self._awaited()
-                if awaited is not None and self._framing.belongs(answer, awaited.request or b""):
-                    awaited.answer = answer
+                catch = self._active_catch()
+                if catch is not None and self._framing.belongs(answer, catch.request or b""):
+                    catch.answer = answer
                     return
-                if awaited is None and self._client_gone:
+                if catch is None and self._client_gone:
                     return
                 if not self._to_client.is_closing():
                     self._to_client.write(answer)
                     await self._to_client.drain()
 
-    def _awaited(self) -> Catch | None:
-        """The catch to whose request an answer is to come that the client must not see; None once it is forgotten."""
+    def _active_catch(self) -> Catch | None:
+        """The catch whose response must not reach the client, unless it was forgotten."""
         return None if self._caught is None or self._caught.forgotten else self._caught
 
 
-def _share(made: socket.socket, shared: bool) -> None:
-    """Whether others may have the port too. Who does not listen must say no, or another server could take it."""
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, shared)
+def _reuse_address(bound: socket.socket, reuse: bool) -> None:
+    """Sets SO_REUSEADDR, which must be off while we do not listen.
+
+    Otherwise another server could take the port.
+    """
+    bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, reuse)
 
 
-def _bound() -> tuple[socket.socket, int]:
-    """A socket with a port that no server can take, though nobody listens there yet."""
-    for attempt in range(1, _BINDS + 1):
+def _bound_socket() -> tuple[socket.socket, int]:
+    """A socket bound to a free port, which no server can take although nothing listens yet."""
+    for attempt in range(1, _BIND_ATTEMPTS + 1):
         (port,) = free_ports(1)
-        made = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        bound = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
         try:
-            made.bind((LOOPBACK, port))
+            bound.bind((LOOPBACK, port))
         except OSError:
-            made.close()
-            if attempt == _BINDS:
+            bound.close()
+            if attempt == _BIND_ATTEMPTS:
                 raise
         else:
-            made.setblocking(False)
-            return made, port
+            bound.setblocking(False)
+            return bound, port
     raise AssertionError("the last attempt has raised")

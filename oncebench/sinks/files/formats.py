@@ -16,9 +16,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame
-from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
+from oncebench.sinks.records import row_as_json
 
 # The column of a JSON line before it is written.
 LINE = "line"
@@ -57,8 +57,7 @@ def lines_of(rows: pa.RecordBatch) -> pa.Buffer:
 def _encode_json_lines(rows: DataFrame) -> DataFrame:
     """Returns each row as one JSON object; nulls are written."""
     kept = [name for name in rows.columns if name == quarantine.COLUMN]
-    columns = [f"`{name}`" for name in rows.columns if name != quarantine.COLUMN]
-    line = f.to_json(f.struct(*columns), {"ignoreNullFields": "false"})
+    line = row_as_json([name for name in rows.columns if name != quarantine.COLUMN])
     return rows.select(line.alias(LINE), *kept)
 
 

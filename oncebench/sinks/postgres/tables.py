@@ -1,12 +1,13 @@
 """PostgreSQL tables: output table, ledger and drivers' epochs; definitions and checks.
 
-The output table has the columns of a row. In the suite it also has `id` (the row's position) and `tx` (the transaction
-that wrote it, indexed: a reader asks for transactions that it has not seen yet). `oncebench_ledger` has a row per
+The output table has the columns of a row. The suite adds `id` (the row's position) and `tx` (the transaction that wrote
+it, indexed: the suite's reader asks for transactions that it has not seen yet). `oncebench_ledger` has a row per
 partition and batch that was written exactly once; the transaction that wrote the batch adds it. `oncebench_epochs` has
 each sink_id's newest epoch.
 
-Promise: every text is read back unchanged. PostgreSQL's text cannot hold U+0000, so U+0000 is stored as U+2400 and a 0,
-and U+2400 itself twice. What can go wrong: a table with other columns is refused, and the message names the column.
+Promise: every value of the types in SQL_TYPES is read back unchanged, and so is a null. PostgreSQL's text cannot hold
+U+0000, so U+0000 is stored as U+2400 and a 0, and U+2400 itself twice. What can go wrong: a column of another type, or
+a table with other columns, is refused, and the message names the column.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 from psycopg import sql
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, DecimalType, StructType
 
 from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import Mark
@@ -44,6 +45,9 @@ SQL_TYPES: Mapping[str, tuple[str, ...]] = {
 }
 # As many as the journal keeps (oncebench.delivery.journal). A checkpoint that is rolled back further is refused.
 KEEP_BATCHES = 100
+MICROSECONDS = 6
+# The digits after the point in `numeric(10,2)` or `timestamp(3) with time zone`.
+_DIGITS = re.compile(r"\((?:\d+,)?(-?\d+)\)")
 # One session at a time makes the tables: of two concurrent CREATE TABLE IF NOT EXISTS, one fails.
 _MAKING = 0x6F6E6365  # "once"
 
@@ -92,6 +96,9 @@ def _text(column: pa.Array) -> pa.Array:
         return _copied(column.cast(pa.string()))
     if pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type):
         return pa.array([None if each is None else f"\\\\x{each.hex()}" for each in column.to_pylist()], pa.string())
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        # Arrow writes an offset without its seconds, which many had before 1900.
+        column = column.cast(pa.timestamp("us", "UTC"))
     return column.cast(pa.string())
 
 
@@ -121,10 +128,21 @@ def table_error(found: Mapping[str, Column], schema: StructType) -> str | None:
             return f"it has no column {field.name} ({kinds[0]})"
         if re.sub(r"\(.*?\)", "", found[field.name].kind) not in kinds:
             return f"its column {field.name} is {found[field.name].kind}, not {kinds[0]}"
+        if _rounds(found[field.name].kind, field.dataType):
+            return f"its column {field.name} is {found[field.name].kind}, which would round: it must be {kinds[0]}"
     for name, column in found.items():
         if name not in names and column.needed:
             return f"its column {name} has no default and would stay empty"
     return None
+
+
+def _rounds(kind: str, spark_type: DataType) -> bool:
+    """Whether a column of this kind stores fewer digits after the point than the Spark type has, without an error."""
+    digits = _DIGITS.search(kind)
+    if digits is None or not kind.startswith(("numeric", "timestamp")):
+        return False
+    scale = spark_type.scale if isinstance(spark_type, DecimalType) else 0
+    return int(digits[1]) < (MICROSECONDS if kind.startswith("timestamp") else scale)
 
 
 def definition(table: str, schema: StructType) -> sql.Composed:

@@ -172,6 +172,20 @@ class Upserter(Appender):
     row_id: tuple[str, ...] = ()
     id_index: str = ""
 
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        return super().write(task, (self._with_id(batch, task) for batch in rows))
+
+    def _with_id(self, rows: pa.RecordBatch, task: TaskView) -> pa.RecordBatch:
+        """Returns the rows; each must have its id. Two nulls differ to PostgreSQL: a replay would double the row."""
+        for name in self.row_id:
+            if rows.column(name).null_count:
+                raise DeliveryFailed(
+                    f"{name!r} is null in a row of batch {task.batch}, partition {task.partition}, and an upsert needs "
+                    "the id of every row. Nothing of this partition was written. Reject such rows in the query, or "
+                    "take another variant."
+                )
+        return rows
+
     def _target(self, connection: psycopg.Connection, names: Sequence[str]) -> sql.Composable:
         connection.execute(
             sql.SQL(

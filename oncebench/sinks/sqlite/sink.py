@@ -6,6 +6,7 @@ driver finds the newer generation inside its transaction and rolls back.
 
 What can go wrong: SQLite has one writer at a time, so tasks take turns and wait at most BUSY_S. The file must be on a
 local disk of the machine that runs all tasks. The rows of a partition are held in memory until they are written.
+SQLite stores a NaN as a null.
 """
 
 from __future__ import annotations
@@ -139,7 +140,7 @@ class SqliteSink(Sink):
         self._marks: dict[int, Mark] = {}
 
     def check_schema(self, schema: StructType) -> None:
-        """See `Sink.check_schema`: every column has a type of SQLite, and the table has the column."""
+        """See `Sink.check_schema`: every column must have a type of SQLite."""
         for field in schema.fields:
             if field.dataType.typeName() not in SQL_TYPES and field.name != quarantine.COLUMN:
                 raise RefusedStart(

@@ -1,34 +1,34 @@
-// What the figures come from, the answer in short, and the way to the parts of the page.
+// The answer in short, the origin of the figures, and the links to the parts of the page.
 
 function showAbout() {
-  const told = DATA.about;
+  const about = DATA.about;
   put(
     "answer",
-    told.answer.map((sentence) => el("li", {}, sentence)),
+    about.answer.map((sentence) => el("li", {}, sentence)),
   );
-  const verdicts = RUNS.verdicts
-    .filter((word) => told.verdicts[word])
-    .map((word) => `${figure(told.verdicts[word])} ${word}`);
+  const verdicts = RUNS.outcomes
+    .filter((outcome) => about.verdicts[outcome])
+    .map((outcome) => `${figure(about.verdicts[outcome])} ${outcome}`);
   const facts = [
-    ["Machine", told.machines.join("; ")],
+    ["Machine", about.machines.join("; ")],
     [
       "Versions",
-      Object.entries(told.versions)
+      Object.entries(about.versions)
         .map(([name, version]) => `${name} ${version}`)
         .join(", ") || "-",
     ],
-    ["Durability", told.durability.join("; ") || "not recorded"],
+    ["Durability", about.durability.join("; ") || "not recorded"],
     [
       "Runs",
-      `${figure(told.runs)} in ${many(RUNS.files.length, "file")}: ${verdicts.join(", ")}` +
-        (told.tried ? `; ${figure(told.tried)} tried a rate and tell nothing else` : ""),
+      `${figure(about.runs)} in ${many(RUNS.files.length, "file")}: ${verdicts.join(", ")}` +
+        (about.rate_probes ? `; ${figure(about.rate_probes)} only probed a rate` : ""),
     ],
     [
       "Repeats",
-      `${told.repeats} healthy ${told.repeats === "1" ? "run" : "runs"} of each way in each setting; ` +
-        many(told.seeds, "seed"),
+      `${about.repeats} healthy ${about.repeats === "1" ? "run" : "runs"} of each configuration in each setting; ` +
+        many(about.seeds, "seed"),
     ],
-    ["Faults", `${figure(told.faults)} acted, in ${figure(told.runs - told.healthy)} runs`],
+    ["Faults", `${figure(about.faults)} took effect, in ${figure(about.runs - about.healthy)} runs`],
   ];
   put(
     "facts",
@@ -36,26 +36,25 @@ function showAbout() {
   );
 }
 
-function showParts() {
-  const parts = [...document.querySelectorAll("main > section[tabindex]")];
-  const names = {
-    promises: "Promises",
-    cost: "Cost",
-    tradeoff: "Trade-off",
-    latency: "Latency",
-    timeline: "Timeline",
-    recovery: "Recovery",
-    landings: "Landings",
-    runs: "All runs",
-  };
-  put(
-    "parts",
-    parts.map((part) => el("a", { href: `#${part.id}`, click: (event) => goTo(event, part) }, names[part.id])),
-  );
-  document.querySelector(".skip").addEventListener("click", (event) => goTo(event, $("promises")));
+// The setting that all full comparisons share, named once instead of in each title.
+function showCommonSetting() {
+  const common = DATA.costs.common;
+  put("common-setting", common ? `Unless a title says otherwise: ${common}. ` : null);
 }
 
-// The address holds what is chosen, so a way to a part is gone without it.
+// The links take their names from the headings, so the two always agree.
+function showParts() {
+  const parts = [...document.querySelectorAll("main > section[tabindex]")];
+  put(
+    "parts",
+    parts.map((part) =>
+      el("a", { href: `#${part.id}`, click: (event) => goTo(event, part) }, part.querySelector("h2").textContent),
+    ),
+  );
+  document.querySelector(".skip").addEventListener("click", (event) => goTo(event, $("correctness")));
+}
+
+// The address holds the selection, so a link to a part must not replace it.
 function goTo(event, part) {
   event.preventDefault();
   part.scrollIntoView();

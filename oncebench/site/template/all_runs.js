@@ -1,7 +1,7 @@
-// Every run, found by words and by what is chosen above; so many at a time, since a page of thousands is slow.
+// Every run that matches the search and the filters, AT_ONCE at a time: a table of thousands of rows is slow.
 
 const AT_ONCE = 40;
-let shownRuns = AT_ONCE;
+let visibleRuns = AT_ONCE;
 
 function showAllRuns() {
   if (!$("find")) {
@@ -10,7 +10,7 @@ function showAllRuns() {
       el(
         "p",
         { class: "choice" },
-        el("label", { for: "find" }, "Find"),
+        el("label", { for: "find" }, "Search"),
         " ",
         el("input", {
           id: "find",
@@ -18,8 +18,8 @@ function showAllRuns() {
           autocomplete: "off",
           placeholder: "postgres kill-broker broken seed:2",
           input: (event) => {
-            shownRuns = AT_ONCE;
-            choose(
+            visibleRuns = AT_ONCE;
+            updateState(
               (now) => {
                 now.find = event.target.value;
               },
@@ -34,24 +34,24 @@ function showAllRuns() {
   }
   if ($("find").value !== state.find) $("find").value = state.find;
   const found = foundRuns();
-  const rows = found.slice(0, shownRuns);
+  const rows = found.slice(0, visibleRuns);
   $("found").textContent =
-    `${many(found.length, "run")}${rows.length < found.length ? `, the first ${figure(rows.length)} shown` : ""}`;
+    `${many(found.length, "run")}${rows.length < found.length ? `, the first ${figure(rows.length)} displayed` : ""}`;
   put(
     "runs-table",
     table(
       "Runs",
       [
         "sink, guarantee, variant",
-        "faults",
+        "faults, or setting",
         "verdict",
-        "lost",
-        "doubled",
+        "rows lost",
+        "rows duplicated",
         "seed",
         "events/s",
         ...RUNS.headings,
         "report",
-        "repeat it with",
+        "command to repeat it",
       ],
       rows.map(runRow),
       { sticky: 1, numeric: [3, 4, 5, 6, 7, 8, 9, 10], kind: "runs" },
@@ -64,9 +64,9 @@ function showAllRuns() {
             class: "chip",
             click: () => {
               const before = rows.length;
-              shownRuns += AT_ONCE * 5;
+              visibleRuns += AT_ONCE * 5;
               showAllRuns();
-              // The button that had the focus is another now, or gone: go on at the first run that was not shown.
+              // The table and its button are new elements: put the focus on the first run that was added.
               $("runs-table").querySelectorAll("tbody tr")[before]?.querySelector("a, summary")?.focus();
             },
           },
@@ -77,34 +77,41 @@ function showAllRuns() {
 }
 
 function runRow(run) {
-  const why = unwrap(RUNS.why[run]);
+  const reasons = unwrap(RUNS.reasons[run]);
   return [
-    wayHead(RUNS.way[run]),
-    unwrap(RUNS.done[run]),
-    el("span", {}, worded(verdictOf(run), unwrap(RUNS.codes[run])), why ? el("span", { class: "why" }, why) : null),
+    configurationHead(RUNS.configuration[run]),
+    unwrap(RUNS.test[run]),
+    el(
+      "span",
+      {},
+      outcomeTag(outcomeOfRun(run), unwrap(RUNS.codes[run])),
+      isBrokenOnPurpose(run) ? el("span", { class: "why" }, "expected: this sink is broken on purpose") : null,
+      reasons ? el("span", { class: "why" }, reasons) : null,
+    ),
     figure(RUNS.lost[run]),
-    figure(RUNS.doubled[run]),
+    figure(RUNS.duplicated[run]),
     RUNS.seed[run],
-    figure(RUNS.per_s[run]),
+    figure(RUNS.events_per_s[run]),
     ...RUNS.figures.map((name, at) => figure(RUNS[name][run], RUNS.headings[at].startsWith("recovery") ? 1 : 0)),
-    sourceOf(run),
+    reportLink(run),
     el("details", {}, el("summary", {}, "command"), command(unwrap(RUNS.command[run]))),
   ];
 }
 
+// Runs that are broken on purpose come last: they test the auditors, not a sink.
 function foundRuns() {
-  const asked = state.find.toLowerCase().split(/\s+/).filter(Boolean);
-  return RUNS.way
+  const terms = state.find.toLowerCase().split(/\s+/).filter(Boolean);
+  return RUNS.configuration
     .map((_, run) => run)
     .filter((run) => {
-      if (!wanted(RUNS.way[run])) return false;
-      if (!asked.length) return true;
+      if (!isSelected(RUNS.configuration[run])) return false;
+      if (!terms.length) return true;
       const text = [
-        wayTitle(RUNS.way[run]),
-        unwrap(RUNS.done[run]),
-        verdictOf(run),
+        fullName(RUNS.configuration[run]),
+        unwrap(RUNS.test[run]),
+        outcomeOfRun(run),
         unwrap(RUNS.codes[run]),
-        unwrap(RUNS.why[run]),
+        unwrap(RUNS.reasons[run]),
         RUNS.id[run],
         `seed:${RUNS.seed[run]}`,
         RUNS.files[RUNS.file[run]],
@@ -112,6 +119,9 @@ function foundRuns() {
       ]
         .join(" ")
         .toLowerCase();
-      return asked.every((word) => text.includes(word));
-    });
+      return terms.every((term) => text.includes(term));
+    })
+    .sort((a, b) => isBrokenOnPurpose(a) - isBrokenOnPurpose(b) || a - b);
 }
+
+const isBrokenOnPurpose = (run) => DATA.configurations[RUNS.configuration[run]].broken_on_purpose !== "";

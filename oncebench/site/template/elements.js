@@ -1,4 +1,4 @@
-// Elements, and nothing else that touches markup: text goes in as text, so that no report can become markup.
+// Creates elements. This is the only file that builds markup, and text goes in as text, never as markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
@@ -19,21 +19,21 @@ const draw = (name, attributes, ...children) => fill(document.createElementNS(SV
 const $ = (id) => document.getElementById(id);
 const put = (id, ...children) => $(id).replaceChildren(...children.flat(Infinity).filter((child) => child));
 
-// Numbers: thousands apart, as many digits as told, "-" for nothing.
+// Numbers with thousands separators and a fixed number of digits; "-" for a missing value.
 function figure(value, digits = 0) {
   if (value === null || value === undefined) return "-";
   return value.toLocaleString("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits });
 }
-const plainly = (value) =>
+const significant = (value) =>
   value === null || value === undefined ? "-" : value.toLocaleString("en-GB", { maximumSignificantDigits: 4 });
-// A ratio; one that is not 1 is never written as if it were.
+// A ratio. One that is not exactly 1 is never rounded to 1.
 function times(value) {
   if (value === null || value === undefined) return "-";
   return `${value.toFixed(value !== 1 && Math.abs(value - 1) < 0.005 ? 3 : 2)}×`;
 }
 const many = (count, word) => `${figure(count)} ${word}${count === 1 ? "" : "s"}`;
 
-// A table in a box of its own that scrolls, so that the page never does; `head` and `rows` hold cells or texts.
+// A table in a box that scrolls sideways, so the page never does. `head` and `rows` hold cells or texts.
 function table(caption, head, rows, { sticky = 0, numeric = [], kind = "" } = {}) {
   const cell = (content, at, name) => {
     const here = at < sticky;
@@ -49,7 +49,7 @@ function table(caption, head, rows, { sticky = 0, numeric = [], kind = "" } = {}
     el(
       "table",
       { class: kind },
-      captioned(caption),
+      captionOf(caption),
       el(
         "thead",
         {},
@@ -78,5 +78,5 @@ function box(label, made) {
   return el("div", { class: "box", role: "region", "aria-label": label, tabindex: "0" }, made);
 }
 
-const captioned = (text) => el("caption", {}, el("span", {}, text));
-const nothing = (text) => el("p", { class: "nothing" }, text);
+const captionOf = (text) => el("caption", {}, el("span", {}, text));
+const emptyNote = (text) => el("p", { class: "nothing" }, text);

@@ -1,7 +1,7 @@
-// Latency distributions in the manner of HdrHistogram: each decade to the right has ten times fewer rows.
+// Latency distributions on the axis of HdrHistogram: each decade to the right has ten times fewer rows.
 
 const PERCENT = DATA.curves.percent;
-// 100 % lies beyond every percentile that is told: it stands at the right edge, as the largest value.
+// 100 % has no finite place on this axis: the largest value is drawn at the right edge.
 const LARGEST = 99.999;
 const rarity = (percent) => -Math.log10(1 - Math.min(percent, LARGEST) / 100);
 
@@ -9,28 +9,29 @@ function showLatencies() {
   const settings = COSTS.settings
     .map((setting, at) => ({
       ...setting,
-      curves: DATA.curves.settings[at].filter((curve) => wanted(curve.way)),
+      curves: DATA.curves.settings[at].filter((curve) => isSelected(curve.configuration)),
     }))
     .filter((setting) => setting.curves.length);
-  if (!settings.length) return put("latencies", nothing("No healthy run of what you chose has kept its latencies."));
+  if (!settings.length)
+    return put("latencies", emptyNote("Your selection has no healthy run with a latency distribution."));
   put(
     "latencies",
     inGroups("latencies", settings, (group) => grid(group.map(latencyPlot))),
   );
 }
 
-// A colour for each guarantee, a dash for each of its variants.
+// A colour for each guarantee, a dash pattern for each of its variants.
 function strokes(curves) {
-  const seen = {};
+  const counts = {};
   return curves.map((curve) => {
-    const guarantee = DATA.ways[curve.way][1];
-    seen[guarantee] = (seen[guarantee] || 0) + 1;
-    return `curve ${guarantee} dash-${Math.min(seen[guarantee], 4)}`;
+    const { guarantee } = DATA.configurations[curve.configuration];
+    counts[guarantee] = (counts[guarantee] || 0) + 1;
+    return `curve ${guarantee} dash-${Math.min(counts[guarantee], 4)}`;
   });
 }
 
 function latencyPlot(setting) {
-  const width = roomIn("latencies", 480);
+  const width = plotWidth("latencies", 480);
   const height = 290;
   const edge = { left: 56, right: 14, top: 12, bottom: 44 };
   const most = Math.max(...setting.curves.flatMap((curve) => curve.ms.filter((value) => value !== null)));
@@ -38,12 +39,12 @@ function latencyPlot(setting) {
   const y = linear(0, most * 1.06, height - edge.bottom, edge.top);
   const kinds = strokes(setting.curves);
   const floor = height - edge.bottom;
-  const shown = [0, 50, 90, 99, 99.9, 99.99, 100];
+  const ticked = [0, 50, 90, 99, 99.9, 99.99, 100];
   const parts = [
     axes(null, y, width, height, edge, "percentile of rows", "latency, ms"),
-    shown.map((percent) => [
+    ticked.map((percent) => [
       line(x(rarity(percent)), edge.top, x(rarity(percent)), floor + 4, "rule"),
-      words(
+      svgText(
         x(rarity(percent)),
         floor + 17,
         percent === 100 ? "max" : String(percent),
@@ -79,26 +80,25 @@ function latencyPlot(setting) {
           ),
         ),
         " ",
-        toRuns(wayName(curve.way), `the run drawn of ${wayTitle(curve.way)}`, [curve.run]),
+        runsButton(shortName(curve.configuration), `the run drawn for ${fullName(curve.configuration)}`, [curve.run]),
       ),
     ),
   );
   const at = (curve, percent) => curve.ms[PERCENT.indexOf(percent)];
-  const told = setting.curves.map(
-    (curve) =>
-      `${wayName(curve.way)}: p50 ${plainly(at(curve, 50))} ms, p99 ${plainly(at(curve, 99))} ms, ` +
-      `max ${plainly(at(curve, 100))} ms`,
-  );
+  const descriptions = setting.curves.map((curve) => {
+    const [p50, p99, most] = [50, 99, 100].map((percent) => significant(at(curve, percent)));
+    return `${shortName(curve.configuration)}: p50 ${p50} ms, p99 ${p99} ms, max ${most} ms`;
+  });
   const title = `${setting.sink}: distribution of latencies`;
-  return figured(
-    `${title}, ms. ${setting.label}`,
-    [el("strong", {}, setting.sink), ` ${setting.label}`],
-    plot(title, told.join("; "), width, height, parts),
-    ["percentile", ...setting.curves.map((curve) => wayName(curve.way))],
+  return figureWithTable(
+    cardTitle(`${title}, ms`, setting),
+    [el("strong", {}, setting.sink), ` ${setting.title}`],
+    plot(title, descriptions.join("; "), width, height, parts),
+    ["percentile", ...setting.curves.map((curve) => shortName(curve.configuration))],
     [
       ...PERCENT.map((percent, each) => [
         percent === 100 ? "max" : String(percent),
-        ...setting.curves.map((curve) => plainly(curve.ms[each])),
+        ...setting.curves.map((curve) => significant(curve.ms[each])),
       ]),
       ["rows", ...setting.curves.map((curve) => figure(curve.n))],
     ],

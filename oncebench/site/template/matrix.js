@@ -1,35 +1,39 @@
-// The correctness matrix: a family of faults is one column that sums it up, or, opened, a column for each fault.
+// The correctness matrix: a family of faults is one summary column or, when opened, a column for each fault.
 
 const MATRIX = DATA.matrix;
 const MEANING = {
-  kept: "the promise held",
-  broken: "it did not, with the codes of what was found",
-  limit: "it did not, in a way that is known and told",
-  unknown: "the run cannot tell",
-  vacuous: "nothing was tested",
+  kept: "the guarantee held",
+  broken: "the guarantee failed; the codes name the anomalies",
+  limit: "it failed in a known and documented case",
+  unknown: "the run allows no verdict",
+  vacuous: "the fault was not exercised",
 };
 const NO_CELL = {
-  "n/a": "cannot be done to this row: it has nothing that the fault could act on",
-  "-": "could be done, and no run is here",
+  "n/a": "this fault cannot occur in this configuration",
+  "-": "not run",
 };
 const FAULTS = MATRIX.families.flatMap((family, at) => family.faults.map((fault) => ({ fault, family: at })));
 
 function showMatrixKey() {
   put(
     "matrix-key",
-    Object.entries(MEANING).map(([word, meaning]) => el("li", {}, worded(word), `: ${meaning}`)),
-    Object.entries(NO_CELL).map(([word, meaning]) => el("li", {}, `${word}: ${meaning}`)),
+    Object.entries(MEANING).map(([outcome, meaning]) => el("li", {}, outcomeTag(outcome), `: ${meaning}`)),
+    Object.entries(NO_CELL).map(([mark, meaning]) => el("li", {}, `${mark}: ${meaning}`)),
   );
 }
 
 function showMatrix() {
   const families = MATRIX.families
     .map((family, at) => ({ ...family, at }))
-    .filter((family) => chosen("families", family.name));
-  const ways = DATA.ways.map((_, way) => way).filter(wanted);
-  if (!ways.length || !families.length) return put("matrix", nothing("Nothing of what you chose was run."));
-  const cells = new Map(MATRIX.cells.way.map((way, at) => [`${way} ${MATRIX.cells.fault[at]}`, at]));
-  const sums = new Map(MATRIX.sums.way.map((way, at) => [`${way} ${MATRIX.sums.family[at]}`, at]));
+    .filter((family) => isChosen("families", family.name));
+  const configurations = DATA.configurations.map((_, number) => number).filter(isSelected);
+  if (!configurations.length || !families.length) return put("matrix", emptyNote("Your selection has no run."));
+  const cells = new Map(
+    MATRIX.cells.configuration.map((configuration, at) => [`${configuration} ${MATRIX.cells.fault[at]}`, at]),
+  );
+  const sums = new Map(
+    MATRIX.sums.configuration.map((configuration, at) => [`${configuration} ${MATRIX.sums.family[at]}`, at]),
+  );
   const opened = (family) => family.faults.length > 1 && state.open.has(family.name);
   const faultsOf = (family) => FAULTS.map((each, at) => ({ ...each, at })).filter((each) => each.family === family.at);
   const caption = "Rows: sink, guarantee and variant. Columns: faults by family.";
@@ -38,7 +42,7 @@ function showMatrix() {
   const made = el(
     "table",
     { class: "matrix" },
-    captioned(caption),
+    captionOf(caption),
     el(
       "thead",
       {},
@@ -61,15 +65,22 @@ function showMatrix() {
     el(
       "tbody",
       {},
-      ways.map((way, row) =>
+      configurations.map((configuration, row) =>
         el(
           "tr",
-          { class: row && DATA.ways[way][0] !== DATA.ways[ways[row - 1]][0] ? "first" : "" },
-          rowHead(way),
+          {
+            class:
+              row && DATA.configurations[configuration].sink !== DATA.configurations[configurations[row - 1]].sink
+                ? "first"
+                : "",
+          },
+          el("th", { scope: "row", class: "stick stick-0" }, configurationHead(configuration)),
           families.map((family) =>
             opened(family)
-              ? faultsOf(family).map((each) => matrixCell(way, family, each, cells.get(`${way} ${each.at}`)))
-              : familyCell(way, family, sums.get(`${way} ${family.at}`), cells, faultsOf(family)),
+              ? faultsOf(family).map((each) =>
+                  matrixCell(configuration, family, each, cells.get(`${configuration} ${each.at}`)),
+                )
+              : familyCell(configuration, family, sums.get(`${configuration} ${family.at}`), cells, faultsOf(family)),
           ),
         ),
       ),
@@ -78,13 +89,13 @@ function showMatrix() {
   put("matrix", openers(families), box("Correctness matrix", made));
   const scrolling = $("matrix").querySelector(".box");
   scrolling.scrollLeft = left;
-  // What the keyboard goes to is not left under the head and the first column, which stay where they are.
+  // A focused cell must not end up under the table head or the first column, which do not scroll.
   const [head, first] = [made.tHead.offsetHeight, made.querySelector(".stick").offsetWidth];
   scrolling.style.scrollPadding = `${head + 8}px 8px 8px ${first + 8}px`;
-  rove(made);
+  addArrowKeys(made);
 }
 
-// Opens or closes all families that are shown.
+// Buttons that open or close all displayed families.
 function openers(families) {
   const able = families.filter((family) => family.faults.length > 1).map((family) => family.name);
   const opener = (id, label, change) =>
@@ -95,7 +106,7 @@ function openers(families) {
         class: "chip",
         id,
         click: () => {
-          choose((now) => able.forEach((name) => now.open[change](name)), ["matrix"]);
+          updateState((now) => able.forEach((name) => now.open[change](name)), ["matrix"]);
           $(id).focus();
         },
       },
@@ -125,7 +136,7 @@ function familyHead(family, open) {
         "aria-expanded": String(open),
         "data-family": family.name,
         click: () => {
-          choose(
+          updateState(
             (now) => {
               if (!now.open.delete(family.name)) now.open.add(family.name);
             },
@@ -164,112 +175,103 @@ function breakable(fault) {
   });
 }
 
-function rowHead(way) {
-  const shows = DATA.ways[way][3];
-  return el(
-    "th",
-    { scope: "row", class: "stick stick-0" },
-    wayHead(way),
-    shows ? el("span", { class: "purpose" }, `broken on purpose: ${shows}`) : null,
-  );
+// A cell without a run: `n/a` if none of these faults applies to the configuration, `-` otherwise.
+function noCell(configuration, faults) {
+  const inapplicable = faults.every((each) => MATRIX.not_applicable[configuration].includes(each.at));
+  return el("td", { class: "empty" }, inapplicable ? "n/a" : "-");
 }
 
-// Where no run is: of a family `n/a` only if none of its faults can be done.
-function noCell(way, faults) {
-  const pointless = faults.every((each) => MATRIX.pointless[way].includes(each.at));
-  return el("td", { class: "empty" }, pointless ? "n/a" : "-");
-}
-
-function matrixCell(way, family, fault, at) {
-  if (at === undefined) return noCell(way, [fault]);
+function matrixCell(configuration, family, fault, at) {
+  if (at === undefined) return noCell(configuration, [fault]);
   const cells = MATRIX.cells;
-  const word = DATA.words[cells.word[at]];
+  const outcome = DATA.outcomes[cells.outcome[at]];
   const runs = cells.entries[at].length / 5;
   return cellButton(
-    word,
+    outcome,
     unwrap(cells.codes[at]),
-    counted(cells.lost[at], cells.doubled[at]),
+    rowCounts(cells.lost[at], cells.duplicated[at]),
     many(runs, "run"),
-    `${wayTitle(way)}, ${fault.fault === "none" ? "no fault" : fault.fault}`,
-    () => showCell(way, fault.fault, at),
+    `${fullName(configuration)}, ${fault.fault === "none" ? "no fault" : fault.fault}`,
+    () => showCell(configuration, fault.fault, at),
   );
 }
 
-function familyCell(way, family, at, cells, faults) {
-  if (at === undefined) return noCell(way, faults);
-  if (family.faults.length < 2) return matrixCell(way, family, faults[0], cells.get(`${way} ${faults[0].at}`));
+function familyCell(configuration, family, at, cells, faults) {
+  if (at === undefined) return noCell(configuration, faults);
+  if (family.faults.length < 2)
+    return matrixCell(configuration, family, faults[0], cells.get(`${configuration} ${faults[0].at}`));
   const sums = MATRIX.sums;
-  const word = DATA.words[sums.word[at]];
+  const outcome = DATA.outcomes[sums.outcome[at]];
   return cellButton(
-    word,
+    outcome,
     unwrap(sums.codes[at]),
-    counted(sums.lost[at], sums.doubled[at]),
-    `${sums.alike[at]} of ${sums.cells[at]}`,
-    `${wayTitle(way)}, ${family.name}`,
-    () => showFamily(way, family, cells, faults),
+    rowCounts(sums.lost[at], sums.duplicated[at]),
+    `${sums.same_outcome[at]} of ${sums.cells[at]}`,
+    `${fullName(configuration)}, ${family.name}`,
+    () => showFamily(configuration, family, cells, faults),
   );
 }
 
-function cellButton(word, codes, counts, size, title, click) {
+function cellButton(outcome, codes, counts, size, title, click) {
   return el(
     "td",
-    { class: `cell ${word}` },
+    { class: `cell ${outcome}` },
     el(
       "button",
       {
         type: "button",
         class: "cell-button",
         tabindex: "-1",
-        "aria-label": [title, word, codes, counts, size].filter(Boolean).join(", "),
+        "aria-label": [title, outcome, codes, counts, size].filter(Boolean).join(", "),
         click,
       },
-      worded(word, codes),
+      outcomeTag(outcome, codes),
       counts ? el("span", { class: "counts" }, counts) : null,
       el("span", { class: "size" }, size),
     ),
   );
 }
 
-function showCell(way, fault, at) {
+function showCell(configuration, fault, at) {
   const { entries, command: commands } = MATRIX.cells;
-  const of = [];
-  for (let each = 0; each < entries[at].length; each += 5) of.push(entries[at].slice(each, each + 5));
+  const parts = [];
+  for (let each = 0; each < entries[at].length; each += 5) parts.push(entries[at].slice(each, each + 5));
   openDialog(
-    `${wayTitle(way)}: ${fault === "none" ? "no fault" : fault}`,
-    el("p", {}, "Repeat it with"),
+    `${fullName(configuration)}: ${fault === "none" ? "no fault" : fault}`,
+    el("p", {}, "Command to repeat it"),
     el("p", {}, command(unwrap(commands[at]))),
     table(
       "Its runs",
-      ["verdict here", "what was seen", "lost", "doubled", "seed", "report", "the whole run"],
-      of.map(([run, word, told, lost, doubled]) => [
-        worded(DATA.words[word]),
-        unwrap(told) || "-",
+      ["outcome", "detail", "rows lost", "rows duplicated", "seed", "report", "command of the whole run"],
+      parts.map(([run, outcome, detail, lost, duplicated]) => [
+        outcomeTag(DATA.outcomes[outcome]),
+        unwrap(detail) || "-",
         figure(lost),
-        figure(doubled),
+        figure(duplicated),
         RUNS.seed[run],
-        sourceOf(run),
+        reportLink(run),
         command(unwrap(RUNS.command[run])),
       ]),
       { numeric: [2, 3, 4] },
     ),
-    ruled([unwrap(MATRIX.cells.codes[at]), ...of.map((each) => unwrap(each[2]))]),
+    codeRules([unwrap(MATRIX.cells.codes[at]), ...parts.map((each) => unwrap(each[2]))]),
   );
 }
 
-function showFamily(way, family, cells, faults) {
+function showFamily(configuration, family, cells, faults) {
   const rows = faults
-    .map((fault) => ({ fault, at: cells.get(`${way} ${fault.at}`) }))
+    .map((fault) => ({ fault, at: cells.get(`${configuration} ${fault.at}`) }))
     .filter((each) => each.at !== undefined);
   openDialog(
-    `${wayTitle(way)}: ${family.name}`,
+    `${fullName(configuration)}: ${family.name}`,
     table(
       "Its faults",
-      ["fault", "verdict", "lost", "doubled", "runs", "repeat it with"],
+      ["fault", "outcome", "rows lost", "rows duplicated", "runs", "command to repeat it"],
       rows.map(({ fault, at }) => [
         fault.fault,
-        worded(DATA.words[MATRIX.cells.word[at]], unwrap(MATRIX.cells.codes[at])),
+        outcomeTag(DATA.outcomes[MATRIX.cells.outcome[at]], unwrap(MATRIX.cells.codes[at])),
         figure(MATRIX.cells.lost[at]),
-        figure(MATRIX.cells.doubled[at]),
+        figure(MATRIX.cells.duplicated[at]),
         el(
           "button",
           {
@@ -278,7 +280,7 @@ function showFamily(way, family, cells, faults) {
             "aria-label": `${many(MATRIX.cells.entries[at].length / 5, "run")} of ${fault.fault}`,
             click: () => {
               $("dialog").close();
-              showCell(way, fault.fault, at);
+              showCell(configuration, fault.fault, at);
             },
           },
           many(MATRIX.cells.entries[at].length / 5, "run"),
@@ -287,12 +289,12 @@ function showFamily(way, family, cells, faults) {
       ]),
       { numeric: [2, 3] },
     ),
-    ruled(rows.map(({ at }) => unwrap(MATRIX.cells.codes[at]))),
+    codeRules(rows.map(({ at }) => unwrap(MATRIX.cells.codes[at]))),
   );
 }
 
-// One stop for the tab key; arrow keys, Home and End go on from there.
-function rove(made) {
+// The matrix is one stop for the tab key; arrow keys, Home and End move between its cells.
+function addArrowKeys(made) {
   const rows = [...made.tBodies[0].rows].map((row) =>
     [...row.cells].map((cell) => cell.querySelector("button.cell-button")),
   );

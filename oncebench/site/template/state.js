@@ -1,8 +1,8 @@
-// What is chosen, and its address: the part after # holds all of it, so that a view can be linked.
+// The reader's selection, and the address after # that holds all of it, so a view can be linked.
 
 const KINDS = {
-  sinks: [...new Set(DATA.ways.map((way) => way[0]))],
-  guarantees: DELIVERIES.filter((each) => DATA.ways.some((way) => way[1] === each)),
+  sinks: [...new Set(DATA.configurations.map((each) => each.sink))],
+  guarantees: GUARANTEES.filter((name) => DATA.configurations.some((each) => each.guarantee === name)),
   families: DATA.matrix.families.map((family) => family.name),
 };
 const METRICS = DATA.costs.metrics.map((metric) => metric.name);
@@ -17,35 +17,38 @@ const state = {
   find: "",
 };
 
-// Whatever an address holds that is not on this page is passed over.
+// Reads the selection from the address. Values that are not on this page are ignored.
 function restore() {
-  const told = new URLSearchParams(location.hash.slice(1));
-  const listed = (name, known) => new Set((told.get(name) || "").split(",").filter((each) => known.includes(each)));
+  const given = new URLSearchParams(location.hash.slice(1));
+  const listed = (name, known) => new Set((given.get(name) || "").split(",").filter((each) => known.includes(each)));
   for (const [name, known] of Object.entries(KINDS)) state[name] = listed(name, known);
   state.open = listed("open", KINDS.families);
-  state.metric = METRICS.includes(told.get("metric")) ? told.get("metric") : FIRST_METRIC;
-  const run = Number(told.get("timeline") || -1);
+  state.metric = METRICS.includes(given.get("metric")) ? given.get("metric") : FIRST_METRIC;
+  const run = Number(given.get("timeline") || -1);
   state.timeline = DATA.timelines.some((each) => each.run === run) ? run : -1;
-  state.find = told.get("find") || "";
+  state.find = given.get("find") || "";
 }
 
 function address() {
-  const told = [];
+  const parts = [];
   for (const name of [...Object.keys(KINDS), "open"])
-    if (state[name].size) told.push(`${name}=${[...state[name]].map(encodeURIComponent).join(",")}`);
-  if (state.metric !== FIRST_METRIC) told.push(`metric=${state.metric}`);
-  if (state.timeline >= 0) told.push(`timeline=${state.timeline}`);
-  if (state.find) told.push(`find=${encodeURIComponent(state.find)}`);
-  return told.length ? `#${told.join("&")}` : location.pathname + location.search;
+    if (state[name].size) parts.push(`${name}=${[...state[name]].map(encodeURIComponent).join(",")}`);
+  if (state.metric !== FIRST_METRIC) parts.push(`metric=${state.metric}`);
+  if (state.timeline >= 0) parts.push(`timeline=${state.timeline}`);
+  if (state.find) parts.push(`find=${encodeURIComponent(state.find)}`);
+  return parts.length ? `#${parts.join("&")}` : location.pathname + location.search;
 }
 
-// Changes what is chosen, its address, and those parts of the page that show it.
-function choose(change, parts) {
+// Changes the selection, its address, and the parts of the page that depend on it.
+function updateState(change, parts) {
   change(state);
   history.replaceState(null, "", address());
   show(parts);
 }
 
-const chosen = (name, value) => state[name].size === 0 || state[name].has(value);
-const wanted = (way) => chosen("sinks", DATA.ways[way][0]) && chosen("guarantees", DATA.ways[way][1]);
+const isChosen = (name, value) => state[name].size === 0 || state[name].has(value);
+function isSelected(configuration) {
+  const { sink, guarantee } = DATA.configurations[configuration];
+  return isChosen("sinks", sink) && isChosen("guarantees", guarantee);
+}
 const unwrap = (number) => DATA.text.texts[number].map((word) => DATA.text.words[word]).join(" ");

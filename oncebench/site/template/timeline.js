@@ -1,18 +1,18 @@
-// One faulted run over time: rates, latencies and lag, with its faults and how it came back from each.
+// A run with faults over time: rates, latencies and lag, its faults, and its recovery from each.
 
-const MARK_NAMES = ["seen", "process back", "first row", "caught up"];
+const MARK_NAMES = ["detected", "process back", "first row", "caught up"];
 
 function showTimelines() {
-  const able = DATA.timelines.filter((each) => wanted(each.way));
-  if (!able.length) return put("timelines", nothing("No faulted run of what you chose has a timeline."));
-  const now = able.find((each) => each.run === state.timeline) || plainest(able);
-  const groups = [...new Set(able.map((each) => each.way))];
+  const able = DATA.timelines.filter((each) => isSelected(each.configuration));
+  if (!able.length) return put("timelines", emptyNote("Your selection has no run with faults that has a timeline."));
+  const now = able.find((each) => each.run === state.timeline) || simplest(able);
+  const groups = [...new Set(able.map((each) => each.configuration))];
   const choice = el(
     "select",
     {
       id: "timeline-choice",
       change: (event) => {
-        choose(
+        updateState(
           (all) => {
             all.timeline = Number(event.target.value);
           },
@@ -21,14 +21,18 @@ function showTimelines() {
         $("timeline-choice").focus();
       },
     },
-    groups.map((way) =>
+    groups.map((configuration) =>
       el(
         "optgroup",
-        { label: wayTitle(way) },
+        { label: fullName(configuration) },
         able
-          .filter((each) => each.way === way)
+          .filter((each) => each.configuration === configuration)
           .map((each) =>
-            el("option", { value: each.run, selected: each === now }, `${wayTitle(way)}: ${unwrap(each.title)}`),
+            el(
+              "option",
+              { value: each.run, selected: each === now },
+              `${fullName(configuration)}: ${unwrap(each.title)}`,
+            ),
           ),
       ),
     ),
@@ -40,16 +44,19 @@ function showTimelines() {
   );
 }
 
-// What is shown first: of the runs with the fewest faults one under exactly-once, for that is what a reader looks for.
-function plainest(able) {
+// The run that is drawn first: an exactly-once run with few faults and the shortest outage.
+function simplest(able) {
   const marked = able.filter((each) => each.marked && each.faults.length);
   const fewest = Math.min(...marked.map((each) => each.faults.length));
   const few = marked.filter((each) => each.faults.length === fewest);
-  return few.find((each) => DATA.ways[each.way][1] === "exactly-once") || few[0] || able[0];
+  const exact = few.filter((each) => DATA.configurations[each.configuration].guarantee === "exactly-once");
+  const outageOf = (each) => Math.max(...each.faults.map((fault) => fault[6] ?? Infinity));
+  const candidates = (exact.length ? exact : few).sort((a, b) => outageOf(a) - outageOf(b) || a.run - b.run);
+  return candidates[0] || able[0];
 }
 
-function timelinePlot(told) {
-  const width = roomIn("timelines", 700);
+function timelinePlot(timeline) {
+  const width = plotWidth("timelines", 700);
   const edge = { left: 72, right: 16, top: 20, bottom: 20 };
   const each = 118;
   const gap = 32;
@@ -57,25 +64,25 @@ function timelinePlot(told) {
     {
       name: "events/s",
       lines: [
-        ["sent", "sent", told.sent],
-        ["seen", "rows seen, as events", told.visible],
+        ["sent", "sent", timeline.sent],
+        ["visible", "visible rows, as events", timeline.visible],
       ],
     },
     {
       name: "latency, ms",
       lines: [
-        ["p50", "p50", told.p50],
-        ["p99", "p99", told.p99],
+        ["p50", "p50", timeline.p50],
+        ["p99", "p99", timeline.p99],
       ],
       dots: true,
     },
-    { name: "lag, events", lines: [["lag", "acknowledged, and in no finished batch", told.lag]] },
+    { name: "lag, events", lines: [["lag", "acknowledged, in no finished batch", timeline.lag]] },
   ];
-  const seconds = told.sent.length * told.step;
+  const seconds = timeline.sent.length * timeline.step;
   const x = linear(0, seconds, edge.left, width - edge.right);
   const height = edge.top + panels.length * (each + gap) + edge.bottom;
   const bottom = edge.top + panels.length * (each + gap) - gap;
-  const parts = [told.faults.map((fault) => outage(fault, x, edge.top, bottom, seconds))];
+  const parts = [timeline.faults.map((fault) => outage(fault, x, edge.top, bottom, seconds))];
   panels.forEach((panel, at) => {
     const top = edge.top + at * (each + gap);
     const most = Math.max(1, ...panel.lines.flatMap(([, , values]) => values.filter((value) => value !== null)));
@@ -83,7 +90,7 @@ function timelinePlot(told) {
     parts.push(
       ticks(0, most, 3).map((tick) => [
         line(edge.left, y(tick), width - edge.right, y(tick), "rule"),
-        words(edge.left - 6, y(tick) + 4, plainly(tick), "tick", "end"),
+        svgText(edge.left - 6, y(tick) + 4, significant(tick), "tick", "end"),
       ]),
       line(edge.left, top + each, width - edge.right, top + each, "axis-line"),
       draw(
@@ -93,8 +100,8 @@ function timelinePlot(told) {
       ),
     );
     panel.lines.forEach(([kind, , values]) => {
-      const points = values.map((value, step) => [x((step + 0.5) * told.step), value === null ? null : y(value)]);
-      // Latencies have gaps, and a lone value in a gap would be no line.
+      const points = values.map((value, step) => [x((step + 0.5) * timeline.step), value === null ? null : y(value)]);
+      // Latencies have gaps; a dot makes a single value between two gaps visible.
       if (panel.dots)
         parts.push(
           points
@@ -105,9 +112,9 @@ function timelinePlot(told) {
     });
   });
   parts.push(
-    told.faults.map((fault, at) => faultMark(fault, at, told.faults, x, edge.top, bottom)),
-    ticks(0, seconds, width / 110).map((tick) => words(x(tick), bottom + 16, figure(tick), "tick", "middle")),
-    words(
+    timeline.faults.map((fault, at) => faultMark(fault, at, timeline.faults, x, edge.top, bottom)),
+    ticks(0, seconds, width / 110).map((tick) => svgText(x(tick), bottom + 16, figure(tick), "tick", "middle")),
+    svgText(
       (edge.left + width - edge.right) / 2,
       height - 4,
       "seconds after the start of the load",
@@ -115,37 +122,37 @@ function timelinePlot(told) {
       "middle",
     ),
   );
-  const title = `${wayTitle(told.way)}: ${unwrap(told.title)}`;
+  const title = `${fullName(timeline.configuration)}: ${unwrap(timeline.title)}`;
   const caption = [
-    el("strong", {}, wayTitle(told.way)),
-    ` ${unwrap(told.title)}, `,
-    worded(verdictOf(told.run), unwrap(RUNS.codes[told.run])),
+    el("strong", {}, fullName(timeline.configuration)),
+    ` ${unwrap(timeline.title)}, `,
+    outcomeTag(outcomeOfRun(timeline.run), unwrap(RUNS.codes[timeline.run])),
     ". ",
-    told.step > 1 ? `A step is ${told.step} s; a latency or a lag is the highest in it. ` : "",
-    told.marked ? "" : "This report does not say when its timeline starts, so its faults are not drawn. ",
-    toRuns("its report", title, [told.run]),
+    timeline.step > 1 ? `Each step is ${timeline.step} s; latency and lag are the highest in it. ` : "",
+    timeline.marked ? "" : "This report has no start time of its timeline, so its faults are not drawn. ",
+    runsButton("its report", title, [timeline.run]),
   ];
-  const names = [...new Set(told.faults.map((fault) => unwrap(fault[1])))];
-  const highest = (values) => plainly(Math.max(0, ...values.filter((value) => value !== null)));
+  const names = [...new Set(timeline.faults.map((fault) => unwrap(fault[1])))];
+  const highest = (values) => significant(Math.max(0, ...values.filter((value) => value !== null)));
   const description =
-    `${many(told.faults.length, "fault")}: ${names.join(", ")}. ` +
-    `Highest p99 ${highest(told.p99)} ms, highest lag ${highest(told.lag)} events.`;
-  const head = ["second", "sent/s", "seen/s", "p50 ms", "p99 ms", "lag"];
-  const numbers = told.sent.map((_, step) => [
-    step * told.step,
-    plainly(told.sent[step]),
-    plainly(told.visible[step]),
-    plainly(told.p50[step]),
-    plainly(told.p99[step]),
-    figure(told.lag[step]),
+    `${many(timeline.faults.length, "fault")}: ${names.join(", ")}. ` +
+    `Highest p99 ${highest(timeline.p99)} ms, highest lag ${highest(timeline.lag)} events.`;
+  const head = ["second", "sent/s", "visible/s", "p50 ms", "p99 ms", "lag"];
+  const numbers = timeline.sent.map((_, step) => [
+    step * timeline.step,
+    significant(timeline.sent[step]),
+    significant(timeline.visible[step]),
+    significant(timeline.p50[step]),
+    significant(timeline.p99[step]),
+    figure(timeline.lag[step]),
   ]);
-  return figured(
+  return figureWithTable(
     title,
     caption,
     el("div", {}, timelineKey(panels), plot(title, description, width, height, parts)),
     head,
     numbers,
-    [faultTable(told)],
+    [faultTable(timeline)],
   );
 }
 
@@ -187,19 +194,19 @@ function timelineKey(panels) {
       "li",
       {},
       draw("svg", { width: 12, height: 12, "aria-hidden": "true" }, line(6, 1, 6, 12, "recovered")),
-      ` at the foot: ${MARK_NAMES.join(", ")}`,
+      ` at the bottom: ${MARK_NAMES.slice(0, 3).join(", ")}`,
     ),
   );
 }
 
-// From the fault to the first new row; to the end where none came.
+// From the fault to the first new row, or to the end of the run without one.
 function outage(fault, x, top, bottom, seconds) {
   const [at] = fault;
   const back = fault[6] === null ? seconds : Math.min(seconds, at + fault[6]);
   return draw("rect", { class: "outage", x: x(at), y: top, width: Math.max(1, x(back) - x(at)), height: bottom - top });
 }
 
-// The fault's number above its line, where the one before leaves room; a short stroke for each mark of its recovery.
+// The fault's number above its line, unless the previous number is too close, and a short stroke for each mark.
 function faultMark(fault, number, all, x, top, bottom) {
   const at = x(fault[0]);
   const crowded = number > 0 && at - x(all[number - 1][0]) < 14;
@@ -210,28 +217,33 @@ function faultMark(fault, number, all, x, top, bottom) {
     );
   return [
     line(at, top - 4, at, bottom, "fault-line"),
-    crowded ? null : words(at, top - 8, String(number + 1), "fault-number", "middle"),
+    crowded ? null : svgText(at, top - 8, String(number + 1), "fault-number", "middle"),
     strokes,
   ];
 }
 
-function faultTable(told) {
-  if (!told.faults.length) return null;
+function faultTable(timeline) {
+  if (!timeline.faults.length) return null;
+  // Marks that no fault of this run has are left out.
+  const marks = [0, 1, 2, 3].filter((mark) => timeline.faults.some((fault) => fault[4 + mark] !== null));
   return el(
     "details",
-    { class: "numbers", open: told.faults.length <= 12 },
-    el("summary", {}, `Its ${many(told.faults.length, "fault")}`),
+    { class: "numbers", open: timeline.faults.length <= 12 },
+    el("summary", {}, `Its ${many(timeline.faults.length, "fault")}`),
     table(
-      "Faults of this run, and seconds from each until it was seen, the process was back, a new row was seen",
-      ["no.", "fault", "at, s", "lost", "doubled", ...MARK_NAMES],
-      told.faults.map(([at, name, lost, doubled, ...marks], number) => [
-        number + 1,
-        unwrap(name),
-        figure(at, 1),
-        figure(lost),
-        figure(doubled),
-        ...marks.map((mark) => figure(mark, 1)),
-      ]),
+      "Faults of this run, with the seconds from each fault to its detection, recovery and first new row",
+      ["no.", "fault", "at, s", "rows lost", "rows duplicated", ...marks.map((mark) => MARK_NAMES[mark])],
+      timeline.faults.map((fault, number) => {
+        const [at, name, lost, duplicated] = fault;
+        return [
+          number + 1,
+          unwrap(name),
+          figure(at, 1),
+          figure(lost),
+          figure(duplicated),
+          ...marks.map((mark) => figure(fault[4 + mark], 1)),
+        ];
+      }),
       { numeric: [0, 2, 3, 4, 5, 6, 7, 8] },
     ),
   );

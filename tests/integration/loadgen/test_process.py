@@ -1,4 +1,4 @@
-"""`python -m loadgen` as a process: its lines, its exit codes, and what it leaves when it is killed."""
+"""`python -m loadgen` as a process: its output, its exit codes, and its ledger after a kill."""
 
 import json
 import os
@@ -87,7 +87,7 @@ def events_in(broker: Broker, topic: str) -> int:
         consumer.close()
 
 
-def test_a_load_reports_while_it_runs_ends_with_its_summary_and_exit_code_0(kafka: Broker, tmp_path: Path) -> None:
+def test_a_load_reports_its_status_and_ends_with_the_summary(kafka: Broker, tmp_path: Path) -> None:
     topic = kafka.fresh_topic("load", partitions=2)
     with loadgen(tmp_path, kafka.bootstrap_servers, topic, sessions=20, seed=3, shape="ramp:500") as load:
         assert load.exit_code(timeout_s=60) == 0, load.stderr
@@ -119,7 +119,7 @@ def test_a_signal_stops_the_load_gently(kafka: Broker, tmp_path: Path, number: i
     assert summary["sent_share"] == summary["sent"] / 60_000
 
 
-def test_a_second_signal_gives_up_waiting_for_a_broker_that_is_gone(kafka_own: Broker, tmp_path: Path) -> None:
+def test_a_second_signal_ends_the_wait_for_a_dead_broker(kafka_own: Broker, tmp_path: Path) -> None:
     topic = kafka_own.fresh_topic("load", partitions=2)
     with loadgen(tmp_path, kafka_own.bootstrap_servers, topic) as load:
         load.wait_for(lambda line: line["acknowledged"] > 500, "500 acknowledged events")
@@ -146,7 +146,7 @@ def test_the_ledger_of_a_killed_generator_covers_everything_in_the_topic(kafka: 
     assert (ledger.partition[ledger.acked_us > 0] >= 0).all()
 
 
-def test_a_broker_that_does_not_answer_is_exit_code_1_within_10_s(tmp_path: Path) -> None:
+def test_a_silent_broker_ends_the_load_within_10_s(tmp_path: Path) -> None:
     started = time.monotonic()
     with loadgen(tmp_path, "127.0.0.1:1", "input") as load:
         assert load.exit_code(timeout_s=10) == 1
@@ -156,7 +156,7 @@ def test_a_broker_that_does_not_answer_is_exit_code_1_within_10_s(tmp_path: Path
     assert not load.ledger_dir.exists()
 
 
-def test_a_ledger_that_stands_already_is_exit_code_1_and_stays_as_it_was(kafka: Broker, tmp_path: Path) -> None:
+def test_an_existing_ledger_is_refused_and_kept(kafka: Broker, tmp_path: Path) -> None:
     topic = kafka.fresh_topic("load", partitions=2)
     (tmp_path / "ledger").mkdir()
     (tmp_path / "ledger/plan.json").write_text("precious")
@@ -167,7 +167,7 @@ def test_a_ledger_that_stands_already_is_exit_code_1_and_stays_as_it_was(kafka: 
     assert events_in(kafka, topic) == 0
 
 
-def test_a_status_file_that_cannot_be_written_is_exit_code_1(kafka: Broker, tmp_path: Path) -> None:
+def test_an_unwritable_status_file_ends_the_load(kafka: Broker, tmp_path: Path) -> None:
     missing = str(tmp_path / "none" / "load.jsonl")
     with loadgen(tmp_path, kafka.bootstrap_servers, "input", status_path=missing) as load:
         assert load.exit_code(timeout_s=30) == 1

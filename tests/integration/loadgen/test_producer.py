@@ -1,4 +1,4 @@
-"""The load on a real broker: what it promises while all is well, and while the broker is killed."""
+"""The load on a real broker: its promises on a healthy broker and during a broker failure."""
 
 import time
 from collections import Counter
@@ -70,8 +70,8 @@ def assert_topic_holds_the_ledger_exactly_once(broker: Broker, load: LoadConfig)
     ledger, records = Ledger.open(load.ledger_dir), read_topic(broker, load.topic)
     copies = Counter(value for _, _, _, value in records)
     lost = [value for value in expected_values(ledger) if not copies[value]]
-    doubled = {value: count for value, count in copies.items() if count > 1}
-    assert (len(lost), len(doubled)) == (0, 0), (lost[:3], list(doubled)[:3])
+    duplicated = {value: count for value, count in copies.items() if count > 1}
+    assert (len(lost), len(duplicated)) == (0, 0), (lost[:3], list(duplicated)[:3])
     assert len(records) == load.events
     assert_acknowledged_events_are_where_the_ledger_says(ledger, records)
 
@@ -115,7 +115,7 @@ class Background:
         return self.summary
 
 
-def test_every_event_is_in_the_topic_once_and_where_the_ledger_says(kafka: Broker, tmp_path: Path) -> None:
+def test_every_event_is_once_in_the_topic_at_its_ledger_position(kafka: Broker, tmp_path: Path) -> None:
     load = config(kafka, tmp_path, rate="max", sessions=300, seed=7)
     summary = run_load(load)
     assert (summary.planned, summary.sent, summary.acknowledged) == (30_000, 30_000, 30_000)
@@ -123,7 +123,7 @@ def test_every_event_is_in_the_topic_once_and_where_the_ledger_says(kafka: Broke
     assert_topic_holds_the_ledger_exactly_once(kafka, load)
 
 
-def test_a_key_lives_in_the_partition_where_java_clients_look_for_it(kafka: Broker, tmp_path: Path) -> None:
+def test_a_key_is_in_the_partition_that_java_clients_choose(kafka: Broker, tmp_path: Path) -> None:
     load = config(kafka, tmp_path, rate="max", sessions=50, topic=kafka.fresh_topic("load", partitions=5))
     run_load(load)
     found = {(key, partition) for partition, _, key, _ in read_topic(kafka, load.topic)}
@@ -162,7 +162,7 @@ def test_events_go_out_at_their_scheduled_times(kafka: Broker, tmp_path: Path) -
     assert 1_500 < statuses[-3].rate_1s < 2_500
 
 
-def test_a_load_at_a_low_rate_leaves_the_processor_alone(kafka: Broker, tmp_path: Path) -> None:
+def test_a_low_rate_needs_little_processor_time(kafka: Broker, tmp_path: Path) -> None:
     load = config(kafka, tmp_path, rate=100.0, sessions=3)
     before_s = time.process_time()
     summary = run_load(load)
@@ -182,7 +182,7 @@ def test_the_same_seed_makes_the_same_load_again(kafka: Broker, tmp_path: Path) 
     assert (one.scheduled_us - one.plan.started_us == two.scheduled_us - two.plan.started_us).all()
 
 
-def test_a_stop_ends_the_sending_and_waits_for_what_was_sent(kafka: Broker, tmp_path: Path) -> None:
+def test_a_stop_ends_the_sending_and_awaits_the_answers(kafka: Broker, tmp_path: Path) -> None:
     load = config(kafka, tmp_path, rate=1_000.0, sessions=600)
     running = Background(load)
     wait_until(lambda: running.last.sent > 500, "500 events to be sent")
@@ -194,8 +194,8 @@ def test_a_stop_ends_the_sending_and_waits_for_what_was_sent(kafka: Broker, tmp_
     assert (ledger.sent_us > 0).sum() == summary.sent == len(read_topic(kafka, load.topic))
 
 
-def test_a_topic_that_does_not_exist_is_said_before_anything_is_written(kafka: Broker, tmp_path: Path) -> None:
-    with pytest.raises(LoadError, match=r"there is no topic 'nowhere' at .*; create it first"):
+def test_a_missing_topic_is_reported_before_anything_is_written(kafka: Broker, tmp_path: Path) -> None:
+    with pytest.raises(LoadError, match=r"there is no topic 'nowhere' at .*\. Create it first"):
         run_load(config(kafka, tmp_path, rate=10.0, sessions=1, topic="nowhere"))
     assert not (tmp_path / "ledger").exists()
 
@@ -210,9 +210,7 @@ def test_a_full_client_queue_makes_events_late_and_loses_none(kafka: Broker, tmp
 
 
 @pytest.mark.parametrize("rate", [3_000.0, "max"])
-def test_nothing_is_lost_and_nothing_doubled_when_the_broker_is_killed_and_comes_back(
-    kafka_own: Broker, tmp_path: Path, rate: Any
-) -> None:
+def test_a_broker_restart_loses_and_duplicates_nothing(kafka_own: Broker, tmp_path: Path, rate: Any) -> None:
     load = config(kafka_own, tmp_path, rate=rate, sessions=450 if rate != "max" else 6_000)
     running = Background(load)
     wait_until(lambda: running.last.acknowledged > 5_000, "5,000 events to be acknowledged")
@@ -225,7 +223,7 @@ def test_nothing_is_lost_and_nothing_doubled_when_the_broker_is_killed_and_comes
     assert_topic_holds_the_ledger_exactly_once(kafka_own, load)
 
 
-def test_the_schedule_goes_on_while_the_broker_is_away(kafka_own: Broker, tmp_path: Path) -> None:
+def test_the_schedule_continues_while_the_broker_is_away(kafka_own: Broker, tmp_path: Path) -> None:
     load = config(kafka_own, tmp_path, rate=3_000.0, sessions=450)
     running = Background(load)
     wait_until(lambda: running.last.acknowledged > 3_000, "3,000 events to be acknowledged")
@@ -240,7 +238,7 @@ def test_the_schedule_goes_on_while_the_broker_is_away(kafka_own: Broker, tmp_pa
     assert (summary.acknowledged, summary.failed) == (load.events, 0)
 
 
-def test_when_the_queue_is_full_while_the_broker_is_away_lateness_shows_it(kafka_own: Broker, tmp_path: Path) -> None:
+def test_a_full_queue_without_a_broker_shows_as_lateness(kafka_own: Broker, tmp_path: Path) -> None:
     load = config(kafka_own, tmp_path, rate=3_000.0, sessions=300, client={"queue.buffering.max.messages": 1_000})
     running = Background(load)
     wait_until(lambda: running.last.acknowledged > 3_000, "3,000 events to be acknowledged")
@@ -253,7 +251,7 @@ def test_when_the_queue_is_full_while_the_broker_is_away_lateness_shows_it(kafka
     assert_topic_holds_the_ledger_exactly_once(kafka_own, load)
 
 
-def test_what_kafka_did_not_take_in_time_is_failed_in_the_ledger(kafka_own: Broker, tmp_path: Path) -> None:
+def test_events_that_expire_are_failed_in_the_ledger(kafka_own: Broker, tmp_path: Path) -> None:
     load = config(kafka_own, tmp_path, rate=2_000.0, sessions=100, client={"delivery.timeout.ms": 1_000})
     running = Background(load)
     wait_until(lambda: running.last.acknowledged > 2_000, "2,000 events to be acknowledged")

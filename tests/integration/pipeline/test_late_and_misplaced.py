@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from oncebench.delivery import digest
 from oncebench.errors import UserError
-from oncebench.record.streams import read_lines
+from oncebench.record.json_lines import read_lines
 from tests.pipelines import Fixture, every_row, position, session, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
@@ -69,6 +70,12 @@ def test_a_start_that_does_not_fit_the_checkpoint_or_the_sink_is_refused_with_wh
     assert fixture.visible() == every_row("r-1")
 
 
+def other_digest(text: str) -> str:
+    found = digest.from_text(text)
+    assert found is not None, "it is stored in the form of this version"
+    return digest.to_text(found ^ 1)
+
+
 def test_a_replay_that_makes_other_rows_stops_the_query(fixture: Fixture) -> None:
     fixture.send(session("n-1"))
     config = fixture.config("exactly-once", "two-phase", "after-decision@batch=0")
@@ -79,7 +86,7 @@ def test_a_replay_that_makes_other_rows_stops_the_query(fixture: Fixture) -> Non
         assert pipeline.child.wait(30)
         entry = fixture.folder / "checkpoint" / "journal" / "decision-000000000.0.json"
         decision = json.loads(entry.read_text())
-        changed = [{**part, "digest": part["digest"] ^ 1} for part in decision["partitions"]]
+        changed = [{**part, "digest": other_digest(part["digest"])} for part in decision["partitions"]]
         entry.write_text(json.dumps({**decision, "partitions": changed}))
         pipeline.start()
         wait_for("it to stop", lambda: pipeline.child is not None and not pipeline.child.alive)

@@ -18,7 +18,7 @@ from confluent_kafka import Producer
 
 from oncebench.lab.lab import Lab
 from oncebench.processes import child
-from oncebench.servers.kafka.process import tail
+from oncebench.processes.child import tail
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS
@@ -26,7 +26,8 @@ from tests import ROOT
 
 WAIT_S = 120.0  # a start of Spark takes 5 to 10 s, and many times that beside other tests
 ORDERS, WAVES = 400, 3  # a kill after each wave but the last
-NONE = (b"no json", b"{}", b'{"order_id":"o","cents":0,"placed_at":1}', None)
+# Records that are no orders: the third costs nothing.
+NONE = (b"no json", b"{}", b'{"order_id":"o","cents":0,"placed_at":"2026-11-25T08:00:00Z"}', None)
 
 
 def blocks(language: str) -> list[str]:
@@ -35,7 +36,9 @@ def blocks(language: str) -> list[str]:
 
 
 def copied(folder: Path, **settings: Any) -> Path:
-    """The job of the page, with these settings in place of its own."""
+    """The job of the page, with these settings in place of its own; of the project it finds the library alone."""
+    (folder / "library").mkdir()
+    (folder / "library" / "oncebench").symlink_to(ROOT / "oncebench")
     shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
     page = (ROOT / "docs" / "your_own_job.md").read_text()
     for pattern in " ".join(re.findall(r"^rm (.+)$", page, re.MULTILINE)).split():
@@ -43,9 +46,11 @@ def copied(folder: Path, **settings: Any) -> Path:
             path.unlink()
     columns, query = blocks("python")
     rows, own = folder / "pipeline" / "rows.py", folder / "pipeline" / "query.py"
-    text = re.sub(r"^TYPES: .*?^ID = [^\n]*\n", lambda _: columns, rows.read_text(), flags=re.DOTALL | re.MULTILINE)
+    imported, columns = columns.split("\n\n", 1)
+    text = re.sub(r"^SCHEMA = .*?^ID = [^\n]*\n", lambda _: columns, rows.read_text(), flags=re.DOTALL | re.MULTILINE)
     assert columns in text
-    rows.write_text(text)
+    first = text.index("from pyspark.sql import")
+    rows.write_text(f"{text[:first]}{imported}\n{text[first:]}")
     (kept,) = re.findall(r"^def records.*?(?=^def query)", own.read_text(), re.DOTALL | re.MULTILINE)
     head, body = query.split("def query", 1)
     own.write_text(f"{head}{kept}def query{body}")
@@ -61,6 +66,19 @@ def wait_for(what: str, done: Callable[[], bool], job: child.Child) -> None:
         assert job.alive, f"the job ended while waiting for {what}:\n{tail(job.log)}"
         assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}:\n{tail(job.log)}"
         time.sleep(0.1)
+
+
+def order(number: int) -> dict[str, Any]:
+    """An order; every other one has no note."""
+    note = None if number % 2 else "in a hurry"
+    placed_at = f"2026-11-25T08:00:00.{number:06}Z"
+    return {
+        "order_id": f"o-{number}",
+        "cents": 100 + number,
+        "placed_at": placed_at,
+        "items": ["a", None],
+        "note": note,
+    }
 
 
 class Own:
@@ -83,12 +101,12 @@ class Own:
     def start(self, number: int) -> child.Child:
         command = [sys.executable, "-m", "pipeline", "job.json"]
         log = self.folder / f"job-{number}.log"
-        return child.start("the job", command, log, cwd=self.folder, env=self.lab.environment())
+        environment = {**self.lab.environment(), "PYTHONPATH": str(self.folder / "library")}
+        return child.start("the job", command, log, cwd=self.folder, env=environment)
 
     def send(self, numbers: range) -> None:
         for number in numbers:
-            order = {"order_id": f"o-{number}", "cents": 100 + number, "placed_at": number}
-            self._producer.produce(self.topics["orders"], key=b"%d" % number, value=json.dumps(order).encode())
+            self._producer.produce(self.topics["orders"], key=b"%d" % number, value=json.dumps(order(number)).encode())
         for value in NONE:
             self._producer.produce(self.topics["orders"], key=b"none", value=value)
         assert self._producer.flush(30) == 0
@@ -122,6 +140,16 @@ def test_the_job_of_the_page_writes_each_order_once_however_often_it_is_killed(l
             job.stop_gently(WAIT_S)
             assert job.returncode == 0, tail(job.log)
     assert own.visible() == Counter(f"o-{number}" for number in range(ORDERS * WAVES))
+    rows = {row["order_id"]: row for row in map(json.loads, own.read("checked"))}
+    assert rows == {f"o-{number}": order(number) for number in range(ORDERS * WAVES)}
+
+
+def test_a_column_that_the_query_lacks_is_refused_by_name(lab: Lab, tmp_path: Path) -> None:
+    own = Own(lab, tmp_path)
+    ends_with(tmp_path, 'rows.drop("note").repartition(4, "order_id")')
+    code, said = ended(own)
+    assert code == 2
+    assert "column 'note' of the query in pipeline/query.py is not there; pipeline/rows.py says string" in said
 
 
 def test_a_job_whose_record_stands_on_a_full_disk_writes_on_batch_after_batch(lab: Lab, tmp_path: Path) -> None:

@@ -19,9 +19,9 @@ from oncebench.downloads.maven import jars
 from oncebench.lab.lab import Lab, environment, spark_of
 from oncebench.measure import measure
 from oncebench.processes import child as process
-from oncebench.run.workdir import open_work_dir
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.registry import SINKS
+from oncebench.workdir import open_work_dir
 from pipeline.config import PipelineConfig, write_config
 from tests import ROOT
 from tests.pipelines import wait_for
@@ -36,7 +36,7 @@ NAMES = [name for name, case in CASES.items() if case.often or EVERY_CASE]
 @pytest.fixture
 def driver(tmp_path: Path) -> Callable[[], dict[str, dict[str, Any]]]:
     """A life of all the cases: killed at its end, it gives how each case had ended."""
-    java, told = find_java(), tmp_path / "life.json"
+    java, told = find_java(), tmp_path / "attempt.json"
     sink = "delta" if EVERY_CASE else "kafka"
     found = spark_of(java)
     config = PipelineConfig(  # of which only Spark's session is made

@@ -1,4 +1,4 @@
-"""Nemeses on real servers, under whole audited runs: exactly-once keeps its promise, and what was broken is back."""
+"""Faults on real servers, in whole audited runs: exactly-once is kept."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
-from oncebench.record.streams import read_lines
-from oncebench.run.workdir import open_work_dir
-from oncebench.scenario.cell import Cell, require_possible
+from oncebench.record.json_lines import read_lines
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
 from oncebench.sinks.postgres.connection import VARIABLE
+from oncebench.workdir import open_work_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
-# Batches are limited so that each fault has one of its own.
+# Small batches, so that each fault has its own batch.
 SMALL = Cell("", EXACTLY_ONCE, "", rate=600.0, sessions=90, max_events_per_batch=300, warmup_s=0.0)
 
 
 @pytest.fixture(scope="module")
 def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """A lab whose servers may be broken: all its own, also where another test left a PostgreSQL open for the others."""
+    """A lab that starts all of its servers, so that faults may break them."""
     with pytest.MonkeyPatch.context() as patch:
         patch.delenv(VARIABLE, raising=False)
         with open_lab(tmp_path_factory.mktemp("fragile"), sinks={"kafka", "postgres"}) as lab:
             yield lab
 
 
-# Five lives of a pipeline one after the other: two minutes on a machine with nothing else to do, and more than five on
-# one with several such tests.
+# Five attempts of a pipeline take two minutes on an idle machine, and more than five with other tests at the same time.
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize(
     ("sink", "variant", "faults", "noted"),
@@ -65,7 +65,7 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     ],
     ids=["kafka", "postgres", "executor", "full broker"],
 )  # fmt: skip
-def test_exactly_once_outlives_what_is_done_to_its_servers_its_workers_and_its_checkpoint(
+def test_exactly_once_survives_faults_of_servers_workers_and_checkpoint(
     fragile: Lab, tmp_path: Path, sink: str, variant: str, faults: tuple[str, ...], noted: tuple[str, ...]
 ) -> None:
     cell = replace(SMALL, sink=sink, variant=variant, faults=faults)
@@ -76,7 +76,7 @@ def test_exactly_once_outlives_what_is_done_to_its_servers_its_workers_and_its_c
     except (UserError, MissingEnvironment) as error:
         if "small disk" not in str(error):
             raise
-        pytest.skip(str(error))  # mounting is for root, and forbidden in most containers
+        pytest.skip(str(error))  # mounting needs root, and most containers forbid it
     assert [fault["hit"] for fault in report["faults"]] == [True] * len(faults)
     counts = report["rows"]["lost"], report["rows"]["duplicated"]
     assert (report["verdict"], *counts) == ("kept", 0, 0), (report["reasons"], report["anomalies"])
@@ -86,9 +86,7 @@ def test_exactly_once_outlives_what_is_done_to_its_servers_its_workers_and_its_c
 
 
 @pytest.mark.slow
-def test_sessions_that_stay_open_are_in_the_state_before_the_load_and_after_the_kill(
-    fragile: Lab, tmp_path: Path
-) -> None:
+def test_open_sessions_are_in_the_state_before_the_load_and_after_a_kill(fragile: Lab, tmp_path: Path) -> None:
     cell = replace(SMALL, sink="kafka", variant="two-phase", faults=("after-prepare:kill",), open_sessions=700)
     with open_work_dir(tmp_path / "run") as work:
         report = measure(cell, fragile, work.path)

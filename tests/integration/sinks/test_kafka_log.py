@@ -19,7 +19,7 @@ from oncebench.sinks.kafka import log as kafka_log
 from oncebench.sinks.kafka.log import KafkaLog
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import End
-from tests.integration.run.test_observer_reader import PATIENCE_S, plain, produce, transaction
+from tests.integration.observe.test_reader import LIMIT_S, plain, produce, transaction
 from tests.unit.audit.audit_world import make_record, make_world
 
 pytestmark = pytest.mark.integration
@@ -101,7 +101,7 @@ def test_a_writer_that_goes_on_behind_its_successor_is_found_in_a_real_log(kafka
     def write(producer: Producer, first: int, end: int) -> None:
         for row in world.rows[first:end]:
             producer.produce(topic, row.value, key=row.key, partition=0)
-        assert producer.flush(PATIENCE_S) == 0
+        assert producer.flush(LIMIT_S) == 0
 
     with transaction(kafka, f"{topic}.txn.g1.1.a") as older:
         write(older, 0, 10)

@@ -32,6 +32,7 @@ VARIANTS = {support.variant: support for support in SUPPORTS}
 TIMEOUT_MS = 60_000
 # For tests that let a transaction run out; the shared broker looks for such ones often (QUICK_ABORTS).
 SHORT_MS = 1000
+RECORD_HEADERS = pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))
 
 
 class Task:
@@ -48,8 +49,8 @@ class Task:
 
 
 def rows(of: str) -> Iterator[pa.RecordBatch]:
-    numbers = {name: pa.array([1] * 20, pa.int64()) for name in ("events", "total", "checksum", "ended_at")}
-    yield pa.record_batch({"session_key": pa.array([of] * 20), "j": pa.array(range(20), pa.int32()), **numbers})
+    values = [json.dumps({"session_key": of, "j": j}).encode() for j in range(20)]
+    yield pa.record_batch({"key": pa.array([of.encode()] * 20), "value": pa.array(values)})
 
 
 class Output:
@@ -176,6 +177,34 @@ def test_a_decision_that_was_not_committed_outlives_the_start_and_is_committed_a
     assert output.visible() == {}
     assert second.commit(8, {0: prepared}) == set()
     wait_for_rows(output, {"eight": 20})
+
+
+@pytest.mark.parametrize("variant", ["acknowledged", "two-phase"])
+def test_a_record_keeps_its_headers_and_a_null_key_and_value(output: Output, variant: str) -> None:
+    driver = output.driver(variant, 1)
+    headers = pa.array([[("trace", b"\x00"), ("empty", None)], [], None], RECORD_HEADERS)
+    keys, values = pa.array([b"k", None, b""]), pa.array([None, b"{}", b""])
+    records = pa.record_batch({"key": keys, "value": values, "headers": headers})
+    writer = driver.prepare_writer() if variant == "two-phase" else driver.acknowledged_writer()
+    prepared = dict(writer.write(Task(0), iter([records]))[0])
+    if variant == "two-phase":
+        assert driver.commit(0, {0: prepared}) == set()
+    found: list[Rows] = []
+
+    def all_read() -> bool:
+        found.clear()
+        with closing(KafkaReader(output.servers, output.topic)) as reader:
+            reader.read_to_end(found.append, settle_s=0)
+        return sum(map(len, found)) == 3
+
+    wait_for("the records to be visible", all_read)
+    (read,) = found
+    assert list(zip(read.key, read.value, strict=True)) == [(b"k", None), (None, b"{}"), (b"", b"")]
+    assert [[tuple(each) for each in record or ()] for record in read.headers] == [
+        [("trace", b"\x00"), ("empty", None)],
+        [],
+        [],
+    ]
 
 
 def test_a_worker_of_an_older_driver_that_begins_late_writes_nothing(output: Output) -> None:

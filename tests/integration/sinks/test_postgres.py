@@ -18,22 +18,25 @@ import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from oncebench.delivery.contract import Mark, Place, Writer
-from oncebench.delivery.digest import digest
+from oncebench.delivery.contract import Mark, Writer
+from oncebench.delivery.digest import HASH, digest
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay, RefusedStart
 from oncebench.errors import MissingEnvironment
-from oncebench.run.workdir import open_work_dir
 from oncebench.servers import postgres_home
 from oncebench.servers.postgres import SERVICE, PostgresServer, start_postgres
 from oncebench.sinks.postgres import writers
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.postgres.sink import PostgresSink
 from oncebench.sinks.reader import Rows
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
+from oncebench.workdir import open_work_dir
+from pipeline.rows import ID, SCHEMA
+from proofs.without_jvm import deliverable
+from tests.pipelines import place
 
 pytestmark = pytest.mark.integration
-KIND = SINKS["postgres"]
-SUPPORTS = {support.variant: support for support in KIND.supports}
+SINK = suite_sinks()["postgres"]
+SUPPORTS = {support.variant: support for support in SINK.kind.supports}
 HOSTILE = [
     "'; DROP TABLE x; --", '"', "\\", "\\N", "\\.", "a\n\\.\nb", "\t\r\n", "", " ", "NULL", "{a,b}", "%s %(x)s", "\x00",
     "a\x00b\u2400\u24000", "\U0001f600", "\u05e9\u05dc\u05d5\u05dd\u202e", "e\u0301", "\ufffe", "k" * 10_000,
@@ -53,7 +56,11 @@ class Task:
         self._passing.get(point, lambda: None)()
 
     def counted(self) -> tuple[int, int]:
-        return sum(rows.num_rows for rows in self._rows), sum(map(digest, self._rows)) % 2**64
+        return sum(rows.num_rows for rows in self._rows), sum(map(digest_of, self._rows)) % 2**64
+
+
+def digest_of(rows: pa.RecordBatch) -> int:
+    return digest(deliverable(rows).column(HASH))
 
 
 def batch(*keys: str, start: int = 0) -> pa.RecordBatch:
@@ -74,17 +81,18 @@ class Output:
     """A fresh output table, and the sinks that were opened on it."""
 
     def __init__(self, name: str, stack: ExitStack) -> None:
-        self.target = KIND.provide(Place(name, Path(), 2, {}, lambda topic: topic))
+        self.target = SINK.provide(place(name, Path()))
         self._stack = stack
 
     def sink(self, variant: str = "two-phase", keep: Any = (), partitions: int = 2) -> PostgresSink:
-        sink = PostgresSink(self.target["output"], self.target["sink_id"], partitions)
+        sink = PostgresSink(self.target["output"], self.target["sink_id"], partitions, ID)
         self._stack.callback(sink.close)
+        sink.check_schema(SCHEMA)
         sink.start(SUPPORTS[variant], 1, list(keep))
         return sink
 
     def reader(self) -> Any:
-        return self._stack.enter_context(closing(KIND.read(self.target)))
+        return self._stack.enter_context(closing(SINK.read(self.target)))
 
     def visible(self) -> Counter[str]:
         """How many rows of each key are there."""
@@ -99,6 +107,16 @@ def output(server: PostgresServer, request: pytest.FixtureRequest, monkeypatch: 
     with ExitStack() as stack:
         stack.callback(drop_connections)
         yield Output(f"t{abs(hash(request.node.name)) % 10**12}", stack)
+
+
+def writer_of(sink: PostgresSink, variant: str) -> Writer:
+    """What writes a partition under this variant."""
+    writers_of: dict[str, Callable[[], Writer]] = {
+        "claim": sink.unacknowledged_writer,
+        "idempotent": sink.idempotent_writer,
+        "two-phase": sink.prepare_writer,
+    }
+    return writers_of.get(variant, sink.acknowledged_writer)()
 
 
 def drop_connections() -> None:
@@ -231,8 +249,7 @@ def test_hostile_keys_come_back_as_they_were_under_every_exactly_once_variant(ou
     sink = output.sink(variant)
     rows = batch(*HOSTILE)
     for _ in range(2 if variant == "upsert" else 1):
-        writer = {"two-phase": sink.prepare, "idempotent": sink.marked, "upsert": sink.acknowledged}[variant]()
-        prepared = write(writer, 0, 0, rows.slice(0, 3), rows.slice(3))
+        prepared = write(writer_of(sink, variant), 0, 0, rows.slice(0, 3), rows.slice(3))
         if prepared:
             assert sink.commit(0, {0: prepared}) == set()
     assert output.visible() == dict.fromkeys(HOSTILE, 2)
@@ -246,7 +263,7 @@ def test_the_ledger_refuses_a_batch_that_is_there_and_other_rows_of_it_loudly(ou
     with pytest.raises(NondeterministicReplay, match="batch 4, partition 0"):
         write(sink.idempotent_writer(), 4, 0, batch("other"))
     assert output.visible() == {"k": 2}
-    assert output.sink("idempotent").marks() == {0: Mark(4, 2, digest(batch("k")))}
+    assert output.sink("idempotent").marks() == {0: Mark(4, 2, digest_of(batch("k")))}
 
 
 def test_a_commit_whose_answer_was_lost_is_settled_by_the_ledger(output: Output, monkeypatch: Any) -> None:

@@ -15,17 +15,15 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from oncebench.delivery.contract import Writer
 from oncebench.delivery.errors import RefusedStart
 from oncebench.lab.lab import Lab
 from oncebench.servers.postgres import SERVICE, PostgresServer
 from oncebench.sinks.postgres.connection import VARIABLE
-from oncebench.sinks.postgres.sink import PostgresSink
 from pipeline.config import PipelineConfig
 from pipeline.spark.session import session
 from pipeline.spark.sockets import short_sockets
 from tests.contract.attempts import PARTITIONS, make_output, rows_for
-from tests.integration.sinks.test_postgres import KIND, SUPPORTS, Output, batch, drop_connections, write
+from tests.integration.sinks.test_postgres import SINK, SUPPORTS, Output, batch, drop_connections, write, writer_of
 
 pytestmark = pytest.mark.integration
 WAIT_S = 30.0  # a reload is done in milliseconds
@@ -37,12 +35,6 @@ def stack() -> Iterator[ExitStack]:
     with ExitStack() as stack:
         stack.callback(drop_connections)
         yield stack
-
-
-def writer(sink: PostgresSink, variant: str) -> Writer:
-    ways: dict[str, Any] = {"claim": sink.unacknowledged, "idempotent": sink.marked, "two-phase": sink.prepare}
-    made: Writer = ways.get(variant, sink.acknowledged)()
-    return made
 
 
 def do(server: PostgresServer, statement: sql.Composable | str) -> list[Any]:
@@ -87,7 +79,7 @@ def test_what_was_acknowledged_outlives_a_kill_of_a_server_whose_role_asks_not_t
         output = Output(f"role-{variant}", stack)
         sink = output.sink(variant)
         do(own, "CHECKPOINT")
-        prepared = write(writer(sink, variant), 0, 0, batch("k"))
+        prepared = write(writer_of(sink, variant), 0, 0, batch("k"))
         if prepared:
             assert sink.commit(0, {0: prepared}) == set()
         own.kill()
@@ -106,7 +98,7 @@ def test_only_at_most_once_goes_on_without_the_disk_and_every_way_to_wait_for_it
     output = Output(f"waits-{variant}-{asked}", stack)
     note_the_setting(server, output.target["output"])
     sink = output.sink(variant)
-    prepared = write(writer(sink, variant), 0, 0, batch("k"))
+    prepared = write(writer_of(sink, variant), 0, 0, batch("k"))
     if prepared:
         assert sink.commit(0, {0: prepared}) == set()
     assert noted(server, output.target["output"]) == ["off" if variant == "claim" else heeded] * 2
@@ -155,11 +147,11 @@ def test_sparks_own_writer_waits_for_the_disk_too(
     do(server, "ALTER ROLE postgres SET synchronous_commit = off")
     try:
         with short_sockets(
-            PipelineConfig("", "", {}, "", "", "", "", "", tmp_path, tmp_path, **lab.spark([KIND]))
+            PipelineConfig("", "", {}, "", "", "", "", "", tmp_path, tmp_path, **lab.spark([SINK.kind]))
         ) as config:
             spark: SparkSession = session(config)
             try:
-                output = make_output(KIND, SUPPORTS["native"], lab, spark, tmp_path / "native", "native")
+                output = make_output(SINK.kind, SUPPORTS["native"], lab, spark, tmp_path / "native", "native")
                 note_the_setting(server, "native")
                 assert output.deliver(0, [rows_for(f"k{partition}", 1) for partition in range(PARTITIONS)])
             finally:

@@ -11,16 +11,15 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from oncebench.delivery.contract import Place
 from oncebench.record.streams import read_lines
 from oncebench.servers.postgres import PostgresServer, start_postgres
 from oncebench.sinks.postgres.connection import VARIABLE
 from oncebench.sinks.reader import Rows
-from oncebench.sinks.registry import SINKS
-from tests.pipelines import PARTITIONS, Fixture, every_row, position, session, wait_for
+from oncebench.sinks.registry import suite_sinks
+from tests.pipelines import Fixture, every_row, place, position, session, wait_for
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
-KIND = SINKS["postgres"]
+SINK = suite_sinks()["postgres"]
 # In the order of a batch: the replay after each kill goes on to the next.
 STEPS = ("mid-write", "before-prepare", "after-prepare", "before-decision", "after-decision", "mid-commit",
          "after-commit")  # fmt: skip
@@ -36,7 +35,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Postgres
 def test_a_server_killed_at_every_step_of_a_batch_and_its_replays_loses_and_doubles_nothing(
     fixture: Fixture, server: PostgresServer
 ) -> None:
-    target = KIND.provide(Place("killed", fixture.folder, PARTITIONS, {}, lambda topic: topic))
+    target = SINK.provide(place("killed", fixture.folder))
     faults = [f"{step}:stop:90000@batch=0" for step in STEPS]
     config = fixture.config("exactly-once", "two-phase", *faults, sink="postgres", output=target, sink_id="killed")
     fixture.send([*session("k-1"), *session("k-22")])
@@ -55,7 +54,7 @@ def test_a_server_killed_at_every_step_of_a_batch_and_its_replays_loses_and_doub
         pipeline.stop()
     assert [hit["point"] for hit in read_lines(fixture.folder / "record" / "hits.jsonl").items] == list(STEPS)
     found: list[Rows] = []
-    with closing(KIND.read(target)) as reader:
+    with closing(SINK.read(target)) as reader:
         assert reader.read_to_end(found.append, settle_s=0, idle_s=0).complete
         assert reader.leftovers() == []
     values = (json.loads(value or b"{}") for rows in found for value in rows.value)

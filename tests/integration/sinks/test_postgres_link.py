@@ -9,14 +9,12 @@ import psycopg
 import pytest
 from psycopg.conninfo import conninfo_to_dict, make_conninfo
 
-from oncebench.delivery.contract import Writer
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.servers.postgres import PostgresServer
-from oncebench.servers.proxy.framing import PostgresFraming, commit_said, is_commit
+from oncebench.servers.proxy.framing import PostgresFraming, commit_outcome, is_commit
 from oncebench.servers.proxy.tcp import Catch, Proxy
 from oncebench.sinks.postgres.connection import VARIABLE
-from oncebench.sinks.postgres.sink import PostgresSink
-from tests.integration.sinks.test_postgres import Output, batch, drop_connections, write
+from tests.integration.sinks.test_postgres import Output, batch, drop_connections, write, writer_of
 
 pytestmark = pytest.mark.integration
 # psycopg prepares a statement that it has executed five times, and from the next time on executes what it has prepared.
@@ -41,10 +39,6 @@ def output(
         yield Output(f"t{abs(hash(request.node.name)) % 10**12}", stack)
 
 
-def writer_of(sink: PostgresSink, variant: str) -> Writer:
-    return {"claim": sink.unacknowledged, "idempotent": sink.marked}.get(variant, sink.acknowledged)()
-
-
 @pytest.mark.parametrize("before", [0, PREPARED_AFTER, PREPARED_AFTER + 1, PREPARED_AFTER + 3])
 @pytest.mark.parametrize("variant", ["claim", "acknowledged", "idempotent", "upsert"])
 def test_a_lost_answer_is_that_of_a_commit_that_took_effect_however_many_came_before_it_on_that_connection(
@@ -59,7 +53,7 @@ def test_a_lost_answer_is_that_of_a_commit_that_took_effect_however_many_came_be
         write(writer, before, 0, batch(f"k{before}"))
     proxy.forget(catch)
     assert catch.request is not None, "a COMMIT was seen"
-    assert commit_said(catch.answer or b"") == {"command_tag": "COMMIT"}
+    assert commit_outcome(catch.answer or b"") == {"command_tag": "COMMIT"}
     assert output.visible() == {f"k{number}": 2 for number in range(before + 1)}
 
 
@@ -87,4 +81,4 @@ def test_what_a_server_answers_to_a_commit_is_read_as_what_became_of_it(
             connection.execute(end)
     with psycopg.connect(server.dsn, autocommit=True) as connection:
         connection.execute("DROP TABLE once")
-    assert commit_said(catch.answer or b"") == said
+    assert commit_outcome(catch.answer or b"") == said

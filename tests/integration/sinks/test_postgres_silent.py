@@ -12,13 +12,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from oncebench.delivery.contract import Place
 from oncebench.servers.postgres import PostgresServer
 from oncebench.sinks.postgres.connection import VARIABLE
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
+from tests.pipelines import place
 
 pytestmark = pytest.mark.integration
-KIND = SINKS["postgres"]
+SINK = suite_sinks()["postgres"]
 SILENT_S = 10.0  # by far longer than a signal takes
 
 
@@ -30,8 +30,8 @@ def test_a_signal_is_heard_while_the_server_is_silent(server: PostgresServer, mo
         raise Heard
 
     monkeypatch.setenv(VARIABLE, server.dsn)
-    target = KIND.provide(Place("silent", Path(), 2, {}, lambda topic: topic))
-    with closing(KIND.read(target)) as reader:
+    target = SINK.provide(place("silent", Path()))
+    with closing(SINK.read(target)) as reader:
         with psycopg.connect(server.dsn) as connection:
             query = "SELECT pid FROM pg_stat_activity WHERE starts_with(application_name, 'oncebench.reader')"
             ((session,),) = connection.execute(query).fetchall()

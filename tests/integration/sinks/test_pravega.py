@@ -13,21 +13,21 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.delivery.contract import Place
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import MissingEnvironment
 from oncebench.servers.pravega import SERVICE, PravegaServer, start_pravega
 from oncebench.sinks.pravega.controller import ABORTED, OPEN, Controller, Stream
 from oncebench.sinks.pravega.sink import VARIABLE, PravegaSink
 from oncebench.sinks.reader import Rows
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import suite_sinks
+from tests.pipelines import place
 
-KIND = SINKS["pravega"]
+SINK = suite_sinks()["pravega"]
 pytestmark = [
     pytest.mark.integration,
-    pytest.mark.skipif(bool(KIND.missing), reason=f"the Pravega sink is not installed: {KIND.missing}"),
+    pytest.mark.skipif(bool(SINK.kind.missing), reason=f"the Pravega sink is not installed: {SINK.kind.missing}"),
 ]
-SUPPORTS = {support.variant: support for support in KIND.supports}
+SUPPORTS = {support.variant: support for support in SINK.kind.supports}
 SHORTEST_LEASE_MS = 10_000
 # A worker that writes 100 rows into a transaction, tells its id, and dies in the same breath.
 WORKER = """
@@ -37,8 +37,8 @@ from types import SimpleNamespace
 from oncebench.sinks.pravega.sink import EventWriter
 from oncebench.sinks.pravega.controller import Stream
 
-columns = [pa.array(["s"] * 100), pa.array(range(100)), *[pa.array([1] * 100)] * 4]
-rows = pa.RecordBatch.from_arrays(columns, ["session_key", "j", "events", "total", "checksum", "ended_at"])
+values = [b'{"session_key":"s","j":%d}' % j for j in range(100)]
+rows = pa.RecordBatch.from_pydict({"key": [b"s"] * 100, "value": values})
 task = SimpleNamespace(batch=0, partition=int(sys.argv[3]), reach=lambda point: None)
 prepared, _ = EventWriter(sys.argv[1], Stream.named(sys.argv[2]), int(sys.argv[4])).write(task, iter([rows]))
 print(prepared["transaction"], flush=True)
@@ -56,7 +56,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PravegaServer]:
 def target(server: PravegaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, str]:
     """A stream of its own."""
     monkeypatch.setenv(VARIABLE, server.address)
-    return KIND.provide(Place(f"t-{time.time_ns():x}", tmp_path, 2, {}, str))
+    return SINK.provide(place(f"t-{time.time_ns():x}", tmp_path))
 
 
 def killed_worker(server: PravegaServer, target: dict[str, str], partition: int, lease_ms: int = 60_000) -> str:
@@ -69,7 +69,7 @@ def killed_worker(server: PravegaServer, target: dict[str, str], partition: int,
 
 def visible(target: dict[str, str]) -> int:
     found: list[Rows] = []
-    with closing(KIND.read(target)) as reader:
+    with closing(SINK.read(target)) as reader:
         assert reader.read_to_end(found.append, settle_s=0, idle_s=0).complete
     return sum(map(len, found))
 
@@ -120,7 +120,7 @@ def test_a_lease_that_the_controller_does_not_take_is_refused_at_the_start(
 def test_a_stream_that_is_there_or_has_a_bad_name_is_not_provided(target: dict[str, str], tmp_path: Path) -> None:
     for name in (target["output"].split("/")[1], "no name"):
         with pytest.raises(RefusedStart, match="makes no stream"):
-            KIND.provide(Place(name, tmp_path, 2, {}, str))
+            SINK.provide(place(name, tmp_path))
 
 
 def test_the_service_uses_a_named_server_and_refuses_one_that_does_not_answer(

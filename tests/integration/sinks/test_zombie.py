@@ -10,9 +10,9 @@ import pytest
 from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.lab.lab import Lab
 from oncebench.measure import measure
-from oncebench.record.streams import read_lines
-from oncebench.run.workdir import open_work_dir
+from oncebench.record.json_lines import read_lines
 from oncebench.scenario.cell import Cell
+from oncebench.workdir import open_work_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 

@@ -1,4 +1,4 @@
-"""The published page by keyboard: every part is reached, the focus is seen, and stays where it was."""
+"""The published page by keyboard: every part is reachable, focus is visible."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.results_page import chip, click, focused, rows
 pytestmark = pytest.mark.skipif(installed() is None, reason="no Chromium here: apt-get install chromium")
 
 
-def test_a_family_opens_to_its_faults_and_the_heading_keeps_the_focus(page: Page) -> None:
+def test_family_opens_and_its_heading_keeps_the_focus(page: Page) -> None:
     before = page.run("document.querySelectorAll('#matrix thead tr')[1].cells.length")
     page.run("document.querySelector('button.open[data-family=kills]').focus()")
     page.press("Enter")
@@ -19,7 +19,7 @@ def test_a_family_opens_to_its_faults_and_the_heading_keeps_the_focus(page: Page
     assert page.run("location.hash") == "#open=kills"
 
 
-def test_arrow_keys_go_from_cell_to_cell_and_the_matrix_is_one_stop(page: Page) -> None:
+def test_arrow_keys_move_between_cells_and_matrix_is_one_stop(page: Page) -> None:
     assert page.run("document.querySelectorAll('#matrix .cell-button[tabindex=\"0\"]').length") == 1
     page.run("document.querySelector('#matrix .cell-button[tabindex=\"0\"]').focus()")
     start = focused(page, "ariaLabel")
@@ -31,7 +31,7 @@ def test_arrow_keys_go_from_cell_to_cell_and_the_matrix_is_one_stop(page: Page) 
     assert page.run("document.querySelectorAll('#matrix .cell-button[tabindex=\"0\"]').length") == 1
 
 
-def test_a_cell_that_an_arrow_key_goes_to_is_not_under_the_head_or_the_first_column(shared: Page, address: str) -> None:
+def test_focused_cell_is_not_under_head_or_first_column(shared: Page, address: str) -> None:
     shared.open(address, width=600, height=500)
     shared.run("document.querySelectorAll('#matrix thead button').forEach((each) => each.click())")
     shared.run("document.querySelector('#matrix .cell-button[tabindex=\"0\"]').focus()")
@@ -47,37 +47,37 @@ def test_a_cell_that_an_arrow_key_goes_to_is_not_under_the_head_or_the_first_col
         assert not shared.run(hidden), key
 
 
-def test_the_way_past_the_chips_leaves_what_is_chosen(page: Page) -> None:
+def test_skip_link_keeps_the_selection(page: Page) -> None:
     click(page, chip("sinks", "kafka"))
     before = page.run("location.hash")
     click(page, ".skip")
-    assert (page.run("location.hash"), focused(page, "id")) == (before, "promises")
+    assert (page.run("location.hash"), focused(page, "id")) == (before, "correctness")
     assert "sinks=kafka" in before
 
 
-def test_more_runs_are_shown_and_the_focus_goes_on_among_them(page: Page) -> None:
-    shown = len(rows(page, "runs"))
+def test_more_runs_appear_and_the_first_has_the_focus(page: Page) -> None:
+    before = len(rows(page, "runs"))
     click(page, "#runs-table > button")
-    assert len(rows(page, "runs")) > shown
+    assert len(rows(page, "runs")) > before
     at = "[...document.querySelectorAll('#runs tbody tr')].indexOf(document.activeElement.closest('tr'))"
-    assert page.run(at) == shown
+    assert page.run(at) == before
 
 
-def test_the_tab_key_reaches_every_part_and_the_focus_is_seen(page: Page) -> None:
+def test_tab_key_reaches_every_part_with_visible_focus(page: Page) -> None:
     visited: set[str] = set()
-    unseen: list[str] = []
+    invisible: list[str] = []
     count = page.run("document.querySelectorAll('a, button, select, input, summary, [tabindex=\"0\"]').length")
     for _ in range(count):
         page.press("Tab")
-        told = page.run(
+        focus = page.run(
             "(() => { const at = document.activeElement; const style = getComputedStyle(at);"
             "const part = at.closest('main > section');"
             "return [part ? part.id : '', style.outlineStyle, parseFloat(style.outlineWidth),"
             "at.outerHTML.slice(0, 80), at.tagName]; })()"
         )
-        visited.add(told[0])
-        if told[4] != "BODY" and (told[1] == "none" or told[2] < 2):  # the body: past the end, and round again
-            unseen.append(told[3])
-    assert unseen == []
+        visited.add(focus[0])
+        if focus[4] != "BODY" and (focus[1] == "none" or focus[2] < 2):  # the body has the focus after the last element
+            invisible.append(focus[3])
+    assert invisible == []
     sections = set(page.run("[...document.querySelectorAll('main > section')].map((each) => each.id)"))
     assert sections <= visited

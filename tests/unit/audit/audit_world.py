@@ -1,6 +1,6 @@
-"""Small runs made in memory: what the generator sent, and the rows that a faultless pipeline makes of it.
+"""Small runs made in memory: what the generator sent, and the rows of a faultless pipeline.
 
-The rows are computed here a second time, straight from the contract, so that a mistake in the model is seen.
+The rows are computed a second time here, straight from the contract, so that a mistake in the model shows.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import numpy as np
 import pyarrow as pa
 
 from oncebench.record import FINAL, INPUT, LOG, OBSERVED, QUARANTINE, Ledger, Plan, Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 
 SEED = 11
 STARTED_US = 1_790_000_000_000_000
@@ -35,7 +36,7 @@ class Sent:
 
 
 @dataclass(frozen=True)
-class Shown:
+class VisibleRow:
     """One visible record of the output topic; its offset is given when the log is laid out."""
 
     partition: int
@@ -46,7 +47,7 @@ class Shown:
     def row(self) -> dict[str, Any]:
         return dict(json.loads(self.value or b"null"))
 
-    def changed(self, **fields: Any) -> Shown:
+    def changed(self, **fields: Any) -> VisibleRow:
         return replace(self, value=json.dumps({**self.row, **fields}).encode())
 
 
@@ -57,11 +58,11 @@ class World:
     sessions: int
     partitions: int
     sent: tuple[Sent, ...]
-    rows: tuple[Shown, ...]
+    rows: tuple[VisibleRow, ...]
     unfinished: tuple[str, ...] = ()
     notes: dict[str, Any] = field(default_factory=dict)
 
-    def of(self, session: int) -> list[Shown]:
+    def of(self, session: int) -> list[VisibleRow]:
         return list(self.rows[20 * session : 20 * session + 20])
 
 
@@ -79,7 +80,7 @@ def make_world(sessions: int, partitions: int = 2, *, unfinished: int = 0, seed:
     """`unfinished` sessions at the end lack their last event."""
     rng = random.Random(seed)
     sent: list[Sent] = []
-    rows: list[Shown] = []
+    rows: list[VisibleRow] = []
     offsets = [0] * partitions
     values = [[rng.randrange(1_000_000) for _ in range(100)] for _ in range(sessions)]
     for seq in range(100):
@@ -92,7 +93,7 @@ def make_world(sessions: int, partitions: int = 2, *, unfinished: int = 0, seed:
             offsets[at] += 1
     for session in range(sessions - unfinished):
         rows += [
-            Shown(session % partitions, key_of(session).encode(), json.dumps(row).encode())
+            VisibleRow(session % partitions, key_of(session).encode(), json.dumps(row).encode())
             for row in rows_of(key_of(session), values[session], scheduled_us(session, 99))
         ]
     names = tuple(key_of(session) for session in range(sessions - unfinished, sessions))
@@ -122,8 +123,8 @@ def rows_of(key: str, values: Sequence[int], ended_at: int) -> list[dict[str, An
     return rows
 
 
-def lay_out(rows: Iterable[Shown]) -> list[tuple[int, int, Shown]]:
-    """(partition, offset, row): rows of a partition in the order given, every third offset a transaction's marker."""
+def lay_out(rows: Iterable[VisibleRow]) -> list[tuple[int, int, VisibleRow]]:
+    """Places rows in their order per partition; every third offset is a transaction's marker."""
     next_offset: dict[int, int] = {}
     placed = []
     for row in rows:
@@ -133,7 +134,7 @@ def lay_out(rows: Iterable[Shown]) -> list[tuple[int, int, Shown]]:
     return placed
 
 
-def final_table(placed: Sequence[tuple[int, int, Shown]]) -> pa.Table:
+def final_table(placed: Sequence[tuple[int, int, VisibleRow]]) -> pa.Table:
     columns = {
         "partition": [partition for partition, _, _ in placed],
         "offset": [offset for _, offset, _ in placed],
@@ -144,7 +145,7 @@ def final_table(placed: Sequence[tuple[int, int, Shown]]) -> pa.Table:
     return pa.table(columns, FINAL)
 
 
-def observed_table(placed: Sequence[tuple[int, int, Shown]], seen_us: Sequence[int]) -> pa.Table:
+def observed_table(placed: Sequence[tuple[int, int, VisibleRow]], seen_us: Sequence[int]) -> pa.Table:
     columns = {
         "partition": [partition for partition, _, _ in placed],
         "offset": [offset for _, offset, _ in placed],
@@ -173,10 +174,10 @@ def quarantine_table(entries: Sequence[dict[str, Any]]) -> pa.Table:
 
 
 def stretch(partition: int, offset: int, last_offset: int, **more: Any) -> dict[str, Any]:
-    """A stretch of the output's log, full of records: of producer 1 in a transaction, unless `more` says otherwise."""
-    told = {"producer": 1, "generation": 1, "transactional": True, "marker": None, **more}
+    """A full stretch of the output's log; by default of producer 1, in a transaction."""
+    fields = {"producer": 1, "generation": 1, "transactional": True, "marker": None, **more}
     return {"partition": partition, "offset": offset, "last_offset": last_offset, "records": last_offset - offset + 1,
-            **told}  # fmt: skip
+            **fields}  # fmt: skip
 
 
 def log_of(*stretches: dict[str, Any]) -> Stream:
@@ -201,8 +202,8 @@ def ledger_of(world: World) -> Ledger:
     )
 
 
-def make_record(world: World, rows: Iterable[Shown] | None = None, **parts: Any) -> Record:
-    """The record of a run of `world` that showed `rows` (all of them, if not given) and was drained.
+def make_record(world: World, rows: Iterable[VisibleRow] | None = None, **parts: Any) -> Record:
+    """The record of a drained run of `world` with the visible `rows`; by default all of them.
 
     The observer saw nothing, unless `observed` is given; `parts` replace fields of the record.
     """

@@ -1,4 +1,4 @@
-"""Two auditors' counts side by side: what differs is named with both numbers, and comes before any anomaly."""
+"""The comparison of the two auditors: differences are named, and come before any anomaly."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.unit.audit.audit_world import make_record, make_world
 @pytest.mark.parametrize("counts", [{"LOSS": 1}, {}])
 def test_a_disagreement_comes_before_any_anomaly(counts: dict[str, int]) -> None:
     found = decide(counts, Facts("exactly-once", untrusted=compare({"DUP": 3}, {"DUP": 2}).reasons))
-    assert (found.word, found.codes) == ("unknown", {})
+    assert (found.verdict, found.codes) == ("unknown", {})
 
 
 def test_a_count_that_only_one_auditor_has_is_compared_with_0() -> None:
     assert compare({"a": 0, "b": 1}, {"c": 2}) == Agreement(3, {"b": (1, 0), "c": (0, 2)})
 
 
-def test_what_differs_is_told_by_name_in_a_sentence_and_as_json() -> None:
+def test_each_difference_has_its_name_in_a_sentence_and_in_json() -> None:
     found = compare({"LOSS": 1, "DUP": 2}, {"LOSS": 1, "DUP": 3})
-    assert found.reasons == ("the two auditors disagree on DUP: 2 by the first, 3 by the second",)
+    assert found.reasons == ("the two auditors disagree on DUP: Python counts 2, SQL counts 3",)
     assert found.to_json() == {
         "agree": False, "compared": 2, "differ": {"DUP": {"first": 2, "second": 3}}, "trouble": "",
     }  # fmt: skip
@@ -34,13 +34,13 @@ def test_two_auditors_that_agree_give_no_reason() -> None:
     assert found.to_json() == {"agree": True, "compared": 1, "differ": {}, "trouble": ""}
 
 
-def test_an_auditor_that_could_not_count_is_a_reason_whatever_else_there_is() -> None:
+def test_an_auditor_that_could_not_count_is_the_only_reason() -> None:
     found = Agreement(3, {"DUP": (2, 3)}, "no such file")
-    assert found.reasons == ("the second auditor could not count: no such file",)
+    assert found.reasons == ("the SQL auditor could not count: no such file",)
     assert (found.to_json()["agree"], found.to_json()["trouble"]) == (False, "no such file")
 
 
-def test_every_number_of_the_first_auditor_has_a_name_also_each_kind_of_a_code() -> None:
+def test_every_count_and_every_kind_has_a_name() -> None:
     findings = audit(make_record(make_world(3, 2, unfinished=1)))
     counts = counts_of(findings)
     assert counts.items() >= {"LOSS": 0, "rows.expected": 40, "sessions.unfinished": 1, "events.in_topic": 299}.items()
@@ -50,7 +50,7 @@ def test_every_number_of_the_first_auditor_has_a_name_also_each_kind_of_a_code()
     assert len(counts) == len(findings.anomalies) + sum(map(len, parts))
 
 
-def test_the_reasons_of_invalid_events_are_counted_under_their_names() -> None:
+def test_invalid_events_are_counted_by_reason() -> None:
     world = make_world(2, 1)
     table = make_record(world).input.table
     broken = table.set_column(4, table.schema.field(4), [[b"{", *table["value"].to_pylist()[1:]]])

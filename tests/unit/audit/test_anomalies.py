@@ -1,4 +1,4 @@
-"""The catalogue: its rules are told in the docs as in the code, and kinds and words are those that it names."""
+"""The catalogue: the docs quote its rules, and the audit uses its kinds."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import pytest
 
 from oncebench.audit.anomalies import CATALOGUE, TERMS, terms_of
 from oncebench.audit.python.audit import audit
-from oncebench.record.streams import Lines
+from oncebench.record.json_lines import Lines
 from tests import ROOT
 from tests.unit.audit.audit_world import make_record, make_world
 
@@ -21,24 +21,24 @@ def table(heading: str) -> list[list[str]]:
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines[2:]]
 
 
-def test_the_docs_say_of_each_code_what_the_catalogue_says_and_in_its_order() -> None:
+def test_the_docs_quote_the_catalogue_in_its_order() -> None:
     assert table("| code | what it means | exact rule | it counts | kinds |") == [
         [code.name, code.means, code.rule, code.unit, ", ".join(code.kinds) or "-"] for code in CATALOGUE.values()
     ]
 
 
-def test_the_docs_say_what_the_words_of_the_rules_stand_for() -> None:
+def test_the_docs_quote_the_terms_of_the_rules() -> None:
     assert table("| in a rule | stands for |") == [[term, meaning] for term, meaning in TERMS.items()]
 
 
-def test_the_kinds_of_a_code_are_those_into_which_the_audit_divides_its_count() -> None:
+def test_the_audit_divides_each_count_into_its_catalogue_kinds() -> None:
     world = make_world(2, 1)
     for ended in ((), ({"event": "drained"},), ({"event": "stalled"},)):
         found = audit(make_record(world, world.rows[1:], timeline=Lines(ended))).anomalies
-        told = {code: tuple(anomaly.split) for code, anomaly in found.items()}
+        kinds = {code: tuple(anomaly.split) for code, anomaly in found.items()}
         if not ended or ended[0]["event"] != "drained":
-            told["QUAR"] = CATALOGUE["QUAR"].kinds  # not counted of a run that did not drain
-        assert told == {code.name: code.kinds for code in CATALOGUE.values()}
+            kinds["QUAR"] = CATALOGUE["QUAR"].kinds  # not counted in a run that did not drain
+        assert kinds == {code.name: code.kinds for code in CATALOGUE.values()}
 
 
 @pytest.mark.parametrize(
@@ -52,14 +52,14 @@ def test_the_kinds_of_a_code_are_those_into_which_the_audit_divides_its_count() 
         ("ELSE, discovered, m(y)", []),
     ],
 )
-def test_a_rules_words_are_those_that_stand_in_it_by_themselves(rule: str, terms: list[str]) -> None:
+def test_a_rule_uses_the_terms_that_are_words_in_it(rule: str, terms: list[str]) -> None:
     assert terms_of(rule) == terms
 
 
-def test_every_word_that_is_explained_is_used_by_some_rule() -> None:
+def test_every_term_is_used_by_some_rule() -> None:
     assert {term for code in CATALOGUE.values() for term in terms_of(code.rule)} == TERMS.keys()
 
 
-def test_rules_and_meanings_are_one_line_of_a_table() -> None:
+def test_rules_and_meanings_fit_one_table_line() -> None:
     for code in CATALOGUE.values():
         assert not re.search(r"[|\n]", code.means + code.rule), code.name

@@ -1,4 +1,4 @@
-"""Each fault is charged with what its own batch lost and doubled."""
+"""Each fault is charged with the lost and duplicated rows of its own batch."""
 
 from dataclasses import replace
 from types import SimpleNamespace
@@ -10,7 +10,8 @@ import pytest
 from oncebench.audit.python import attribution
 from oncebench.audit.python.audit import multiplicity
 from oncebench.audit.python.model import expected_output
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from oncebench.report.measures.checkpoint import Progress, batch_costs, checkpoint_costs, cores_of, sink_costs, split
 from tests.unit.audit.audit_world import lay_out, make_record, make_world, observed_table
 
@@ -30,7 +31,7 @@ def test_a_session_belongs_to_the_batch_that_read_its_last_event() -> None:
     assert attribution.batch_of_session(EXPECTED, PROGRESS).tolist() == [0, 1, -1]
 
 
-def test_a_batch_holds_its_first_event_and_not_the_one_behind_its_last() -> None:
+def test_a_batch_range_includes_its_start_and_excludes_its_end() -> None:
     expected: Any = SimpleNamespace(
         session_keys=["a", "b", "c", "d"], last_partition=np.zeros(4, int), last_offset=np.array([0, 1, 2, 3])
     )
@@ -40,18 +41,18 @@ def test_a_batch_holds_its_first_event_and_not_the_one_behind_its_last() -> None
     assert (found.tolist(), found.dtype) == ([4, 5, 5, -1], np.int64)
 
 
-def test_one_row_lost_and_one_doubled_are_counted_from_the_record_itself() -> None:
-    world = make_world(4, 2)  # all that owe rows are in one batch
+def test_lost_and_duplicated_rows_are_counted_from_the_record() -> None:
+    world = make_world(4, 2)  # all sessions with rows are in one batch
     rows = [row for at, row in enumerate(world.rows) if at != 3]
-    for shown, counts in ((rows, (1, 0)), ([*world.rows, world.rows[70]], (0, 1)), ([*rows, rows[70]], (1, 1))):
-        record = make_record(world, shown)
+    for visible, counts in ((rows, (1, 0)), ([*world.rows, world.rows[70]], (0, 1)), ([*rows, rows[70]], (1, 1))):
+        record = make_record(world, visible)
         (line,) = record.progress.items
         record = replace(record, progress=Lines(({**line, "batch": 6, "start_offsets": {}},)))
         assert attribution.by_batch(record, expected_output(record.input.table)) == {6: counts}
     assert attribution.by_batch(make_record(world, progress=Lines(())), expected_output(record.input.table)) == {}
 
 
-def test_what_stands_above_the_end_of_a_log_is_no_row_of_any_batch() -> None:
+def test_rows_above_the_log_end_belong_to_no_batch() -> None:
     world = make_world(2, 1)
     record = make_record(world, world.rows[:-1])
     placed = lay_out(world.rows)
@@ -72,7 +73,7 @@ def test_losses_and_copies_are_counted_by_batch(monkeypatch: pytest.MonkeyPatch)
     assert given == [(record, EXPECTED)]
 
 
-def test_nothing_is_charged_twice_and_a_fault_that_was_not_hit_is_charged_nothing() -> None:
+def test_rows_are_charged_once_and_only_to_faults_that_were_hit() -> None:
     faults = [{"batch": 4, "hit": True}, {"batch": 4, "hit": True}, {"batch": None, "hit": False}]
     faults += [{"batch": 9, "hit": False}]
     charged = attribution.charged(faults, {4: (0, 20), 9: (1, 1)})
@@ -88,14 +89,14 @@ def line(batch: int, trigger: int, t_us: int) -> dict[str, Any]:
     return {"kind": "batch", "t_us": t_us, "batch": batch, "input_rows": 5, "duration_ms": took, "state": state}
 
 
-def test_the_first_three_batches_of_each_life_are_not_counted_as_settled(tmp_path: Any) -> None:
+def test_the_first_three_batches_of_each_attempt_do_not_count_as_settled(tmp_path: Any) -> None:
     progress: list[dict[str, Any]] = [{"kind": "started", "t_us": 0}]
     progress += [line(number, 100 if number > 2 else 9000, number + 1) for number in range(5)]
     progress += [{"kind": "started", "t_us": 50}, *[line(number, 9000, number + 60) for number in range(5, 8)]]
     progress += [{"kind": "sink", "t_us": 2, "batch": 3, "timings_ms": {"decide": 4.0}}]
-    told = Progress(progress, -US, 2)
-    assert [each["batch"] for each in told.settled()] == [3, 4]
-    costs = checkpoint_costs(told, tmp_path)
+    progress_lines = Progress(progress, -US, 2)
+    assert [each["batch"] for each in progress_lines.settled()] == [3, 4]
+    costs = checkpoint_costs(progress_lines, tmp_path)
     assert (costs["wal_ms"], costs["commit_log_ms"], costs["state_commit_ms"], costs["share_of_batch"]) == (
         10,
         20,
@@ -103,11 +104,11 @@ def test_the_first_three_batches_of_each_life_are_not_counted_as_settled(tmp_pat
         0.5,
     )
     assert (costs["bytes"], costs["files"]) == (0, 0)
-    assert (batch_costs(told)["n"], batch_costs(told)["trigger_ms"]) == (8, 100)
-    assert sink_costs(told) == {"prepare": None, "decide": 4.0, "commit": None, "total": None}
+    assert (batch_costs(progress_lines)["n"], batch_costs(progress_lines)["trigger_ms"]) == (8, 100)
+    assert sink_costs(progress_lines) == {"prepare": None, "decide": 4.0, "commit": None, "total": None}
 
 
-def test_the_parts_of_a_batch_add_up_to_it_and_what_nobody_timed_is_the_rest() -> None:
+def test_the_parts_of_a_batch_add_up_to_its_duration() -> None:
     progress: list[dict[str, Any]] = [{"kind": "started", "t_us": 0}]
     progress += [line(number, 100, number + 1) for number in range(5)]
     progress[-1]["duration_ms"] |= {"queryPlanning": 5, "latestOffset": 2, "getBatch": 1}
@@ -129,7 +130,7 @@ def test_a_batch_that_began_before_the_warm_up_was_over_does_not_count() -> None
 
 
 @pytest.mark.parametrize(("cores", "waited_ms"), [(1, 160), (2, 80), (8, 20), (None, 20)])
-def test_state_commits_that_have_no_core_each_are_waited_for_in_turn(cores: int | None, waited_ms: float) -> None:
+def test_state_commits_without_a_core_each_wait_in_turn(cores: int | None, waited_ms: float) -> None:
     batch = {"state": [{"commitTimeMs": 160, "numShufflePartitions": 8}]}
     assert Progress([], 0, cores).state_commit_ms(batch) == waited_ms
 
@@ -139,11 +140,11 @@ def test_state_commits_that_have_no_core_each_are_waited_for_in_turn(cores: int 
     [("local", 1), ("local[2]", 2), ("local[4, 1]", 4), ("local-cluster[2,3,1024]", 6), ("local[*]", None),
      ("spark://h:7077", None)],
 )  # fmt: skip
-def test_how_many_tasks_run_at_a_time_stands_in_the_masters_name(master: str, cores: int | None) -> None:
+def test_the_master_name_gives_the_number_of_parallel_tasks(master: str, cores: int | None) -> None:
     assert cores_of(master) == cores
 
 
-def test_what_batches_without_a_fault_lost_and_doubled_is_told_apart() -> None:
+def test_rows_of_batches_without_a_fault_are_uncharged() -> None:
     faults = [{"hit": True, "batch": 6}, {"hit": False, "batch": None}]
     assert attribution.uncharged(faults, {6: (1, 2), 7: (3, 0), -1: (0, 4)}) == {"lost": 3, "duplicated": 4}
     assert attribution.uncharged(faults, {6: (1, 2)}) == {"lost": 0, "duplicated": 0}

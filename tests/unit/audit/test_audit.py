@@ -14,11 +14,12 @@ from oncebench.audit.python.audit import audit, committed_ends
 from oncebench.audit.python.model import Events, Expected, Invalid
 from oncebench.audit.python.outputs import FIELDS
 from oncebench.record import INPUT, Ledger, Plan, RecordError
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from tests.unit.audit.audit_world import (
     SEED,
     STARTED_US,
-    Shown,
+    VisibleRow,
     committed_to,
     final_table,
     input_table,
@@ -31,15 +32,15 @@ from tests.unit.audit.audit_world import (
 WORLD = make_world(6, 2)
 
 
-def without(*gone: int) -> list[Shown]:
+def without(*gone: int) -> list[VisibleRow]:
     return [row for at, row in enumerate(WORLD.rows) if at not in gone]
 
 
-def with_row(at: int, row: Shown) -> list[Shown]:
+def with_row(at: int, row: VisibleRow) -> list[VisibleRow]:
     return [*WORLD.rows[:at], row, *WORLD.rows[at + 1 :]]
 
 
-def test_a_faultless_run_has_no_anomaly_and_every_code_is_looked_for() -> None:
+def test_a_faultless_run_is_checked_for_every_code_and_has_none() -> None:
     findings = audit(make_record(WORLD))
     assert findings.counts() == {}
     assert findings.anomalies.keys() == CATALOGUE.keys()
@@ -91,7 +92,7 @@ def test_a_session_with_events_in_two_partitions_is_covered_only_when_both_are()
         assert found[code] == 20, ends
 
 
-def test_what_the_pipeline_has_not_committed_yet_is_pending_and_never_lost() -> None:
+def test_rows_of_uncommitted_input_are_pending_and_not_lost() -> None:
     # the last events of sessions 1, 3, 5 stand at 297, 298, 299 of partition 1
     gone = [20 * session + 4 for session in (1, 3, 5)]
     findings = audit(make_record(WORLD, without(*gone), progress=committed_to({0: 300, 1: 298})))
@@ -111,7 +112,7 @@ def test_pending_rows_of_a_run_that_gave_up_are_stalled() -> None:
     assert findings.drained is False
 
 
-def test_a_run_that_says_neither_drained_nor_stalled_is_told_apart() -> None:
+def test_a_run_neither_drained_nor_stalled_has_an_unknown_end() -> None:
     assert audit(make_record(WORLD, timeline=Lines(({"event": "load-done"},)))).drained is None
 
 
@@ -127,12 +128,12 @@ def test_the_committed_end_is_the_highest_of_all_batches() -> None:
 
 @pytest.mark.parametrize("line", [{"kind": "batch"}, {"kind": "batch", "end_offsets": 3},
                                   {"kind": "batch", "end_offsets": {"x": 3}}])  # fmt: skip
-def test_a_batch_line_that_tells_no_end_is_refused(line: dict[str, object]) -> None:
+def test_a_batch_line_without_an_end_is_refused(line: dict[str, object]) -> None:
     with pytest.raises(RecordError, match="end_offsets"):
         committed_ends([line])
 
 
-def test_a_row_shown_again_is_one_DUP_wherever_it_stands() -> None:
+def test_each_further_copy_of_a_row_is_one_DUP() -> None:
     again = [WORLD.rows[7], replace(WORLD.rows[7], partition=1), WORLD.rows[8]]
     findings = audit(make_record(WORLD, [*WORLD.rows, *again]))
     assert findings.counts() == {"DUP": 3, "SCAT": 1}
@@ -199,7 +200,7 @@ def test_a_value_that_names_no_row_is_CORR_and_its_row_is_lost(value: bytes | No
     assert findings.counts() == {"CORR": 1, "LOSS": 1, "TORN": 1}
 
 
-def test_where_no_value_can_be_read_every_row_is_lost() -> None:
+def test_every_row_is_lost_if_no_value_can_be_read() -> None:
     rows = [replace(row, value=b"{") for row in WORLD.rows]
     assert audit(make_record(WORLD, rows)).counts() == {"CORR": 120, "LOSS": 120}
 
@@ -236,7 +237,7 @@ def test_two_copies_that_differ_only_in_spelling_are_not_DIV() -> None:
     assert audit(make_record(WORLD, [*WORLD.rows, spaced])).counts() == {"DUP": 1}
 
 
-def test_copies_whose_payload_can_not_be_read_are_told_apart_by_their_bytes() -> None:
+def test_unreadable_copies_are_compared_by_their_bytes() -> None:
     broken = WORLD.rows[7].changed(total="x")
     twice = audit(make_record(WORLD, [*with_row(7, broken), broken]))
     assert twice.counts() == {"CORR": 2, "DUP": 1}
@@ -244,7 +245,7 @@ def test_copies_whose_payload_can_not_be_read_are_told_apart_by_their_bytes() ->
     assert other.counts() == {"CORR": 2, "DUP": 1, "DIV": 1}
 
 
-def test_a_row_that_nothing_explains_is_PHAN() -> None:
+def test_a_row_that_no_input_explains_is_PHAN() -> None:
     world = make_world(4, 2, unfinished=1)
     stranger = replace(world.rows[0], key=b"x").changed(session_key="x")
     early = replace(world.rows[0], key=key_of(3).encode()).changed(session_key=key_of(3))
@@ -256,7 +257,7 @@ def test_a_row_that_nothing_explains_is_PHAN() -> None:
     assert findings.sessions["unfinished"] == 1
 
 
-def test_a_phantom_shown_twice_is_one_phantom_and_one_duplicate() -> None:
+def test_a_phantom_visible_twice_is_one_phantom_and_one_duplicate() -> None:
     stranger = WORLD.rows[0].changed(j=33)
     assert audit(make_record(WORLD, [*WORLD.rows, stranger, stranger])).counts() == {"PHAN": 1, "DUP": 1}
 
@@ -273,7 +274,7 @@ def test_a_replay_after_a_loss_of_nothing_is_no_REORD() -> None:
     assert audit(make_record(WORLD, [*WORLD.rows[:30], *WORLD.rows[10:]])).counts() == {"DUP": 20}
 
 
-def test_sessions_may_be_interleaved_in_any_way() -> None:
+def test_sessions_may_be_interleaved_in_any_order() -> None:
     rows = [row for j in range(20) for row in WORLD.rows[j::20]]
     assert audit(make_record(WORLD, rows)).counts() == {}
 
@@ -293,7 +294,7 @@ def test_a_stuck_last_stable_offset_is_STALL_LSO_per_partition() -> None:
     assert findings.anomalies["STALL-LSO"].examples == (example,)
 
 
-def test_an_incomplete_final_read_is_told() -> None:
+def test_an_incomplete_final_read_is_reported() -> None:
     record = make_record(WORLD)
     assert audit(record).complete == {"input": True, "final": True, "observed": True, "quarantine": True}
     cut = replace(record, final=replace(record.final, complete=False))
@@ -307,9 +308,9 @@ def test_the_number_of_examples_is_bounded_and_the_count_is_not() -> None:
     findings = audit(make_record(world, []))
     assert findings.counts() == {"LOSS": 200}
     assert len(findings.anomalies["LOSS"].examples) == EXAMPLES
-    doubled = audit(make_record(world, [*world.rows, *world.rows]))
-    assert doubled.counts() == {"DUP": 200}
-    assert len(doubled.anomalies["DUP"].examples) == EXAMPLES
+    duplicated = audit(make_record(world, [*world.rows, *world.rows]))
+    assert duplicated.counts() == {"DUP": 200}
+    assert len(duplicated.anomalies["DUP"].examples) == EXAMPLES
     flipped = audit(make_record(world, [row.changed(total=-1) for row in world.rows]))
     assert flipped.counts() == {"CORR": 200}
     assert len(flipped.anomalies["CORR"].examples) == EXAMPLES
@@ -345,18 +346,18 @@ def test_a_hundred_thousand_rows_with_a_thousand_faults_are_counted_exactly() ->
         keys=[key_of(session) for session in range(sessions)],
     )
     rows = [
-        Shown(session % 4, key.encode(), orjson.dumps(dict(zip(FIELDS, (key, j, 5, total, crc, at), strict=True))))
+        VisibleRow(session % 4, key.encode(), orjson.dumps(dict(zip(FIELDS, (key, j, 5, total, crc, at), strict=True))))
         for session, key in enumerate(expected.session_keys)
         for j, (total, crc, at) in enumerate(
             zip(expected.total[session].tolist(), expected.checksum[session].tolist(),
                 expected.ended_at[session].tolist(), strict=True)
         )
     ]  # fmt: skip
-    shown = [row for at, row in enumerate(rows) if at % 1000 != 17]
+    visible = [row for at, row in enumerate(rows) if at % 1000 != 17]
     again = rows[::200]
     flipped = [row.changed(checksum=0) for row in rows[3::500]]
     record = replace(
-        make_record(make_world(1), shown + again + flipped),
+        make_record(make_world(1), visible + again + flipped),
         plan=Plan(SEED, 0, 0, "input", STARTED_US),
         ledger=Ledger(*(np.zeros(0, kind) for kind in ("u4", "u1", "i8", "i8", "i8", "i4", "i8"))),
         input=Stream(INPUT.empty_table(), complete=True),

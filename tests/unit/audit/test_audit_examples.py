@@ -1,4 +1,4 @@
-"""The examples that come with a count: where the row stands, and which input events are behind it; never over 32."""
+"""The examples of a count: the position of the row and its input events; at most 32."""
 
 from __future__ import annotations
 
@@ -13,10 +13,11 @@ import pytest
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
 from oncebench.audit.python.audit import audit
 from oncebench.record import Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from tests.unit.audit.audit_world import (
     Sent,
-    Shown,
+    VisibleRow,
     event,
     input_table,
     key_of,
@@ -37,16 +38,16 @@ ROW_4 = [[1, 60], [1, 63], [1, 66], [1, 69], [1, 72]]
 ROW_7 = [[1, 105], [1, 108], [1, 111], [1, 114], [1, 117]]
 
 
-def found(code: str, rows: list[Shown] | None = None, **parts: Any) -> Anomaly:
+def found(code: str, rows: list[VisibleRow] | None = None, **parts: Any) -> Anomaly:
     return audit(make_record(WORLD, rows, **parts)).anomalies[code]
 
 
-def changed(**rows: Shown) -> list[Shown]:
+def changed(**rows: VisibleRow) -> list[VisibleRow]:
     """The rows of the world, but for those named r<place>."""
     return [rows.get(f"r{at}", row) for at, row in enumerate(WORLD.rows)]
 
 
-def test_a_lost_row_is_shown_with_the_events_behind_it_and_a_torn_session_with_what_it_lacks() -> None:
+def test_a_lost_row_comes_with_its_input_and_a_torn_session_with_its_missing_rows() -> None:
     rows = [row for at, row in enumerate(WORLD.rows) if at not in (23, 24, 65)]
     assert found("LOSS", rows).examples == (
         {"id": f"{KEY}:3", "input": ROW_3, "last_event": [1, 297]},
@@ -59,33 +60,33 @@ def test_a_lost_row_is_shown_with_the_events_behind_it_and_a_torn_session_with_w
     )
 
 
-def test_a_row_that_is_shown_again_is_shown_with_all_places_in_their_order() -> None:
+def test_a_duplicated_row_comes_with_all_its_positions_in_order() -> None:
     again = [*WORLD.rows, replace(WORLD.rows[27], partition=0), WORLD.rows[27]]
-    shown = found("DUP", again)
-    assert shown.examples == ({"id": f"{KEY}:7", "rows": [[0, 90], [1, 10], [1, 60]], "input": ROW_7},)
-    assert shown.split == {"same-partition": 1, "other-partition": 1}
+    anomaly = found("DUP", again)
+    assert anomaly.examples == ({"id": f"{KEY}:7", "rows": [[0, 90], [1, 10], [1, 60]], "input": ROW_7},)
+    assert anomaly.split == {"same-partition": 1, "other-partition": 1}
     divergent = found("DIV", [*WORLD.rows, WORLD.rows[27].changed(total=1)])
     assert divergent.examples == ({"id": f"{KEY}:7", "rows": [[1, 10], [1, 60]], "input": ROW_7},)
 
 
-def test_of_a_row_with_many_copies_at_most_32_places_are_shown() -> None:
-    shown = found("DUP", [*WORLD.rows, *[WORLD.rows[27]] * 40])
-    (example,) = shown.examples
-    assert (shown.count, len(example["rows"])) == (40, EXAMPLES)
+def test_an_example_has_at_most_32_positions() -> None:
+    anomaly = found("DUP", [*WORLD.rows, *[WORLD.rows[27]] * 40])
+    (example,) = anomaly.examples
+    assert (anomaly.count, len(example["rows"])) == (40, EXAMPLES)
 
 
-def test_a_phantom_is_shown_with_the_events_that_there_are_of_it() -> None:
+def test_a_phantom_comes_with_the_events_of_its_session() -> None:
     stranger = replace(WORLD.rows[20], key=b"x").changed(session_key="x", j=3)
     early = replace(WORLD.rows[0], partition=1, key=key_of(5).encode()).changed(session_key=key_of(5), j=19)
-    shown = found("PHAN", [*WORLD.rows, stranger, early, WORLD.rows[21].changed(j=20)])
-    assert shown.examples == (
+    anomaly = found("PHAN", [*WORLD.rows, stranger, early, WORLD.rows[21].changed(j=20)])
+    assert anomaly.examples == (
         {"id": "x:3", "rows": [[1, 60]], "input": []},
         {"id": f"{key_of(5)}:19", "rows": [[1, 61]], "input": [[1, 3 * seq + 2] for seq in range(95, 99)]},
         {"id": f"{KEY}:20", "rows": [[1, 63]], "input": []},
     )
 
 
-def test_a_corrupt_row_is_shown_with_its_text_and_with_what_was_owed_where_it_says_which_row_it_is() -> None:
+def test_a_corrupt_row_comes_with_its_text_and_the_expected_payload_if_it_has_an_id() -> None:
     row = WORLD.rows
     rows = changed(
         r21=replace(row[21], value=b"\xff" + b"y" * 300),
@@ -94,19 +95,19 @@ def test_a_corrupt_row_is_shown_with_its_text_and_with_what_was_owed_where_it_sa
         r24=row[24].changed(checksum=7),
         r25=row[25].changed(j=-3, events="x"),
     )
-    owed = [[row[at].row[name] for name in ("events", "total", "checksum", "ended_at")] for at in (23, 24)]
+    expected = [[row[at].row[name] for name in ("events", "total", "checksum", "ended_at")] for at in (23, 24)]
     assert found("CORR", rows).examples == (
         {"row": [1, 1], "kind": "unreadable", "value": "\\xff" + "y" * 199},
         {"row": [1, 3], "kind": "unreadable", "value": None},
         {"row": [1, 7], "kind": "unreadable", "value": (rows[25].value or b"").decode()},
         {"row": [1, 4], "kind": "wrong-key", "value": (row[23].value or b"").decode(),
-         "id": f"{KEY}:3", "expected": owed[0], "input": ROW_3},
+         "id": f"{KEY}:3", "expected": expected[0], "input": ROW_3},
         {"row": [1, 6], "kind": "wrong-payload", "value": (rows[24].value or b"").decode(),
-         "id": f"{KEY}:4", "expected": owed[1], "input": ROW_4},
+         "id": f"{KEY}:4", "expected": expected[1], "input": ROW_4},
     )  # fmt: skip
 
 
-def test_rows_out_of_order_are_shown_by_the_first_that_comes_too_early() -> None:
+def test_a_reordered_session_comes_with_its_first_row_that_is_too_early() -> None:
     rows = changed(r22=WORLD.rows[35], r35=WORLD.rows[22], r66=WORLD.rows[67], r67=WORLD.rows[66])
     assert found("REORD", rows).examples == (
         {"session_key": KEY, "row": [1, 4], "j_after_j": [2, 3], "input": [[1, 297]]},
@@ -114,7 +115,7 @@ def test_rows_out_of_order_are_shown_by_the_first_that_comes_too_early() -> None
     )
 
 
-def test_each_way_in_which_two_reads_disagree_is_shown_with_its_place() -> None:
+def test_each_kind_of_disagreement_between_reads_comes_with_its_position() -> None:
     placed = lay_out(WORLD.rows)
     seen = [(p, o, replace(row, value=b"other") if at == 29 else row) for at, (p, o, row) in enumerate(placed)]
     seen += [(*seen[30][:2], replace(WORLD.rows[0], key=None)), (1, 10_000, WORLD.rows[0])]
@@ -123,38 +124,36 @@ def test_each_way_in_which_two_reads_disagree_is_shown_with_its_place() -> None:
     table = record.final.table
     twice = table.slice(60, 1).set_column(4, table.schema.field(4), [pa.array([b"other"], pa.binary())])
     final = Stream(pa.concat_tables([table.slice(0, 33), table.slice(34), twice]), complete=True)
-    shown = audit(replace(record, final=final)).anomalies["INCO"]
+    anomaly = audit(replace(record, final=final)).anomalies["INCO"]
     behind = [
         {"id": f"{KEY}:{j}", "input": [[1, 3 * seq] for seq in range(5 * j, 5 * j + 5)], "last_event": [1, 297]}
         for j in (9, 10, 13)
     ]
     first = {"id": f"{key_of(0)}:0", "input": [[0, 3 * seq] for seq in range(5)], "last_event": [0, 297]}
     third = {"id": f"{key_of(3)}:0", "input": [[1, 3 * seq + 1] for seq in range(5)], "last_event": [1, 298]}
-    assert shown.examples == (
+    assert anomaly.examples == (
         {"row": [1, 13], "kind": "changed", **behind[0]},
         {"row": [1, 19], "kind": "vanished", **behind[2]},
         {"row": [1, 10_000], "kind": "vanished", **first},
         {"row": [1, 30], "kind": "final-read-twice", **third},
         {"row": [1, 15], "kind": "observed-twice", **behind[1], "also": first},
     )
-    assert shown.split == {"changed": 1, "vanished": 2, "final-read-twice": 1, "observed-twice": 1}
+    assert anomaly.split == {"changed": 1, "vanished": 2, "final-read-twice": 1, "observed-twice": 1}
 
 
-def test_a_position_that_names_another_row_than_before_is_shown_with_both_and_one_that_names_none_with_its_place() -> (
-    None
-):
+def test_a_position_with_two_rows_comes_with_both_of_them() -> None:
     placed, ends = lay_out(WORLD.rows), {"output": {"0": {"lso": 500, "hw": 500}}, "final_complete": True}
     seen = [(*placed[at][:2], replace(WORLD.rows[at + 3], key=b"x" * at)) for at in range(2)]
     seen += [(0, 400, replace(WORLD.rows[0], value=b"{")), (0, 401, WORLD.rows[0].changed(j=20))]
     observed = Stream(observed_table(seen, [9, 8, 7, 6]), complete=True)
-    shown = found("INCO", observed=observed, ends=ends)
-    assert [(example["row"], example.get("id"), example.get("also", {}).get("id")) for example in shown.examples] == [
+    anomaly = found("INCO", observed=observed, ends=ends)
+    assert [(example["row"], example.get("id"), example.get("also", {}).get("id")) for example in anomaly.examples] == [
         (list(placed[0][:2]), f"{key_of(0)}:0", f"{key_of(0)}:3"),
         (list(placed[1][:2]), f"{key_of(0)}:1", f"{key_of(0)}:4"),
         ([0, 400], None, None),
         ([0, 401], None, None),
     ]
-    assert shown.examples[0]["also"]["input"] == [[0, 3 * seq] for seq in range(15, 20)]
+    assert anomaly.examples[0]["also"]["input"] == [[0, 3 * seq] for seq in range(15, 20)]
 
 
 def with_input(*sent: Sent, held: list[dict[str, Any]] | None = None) -> Record:
@@ -162,21 +161,21 @@ def with_input(*sent: Sent, held: list[dict[str, Any]] | None = None) -> Record:
     return make_record(WORLD, input=Stream(input_table(list(sent)), complete=True), quarantine=quarantine)
 
 
-def test_each_fault_of_the_load_is_shown_with_the_event_and_where_it_was_acknowledged() -> None:
+def test_each_load_fault_comes_with_its_event_and_acknowledged_position() -> None:
     sent = [each for at, each in enumerate(WORLD.sent) if at not in (7, 13)]
     twice, moved = sent[20], sent[25]
     sent[25] = replace(moved, offset=5_000)
-    shown = audit(with_input(*sent, replace(twice, offset=7_000))).anomalies["SRC"]
-    assert shown.split == {"absent": 2, "twice": 1, "elsewhere": 1}
+    anomaly = audit(with_input(*sent, replace(twice, offset=7_000))).anomalies["SRC"]
+    assert anomaly.split == {"absent": 2, "twice": 1, "elsewhere": 1}
     places = {each: [each.partition, each.offset] for each in (WORLD.sent[7], WORLD.sent[13], twice, moved)}
     kinds = ("absent", "absent", "twice", "elsewhere")
-    assert shown.examples == tuple(
+    assert anomaly.examples == tuple(
         {"session_key": (each.key or b"").decode(), "seq": at // 6, "kind": kind, "acknowledged_at": place}
         for (each, place), kind, at in zip(places.items(), kinds, (7, 13, 22, 27), strict=True)
     )
 
 
-def test_each_fault_of_the_quarantine_is_shown_with_its_place_in_the_input_or_in_the_quarantine() -> None:
+def test_each_quarantine_fault_comes_with_its_position() -> None:
     known = event(KEY, 4, 1, scheduled_us(1, 4))
     broken = [Sent(1, 1_000, KEY.encode(), b"{"), Sent(1, 1_001, KEY.encode(), known), Sent(0, 1_002, None, b"")]
     base = {"key": KEY.encode(), "value": b"x", "reason": "not-json"}
@@ -186,9 +185,9 @@ def test_each_fault_of_the_quarantine_is_shown_with_its_place_in_the_input_or_in
         base | {"source_partition": None, "source_offset": 1_001},
         base | {"source_partition": 2**19, "source_offset": 0},
     ]
-    shown = audit(with_input(*WORLD.sent, *broken, held=held)).anomalies["QUAR"]
-    assert shown.split == {"missing": 2, "unasked": 3, "changed": 1}
-    assert shown.examples == (
+    anomaly = audit(with_input(*WORLD.sent, *broken, held=held)).anomalies["QUAR"]
+    assert anomaly.split == {"missing": 2, "unasked": 3, "changed": 1}
+    assert anomaly.examples == (
         {"kind": "missing", "input": [[0, 1_002]], "reason": "null-key"},
         {"kind": "missing", "input": [[1, 1_001]], "reason": "after-end"},
         {"kind": "unasked", "input": [[1, 8]], "reason": None},
@@ -198,7 +197,7 @@ def test_each_fault_of_the_quarantine_is_shown_with_its_place_in_the_input_or_in
     )
 
 
-def test_stuck_partitions_come_by_number_and_leftovers_by_name() -> None:
+def test_stuck_partitions_come_sorted_by_number_and_leftovers_by_name() -> None:
     ends = {str(p): {"lso": 1, "hw": 2} for p in (10, 9, 0)} | {"3": {"lso": 2, "hw": 2}}
     parts = {"output": ends, "final_complete": True, "leftovers": ["b", "a"]}
     examples = found("STALL-LSO", ends=parts).examples
@@ -210,7 +209,7 @@ def test_stuck_partitions_come_by_number_and_leftovers_by_name() -> None:
     assert found("ORPH", ends=parts).examples == ({"what": "a"}, {"what": "b"})
 
 
-def test_what_stalled_is_shown_as_what_is_pending() -> None:
+def test_stalled_rows_have_the_examples_of_pending_rows() -> None:
     pending = found("PEND", [], progress=Lines(()))
     stalled = found("STALL", [], progress=Lines(()), timeline=Lines(({"event": "stalled"},)))
     assert pending.examples[0] == {
@@ -221,7 +220,7 @@ def test_what_stalled_is_shown_as_what_is_pending() -> None:
 
 @cache
 def many_faults() -> dict[str, Record]:
-    """By code, a record with a few more faults than are shown."""
+    """By code, a record with a few more faults than examples are kept."""
     rows = list(MANY.rows)
     halves = [row for row in rows if row.row["j"] < 10]
     swapped = [row for at in range(0, len(rows), 20) for row in (rows[at + 1], rows[at], *rows[at + 2 : at + 20])]
@@ -248,22 +247,22 @@ def many_faults() -> dict[str, Record]:
 
 
 @pytest.mark.parametrize("code", sorted(many_faults()))
-def test_of_each_code_32_examples_are_shown_and_all_are_counted(code: str) -> None:
-    shown = audit(many_faults()[code]).anomalies[code]
-    assert (len(shown.examples), shown.count > EXAMPLES) == (EXAMPLES, True)
+def test_each_code_has_32_examples_and_counts_all(code: str) -> None:
+    anomaly = audit(many_faults()[code]).anomalies[code]
+    assert (len(anomaly.examples), anomaly.count > EXAMPLES) == (EXAMPLES, True)
 
 
-def test_more_examples_than_are_kept_are_refused() -> None:
+def test_more_than_32_examples_are_refused() -> None:
     Anomaly(examples=({},) * EXAMPLES)
     with pytest.raises(ValueError, match=f"{EXAMPLES + 1} examples, at most {EXAMPLES}"):
         Anomaly(examples=({},) * (EXAMPLES + 1))
 
 
-def test_examples_are_plain_objects_without_a_number_of_numpys() -> None:
+def test_examples_hold_no_numpy_numbers() -> None:
     rows = [*WORLD.rows[1:], WORLD.rows[30].changed(total=1), WORLD.rows[50].changed(j=44)]
-    shown = [each for anomaly in audit(make_record(WORLD, rows)).anomalies.values() for each in anomaly.examples]
-    assert len(shown) == 6
-    assert not [item for item in leaves(shown) if isinstance(item, np.generic)]
+    examples = [each for anomaly in audit(make_record(WORLD, rows)).anomalies.values() for each in anomaly.examples]
+    assert len(examples) == 6
+    assert not [item for item in leaves(examples) if isinstance(item, np.generic)]
 
 
 def leaves(item: Any) -> list[Any]:

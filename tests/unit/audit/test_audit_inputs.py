@@ -1,4 +1,4 @@
-"""The input side: a generator that did not do what it says, events of others, and the quarantine."""
+"""The input: a generator that breaks its promise, foreign events, and the quarantine."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pytest
 from oncebench.audit.anomalies import Anomaly
 from oncebench.audit.python.audit import audit
 from oncebench.record import QUARANTINE, Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from tests.unit.audit.audit_world import (
     Sent,
     World,
@@ -50,7 +51,7 @@ def test_an_acknowledged_event_that_is_there_twice_is_SRC() -> None:
     assert (found.count, found.split) == (1, {"absent": 0, "twice": 1, "elsewhere": 0})
 
 
-def test_an_event_that_stands_elsewhere_than_acknowledged_is_SRC() -> None:
+def test_an_event_at_another_position_than_acknowledged_is_SRC() -> None:
     sent = [replace(each, offset=1000) if at == 57 else each for at, each in enumerate(WORLD.sent)]
     found = source(run(sent))
     assert (found.count, found.split) == (1, {"absent": 0, "twice": 0, "elsewhere": 1})
@@ -83,7 +84,7 @@ def test_an_acknowledgement_without_a_position_is_found_by_its_identity() -> Non
     assert source(run(list(WORLD.sent[1:]), ledger=nowhere)).count == 1
 
 
-def test_events_that_nobody_attempted_are_foreign_and_no_fault() -> None:
+def test_events_that_the_generator_did_not_attempt_are_foreign() -> None:
     strangers = [
         Sent(0, 1000, b"mine", event("mine", 0, 1, 2)),
         Sent(0, 1001, b"mine", b"not json"),
@@ -98,14 +99,14 @@ def test_events_that_nobody_attempted_are_foreign_and_no_fault() -> None:
     assert findings.events["in_topic"] == 404
 
 
-def test_a_strangers_event_is_not_taken_for_a_planned_one_of_the_same_time() -> None:
+def test_a_foreign_event_is_not_mistaken_for_a_planned_one() -> None:
     for session, seq in ((0, 0), (0, 1), (3, 99)):
         stranger = Sent(0, 1000, b"mine", event("mine", seq, 1, scheduled_us(session, seq)))
         findings = audit(run([*WORLD.sent, stranger]))
         assert (findings.counts(), findings.events["foreign"]) == ({}, 1)
 
 
-def test_an_event_planned_but_never_attempted_is_foreign_if_it_is_there() -> None:
+def test_a_planned_event_that_was_never_attempted_is_foreign() -> None:
     ledger = ledger_of(WORLD)
     sent_us, acked_us = ledger.sent_us.copy(), ledger.acked_us.copy()
     sent_us[0] = acked_us[0] = 0
@@ -158,7 +159,7 @@ def quarantined(entries: list[dict[str, Any]], **parts: Any) -> Record:
     record = make_record(WORLD)
     sent_twice = input_table(list(world.sent))
     ledger = record.ledger
-    # session 0's seq 7 stands in the topic twice; as nobody acknowledged it, the load is not at fault
+    # session 0's seq 7 is in the topic twice; without an acknowledgement this is no load fault
     acked = np.where((ledger.session == 0) & (ledger.seq == 7), 0, ledger.acked_us)
     everything = {
         "input": Stream(sent_twice, complete=True),
@@ -198,10 +199,10 @@ def test_a_quarantined_record_from_nowhere_is_QUAR(place: tuple[int | None, int 
     assert findings.anomalies["QUAR"].split["unasked"] == 1
 
 
-def test_a_session_that_never_ended_is_told_in_quarantine_without_a_place_and_no_fault() -> None:
+def test_a_session_that_never_ended_is_in_quarantine_without_a_position() -> None:
     world = make_world(4, 2, unfinished=1)
-    told = {"key": key_of(3).encode(), "value": b"{}", "reason": "never-ended"}
-    told |= {"source_partition": None, "source_offset": None}
+    record_of_timer = {"key": key_of(3).encode(), "value": b"{}", "reason": "never-ended"}
+    record_of_timer |= {"source_partition": None, "source_offset": None}
     strange = [
         {"reason": "not-json"},
         {"key": key_of(2).encode()},
@@ -210,7 +211,7 @@ def test_a_session_that_never_ended_is_told_in_quarantine_without_a_place_and_no
         {"source_offset": 5},
     ]
     for change, faults in [({}, 0)] + [(change, 1) for change in strange]:
-        entries = quarantine_table([told, told | change])
+        entries = quarantine_table([record_of_timer, record_of_timer | change])
         found = audit(make_record(world, quarantine=Stream(entries, complete=True)))
         assert found.anomalies["QUAR"].split["unasked"] == found.anomalies["QUAR"].count == faults, change
 
@@ -222,7 +223,7 @@ def test_a_quarantined_record_with_other_bytes_is_QUAR(change: dict[str, Any]) -
     assert findings.anomalies["QUAR"].split["changed"] == 1
 
 
-def test_another_reason_is_told_and_no_anomaly() -> None:
+def test_another_quarantine_reason_is_counted_and_no_anomaly() -> None:
     findings = audit(quarantined([{**GOOD[0], "reason": "too-large"}, *GOOD[1:]]))
     assert findings.counts() == {}
     assert findings.events["quarantined_for_another_reason"] == 1

@@ -12,10 +12,11 @@ import pytest
 from oncebench.audit.python.audit import Findings, audit, first_sightings
 from oncebench.audit.python.model import expected_output
 from oncebench.record import Record
-from oncebench.record.streams import RecordError, Stream
+from oncebench.record.streams import Stream
+from oncebench.record.validation import RecordError
 from tests.unit.audit.audit_world import (
     STARTED_US,
-    Shown,
+    VisibleRow,
     lay_out,
     make_record,
     make_world,
@@ -27,17 +28,17 @@ WORLD = make_world(4, 2)
 LATE_US = 250_000
 
 
-def seen_us(row: Shown) -> int:
+def seen_us(row: VisibleRow) -> int:
     return int(row.row["ended_at"]) + LATE_US
 
 
-def watched(rows: list[Shown] | None = None, *, seen: list[Shown] | None = None, **parts: Any) -> Record:
-    """The observer saw every row LATE_US after its end event; or, in the same places, the rows `seen`."""
-    shown = list(WORLD.rows) if rows is None else rows
-    placed = lay_out(shown)
+def watched(rows: list[VisibleRow] | None = None, *, seen: list[VisibleRow] | None = None, **parts: Any) -> Record:
+    """The observer saw each row LATE_US after its end event; or `seen` in the same places."""
+    visible = list(WORLD.rows) if rows is None else rows
+    placed = lay_out(visible)
     saw = placed if seen is None else [(p, o, row) for (p, o, _), row in zip(placed, seen, strict=True)]
     table = observed_table(saw, [seen_us(row) for *_, row in placed])
-    return make_record(WORLD, shown, observed=Stream(table, complete=True), **parts)
+    return make_record(WORLD, visible, observed=Stream(table, complete=True), **parts)
 
 
 def judged(record: Record) -> Findings:
@@ -99,7 +100,7 @@ def test_a_read_that_shows_one_position_twice_with_different_content_is_INCO() -
     assert findings.anomalies["INCO"].split["observed-twice"] == 1
 
 
-def test_one_position_is_counted_once_however_many_ways_it_is_wrong() -> None:
+def test_a_position_is_counted_once_with_its_first_kind() -> None:
     record = watched(seen=[replace(WORLD.rows[0], value=b"other"), *WORLD.rows[1:]])
     table = record.final.table
     twice = table.slice(0, 1).set_column(4, table.schema.field(4), [pa.array([b"third"], pa.binary())])
@@ -155,7 +156,7 @@ def test_warm_up_is_dropped_by_scheduled_time_and_from_latencies_only() -> None:
     assert findings.counts() == {"LOSS": 1, "TORN": 1}
 
 
-def test_a_session_seen_in_part_first_is_torn_for_its_reader_and_whole_at_the_end() -> None:
+def test_a_session_seen_in_parts_is_torn_for_its_reader() -> None:
     placed = lay_out(WORLD.rows)
     late = [seen_us(row) + (row.row["j"] >= 12 and at < 40) * 3_000 for at, (*_, row) in enumerate(placed)]
     record = make_record(WORLD, observed=Stream(observed_table(placed, late), complete=True))
@@ -201,11 +202,11 @@ def test_first_sightings_are_one_per_expected_row() -> None:
     assert np.array_equal(np.unique(sightings.latency_us), [LATE_US])
 
 
-def test_when_a_row_was_written_is_told_only_where_the_sink_tells_it() -> None:
+def test_write_times_are_reported_only_if_the_sink_has_them() -> None:
     record = watched(WORLD.rows)
-    told = first_sightings(record, expected_output(record.input.table))
-    assert told.written_us is not None
-    assert told.written_us.tolist() == [STARTED_US + 5_000_500] * 80
+    sightings = first_sightings(record, expected_output(record.input.table))
+    assert sightings.written_us is not None
+    assert sightings.written_us.tolist() == [STARTED_US + 5_000_500] * 80
     assert judged(record).latency.gap.n == 80
     silent = replace(record, ends={**record.ends, "stamped": False})
     assert first_sightings(silent, expected_output(record.input.table)).written_us is None
@@ -213,11 +214,11 @@ def test_when_a_row_was_written_is_told_only_where_the_sink_tells_it() -> None:
 
 
 @pytest.mark.parametrize(("is_log", "rows"), [({"output_is_log": False}, 0), ({"output_is_log": True}, 80), ({}, 80)])
-def test_of_an_older_run_only_rows_of_a_log_tell_when_they_were_written(is_log: dict[str, bool], rows: int) -> None:
+def test_in_older_runs_only_log_rows_have_write_times(is_log: dict[str, bool], rows: int) -> None:
     record = watched()
     record = replace(record, ends={**record.ends, **is_log})
-    told = first_sightings(record, expected_output(record.input.table)).written_us
-    assert (0 if told is None else len(told), judged(record).latency.gap.n) == (rows, rows)
+    sightings = first_sightings(record, expected_output(record.input.table)).written_us
+    assert (0 if sightings is None else len(sightings), judged(record).latency.gap.n) == (rows, rows)
 
 
 def test_without_an_observer_there_is_no_latency() -> None:
@@ -225,7 +226,7 @@ def test_without_an_observer_there_is_no_latency() -> None:
     assert (latency.visible.n, latency.visible.p50, latency.unseen) == (0, None, 80)
 
 
-def test_of_a_sink_that_is_no_log_whatever_was_seen_and_is_gone_has_vanished() -> None:
+def test_in_a_sink_without_a_log_every_missing_seen_row_has_vanished() -> None:
     record = watched()
     partition = record.final.table["partition"].to_numpy()
     first = Stream(record.final.table.filter(pa.array(partition == 0)), complete=True)
@@ -238,7 +239,7 @@ def test_of_a_sink_that_is_no_log_whatever_was_seen_and_is_gone_has_vanished() -
     assert (as_log.get("INCO", 0), as_none["INCO"]) == (0, gone)
 
 
-def test_what_a_sink_still_holds_of_dead_writers_is_counted_and_named() -> None:
+def test_leftovers_of_dead_writers_are_counted_and_named() -> None:
     record = watched()
     findings = judged(replace(record, ends={**record.ends, "leftovers": ["b.tmp", "a.tmp"]}))
     assert findings.counts() == {"ORPH": 2}
@@ -250,7 +251,7 @@ def test_what_a_sink_still_holds_of_dead_writers_is_counted_and_named() -> None:
     ("column", "number"),
     [("partition", -1), ("partition", 2**19), ("offset", -1), ("offset", 2**44), ("offset", 2**60)],
 )
-def test_a_row_where_none_can_stand_is_refused(read: str, column: str, number: int) -> None:
+def test_an_impossible_position_is_refused(read: str, column: str, number: int) -> None:
     record = make_record(WORLD)
     observed = Stream(observed_table(lay_out(WORLD.rows), [STARTED_US] * len(WORLD.rows)), complete=True)
     record = replace(record, observed=observed)
@@ -258,5 +259,5 @@ def test_a_row_where_none_can_stand_is_refused(read: str, column: str, number: i
     at = table.schema.get_field_index(column)
     numbers = [number, *table[column].to_pylist()[1:]]
     moved = table.set_column(at, table.schema.field(at), [pa.array(numbers, table.schema.field(at).type)])
-    with pytest.raises(RecordError, match=f"{column} {number}, where none can stand"):
+    with pytest.raises(RecordError, match=f"{column} {number}, which must be 0 to"):
         audit(replace(record, **{read: Stream(moved, complete=True)}))

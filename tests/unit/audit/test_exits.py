@@ -1,4 +1,4 @@
-"""Which deaths of the pipeline were asked for, and what is told of the others."""
+"""Exits of the pipeline: which were intended, and the causes of the others."""
 
 from __future__ import annotations
 
@@ -6,49 +6,52 @@ from typing import Any
 
 import pytest
 
-from oncebench.audit.exits import Deaths, Unasked, deaths
+from oncebench.audit.exits import Exits, UnintendedExit, exits_of
 
 
 def line(event: str, t_us: int = 0, **fields: Any) -> dict[str, Any]:
     return {"event": event, "t_us": t_us, **fields}
 
 
-def test_a_run_without_a_death_has_none() -> None:
+def test_a_run_without_an_exit_has_none() -> None:
     assert (
-        deaths([line("pipeline-started", pid=1), line("pipeline-continued"), line("pipeline-stopped")], []) == Deaths()
+        exits_of([line("pipeline-started", pid=1), line("pipeline-continued"), line("pipeline-stopped")], []) == Exits()
     )
 
 
-def test_kills_by_failpoints_and_at_random_were_asked_for() -> None:
+def test_kills_by_failpoints_and_at_random_are_intended() -> None:
     timeline = [line("pipeline-started", pid=1), line("pipeline-killed"), line("pipeline-started", pid=2)]
     hits = [{"action": "kill", "life": 1}]
-    assert deaths([*timeline, line("random-kill")], hits) == Deaths(asked=2, by_failpoint=1)
+    assert exits_of([*timeline, line("random-kill")], hits) == Exits(intended=2, by_failpoint=1)
 
 
-def test_a_life_that_a_failpoint_killed_died_of_it_whatever_the_timeline_calls_it() -> None:
+def test_an_exit_after_a_failpoint_kill_is_intended_whatever_the_timeline_has() -> None:
     timeline = [line("pipeline-started", pid=1), line("pipeline-failed", exit_code=-9, why="a line of the log")]
-    assert deaths(timeline, [{"action": "kill", "life": 1}]) == Deaths(asked=1, by_failpoint=1)
-    assert deaths(timeline, [{"action": "kill", "life": 2}]).asked == 0
+    assert exits_of(timeline, [{"action": "kill", "life": 1}]) == Exits(intended=1, by_failpoint=1)
+    assert exits_of(timeline, [{"action": "kill", "life": 2}]).intended == 0
 
 
-def test_a_life_that_did_not_survive_what_a_nemesis_did_died_of_it_too() -> None:
+def test_an_exit_of_an_attempt_that_hit_a_fault_is_intended() -> None:
     timeline = [line("pipeline-started", pid=1), line("pipeline-failed", exit_code=1, why="stopped: no broker")]
-    assert deaths(timeline, [{"action": "kill-broker", "life": 1}]) == Deaths(asked=1)
-    assert deaths(timeline, [{"action": "kill-broker", "life": 2}]).asked == 0
+    assert exits_of(timeline, [{"action": "kill-broker", "life": 1}]) == Exits(intended=1)
+    assert exits_of(timeline, [{"action": "kill-broker", "life": 2}]).intended == 0
 
 
-def test_a_death_that_nobody_asked_for_is_told_with_its_cause_and_its_time() -> None:
+def test_an_unintended_exit_comes_with_its_cause_and_time() -> None:
     timeline = [
         line("pipeline-started", 1_000_000, pid=1),
         line("pipeline-failed", 1_900_000, exit_code=-11, why="a line of the log"),
         line("pipeline-started", 2_000_000, pid=2),
         line("pipeline-failed", 4_500_000, exit_code=1, why="stopped: no"),
     ]
-    found = deaths(timeline, [])
-    assert found.unasked == (Unasked(None, 11, "a line of the log", 0.9), Unasked(1, None, "stopped: no", 2.5))
-    told = found.as_json()
-    assert (told["asked"], told["unasked"]) == (0, 2)
-    assert [each["told"] for each in told["each_unasked"]] == [
+    found = exits_of(timeline, [])
+    assert found.unintended == (
+        UnintendedExit(None, 11, "a line of the log", 0.9),
+        UnintendedExit(1, None, "stopped: no", 2.5),
+    )
+    report = found.as_json()
+    assert (report["asked"], report["unasked"]) == (0, 2)
+    assert [each["told"] for each in report["each_unasked"]] == [
         "signal 11, 0.9 s after its start",
         "exit code 1, 2.5 s after its start",
     ]
@@ -57,18 +60,18 @@ def test_a_death_that_nobody_asked_for_is_told_with_its_cause_and_its_time() -> 
 @pytest.mark.parametrize(
     ("exit_code", "how"), [(0, "exit code 0"), (1, "exit code 1"), (-1, "signal 1"), (None, "exit code None")]
 )
-def test_an_end_without_a_signal_is_told_by_its_exit_code_also_where_that_is_0(exit_code: int | None, how: str) -> None:
-    (death,) = deaths([line("pipeline-failed", exit_code=exit_code)], []).unasked
-    assert (str(death), death.why, death.after_start_s) == (how, "", None)
+def test_an_exit_without_a_signal_comes_with_its_exit_code(exit_code: int | None, how: str) -> None:
+    (one,) = exits_of([line("pipeline-failed", exit_code=exit_code)], []).unintended
+    assert (str(one), one.why, one.after_start_s) == (how, "", None)
 
 
-def test_the_time_after_the_start_is_told_in_tenths_of_a_second() -> None:
+def test_the_time_after_the_start_is_in_tenths_of_a_second() -> None:
     timeline = [line("pipeline-started", 7, pid=1), line("pipeline-failed", 7 + 100_000_049_999, exit_code=1)]
-    assert deaths(timeline, []).unasked[0].after_start_s == 100_000.0
+    assert exits_of(timeline, []).unintended[0].after_start_s == 100_000.0
     timeline = [line("pipeline-started", 7, pid=1), line("pipeline-failed", 7 + 123_456, exit_code=1)]
-    assert deaths(timeline, []).unasked[0].after_start_s == 0.1
+    assert exits_of(timeline, []).unintended[0].after_start_s == 0.1
 
 
-def test_a_hit_without_a_life_explains_no_death() -> None:
+def test_a_hit_without_an_attempt_explains_no_exit() -> None:
     timeline = [line("pipeline-started"), line("pipeline-failed", exit_code=1)]
-    assert deaths(timeline, [{"action": "kill"}]).asked == 0
+    assert exits_of(timeline, [{"action": "kill"}]).intended == 0

@@ -42,7 +42,7 @@ def test_a_curve_has_measured_values_from_the_least_to_the_greatest() -> None:
     assert Distribution.curve(np.array([])) is None
 
 
-def test_a_curve_is_told_in_hundredths_of_a_millisecond() -> None:
+def test_a_curve_is_rounded_to_hundredths_of_a_millisecond() -> None:
     assert Distribution.curve(np.array([1.006])) == [1.01] * len(CURVE)
 
 
@@ -55,7 +55,7 @@ def row(ended_at: object) -> bytes:
     return json.dumps({"session_key": "k", "ended_at": ended_at}).encode()
 
 
-def test_a_status_line_tells_of_the_last_second() -> None:
+def test_a_status_line_covers_the_last_second() -> None:
     status = Status()
     status.add([row(1_000_000), row(1_100_000)], seen_us=1_500_000)
     status.add([row(2_000_000)], seen_us=2_300_000)

@@ -1,4 +1,4 @@
-"""The log beneath an output: who wrote what, how transactions ended, and what of it nobody is shown."""
+"""The output's log: who wrote each stretch, how transactions ended, and what is hidden."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from oncebench.audit.python.audit import Findings, audit
 from oncebench.audit.sql import count
 from oncebench.record import Record
 from oncebench.sinks.kafka.names import Names, generation_of
-from tests.proofs.test_second import files_of
+from tests.proofs.test_sql_auditor import files_of
 from tests.unit.audit.audit_world import (
     STARTED_US,
     key_of,
@@ -41,16 +41,16 @@ def judged(record: Record) -> Findings:
 
 
 def sound(*more: dict[str, Any]) -> Record:
-    """A run whose rows stand in the log one by one, in a committed transaction; and what else stands there."""
+    """A run with one stretch per row in a committed transaction, and more stretches."""
     rows = [stretch(0, offset, offset) for offset in PLACES]
     return replace(make_record(WORLD), log=log_of(*rows, stretch(0, END, END, marker="commit"), *more))
 
 
-def test_a_log_whose_records_are_all_visible_exposes_nothing_whatever_markers_stand_in_it() -> None:
+def test_a_log_whose_records_are_all_visible_exposes_nothing() -> None:
     assert judged(sound()).counts() == {}
 
 
-def test_what_only_an_uncommitted_reader_is_shown_is_EXPO_by_the_end_of_its_transaction() -> None:
+def test_records_hidden_from_committed_readers_are_EXPO_by_transaction_end() -> None:
     record = sound(
         stretch(0, 200, 206, producer=2, generation=2),
         stretch(0, 207, 207, producer=2, marker="abort"),
@@ -75,7 +75,7 @@ def test_generation_0_is_a_generation() -> None:
     assert judged(by_generations(1, 0)).counts() == {"STALE": 30}
 
 
-def test_a_marker_ends_only_what_its_own_producer_wrote_before_it_in_that_partition() -> None:
+def test_a_marker_ends_only_its_producers_earlier_records_in_its_partition() -> None:
     record = sound(
         stretch(0, 200, 201, producer=2),
         stretch(0, 202, 202, producer=3),
@@ -86,9 +86,9 @@ def test_a_marker_ends_only_what_its_own_producer_wrote_before_it_in_that_partit
     assert judged(record).anomalies["EXPO"].split == {"committed": 0, "aborted": 2, "open": 2, "plain": 0}
 
 
-def test_records_are_told_apart_by_their_positions_and_not_by_totals() -> None:
+def test_records_are_counted_by_position_and_not_by_total() -> None:
     rows = [stretch(0, offset, offset) for offset in PLACES[1:]]  # a visible row that the log does not hold
-    hidden = stretch(0, 200, 200, transactional=False)  # and one the other way round
+    hidden = stretch(0, 200, 200, transactional=False)  # and one vice versa
     record = replace(make_record(WORLD), log=log_of(*rows, stretch(0, END, END, marker="commit"), hidden))
     assert judged(record).counts() == {"EXPO": 1}
 
@@ -100,26 +100,26 @@ def test_the_order_of_stretches_in_the_file_does_not_matter() -> None:
 
 
 def by_generations(*generations: int | None, hidden: tuple[int, ...] = ()) -> Record:
-    """60 visible rows, written by drivers of these generations in turn; those of `hidden` were aborted."""
+    """60 visible rows, written by these generations in turn; those in `hidden` were aborted."""
     share = len(PLACES) // len(generations)
-    told, rows = [], []
+    stretches, rows = [], []
     for turn, generation in enumerate(generations):
         here = {"producer": turn, "generation": generation}
         places = PLACES[turn * share : (turn + 1) * share]
-        told += [stretch(0, offset, offset, **here) for offset in places]
-        told.append(stretch(0, 200 + turn, 200 + turn, marker="abort" if turn in hidden else "commit", **here))
+        stretches += [stretch(0, offset, offset, **here) for offset in places]
+        stretches.append(stretch(0, 200 + turn, 200 + turn, marker="abort" if turn in hidden else "commit", **here))
         rows += [] if turn in hidden else places
     record = make_record(WORLD)
     kept = record.final.table.filter(pc.is_in(record.final.table["offset"], pa.array(rows)))
-    return replace(record, log=log_of(*told), final=replace(record.final, table=kept))
+    return replace(record, log=log_of(*stretches), final=replace(record.final, table=kept))
 
 
-def test_a_younger_driver_that_goes_on_where_an_older_one_stopped_is_not_STALE() -> None:
+def test_a_newer_driver_that_continues_an_older_one_is_not_STALE() -> None:
     assert judged(by_generations(1, 2, 3)).counts() == {}
     assert judged(by_generations(1, 1, 2)).counts() == {}
 
 
-def test_a_visible_row_of_an_older_driver_behind_a_younger_ones_is_STALE_and_told_with_its_input() -> None:
+def test_a_visible_row_of_an_older_driver_behind_a_newer_one_is_STALE() -> None:
     findings = judged(by_generations(1, 2, 1))
     assert findings.counts() == {"STALE": 20}
     example = findings.anomalies["STALE"].examples[0]
@@ -130,42 +130,42 @@ def test_a_visible_row_of_an_older_driver_behind_a_younger_ones_is_STALE_and_tol
     assert example["in"]["after"]["generation"] == 2
 
 
-def test_rows_are_compared_with_the_youngest_driver_before_them_and_not_with_the_first() -> None:
+def test_rows_are_compared_with_the_newest_driver_before_them() -> None:
     assert judged(by_generations(2, 3, 2, 1)).counts() == {"STALE": 30}
 
 
-def test_the_very_first_record_of_a_log_may_be_the_youngest_drivers() -> None:
+def test_the_first_record_of_a_log_may_be_the_newest_drivers() -> None:
     assert judged(by_generations(2, *[1] * 59)).counts() == {"STALE": 59}
 
 
-def test_a_younger_driver_that_was_aborted_makes_an_older_one_STALE_all_the_same() -> None:
+def test_an_aborted_newer_driver_also_makes_an_older_one_STALE() -> None:
     assert judged(by_generations(1, 2, 1, hidden=(1,))).anomalies["STALE"].count == 20
 
 
-def test_what_an_older_driver_wrote_late_and_nobody_is_shown_is_not_STALE() -> None:
+def test_a_late_row_that_is_not_visible_is_not_STALE() -> None:
     assert judged(by_generations(1, 2, 1, hidden=(2,))).anomalies["STALE"].count == 0
 
 
-def test_a_writer_of_unknown_generation_is_neither_older_nor_younger() -> None:
+def test_a_writer_of_unknown_generation_is_neither_older_nor_newer() -> None:
     assert judged(by_generations(1, None, 1)).anomalies["STALE"].count == 0
     assert judged(by_generations(2, None, 1)).anomalies["STALE"].count == 20
 
 
-def test_partitions_are_apart_in_what_is_STALE() -> None:
+def test_STALE_is_judged_per_partition() -> None:
     world = make_world(4, 2)
-    told = [stretch(p, o, o, producer=9 - p, generation=9 - p) for p, o, _ in lay_out(world.rows)]
-    record = replace(make_record(world), log=log_of(*told))
+    stretches = [stretch(p, o, o, producer=9 - p, generation=9 - p) for p, o, _ in lay_out(world.rows)]
+    record = replace(make_record(world), log=log_of(*stretches))
     assert judged(record).anomalies["STALE"].count == 0
 
 
-def test_rows_that_a_committed_reader_was_shown_of_an_aborted_or_open_transaction_are_G1a() -> None:
-    told = [
+def test_visible_rows_of_an_aborted_or_open_transaction_are_G1a() -> None:
+    stretches = [
         *(stretch(0, offset, offset, producer=1 + (at >= 20) + (at >= 40)) for at, offset in enumerate(PLACES)),
         stretch(0, END, END, producer=1, marker="commit"),
         stretch(0, END + 1, END + 1, producer=2, marker="abort"),
         stretch(0, END + 2, END + 2, producer=2, marker="commit"),  # of its next transaction, in which it wrote nothing
     ]
-    findings = judged(replace(make_record(WORLD), log=log_of(*told)))
+    findings = judged(replace(make_record(WORLD), log=log_of(*stretches)))
     assert findings.counts() == {"G1a": 40}
     assert findings.anomalies["G1a"].split == {"aborted": 20, "open": 20}
     example = findings.anomalies["G1a"].examples[0]
@@ -173,34 +173,34 @@ def test_rows_that_a_committed_reader_was_shown_of_an_aborted_or_open_transactio
     assert (len(example["input"]), example["in"]["transaction"]) == (5, "aborted")
 
 
-def test_each_row_that_is_G1a_is_told_by_its_own_id_from_the_very_first_on() -> None:
-    told = log_of(*(stretch(0, offset, offset) for offset in PLACES))
-    examples = judged(replace(make_record(WORLD), log=told)).anomalies["G1a"].examples
+def test_each_G1a_row_comes_with_its_own_id() -> None:
+    stretches = log_of(*(stretch(0, offset, offset) for offset in PLACES))
+    examples = judged(replace(make_record(WORLD), log=stretches)).anomalies["G1a"].examples
     assert [example["id"] for example in examples] == [f"{key_of(at // 20)}:{at % 20}" for at in range(EXAMPLES)]
 
 
-def test_what_only_the_observer_was_shown_is_G1a_as_well() -> None:
+def test_rows_that_only_the_observer_saw_can_be_G1a() -> None:
     record = sound(stretch(0, 200, 206, producer=2), stretch(0, 207, 207, producer=2, marker="abort"))
     seen = observed_table([(0, 203, WORLD.rows[0])], [STARTED_US])
     findings = judged(replace(record, observed=replace(record.observed, table=seen)))
     assert (findings.anomalies["G1a"].count, findings.anomalies["EXPO"].count) == (1, 7)
 
 
-def test_what_may_still_have_ended_is_not_G1a() -> None:
-    told = log_of(*(stretch(0, offset, offset) for offset in PLACES))
-    assert judged(replace(make_record(WORLD), log=told)).anomalies["G1a"].count == 60
-    assert judged(replace(make_record(WORLD), log=replace(told, complete=False))).anomalies["G1a"].count == 0
+def test_a_transaction_that_may_still_have_ended_is_not_G1a() -> None:
+    stretches = log_of(*(stretch(0, offset, offset) for offset in PLACES))
+    assert judged(replace(make_record(WORLD), log=stretches)).anomalies["G1a"].count == 60
+    assert judged(replace(make_record(WORLD), log=replace(stretches, complete=False))).anomalies["G1a"].count == 0
     later = sound(stretch(0, 200, 206, producer=2))
     seen = observed_table([(0, 203, WORLD.rows[0])], [STARTED_US])
     assert judged(replace(later, observed=replace(later.observed, table=seen))).anomalies["G1a"].count == 0
 
 
-def test_what_was_written_outside_of_transactions_is_never_G1a() -> None:
-    told = [stretch(0, offset, offset, producer=-1, transactional=False) for offset in PLACES]
-    assert judged(replace(make_record(WORLD), log=log_of(*told))).counts() == {}
+def test_rows_outside_of_transactions_are_never_G1a() -> None:
+    stretches = [stretch(0, offset, offset, producer=-1, transactional=False) for offset in PLACES]
+    assert judged(replace(make_record(WORLD), log=log_of(*stretches))).counts() == {}
 
 
-def test_a_run_without_a_log_counts_nothing_of_it() -> None:
+def test_a_run_without_a_log_has_no_log_anomalies() -> None:
     assert judged(make_record(WORLD)).anomalies["EXPO"].count == 0
 
 
@@ -208,6 +208,6 @@ def test_a_run_without_a_log_counts_nothing_of_it() -> None:
     ("name", "generation"),
     [("own.txn.g12.77.ab", 12), ("owner.txn.g12.77.ab", None), ("own.txn.gx.77.ab", None), ("own.generation", None)],
 )
-def test_a_transactional_id_tells_the_generation_of_its_own_sink_id_only(name: str, generation: int | None) -> None:
+def test_a_transactional_id_gives_the_generation_of_its_own_sink_id_only(name: str, generation: int | None) -> None:
     assert generation_of("own", name) == generation
     assert generation_of("own", Names("own", 3, "topic").fresh_id()) == 3

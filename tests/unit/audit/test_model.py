@@ -1,4 +1,4 @@
-"""The reference model against a second, tiny one, and against the contract's rules one by one."""
+"""The reference model: the expected rows, and the events that are invalid."""
 
 from __future__ import annotations
 
@@ -96,13 +96,13 @@ def agree(sent: list[Sent]) -> Expected:
     return expected
 
 
-def test_sessions_that_ran_through_give_the_rows_of_the_contract() -> None:
+def test_finished_sessions_give_the_rows_of_the_contract() -> None:
     world = make_world(7, 3)
     expected = agree(list(world.sent))
     assert len(expected.session_keys) == 7
     assert rows_in(expected) == {
         (row["session_key"], row["j"], row["total"], row["checksum"], row["ended_at"])
-        for row in (shown.row for shown in world.rows)
+        for row in (visible.row for visible in world.rows)
     }
 
 
@@ -141,7 +141,7 @@ def test_the_first_of_two_events_with_one_seq_wins() -> None:
     assert expected.total[0, 0] == 0 + 1 + 3 + 4 + 5
 
 
-def test_an_event_after_the_end_is_told_also_when_its_session_was_the_newest() -> None:
+def test_an_event_after_the_end_is_invalid_also_in_the_newest_session() -> None:
     sent = [Sent(0, seq, b"k", event("k", seq, 1, 7)) for seq in range(100)]
     sent += [Sent(0, 100, b"k", event("k", 50, 1, 7)), Sent(0, 101, b"l", event("l", 50, 1, 7))]
     expected = agree(sent)
@@ -246,7 +246,7 @@ def test_what_is_json_and_has_the_five_fields_is_valid(value: bytes) -> None:
         ).map(lambda item: json.dumps(item).encode()),
     )
 )
-def test_the_fast_parser_never_decides_otherwise_than_the_rule(value: bytes) -> None:
+def test_the_fast_parser_decides_as_the_standard_parser_does(value: bytes) -> None:
     assert outcome(parse_json, value) == outcome(rule, value)
 
 
@@ -262,7 +262,7 @@ def outcome(parse: Any, value: bytes) -> Any:
 
 
 def plain(item: Any) -> Any:
-    """Numbers that fit no field become one and the same: orjson makes a float of an integer beyond 64 bits."""
+    """Makes numbers that fit no field equal: orjson turns an integer beyond 64 bits into a float."""
     if isinstance(item, dict):
         return {key: plain(value) for key, value in item.items()}
     if isinstance(item, list):
@@ -312,7 +312,7 @@ def test_an_empty_topic_expects_nothing() -> None:
     assert (expected.total.shape, expected.keys, expected.unfinished) == ((0, 20), [], {})
 
 
-def test_events_are_told_with_their_positions() -> None:
+def test_events_have_their_positions() -> None:
     expected = expected_output(input_table(list(make_world(2, 2).sent)))
     assert expected.events.offset.tolist() == [*range(100), *range(100)]
     assert expected.events.seq.tolist() == [*range(100), *range(100)]
@@ -320,7 +320,7 @@ def test_events_are_told_with_their_positions() -> None:
     assert expected.events.key.tolist() == [0] * 100 + [1] * 100
 
 
-def test_a_large_binary_column_will_do() -> None:
+def test_a_large_binary_column_is_accepted() -> None:
     table = input_table(list(make_world(1, 1).sent))
     wide = pa.table({name: table[name].cast(pa.large_binary()) if name in ("key", "value") else table[name]
                      for name in table.column_names})  # fmt: skip

@@ -1,4 +1,4 @@
-"""What of a run tested nothing is told of the fault that it concerns, and of no other."""
+"""Each reason why a fault was not exercised stays with its own fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from oncebench.audit.not_exercised import by_fault, notes_of, of_no_hit
+from oncebench.audit.not_exercised import by_fault, notes_of, without_a_hit
 from oncebench.report.faults import faults_of
 
 LOSE, LATE = "before-decision:lose-answer", "after-decision:late-commit:5"
@@ -18,21 +18,21 @@ def hit(fault: str, t_us: int, batch: int) -> dict[str, Any]:
 
 
 HITS = [hit(LOSE, 100, 6), hit(LATE, 120, 8)]
-IDLE = {"event": "nemesis-idle", "fault": LOSE, "why": "nobody came", "t_us": 300}
+IDLE = {"event": "nemesis-idle", "fault": LOSE, "why": "nothing came", "t_us": 300}
 DONE = [{"kind": "batch", "batch": batch} for batch in (6, 8)]
-TOLD = f"the fault {LOSE} found nothing to act on: nobody came"
+NO_TARGET = f"the fault {LOSE} had no target: nothing came"
 
 
 def test_a_note_belongs_to_the_hit_that_it_names_however_late_it_comes() -> None:
     later = [*HITS, hit(LOSE, 200, 9)]
     note = {**IDLE, "hit_us": 100}
     assert [notes_of(each, later, [note]) for each in later] == [[note], [], []]
-    assert by_fault(HITS, [LOSE, LATE], [note], DONE) == [[TOLD], []]
-    assert of_no_hit(HITS, [note]) == []
-    assert of_no_hit(HITS[1:], [note]) == [TOLD]
+    assert by_fault(HITS, [LOSE, LATE], [note], DONE) == [[NO_TARGET], []]
+    assert without_a_hit(HITS, [note]) == []
+    assert without_a_hit(HITS[1:], [note]) == [NO_TARGET]
 
 
-def test_a_note_of_an_older_run_belongs_to_the_newest_hit_of_its_fault_before_it() -> None:
+def test_a_note_of_an_older_run_belongs_to_the_newest_earlier_hit_of_its_fault() -> None:
     twice = [hit(LOSE, 100, 6), hit(LOSE, 200, 8), hit(LOSE, 400, 9)]
     assert [bool(notes_of(each, twice, [IDLE])) for each in twice] == [False, True, False]
 
@@ -45,50 +45,50 @@ def test_each_reason_stands_with_its_own_fault() -> None:
     assert reasons[2] == ["batch 9 was not run again after the kill at after-commit"]
     missed = by_fault(HITS, [LOSE, LATE, "mid-write:kill"], [], DONE)
     assert missed[2:] == [["the fault mid-write:kill was not hit"]]
-    assert by_fault(HITS, [LOSE], [], DONE)[1] == [f"the fault {LATE} acted and was not asked for"]
+    assert by_fault(HITS, [LOSE], [], DONE)[1] == [f"the fault {LATE} acted without being requested"]
 
 
-def test_whatever_ends_a_life_must_bring_its_batch_back_and_a_pause_need_not() -> None:
+def test_a_fault_that_ends_an_attempt_needs_a_replay_and_a_pause_does_not() -> None:
     ended = [hit(fault, 100, 9) for fault in ("mid-write:kill", "mid-write:outage:8", "mid-write:stop:3")]
     assert [bool(by_fault([each], [each["fault"]], [], DONE)[0]) for each in ended] == [True, True, False]
 
 
-def test_a_batch_that_was_not_done_after_a_fault_that_killed_nothing_is_told_without_a_kill() -> None:
+def test_a_batch_not_done_after_a_fault_without_a_kill_is_a_reason() -> None:
     stopped = hit("mid-write:stop-broker:5", 100, 7)
-    told = ["batch 7 was not done after the fault mid-write:stop-broker:5"]
-    assert by_fault([stopped], [stopped["fault"]], [], DONE) == [told]
+    reason = ["batch 7 was not done after the fault mid-write:stop-broker:5"]
+    assert by_fault([stopped], [stopped["fault"]], [], DONE) == [reason]
 
 
 STARTED = {"event": "pipeline-started", "t_us": 1, "pid": 7, "tells_over": True}
 OVER = [{"event": "nemesis-over", "hit_us": each["t_us"], "t_us": 900} for each in HITS]
 
 
-def test_a_nemesis_that_never_acted_or_was_cut_short_tested_nothing() -> None:
-    told = f"the nemesis of the fault {LATE} did not act to its end"
+def test_a_fault_that_did_not_run_to_its_end_was_not_exercised() -> None:
+    reason = f"the fault {LATE} did not run to its end"
     assert by_fault(HITS, [LOSE, LATE], [STARTED, *OVER], DONE) == [[], []]
-    assert by_fault(HITS, [LOSE, LATE], [STARTED, OVER[0]], DONE) == [[], [told]]
+    assert by_fault(HITS, [LOSE, LATE], [STARTED, OVER[0]], DONE) == [[], [reason]]
     cut_short = [{"event": event, "hit_us": 120, "t_us": 300} for event in ("zombie-left", "zombie-never-continued")]
-    assert by_fault(HITS, [LOSE, LATE], [STARTED, OVER[0], *cut_short], DONE) == [[], [told]]
+    assert by_fault(HITS, [LOSE, LATE], [STARTED, OVER[0], *cut_short], DONE) == [[], [reason]]
 
 
-def test_what_found_nothing_to_act_on_is_told_with_its_reason_and_no_other() -> None:
+def test_a_fault_without_a_target_has_one_reason() -> None:
     idle = {**IDLE, "hit_us": 100}
     for notes in ([idle], [idle, OVER[0]]):
-        assert by_fault(HITS, [LOSE, LATE], [STARTED, *notes, OVER[1]], DONE) == [[TOLD], []]
+        assert by_fault(HITS, [LOSE, LATE], [STARTED, *notes, OVER[1]], DONE) == [[NO_TARGET], []]
 
 
-def test_a_kill_needs_no_act_and_a_run_that_does_not_tell_of_ends_is_judged_without_them() -> None:
+def test_a_kill_and_an_older_run_need_no_note_of_the_end() -> None:
     kill = [hit("mid-write:kill", 100, 6)]
     assert by_fault(kill, ["mid-write:kill"], [STARTED], DONE) == [[]]
     assert by_fault(HITS, [LOSE, LATE], [{**STARTED, "tells_over": False}], DONE) == [[], []]
 
 
-def test_a_report_tells_each_fault_with_its_own_notes_and_nothing_of_where_the_run_was(tmp_path: Path) -> None:
+def test_a_report_has_each_fault_with_its_own_notes_and_without_paths(tmp_path: Path) -> None:
     notes = [
         {"event": "pipeline-continued", "hit_us": 100, "t_us": 101},
         {"event": "commit-arrived", "hit_us": 120, "t_us": 180, "error_code": 0},
         {**IDLE, "hit_us": 100},
-        {**IDLE, "hit_us": 100, "why": f"nobody came to {tmp_path}/checkpoint"},
+        {**IDLE, "hit_us": 100, "why": f"nothing came to {tmp_path}/checkpoint"},
         {"event": "refused", "hit_us": 120, "t_us": 400, "why": f"no {tmp_path}/checkpoint"},
         OVER[1],
     ]
@@ -97,6 +97,6 @@ def test_a_report_tells_each_fault_with_its_own_notes_and_nothing_of_where_the_r
         progress=SimpleNamespace(items=DONE), cell={"cell": {"faults": [LOSE, LATE]}}, path=tmp_path,
     )  # fmt: skip
     lose, late = faults_of(record)
-    assert lose["noted"] == ["nemesis-idle: nobody came", "nemesis-idle: nobody came to checkpoint"]
-    assert lose["untested"] == [TOLD, f"{TOLD} to checkpoint"]
+    assert lose["noted"] == ["nemesis-idle: nothing came", "nemesis-idle: nothing came to checkpoint"]
+    assert lose["untested"] == [NO_TARGET, f"{NO_TARGET} to checkpoint"]
     assert (late["noted"], late["untested"]) == (["commit-arrived: error_code 0", "refused: no checkpoint"], [])

@@ -1,4 +1,4 @@
-"""Visible values as columns: regular ones are read batch by batch, and a batch with an odd one value by value."""
+"""Visible values as columns: read batch by batch, or value by value if one is nonstandard."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def test_regular_values_are_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(
-    "odd",
+    "nonstandard",
     [
         None,
         b"",
@@ -53,20 +53,20 @@ def test_regular_values_are_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> 
         b"{}",
     ],
 )
-def test_one_odd_value_sends_its_batch_value_by_value_and_no_other(
-    odd: bytes | None, monkeypatch: pytest.MonkeyPatch
+def test_one_nonstandard_value_slows_only_its_own_batch(
+    nonstandard: bytes | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone: list[bytes | None] = []
     sound = outputs._read_one
     monkeypatch.setattr(outputs, "_read_one", lambda each: alone.append(each) or sound(each))
-    found = read([value()] * STEP + [value(j=1), odd])
-    assert alone == [value(j=1), odd]
+    found = read([value()] * STEP + [value(j=1), nonstandard])
+    assert alone == [value(j=1), nonstandard]
     assert found.parsed.tolist() == [True] * (STEP + 1) + [False]
     assert found.payload[-1].tolist() == [0, 0, 0, 0]
     assert found.id[:-1].tolist() == [3] * STEP + [1]
 
 
-def test_a_row_number_out_of_range_has_an_id_behind_those_of_all_sessions_and_equal_pairs_have_equal_ids() -> None:
+def test_a_row_number_out_of_range_has_an_id_behind_all_sessions() -> None:
     places = [("a", 20), ("b", -1), ("a", 20), ("a", -1), ("b", 19), ("b", 2**62)]
     found = read([value(session_key=key, j=j) for key, j in places])
     assert found.id[4] == 39
@@ -76,7 +76,7 @@ def test_a_row_number_out_of_range_has_an_id_behind_those_of_all_sessions_and_eq
     assert outside.min() >= 40
 
 
-def test_a_value_that_names_no_row_has_no_id_and_one_that_names_it_keeps_it_whatever_else_is_wrong() -> None:
+def test_a_value_has_an_id_if_it_names_a_row() -> None:
     found = read([b"{", value(j=True), value(total=None), value(session_key=None), value(j=7.5)])
     assert found.id.tolist() == [-1, -1, 3, -1, -1]
     assert found.j[2] == 3

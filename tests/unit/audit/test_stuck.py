@@ -1,4 +1,4 @@
-"""A last stable offset that is stuck: whether somebody will still end the transaction that holds it, or nobody."""
+"""A stuck last stable offset: whether a coordinator will still end the transaction."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncebench.audit.python.audit import audit
 from oncebench.audit.sql import count
 from oncebench.record import Record
 from oncebench.sinks.reader import OpenTransaction
-from tests.proofs.test_second import files_of
+from tests.proofs.test_sql_auditor import files_of
 from tests.unit.audit.audit_world import make_record, make_world
 
 WORLD = make_world(2, 2)
@@ -62,7 +62,7 @@ def test_one_hanging_transaction_makes_its_partition_hang_and_no_other() -> None
     assert (found.count, found.split) == (3, {"hanging": 1, "delayed": 1, "untold": 1})
 
 
-def test_partitions_that_are_stuck_in_one_way_are_all_counted() -> None:
+def test_all_partitions_stuck_for_the_same_cause_are_counted() -> None:
     found = stuck(RUNS, ends={str(partition): STUCK for partition in range(4)})
     assert (found.count, found.split) == (4, {"hanging": 0, "delayed": 1, "untold": 3})
 

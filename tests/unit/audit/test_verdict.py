@@ -1,4 +1,4 @@
-"""What of a whole run's record makes it kept, broken, vacuous or unknown."""
+"""Which records make a run kept, broken, vacuous or unknown."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ import pyarrow as pa
 import pytest
 
 from oncebench.audit.python.audit import audit
-from oncebench.audit.verdict import BROKEN, GUARANTEES, KEPT, UNKNOWN, VACUOUS, Facts, decide, judge
+from oncebench.audit.verdict import GUARANTEES, Facts, Verdict, decide, judge
 from oncebench.record import OBSERVED, Record
-from oncebench.record.streams import Lines, Stream
+from oncebench.record.json_lines import Lines
+from oncebench.record.streams import Stream
 from oncebench.record.traits import EARLIER
 from tests.unit.audit import audit_world
-from tests.unit.audit.audit_world import STARTED_US, Shown, World, make_world, quarantine_table
+from tests.unit.audit.audit_world import STARTED_US, VisibleRow, World, make_world, quarantine_table
 
 AMO, ALO, EO = GUARANTEES
 
 
 @dataclass(frozen=True)
-class Asked:
+class JudgedCell:
     """As much of a cell as the verdict needs."""
 
     guarantee: str = EO
@@ -35,8 +36,8 @@ WORLD = make_world(3, 2)
 SEEN_US = STARTED_US + 6_000_000
 
 
-def make_record(world: World, rows: Iterable[Shown] | None = None, **parts: Any) -> Record:
-    """A record whose observer saw every row that the final read shows, and whose pipeline died of every kill."""
+def make_record(world: World, rows: Iterable[VisibleRow] | None = None, **parts: Any) -> Record:
+    """A record whose observer saw every final row, and whose pipeline exited at every kill."""
     record = audit_world.make_record(world, rows)
     kills = [hit for hit in parts.get("hits", Lines(())).items if hit["action"] == "kill"]
     if kills and "timeline" not in parts:
@@ -49,9 +50,9 @@ def seen_by_observer(final: pa.Table) -> pa.Table:
     return pa.table({name: columns[name] for name in OBSERVED.names}, OBSERVED)
 
 
-def word(record: Record, asked: Asked | None = None) -> tuple[str, str]:
-    verdict = judge(audit(record), record, asked or Asked())
-    return verdict.word, " | ".join(verdict.reasons)
+def verdict_of(record: Record, asked: JudgedCell | None = None) -> tuple[str, str]:
+    verdict = judge(audit(record), record, asked or JudgedCell())
+    return verdict.verdict, " | ".join(verdict.reasons)
 
 
 def batches(*numbers: int) -> Lines:
@@ -76,38 +77,39 @@ def after(*events: str, **fields: Any) -> Lines:
 
 
 def test_a_healthy_run_is_kept() -> None:
-    assert word(make_record(WORLD)) == (KEPT, "")
+    assert verdict_of(make_record(WORLD)) == (Verdict.KEPT, "")
 
 
 def test_a_run_that_lost_a_row_is_broken_or_kept_by_its_guarantee() -> None:
     record = make_record(WORLD, WORLD.rows[1:])
-    assert word(record)[0] == BROKEN
-    assert word(record, Asked(ALO))[0] == BROKEN
-    assert word(record, Asked(AMO)) == (BROKEN, "LOSS: 1 | TORN: 1")
-    assert word(killed(record), Asked(AMO, faults=("after-commit:kill",))) == (KEPT, "")
+    assert verdict_of(record)[0] == Verdict.BROKEN
+    assert verdict_of(record, JudgedCell(ALO))[0] == Verdict.BROKEN
+    assert verdict_of(record, JudgedCell(AMO)) == (Verdict.BROKEN, "LOSS: 1 | TORN: 1")
+    assert verdict_of(killed(record), JudgedCell(AMO, faults=("after-commit:kill",))) == (Verdict.KEPT, "")
 
 
 @pytest.mark.parametrize("event", ["pipeline-killed", "pipeline-failed", "random-kill"])
-def test_a_pipeline_that_died_unasked_may_lose_or_double_rows(event: str) -> None:
+def test_an_unintended_exit_allows_lost_and_duplicated_rows(event: str) -> None:
     timeline = Lines(({"event": event}, {"event": "drained"}))
-    assert word(make_record(WORLD, WORLD.rows[1:], timeline=timeline), Asked(AMO))[0] == KEPT
-    assert word(make_record(WORLD, [*WORLD.rows, WORLD.rows[0]], timeline=timeline), Asked(ALO))[0] == KEPT
+    assert verdict_of(make_record(WORLD, WORLD.rows[1:], timeline=timeline), JudgedCell(AMO))[0] == Verdict.KEPT
+    assert (
+        verdict_of(make_record(WORLD, [*WORLD.rows, WORLD.rows[0]], timeline=timeline), JudgedCell(ALO))[0]
+        == Verdict.KEPT
+    )
 
 
-def test_a_healthy_run_that_doubled_a_row_is_broken_under_at_least_once_too() -> None:
+def test_a_healthy_run_with_a_duplicate_is_broken_under_at_least_once_too() -> None:
     record = make_record(WORLD, [*WORLD.rows, WORLD.rows[0]])
-    assert word(record, Asked(ALO)) == (BROKEN, "DUP: 1")
-    assert word(killed(record), Asked(ALO, faults=("after-commit:kill",))) == (KEPT, "")
+    assert verdict_of(record, JudgedCell(ALO)) == (Verdict.BROKEN, "DUP: 1")
+    assert verdict_of(killed(record), JudgedCell(ALO, faults=("after-commit:kill",))) == (Verdict.KEPT, "")
 
 
 @pytest.mark.parametrize(("guarantee", "code", "at"), [(AMO, "LOSS", 0), (ALO, "DUP", 1)])
-def test_what_a_batch_lost_or_doubled_that_was_done_before_anything_failed_no_failure_explains(
-    guarantee: str, code: str, at: int
-) -> None:
+def test_no_failure_explains_anomalies_of_a_batch_done_before_it(guarantee: str, code: str, at: int) -> None:
     rows = WORLD.rows[1:] if code == "LOSS" else [*WORLD.rows, WORLD.rows[0]]
-    told = {"kind": "batch", "end_offsets": {"0": 1000, "1": 1000}}
-    done = [{**told, "batch": 2, "t_us": 1_000}, {**told, "batch": 3, "t_us": 9_000}]
-    asked = Asked(guarantee, faults=("after-commit:kill",))
+    line = {"kind": "batch", "end_offsets": {"0": 1000, "1": 1000}}
+    done = [{**line, "batch": 2, "t_us": 1_000}, {**line, "batch": 3, "t_us": 9_000}]
+    asked = JudgedCell(guarantee, faults=("after-commit:kill",))
 
     def judged(batch: int, progress: list[dict[str, Any]]) -> str:
         record = replace(
@@ -115,57 +117,64 @@ def test_what_a_batch_lost_or_doubled_that_was_done_before_anything_failed_no_fa
             timeline=after("pipeline-killed"),
         )  # fmt: skip
         found = {batch: (1, 0) if at == 0 else (0, 1)}
-        return judge(audit(record), record, asked, rows_of_batches=found).word
+        return judge(audit(record), record, asked, rows_of_batches=found).verdict
 
-    assert judged(2, done) == BROKEN
-    assert judged(3, done) == KEPT
-    assert judged(2, [*done, {**told, "batch": 2, "t_us": 9_500}]) == KEPT  # run again since: an older checkpoint
-    assert judged(2, [*done, {**told, "batch": 2, "t_us": 9_500, "recovered": True}]) == BROKEN  # told again, not run
-    assert judged(-1, done) == KEPT
+    assert judged(2, done) == Verdict.BROKEN
+    assert judged(3, done) == Verdict.KEPT
+    again = {**line, "batch": 2, "t_us": 9_500}
+    assert judged(2, [*done, again]) == Verdict.KEPT  # run again after the failure, from an older checkpoint
+    assert judged(2, [*done, {**again, "recovered": True}]) == Verdict.BROKEN  # reported again, not run again
+    assert judged(-1, done) == Verdict.KEPT
 
 
-def test_a_run_whose_log_was_not_read_to_its_end_cannot_tell() -> None:
-    told = "the output's log was not read to its end: who wrote what is not known"
+def test_a_run_whose_log_was_not_read_to_its_end_is_unknown() -> None:
+    reason = "the output's log was not read to its end: the writers of some rows are not known"
     record = make_record(WORLD)
-    assert word(replace(record, ends={**record.ends, "log_complete": False})) == (UNKNOWN, told)
+    assert verdict_of(replace(record, ends={**record.ends, "log_complete": False})) == (Verdict.UNKNOWN, reason)
 
 
-def test_a_run_of_which_nothing_is_visible_tests_nothing() -> None:
-    asked = Asked(AMO, faults=("after-commit:kill",))
-    assert word(killed(make_record(WORLD, [])), asked) == (VACUOUS, "no row is visible, of 60 that were owed")
-    assert word(make_record(WORLD, []), Asked(AMO)) == (BROKEN, "LOSS: 60")
+def test_a_run_without_visible_rows_is_vacuous() -> None:
+    asked = JudgedCell(AMO, faults=("after-commit:kill",))
+    assert verdict_of(killed(make_record(WORLD, [])), asked) == (
+        Verdict.VACUOUS,
+        "no row is visible, of 60 expected rows",
+    )
+    assert verdict_of(make_record(WORLD, []), JudgedCell(AMO)) == (Verdict.BROKEN, "LOSS: 60")
 
 
 def test_a_sink_that_declares_no_order_may_reorder() -> None:
     record = make_record(WORLD, reversed(WORLD.rows))
-    assert word(record)[0] == BROKEN
+    assert verdict_of(record)[0] == Verdict.BROKEN
     unordered = asdict(replace(EARLIER["kafka"], ordered=False))
-    assert word(replace(record, cell={**record.cell, "sink_traits": unordered}))[0] == KEPT
+    assert verdict_of(replace(record, cell={**record.cell, "sink_traits": unordered}))[0] == Verdict.KEPT
 
 
 @pytest.mark.parametrize("read", ["input", "final"])
 def test_an_incomplete_read_makes_the_run_unknown_even_with_duplicates(read: str) -> None:
     record = make_record(WORLD, [*WORLD.rows, WORLD.rows[0]])
     cut = replace(getattr(record, read), complete=False, note="cut off here")
-    assert word(replace(record, **{read: cut})) == (UNKNOWN, f"the {read} read is incomplete: cut off here")
+    assert verdict_of(replace(record, **{read: cut})) == (
+        Verdict.UNKNOWN,
+        f"the {read} read is incomplete: cut off here",
+    )
 
 
 def test_an_unfinished_final_read_makes_the_run_unknown() -> None:
     record = make_record(WORLD)
-    assert word(replace(record, ends={**record.ends, "final_complete": False}))[0] == UNKNOWN
+    assert verdict_of(replace(record, ends={**record.ends, "final_complete": False}))[0] == Verdict.UNKNOWN
 
 
 def test_a_run_whose_observer_did_not_watch_to_the_end_is_unknown() -> None:
     record = make_record(WORLD)
     missing = Stream(OBSERVED.empty_table(), complete=False, note="observed.arrow is missing")
     cut = replace(record.observed, complete=False)
-    assert word(replace(record, observed=missing)) == (
-        UNKNOWN, "the observer did not watch to the end: observed.arrow is missing"
+    assert verdict_of(replace(record, observed=missing)) == (
+        Verdict.UNKNOWN, "the observer did not watch to the end: observed.arrow is missing"
     )  # fmt: skip
-    assert word(replace(record, observed=cut)) == (UNKNOWN, "the observer did not watch to the end")
-    assert word(replace(record, observed=missing, final=replace(record.final, table=record.final.table[1:])))[0] == (
-        BROKEN
-    )
+    assert verdict_of(replace(record, observed=cut)) == (Verdict.UNKNOWN, "the observer did not watch to the end")
+    assert verdict_of(replace(record, observed=missing, final=replace(record.final, table=record.final.table[1:])))[
+        0
+    ] == (Verdict.BROKEN)
 
 
 def test_a_run_whose_observer_saw_too_few_of_the_rows_is_unknown() -> None:
@@ -173,35 +182,35 @@ def test_a_run_whose_observer_saw_too_few_of_the_rows_is_unknown() -> None:
     table = record.observed.table
     blind = table.set_column(3, table.schema.field(3), [[0] * table.num_rows])
     for seen, says in ((table[:0], "200 of 200"), (blind, "200 of 200"), (table[3:], "3 of 200")):
-        expected = (UNKNOWN, f"the observer never saw {says} visible rows")
-        assert word(replace(record, observed=Stream(seen, complete=True))) == expected
-    assert word(replace(record, observed=Stream(table[2:], complete=True))) == (KEPT, "")
+        expected = (Verdict.UNKNOWN, f"the observer never saw {says} visible rows")
+        assert verdict_of(replace(record, observed=Stream(seen, complete=True))) == expected
+    assert verdict_of(replace(record, observed=Stream(table[2:], complete=True))) == (Verdict.KEPT, "")
 
 
 def test_a_run_whose_pipeline_shows_no_committed_batch_is_unknown() -> None:
     without = Lines(({"kind": "running"}, {"kind": "sink", "batch": 0}))
-    found, reasons = word(make_record(WORLD, progress=without))
-    assert (found, "nothing shows that Spark committed a batch" in reasons) == (UNKNOWN, True)
+    found, reasons = verdict_of(make_record(WORLD, progress=without))
+    assert (found, "no sign that Spark committed a batch" in reasons) == (Verdict.UNKNOWN, True)
 
 
 def test_the_quarantine_must_be_read_only_if_something_belongs_there() -> None:
     record = make_record(WORLD, quarantine=Stream(quarantine_table([]), complete=False))
-    assert word(record)[0] == KEPT
+    assert verdict_of(record)[0] == Verdict.KEPT
     table = record.input.table
     broken = table.slice(0, 1).set_column(1, table.schema.field(1), [[5000]]).set_column(
         4, table.schema.field(4), [np.array([b"{"], object)]
     )  # fmt: skip
     poisoned = Stream(type(table).from_batches([*table.to_batches(), *broken.cast(table.schema).to_batches()]), True)
-    assert word(replace(record, input=poisoned)) == (UNKNOWN, "the quarantine read is incomplete")
+    assert verdict_of(replace(record, input=poisoned)) == (Verdict.UNKNOWN, "the quarantine read is incomplete")
 
 
-def test_a_generator_at_fault_makes_the_run_unknown() -> None:
+def test_a_wrong_load_makes_the_run_unknown() -> None:
     record = make_record(WORLD)
     short = Stream(record.input.table.slice(1), complete=True)
-    assert word(replace(record, input=short)) == (UNKNOWN, "the load is at fault: SRC 1")
+    assert verdict_of(replace(record, input=short)) == (Verdict.UNKNOWN, "the load is wrong: SRC 1")
 
 
-@pytest.mark.parametrize(("share", "expected"), [(0.94, UNKNOWN), (0.96, KEPT)])
+@pytest.mark.parametrize(("share", "expected"), [(0.94, Verdict.UNKNOWN), (0.96, Verdict.KEPT)])
 def test_a_load_below_95_percent_of_its_plan_makes_the_run_unknown(share: float, expected: str) -> None:
     record = make_record(WORLD)
     planned = len(record.ledger.seq)
@@ -209,113 +218,113 @@ def test_a_load_below_95_percent_of_its_plan_makes_the_run_unknown(share: float,
     sent_us = np.where(unsent, 0, record.ledger.sent_us)
     acked_us = np.where(unsent, 0, record.ledger.acked_us)
     record = replace(record, ledger=replace(record.ledger, sent_us=sent_us, acked_us=acked_us))
-    assert word(record)[0] == expected
+    assert verdict_of(record)[0] == expected
 
 
 def test_events_that_failed_count_as_not_sent() -> None:
     record = make_record(WORLD)
     failed = replace(record.ledger, acked_us=np.where(record.ledger.session == 0, -7, record.ledger.acked_us))
-    assert word(replace(record, ledger=failed))[0] == UNKNOWN
+    assert verdict_of(replace(record, ledger=failed))[0] == Verdict.UNKNOWN
 
 
 def test_a_run_that_was_not_watched_to_its_end_is_unknown() -> None:
-    assert word(make_record(WORLD, timeline=Lines(())))[0] == UNKNOWN
+    assert verdict_of(make_record(WORLD, timeline=Lines(())))[0] == Verdict.UNKNOWN
 
 
 def test_a_run_that_stalled_is_broken() -> None:
-    assert word(make_record(WORLD, timeline=Lines(({"event": "stalled"},))))[0] == BROKEN
+    assert verdict_of(make_record(WORLD, timeline=Lines(({"event": "stalled"},))))[0] == Verdict.BROKEN
 
 
 def test_a_run_that_finished_no_session_is_vacuous() -> None:
     empty = make_world(2, 2, unfinished=2)
     record = make_record(empty)
     sent = replace(record.ledger, sent_us=np.maximum(record.ledger.sent_us, 1))
-    assert word(replace(record, ledger=sent)) == (VACUOUS, "no session was finished")
+    assert verdict_of(replace(record, ledger=sent)) == (Verdict.VACUOUS, "no session was finished")
 
 
 def test_a_fault_that_was_not_hit_makes_the_run_vacuous() -> None:
-    asked = Asked(faults=("after-commit:kill", "mid-write:kill"))
+    asked = JudgedCell(faults=("after-commit:kill", "mid-write:kill"))
     record = make_record(WORLD, hits=Lines((hit(),)), timeline=after("pipeline-killed"), progress=batches(2, 3))
-    assert word(record, asked) == (VACUOUS, "the fault mid-write:kill was not hit")
+    assert verdict_of(record, asked) == (Verdict.VACUOUS, "the fault mid-write:kill was not hit")
 
 
 def test_a_kill_without_a_replay_of_its_batch_makes_the_run_vacuous() -> None:
-    asked = Asked(faults=("after-commit:kill",))
+    asked = JudgedCell(faults=("after-commit:kill",))
     record = make_record(WORLD, hits=Lines((hit(),)), timeline=after("pipeline-killed"), progress=batches(1, 2, 4))
-    assert word(record, asked) == (VACUOUS, "batch 3 was not run again after the kill at after-commit")
-    assert word(replace(record, progress=batches(1, 2, 3)), asked)[0] == KEPT
+    assert verdict_of(record, asked) == (Verdict.VACUOUS, "batch 3 was not run again after the kill at after-commit")
+    assert verdict_of(replace(record, progress=batches(1, 2, 3)), asked)[0] == Verdict.KEPT
 
 
 @pytest.mark.parametrize("hit_line", [hit("after-commit-log"), hit("mid-write", action="stop")])
-def test_faults_that_need_no_replay_are_content_without(hit_line: dict[str, Any]) -> None:
-    asked = Asked(faults=(hit_line["fault"],))
+def test_faults_that_need_no_replay_are_exercised_without_one(hit_line: dict[str, Any]) -> None:
+    asked = JudgedCell(faults=(hit_line["fault"],))
     timeline = after(*(["pipeline-killed"] if hit_line["action"] == "kill" else []))
     record = make_record(WORLD, hits=Lines((hit_line,)), timeline=timeline, progress=batches(4))
-    assert word(record, asked) == (KEPT, "")
+    assert verdict_of(record, asked) == (Verdict.KEPT, "")
 
 
 @pytest.mark.parametrize(
     ("hit_line", "says"),
     [
-        ({**hit(), "action": "stop"}, "was asked for, after-commit:kill (stop at after-commit) acted"),
-        ({**hit(), "point": "batch-start"}, "was asked for, after-commit:kill (kill at batch-start) acted"),
-        (hit("mid-write"), "was asked for, mid-write:kill (kill at mid-write) acted"),
-        ({**hit(), "fault": "after-commit:kill@batch=3"}, "was asked for, after-commit:kill@batch=3 (kill"),
-        ({**hit(), "rows": 0}, "acted in batch 3, where no row was at stake"),
+        ({**hit(), "action": "stop"}, "was requested, after-commit:kill (stop at after-commit) acted"),
+        ({**hit(), "point": "batch-start"}, "was requested, after-commit:kill (kill at batch-start) acted"),
+        (hit("mid-write"), "was requested, mid-write:kill (kill at mid-write) acted"),
+        ({**hit(), "fault": "after-commit:kill@batch=3"}, "was requested, after-commit:kill@batch=3 (kill"),
+        ({**hit(), "rows": 0}, "acted in batch 3, which had no rows"),
     ],
 )
-def test_a_fault_other_than_the_one_asked_for_makes_the_run_vacuous(hit_line: dict[str, Any], says: str) -> None:
+def test_a_fault_other_than_the_requested_one_makes_the_run_vacuous(hit_line: dict[str, Any], says: str) -> None:
     record = make_record(WORLD, hits=Lines((hit_line,)), progress=batches(3))
-    found, reasons = word(record, Asked(faults=("after-commit:kill",)))
-    assert (found, f"the fault after-commit:kill {says}" in reasons) == (VACUOUS, True), reasons
+    found, reasons = verdict_of(record, JudgedCell(faults=("after-commit:kill",)))
+    assert (found, f"the fault after-commit:kill {says}" in reasons) == (Verdict.VACUOUS, True), reasons
 
 
 def test_a_fault_of_another_batch_or_one_too_many_makes_the_run_vacuous() -> None:
     elsewhere = {**hit(batch=4), "fault": "after-commit:kill@batch=3"}
     record = make_record(WORLD, hits=Lines((elsewhere,)), progress=batches(3, 4))
-    asked = Asked(faults=("after-commit:kill@batch=3",))
-    assert word(record, asked) == (VACUOUS, "the fault after-commit:kill@batch=3 acted in batch 4")
-    assert word(record) == (VACUOUS, "the fault after-commit:kill@batch=3 acted and was not asked for")
+    asked = JudgedCell(faults=("after-commit:kill@batch=3",))
+    assert verdict_of(record, asked) == (Verdict.VACUOUS, "the fault after-commit:kill@batch=3 acted in batch 4")
+    assert verdict_of(record) == (Verdict.VACUOUS, "the fault after-commit:kill@batch=3 acted without being requested")
 
 
 def test_a_fault_given_in_its_short_form_is_the_one_that_acted() -> None:
     record = make_record(WORLD, hits=Lines(({**hit(), "rows": 5},)), progress=batches(3))
-    assert word(record, Asked(faults=("after-commit",))) == (KEPT, "")
+    assert verdict_of(record, JudgedCell(faults=("after-commit",))) == (Verdict.KEPT, "")
 
 
 def test_random_kills_that_did_not_happen_make_the_run_vacuous() -> None:
     timeline = Lines(({"event": "random-kill"}, {"event": "drained"}))
-    assert word(make_record(WORLD, timeline=timeline), Asked(random_kills=1))[0] == KEPT
-    assert word(make_record(WORLD, timeline=timeline), Asked(random_kills=2))[0] == VACUOUS
+    assert verdict_of(make_record(WORLD, timeline=timeline), JudgedCell(random_kills=1))[0] == Verdict.KEPT
+    assert verdict_of(make_record(WORLD, timeline=timeline), JudgedCell(random_kills=2))[0] == Verdict.VACUOUS
 
 
-def test_a_death_that_nobody_asked_for_is_told_and_changes_no_verdict() -> None:
+def test_an_unintended_exit_is_noted_and_changes_no_verdict() -> None:
     record = make_record(WORLD, timeline=after("pipeline-failed", exit_code=-11, why="some line of the log"))
-    told = "the pipeline died unasked (signal 11, 0.9 s after its start)"
-    assert word(record) == (KEPT, told)
+    reason = "the pipeline exited without a fault (signal 11, 0.9 s after its start)"
+    assert verdict_of(record) == (Verdict.KEPT, reason)
     twice = make_record(WORLD, [*WORLD.rows, WORLD.rows[0]], timeline=record.timeline)
-    assert word(twice) == (BROKEN, f"DUP: 1 | {told}")
+    assert verdict_of(twice) == (Verdict.BROKEN, f"DUP: 1 | {reason}")
 
 
-def test_a_kill_that_no_death_followed_is_a_contradiction_and_makes_the_run_unknown() -> None:
-    asked = Asked(faults=("after-commit:kill",), random_kills=1)
+def test_a_kill_without_an_exit_makes_the_run_unknown() -> None:
+    asked = JudgedCell(faults=("after-commit:kill",), random_kills=1)
     record = make_record(
         WORLD, hits=Lines(({**hit(), "life": 3},)), progress=batches(1, 2, 3), timeline=after("random-kill")
     )
-    contradiction = "contradiction: failpoints noted 1 kills, and the pipeline died of 0"
-    assert word(record, asked) == (UNKNOWN, contradiction)
-    assert word(replace(record, timeline=after("pipeline-killed", "random-kill")), asked)[0] == KEPT
+    contradiction = "contradiction: failpoints recorded 1 kills, but the pipeline exited 0 times"
+    assert verdict_of(record, asked) == (Verdict.UNKNOWN, contradiction)
+    assert verdict_of(replace(record, timeline=after("pipeline-killed", "random-kill")), asked)[0] == Verdict.KEPT
 
 
 def test_a_random_kill_that_comes_while_a_failpoint_kills_is_no_contradiction() -> None:
-    asked = Asked(faults=("after-commit:kill",), random_kills=1)
+    asked = JudgedCell(faults=("after-commit:kill",), random_kills=1)
     hits = Lines(({**hit(), "life": 7},))
     record = make_record(WORLD, hits=hits, progress=batches(1, 2, 3), timeline=after("random-kill"))
-    assert word(record, asked) == (KEPT, "")
+    assert verdict_of(record, asked) == (Verdict.KEPT, "")
 
 
 def interrupted(*events: tuple[str, float], sent: float = 0.25, leftovers: Sequence[str] = ()) -> tuple[str, str]:
-    """The verdict on a run whose load was sent in part, with these events at seconds after the load's start."""
+    """Judges a run with a partly sent load and these events, in seconds after the load's start."""
     timeline = Lines(tuple({"event": event, "t_us": STARTED_US + int(s * 1e6)} for event, s in events))
     record = make_record(WORLD, timeline=timeline)
     unsent = np.arange(len(record.ledger.seq)) >= sent * len(record.ledger.seq)
@@ -324,31 +333,31 @@ def interrupted(*events: tuple[str, float], sent: float = 0.25, leftovers: Seque
         sent_us=np.where(unsent, 0, record.ledger.sent_us),
         acked_us=np.where(unsent, 0, record.ledger.acked_us),
     )
-    return word(replace(record, ledger=ledger, ends={**record.ends, "leftovers": list(leftovers)}))
+    return verdict_of(replace(record, ledger=ledger, ends={**record.ends, "leftovers": list(leftovers)}))
 
 
-def test_what_the_next_start_would_have_removed_is_held_against_no_run_that_was_interrupted_before_it() -> None:
+def test_an_interruption_excuses_leftovers_that_the_next_start_removes() -> None:
     before = ("load-started", -0.2), ("load-done", 20.0), ("interrupted", 21.5)
-    assert interrupted(*before, sent=1, leftovers=["hidden"])[0] == UNKNOWN
-    assert interrupted(*before, ("drained", 23.0), sent=1, leftovers=["hidden"]) == (BROKEN, "ORPH: 1")
-    assert interrupted(*before[:2], sent=1, leftovers=["hidden"])[0] == BROKEN  # nobody interrupted it
+    assert interrupted(*before, sent=1, leftovers=["hidden"])[0] == Verdict.UNKNOWN
+    assert interrupted(*before, ("drained", 23.0), sent=1, leftovers=["hidden"]) == (Verdict.BROKEN, "ORPH: 1")
+    assert interrupted(*before[:2], sent=1, leftovers=["hidden"])[0] == Verdict.BROKEN  # without an interruption
     early = ("load-started", -0.2), ("interrupted", 4.6), ("load-done", 4.7), ("drained", 9.0)
-    assert interrupted(*early, leftovers=["hidden"])[0] == BROKEN  # all that was sent was done
+    assert interrupted(*early, leftovers=["hidden"])[0] == Verdict.BROKEN  # all that was sent was done
 
 
 @pytest.mark.parametrize("end", ["drained", "interrupted"])
-def test_a_load_that_was_interrupted_is_told_as_that_first(end: str) -> None:
+def test_an_interrupted_load_is_the_first_reason(end: str) -> None:
     verdict, reasons = interrupted(("load-started", -0.2), ("interrupted", 4.6), ("load-done", 4.7), (end, 9))
-    assert verdict == UNKNOWN
+    assert verdict == Verdict.UNKNOWN
     assert reasons.split(" | ")[0] == "interrupted after 4.6 s of the load, with 25.0% of the planned events sent"
     assert "only 25.0%" not in reasons and "not watched" not in reasons
 
 
 def test_an_interruption_after_the_load_matters_only_if_it_left_something_undone() -> None:
     before = ("load-started", -0.2), ("load-done", 20.0), ("interrupted", 21.5)
-    told = "interrupted 1.5 s after the load, with 100.0% of the planned events sent"
-    assert interrupted(*before, sent=1) == (UNKNOWN, told)
-    assert interrupted(*before, ("drained", 23.0), sent=1) == (KEPT, "")
+    reason = "interrupted 1.5 s after the load, with 100.0% of the planned events sent"
+    assert interrupted(*before, sent=1) == (Verdict.UNKNOWN, reason)
+    assert interrupted(*before, ("drained", 23.0), sent=1) == (Verdict.KEPT, "")
 
 
 def test_an_interruption_is_named_before_the_rows_that_it_left_pending() -> None:

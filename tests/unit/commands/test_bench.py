@@ -1,4 +1,4 @@
-"""asv is given costs of healthy runs and promises of killed ones, by cell and metric, never under a wrong commit."""
+"""`oncebench bench`: asv gets costs and guarantees per cell, under the right commit."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from oncebench.bench import REPORTS
 from oncebench.cli import cli
 from oncebench.commands import bench as command
 from oncebench.errors import UserError
-from oncebench.scenario.cell import Cell, all_supports
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.supports import all_supports
 from tests import ROOT
 from tests.unit.report.test_tables import report
 
@@ -30,7 +31,7 @@ def killed(guarantee: str, verdict: str = "kept", lost: int = 0, duplicated: int
     return report(verdict=verdict, cell=cell, rows=rows, recovery={"first_visible": 12_300.0})
 
 
-def test_healthy_runs_give_costs_round_by_round_and_promises_once() -> None:
+def test_healthy_runs_give_costs_per_round_and_guarantees_once() -> None:
     found = bench.figures_of([report(seed=1), report(seed=2, batches={"trigger_ms": 120.0})])
     assert found.keys() == {"kafka exactly-once two-phase"}
     mine = found["kafka exactly-once two-phase"]
@@ -38,17 +39,17 @@ def test_healthy_runs_give_costs_round_by_round_and_promises_once() -> None:
     assert {name: mine[name] for name in ("broken", "untested", "lost", "duplicated")} == {
         "broken": [0.0], "untested": [0.0], "lost": [0.0], "duplicated": [0.0],
     }  # fmt: skip
-    assert not mine.keys() & {"recovery_s", "gap_ms", "s_per_million"}  # at a fixed rate it would tell the plan
+    assert not mine.keys() & {"recovery_s", "gap_ms", "s_per_million"}  # at a fixed rate these would repeat the plan
 
 
-def test_a_run_flat_out_gives_the_time_of_an_event_and_no_latency_of_a_queue() -> None:
+def test_a_flat_out_run_gives_time_per_event_and_no_latency() -> None:
     flat_out = report(seed=1, config={"rate": "max"}, throughput={"events_per_s": 3000.0})
     (mine,) = bench.figures_of([report(seed=1), flat_out]).values()
     assert (mine["s_per_million"], mine["p99_ms"], mine["batch_ms"]) == ([333.3], [7.0], [100.0])
     assert mine["broken"] == [0.0]
 
 
-def test_each_step_of_the_sink_is_a_metric_of_its_own_and_none_holds_them_all() -> None:
+def test_each_sink_step_is_its_own_metric() -> None:
     spent = {"prepare": 4.0, "decide": 2.0, "commit": 2.5, "total": 240.0}
     (mine,) = bench.figures_of([report(sink_ms=spent)]).values()
     assert {name: mine[name] for name in ("prepare_ms", "decide_ms", "commit_ms")} == {
@@ -61,31 +62,29 @@ def test_each_step_of_the_sink_is_a_metric_of_its_own_and_none_holds_them_all() 
     ("guarantee", "promised"),
     [("at-most-once", {"duplicated"}), ("at-least-once", {"lost"}), ("exactly-once", {"lost", "duplicated"})],
 )
-def test_a_killed_run_gives_what_its_guarantee_forbids_and_nothing_that_it_allows(
-    guarantee: str, promised: set[str]
-) -> None:
+def test_a_killed_run_counts_only_forbidden_anomalies(guarantee: str, promised: set[str]) -> None:
     (mine,) = bench.figures_of([killed(guarantee)]).values()
     assert mine == {"broken": [0.0], "untested": [0.0], "recovery_s": [12.3], **{name: [0.0] for name in promised}}
 
 
-def test_a_sink_that_duplicates_turns_its_promises_red() -> None:
+def test_a_sink_that_duplicates_has_a_broken_guarantee() -> None:
     (mine,) = bench.figures_of([killed("exactly-once", "broken", duplicated=20)]).values()
     assert (mine["broken"], mine["duplicated"], mine["lost"]) == ([1.0], [20.0], [0.0])
     assert "recovery_s" not in mine
 
 
-def test_a_healthy_run_that_breaks_its_promise_turns_it_red_and_gives_no_costs() -> None:
+def test_a_broken_healthy_run_gives_no_costs() -> None:
     broken = report(verdict="broken", rows={"lost": 0, "duplicated": 40})
     (mine,) = bench.figures_of([broken, broken, report()]).values()
     assert (mine["broken"], mine["duplicated"], mine["p99_ms"]) == ([2.0], [80.0], [7.0])
 
 
-def test_a_run_that_could_not_tell_is_no_broken_promise_and_no_kept_one() -> None:
+def test_an_unknown_verdict_counts_as_untested() -> None:
     (mine,) = bench.figures_of([report(verdict="unknown"), report(verdict="vacuous"), report()]).values()
     assert (mine["broken"], mine["untested"], mine["p99_ms"]) == ([0.0], [2.0], [7.0])
 
 
-def test_a_run_that_came_to_no_end_is_told_and_turns_its_cell_red(
+def test_a_failed_run_is_printed_and_makes_its_cell_untested(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def series(cells: Any, *others: Any) -> Any:
@@ -99,15 +98,15 @@ def test_a_run_that_came_to_no_end_is_told_and_turns_its_cell_red(
     assert capsys.readouterr().err.count("died again and again") == len(found)
 
 
-def test_a_server_that_does_not_start_leaves_its_own_sink_untested_and_the_others_measured(
+def test_a_server_that_does_not_start_affects_only_its_own_sink(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def series(cells: Any, *_: Any) -> Any:
         for number, cell in enumerate(cells):
             if cell.sink == "postgres" and number == len(starts):
                 raise UserError("the server does not start")
-            way = {"sink": cell.sink, "guarantee": cell.guarantee, "variant": cell.variant}
-            yield report(cell={**way, "faults": list(cell.faults), "random_kills": 0})
+            configuration = {"sink": cell.sink, "guarantee": cell.guarantee, "variant": cell.variant}
+            yield report(cell={**configuration, "faults": list(cell.faults), "random_kills": 0})
 
     starts: list[str] = ["one run"]
     monkeypatch.setattr(bench, "run_series", series)
@@ -116,13 +115,13 @@ def test_a_server_that_does_not_start_leaves_its_own_sink_untested_and_the_other
     untested = {sink: sum(figures["untested"][0] for name, figures in found.items() if name.startswith(sink))
                 for sink in ("kafka", "postgres")}  # fmt: skip
     assert untested == {"kafka": 0.0, "postgres": 3 * len(bench.names(["postgres"])) - 1}
-    assert "postgres: the server does not start; so 17 of its runs are untested" in capsys.readouterr().err
+    assert "postgres: the server does not start. 17 of its runs are untested" in capsys.readouterr().err
     starts.clear()
     with pytest.raises(UserError, match="does not start"):
         bench.figures(["postgres"], 1)
 
 
-def test_every_cell_runs_at_a_fixed_rate_in_rounds_and_once_killed_and_once_flat_out(
+def test_each_cell_runs_in_rounds_and_once_killed_and_flat_out(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     ran: list[Cell] = []
@@ -134,7 +133,7 @@ def test_every_cell_runs_at_a_fixed_rate_in_rounds_and_once_killed_and_once_flat
         assert sorted((bool(cell.faults), cell.rate == "max") for cell in mine)[3:] == [(False, True), (True, False)]
 
 
-def test_where_asv_asks_a_test_no_figure_is_of_a_single_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_enough_rounds_every_figure_is_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Cell] = []
     monkeypatch.setattr(bench, "run_series", lambda cells, *_: ran.extend(cells) or [])
     bench.figures(["kafka"], bench.TESTED_ROUNDS, "two-phase")
@@ -145,9 +144,7 @@ def test_where_asv_asks_a_test_no_figure_is_of_a_single_run(monkeypatch: pytest.
     assert sorted({cell.seed for cell in ran}) == list(range(1, bench.TESTED_ROUNDS + 1))
 
 
-def test_reports_stay_where_the_environment_says_and_nowhere_else(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_reports_go_to_the_folder_in_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     went: list[Path] = []
     monkeypatch.setattr(bench, "run_series", lambda _cells, results, *_: went.append(results.runs) or [])
     bench.figures(["sqlite"], 1)
@@ -167,7 +164,7 @@ def test_an_interruption_ends_all_sinks(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.parametrize(
     ("sinks", "only", "rounds"), [("", "", 3), ("", "", 7), ("kafka", "", 1), ("kafka", "exactly-once", 1)]
 )
-def test_asv_waits_for_as_long_as_twice_the_work_takes_however_many_rounds_and_cells(
+def test_the_asv_timeout_is_twice_the_expected_time(
     sinks: str, only: str, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("asv_runner")
@@ -180,7 +177,7 @@ def test_asv_waits_for_as_long_as_twice_the_work_takes_however_many_rounds_and_c
     assert 2 * takes_s < cells["setup_cache"].timeout < 2 * takes_s + 1200
 
 
-def test_every_cell_that_can_be_measured_here_is_named_once() -> None:
+def test_every_measurable_cell_has_one_unique_name() -> None:
     assert len(bench.names()) == len(set(bench.names()))
     assert set(bench.names(["kafka"])) == {
         f"kafka {support.guarantee} {support.variant}" for sink, support in all_supports() if sink == "kafka"
@@ -198,7 +195,7 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_tree_with_changes_is_refused_unless_nothing_is_kept(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_uncommitted_changes_are_refused_except_in_a_dry_run(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[list[str]] = []
     monkeypatch.setattr(command, "_asv", lambda words, _environment: ran.append(list(words)))
     (clone / "change").write_text("x")
@@ -209,9 +206,7 @@ def test_a_tree_with_changes_is_refused_unless_nothing_is_kept(clone: Path, monk
     assert "--dry-run" in ran[-1]
 
 
-def test_figures_are_kept_under_this_commit_and_quick_means_one_sink_and_one_round(
-    clone: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_quick_runs_one_sink_and_one_round_under_this_commit(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[list[str], dict[str, str]]] = []
     monkeypatch.setattr(command, "_asv", lambda words, environment: ran.append((list(words), environment)))
     assert CliRunner().invoke(cli, ["bench", "--quick", "--pages"]).exit_code == 0
@@ -235,15 +230,15 @@ def test_figures_are_kept_under_this_commit_and_quick_means_one_sink_and_one_rou
         ("Cost", ["kafka a"], []),  # the beginning of a name is none
     ],
 )  # fmt: skip
-def test_of_some_cells_only_those_are_asked_of_asv(bench: str | None, cells: list[str], wanted: list[str]) -> None:
-    told = ["micro.Load.time_encode", *(f"cells.Cost.track_p99_ms('{sink} a b')" for sink in ("kafka", "delta"))]
-    pattern = command.chosen(bench, cells)
+def test_asv_gets_a_pattern_of_the_selected_cells(bench: str | None, cells: list[str], wanted: list[str]) -> None:
+    names = ["micro.Load.time_encode", *(f"cells.Cost.track_p99_ms('{sink} a b')" for sink in ("kafka", "delta"))]
+    pattern = command.benchmark_pattern(bench, cells)
     assert pattern is not None
-    assert [name for name in told if re.search(pattern, name)] == wanted
-    assert command.chosen(bench, []) == bench
+    assert [name for name in names if re.search(pattern, name)] == wanted
+    assert command.benchmark_pattern(bench, []) == bench
 
 
-def test_words_choose_cells_and_only_those_are_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_selects_the_cells_that_run(monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[Cell] = []
     monkeypatch.setattr(bench, "run_series", lambda cells, *_: ran.extend(cells) or [])
     bench.figures([], 1, "kafka exactly-once")
@@ -252,7 +247,7 @@ def test_words_choose_cells_and_only_those_are_run(monkeypatch: pytest.MonkeyPat
     }  # fmt: skip
 
 
-def test_words_reach_asv_and_those_that_no_cell_has_are_refused(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_reaches_asv_and_is_refused_if_no_cell_matches(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran: list[tuple[list[str], dict[str, str]]] = []
     monkeypatch.setattr(command, "_asv", lambda words, environment: ran.append((list(words), environment)))
     assert CliRunner().invoke(cli, ["bench", "--quick", "--only", "sqlite"]).exit_code == 0
@@ -266,20 +261,20 @@ def test_words_reach_asv_and_those_that_no_cell_has_are_refused(clone: Path, mon
     assert (refused.exit_code, len(ran)) == (2, 2)
 
 
-def test_older_commits_get_environments_of_their_own() -> None:
+def test_older_commits_get_their_own_environments() -> None:
     words = command.arguments("micro", "main~3..main", False)
     assert words[-1] == "main~3..main"
     assert not any("existing" in word or "hash" in word for word in words)
 
 
-def test_outside_a_clone_it_says_where_it_is_to_be_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_outside_a_clone_the_error_names_the_right_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     refused = CliRunner().invoke(cli, ["bench"]).exception
     assert isinstance(refused, UserError)
     assert "clone" in str(refused)
 
 
-def test_asv_calls_each_metric_of_a_cell_as_a_method_and_gets_its_samples_or_a_skip() -> None:
+def test_each_metric_is_an_asv_method_with_samples_or_a_skip() -> None:
     cells = pytest.importorskip("benchmarks.cells")
     skip = pytest.importorskip("asv_runner.benchmarks.mark").SkipNotImplemented
     figures = {"kafka exactly-once two-phase": {"p50_ms": [1.0, 2.0], "broken": [0.0]}}
@@ -290,20 +285,20 @@ def test_asv_calls_each_metric_of_a_cell_as_a_method_and_gets_its_samples_or_a_s
         cells.Recovery().track_recovery_s(figures, cell)
 
 
-def test_quick_is_one_round_and_is_not_given_with_rounds(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(command, "_asv", lambda *_: pytest.fail("nothing is to run"))
+def test_quick_and_rounds_exclude_each_other(clone: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(command, "_asv", lambda *_: pytest.fail("asv must not run"))
     refused = CliRunner().invoke(cli, ["bench", "--quick", "--rounds", "3"]).exception
     assert isinstance(refused, UserError)
-    assert (refused.exit_code, str(refused)) == (2, "--quick is one round: give it or --rounds")
+    assert (refused.exit_code, str(refused)) == (2, "--quick means one round. Give --quick or --rounds, not both")
 
 
-def test_a_recovery_under_a_late_generator_is_no_figure() -> None:
+def test_a_late_generator_gives_no_recovery_figure() -> None:
     late = killed("exactly-once") | {"generator": {"lateness_ms": {"p99": 340.0}}}
     (mine,) = bench.figures_of([late]).values()
     assert "recovery_s" not in mine and mine["broken"] == [0.0]
 
 
-def test_what_is_timed_without_a_jvm_runs_and_older_commits_skip_what_they_have_not() -> None:
+def test_micro_benchmarks_run_and_skip_what_a_commit_lacks() -> None:
     micro = pytest.importorskip("benchmarks.micro")
     skip = pytest.importorskip("asv_runner.benchmarks.mark").SkipNotImplemented
     for name in dir(micro):

@@ -1,4 +1,4 @@
-"""`oncebench compare`: what it keeps and shows when a cell goes wrong; that its cells can show what they are for."""
+"""`oncebench compare`: results survive a failed cell, and each cell fits its purpose."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import compare
-from oncebench.commands.run import bytes_needed
 from oncebench.errors import UserError
+from oncebench.experiments.series import bytes_needed
 from oncebench.report.results import default_work_dir
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PAIR_BATCHES, PROFILES
@@ -24,9 +24,7 @@ from tests.unit.report.test_tables import report
 CELLS = ("compare", "--only", "exactly-once")
 
 
-def test_what_was_measured_is_shown_although_a_later_cell_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_cell_does_not_hide_earlier_results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail_in_the_second(*_: Any) -> Iterator[dict[str, Any]]:
         yield report(reproduce="oncebench run --sink kafka")
         raise UserError("the disk is full")
@@ -42,9 +40,7 @@ def test_what_was_measured_is_shown_although_a_later_cell_failed(
     assert table.read_text() in done.output
 
 
-def test_a_comparison_that_was_cut_short_does_not_end_as_if_it_were_whole(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_interrupted_comparison_exits_with_130(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(compare, "run_series", lambda *_: iter([report(reproduce="again")]))
     done = CliRunner().invoke(cli, CELLS)
@@ -52,12 +48,14 @@ def test_a_comparison_that_was_cut_short_does_not_end_as_if_it_were_whole(
     assert done.stderr.endswith("interrupted: 1 of 4 runs done\n")
 
 
-def test_commands_started_in_the_same_second_have_work_dirs_of_their_own() -> None:
+def test_parallel_commands_have_different_work_dirs() -> None:
     assert default_work_dir("run").name.endswith(f"-{os.getpid()}")
 
 
-def test_each_of_two_kills_finds_a_batch_however_long_batches_take() -> None:
-    killed = [cell for cell in PROFILES["standard"].chosen(None) if len(cell.faults) == 2 and "broken" not in cell.sink]
+def test_each_of_two_kills_has_a_batch() -> None:
+    killed = [
+        cell for cell in PROFILES["standard"].select_cells(None) if len(cell.faults) == 2 and "broken" not in cell.sink
+    ]
     assert killed
     for cell in killed:
         assert cell.max_events_per_batch is not None
@@ -65,7 +63,7 @@ def test_each_of_two_kills_finds_a_batch_however_long_batches_take() -> None:
 
 
 @pytest.mark.parametrize(("rounds", "says"), [((8.0,), "of fewer than 5 rounds,"), ((8.0,) * 5, "95 % int")])
-def test_a_comparison_of_few_rounds_promises_no_intervals(
+def test_few_rounds_have_no_intervals(
     rounds: tuple[float, ...], says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -84,7 +82,7 @@ def test_a_comparison_of_few_rounds_promises_no_intervals(
         (("--rate", "500", "--duration", "40"), (500.0, 200, 6.0)),
     ],
 )
-def test_the_load_and_the_warm_up_are_the_profiles_unless_the_user_names_others(
+def test_load_and_warm_up_come_from_the_profile_or_the_user(
     words: tuple[str, ...], load: tuple[float, int, float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ran: list[Cell] = []
@@ -100,7 +98,7 @@ def test_the_load_and_the_warm_up_are_the_profiles_unless_the_user_names_others(
 
 
 def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: set[int]) -> list[tuple[Cell, str]]:
-    """Has cells run without a lab, some of them by their number in vain; what was run, and what it was called."""
+    """Replaces runs: cells whose number is in `fails` fail. Returns the cells and their names."""
     ran: list[tuple[Cell, str]] = []
 
     def series(cells: list[Cell], *others: Any) -> Iterator[dict[str, Any]]:
@@ -116,9 +114,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fails: set[int]) ->
     return ran
 
 
-def test_a_cell_that_cannot_be_run_leaves_the_others_to_go_on_and_the_exit_code_tells_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_cell_does_not_stop_the_rest_and_exits_with_1(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = pretend(monkeypatch, tmp_path, {1})
     done = CliRunner().invoke(cli, CELLS)
     assert (len(ran), done.exit_code) == (4, 1)
@@ -127,7 +123,7 @@ def test_a_cell_that_cannot_be_run_leaves_the_others_to_go_on_and_the_exit_code_
     assert "| kafka | exactly-once | two-phase | none   | kept    |" in done.output
 
 
-def test_cells_that_all_failed_end_a_comparison_with_their_error(
+def test_if_all_cells_fail_the_command_fails_with_the_last_error(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pretend(monkeypatch, tmp_path, {0, 1, 2, 3})
@@ -136,9 +132,7 @@ def test_cells_that_all_failed_end_a_comparison_with_their_error(
     assert (str(failed), failed.exit_code) == ("no room for 3", 5)
 
 
-def test_a_sweep_goes_value_by_value_tells_each_and_has_one_picked(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_sweep_runs_value_by_value_and_only_selects_a_value(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ran = pretend(monkeypatch, tmp_path, set())
     CliRunner().invoke(cli, ("compare", "--profile", "cost", "--sweep", "rate"))
     assert [cell.rate for cell, _ in ran] == [rate for rate in (250, 500, 1000, 2000, 4000) for _ in range(2)]
@@ -147,12 +141,10 @@ def test_a_sweep_goes_value_by_value_tells_each_and_has_one_picked(
     CliRunner().invoke(cli, ("compare", "--profile", "cost", "--sweep", "rate", "--only", "rate 500"))
     assert [cell.rate for cell, _ in ran] == [500, 500]
     none = CliRunner().invoke(cli, ("compare", "--profile", "double", "--sweep", "rate")).exception
-    assert str(none) == "profile double has no healthy cell, and a sweep runs no others"
+    assert str(none) == "profile double has no healthy cell, and a sweep runs healthy cells only"
 
 
-def test_before_a_long_comparison_stands_how_long_it_takes_at_least(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_comparison_prints_its_minimum_duration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, tmp_path, set())
     done = CliRunner().invoke(
         cli, ("compare", "--profile", "cost", "--rate", "1000", "--duration", "44", "--repeat", "5")
@@ -162,7 +154,7 @@ def test_before_a_long_comparison_stands_how_long_it_takes_at_least(
     assert "at least" not in done.stderr
 
 
-def test_room_is_asked_for_what_events_are_padded_with_in_the_topic_and_in_the_record() -> None:
+def test_padding_counts_twice_in_the_required_disk_space() -> None:
     cell = Cell("kafka", "exactly-once", "two-phase", sessions=180)
     more = bytes_needed([replace(cell, record_bytes=10_000)] * 25) - bytes_needed([cell] * 25)
     assert more == 25 * 18_000 * 2 * 10_000

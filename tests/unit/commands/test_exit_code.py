@@ -1,4 +1,4 @@
-"""What a command says with its exit code: a promise kept, broken, or not tested; and what is broken on purpose."""
+"""The exit code of a series: kept, broken or not tested; also for broken sinks."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.errors import BROKEN, ERROR, KEPT
+from oncebench.errors import ExitCode
 from oncebench.measure import exit_code
 
 
@@ -17,7 +17,12 @@ def report(verdict: str, *codes: str, sink: str = "kafka", variant: str = "two-p
 
 @pytest.mark.parametrize(
     ("verdicts", "code"),
-    [(["kept", "kept"], KEPT), (["kept", "broken"], BROKEN), (["kept", "vacuous"], ERROR), (["unknown"], ERROR)],
+    [
+        (["kept", "kept"], ExitCode.KEPT),
+        (["kept", "broken"], ExitCode.BROKEN),
+        (["kept", "vacuous"], ExitCode.ERROR),
+        (["unknown"], ExitCode.ERROR),
+    ],
 )
 def test_the_worst_verdict_decides(verdicts: list[str], code: int) -> None:
     assert exit_code([report(verdict) for verdict in verdicts]) == code
@@ -25,9 +30,12 @@ def test_the_worst_verdict_decides(verdicts: list[str], code: int) -> None:
 
 @pytest.mark.parametrize(
     ("verdict", "codes", "code"),
-    [("broken", ["DUP"], KEPT), ("broken", ["LOSS"], ERROR), ("kept", [], ERROR), ("vacuous", ["DUP"], ERROR)],
+    [
+        ("broken", ["DUP"], ExitCode.KEPT),
+        ("broken", ["LOSS"], ExitCode.ERROR),
+        ("kept", [], ExitCode.ERROR),
+        ("vacuous", ["DUP"], ExitCode.ERROR),
+    ],
 )
-def test_what_is_broken_on_purpose_must_be_broken_by_what_it_is_there_to_show(
-    verdict: str, codes: list[str], code: int
-) -> None:
+def test_a_deliberately_broken_sink_must_show_its_documented_anomaly(verdict: str, codes: list[str], code: int) -> None:
     assert exit_code([report(verdict, *codes, sink="broken-kafka", variant="no-marker")]) == code

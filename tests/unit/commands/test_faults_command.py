@@ -1,4 +1,4 @@
-"""`oncebench faults`: what is run, what an earlier try has done already, and what is said of a series that was cut."""
+"""`oncebench faults`: which runs it makes, and how it resumes an interrupted series."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.commands import faults as command
-from oncebench.errors import INTERRUPTED, UserError
+from oncebench.errors import ExitCode, UserError
+from oncebench.record.json_lines import whole_lines
 from oncebench.report import report as report_files
-from oncebench.report.results import Results, whole_lines
+from oncebench.report.results import Results
 from oncebench.scenario import fault_matrix
 from oncebench.scenario.cell import Cell
 from tests.unit.scenario.test_fault_matrix import fault, report
@@ -24,7 +25,7 @@ KILLS = ("faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1", "--
 
 @pytest.fixture
 def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
-    """Cells that the command runs, all of which are kept; results go below tmp_path."""
+    """The cells that the command runs, all with verdict kept; results go below tmp_path."""
     ran: list[Cell] = []
 
     def pretend(cells: list[Cell], results: Results, *_: Any) -> Any:
@@ -41,7 +42,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
     return ran
 
 
-def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(tmp_path: Path, ran: list[Cell]) -> None:
+def test_resume_skips_stored_runs_and_adds_new_reports(tmp_path: Path, ran: list[Cell]) -> None:
     words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1"]
     assert CliRunner().invoke(cli, [*words, "--family", "kills"]).exit_code == 0
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
@@ -53,7 +54,7 @@ def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(t
     assert len(list(tmp_path.glob("results/local/tables/*"))) == 2
     older = [json.loads(line) for line in file.read_text().splitlines()]
     for each in older:
-        del each["config"]["open_sessions"]  # an option that is younger than the report
+        del each["config"]["open_sessions"]  # a field that an older report lacks
     file.write_text("".join(json.dumps(each) + "\n" for each in older))
     assert CliRunner().invoke(cli, [*words, "--family", "kills", "--resume", str(file)]).exit_code == 0
     assert len(ran) == 2
@@ -61,7 +62,7 @@ def test_what_is_in_a_file_of_reports_is_not_run_again_and_new_ones_go_into_it(t
     assert ran[-1].open_sessions == 7
 
 
-def test_shares_run_every_cell_once_and_are_shown_together(tmp_path: Path, ran: list[Cell]) -> None:
+def test_shares_run_every_cell_once_and_make_one_table(tmp_path: Path, ran: list[Cell]) -> None:
     words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "3", "--family", "kills"]
     for share in ("1/2", "2/2"):
         assert CliRunner().invoke(cli, [*words, "--share", share]).exit_code == 0
@@ -76,53 +77,51 @@ def test_shares_run_every_cell_once_and_are_shown_together(tmp_path: Path, ran: 
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
-        (["--sink", "kafka"], "9 faults, about 2 min on two cores with three shares side by side, longer without"),
-        (["--sink", "kafka", "--seeds", "50"], "450 faults, about 2 h on two cores with three shares side by side"),
+        (["--sink", "kafka"], "9 faults, about 2 min on two cores with three shares in parallel, longer without"),
+        (["--sink", "kafka", "--seeds", "50"], "450 faults, about 2 h on two cores with three shares in parallel"),
         (["--sink", "kafka", "--seeds", "3", "--share", "1/3"],
-         "9 faults, about 6 min on two cores with all 3 shares side by side\n"),
+         "9 faults, about 6 min on two cores with all 3 shares in parallel\n"),
         (["--sink", "kafka", "--family", "random"], "43 faults, about 7 min on two cores"),
         (["--sink", "delta", "--only", "idempotent"], "18 faults, about 7 min on two cores"),
     ],
 )  # fmt: skip
-def test_at_its_start_it_says_how_many_faults_are_left_and_how_long_so_many_took(
-    ran: list[Cell], words: list[str], told: str
+def test_the_first_line_has_the_number_of_faults_and_the_duration(
+    ran: list[Cell], words: list[str], expected: str
 ) -> None:
     said = CliRunner().invoke(cli, [*KILLS, *words]).stderr
-    assert f" are left here: {told}" in said.splitlines(keepends=True)[0]
+    assert f" of them to do here: {expected}" in said.splitlines(keepends=True)[0]
 
 
-def test_where_nothing_is_left_it_says_no_time(tmp_path: Path, ran: list[Cell]) -> None:
+def test_without_remaining_runs_there_is_no_estimate(tmp_path: Path, ran: list[Cell]) -> None:
     CliRunner().invoke(cli, KILLS)
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
     again = CliRunner().invoke(cli, [*KILLS, "--resume", str(file)])
-    assert again.stderr.startswith("1 runs, of which 0 are left here\n")
+    assert again.stderr.startswith("1 runs, 0 of them to do here\n")
 
 
-def test_a_run_that_two_files_have_is_counted_once(tmp_path: Path, ran: list[Cell]) -> None:
+def test_a_run_in_two_files_counts_once(tmp_path: Path, ran: list[Cell]) -> None:
     CliRunner().invoke(cli, KILLS)
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
     again = CliRunner().invoke(cli, [*KILLS, "--resume", str(file), "--resume", str(file)])
     assert "9 kills and 0 other faults in 9 cells" in again.stdout
 
 
-def test_a_family_that_is_named_twice_is_run_once(tmp_path: Path, ran: list[Cell]) -> None:
+def test_a_family_given_twice_runs_once(tmp_path: Path, ran: list[Cell]) -> None:
     CliRunner().invoke(cli, [*KILLS, "--family", "kills"])
     assert len(ran) == 1
 
 
 @pytest.mark.parametrize("word", ["unknown", "vacuous"])
-def test_a_matrix_that_can_not_tell_somewhere_ends_with_1(tmp_path: Path, ran: list[Cell], word: str) -> None:
+def test_an_unknown_or_vacuous_run_exits_with_1(tmp_path: Path, ran: list[Cell], word: str) -> None:
     CliRunner().invoke(cli, KILLS)
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
     file.write_text(json.dumps(json.loads(file.read_text()) | {"verdict": word}) + "\n")
     assert CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exit_code == 1
 
 
-def test_a_matrix_with_a_broken_run_ends_with_3_also_if_none_of_its_faults_was_hit(
-    tmp_path: Path, ran: list[Cell]
-) -> None:
+def test_a_broken_run_exits_with_3_even_without_a_hit_fault(tmp_path: Path, ran: list[Cell]) -> None:
     CliRunner().invoke(cli, KILLS)
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
     broken = json.loads(file.read_text()) | {"verdict": "broken", "broken_by": ["LOSS"]}
@@ -131,9 +130,7 @@ def test_a_matrix_with_a_broken_run_ends_with_3_also_if_none_of_its_faults_was_h
     assert CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exit_code == 3
 
 
-def test_a_report_without_its_configuration_is_not_resumed_and_publishing_is_no_resuming(
-    tmp_path: Path, ran: list[Cell]
-) -> None:
+def test_resume_refuses_publish_and_reports_without_configuration(tmp_path: Path, ran: list[Cell]) -> None:
     CliRunner().invoke(cli, KILLS)
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
     refused = CliRunner().invoke(cli, [*KILLS, "--resume", str(file), "--publish"]).exception
@@ -144,10 +141,10 @@ def test_a_report_without_its_configuration_is_not_resumed_and_publishing_is_no_
     file.write_text(json.dumps(old) + "\n")
     refused = CliRunner().invoke(cli, [*KILLS, "--resume", str(file)]).exception
     assert isinstance(refused, UserError)
-    assert "does not tell its configuration" in str(refused)
+    assert "has no configuration" in str(refused)
 
 
-def test_an_interrupted_run_is_run_again_and_not_shown(tmp_path: Path, ran: list[Cell]) -> None:
+def test_resume_repeats_an_interrupted_run(tmp_path: Path, ran: list[Cell]) -> None:
     words = ["faults", "--sink", "kafka", "--only", "two-phase", "--seeds", "1", "--family", "kills"]
     assert CliRunner().invoke(cli, words).exit_code == 0
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
@@ -158,7 +155,7 @@ def test_an_interrupted_run_is_run_again_and_not_shown(tmp_path: Path, ran: list
     assert "9 kills and 0 other faults in 9 cells: 0 broken, 0 unknown" in again.stdout
 
 
-def test_reports_are_added_to_a_file_of_reports_alone_and_each_on_a_line_of_its_own(tmp_path: Path) -> None:
+def test_reports_are_added_only_to_a_jsonl_file(tmp_path: Path) -> None:
     alone = tmp_path / "report.json"
     alone.write_text("{}")
     refused = CliRunner().invoke(cli, ["faults", "--sink", "sqlite", "--resume", str(alone)]).exception
@@ -176,7 +173,7 @@ def test_reports_are_added_to_a_file_of_reports_alone_and_each_on_a_line_of_its_
 
 
 @pytest.mark.parametrize("there", ["", '{"schema": 1, "ver'])
-def test_a_file_whose_first_report_found_no_room_is_gone_on_with(
+def test_a_file_without_a_whole_report_can_be_resumed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell], there: str
 ) -> None:
     monkeypatch.setattr(command, "numbered", report_files.numbered)
@@ -187,7 +184,7 @@ def test_a_file_whose_first_report_found_no_room_is_gone_on_with(
     assert [json.loads(line)["run"] for line in file.read_text().splitlines()] == ["ob-1"]
 
 
-def test_a_choice_that_leaves_nothing_is_refused() -> None:
+def test_a_selection_without_rows_is_refused() -> None:
     refused = CliRunner().invoke(cli, ["faults", "--only", "no such row"]).exception
     assert isinstance(refused, UserError)
     assert refused.exit_code == 2
@@ -196,7 +193,7 @@ def test_a_choice_that_leaves_nothing_is_refused() -> None:
 NO_DISK = "a small disk is mounted by root only"
 
 
-def test_faults_that_can_not_be_done_here_are_left_out_one_by_one_and_with_the_reason(
+def test_impossible_faults_are_left_out_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
 ) -> None:
     words = ["faults", "--sink", "files-jsonl", "--only", "two-phase", "--seeds", "1"]
@@ -215,7 +212,7 @@ def test_faults_that_can_not_be_done_here_are_left_out_one_by_one_and_with_the_r
     assert "left out" not in whole.stderr
 
 
-def test_an_outage_that_is_longer_than_the_time_out_can_be_done_with_a_kafka_of_the_users_own(ran: list[Cell]) -> None:
+def test_a_timeout_outage_is_possible_with_the_users_own_kafka(ran: list[Cell]) -> None:
     words = ["--only", "two-phase", "--family", "timeout", "--bootstrap-servers", "theirs:9092"]
     assert "left out" not in CliRunner().invoke(cli, ["faults", "--sink", "kafka", "--seeds", "1", *words]).stderr
     assert len(ran) == 1
@@ -229,23 +226,25 @@ def test_an_outage_that_is_longer_than_the_time_out_can_be_done_with_a_kafka_of_
         (["--family", "broker", "--bootstrap-servers", "theirs:9092"], "the kafka of this run is not ours to break"),
     ],
 )
-def test_a_choice_of_which_nothing_can_be_done_is_refused_with_the_reason(
+def test_a_selection_without_possible_faults_is_refused(
     monkeypatch: pytest.MonkeyPatch, ran: list[Cell], words: list[str], why: str
 ) -> None:
     monkeypatch.setattr("oncebench.faults.catalogue.cannot_mount", lambda: NO_DISK)
     refused = CliRunner().invoke(cli, ["faults", "--sink", "kafka", *words]).exception
-    assert str(refused) == f"none of these faults can be done: {why}"
+    assert str(refused) == f"none of these faults is possible: {why}"
 
 
-def test_a_line_that_was_cut_while_it_was_written_is_no_report_and_refuses_none() -> None:
+def test_a_cut_last_line_is_ignored() -> None:
     assert whole_lines('{"a": 1}\n{"b": ') == ['{"a": 1}\n']
     assert whole_lines('{"a": 1}\n{"b": 2}') == ['{"a": 1}\n', '{"b": 2}']
     assert whole_lines('{"a": 1}\n{"b": \n') == ['{"a": 1}\n', '{"b": \n']  # not cut but damaged: to be refused
     assert whole_lines("") == []
 
 
-@pytest.mark.parametrize("error", [None, KeyboardInterrupt(), UserError("before the load", exit_code=INTERRUPTED)])
-def test_an_interrupted_matrix_shows_what_is_done_and_the_command_that_goes_on(
+@pytest.mark.parametrize(
+    "error", [None, KeyboardInterrupt(), UserError("before the load", exit_code=ExitCode.INTERRUPTED)]
+)
+def test_an_interrupted_matrix_prints_results_and_the_resume_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell], error: BaseException | None
 ) -> None:
     whole = command.run_series
@@ -262,7 +261,7 @@ def test_an_interrupted_matrix_shows_what_is_done_and_the_command_that_goes_on(
     assert "9 kills and 0 other faults in 9 cells" in done.stdout
     (file,) = Path().glob("results/runs/*.jsonl")
     again = f"faults {shlex.join(words)} --share 1/1 --resume {file}"
-    assert done.stderr.endswith(f"interrupted: 1 of 3 runs done; go on with `oncebench {again}`\n")
+    assert done.stderr.endswith(f"interrupted: 1 of 3 runs done. Resume with `oncebench {again}`\n")
     monkeypatch.setattr(command, "run_series", whole)
     assert CliRunner().invoke(cli, shlex.split(again)).exit_code == 0
     assert [cell.seed for cell in ran] == [1, 2, 3]
@@ -271,18 +270,16 @@ def test_an_interrupted_matrix_shows_what_is_done_and_the_command_that_goes_on(
     assert third.count("--resume") == 1
 
 
-def test_a_matrix_that_was_interrupted_before_anything_was_stored_goes_on_with_nothing(
+def test_an_interruption_before_the_first_report_has_nothing_to_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
 ) -> None:
     monkeypatch.setattr(command, "run_series", lambda *_: iter(()))
     done = CliRunner().invoke(cli, KILLS)
     assert done.exit_code == 130
-    assert done.stderr.endswith(
-        "interrupted: 0 of 1 runs done, and nothing is stored: there is nothing to go on with\n"
-    )
+    assert done.stderr.endswith("interrupted: 0 of 1 runs done. Nothing is stored, so there is nothing to resume\n")
 
 
-def test_an_error_that_is_no_interruption_is_told_as_what_it_is(
+def test_an_error_other_than_an_interruption_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
 ) -> None:
     def fail(*_: Any) -> Any:
@@ -292,9 +289,7 @@ def test_an_error_that_is_no_interruption_is_told_as_what_it_is(
     assert str(CliRunner().invoke(cli, KILLS).exception) == "the disk is full"
 
 
-def test_shares_that_go_on_run_what_is_theirs_in_whichever_order_and_leave_older_files_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
-) -> None:
+def test_resumed_shares_write_their_own_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]) -> None:
     assert CliRunner().invoke(cli, KILLS).exit_code == 0
     (file,) = tmp_path.glob("results/local/runs/*.jsonl")
     before = file.read_text()
@@ -306,7 +301,7 @@ def test_shares_that_go_on_run_what_is_theirs_in_whichever_order_and_leave_older
     assert sorted(len(each.read_text().splitlines()) for each in file.parent.iterdir()) == [1, 1, 2]
 
 
-def test_a_share_that_was_interrupted_goes_on_as_that_share_with_every_file_that_it_has(
+def test_an_interrupted_share_resumes_with_all_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
 ) -> None:
     whole, times = command.run_series, iter(("morning", "noon", "evening"))
@@ -317,12 +312,12 @@ def test_a_share_that_was_interrupted_goes_on_as_that_share_with_every_file_that
     for done, named in ((1, files[:1]), (2, files)):
         said = CliRunner().invoke(cli, words).stderr.splitlines()[-1]
         words = [*KILLS, "--seeds", "6", "--share", "1/2", *(word for file in named for word in ("--resume", file))]
-        assert said == f"interrupted: 1 of {4 - done} runs done; go on with `oncebench {shlex.join(words)}`"
+        assert said == f"interrupted: 1 of {4 - done} runs done. Resume with `oncebench {shlex.join(words)}`"
     assert CliRunner().invoke(cli, words).exit_code == 0
     assert [cell.seed for cell in ran] == [1, 3, 5]
 
 
-def test_a_share_that_was_interrupted_before_it_stored_anything_goes_on_with_the_files_that_it_was_given(
+def test_a_share_interrupted_early_resumes_with_the_given_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
 ) -> None:
     assert CliRunner().invoke(cli, KILLS).exit_code == 0
@@ -331,4 +326,4 @@ def test_a_share_that_was_interrupted_before_it_stored_anything_goes_on_with_the
     words = [*KILLS, "--seeds", "4", "--share", "1/2", "--resume", str(file)]
     said = CliRunner().invoke(cli, words).stderr
     assert f"\nreports {file}\n" in said
-    assert said.endswith(f"interrupted: 0 of 1 runs done; go on with `oncebench {shlex.join(words)}`\n")
+    assert said.endswith(f"interrupted: 0 of 1 runs done. Resume with `oncebench {shlex.join(words)}`\n")

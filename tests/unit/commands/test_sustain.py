@@ -1,4 +1,4 @@
-"""`oncebench sustain`: each sink at its own rate, and what is left to be shown where a search came to no end."""
+"""`oncebench sustain`: searches rates, and prints results after errors too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from oncebench.cli import cli
 from oncebench.commands import sustain
 from oncebench.delivery.errors import PipelineError
-from oncebench.errors import BROKEN, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.report.measures.timeline import FEWEST_STEPS
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
@@ -27,9 +27,11 @@ LIMIT = 1000.0
 
 
 class Pipelines:
-    """What was run, and how it came out: a way keeps up with its limit and no more. `ends`: after so many runs comes a
-    Ctrl-C; `fails`: what a way's runs raise; `looks`: of a way's probes what they say instead, `round_looks`: of
-    rounds."""
+    """Replaces runs: a variant sustains its limit and no more.
+
+    `ends`: the number of runs before a Ctrl-C. `fails`: the error that a variant's runs raise. `looks`: fields of the
+    report of a variant's probes; `round_looks`: of rounds.
+    """
 
     def __init__(self) -> None:
         self.ran: list[Cell] = []
@@ -53,10 +55,10 @@ class Pipelines:
             limit = self.limits.get(cell.variant, self.limits.get(cell.sink, LIMIT))
             assert isinstance(cell.rate, int | float)
             behind = 0.0 if cell.rate <= limit else 0.5
-            way = {"sink": cell.sink, "guarantee": cell.guarantee, "variant": cell.variant}
+            configuration = {"sink": cell.sink, "guarantee": cell.guarantee, "variant": cell.variant}
             made = report(
                 seed=cell.seed,
-                cell={**way, "faults": [], "random_kills": 0},
+                cell={**configuration, "faults": [], "random_kills": 0},
                 interrupted=self.cut.is_set(),
                 config=cell.as_json(),
                 steadiness={"lag_slope": behind, "lag_slope_error": 0.0, "latency_rise": 0.0},
@@ -78,13 +80,13 @@ def pipelines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipelines:
 
 
 def table(text: str) -> dict[str, list[str]]:
-    """By variant what the table of rates says: keeps up with, not with, because, probes."""
+    """The table of rates by variant: highest kept, lowest lost, reason, probes."""
     first = text.split("\n\n", maxsplit=1)[0]
     rows = [[word.strip() for word in line.strip("| ").split("|")] for line in first.splitlines()]
     return {row[2]: row[3:] for row in rows[2:]}
 
 
-def test_the_table_says_between_which_rates_the_limit_lies_and_why(pipelines: Pipelines) -> None:
+def test_the_table_has_both_rates_around_the_limit_and_the_reason(pipelines: Pipelines) -> None:
     done = CliRunner().invoke(cli, (*WORDS[:-1], "0"))
     assert done.exit_code == 0, done.output
     kept, lost, because, probes = table(done.stdout)["two-phase"]
@@ -92,7 +94,7 @@ def test_the_table_says_between_which_rates_the_limit_lies_and_why(pipelines: Pi
     assert int(probes) == sum(cell.variant == "two-phase" for cell in pipelines.ran)
 
 
-def test_rounds_that_were_interrupted_show_those_that_are_done(pipelines: Pipelines) -> None:
+def test_interrupted_rounds_print_finished_rounds(pipelines: Pipelines) -> None:
     CliRunner().invoke(cli, (*WORDS[:-1], "0"))
     pipelines.ends, pipelines.ran = len(pipelines.ran) + 3, []
     done = CliRunner().invoke(cli, WORDS)
@@ -102,23 +104,23 @@ def test_rounds_that_were_interrupted_show_those_that_are_done(pipelines: Pipeli
     assert "reports results/local/runs/sustain-" in done.stderr
 
 
-def test_a_search_that_was_interrupted_shows_the_rates_that_were_tried(pipelines: Pipelines) -> None:
+def test_an_interrupted_search_prints_the_rates_so_far(pipelines: Pipelines) -> None:
     pipelines.ends, pipelines.limits = 3, {"kafka": 100_000.0}
     done = CliRunner().invoke(cli, WORDS)
-    assert str(done.exception).startswith("interrupted while the rate of kafka exactly-once")
+    assert str(done.exception).startswith("interrupted during the search for the rate of kafka exactly-once")
     assert table(done.stdout) == {"idempotent": ["4,000 or more", "-", "-", "2"]}
 
 
-def test_a_promise_that_a_probe_broke_ends_it_with_that_exit_code_and_why_stands_in_the_table(
+def test_a_probe_that_breaks_a_guarantee_exits_with_3(
     pipelines: Pipelines,
 ) -> None:
     pipelines.looks = {variant: {"verdict": "broken"} for variant in ("idempotent", "two-phase")}
     done = CliRunner().invoke(cli, WORDS)
-    assert done.exit_code == BROKEN
+    assert done.exit_code == ExitCode.BROKEN
     assert table(done.stdout)["two-phase"][:3] == ["none that was tried", "100", "its verdict is broken"]
 
 
-def test_each_sink_is_compared_at_the_rate_of_its_own_slowest(pipelines: Pipelines) -> None:
+def test_each_sink_is_compared_at_its_own_rate(pipelines: Pipelines) -> None:
     pipelines.limits = {"files-jsonl": 4000.0, "sqlite": 1000.0}
     words = ("--sink", "files-jsonl", "--sink", "sqlite", "--only", "exactly-once", "--repeat", "1")
     done = CliRunner().invoke(cli, ("sustain", *words))
@@ -130,13 +132,17 @@ def test_each_sink_is_compared_at_the_rate_of_its_own_slowest(pipelines: Pipelin
 @pytest.mark.parametrize(
     ("short", "fails", "why"),
     [
-        ({"steadiness": {"lag_slope": None, "latency_rise": None}}, None, "a probe of 24 s is too short to tell"),
+        (
+            {"steadiness": {"lag_slope": None, "latency_rise": None}},
+            None,
+            "a probe of 24 s is too short for 2,000 events/s",
+        ),
         ({}, UserError("the broker died while draining"), "the broker died while draining"),
         ({}, PipelineError("the topic is gone"), "the topic is gone"),
         ({}, OSError("no space left"), "no space left"),
     ],
 )
-def test_a_probe_that_tells_nothing_ends_the_search_of_its_own_guarantee_only(
+def test_a_probe_without_a_result_ends_only_its_own_search(
     pipelines: Pipelines, short: dict[str, Any], fails: Exception | None, why: str
 ) -> None:
     pipelines.looks, pipelines.limits = {"idempotent": short}, {"two-phase": 2000.0}
@@ -147,7 +153,7 @@ def test_a_probe_that_tells_nothing_ends_the_search_of_its_own_guarantee_only(
     assert table(done.stdout)["two-phase"][0] == "2,000"
 
 
-def test_a_round_that_comes_to_no_end_is_told_and_the_others_go_on(pipelines: Pipelines) -> None:
+def test_a_failed_round_is_reported_and_the_rest_runs(pipelines: Pipelines) -> None:
     made = pipelines.series
 
     @contextmanager
@@ -166,21 +172,21 @@ def test_a_round_that_comes_to_no_end_is_told_and_the_others_go_on(pipelines: Pi
         patch.setattr(sustain, "open_series", series)
         done = CliRunner().invoke(cli, WORDS)
     assert (len(pipelines.rounds), done.exit_code) == (2, 1)
-    said = "not run to its end: kafka exactly-once idempotent, healthy: it got no further"
+    said = "run failed: kafka exactly-once idempotent, healthy: it got no further"
     assert done.stderr.count(said) == 4  # two rounds, each when it happens and at the end
     assert "| kafka | exactly-once | two-phase | 2 " in done.stdout
 
 
-def test_a_sink_of_which_a_guarantee_keeps_up_with_nothing_is_not_compared_and_that_is_said(
+def test_a_sink_without_a_sustained_rate_is_not_compared(
     pipelines: Pipelines,
 ) -> None:
     pipelines.limits = {"idempotent": 0.0, "two-phase": 2000.0}
     done = CliRunner().invoke(cli, WORDS)
     assert (pipelines.rounds, done.exit_code) == ([], 0)
-    assert "kafka: costs are not compared, for exactly-once idempotent keeps up with no rate" in done.stderr
+    assert "kafka: costs are not compared, because exactly-once idempotent sustains no rate" in done.stderr
 
 
-def test_what_is_compared_begins_to_count_when_the_jit_is_done_and_the_shortest_probe_can_still_be_judged(
+def test_the_warm_up_is_the_published_one_and_fits_the_shortest_probe(
     pipelines: Pipelines,
 ) -> None:
     CliRunner().invoke(cli, WORDS)
@@ -188,6 +194,6 @@ def test_what_is_compared_begins_to_count_when_the_jit_is_done_and_the_shortest_
     assert sustain.SHORTEST_S - PROFILES["full"].warmup_s >= FEWEST_STEPS + 3
 
 
-def test_a_promise_that_a_round_broke_ends_it_with_that_exit_code(pipelines: Pipelines) -> None:
+def test_a_round_that_breaks_a_guarantee_exits_with_3(pipelines: Pipelines) -> None:
     pipelines.round_looks = {"verdict": "broken"}
-    assert CliRunner().invoke(cli, WORDS).exit_code == BROKEN
+    assert CliRunner().invoke(cli, WORDS).exit_code == ExitCode.BROKEN

@@ -1,4 +1,4 @@
-"""Finding and fetching Java, with stand-ins that answer as Java does. No JVM, no network."""
+"""Finding and fetching Java, with scripts that answer like Java. No JVM, no network."""
 
 import hashlib
 import http.server
@@ -14,7 +14,7 @@ import pytest
 
 from oncebench.downloads import java
 from oncebench.downloads.java import find_java
-from oncebench.errors import ENVIRONMENT, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 
 SCRIPT = """#!/bin/sh
 home=$(cd "$(dirname "$0")/.." && pwd)
@@ -44,16 +44,16 @@ def archive_of(files: dict[str, str]) -> bytes:
 
 
 class Mirror:
-    """A folder of a web server that holds one archive, and what was asked of it."""
+    """A local web server with one archive, and the requests that it received."""
 
     def __init__(self) -> None:
-        self.asked: list[str] = []
+        self.requests: list[str] = []
         self.body = b""
         mirror = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                mirror.asked.append(self.path)
+                mirror.requests.append(self.path)
                 self.send_response(200 if self.path == "/jdks/jdk.tar.gz" else 404)
                 self.send_header("Content-Length", str(len(mirror.body)))
                 self.end_headers()
@@ -120,51 +120,51 @@ def test_each_supported_version_is_recognised(version: str, tmp_path: Path, monk
     assert find_java().version == version
 
 
-def test_a_JAVA_HOME_that_will_not_do_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unsupported_JAVA_HOME_is_skipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(fake_java(tmp_path / "old", "11.0.2")))
     put_on_path(fake_java(tmp_path / "new", "25.0.1"), tmp_path)
     assert find_java().version == "25.0.1"
 
 
-def test_what_was_tried_and_why_it_would_not_do_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_error_names_each_candidate_and_why_it_was_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path / "nowhere"))
     put_on_path(fake_java(tmp_path / "old", "1.8.0_402"), tmp_path)
     monkeypatch.setenv("ONCEBENCH_FETCH_JAVA", "0")
     with pytest.raises(MissingEnvironment) as caught:
         find_java()
-    said = str(caught.value)
-    assert caught.value.exit_code == ENVIRONMENT
-    assert "no Java 17, 21 or 25" in said
-    assert f"JAVA_HOME ({tmp_path}/nowhere/bin/java) can't be run: No such file or directory" in said
-    assert "is Java 1.8.0_402" in said
-    assert "unset ONCEBENCH_FETCH_JAVA" in said
+    message = str(caught.value)
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
+    assert "no Java 17, 21 or 25" in message
+    assert f"JAVA_HOME ({tmp_path}/nowhere/bin/java) can't be run: No such file or directory" in message
+    assert "is Java 1.8.0_402" in message
+    assert "unset ONCEBENCH_FETCH_JAVA" in message
 
 
 @pytest.mark.parametrize(
     "script", ["#!/bin/sh\nexit 1\n", "#!/bin/sh\necho hello\n", SCRIPT.format(version="21") + "exit 1\n"]
 )
-def test_a_program_that_only_claims_to_be_java_is_refused(
+def test_a_program_that_only_pretends_to_be_java_is_refused(
     script: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = fake_java(tmp_path / "odd", "21")
     (home / "bin" / "java").write_text(script)
     monkeypatch.setenv("JAVA_HOME", str(home))
-    with pytest.raises(MissingEnvironment, match=r"fails when run|says no version"):
+    with pytest.raises(MissingEnvironment, match=r"fails when run|reports no version"):
         find_java(may_fetch=False)
 
 
-def test_a_java_that_hangs_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_hangs_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     home = fake_java(tmp_path / "hangs", "21")
     (home / "bin" / "java").write_text("#!/bin/sh\nexec sleep 600\n")
     monkeypatch.setenv("JAVA_HOME", str(home))
     (tmp_path / "bin" / "sleep").symlink_to("/bin/sleep")
-    monkeypatch.setattr(java, "_ASK_TIMEOUT_S", 0.3)
+    monkeypatch.setattr(java, "_RUN_TIMEOUT_S", 0.3)
     with pytest.raises(MissingEnvironment, match=r"did not answer within 0\.3 s"):
         find_java(may_fetch=False)
 
 
 @pytest.mark.parametrize("root", ["jdk-21.0.1+1", "jdk-21.0.1+1/Contents/Home"], ids=["linux", "macos"])
-def test_a_missing_java_is_fetched_once_and_found_afterwards(
+def test_a_missing_java_is_fetched_once(
     root: str, mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer(mirror, {f"{root}/bin/java": SCRIPT.format(version="21.0.1")}, tmp_path, monkeypatch)
@@ -172,11 +172,11 @@ def test_a_missing_java_is_fetched_once_and_found_afterwards(
     assert fetched.version == "21.0.1"
     assert fetched.executable.is_relative_to(tmp_path / "cache")
     assert find_java(may_fetch=False) == fetched
-    assert mirror.asked == ["/jdks/jdk.tar.gz"]
+    assert mirror.requests == ["/jdks/jdk.tar.gz"]
     assert [path.name for path in (tmp_path / "cache").glob(".jdk-*")] == []
 
 
-def test_nothing_is_fetched_when_it_is_forbidden(
+def test_nothing_is_fetched_if_downloads_are_off(
     mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer(mirror, {"jdk/bin/java": SCRIPT.format(version="21.0.1")}, tmp_path, monkeypatch)
@@ -186,11 +186,11 @@ def test_nothing_is_fetched_when_it_is_forbidden(
         monkeypatch.setenv("ONCEBENCH_FETCH_JAVA", no)
         with pytest.raises(MissingEnvironment):
             find_java()
-    assert mirror.asked == []
+    assert mirror.requests == []
     assert not (tmp_path / "cache").exists()
 
 
-def test_an_archive_with_another_checksum_is_never_unpacked(
+def test_an_archive_with_a_wrong_checksum_is_never_unpacked(
     mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer(mirror, {"jdk/bin/java": SCRIPT.format(version="21.0.1")}, tmp_path, monkeypatch)
@@ -200,7 +200,7 @@ def test_an_archive_with_another_checksum_is_never_unpacked(
     assert list((tmp_path / "cache").rglob("java")) == []
 
 
-def test_an_archive_that_can_not_be_unpacked_leaves_no_half_jdk(
+def test_a_broken_archive_leaves_no_partial_jdk(
     mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer(mirror, {"jdk/bin/java": SCRIPT.format(version="21.0.1")}, tmp_path, monkeypatch)
@@ -214,30 +214,28 @@ def test_an_archive_that_can_not_be_unpacked_leaves_no_half_jdk(
     assert not (tmp_path / "cache" / "jdk").exists()
 
 
-def test_an_archive_without_java_says_what_to_do(
-    mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_archive_without_java_gives_advice(mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     offer(mirror, {"jdk/README": "no java here"}, tmp_path, monkeypatch)
     with pytest.raises(MissingEnvironment, match=r"holds no bin/java.*JAVA_HOME"):
         find_java()
 
 
-def test_a_fetched_java_that_does_not_run_here_says_what_to_do(
+def test_a_fetched_java_that_does_not_run_gives_advice(
     mirror: Mirror, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     offer(mirror, {"jdk/bin/java": "#!/bin/sh\nexit 127\n"}, tmp_path, monkeypatch)
-    with pytest.raises(MissingEnvironment, match=r"fails when run.*install one for this system and set JAVA_HOME"):
+    with pytest.raises(MissingEnvironment, match=r"fails when run.*Install one for this system and set JAVA_HOME"):
         find_java()
 
 
-def test_a_mirror_without_the_archive_is_named(tmp_path: Path) -> None:
+def test_an_unreachable_mirror_is_named(tmp_path: Path) -> None:
     with pytest.raises(MissingEnvironment, match=r"127\.0\.0\.1:1/none/.* could not be fetched.*ONCEBENCH_JDK_URL"):
         find_java()
 
 
-def test_a_platform_without_a_pinned_jdk_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_platform_without_a_pinned_jdk_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "machine", lambda: "pdp11")
-    with pytest.raises(MissingEnvironment, match=f"None is known to fetch for {sys.platform}-pdp11: install one"):
+    with pytest.raises(MissingEnvironment, match=f"There is no JDK to fetch for {sys.platform}-pdp11: install one"):
         find_java()
 
 

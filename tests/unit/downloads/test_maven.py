@@ -1,4 +1,4 @@
-"""Locked jars against a stand-in repository on loopback, and the lock files themselves. No JVM, no network."""
+"""Locked jars from a local repository, and the lock files themselves. No JVM, no network."""
 
 import hashlib
 import http.server
@@ -13,7 +13,7 @@ import pytest
 
 from oncebench.downloads import maven
 from oncebench.downloads.cache import cache_dir
-from oncebench.errors import ENVIRONMENT, ERROR, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from tools.maven_lock import BUNDLES
 
 JARS = {"one": b"first" * 1000, "two": b"second" * 1000}
@@ -28,22 +28,22 @@ sha256 = "{sha256}"
 
 
 class Repository:
-    """A Maven repository on loopback that counts requests and can be told to misbehave."""
+    """A Maven repository on loopback that counts requests and can fail on purpose."""
 
     def __init__(self) -> None:
-        self.asked: Counter[str] = Counter()
+        self.requests: Counter[str] = Counter()
         self.files = {f"/org/example/{name}/1.0/{name}-1.0.jar": body for name, body in JARS.items()}
         self.errors: list[int] = []
-        self.promised_too_much = 0
+        self.missing_bytes = 0
         repository = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_GET(self) -> None:
-                repository.asked[self.path] += 1
+                repository.requests[self.path] += 1
                 body = repository.files.get(self.path)
                 status = repository.errors.pop() if repository.errors else 200 if body is not None else 404
                 self.send_response(status)
-                self.send_header("Content-Length", str(len(body or b"") + repository.promised_too_much))
+                self.send_header("Content-Length", str(len(body or b"") + repository.missing_bytes))
                 self.end_headers()
                 self.wfile.write(body or b"")
 
@@ -81,15 +81,13 @@ def left_behind(tmp_path: Path) -> list[Path]:
     return list(tmp_path.rglob(".fetch-*"))
 
 
-def test_jars_are_fetched_once_and_found_in_the_cache_afterwards(repository: Repository) -> None:
+def test_jars_are_fetched_once(repository: Repository) -> None:
     assert contents(maven.jars("pair")) == list(JARS.values())
     assert contents(maven.jars("pair")) == list(JARS.values())
-    assert set(repository.asked.values()) == {1}
+    assert set(repository.requests.values()) == {1}
 
 
-def test_the_checksum_is_not_computed_again_while_the_jar_is_untouched(
-    repository: Repository, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_unchanged_jar_is_not_hashed_again(repository: Repository, monkeypatch: pytest.MonkeyPatch) -> None:
     maven.jars("pair")
     monkeypatch.setattr(hashlib, "file_digest", lambda *_: pytest.fail("hashed again"))
     assert all(map(maven.is_verified, maven.artifacts("pair")))
@@ -100,48 +98,48 @@ def test_a_damaged_jar_is_fetched_again(repository: Repository, damage: bytes) -
     jar = maven.jars("pair")[0]
     jar.write_bytes(damage)
     assert contents(maven.jars("pair")) == list(JARS.values())
-    assert repository.asked[f"/org/example/one/1.0/{jar.name}"] == 2
+    assert repository.requests[f"/org/example/one/1.0/{jar.name}"] == 2
 
 
-def test_a_forged_note_of_an_earlier_check_is_not_believed(repository: Repository) -> None:
+def test_a_forged_record_of_a_check_is_ignored(repository: Repository) -> None:
     jar = maven.jars("pair")[0]
     jar.with_suffix(".verified").write_text("all is well")
     jar.write_bytes(b"evil")
     assert not maven.is_verified(maven.artifacts("pair")[0])
 
 
-def test_other_bytes_than_those_locked_are_refused_and_not_kept(repository: Repository, tmp_path: Path) -> None:
+def test_other_bytes_than_the_locked_ones_are_not_kept(repository: Repository, tmp_path: Path) -> None:
     repository.files["/org/example/two/1.0/two-1.0.jar"] = b"evil"
     with pytest.raises(UserError, match=r"not the file that was tested.*ONCEBENCH_MAVEN_REPOSITORY") as caught:
         maven.jars("pair")
-    assert caught.value.exit_code == ERROR
+    assert caught.value.exit_code == ExitCode.ERROR
     assert hashlib.sha256(b"evil").hexdigest() in str(caught.value)
     assert not (tmp_path / "cache/jars/org/example/two/1.0/two-1.0.jar").exists()
     assert left_behind(tmp_path) == []
 
 
-def test_a_server_that_stumbles_is_asked_again(repository: Repository) -> None:
+def test_a_temporary_server_error_is_retried(repository: Repository) -> None:
     repository.errors = [503, 500]
     assert contents(maven.jars("pair")) == list(JARS.values())
 
 
-def test_a_jar_that_is_not_there_is_asked_for_once_and_the_mirror_variable_is_named(repository: Repository) -> None:
+def test_a_missing_jar_is_requested_once_and_names_the_mirror_variable(repository: Repository) -> None:
     del repository.files["/org/example/two/1.0/two-1.0.jar"]
     with pytest.raises(MissingEnvironment, match=r"two-1\.0\.jar.*HTTP 404.*ONCEBENCH_MAVEN_REPOSITORY") as caught:
         maven.jars("pair")
-    assert caught.value.exit_code == ENVIRONMENT
-    assert repository.asked["/org/example/two/1.0/two-1.0.jar"] == 1
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
+    assert repository.requests["/org/example/two/1.0/two-1.0.jar"] == 1
 
 
 def test_a_broken_transfer_keeps_nothing(repository: Repository, tmp_path: Path) -> None:
-    repository.promised_too_much = 10
+    repository.missing_bytes = 10
     with pytest.raises(MissingEnvironment, match="could not be fetched"):
         maven.jars("pair")
     assert left_behind(tmp_path) == []
     assert list((tmp_path / "cache/jars").rglob("*.jar")) == []
 
 
-def test_no_network_is_said_in_one_sentence_with_the_way_out(
+def test_without_network_the_error_names_the_mirror_variable(
     repository: Repository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ONCEBENCH_MAVEN_REPOSITORY", "http://127.0.0.1:1")
@@ -149,7 +147,7 @@ def test_no_network_is_said_in_one_sentence_with_the_way_out(
         maven.jars("pair")
 
 
-def test_a_cache_that_can_not_be_written_names_its_variable(
+def test_an_unwritable_cache_names_its_variable(
     repository: Repository, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("in the way")
@@ -158,13 +156,13 @@ def test_a_cache_that_can_not_be_written_names_its_variable(
         maven.jars("pair")
 
 
-def test_runs_side_by_side_fetch_each_jar_once(repository: Repository) -> None:
+def test_parallel_runs_fetch_each_jar_once(repository: Repository) -> None:
     with multiprocessing.get_context("fork").Pool(4) as pool:
         assert pool.map(maven.jars, ["pair"] * 4) == [maven.jars("pair")] * 4
-    assert set(repository.asked.values()) == {1}
+    assert set(repository.requests.values()) == {1}
 
 
-def test_an_unknown_bundle_is_named_with_those_that_exist(repository: Repository) -> None:
+def test_an_unknown_bundle_lists_the_available_ones(repository: Repository) -> None:
     with pytest.raises(KeyError, match="pair"):
         maven.jars("other")
 
@@ -174,7 +172,7 @@ def bundle(request: pytest.FixtureRequest) -> str:
     return str(request.param)
 
 
-def test_every_bundle_is_locked_whole_by_checksum(bundle: str) -> None:
+def test_every_bundle_is_locked_by_checksum(bundle: str) -> None:
     locked = maven.artifacts(bundle)
     assert maven.bundles() == tuple(sorted(BUNDLES))
     assert all(len(bytes.fromhex(artifact.sha256)) == 32 for artifact in locked)
@@ -187,7 +185,7 @@ def test_lock_files_name_no_host() -> None:
         assert "://" not in lock.read_text(), lock.name
 
 
-def test_nothing_that_pyspark_ships_is_put_beside_it(bundle: str) -> None:
+def test_no_bundle_repeats_a_jar_of_pyspark(bundle: str) -> None:
     shipped = {path.name.rsplit("-", 1)[0] for path in (Path(pyspark.__file__).parent / "jars").glob("*.jar")}
     assert len(shipped) > 200
     if BUNDLES[bundle].for_spark:

@@ -1,34 +1,34 @@
-"""Each nemesis: where it can act, and with which reason it is refused elsewhere."""
+"""Each action: where it can injection, and with which reason it is refused elsewhere."""
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 
 from oncebench.delivery.failpoints import KILL, POINTS, parse_fault
 from oncebench.errors import UserError
 from oncebench.faults import catalogue
-from oncebench.faults.catalogue import NEMESES, complaint, why_not
-from oncebench.scenario.cell import Cell, checked_fault, require_possible
+from oncebench.faults.catalogue import FAULTS, FaultKind, why_malformed, why_not
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import checked_fault, require_possible
 from oncebench.sinks.registry import SINKS, suite_sinks
 from tests import ROOT
 
 
-@pytest.mark.parametrize("nemesis", NEMESES.values(), ids=NEMESES)
-def test_every_nemesis_is_told_of_and_says_how_it_is_asked_for(nemesis: Any) -> None:
-    point = next(point for point in POINTS if point in nemesis.points)
-    fault = f"{point}:{nemesis.name}{':5' if nemesis.timed else ''}"
+@pytest.mark.parametrize("kind", FAULTS.values(), ids=FAULTS)
+def test_every_action_is_documented_and_checks_its_seconds(kind: FaultKind) -> None:
+    point = next(point for point in POINTS if point in kind.points)
+    fault = f"{point}:{kind.name}{':5' if kind.timed else ''}"
     assert checked_fault(fault) == fault
-    wrong = complaint(parse_fault(f"{point}:{nemesis.name}{'' if nemesis.timed else ':5'}"))
+    wrong = why_malformed(parse_fault(f"{point}:{kind.name}{'' if kind.timed else ':5'}"))
     assert wrong is not None
     assert "seconds" in wrong
-    assert f"`:{nemesis.name}" in (ROOT / "docs" / "faults.md").read_text()
+    assert f"`:{kind.name}" in (ROOT / "docs" / "faults.md").read_text()
 
 
-def test_a_nemesis_that_nobody_knows_is_refused_with_those_that_are() -> None:
-    with pytest.raises(UserError, match="unknown nemesis 'burn'; they are: kill, stop, ") as refused:
+def test_an_unknown_action_is_refused_with_the_available_ones() -> None:
+    with pytest.raises(UserError, match="unknown fault action 'burn'; available: kill, stop, ") as refused:
         checked_fault("after-commit:burn")
     assert refused.value.exit_code == 2
 
@@ -64,7 +64,7 @@ def test_a_nemesis_that_nobody_knows_is_refused_with_those_that_are() -> None:
         ("after-commit:kill-executor", "delta", "native", None, None),
     ],
 )
-def test_what_cannot_be_done_is_refused_with_the_reason(
+def test_an_impossible_fault_is_refused_with_the_reason(
     fault: str, sink: str, variant: str, ours: frozenset[str] | None, says: str | None
 ) -> None:
     support = next(support for support in SINKS[sink].supports if support.variant == variant)
@@ -84,7 +84,7 @@ REPLACING = {f"{word}-{log}" for word in ("cut", "empty", "lose") for log in ("o
 
 
 @pytest.mark.parametrize("name", sorted(REPLACING | {"roll-back", "lose-checkpoint"}))
-def test_a_checkpoint_that_is_on_a_disk_of_its_own_is_not_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_checkpoint_on_a_small_disk_is_not_replaced(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(catalogue, "cannot_mount", lambda: None)
     damage = Cell("files-jsonl", "exactly-once", "two-phase", faults=(f"after-commit:{name}",))
     for full, possible in (("mid-write:fill-output:5", True), ("mid-write:fill-checkpoint:5", False)):
@@ -107,7 +107,7 @@ def test_a_checkpoint_that_is_on_a_disk_of_its_own_is_not_replaced(name: str, mo
         ("after-commit:kill-postgres", True),
     ],
 )
-def test_a_session_is_not_looked_for_behind_a_proxy(link: str, possible: bool) -> None:
+def test_session_faults_are_refused_behind_a_proxy(link: str, possible: bool) -> None:
     kill = "mid-write:kill-session"
     for faults in ((link, kill), (kill, link)):
         cell = Cell("postgres", "exactly-once", "two-phase", faults=faults)
@@ -119,12 +119,12 @@ def test_a_session_is_not_looked_for_behind_a_proxy(link: str, possible: bool) -
         assert no.value.exit_code == 2
 
 
-def test_the_kill_of_a_failpoint_is_the_pipelines_own_and_all_others_act_from_outside() -> None:
-    assert [name for name, nemesis in NEMESES.items() if nemesis.act is None] == [KILL]
+def test_only_kill_is_done_by_the_pipeline_itself() -> None:
+    assert [name for name, kind in FAULTS.items() if kind.inject is None] == [KILL]
 
 
 @pytest.mark.parametrize(("point", "possible"), [("after-prepare", False), ("mid-commit", True)])
-def test_a_task_that_holds_the_lock_of_a_whole_database_is_never_made_a_zombie(point: str, possible: bool) -> None:
+def test_a_task_that_locks_its_database_is_never_a_zombie(point: str, possible: bool) -> None:
     why = why_not(parse_fault(f"{point}:zombie"), suite_sinks()["sqlite"], SINKS["sqlite"].supports[0])
     assert (why is None) == possible
     assert possible or "holds the lock" in str(why)

@@ -1,4 +1,4 @@
-"""A damaged checkpoint: found as it was damaged, put back when it is refused, and what is told of both."""
+"""A damaged checkpoint: an attempt starts on it; a refusal restores the original."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from functools import partial
 import pytest
 
 from oncebench.faults import checkpoint
-from oncebench.faults.catalogue import NEMESES
-from tests.unit.faults.faults_world import World, entries, run
+from oncebench.faults.catalogue import FAULTS
+from tests.unit.faults.fake_pipeline import World, entries, run
 
 
 @pytest.mark.parametrize(
@@ -22,155 +22,166 @@ from tests.unit.faults.faults_world import World, entries, run
         ("lose-checkpoint", None),
     ],
 )
-def test_a_refused_damage_is_mended_and_the_checkpoint_is_what_it_was(
-    world: World, name: str, found: dict[str, bytes | None] | None
-) -> None:
+def test_a_refused_damage_is_undone(world: World, name: str, found: dict[str, bytes | None] | None) -> None:
     before = entries(world.folder / "checkpoint")
-    stage = world.stage(name)
-    act = NEMESES[name].act
-    assert act is not None
-    run(act(stage, 0.0), world)
+    context = world.context(name)
+    injection = FAULTS[name].inject
+    assert injection is not None
+    run(injection(context, 0.0), world)
     wanted = {} if found is None else {name: now for name, now in (before | found).items() if now is not None}
     assert world.found == [wanted, before]
     assert world.events == ["pipeline-killed", "checkpoint-damaged", "refused"]
-    assert (entries(world.folder / "checkpoint"), stage.held) == (before, False)
+    assert (entries(world.folder / "checkpoint"), context.held) == (before, False)
     assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
 
 
-def test_where_the_state_store_has_written_nothing_the_flip_is_idle_and_nobody_is_killed(world: World) -> None:
+def test_flip_state_is_idle_without_state_and_kills_nothing(world: World) -> None:
     shutil.rmtree(world.folder / "checkpoint" / "state")
-    act = NEMESES["flip-state"].act
-    assert act is not None
-    run(act(world.stage("flip-state"), 0.0), world)
+    injection = FAULTS["flip-state"].inject
+    assert injection is not None
+    run(injection(world.context("flip-state"), 0.0), world)
     assert world.events == ["nemesis-idle", "pipeline-continued"]
     assert world.whys == ["the state store has written nothing yet"]
 
 
-def test_a_damage_that_is_not_refused_stays_and_the_run_goes_on_with_it(world: World) -> None:
+def test_an_unrefused_damage_stays(world: World) -> None:
     world.refuses = False
-    run(checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=lambda folder: checkpoint.lost("commits", folder)))
+    run(
+        checkpoint.damage_checkpoint(
+            world.context("lose-commits"), 0.0, damage=lambda folder: checkpoint.delete_entry("commits", folder)
+        )
+    )
     assert world.events == ["pipeline-killed", "checkpoint-damaged", "unrefused"]
     assert "commits/10" not in entries(world.folder / "checkpoint")
-    assert world.all[-1].alive
+    assert world.attempts[-1].alive
 
 
-def test_a_life_that_another_fault_killed_refused_nothing_and_the_checkpoint_is_what_it_was(world: World) -> None:
+def test_an_overtaken_damage_is_idle_and_undone(world: World) -> None:
     before = entries(world.folder / "checkpoint")
-    world.hits = [{"t_us": 6, "action": "kill"}]
-    run(checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=partial(checkpoint.lost, "commits")), world)
+    world.later = [{"t_us": 6, "action": "kill"}]
+    run(
+        checkpoint.damage_checkpoint(
+            world.context("lose-commits"), 0.0, damage=partial(checkpoint.delete_entry, "commits")
+        ),
+        world,
+    )
     assert world.events == ["pipeline-killed", "checkpoint-damaged", "nemesis-idle"]
-    assert (entries(world.folder / "checkpoint"), len(world.all)) == (before, 2)
+    assert (entries(world.folder / "checkpoint"), len(world.attempts)) == (before, 2)
 
 
-def test_a_life_that_dies_after_its_first_batch_has_not_refused_the_damage(world: World) -> None:
-    act = checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=partial(checkpoint.lost, "commits"))
-    next(act)
-    world.done, world.all[-1].alive = [{"batch": 9}], False
-    run(act)
+def test_an_attempt_that_dies_after_a_batch_has_not_refused(world: World) -> None:
+    injection = checkpoint.damage_checkpoint(
+        world.context("lose-commits"), 0.0, damage=partial(checkpoint.delete_entry, "commits")
+    )
+    next(injection)
+    world.done, world.attempts[-1].alive = [{"batch": 9}], False
+    run(injection)
     assert world.events == ["pipeline-killed", "checkpoint-damaged", "unrefused"]
 
 
 @pytest.mark.parametrize("mark", ["claim-000000009.json", "decision-000000009.0.json"])
-def test_a_life_that_has_claimed_or_decided_a_batch_before_it_died_has_not_refused_the_damage(
-    world: World, mark: str
-) -> None:
+def test_an_attempt_that_claimed_or_decided_has_not_refused(world: World, mark: str) -> None:
     world.refuses = False
-    act = checkpoint.rolled_back(world.stage("roll-back"), 0.0)
+    injection = checkpoint.roll_back(world.context("roll-back"), 0.0)
     journal = world.folder / "checkpoint" / "journal"
     journal.mkdir()
-    next(act)
-    (journal / mark).write_text("of the life before, and not in the older copy")
+    next(injection)
+    (journal / mark).write_text("of the earlier attempt, and not in the older copy")
     world.done = [{"batch": 10}]
     world.refuses = True
-    next(act)
+    next(injection)
     assert list(journal.iterdir()) == []
-    (journal / mark).write_text("of the damaged life")
-    world.all[-1].dies(1)
-    run(act)
+    (journal / mark).write_text("of the damaged attempt")
+    world.attempts[-1].dies(1)
+    run(injection)
     assert world.events == ["pipeline-continued", "pipeline-killed", "checkpoint-damaged", "unrefused"]
-    assert entries(world.folder / "checkpoint")[f"journal/{mark}"] == b"of the damaged life"
+    assert entries(world.folder / "checkpoint")[f"journal/{mark}"] == b"of the damaged attempt"
     assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
 
 
-def test_a_life_that_began_and_marked_no_batch_has_refused_the_damage(world: World) -> None:
+def test_an_attempt_without_claim_or_decision_has_refused(world: World) -> None:
     journal = world.folder / "checkpoint" / "journal"
     journal.mkdir()
     for name in ("identity.json", "generation-00000001.json", "claim-000000008.json"):
         (journal / name).touch()
     before = entries(world.folder / "checkpoint")
-    act = checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=partial(checkpoint.lost, "commits"))
-    next(act)
+    injection = checkpoint.damage_checkpoint(
+        world.context("lose-commits"), 0.0, damage=partial(checkpoint.delete_entry, "commits")
+    )
+    next(injection)
     for name in ("generation-00000002.json", ".claim-000000009.json.f00"):
         (journal / name).touch()
-    world.all[-1].dies(1)
-    run(act)
+    world.attempts[-1].dies(1)
+    run(injection)
     assert world.events == ["pipeline-killed", "checkpoint-damaged", "refused"]
     assert entries(world.folder / "checkpoint") == before
 
 
-def test_a_checkpoint_on_which_nothing_could_be_started_is_what_it_was(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_start_restores_the_checkpoint(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*_: object) -> None:
         raise OSError("no process can be started")
 
     before = entries(world.folder / "checkpoint")
-    world.done = [{"batch": 10}]  # of the life before
-    monkeypatch.setattr(world, "succeed", fails)
-    stage = world.stage("lose-commits")
+    world.done = [{"batch": 10}]  # of the earlier attempt
+    monkeypatch.setattr(world, "start_successor", fails)
+    context = world.context("lose-commits")
     with pytest.raises(OSError, match="no process"):
-        run(checkpoint.damaged(stage, 0.0, damage=partial(checkpoint.lost, "commits")))
-    assert (entries(world.folder / "checkpoint"), stage.held) == (before, False)
+        run(checkpoint.damage_checkpoint(context, 0.0, damage=partial(checkpoint.delete_entry, "commits")))
+    assert (entries(world.folder / "checkpoint"), context.held) == (before, False)
     assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
 
 
-def test_a_damage_that_is_cut_short_is_taken_back_before_it_is_accepted_and_not_after(world: World) -> None:
+def test_a_damage_that_is_cut_short_is_undone_unless_accepted(world: World) -> None:
     before = entries(world.folder / "checkpoint")
     for accepted in (False, True):
-        act = checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=partial(checkpoint.lost, "commits"))
-        next(act)
+        injection = checkpoint.damage_checkpoint(
+            world.context("lose-commits"), 0.0, damage=partial(checkpoint.delete_entry, "commits")
+        )
+        next(injection)
         if accepted:
             world.done = [{"batch": 9}]
-        act.close()
-        assert (entries(world.folder / "checkpoint") == before, world.all[-1].alive) == (not accepted, accepted)
+        injection.close()
+        assert (entries(world.folder / "checkpoint") == before, world.attempts[-1].alive) == (not accepted, accepted)
         assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
 
 
 def test_a_roll_back_that_is_cut_short_leaves_no_copy(world: World) -> None:
-    act = checkpoint.rolled_back(world.stage("roll-back"), 0.0)
-    next(act)
-    act.close()
+    injection = checkpoint.roll_back(world.context("roll-back"), 0.0)
+    next(injection)
+    injection.close()
     assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
 
 
-def test_where_there_is_nothing_to_damage_the_pipeline_goes_on_and_that_is_told(world: World) -> None:
+def test_a_damage_without_target_is_idle(world: World) -> None:
     for path in (world.folder / "checkpoint" / "commits").iterdir():
         path.unlink()
-    run(checkpoint.damaged(world.stage("lose-commits"), 0.0, damage=lambda folder: checkpoint.lost("commits", folder)))
+    run(
+        checkpoint.damage_checkpoint(
+            world.context("lose-commits"), 0.0, damage=lambda folder: checkpoint.delete_entry("commits", folder)
+        )
+    )
     assert world.events == ["nemesis-idle", "pipeline-continued"]
     assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
 
 
-def test_a_roll_back_for_which_too_few_batches_come_is_idle_and_holds_up_nothing(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_roll_back_with_too_few_batches_is_idle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint, "MORE_BATCHES_S", 0.0)
-    run(checkpoint.rolled_back(world.stage("roll-back"), 0.0))
+    run(checkpoint.roll_back(world.context("roll-back"), 0.0))
     assert world.events == ["pipeline-continued", "nemesis-idle"]
     assert [path.name for path in world.folder.iterdir()] == ["checkpoint"]
 
 
-def test_a_checkpoint_is_rolled_back_to_the_moment_of_the_fault(world: World) -> None:
-    act = checkpoint.rolled_back(world.stage("roll-back"), 0.0)
+def test_a_roll_back_restores_the_checkpoint_of_the_failpoint(world: World) -> None:
+    injection = checkpoint.roll_back(world.context("roll-back"), 0.0)
     old = entries(world.folder / "checkpoint")
-    next(act)
-    assert (world.all[0].thawed, world.all[0].alive) == (1, True)
+    next(injection)
+    assert (world.attempts[0].thawed, world.attempts[0].alive) == (1, True)
     (world.folder / "checkpoint" / "commits" / "11").write_text("new")
     new = entries(world.folder / "checkpoint")
     for batch, alive in ((9, True), (10, False)):
         world.done = [{"batch": batch}]
-        next(act)
-        assert world.all[0].alive is alive
-    world.all[-1].alive = False
-    run(act)
+        next(injection)
+        assert world.attempts[0].alive is alive
+    world.attempts[-1].alive = False
+    run(injection)
     assert world.found == [old, new]

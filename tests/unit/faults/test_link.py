@@ -1,4 +1,4 @@
-"""What is done to the link: which request each act catches, what it notes, and that it leaves the link whole."""
+"""Faults of the connection: which request each catches, and what it records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from oncebench.faults import link
-from oncebench.faults.context import Stage
+from oncebench.faults.context import FaultContext
 from oncebench.faults.link import link_to
 from oncebench.lab.lab import Lab
 from oncebench.lab.links import open_links
@@ -19,7 +19,7 @@ from oncebench.scenario.cell import Cell
 from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.proxy.framing import END_TXN, PRODUCE, KafkaFraming
 from oncebench.servers.proxy.tcp import Catch, Proxy
-from tests.unit.faults.faults_world import World, run
+from tests.unit.faults.fake_pipeline import World, run
 
 AT_IT = 51  # CONCURRENT_TRANSACTIONS: try again
 NO_LEADER = 6  # NOT_LEADER_OR_FOLLOWER: ask another broker
@@ -51,7 +51,7 @@ KAFKA, POSTGRES = link.lose_answer, link.lose_postgres_answer
 
 
 class Link:
-    """A proxy that is told of one request after the other; `passes`: those that come once the pipeline goes on."""
+    """A fake proxy. `passes`: the requests that come once the pipeline continues."""
 
     def __init__(self, *passes: bytes, answer: bytes = COMMITTED) -> None:
         self.passes, self.answer = passes, answer
@@ -77,16 +77,16 @@ def request(api_key: int) -> bytes:
     return struct.pack("!ihhi", 8, api_key, 3, 7)
 
 
-def staged(folder: Path, proxy: Any, guarantee: str = "exactly-once") -> tuple[World, Stage]:
+def world_with_link(folder: Path, proxy: Any, guarantee: str = "exactly-once") -> tuple[World, FaultContext]:
     world = World(folder)
-    stage = world.stage("link")
-    stage.servers = {link_to("kafka"): proxy, link_to("postgres"): proxy}
-    stage.config = replace(stage.config, guarantee=guarantee)
-    return world, stage
+    context = world.context("link")
+    context.servers = {link_to("kafka"): proxy, link_to("postgres"): proxy}
+    context.config = replace(context.config, guarantee=guarantee)
+    return world, context
 
 
 @pytest.mark.parametrize(
-    ("act", "guarantee", "passes", "answer", "told"),
+    ("injection", "guarantee", "passes", "answer", "events"),
     [
         (link.late_commit, "exactly-once", request(END_TXN), end_txn_answer(90), ["commit-held", "commit-arrived"]),
         (link.lose_answer, "exactly-once", request(END_TXN), end_txn_answer(0), ["request-caught", "answer-lost"]),
@@ -94,17 +94,17 @@ def staged(folder: Path, proxy: Any, guarantee: str = "exactly-once") -> tuple[W
         (link.lose_postgres_answer, "exactly-once", COMMIT, COMMITTED, ["request-caught", "answer-lost"]),
     ],
 )
-def test_each_act_catches_the_one_request_that_it_is_about(
-    tmp_path: Path, act: Any, guarantee: str, passes: bytes, answer: bytes, told: list[str]
+def test_each_fault_catches_its_own_request_only(
+    tmp_path: Path, injection: Any, guarantee: str, passes: bytes, answer: bytes, events: list[str]
 ) -> None:
     proxy = Link(request(3), request(18), passes, answer=answer)
-    world, stage = staged(tmp_path, proxy, guarantee)
-    run(act(stage, 2.0))
-    assert (world.events, proxy.said) == (["pipeline-continued", *told], ["catch", "forget"])
+    world, context = world_with_link(tmp_path, proxy, guarantee)
+    run(injection(context, 2.0))
+    assert (world.events, proxy.said) == (["pipeline-continued", *events], ["catch", "forget"])
 
 
 @pytest.mark.parametrize(
-    ("act", "guarantee", "passes", "answer", "said", "success"),
+    ("injection", "guarantee", "passes", "answer", "said", "success"),
     [
         (KAFKA, "exactly-once", request(END_TXN), end_txn_answer(0), {"error_code": 0}, True),
         (KAFKA, "exactly-once", request(END_TXN), end_txn_answer(AT_IT), {"error_code": AT_IT}, False),
@@ -118,49 +118,49 @@ def test_each_act_catches_the_one_request_that_it_is_about(
         (POSTGRES, "exactly-once", COMMIT, message(b"1", b"") + message(b"Z", b"T"), {}, False),  # parsed, and no more
     ],
 )
-def test_a_lost_answer_is_told_with_what_it_said_and_tested_nothing_unless_that_was_a_success(
-    tmp_path: Path, act: Any, guarantee: str, passes: bytes, answer: bytes, said: dict[str, Any], success: bool
+def test_a_lost_answer_is_idle_unless_it_was_a_success(
+    tmp_path: Path, injection: Any, guarantee: str, passes: bytes, answer: bytes, said: dict[str, Any], success: bool
 ) -> None:
-    world, stage = staged(tmp_path, Link(passes, answer=answer), guarantee)
-    run(act(stage, 2.0))
-    assert {"event": "answer-lost", "hit_us": stage.hit["t_us"], **said} in world.notes
+    world, context = world_with_link(tmp_path, Link(passes, answer=answer), guarantee)
+    run(injection(context, 2.0))
+    assert {"event": "answer-lost", "hit_us": context.hit["t_us"], **said} in world.notes
     assert ("nemesis-idle" in world.events) is not success
 
 
-@pytest.mark.parametrize("act", [link.late_commit, link.lose_answer, link.lose_postgres_answer])
-def test_a_request_that_never_comes_makes_the_act_idle(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, act: Any
+@pytest.mark.parametrize("injection", [link.late_commit, link.lose_answer, link.lose_postgres_answer])
+def test_a_request_that_never_comes_makes_the_fault_idle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, injection: Any
 ) -> None:
     monkeypatch.setattr(link, "COME_LIMIT_S", 0.0)
     proxy = Link(request(PRODUCE))
-    world, stage = staged(tmp_path, proxy)
-    run(act(stage, 2.0))
+    world, context = world_with_link(tmp_path, proxy)
+    run(injection(context, 2.0))
     assert (world.events, proxy.said) == (["pipeline-continued", "nemesis-idle"], ["catch", "forget"])
 
 
 @pytest.mark.parametrize(
-    ("act", "passes", "told"),
+    ("injection", "passes", "event"),
     [
         (link.late_commit, request(END_TXN), "commit-held"),
         (link.lose_answer, request(END_TXN), "request-caught"),
         (link.lose_postgres_answer, COMMIT, "request-caught"),
     ],
 )
-def test_a_request_that_was_caught_and_never_answered_makes_the_act_idle(
-    tmp_path: Path, act: Any, passes: bytes, told: str
+def test_a_request_without_answer_makes_the_fault_idle(
+    tmp_path: Path, injection: Any, passes: bytes, event: str
 ) -> None:
     class Silent(Link):
         def catch(self, catch: Catch) -> None:
             super().catch(catch)
             catch.answer = None
 
-    world, stage = staged(tmp_path, Silent(passes))
-    run(act(stage, 2.0))
-    assert world.events == ["pipeline-continued", told, "nemesis-idle"]
+    world, context = world_with_link(tmp_path, Silent(passes))
+    run(injection(context, 2.0))
+    assert world.events == ["pipeline-continued", event, "nemesis-idle"]
 
 
 @pytest.mark.parametrize("passes", [(), (COMMIT,)])
-def test_an_act_calls_itself_idle_only_when_nothing_can_be_lost_any_more(
+def test_a_fault_is_idle_only_after_the_proxy_forgot_the_request(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, passes: tuple[bytes, ...]
 ) -> None:
     for limit in ("COME_LIMIT_S", "ANSWER_LIMIT_S"):
@@ -175,31 +175,31 @@ def test_an_act_calls_itself_idle_only_when_nothing_can_be_lost_any_more(
             super().forget(catch)
             world.events.append("forgotten")
 
-    world, stage = staged(tmp_path, Unanswered(*passes))
-    run(link.lose_postgres_answer(stage, 0.0))
+    world, context = world_with_link(tmp_path, Unanswered(*passes))
+    run(link.lose_postgres_answer(context, 0.0))
     assert world.events[-2:] == ["forgotten", "nemesis-idle"]
 
 
-@pytest.mark.parametrize("act", [link.late_commit, link.lose_answer, link.lose_postgres_answer])
-def test_an_act_that_is_cut_short_lets_everything_pass(tmp_path: Path, act: Any) -> None:
+@pytest.mark.parametrize("injection", [link.late_commit, link.lose_answer, link.lose_postgres_answer])
+def test_a_fault_that_is_cut_short_lets_everything_pass(tmp_path: Path, injection: Any) -> None:
     proxy = Link()
-    _, stage = staged(tmp_path, proxy)
-    acting = act(stage, 3600.0)
-    next(acting)
-    acting.close()
+    _, context = world_with_link(tmp_path, proxy)
+    running = injection(context, 3600.0)
+    next(running)
+    running.close()
     assert proxy.said == ["catch", "forget"]
 
 
 @pytest.mark.parametrize("cut_short", [False, True])
 @pytest.mark.parametrize("cut", [link.cut_link, link.cut_postgres_link])
-def test_a_cut_link_is_mended_also_when_the_run_ends_before(tmp_path: Path, cut: Any, cut_short: bool) -> None:
+def test_a_cut_link_is_mended_at_the_end_of_the_run(tmp_path: Path, cut: Any, cut_short: bool) -> None:
     proxy = Link()
-    world, stage = staged(tmp_path, proxy)
-    act = cut(stage, 3600.0 if cut_short else 0.001)
-    next(act)
-    assert (proxy.said, stage.held, world.all[0].thawed) == (["cut"], True, 1)
-    act.close() if cut_short else run(act, looks=10**6)
-    assert (proxy.said, stage.held) == (["cut", "mend"], False)
+    world, context = world_with_link(tmp_path, proxy)
+    injection = cut(context, 3600.0 if cut_short else 0.001)
+    next(injection)
+    assert (proxy.said, context.held, world.attempts[0].thawed) == (["cut"], True, 1)
+    injection.close() if cut_short else run(injection, polls=10**6)
+    assert (proxy.said, context.held) == (["cut", "mend"], False)
 
 
 class Server:
@@ -210,7 +210,7 @@ def lab(proxy: Proxy) -> Lab:
     return Lab(Kafka("127.0.0.1:1"), cast("Any", None), (), servers={"postgres": Server()}, link=(proxy, 1))
 
 
-def test_a_run_reaches_its_servers_through_a_proxy_only_where_a_fault_acts_on_the_link() -> None:
+def test_only_runs_with_a_link_fault_use_a_proxy() -> None:
     with closing(Proxy(KafkaFraming())) as proxy:
         shared = lab(proxy)
         cell = Cell("postgres", "exactly-once", "two-phase", faults=("after-commit:kill",))

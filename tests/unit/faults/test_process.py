@@ -1,4 +1,4 @@
-"""What is done to the pipeline's processes: lives, workers and executors, and to no other process."""
+"""Faults of processes: attempts, workers and executors, and no other process."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ import pytest
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.errors import UserError
-from oncebench.faults import process as lives
-from oncebench.run.spark.master import EXECUTORS, placed
-from oncebench.scenario.cell import Cell, require_possible
-from tests.unit.faults.faults_world import Life, World, run
+from oncebench.faults import process
+from oncebench.lab.spark.master import EXECUTORS, master_for
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
+from tests.unit.faults.fake_pipeline import Attempt, World, run
 
 REFUSED = (
     "refused to start: the checkpoint checkpoint was made with partitions 2, and this start asks for 3. Start with "
@@ -28,138 +29,138 @@ REFUSED = (
 )
 
 
-def test_a_restart_with_another_number_of_partitions_is_tried_and_taken_back(world: World) -> None:
-    stage = world.stage("repartition")
+def test_a_refused_repartition_is_undone(world: World) -> None:
+    context = world.context("repartition")
     world.words = REFUSED
-    run(lives.repartition(stage, 0.0), world)
-    assert [life.config and life.config.partitions for life in world.all[1:]] == [3, 2]
+    run(process.repartition(context, 0.0), world)
+    assert [attempt.config and attempt.config.partitions for attempt in world.attempts[1:]] == [3, 2]
     assert "refused" in world.events
 
 
-def test_a_crash_loop_kills_every_life_but_the_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lives, "LOOP_MAX_S", 0.001)
-    run(lives.crash_loop(world.stage("crash-loop"), 0.0), looks=10**6)
-    assert [life.alive for life in world.all] == [False] * (lives.LOOP + 1) + [True]
+def test_a_crash_loop_kills_every_attempt_but_the_last(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(process, "LOOP_MAX_S", 0.001)
+    run(process.crash_loop(world.context("crash-loop"), 0.0), polls=10**6)
+    assert [attempt.alive for attempt in world.attempts] == [False] * (process.LOOP + 1) + [True]
 
 
 def test_a_clean_stop_is_followed_by_a_start(world: World) -> None:
-    run(lives.end(world.stage("end"), 0.0))
-    assert (world.events, [life.alive for life in world.all]) == (["pipeline-stopped"], [False, True])
+    run(process.end(world.context("end"), 0.0))
+    assert (world.events, [attempt.alive for attempt in world.attempts]) == (["pipeline-stopped"], [False, True])
 
 
-def test_a_clean_stop_is_asked_for_and_no_kill(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_clean_stop_uses_sigterm(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     sent: list[int] = []
     monkeypatch.setattr(
-        world.all[0], "send", lambda number: (sent.append(number), setattr(world.all[0], "alive", False))
+        world.attempts[0], "send", lambda number: (sent.append(number), setattr(world.attempts[0], "alive", False))
     )
-    run(lives.end(world.stage("end"), 0.0))
+    run(process.end(world.context("end"), 0.0))
     assert sent == [signal.SIGTERM]
 
 
 @pytest.mark.parametrize("successor", [False, True])
-def test_a_clean_stop_that_another_fault_came_before_starts_nothing_and_says_so(world: World, successor: bool) -> None:
+def test_an_overtaken_clean_stop_is_idle_and_starts_nothing(world: World, successor: bool) -> None:
     if successor:
-        world.all.append(Life(2))
+        world.attempts.append(Attempt(2))
     else:
-        world.hits = [{"t_us": 5, "action": "end"}, {"t_us": 6, "action": "kill"}]
-        world.all[0].returncode = -signal.SIGKILL
-    lived = len(world.all)
-    run(lives.end(world.stage("end"), 0.0))
-    assert (world.events, len(world.all)) == (["nemesis-idle"], lived)
+        world.later = [{"t_us": 5, "action": "end"}, {"t_us": 6, "action": "kill"}]
+        world.attempts[0].returncode = -signal.SIGKILL
+    lived = len(world.attempts)
+    run(process.end(world.context("end"), 0.0))
+    assert (world.events, len(world.attempts)) == (["nemesis-idle"], lived)
 
 
-def test_a_pipeline_that_met_another_fault_and_ended_well_was_stopped_cleanly(world: World) -> None:
-    world.hits = [{"t_us": 6, "action": "stop"}]
-    world.all[0].returncode = 0
-    run(lives.end(world.stage("end"), 0.0))
-    assert (world.events, len(world.all)) == (["pipeline-stopped"], 2)
+def test_exit_code_0_is_a_clean_stop_despite_another_hit(world: World) -> None:
+    world.later = [{"t_us": 6, "action": "stop"}]
+    world.attempts[0].returncode = 0
+    run(process.end(world.context("end"), 0.0))
+    assert (world.events, len(world.attempts)) == (["pipeline-stopped"], 2)
 
 
-def test_a_life_that_another_fault_killed_did_not_refuse_its_partitions(world: World) -> None:
-    world.hits = [{"t_us": 6, "action": "kill"}]
-    run(lives.repartition(world.stage("repartition"), 0.0), world)
-    assert (world.events, len(world.all)) == (["pipeline-killed", "nemesis-idle"], 2)
+def test_an_overtaken_repartition_is_idle(world: World) -> None:
+    world.later = [{"t_us": 6, "action": "kill"}]
+    run(process.repartition(world.context("repartition"), 0.0), world)
+    assert (world.events, len(world.attempts)) == (["pipeline-killed", "nemesis-idle"], 2)
 
 
-def test_a_life_that_did_its_batch_on_other_partitions_and_then_died_did_not_refuse_them(world: World) -> None:
-    act = lives.repartition(world.stage("repartition"), 0.0)
-    next(act)
+def test_a_repartition_that_commits_its_batch_was_not_refused(world: World) -> None:
+    injection = process.repartition(world.context("repartition"), 0.0)
+    next(injection)
     world.done = [{"batch": 8}]
-    world.all[-1].dies(1)
-    run(act)
+    world.attempts[-1].dies(1)
+    run(injection)
     assert world.events == ["pipeline-killed", "pipeline-failed"]
 
 
 @pytest.mark.parametrize("words", ["stopped: NoKafka: no broker", "refused to start: no Java", "a line of the log"])
-def test_a_life_on_other_partitions_that_died_of_something_else_has_refused_nothing(world: World, words: str) -> None:
+def test_a_repartition_that_fails_for_another_reason_is_idle(world: World, words: str) -> None:
     world.words = words
-    act = lives.repartition(world.stage("repartition"), 0.0)
-    next(act)
-    world.all[-1].dies(1)
-    run(act)
+    injection = process.repartition(world.context("repartition"), 0.0)
+    next(injection)
+    world.attempts[-1].dies(1)
+    run(injection)
     assert world.events == ["pipeline-killed", "pipeline-failed", "nemesis-idle"]
-    assert world.whys == [f"the pipeline was started with one partition more, and ended with exit code 1: {words}"]
-    assert [life.config and life.config.partitions for life in world.all[1:]] == [3, 2]
+    assert world.whys == [f"the pipeline was started with one more partition, and ended with exit code 1: {words}"]
+    assert [attempt.config and attempt.config.partitions for attempt in world.attempts[1:]] == [3, 2]
 
 
-def test_the_refusal_of_other_partitions_is_known_by_the_pipelines_own_words(world: World, tmp_path: Path) -> None:
+def test_a_refused_repartition_is_recognised_by_the_journals_message(world: World, tmp_path: Path) -> None:
     two = Identity("id", "kafka", "exactly-once", "two-phase", 2)
     open_journal(tmp_path / "own", two)
     for asked, event in ((replace(two, partitions=3), "refused"), (replace(two, sink_id="other"), "nemesis-idle")):
         with pytest.raises(RefusedStart) as refused:
             open_journal(tmp_path / "own", asked)
         world.words = f"refused to start: {refused.value}"
-        run(lives.repartition(world.stage("repartition"), 0.0), world)
+        run(process.repartition(world.context("repartition"), 0.0), world)
         assert event in world.events
         world.events.clear()
 
 
 @pytest.mark.parametrize("code", [1, -signal.SIGSEGV])
-def test_a_pipeline_that_fails_when_it_is_asked_to_stop_was_not_stopped_cleanly(world: World, code: int) -> None:
+def test_a_pipeline_that_fails_on_sigterm_was_not_stopped_cleanly(world: World, code: int) -> None:
     world.words = "stopped: QueryDied: of something"
-    world.all[0].returncode = code
-    run(lives.end(world.stage("end"), 0.0))
+    world.attempts[0].returncode = code
+    run(process.end(world.context("end"), 0.0))
     assert world.events == ["pipeline-failed", "nemesis-idle"]
-    assert world.whys == [f"the pipeline was asked to stop, and ended with exit code {code}: {world.words}"]
-    assert [life.alive for life in world.all] == [False, True]
+    assert world.whys == [f"the pipeline received SIGTERM, and ended with exit code {code}: {world.words}"]
+    assert [attempt.alive for attempt in world.attempts] == [False, True]
 
 
-def test_a_life_of_a_crash_loop_that_died_by_itself_is_told_as_that_and_no_kill(
+def test_a_crash_loop_records_an_attempt_that_died_by_itself_as_failed(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(lives, "pausing", lambda _seconds: iter([None]))
-    act = lives.crash_loop(world.stage("crash-loop"), 0.0)
-    for life in range(lives.LOOP):
-        next(act)
-        if life == 1:
-            world.all[-1].dies(1)
-    run(act)
-    told = ["pipeline-killed"] * (lives.LOOP + 1)
-    told[2] = "pipeline-failed"
-    assert (world.events, len(world.all), world.all[-1].alive) == (told, lives.LOOP + 2, True)
+    monkeypatch.setattr(process, "pausing", lambda _seconds: iter([None]))
+    injection = process.crash_loop(world.context("crash-loop"), 0.0)
+    for attempt in range(process.LOOP):
+        next(injection)
+        if attempt == 1:
+            world.attempts[-1].dies(1)
+    run(injection)
+    expected = ["pipeline-killed"] * (process.LOOP + 1)
+    expected[2] = "pipeline-failed"
+    assert (world.events, len(world.attempts), world.attempts[-1].alive) == (expected, process.LOOP + 2, True)
 
 
-def test_an_outage_lasts_as_long_as_was_asked_for(world: World) -> None:
-    act = lives.outage(world.stage("outage"), 0.2)
-    next(act)
+def test_an_outage_lasts_its_seconds(world: World) -> None:
+    injection = process.outage(world.context("outage"), 0.2)
+    next(injection)
     began = time.monotonic()
     assert world.events == ["pipeline-killed"]
-    run(act, looks=10**7)
+    run(injection, polls=10**7)
     assert time.monotonic() - began > 0.15
-    assert [life.alive for life in world.all] == [False, True]
+    assert [attempt.alive for attempt in world.attempts] == [False, True]
 
 
-def test_a_crash_loop_is_of_five() -> None:
-    assert lives.LOOP == 5
+def test_a_crash_loop_kills_five_more_times() -> None:
+    assert process.LOOP == 5
 
 
-def test_the_worker_that_passes_the_point_is_killed_and_nothing_else(world: World) -> None:
+def test_only_the_worker_that_passes_the_point_is_killed(world: World) -> None:
     workers = [subprocess.Popen(["sleep", "600"]) for _ in range(2)]
     try:
-        stage = world.stage("kill-worker")
-        stage.hit = {**stage.hit, "pid": workers[0].pid}
-        world.all[0].others = tuple(worker.pid for worker in workers)
-        run(lives.kill_worker(stage, 0.0))
+        context = world.context("kill-worker")
+        context.hit = {**context.hit, "pid": workers[0].pid}
+        world.attempts[0].others = tuple(worker.pid for worker in workers)
+        run(process.kill_worker(context, 0.0))
         assert (workers[0].wait(10), workers[1].poll()) == (-signal.SIGKILL, None)
     finally:
         for worker in workers:
@@ -168,16 +169,16 @@ def test_the_worker_that_passes_the_point_is_killed_and_nothing_else(world: Worl
     assert world.events == ["worker-killed", "pipeline-continued"]
 
 
-def test_a_worker_that_is_none_of_the_pipelines_is_not_killed(world: World) -> None:
-    run(lives.kill_worker(world.stage("kill-worker"), 0.0))
+def test_a_worker_of_another_process_is_not_killed(world: World) -> None:
+    run(process.kill_worker(world.context("kill-worker"), 0.0))
     assert world.events == ["nemesis-idle", "pipeline-continued"]
 
 
 @pytest.fixture
 def executors() -> Iterator[list[tuple[subprocess.Popen[str], int]]]:
-    """Two processes that look like executors, and the pid of the worker below each, in the order of their pids."""
+    """Two processes that look like executors, by pid, each with the pid of its worker."""
     code = "import subprocess as s, sys; p = s.Popen(['sleep', '600']); print(p.pid, flush=True); p.wait()"
-    command = [sys.executable, "-c", code, lives.EXECUTOR]
+    command = [sys.executable, "-c", code, process.EXECUTOR]
     started = [subprocess.Popen(command, stdout=subprocess.PIPE, text=True) for _ in range(2)]
     found = [(each, int(each.stdout.readline())) for each in started if each.stdout is not None]
     yield sorted(found, key=lambda each: each[0].pid)
@@ -188,67 +189,65 @@ def executors() -> Iterator[list[tuple[subprocess.Popen[str], int]]]:
 
 
 @pytest.mark.parametrize("cut_short", [False, True])
-def test_only_the_worker_that_passes_the_point_stands_still_and_all_go_on_also_when_the_run_ends_before(
-    world: World, cut_short: bool
-) -> None:
-    stage = world.stage("stop-worker")
-    world.all[0].others = (1, 76, 77)
-    acting = lives.stop_worker(stage, 3600.0 if cut_short else 0.001)
-    next(acting)
-    assert (world.all[0].left, stage.standing) == ([frozenset({77})], False)
-    acting.close() if cut_short else run(acting, looks=10**6)
-    assert world.all[0].left == [frozenset({77}), frozenset()]
+def test_only_the_worker_at_the_point_is_stopped_and_later_continued(world: World, cut_short: bool) -> None:
+    context = world.context("stop-worker")
+    world.attempts[0].others = (1, 76, 77)
+    injection = process.stop_worker(context, 3600.0 if cut_short else 0.001)
+    next(injection)
+    assert (world.attempts[0].left, context.standing) == ([frozenset({77})], False)
+    injection.close() if cut_short else run(injection, polls=10**6)
+    assert world.attempts[0].left == [frozenset({77}), frozenset()]
     assert world.events == ["pipeline-continued", "worker-stopped", "worker-continued"]
 
 
-def test_the_executor_whose_worker_passes_the_point_stands_still_and_its_worker_does_not(
+def test_a_stopped_executor_leaves_its_workers_running(
     world: World, executors: list[tuple[subprocess.Popen[str], int]]
 ) -> None:
     (first, _), (second, worker) = executors
-    stage = world.stage("stop-executor")
-    stage.hit = {**stage.hit, "pid": worker}
-    world.all[0].others = (second.pid, os.getpid(), first.pid, worker)
-    run(lives.stop_executor(stage, 0.001), looks=10**6)
-    assert world.all[0].left == [frozenset({second.pid}), frozenset()]
+    context = world.context("stop-executor")
+    context.hit = {**context.hit, "pid": worker}
+    world.attempts[0].others = (second.pid, os.getpid(), first.pid, worker)
+    run(process.stop_executor(context, 0.001), polls=10**6)
+    assert world.attempts[0].left == [frozenset({second.pid}), frozenset()]
     assert world.events == ["pipeline-continued", "executor-stopped", "executor-continued"]
 
 
-@pytest.mark.parametrize("act", [lives.stop_worker, lives.stop_executor])
-def test_where_there_is_nobody_to_stop_the_act_is_idle_and_the_pipeline_goes_on(world: World, act: Any) -> None:
-    run(act(world.stage("stop"), 3600.0))
-    assert (world.events, world.all[0].left) == (["nemesis-idle", "pipeline-continued"], [frozenset()])
+@pytest.mark.parametrize("injection", [process.stop_worker, process.stop_executor])
+def test_a_stop_without_target_is_idle_and_the_pipeline_continues(world: World, injection: Any) -> None:
+    run(injection(world.context("stop"), 3600.0))
+    assert (world.events, world.attempts[0].left) == (["nemesis-idle", "pipeline-continued"], [frozenset()])
 
 
 @pytest.mark.parametrize("passed_by", ["the driver", "the second's worker"])
-def test_the_executor_whose_worker_passes_the_point_is_killed_or_else_the_first_and_no_other(
+def test_kill_executor_kills_one_executor_only(
     world: World, executors: list[tuple[subprocess.Popen[str], int]], passed_by: str
 ) -> None:
     (first, _), (second, worker) = executors
-    stage = world.stage("kill-executor")
-    stage.hit = {**stage.hit, "pid": os.getpid() if passed_by == "the driver" else worker}
-    world.all[0].others = (second.pid, os.getpid(), first.pid, worker)
-    run(lives.kill_executor(stage, 0.0))
+    context = world.context("kill-executor")
+    context.hit = {**context.hit, "pid": os.getpid() if passed_by == "the driver" else worker}
+    world.attempts[0].others = (second.pid, os.getpid(), first.pid, worker)
+    run(process.kill_executor(context, 0.0))
     killed, spared = (first, second) if passed_by == "the driver" else (second, first)
     assert (killed.wait(10), spared.poll()) == (-signal.SIGKILL, None)
-    assert (world.events, world.all[0].thawed) == (["executor-killed", "pipeline-continued"], 1)
+    assert (world.events, world.attempts[0].thawed) == (["executor-killed", "pipeline-continued"], 1)
 
 
-def test_where_no_executor_is_beside_the_driver_that_is_told_and_the_pipeline_goes_on(world: World) -> None:
-    run(lives.kill_executor(world.stage("kill-executor"), 0.0))
-    assert (world.events, world.all[0].thawed) == (["nemesis-idle", "pipeline-continued"], 1)
+def test_kill_executor_is_idle_without_executors(world: World) -> None:
+    run(process.kill_executor(world.context("kill-executor"), 0.0))
+    assert (world.events, world.attempts[0].thawed) == (["nemesis-idle", "pipeline-continued"], 1)
 
 
-def test_a_run_has_executors_of_its_own_where_a_fault_kills_one_and_nowhere_else() -> None:
+def test_only_runs_with_an_executor_fault_get_executors() -> None:
     spark = {"jars": ("a.jar",), "driver_jars": ("b.jar",), "jvm_options": ("-XX:SharedArchiveFile=classes.jsa",)}
     plain = Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill",), master="local[3]")
-    assert placed(plain, spark) == {**spark, "master": "local[3]"}
+    assert master_for(plain, spark) == {**spark, "master": "local[3]"}
     killing = replace(plain, faults=("mid-write:kill", "mid-write:kill-executor@after=2"))
-    assert placed(killing, spark) == {**spark, "master": EXECUTORS, "jvm_options": ()}
+    assert master_for(killing, spark) == {**spark, "master": EXECUTORS, "jvm_options": ()}
     asked_for = replace(killing, master="local-cluster[3,2,2048]")
-    assert placed(asked_for, spark)["master"] == "local-cluster[3,2,2048]"
+    assert master_for(asked_for, spark)["master"] == "local-cluster[3,2,2048]"
 
 
-def test_the_executors_of_somebody_elses_cluster_are_not_killed() -> None:
+def test_executors_of_a_foreign_cluster_are_not_killed() -> None:
     cell = Cell("kafka", "exactly-once", "two-phase", faults=("mid-write:kill-executor",), master="spark://host:7077")
     with pytest.raises(UserError, match="the executors of spark://host:7077 are not ours to kill") as refused:
         require_possible([cell])

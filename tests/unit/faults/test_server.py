@@ -1,4 +1,4 @@
-"""What is done to the servers: what a nemesis broke is whole again at its end, also when the run ends before."""
+"""Faults of servers: a broken server is whole again when the fault or the run ends."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from confluent_kafka import KafkaError, KafkaException
 from kafka.errors import KafkaTimeoutError
 
 from oncebench.errors import UserError
-from oncebench.faults import server as servers
+from oncebench.faults import server as server_faults
 from oncebench.run.supervisor import Supervisor
 from oncebench.sinks.kafka.coordinator import Transaction
-from tests.unit.faults.faults_world import Server, World, run
+from tests.unit.faults.fake_pipeline import Server, World, run
 
 
 class Listing:
@@ -41,7 +41,7 @@ class Listing:
         (("Ongoing",), True, ["hijack-failed", "nemesis-idle"]),
     ],
 )
-def test_a_stranger_takes_the_transactions_that_have_not_ended_and_says_when_it_took_none(
+def test_hijack_takes_open_transactions_and_is_idle_without_any(
     world: World, monkeypatch: pytest.MonkeyPatch, states: tuple[str, ...], fails: bool, events: list[str]
 ) -> None:
     taken: list[str] = []
@@ -55,126 +55,120 @@ def test_a_stranger_takes_the_transactions_that_have_not_ended_and_says_when_it_
                 raise KafkaException(KafkaError(KafkaError._TIMED_OUT))
             taken.append(self.name)
 
-    monkeypatch.setattr(servers, "Coordinator", lambda _where: Listing(*states))
-    monkeypatch.setattr(servers, "Producer", Stranger)
-    run(servers.hijack(world.stage("hijack", SimpleNamespace(bootstrap_servers="localhost:1")), 0.0))
+    monkeypatch.setattr(server_faults, "Coordinator", lambda _where: Listing(*states))
+    monkeypatch.setattr(server_faults, "Producer", Stranger)
+    run(server_faults.hijack(world.context("hijack", SimpleNamespace(bootstrap_servers="localhost:1")), 0.0))
     assert world.events == [*events, "pipeline-continued"]
     assert len(taken) == events.count("hijacked")
 
 
 @pytest.mark.parametrize("when", ["connecting", "asking"])
-def test_a_kafka_that_does_not_tell_its_transactions_ends_the_run_with_words_and_no_series(
+def test_hijack_reports_a_kafka_that_does_not_list_transactions(
     world: World, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     def fails(*_: object) -> Any:
-        raise KafkaTimeoutError("nobody there")
+        raise KafkaTimeoutError("no broker")
 
-    monkeypatch.setattr(servers, "Coordinator", fails if when == "connecting" else lambda _where: Listing())
+    monkeypatch.setattr(server_faults, "Coordinator", fails if when == "connecting" else lambda _where: Listing())
     monkeypatch.setattr(Listing, "listed", fails)
-    stage = world.stage("after-prepare:hijack", SimpleNamespace(bootstrap_servers="localhost:1"))
-    with pytest.raises(UserError, match=r"after-prepare:hijack: Kafka at localhost:1 did not tell .*nobody there"):
-        run(servers.hijack(stage, 0.0))
+    context = world.context("after-prepare:hijack", SimpleNamespace(bootstrap_servers="localhost:1"))
+    with pytest.raises(UserError, match=r"after-prepare:hijack: Kafka at localhost:1 did not list .*no broker"):
+        run(server_faults.hijack(context, 0.0))
 
 
-def test_a_session_of_the_pipelines_is_killed_and_where_there_is_none_that_is_told(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kill_session_kills_a_session_of_the_pipeline_or_is_idle(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(pid=11, killed=[], cmdline=lambda: ["postgres: root postgres 127.0.0.1(4711) idle"])
     session.kill = lambda: session.killed.append(True)
     other = SimpleNamespace(pid=12, cmdline=lambda: ["postgres: root postgres 127.0.0.1(4712) idle"])
-    monkeypatch.setattr(servers.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [other, session]))
-    world.all[0].others = (5,)
+    monkeypatch.setattr(
+        server_faults.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [other, session])
+    )
+    world.attempts[0].others = (5,)
     back = ["session-killed", "pipeline-continued", "postgres-back"]
-    for ports, told in (({4711}, back), ({4713}, ["nemesis-idle", "pipeline-continued"])):
-        monkeypatch.setattr(servers, "_ports", lambda _pid, ports=ports: ports)
-        run(servers.kill_session(world.stage("kill-session", Server()), 0.0))
-        assert world.events == told
+    for ports, expected in (({4711}, back), ({4713}, ["nemesis-idle", "pipeline-continued"])):
+        monkeypatch.setattr(server_faults, "_ports", lambda _pid, ports=ports: ports)
+        run(server_faults.kill_session(world.context("kill-session", Server()), 0.0))
+        assert world.events == expected
         world.events.clear()
     assert session.killed == [True]
 
 
-def test_a_server_of_which_a_session_was_killed_serves_again_when_the_act_is_over_also_when_the_run_ends_before(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kill_session_ends_when_the_server_has_recovered(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     session = SimpleNamespace(pid=11, kill=lambda: None)
-    monkeypatch.setattr(servers.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [session]))
-    monkeypatch.setattr(servers, "_serves", lambda *_: True)
+    monkeypatch.setattr(server_faults.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [session]))
+    monkeypatch.setattr(server_faults, "_serves", lambda *_: True)
     for cut_short in (False, True):
         server = Server()
-        stage = world.stage("kill-session", server)
-        acting = servers.kill_session(stage, 0.0)
-        next(acting)
-        assert (server.said, stage.held, stage.standing) == ([], True, False)
-        acting.close() if cut_short else run(acting)
-        assert (server.said, stage.held) == (["wait_until_recovered"], False)
+        context = world.context("kill-session", server)
+        injection = server_faults.kill_session(context, 0.0)
+        next(injection)
+        assert (server.said, context.held, context.standing) == ([], True, False)
+        injection.close() if cut_short else run(injection)
+        assert (server.said, context.held) == (["wait_until_recovered"], False)
 
 
-@pytest.mark.parametrize("act", [servers.kill_broker, servers.kill_postgres])
-def test_a_killed_server_is_started_again_also_when_the_run_ends_before(world: World, act: Any) -> None:
+@pytest.mark.parametrize("injection", [server_faults.kill_broker, server_faults.kill_postgres])
+def test_a_killed_server_is_restarted_at_the_end_of_the_run(world: World, injection: Any) -> None:
     for cut_short in (False, True):
         server = Server()
-        acting = act(world.stage("kill", server), 0.0)
-        next(acting)
-        assert (server.said, world.all[0].alive) == (["kill"], True)
-        acting.close() if cut_short else run(acting)
+        running = injection(world.context("kill", server), 0.0)
+        next(running)
+        assert (server.said, world.attempts[0].alive) == (["kill"], True)
+        running.close() if cut_short else run(running)
         assert server.said == ["kill", "start"]
 
 
 @pytest.mark.parametrize(
     ("action", "held", "breaking"), [("stop-broker", True, True), ("hijack", False, False), ("outage", True, False)]
 )
-def test_a_server_is_waited_for_only_while_a_nemesis_keeps_it_from_serving(
-    world: World, action: str, held: bool, breaking: bool
-) -> None:
-    stage = world.stage(action)
-    stage.hit, stage.held = {**stage.hit, "action": action}, held
-    with Supervisor(stage.config, {}, 0, seed=1) as supervisor:
-        supervisor._acting = [(stage, (_ for _ in ()))]
-        assert supervisor.breaking is breaking
+def test_only_a_fault_that_breaks_a_server_is_waited_for(world: World, action: str, held: bool, breaking: bool) -> None:
+    context = world.context(action)
+    context.hit, context.held = {**context.hit, "action": action}, held
+    with Supervisor(context.config, {}, 0, seed=1) as supervisor:
+        supervisor._active = [(context, (_ for _ in ()))]
+        assert supervisor.server_down is breaking
 
 
-@pytest.mark.parametrize("act", [servers.bounce_broker, servers.bounce_postgres])
-def test_a_server_that_was_shut_down_in_good_order_is_started_again_also_when_the_run_ends_before(
-    world: World, act: Any
-) -> None:
+@pytest.mark.parametrize("injection", [server_faults.bounce_broker, server_faults.bounce_postgres])
+def test_a_stopped_server_is_restarted_at_the_end_of_the_run(world: World, injection: Any) -> None:
     for cut_short in (False, True):
         server = Server()
-        acting = act(world.stage("bounce", server), 0.0)
-        next(acting)
-        assert (server.said, world.all[0].thawed > 0) == (["stop"], True)
-        acting.close() if cut_short else run(acting)
+        running = injection(world.context("bounce", server), 0.0)
+        next(running)
+        assert (server.said, world.attempts[0].thawed > 0) == (["stop"], True)
+        running.close() if cut_short else run(running)
         assert server.said == ["stop", "start"]
 
 
 @pytest.mark.parametrize("cut_short", [False, True])
-def test_a_session_that_stands_still_is_continued_also_when_the_run_ends_before(
+def test_a_stopped_session_is_continued_at_the_end_of_the_run(
     world: World, monkeypatch: pytest.MonkeyPatch, cut_short: bool
 ) -> None:
     said: list[str] = []
     session = SimpleNamespace(pid=11, suspend=lambda: said.append("suspend"), resume=lambda: said.append("resume"))
-    monkeypatch.setattr(servers.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [session]))
-    monkeypatch.setattr(servers, "_serves", lambda *_: True)
-    stage = world.stage("stop-session", Server())
-    acting = servers.stop_session(stage, 3600.0 if cut_short else 0.001)
-    next(acting)
-    assert (said, stage.held, stage.standing) == (["suspend"], True, False)
-    acting.close() if cut_short else run(acting, looks=10**6)
-    assert (said, stage.held) == (["suspend", "resume"], False)
+    monkeypatch.setattr(server_faults.psutil, "Process", lambda _pid: SimpleNamespace(children=lambda: [session]))
+    monkeypatch.setattr(server_faults, "_serves", lambda *_: True)
+    context = world.context("stop-session", Server())
+    injection = server_faults.stop_session(context, 3600.0 if cut_short else 0.001)
+    next(injection)
+    assert (said, context.held, context.standing) == (["suspend"], True, False)
+    injection.close() if cut_short else run(injection, polls=10**6)
+    assert (said, context.held) == (["suspend", "resume"], False)
     assert world.events == ["session-stopped", "pipeline-continued", "session-continued"]
 
 
-def test_where_the_pipeline_has_no_session_none_stands_still(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(servers.psutil, "Process", lambda _pid: SimpleNamespace(children=list))
-    run(servers.stop_session(world.stage("stop-session", Server()), 0.0))
+def test_stop_session_is_idle_without_a_session(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(server_faults.psutil, "Process", lambda _pid: SimpleNamespace(children=list))
+    run(server_faults.stop_session(world.context("stop-session", Server()), 0.0))
     assert world.events == ["nemesis-idle", "pipeline-continued"]
 
 
-@pytest.mark.parametrize("act", [servers.stop_broker, servers.stop_postgres])
-def test_a_stopped_server_is_continued_also_when_the_run_ends_before(world: World, act: Any) -> None:
+@pytest.mark.parametrize("injection", [server_faults.stop_broker, server_faults.stop_postgres])
+def test_a_frozen_server_is_continued_at_the_end_of_the_run(world: World, injection: Any) -> None:
     server = Server()
-    stage = world.stage("stop", server)
-    acting = act(stage, 3600.0)
-    next(acting)
-    assert (server.said, world.all[0].thawed, stage.held) == (["pause"], 1, True)
-    acting.close()
-    assert (server.said, stage.held) == (["pause", "resume"], False)
+    context = world.context("stop", server)
+    running = injection(context, 3600.0)
+    next(running)
+    assert (server.said, world.attempts[0].thawed, context.held) == (["pause"], 1, True)
+    running.close()
+    assert (server.said, context.held) == (["pause", "resume"], False)

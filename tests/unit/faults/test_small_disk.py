@@ -1,4 +1,4 @@
-"""A small disk: seen by the suite alone, filled to the last byte, and gone however the suite ends."""
+"""A small disk: only the suite sees it, and it goes away with the suite."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ from oncebench.lab import broker as brokers
 from oncebench.lab import disk as disks
 from oncebench.lab.disk import open_disks
 from oncebench.lab.lab import Lab
-from oncebench.scenario.cell import Cell, require_possible
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
 from oncebench.servers import small_disk
 from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.small_disk import BALLAST, MOST_BYTES, cannot_mount, fill
 from tests import ROOT
-from tests.unit.faults.faults_world import World, run
+from tests.unit.faults.fake_pipeline import World, run
 
 SIZE = 1_048_576
 CELL = Cell("files-jsonl", "exactly-once", "two-phase", faults=("mid-write:fill-output:5",))
@@ -35,7 +36,7 @@ allowed = pytest.mark.skipif(cannot_mount() is not None, reason=str(cannot_mount
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Iterator[Path]:
-    """Under a small disk of SIZE."""
+    """The folder of a small disk of SIZE bytes."""
     try:
         with small_disk.small_disk(tmp_path / "sink", SIZE):
             yield tmp_path / "sink"
@@ -48,7 +49,7 @@ def mounts() -> str:
 
 
 @allowed
-def test_a_full_disk_takes_no_byte_more_until_its_ballast_is_gone(folder: Path) -> None:
+def test_a_full_disk_takes_no_byte_until_its_ballast_is_gone(folder: Path) -> None:
     (folder / "before").write_bytes(b"x" * 10_000)
     ballast = fill(folder)
     assert ballast.name.startswith(BALLAST)
@@ -61,7 +62,7 @@ def test_a_full_disk_takes_no_byte_more_until_its_ballast_is_gone(folder: Path) 
 
 
 @allowed
-def test_a_disk_that_is_filled_twice_has_room_when_both_ballasts_are_gone_in_any_order(folder: Path) -> None:
+def test_a_disk_filled_twice_has_room_without_both_ballasts(folder: Path) -> None:
     for first_gone in (0, 1):
         ballasts = [fill(folder), fill(folder)]
         ballasts[first_gone].unlink()
@@ -70,7 +71,7 @@ def test_a_disk_that_is_filled_twice_has_room_when_both_ballasts_are_gone_in_any
         (folder / "after").unlink()
 
 
-def test_what_is_no_small_disk_is_never_filled(tmp_path: Path) -> None:
+def test_only_a_small_disk_is_filled(tmp_path: Path) -> None:
     for place in (tmp_path, Path("/")):
         with pytest.raises(ValueError, match="is no small disk"):
             fill(place)
@@ -79,7 +80,7 @@ def test_what_is_no_small_disk_is_never_filled(tmp_path: Path) -> None:
 
 @allowed
 @pytest.mark.parametrize("fails", [False, True])
-def test_afterwards_the_folder_holds_what_was_written_also_when_the_run_fails(tmp_path: Path, fails: bool) -> None:
+def test_the_folder_keeps_what_was_written_also_after_a_failure(tmp_path: Path, fails: bool) -> None:
     try:
         with open_disks(CELL, tmp_path):
             (tmp_path / "sink" / "output").mkdir()
@@ -99,7 +100,7 @@ def test_afterwards_the_folder_holds_what_was_written_also_when_the_run_fails(tm
 
 
 @allowed
-def test_a_suite_that_is_killed_leaves_no_mount_and_nobody_else_has_seen_it(tmp_path: Path) -> None:
+def test_a_killed_suite_leaves_no_mount(tmp_path: Path) -> None:
     code = (
         "import sys, time; from pathlib import Path; from oncebench.servers.small_disk import small_disk\n"
         f"with small_disk(Path(sys.argv[1]), {SIZE}):\n"
@@ -108,22 +109,22 @@ def test_a_suite_that_is_killed_leaves_no_mount_and_nobody_else_has_seen_it(tmp_
     place = tmp_path / "sink"
     with subprocess.Popen([sys.executable, "-c", code, str(place)], stdout=subprocess.PIPE, cwd=ROOT) as suite:
         assert suite.stdout is not None
-        told = suite.stdout.readline()
+        ready = suite.stdout.readline()
         mine = (any(place.iterdir()), str(place) in mounts())
-        theirs = str(place) in Path(f"/proc/{suite.pid}/mounts").read_text() if told else False
+        theirs = str(place) in Path(f"/proc/{suite.pid}/mounts").read_text() if ready else False
         suite.send_signal(signal.SIGKILL)
-    if not told:
+    if not ready:
         pytest.skip("mounts are forbidden here")
     assert (mine, theirs) == ((False, False), True)
     place.rmdir()
 
 
-def test_a_run_that_would_need_too_much_memory_is_refused(tmp_path: Path) -> None:
+def test_a_disk_that_needs_too_much_memory_is_refused(tmp_path: Path) -> None:
     with pytest.raises(MissingEnvironment, match="run fewer events"), small_disk.small_disk(tmp_path, MOST_BYTES + 1):
         pass
 
 
-def test_where_mounts_are_not_allowed_such_faults_are_refused_and_others_are_not(
+def test_without_mounts_only_full_disk_faults_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(catalogue, "cannot_mount", lambda: "a small disk is mounted by root only (CAP_SYS_ADMIN)")
@@ -143,7 +144,7 @@ def test_a_mount_that_the_kernel_refuses_leaves_nothing(tmp_path: Path, monkeypa
 
 
 @pytest.mark.parametrize("dies", [True, False])
-def test_the_disk_has_room_again_when_the_pipeline_has_died_or_time_is_up(
+def test_the_disk_has_room_again_after_a_death_or_the_seconds(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, dies: bool
 ) -> None:
     def filled(place: Path) -> Path:
@@ -153,39 +154,41 @@ def test_the_disk_has_room_again_when_the_pipeline_has_died_or_time_is_up(
 
     monkeypatch.setattr(disk, "fill", filled)
     world = World(tmp_path)
-    stage = world.stage("fill-output")
-    act = disk.full(stage, 3600.0 if dies else 0.001, folder=disk.OUTPUT)
-    next(act)
-    assert ((tmp_path / BALLAST).exists(), stage.held, world.all[0].thawed) == (True, True, 1)
-    world.all[0].alive = not dies
-    run(act, looks=10**6)
-    assert ((tmp_path / BALLAST).exists(), stage.held) == (False, False)
+    context = world.context("fill-output")
+    injection = disk.fill_disk(context, 3600.0 if dies else 0.001, folder=disk.OUTPUT)
+    next(injection)
+    assert ((tmp_path / BALLAST).exists(), context.held, world.attempts[0].thawed) == (True, True, 1)
+    world.attempts[0].alive = not dies
+    run(injection, polls=10**6)
+    assert ((tmp_path / BALLAST).exists(), context.held) == (False, False)
     idle = [] if dies else ["nemesis-idle"]
     assert world.events == ["disk-full", "pipeline-continued", "disk-has-room", *idle]
 
 
 @pytest.mark.parametrize("folder", [disk.OUTPUT, disk.BROKER])
-def test_a_full_disk_of_which_nobody_died_because_another_fault_killed_first_has_tested_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str
-) -> None:
+def test_an_overtaken_full_disk_is_idle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str) -> None:
     (tmp_path / BALLAST).write_text("full")
     monkeypatch.setattr(disk, "fill", lambda _place: tmp_path / BALLAST)
     world, broker = World(tmp_path), Broker()
-    stage = world.stage("fill", broker)
-    act = disk.full_broker(stage, 3600.0) if folder == disk.BROKER else disk.full(stage, 3600.0, folder=folder)
-    next(act)
-    world.hits = [{"t_us": 5, "action": "fill"}, {"t_us": 6, "action": "kill-broker"}]
-    world.all[0].alive = broker.alive = False
-    run(act)
+    context = world.context("fill", broker)
+    injection = (
+        disk.fill_broker_disk(context, 3600.0)
+        if folder == disk.BROKER
+        else disk.fill_disk(context, 3600.0, folder=folder)
+    )
+    next(injection)
+    world.later = [{"t_us": 5, "action": "fill"}, {"t_us": 6, "action": "kill-broker"}]
+    world.attempts[0].alive = broker.alive = False
+    run(injection)
     assert ("nemesis-idle" in world.events, "broker-halted" in world.events) == (True, False)
 
 
-def test_the_disk_has_room_again_also_when_the_run_ends_before(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_disk_has_room_again_at_the_end_of_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / BALLAST).write_text("full")
     monkeypatch.setattr(disk, "fill", lambda _place: tmp_path / BALLAST)
-    act = disk.full(World(tmp_path).stage("fill-output"), 3600.0, folder=disk.OUTPUT)
-    next(act)
-    act.close()
+    injection = disk.fill_disk(World(tmp_path).context("fill-output"), 3600.0, folder=disk.OUTPUT)
+    next(injection)
+    injection.close()
     assert not (tmp_path / BALLAST).exists()
 
 
@@ -200,8 +203,8 @@ class Broker:
         self.alive, self.starts = True, self.starts + 1
 
 
-@pytest.mark.parametrize("ends", ["halts", "lives on", "cut short"])
-def test_a_broker_whose_disk_was_full_has_room_and_serves_again_however_the_act_ends(
+@pytest.mark.parametrize("ends", ["halts", "survives", "cut short"])
+def test_a_broker_with_a_full_disk_serves_again_however_the_fault_ends(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ends: str
 ) -> None:
     def filled(place: Path) -> Path:
@@ -211,20 +214,18 @@ def test_a_broker_whose_disk_was_full_has_room_and_serves_again_however_the_act_
 
     monkeypatch.setattr(disk, "fill", filled)
     world, broker = World(tmp_path), Broker()
-    stage = world.stage("fill-broker", broker)
-    act = disk.full_broker(stage, 0.001 if ends == "lives on" else 3600.0)
-    next(act)
-    assert ((tmp_path / BALLAST).exists(), stage.held, world.all[0].thawed, broker.starts) == (True, True, 1, 0)
+    context = world.context("fill-broker", broker)
+    injection = disk.fill_broker_disk(context, 0.001 if ends == "survives" else 3600.0)
+    next(injection)
+    assert ((tmp_path / BALLAST).exists(), context.held, world.attempts[0].thawed, broker.starts) == (True, True, 1, 0)
     broker.alive = ends != "halts"
-    act.close() if ends == "cut short" else run(act, looks=10**6)
-    assert ((tmp_path / BALLAST).exists(), stage.held, broker.alive, broker.starts) == (False, False, True, 1)
-    told = {"halts": ["broker-halted"], "lives on": ["nemesis-idle"], "cut short": []}[ends]
-    assert world.events == ["disk-full", "pipeline-continued", *told, "disk-has-room", "broker-back"]
+    injection.close() if ends == "cut short" else run(injection, polls=10**6)
+    assert ((tmp_path / BALLAST).exists(), context.held, broker.alive, broker.starts) == (False, False, True, 1)
+    expected = {"halts": ["broker-halted"], "survives": ["nemesis-idle"], "cut short": []}[ends]
+    assert world.events == ["disk-full", "pipeline-continued", *expected, "disk-has-room", "broker-back"]
 
 
-def test_a_disk_that_another_fault_has_full_is_filled_when_that_one_is_over_and_the_pipeline_waits_for_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_second_full_disk_waits_for_the_end_of_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     place = tmp_path / "broker" / "kafka"
     place.mkdir(parents=True)
 
@@ -235,11 +236,11 @@ def test_a_disk_that_another_fault_has_full_is_filled_when_that_one_is_over_and_
 
     monkeypatch.setattr(disk, "fill", filled)
     first_world, second_world, broker = World(tmp_path), World(tmp_path), Broker()
-    first = disk.full_broker(first_world.stage("fill-broker", broker), 3600.0)
-    second = disk.full_broker(second_world.stage("fill-broker", broker), 3600.0)
-    for act in (first, second, second):
-        next(act)
-    assert (second_world.events, second_world.all[0].thawed) == ([], 0)
+    first = disk.fill_broker_disk(first_world.context("fill-broker", broker), 3600.0)
+    second = disk.fill_broker_disk(second_world.context("fill-broker", broker), 3600.0)
+    for injection in (first, second, second):
+        next(injection)
+    assert (second_world.events, second_world.attempts[0].thawed) == ([], 0)
     broker.alive = False
     run(first)
     next(second)
@@ -249,9 +250,7 @@ def test_a_disk_that_another_fault_has_full_is_filled_when_that_one_is_over_and_
     assert broker.starts == 2
 
 
-def test_a_run_whose_broker_is_filled_has_one_to_itself_and_any_other_has_the_labs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_only_fill_broker_gets_a_broker_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     java = Java(tmp_path, tmp_path / "java", "17.0.1")
     lab = Lab(Kafka("localhost:1"), java, (), servers={"kafka": "lab's", "postgres": "lab's"})
 
@@ -267,14 +266,14 @@ def test_a_run_whose_broker_is_filled_has_one_to_itself_and_any_other_has_the_la
         assert (found.kafka, found.servers, found.link) == ("own", {"kafka": "own", "postgres": "lab's"}, "link")
 
 
-def test_a_healthy_run_has_no_disks_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_without_disk_faults_has_no_small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(disks, "small_disk", None)
     with open_disks(Cell("files-jsonl", "exactly-once", "two-phase", faults=("mid-write:kill",)), tmp_path):
         assert not any(tmp_path.iterdir())
 
 
 @allowed
-def test_a_thread_that_is_older_than_the_disk_sees_it_too_if_the_namespace_is_older_still(tmp_path: Path) -> None:
+def test_an_older_thread_sees_the_disk_if_the_namespace_is_older(tmp_path: Path) -> None:
     code = (
         "import sys; from concurrent.futures import ThreadPoolExecutor; from pathlib import Path\n"
         "from oncebench.lab.disk import open_disks, prepare_disks; from oncebench.scenario.cell import Cell\n"
@@ -287,16 +286,14 @@ def test_a_thread_that_is_older_than_the_disk_sees_it_too_if_the_namespace_is_ol
         "        (sink / 'row').write_text('row'); print(older.submit(lambda: [*sink.iterdir()]).result())\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
-    told = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
-    if "no small disk can be mounted" in told.stderr:
+    result = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False, timeout=60)
+    if "no small disk can be mounted" in result.stderr:
         pytest.skip("mounts are forbidden here")
-    assert "sink/row" in told.stdout, told.stderr
+    assert "sink/row" in result.stdout, result.stderr
 
 
 @allowed
-def test_a_disk_to_which_others_write_meanwhile_is_filled_all_the_same(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_disk_is_filled_despite_concurrent_writes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = os.posix_fallocate
 
     def late(number: int, start: int, length: int) -> None:

@@ -1,4 +1,4 @@
-"""The config: what is wrong, where, and what to do."""
+"""The configuration of a load: valid ones are read, errors name the field and the remedy."""
 
 import json
 import math
@@ -31,7 +31,7 @@ def test_a_good_config_is_read(tmp_path: Path) -> None:
     assert (config.topic, config.events, config.ledger_dir) == ("input", 1_000, Path("/nowhere/ledger"))
 
 
-def test_seed_shape_status_path_and_client_may_be_left_out() -> None:
+def test_optional_fields_have_defaults() -> None:
     needed = {name: GOOD[name] for name in ("bootstrap_servers", "topic", "rate", "sessions", "ledger_dir")}
     config = LoadConfig.from_mapping(needed)
     assert (config.seed, config.shape, config.status_path, config.client) == (0, "constant", None, {})
@@ -50,10 +50,10 @@ def test_seed_shape_status_path_and_client_may_be_left_out() -> None:
         ("sessions", 10**8 + 1, "sessions: 100000001 is not a whole number"),
         ("seed", -1, "seed: -1 is not a whole number from 0"),
         ("seed", 2**64, "seed: 18446744073709551616 is not a whole number"),
-        ("topic", "", "topic: '' is no topic name"),
-        ("topic", "a b", "topic: 'a b' is no topic name"),
-        ("topic", "..", "topic: '..' is no topic name"),
-        ("topic", "x" * 250, "is no topic name"),
+        ("topic", "", "topic: '' is not a topic name"),
+        ("topic", "a b", "topic: 'a b' is not a topic name"),
+        ("topic", "..", "topic: '..' is not a topic name"),
+        ("topic", "x" * 250, "is not a topic name"),
         ("bootstrap_servers", "", "bootstrap_servers: '' is not host:port"),
         ("bootstrap_servers", None, "bootstrap_servers: None is not host:port"),
         ("shape", "wavy", "shape: 'wavy' is not known; choose from: constant | ramp:FROM_RATE | burst:"),
@@ -76,13 +76,13 @@ def test_seed_shape_status_path_and_client_may_be_left_out() -> None:
         ("client", {"partitioner": "random"}, "client: 'partitioner' cannot be set"),
     ],
 )
-def test_a_wrong_field_is_named_with_its_value_and_the_remedy(field: str, value: object, said: str) -> None:
+def test_an_error_names_the_field_its_value_and_what_is_expected(field: str, value: object, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         LoadConfig.from_mapping({**GOOD, field: value})
     assert said in str(error.value)
 
 
-def test_a_load_of_sessions_that_never_end_has_fewer_events() -> None:
+def test_sessions_that_never_end_have_fewer_events() -> None:
     assert LoadConfig.from_mapping({**GOOD, "events_per_session": 3}).events == 30
 
 
@@ -93,21 +93,21 @@ def test_a_missing_field_is_named(field: str) -> None:
 
 
 def test_a_mistyped_field_is_named() -> None:
-    with pytest.raises(ConfigError, match="sesions: is no field of the config; known are bootstrap_servers"):
+    with pytest.raises(ConfigError, match="sesions: is not a field of the config; known are bootstrap_servers"):
         LoadConfig.from_mapping({**GOOD, "sesions": 3})
 
 
-def test_a_config_made_in_python_is_checked_just_the_same(tmp_path: Path) -> None:
+def test_a_config_made_in_python_is_checked_too(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="rate: 0"):
         LoadConfig("127.0.0.1:9092", "input", 0, 10, tmp_path)
 
 
-def test_secrets_among_the_client_settings_are_not_shown() -> None:
+def test_secrets_in_client_settings_are_not_printed() -> None:
     config = LoadConfig.from_mapping({**GOOD, "client": {"sasl.password": "hunter2"}})
     assert "hunter2" not in repr(config)
 
 
-def test_a_user_may_tune_the_client_but_not_its_promises() -> None:
+def test_a_user_may_tune_the_client_but_not_its_guarantees() -> None:
     config = LoadConfig.from_mapping({**GOOD, "client": {"linger.ms": "50", "compression.type": "lz4"}})
     effective = settings(config)
     assert (effective["linger.ms"], effective["compression.type"]) == ("50", "lz4")
@@ -116,7 +116,7 @@ def test_a_user_may_tune_the_client_but_not_its_promises() -> None:
     assert number_setting(config, "linger.ms") == 50
 
 
-def test_a_setting_that_must_be_a_number_and_is_none_is_named() -> None:
+def test_a_number_setting_with_another_value_is_named() -> None:
     config = LoadConfig.from_mapping({**GOOD, "client": {"delivery.timeout.ms": "soon"}})
     with pytest.raises(ConfigError, match=r"client: 'delivery\.timeout\.ms' must be a whole number"):
         number_setting(config, "delivery.timeout.ms")
@@ -125,7 +125,7 @@ def test_a_setting_that_must_be_a_number_and_is_none_is_named() -> None:
 @pytest.mark.parametrize(
     ("text", "said"), [("{", "is not JSON"), ("[]", "must be a JSON object"), ('{"rate": NaN}', "is missing")]
 )
-def test_a_bad_file_is_exit_code_2_and_one_line_with_its_name(
+def test_a_bad_file_ends_with_2_and_names_the_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, said: str
 ) -> None:
     path = tmp_path / "config.json"
@@ -137,22 +137,18 @@ def test_a_bad_file_is_exit_code_2_and_one_line_with_its_name(
     assert stderr.count("\n") == 1
 
 
-def test_a_file_that_is_not_there_is_exit_code_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_file_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([str(tmp_path / "none.json")]) == 2
     assert "none.json: cannot be read: No such file or directory" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("arguments", [[], ["a", "b"]])
-def test_wrong_arguments_are_exit_code_2_and_the_usage(
-    arguments: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_wrong_arguments_end_with_2_and_the_usage(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main(arguments) == 2
     assert capsys.readouterr().err == "usage: python -m loadgen CONFIG.json\n"
 
 
-def test_a_setting_that_librdkafka_does_not_know_is_exit_code_2(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_librdkafka_setting_ends_with_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     here = {"ledger_dir": str(tmp_path / "ledger"), "status_path": str(tmp_path / "load.jsonl")}
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**GOOD, **here, "client": {"linger.mss": 3}}))

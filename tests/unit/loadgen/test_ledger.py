@@ -1,4 +1,4 @@
-"""The ledger: what was written can be read, whatever happened to the one who wrote it."""
+"""The ledger: written values can be read, also after the writer was killed."""
 
 import json
 import signal
@@ -33,7 +33,7 @@ def make(directory: Path, sessions: int = 3) -> Ledger:
     return ledger
 
 
-def test_what_was_written_is_read_back(tmp_path: Path) -> None:
+def test_written_values_are_read_back(tmp_path: Path) -> None:
     written = make(tmp_path / "ledger")
     written.sent_us[7], written.acked_us[7], written.partition[7], written.offset[7] = 11, 12, 1, 2**40
     read = Ledger.open(tmp_path / "ledger")
@@ -56,7 +56,7 @@ def test_what_was_written_is_read_back(tmp_path: Path) -> None:
     }
 
 
-def test_a_fresh_ledger_says_that_nothing_was_attempted(tmp_path: Path) -> None:
+def test_a_fresh_ledger_has_no_attempts(tmp_path: Path) -> None:
     ledger = make(tmp_path)
     assert not ledger.sent_us.any()
     assert not ledger.acked_us.any()
@@ -64,7 +64,7 @@ def test_a_fresh_ledger_says_that_nothing_was_attempted(tmp_path: Path) -> None:
     assert (ledger.offset == -1).all()
 
 
-def test_an_open_ledger_shows_what_is_written_after_it_was_opened_and_cannot_be_written(
+def test_an_open_ledger_is_read_only_and_shows_later_writes(
     tmp_path: Path,
 ) -> None:
     written = make(tmp_path)
@@ -75,14 +75,14 @@ def test_an_open_ledger_shows_what_is_written_after_it_was_opened_and_cannot_be_
         read.acked_us[5] = 1
 
 
-def test_keys_by_event_and_all_at_once_agree(tmp_path: Path) -> None:
+def test_single_keys_and_all_keys_agree(tmp_path: Path) -> None:
     ledger = make(tmp_path)
     keys = ledger.session_keys()
     assert keys.tolist() == ["ab-00000000", "ab-00000001", "ab-00000002"]
     assert [ledger.session_key(event) for event in (0, 150, 299)] == keys[ledger.session[[0, 150, 299]]].tolist()
 
 
-def test_what_a_killed_process_wrote_stands(tmp_path: Path) -> None:
+def test_values_survive_a_kill_of_the_writer(tmp_path: Path) -> None:
     code = (
         "import os, signal, sys; from pathlib import Path; from loadgen.ledger import Ledger, Plan\n"
         "ledger = Ledger.create(Path(sys.argv[1]), 100)\n"
@@ -104,9 +104,9 @@ def test_a_ledger_is_never_overwritten(tmp_path: Path) -> None:
         Ledger.create(tmp_path, 100)
 
 
-def test_a_ledger_whose_maker_died_while_planning_is_not_taken_for_a_whole_one(tmp_path: Path) -> None:
+def test_a_ledger_without_a_plan_is_refused(tmp_path: Path) -> None:
     Ledger.create(tmp_path, 100)
-    with pytest.raises(LedgerError, match=r"has no plan\.json: no load began there, or it died planning"):
+    with pytest.raises(LedgerError, match=r"has no plan\.json: no load began there, or it ended before"):
         Ledger.open(tmp_path)
 
 
@@ -129,12 +129,12 @@ def test_a_damaged_plan_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_column_that_does_not_fit_the_plan_is_refused(tmp_path: Path) -> None:
     make(tmp_path)
     np.save(tmp_path / "seq.npy", np.zeros(299, dtype=np.uint8))
-    with pytest.raises(LedgerError, match=r"seq\.npy has \(299,\) values of uint8, but the plan asks for 300"):
+    with pytest.raises(LedgerError, match=r"seq\.npy has \(299,\) values of uint8, but the plan needs 300"):
         Ledger.open(tmp_path)
 
 
 @pytest.mark.parametrize("keep_bytes", [0, 5, 500])
-def test_a_column_that_is_missing_or_cut_off_is_refused(tmp_path: Path, keep_bytes: int) -> None:
+def test_a_missing_or_truncated_column_is_refused(tmp_path: Path, keep_bytes: int) -> None:
     make(tmp_path)
     column = tmp_path / "offset.npy"
     content = column.read_bytes()
@@ -145,7 +145,7 @@ def test_a_column_that_is_missing_or_cut_off_is_refused(tmp_path: Path, keep_byt
         Ledger.open(tmp_path)
 
 
-def test_a_ledger_for_which_there_is_no_room_is_an_error_and_not_a_crash(tmp_path: Path) -> None:
+def test_a_full_disk_is_an_error_and_not_a_crash(tmp_path: Path) -> None:
     code = (
         "import resource, sys; from pathlib import Path; from loadgen.errors import LedgerError\n"
         "from loadgen.ledger import Ledger\n"

@@ -1,4 +1,4 @@
-"""The shapes of a load: exact rates, times that never fall, and errors that say what to write instead."""
+"""The shapes of a load: exact rates, times that never decrease, and helpful errors."""
 
 import math
 
@@ -45,7 +45,7 @@ def test_a_constant_rate_is_the_same_in_every_tenth_of_a_second() -> None:
     assert counts == [200] * 50
 
 
-def test_a_ramp_goes_evenly_from_its_first_rate_to_the_rate_and_then_the_plan_is_done() -> None:
+def test_a_ramp_goes_evenly_from_its_first_rate_to_the_rate() -> None:
     shape = parse_shape("ramp:1000", 3_000, 20_000)
     times = due_s(shape, 20_000)
     counts = [events_between(times, second, second + 1) for second in range(10)]
@@ -53,7 +53,7 @@ def test_a_ramp_goes_evenly_from_its_first_rate_to_the_rate_and_then_the_plan_is
     assert times[-1] == pytest.approx(10.0, abs=0.001)
 
 
-def test_a_ramp_may_begin_at_nothing_and_may_go_down() -> None:
+def test_a_ramp_may_begin_at_zero_and_may_go_down() -> None:
     up, down = (
         due_s(parse_shape("ramp:0", 1_000, 5_000), 5_000),
         due_s(parse_shape("ramp:1000", 1, 5_000), 5_000),
@@ -64,7 +64,7 @@ def test_a_ramp_may_begin_at_nothing_and_may_go_down() -> None:
     assert events_between(down, 9, 10) < 100
 
 
-def test_a_burst_has_its_peak_at_the_end_of_every_period_and_the_rate_otherwise() -> None:
+def test_a_burst_has_its_peak_at_the_end_of_every_period() -> None:
     shape = parse_shape("burst:5000:1:4", 1_000, 24_000)
     times = due_s(shape, 24_000)
     counts = [events_between(times, second - 1e-7, second + 1 - 1e-7) for second in range(12)]
@@ -78,13 +78,13 @@ def test_at_rate_max_everything_is_due_at_once() -> None:
 
 
 @pytest.mark.parametrize("rate", [0, -1, -0.5, math.nan, math.inf, -math.inf])
-def test_a_rate_that_is_not_above_zero_and_finite_is_refused(rate: float) -> None:
+def test_a_rate_must_be_finite_and_above_zero(rate: float) -> None:
     with pytest.raises(ConfigError, match=r"rate: .* is not possible; give a number above 0, or \"max\""):
         parse_rate(rate)
 
 
 @pytest.mark.parametrize("rate", ["fast", "1000", None, True, [1]])
-def test_a_rate_that_is_no_number_is_refused(rate: object) -> None:
+def test_a_rate_must_be_a_number_or_max(rate: object) -> None:
     with pytest.raises(ConfigError, match='neither a number of events per second nor "max"'):
         parse_rate(rate)
 
@@ -105,7 +105,7 @@ def test_a_rate_that_is_no_number_is_refused(rate: object) -> None:
         ("burst:1000:4:4", "ON_S must be shorter than EVERY_S"),
     ],
 )
-def test_a_shape_without_meaning_is_refused_with_what_to_write(spec: str, said: str) -> None:
+def test_an_invalid_shape_is_refused_with_a_remedy(spec: str, said: str) -> None:
     with pytest.raises(ConfigError) as error:
         parse_shape(spec, 100, 1_000)
     assert said in str(error.value)

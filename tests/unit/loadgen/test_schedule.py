@@ -43,7 +43,7 @@ def test_event_k_is_due_exactly_where_the_shape_reaches_k(shape: str) -> None:
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("per_block", [7, 2_000])
-def test_sessions_that_never_end_have_their_first_events_at_the_same_pace(shape: str, per_block: int) -> None:
+def test_sessions_that_never_end_keep_the_rate(shape: str, per_block: int) -> None:
     pace = parse_shape(shape, 2_000, 100 * 200)
     load = Block(*map(np.concatenate, zip(*schedule(5, 200, pace, 3, per_block), strict=True)))
     by_session = np.lexsort((load.seq, load.session))
@@ -59,7 +59,7 @@ def test_sessions_away_from_the_edges_spread_over_one_to_two_seconds() -> None:
     assert middle.mean() == pytest.approx(1.5, abs=0.05)
 
 
-def test_the_events_of_a_session_do_not_tick_like_a_clock_and_no_two_sessions_tick_alike() -> None:
+def test_gaps_between_events_vary_within_and_between_sessions() -> None:
     load = whole(5, 400)
     gaps, others = (np.diff(load.due_us[load.session == session]) for session in (200, 201))
     assert gaps.max() > 3 * gaps.min()
@@ -76,7 +76,7 @@ def test_at_few_events_per_second_sessions_take_longer() -> None:
     assert spreads_s(whole(5, 5, rate=20)).min() > 4.0
 
 
-def test_flat_out_everything_is_due_at_once_and_interleaved_as_at_twenty_thousand_per_second() -> None:
+def test_a_flat_out_load_is_due_at_once_and_interleaved() -> None:
     flat_out, paced = whole(5, 1_000, rate="max"), whole(5, 1_000, rate=20_000)
     assert not flat_out.due_us.any()
     assert (flat_out.session == paced.session).all()
@@ -85,12 +85,12 @@ def test_flat_out_everything_is_due_at_once_and_interleaved_as_at_twenty_thousan
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("per_block", [1, 7, 199])
-def test_the_schedule_does_not_depend_on_how_it_was_cut_for_memory(shape: str, per_block: int) -> None:
+def test_the_schedule_does_not_depend_on_the_block_size(shape: str, per_block: int) -> None:
     cut, uncut = whole(9, 200, shape=shape, per_block=per_block), whole(9, 200, shape=shape)
     assert all((a == b).all() for a, b in zip(cut, uncut, strict=True))
 
 
-def test_the_same_seed_makes_the_same_bytes_on_every_machine_and_for_ever() -> None:
+def test_the_same_seed_makes_the_same_bytes_on_every_machine() -> None:
     load = whole(42, 50)
     keys, values = encode(42, load.session, load.seq, load.due_us)
     digest = hashlib.sha256("\n".join([*keys, *values]).encode()).hexdigest()
@@ -103,7 +103,7 @@ def test_another_seed_makes_another_order_and_other_values() -> None:
     assert encode(0, one.session, one.seq, one.due_us) != encode(0, other.session, other.seq, other.due_us)
 
 
-def test_planning_two_million_events_takes_memory_for_a_block_only() -> None:
+def test_planning_needs_memory_for_one_block_only() -> None:
     tracemalloc.start()
     try:
         planned = sum(len(block.seq) for block in schedule(1, 20_000, parse_shape("constant", 20_000, 2_000_000)))

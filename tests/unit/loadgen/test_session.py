@@ -1,4 +1,4 @@
-"""What a session is made of, and its bytes."""
+"""The events of a session and their bytes."""
 
 import json
 import zlib
@@ -17,7 +17,7 @@ EVENTS = st.lists(
 
 
 @given(st.integers(0, 2**64 - 1), EVENTS)
-def test_a_value_is_what_json_dumps_would_write(seed: int, events: list[tuple[int, int, int]]) -> None:
+def test_a_value_equals_the_output_of_json_dumps(seed: int, events: list[tuple[int, int, int]]) -> None:
     session = np.array([e[0] for e in events], dtype=np.uint32)
     seq = np.array([e[1] for e in events], dtype=np.uint8)
     scheduled_us = np.array([e[2] for e in events], dtype=np.int64)
@@ -38,7 +38,7 @@ def test_a_key_is_the_seed_in_hexadecimal_and_the_number_in_eight_digits() -> No
     assert session_key(0, 12_345_678) == "0-12345678"
 
 
-def test_many_keys_at_once_are_the_same_keys() -> None:
+def test_many_keys_at_once_equal_single_keys() -> None:
     indices = [0, 7, 99, 12_345_678, 99_999_999]
     assert session_keys(0xABC, indices).tolist() == [session_key(0xABC, index) for index in indices]
 
@@ -52,7 +52,7 @@ def test_values_use_their_whole_range_evenly() -> None:
     assert np.abs(tenths - 0.1).max() < 0.005
 
 
-def test_a_value_depends_on_nothing_but_seed_session_and_seq() -> None:
+def test_a_value_depends_only_on_seed_session_and_seq() -> None:
     session, seq = np.arange(10, dtype=np.uint32), np.full(10, 3, dtype=np.uint8)
     assert values(1, session, seq)[4] == values(1, session[4:5], seq[4:5])[0]
     assert len(set(values(1, session, seq).tolist())) == 10
@@ -67,7 +67,7 @@ def test_the_streams_of_random_numbers_are_independent_of_each_other() -> None:
 
 
 @pytest.mark.parametrize("record_bytes", [200, 1_000, MAX_RECORD_BYTES])
-def test_a_padded_value_has_its_length_says_the_same_and_is_always_the_same(record_bytes: int) -> None:
+def test_a_padded_value_has_its_length_and_the_same_fields(record_bytes: int) -> None:
     columns = np.array([0, 3], np.uint32), np.array([0, 99], np.uint8), np.array([5, 2**50], np.int64)
     keys, plain = encode(7, *columns)
     padded_keys, padded = encode(7, *columns, record_bytes)

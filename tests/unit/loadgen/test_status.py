@@ -1,13 +1,16 @@
-"""Lateness, and the lines that say how a load goes."""
+"""Lateness, and the lines of the status file."""
 
 import json
 import time
 from pathlib import Path
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
 from loadgen.producer import anchored_clock
 from loadgen.status import Lateness, Status, StatusFile, Summary, lateness
+from oncebench.audit.python.latency import Distribution
 
 
 def test_lateness_is_sent_minus_scheduled_in_ms() -> None:
@@ -16,7 +19,15 @@ def test_lateness_is_sent_minus_scheduled_in_ms() -> None:
     assert lateness(scheduled_us, sent_us) == Lateness(p50=50.0, p99=99.0, max=100.0)
 
 
-def test_lateness_leaves_out_what_was_never_attempted() -> None:
+@given(st.lists(st.integers(-(10**9), 10**9), min_size=1, max_size=400))
+def test_lateness_percentiles_are_those_of_the_audit(late_us: list[int]) -> None:
+    scheduled_us = np.full(len(late_us), 2 * 10**9)
+    found = lateness(scheduled_us, scheduled_us + np.array(late_us))
+    audit = Distribution.of(np.array(late_us) / 1e3)
+    assert (found.p50, found.p99, found.max) == (audit.p50, audit.p99, audit.max)
+
+
+def test_lateness_leaves_out_events_never_attempted() -> None:
     scheduled_us, sent_us = np.array([10_000, 20_000, 30_000, 40_000]), np.array([12_000, 25_000, 0, 0])
     assert lateness(scheduled_us, sent_us) == Lateness(p50=2.0, p99=5.0, max=5.0)
 
@@ -31,7 +42,7 @@ def test_lateness_does_not_change_the_ledger() -> None:
     assert sent_us.tolist() == [9, 8, 7]
 
 
-def test_the_status_file_has_a_line_per_status_and_ends_with_the_summary(tmp_path: Path) -> None:
+def test_the_status_file_ends_with_the_summary(tmp_path: Path) -> None:
     summary = Summary(100, 90, 80, 7, 3, 1.5, 53.333, Lateness(0.1, 0.9, 1.0), 0.9, 5_000)
     with StatusFile(tmp_path / "load.jsonl") as file:
         file.status(Status(1_000, 50, 40, 30, 0, 160.0, 0.25))

@@ -1,4 +1,4 @@
-"""What the observer notes as the moment of seeing."""
+"""The time that the observer records for a row."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 from oncebench.observe.observer import follow
 from oncebench.record import OBSERVED
-from oncebench.record.streams import LineWriter, StreamWriter, read_stream
+from oncebench.record.json_lines import LineWriter
+from oncebench.record.streams import StreamWriter, read_stream
 from oncebench.sinks.reader import Rows
 
 
@@ -22,7 +23,7 @@ class Given:
         return Rows([0], [0], [1], [b"a"], [b"{}"], [()], seen_us=1234) if self.polls == 1 else Rows()
 
 
-def test_a_row_is_noted_with_the_moment_at_which_its_reader_had_read_it(tmp_path: Path) -> None:
+def test_a_row_has_the_time_at_which_the_reader_had_it(tmp_path: Path) -> None:
     reader: Any = Given()
     path = tmp_path / "observed.arrow"
     with LineWriter(tmp_path / "status.jsonl") as lines, StreamWriter(path, OBSERVED) as writer:

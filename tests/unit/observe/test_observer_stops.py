@@ -1,4 +1,4 @@
-"""SIGTERM while the observer opens its reader, which may be in the midst of a C library's constructor."""
+"""SIGTERM while the observer opens its reader, possibly inside a C library's constructor."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ sys.exit(observer.main(sys.argv[1:]))
 """
 
 
-def test_an_observer_told_to_stop_stops_although_a_constructor_swallows_exceptions(tmp_path: Path) -> None:
+def test_the_observer_stops_although_a_constructor_swallows_exceptions(tmp_path: Path) -> None:
     config = {"sink": "kafka", "target": {}, "observed_path": "o.arrow", "status_path": "o.jsonl"}
     (tmp_path / "observer.json").write_text(json.dumps(config))
     command = [sys.executable, "-c", OPENS_ITS_READER_AS_A_C_LIBRARY_DOES, str(tmp_path / "observer.json")]

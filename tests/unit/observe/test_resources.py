@@ -1,4 +1,4 @@
-"""What a component used is counted from the mark, also for processes that started later or have died."""
+"""Use of a component counts from the mark on, also for processes that started later or died."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def until(done: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_only_what_was_used_after_the_mark_counts() -> None:
+def test_only_use_after_the_mark_counts() -> None:
     children: dict[int, str] = {}
     with Sampler(lambda: dict(children), lambda owner, _name, _leader: owner) as sampler:
         early = spinning(0.6)
@@ -56,7 +56,7 @@ def test_only_what_was_used_after_the_mark_counts() -> None:
     assert uses["early"].peak_rss_bytes > 1_000_000
 
 
-def test_a_process_that_leads_a_session_of_its_own_belongs_to_its_parents_component() -> None:
+def test_a_session_leader_belongs_to_its_parents_component() -> None:
     code = (
         "import subprocess, sys\n"
         f"child = [sys.executable, '-c', {SPIN.format(cpu_s=0.3)!r}]\n"
@@ -74,25 +74,25 @@ def test_a_process_that_leads_a_session_of_its_own_belongs_to_its_parents_compon
         ended(server)
 
 
-# One child is there to be seen until it is told to end; so many others come and go between two samples.
+# One child runs until it is asked to end, so samples see it. Five others start and end between two samples.
 SERVER = """
 import subprocess, sys
 spin = [sys.executable, "-c", "import time\\nwhile time.process_time() < float(__import__('sys').argv[1]): pass"]
-told = [sys.executable, "-c", {spin!r}]
+sampled_spin = [sys.executable, "-c", {spin!r}]
 sys.stdin.readline()
-seen = subprocess.Popen(told, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
-seen.stdout.readline()
+sampled = subprocess.Popen(sampled_spin, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True)
+sampled.stdout.readline()
 print(flush=True)
 sys.stdin.readline()
 for _ in range(5):
     subprocess.run([*spin, "0.1"], start_new_session=True)
-seen.communicate(b"\\n")
+sampled.communicate(b"\\n")
 print(flush=True)
 sys.stdin.readline()
 """
 
 
-def test_what_a_servers_children_used_between_two_samples_counts_once() -> None:
+def test_children_between_two_samples_count_once() -> None:
     command = [sys.executable, "-c", SERVER.format(spin=SPIN.format(cpu_s=0.4))]
     sessions: dict[int, str] = {}
     with Sampler(lambda: dict(sessions), lambda owner, _name, _leader: owner) as sampler:
@@ -107,16 +107,16 @@ def test_what_a_servers_children_used_between_two_samples_counts_once() -> None:
             spun(server)
 
         next_step()
-        sampler.mark()  # 0.4 s of the child that is seen are behind us
+        sampler.mark()  # the sampled child has used its 0.4 s
         next_step()
         sampler._sample()
         used = sampler.uses()["postgres"].cpu_s
         ended(server)
-    assert 0.45 <= used < 0.85  # five children of 0.1 s, which no sample need have met, and their start
-    assert 0 <= sampler.uses()["postgres"].cpu_s - used < 0.1  # that the server has ended too changes nothing
+    assert 0.45 <= used < 0.85  # five children of 0.1 s, which no sample may have seen, and their start
+    assert 0 <= sampler.uses()["postgres"].cpu_s - used < 0.1  # the end of the server changes nothing
 
 
-# Two children in sessions of their own: the first is there all the time, the second spins and is ended when asked to.
+# Two children in their own sessions: the first runs all the time, the second spins and ends when asked.
 PAIR = """
 import subprocess, sys
 idle = [sys.executable, "-c", "print(flush=True); input()"]
@@ -135,7 +135,7 @@ first.communicate(b"\\n")
 """
 
 
-def test_a_servers_child_that_ends_in_the_midst_of_a_sample_counts_still() -> None:
+def test_a_child_that_ends_during_a_sample_counts() -> None:
     command = [sys.executable, "-c", PAIR.format(spin=SPIN.format(cpu_s=0.5))]
     sessions: dict[int, str] = {}
     left: list[bool] = []
@@ -195,9 +195,7 @@ WRITTEN = 4_000_000
 
 
 @pytest.mark.parametrize("ignoring", [False, True])
-def test_what_a_child_used_stays_its_own_when_it_has_ended_and_its_parent_goes_on(
-    tmp_path: Path, ignoring: bool
-) -> None:
+def test_a_childs_use_is_not_counted_again_for_its_parent(tmp_path: Path, ignoring: bool) -> None:
     code = WRITER.format(written=WRITTEN, ignoring=ignoring, path=str(tmp_path / "written"))
     sessions: dict[int, str] = {}
 
@@ -235,7 +233,7 @@ def test_what_a_child_used_stays_its_own_when_it_has_ended_and_its_parent_goes_o
         assert seen["parent"].cpu_s < 0.1
 
 
-def test_what_is_used_after_the_end_counts_no_more() -> None:
+def test_use_after_the_end_does_not_count() -> None:
     children: dict[int, str] = {}
     with Sampler(lambda: dict(children), lambda owner, _name, _leader: owner) as sampler:
         first = spinning(0.1)

@@ -1,4 +1,4 @@
-"""Children and sessions: what is started is ended whole, and nothing else is ever touched. No JVM."""
+"""Children and sessions: all that was started ends, and nothing else is touched."""
 
 import os
 import signal
@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from oncebench.errors import ENVIRONMENT, MissingEnvironment
+from oncebench.errors import ExitCode, MissingEnvironment
 from oncebench.processes import child as process
 from oncebench.processes import sessions
 from oncebench.processes.child import Child
@@ -54,9 +54,7 @@ def stranger() -> Iterator["subprocess.Popen[bytes]"]:
         popen.kill()
 
 
-def test_a_process_stands_still_once_it_is_stopped_and_until_it_is_continued_and_one_that_is_gone_does(
-    tree: Child, stranger: "subprocess.Popen[bytes]"
-) -> None:
+def test_a_process_stands_still_while_it_is_stopped_or_gone(tree: Child, stranger: "subprocess.Popen[bytes]") -> None:
     worker = max(tree.members())
     assert not tree.stands_still(worker)
     os.kill(worker, signal.SIGSTOP)
@@ -64,7 +62,7 @@ def test_a_process_stands_still_once_it_is_stopped_and_until_it_is_continued_and
     assert not tree.stands_still(tree.pid)
     tree.thaw()
     wait_for("the worker to go on", lambda: not tree.stands_still(worker))
-    assert tree.stands_still(stranger.pid), "its number may be another's by now"
+    assert tree.stands_still(stranger.pid), "another process may have its number"
     tree.kill_session()
     assert tree.stands_still(worker)
 
@@ -78,7 +76,7 @@ ctypes.CDLL(None).pthread_exit(None)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere there is no such state")
-def test_a_child_is_alive_until_all_of_it_has_ended_and_asking_does_not_reap_it(tmp_path: Path) -> None:
+def test_checking_a_child_does_not_reap_it(tmp_path: Path) -> None:
     code = [sys.executable, "-c", MAIN_THREAD_GONE]
     with process.start("half dead", code, tmp_path / "log") as child:
         state = Path(f"/proc/{child.pid}/stat")
@@ -90,7 +88,7 @@ def test_a_child_is_alive_until_all_of_it_has_ended_and_asking_does_not_reap_it(
         assert state.exists(), "its number must not become another's"
 
 
-def test_killing_a_session_ends_descendants_in_other_process_groups_too(tree: Child) -> None:
+def test_killing_a_session_reaches_other_process_groups(tree: Child) -> None:
     pids = tree.members()
     assert len(pids) == 3
     assert len({os.getpgid(pid) for pid in pids}) == 2
@@ -99,7 +97,7 @@ def test_killing_a_session_ends_descendants_in_other_process_groups_too(tree: Ch
     assert tree.returncode == -signal.SIGKILL
 
 
-def test_a_session_that_forks_without_end_is_killed_whole(tmp_path: Path) -> None:
+def test_a_session_that_keeps_forking_is_killed_completely(tmp_path: Path) -> None:
     with process.start("forks", ["sh", "-c", "while :; do sleep 600 & done"], tmp_path / "log") as child:
         wait_for("some forks", lambda: len(child.members()) > 20)
         child.kill_session()
@@ -115,7 +113,7 @@ def test_a_killed_leader_does_not_save_its_descendants(tree: Child) -> None:
     assert all(map(gone, pids))
 
 
-def test_an_ended_child_keeps_its_pid_until_its_session_is_swept(tmp_path: Path) -> None:
+def test_an_ended_child_keeps_its_pid_until_its_session_is_killed(tmp_path: Path) -> None:
     child = process.start("short", ["sh", "-c", "exit 7"], tmp_path / "log")
     assert child.wait(10)
     assert not child.alive
@@ -126,7 +124,7 @@ def test_an_ended_child_keeps_its_pid_until_its_session_is_swept(tmp_path: Path)
     assert not psutil.pid_exists(child.pid)
 
 
-def test_a_pid_that_was_given_to_another_process_is_never_signalled(stranger: "subprocess.Popen[bytes]") -> None:
+def test_a_reused_pid_is_never_signalled(stranger: "subprocess.Popen[bytes]") -> None:
     stale = Session(stranger.pid, start_time(stranger.pid) - 1)
     for act in (sessions.freeze, sessions.thaw, sessions.members, lambda session: sessions.kill(session, 1)):
         with pytest.raises(NotOursError):
@@ -136,15 +134,13 @@ def test_a_pid_that_was_given_to_another_process_is_never_signalled(stranger: "s
     assert psutil.Process(stranger.pid).status() != psutil.STATUS_STOPPED
 
 
-def test_a_child_that_was_killed_is_not_continued_under_a_pid_that_may_be_anothers(
-    tree: Child, stranger: "subprocess.Popen[bytes]"
-) -> None:
+def test_a_killed_child_is_not_continued(tree: Child, stranger: "subprocess.Popen[bytes]") -> None:
     tree.kill_session()
     tree.session = Session(stranger.pid, start_time(stranger.pid) - 1)  # as if its pid had been given away
     tree.thaw()
 
 
-def test_the_end_of_the_context_leaves_no_child_even_after_an_error(tmp_path: Path) -> None:
+def test_the_end_of_the_context_leaves_no_child(tmp_path: Path) -> None:
     pids: tuple[int, ...] = ()
     with (
         pytest.raises(ZeroDivisionError),
@@ -157,7 +153,7 @@ def test_the_end_of_the_context_leaves_no_child_even_after_an_error(tmp_path: Pa
     assert all(map(gone, pids))
 
 
-def test_stopping_gently_lets_the_child_end_by_itself(tmp_path: Path) -> None:
+def test_a_gentle_stop_lets_the_child_end_by_itself(tmp_path: Path) -> None:
     script = "import signal, sys; signal.signal(15, lambda *_: sys.exit(9)); print('ready', flush=True); signal.pause()"
     with process.start("gentle", [sys.executable, "-c", script], tmp_path / "log") as child:
         wait_for("the handler", lambda: "ready" in child.log.read_text())
@@ -165,7 +161,7 @@ def test_stopping_gently_lets_the_child_end_by_itself(tmp_path: Path) -> None:
         assert child.returncode == 9
 
 
-def test_stopping_gently_ends_by_force_what_ignores_it(tmp_path: Path) -> None:
+def test_a_gentle_stop_kills_what_ignores_it(tmp_path: Path) -> None:
     script = "import signal; signal.signal(15, signal.SIG_IGN); print('ready', flush=True); signal.pause()"
     with process.start("stubborn", [sys.executable, "-c", script], tmp_path / "log") as child:
         wait_for("the handler", lambda: "ready" in child.log.read_text())
@@ -173,14 +169,14 @@ def test_stopping_gently_ends_by_force_what_ignores_it(tmp_path: Path) -> None:
         assert child.returncode == -signal.SIGKILL
 
 
-def test_stopping_gently_reaches_a_frozen_child(tmp_path: Path) -> None:
+def test_a_gentle_stop_reaches_a_stopped_child(tmp_path: Path) -> None:
     with process.start("frozen", ["sleep", "600"], tmp_path / "log") as child:
         child.freeze()
         child.stop_gently(10)
         assert child.returncode == -signal.SIGTERM
 
 
-def test_freezing_stops_every_member_and_thawing_lets_them_go_on(tree: Child) -> None:
+def test_freeze_stops_every_member_and_thaw_continues_them(tree: Child) -> None:
     everybody = tree.members()
     assert len(everybody) > 1
     tree.freeze()
@@ -189,7 +185,7 @@ def test_freezing_stops_every_member_and_thawing_lets_them_go_on(tree: Child) ->
     wait_for("all to go on", lambda: all(psutil.Process(p).status() == "sleeping" for p in everybody))
 
 
-def test_what_a_child_says_is_appended_to_its_log(tmp_path: Path) -> None:
+def test_the_output_of_a_child_is_appended_to_its_log(tmp_path: Path) -> None:
     log = tmp_path / "logs" / "child.log"
     for word in ("one", "two"):
         with process.start("speaker", ["sh", "-c", f"echo {word}; echo {word} >&2"], log) as child:
@@ -197,7 +193,7 @@ def test_what_a_child_says_is_appended_to_its_log(tmp_path: Path) -> None:
     assert log.read_text() == "one\none\ntwo\ntwo\n"
 
 
-def test_a_child_started_by_a_thread_lives_on_after_the_thread(tmp_path: Path) -> None:
+def test_a_child_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
     started: list[Child] = []
 
     def start() -> None:
@@ -212,15 +208,15 @@ def test_a_child_started_by_a_thread_lives_on_after_the_thread(tmp_path: Path) -
         assert child.alive
 
 
-def test_a_program_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_missing_program_is_named(tmp_path: Path) -> None:
     with pytest.raises(
         MissingEnvironment, match="broker can't be started: there is no program no-such-program"
     ) as caught:
         process.start("broker", ["no-such-program"], tmp_path / "log")
-    assert caught.value.exit_code == ENVIRONMENT
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
 
 
-def test_a_program_that_can_not_be_executed_says_so_in_the_log(tmp_path: Path) -> None:
+def test_a_program_that_cannot_run_is_reported_in_the_log(tmp_path: Path) -> None:
     program = tmp_path / "program"
     program.write_bytes(b"\x00not a program")
     program.chmod(0o755)
@@ -230,7 +226,7 @@ def test_a_program_that_can_not_be_executed_says_so_in_the_log(tmp_path: Path) -
     assert f"{program} can't be run: Exec format error" in child.log.read_text()
 
 
-def test_a_child_gets_usual_signals_private_files_and_the_environment_it_was_given(tmp_path: Path) -> None:
+def test_a_child_gets_default_signals_private_files_and_its_environment(tmp_path: Path) -> None:
     script = "touch made; grep SigIgn /proc/self/status; echo $SAID"
     env = {"PATH": os.environ["PATH"], "SAID": "hello"}
     with process.start("child", ["sh", "-c", script], tmp_path / "log", env=env, cwd=tmp_path) as child:

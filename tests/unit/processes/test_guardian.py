@@ -1,4 +1,4 @@
-"""The guardian: whatever kills the suite, its children die too. Real processes, real SIGKILL; no JVM."""
+"""The guardian: the children die with the suite, whatever ends the suite."""
 
 import os
 import signal
@@ -56,7 +56,7 @@ def gone(pid: int) -> bool:
 
 
 class Suite:
-    """A process that uses the suite's own modules; `pids` are its guardian and its children."""
+    """A process that uses the suite's modules. `pids`: its guardian and its children."""
 
     def __init__(self, folder: Path, body: str, end: str) -> None:
         code = SUITE.format(body=body, end=end)
@@ -65,7 +65,7 @@ class Suite:
         self.popen = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=env)
         assert self.popen.stdout is not None
         self.pids = [int(word) for word in self.popen.stdout.readline().split()]
-        assert len(self.pids) >= 4, "the suite has told of its guardian and its children"
+        assert len(self.pids) >= 4, "the suite reports its guardian and its children"
 
     def all_gone(self) -> bool:
         return all(map(gone, self.pids))
@@ -88,27 +88,27 @@ def suite(tmp_path: Path) -> Iterator[Callable[..., Suite]]:
         wait_for("the clean-up", one.all_gone)
 
 
-def test_a_suite_killed_by_SIGKILL_leaves_no_child_and_no_guardian(suite: Callable[..., Suite]) -> None:
+def test_a_killed_suite_leaves_no_child_and_no_guardian(suite: Callable[..., Suite]) -> None:
     killed = suite()
     assert len(killed.pids) == 4
     killed.popen.kill()
     wait_for("every child and the guardian to end", killed.all_gone)
 
 
-def test_a_suite_killed_by_SIGKILL_leaves_no_frozen_child(suite: Callable[..., Suite]) -> None:
+def test_a_killed_suite_leaves_no_stopped_child(suite: Callable[..., Suite]) -> None:
     killed = suite("child.freeze()")
     killed.popen.kill()
     wait_for("every child and the guardian to end", killed.all_gone)
 
 
 @pytest.mark.parametrize("end", ["raise SystemExit(3)", "raise ZeroDivisionError", "os._exit(1)", "os.abort()"])
-def test_a_suite_that_ends_without_clearing_up_leaves_no_child(suite: Callable[..., Suite], end: str) -> None:
+def test_a_suite_that_ends_without_cleanup_leaves_no_child(suite: Callable[..., Suite], end: str) -> None:
     ended = suite(end=end)
     ended.popen.wait(20)
     wait_for("every child and the guardian to end", ended.all_gone)
 
 
-def test_a_Ctrl_C_for_the_whole_terminal_does_not_end_the_guardian_before_the_suite(
+def test_a_Ctrl_C_does_not_end_the_guardian_before_the_suite(
     suite: Callable[..., Suite],
 ) -> None:
     running = suite()
@@ -120,7 +120,7 @@ def test_a_Ctrl_C_for_the_whole_terminal_does_not_end_the_guardian_before_the_su
     wait_for("every child and the guardian to end", running.all_gone)
 
 
-def test_a_killed_guardian_is_replaced_and_the_new_one_knows_the_older_children(suite: Callable[..., Suite]) -> None:
+def test_a_killed_guardian_is_replaced_by_one_with_the_same_children(suite: Callable[..., Suite]) -> None:
     killed = suite(
         "guard = guardian(); first = child.members(); old = guard.pid; os.kill(old, 9); os.waitpid(old, 0)\n"
         "child = tree('second'); print(*first, end=' ')"
@@ -131,17 +131,17 @@ def test_a_killed_guardian_is_replaced_and_the_new_one_knows_the_older_children(
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux has a death signal")
-def test_without_its_guardian_a_killed_suite_still_takes_its_direct_child_along(suite: Callable[..., Suite]) -> None:
+def test_without_guardian_a_killed_suite_ends_its_direct_child(suite: Callable[..., Suite]) -> None:
     killed = suite()
     guardian, child, *descendants = killed.pids
     os.kill(guardian, signal.SIGKILL)
     killed.popen.kill()
     wait_for("the child to end", lambda: gone(child))
-    for pid in descendants:  # nobody is left to do it
+    for pid in descendants:  # no process is left to do it
         os.kill(pid, signal.SIGKILL)
 
 
-def test_a_fork_that_holds_the_pipe_open_does_not_keep_the_children_alive(suite: Callable[..., Suite]) -> None:
+def test_a_fork_with_the_open_pipe_does_not_save_the_children(suite: Callable[..., Suite]) -> None:
     killed = suite("fork = os.fork()\nif fork == 0: time.sleep(600)\nprint(fork, end=' ', flush=True)")
     fork = killed.pids.pop(0)
     try:
@@ -163,7 +163,7 @@ guard.main()
 """
 
 
-def test_what_a_suite_said_in_its_last_moment_is_heard_although_it_is_dead_by_then() -> None:
+def test_a_suites_last_message_is_read_after_its_death() -> None:
     with subprocess.Popen(["sleep", "600"], start_new_session=True) as child:
         told, tell = os.pipe()
         try:
@@ -178,7 +178,7 @@ def test_what_a_suite_said_in_its_last_moment_is_heard_although_it_is_dead_by_th
             os.close(tell)
 
 
-def test_sessions_that_are_done_or_belong_to_another_process_are_left_alone() -> None:
+def test_only_sessions_that_are_still_ours_are_killed() -> None:
     with (
         subprocess.Popen(["sleep", "600"], start_new_session=True) as done,
         subprocess.Popen(["sleep", "600"], start_new_session=True) as other,

@@ -1,10 +1,12 @@
-"""Following a JSON lines file: what is new, what is torn, and what is read again only when it has grown."""
+"""JSON lines: whole reads, following a file, and lines that a kill cut off."""
 
 from pathlib import Path
 from unittest.mock import patch
 
+import pytest
+
 from oncebench.record import json_lines
-from oncebench.record.json_lines import AllLines, Tail
+from oncebench.record.json_lines import AllLines, Tail, read_lines
 
 
 def _append(path: Path, text: str) -> None:
@@ -12,7 +14,7 @@ def _append(path: Path, text: str) -> None:
         file.write(text)
 
 
-def test_a_tail_gives_each_line_once_and_a_torn_one_when_it_is_whole(tmp_path: Path) -> None:
+def test_a_tail_returns_each_line_once_and_a_torn_one_when_it_is_whole(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     lines = Tail(path)
     assert lines.fresh() == [] and lines.last() == {}
@@ -24,13 +26,23 @@ def test_a_tail_gives_each_line_once_and_a_torn_one_when_it_is_whole(tmp_path: P
     assert lines.last() == {"n": 2}
 
 
-def test_a_tail_passes_over_what_a_killed_writer_left(tmp_path: Path) -> None:
+@pytest.mark.parametrize("torn", ['{"n"', '{"n":7,"m":{', '{"n":7,"m":"'])
+def test_every_reader_keeps_the_object_behind_a_torn_line(tmp_path: Path, torn: str) -> None:
     path = tmp_path / "lines.jsonl"
-    _append(path, '{"n":1}\n{"n"{"n":2}\n{"n":3}\n')
+    _append(path, '{"n":1}\n' + torn + '{"n":2}\n{"n":3}\n')
+    whole = [{"n": 1}, {"n": 2}, {"n": 3}]
+    assert Tail(path).fresh() == whole
+    assert list(AllLines(path).read()) == whole
+    assert list(read_lines(path).items) == whole
+
+
+def test_a_tail_skips_a_torn_line_that_nobody_continued(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    _append(path, '{"n":1}\n{"n"\n7\n{"n":3}\n')
     assert Tail(path).fresh() == [{"n": 1}, {"n": 3}]
 
 
-def test_all_lines_holds_also_the_one_behind_what_a_killed_writer_left(tmp_path: Path) -> None:
+def test_all_lines_include_the_one_behind_a_torn_line(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     lines = AllLines(path)
     assert lines.read() == ()

@@ -1,4 +1,4 @@
-"""The run folder: whatever was cut off is read as far as it goes, whatever is damaged is refused with a reason."""
+"""The run folder: cut-off files are read as far as they go, damaged ones are refused."""
 
 from __future__ import annotations
 
@@ -11,15 +11,9 @@ import pyarrow as pa
 import pytest
 
 from oncebench.record import FINAL, INPUT, MARKER, OBSERVED, QUARANTINE, Record
-from oncebench.record.streams import (
-    SCHEMA_VERSION,
-    LineWriter,
-    RecordError,
-    StreamWriter,
-    read_lines,
-    read_stream,
-    write_stream,
-)
+from oncebench.record.json_lines import LineWriter, read_lines
+from oncebench.record.streams import StreamWriter, read_stream, write_stream
+from oncebench.record.validation import SCHEMA_VERSION, RecordError
 from oncebench.scenario.cell import Cell
 from tests.unit.audit.audit_world import input_table, ledger_of, make_world
 
@@ -72,7 +66,7 @@ def test_rows_are_in_the_file_as_soon_as_they_are_appended(tmp_path: Path) -> No
     assert read_stream(tmp_path / "input.arrow", INPUT).complete
 
 
-def test_a_writer_that_was_left_by_an_error_leaves_the_stream_incomplete(tmp_path: Path) -> None:
+def test_an_exception_leaves_the_stream_incomplete(tmp_path: Path) -> None:
     with pytest.raises(KeyError), StreamWriter(tmp_path / "input.arrow", INPUT) as writer:
         writer.append(BATCHES[0])
         raise KeyError
@@ -80,7 +74,7 @@ def test_a_writer_that_was_left_by_an_error_leaves_the_stream_incomplete(tmp_pat
     assert (stream.table.num_rows, stream.complete) == (2, False)
 
 
-def test_a_missing_stream_is_incomplete_and_says_so(tmp_path: Path) -> None:
+def test_a_missing_stream_is_incomplete_and_noted(tmp_path: Path) -> None:
     stream = read_stream(tmp_path / "final.arrow", FINAL)
     assert (stream.table.num_rows, stream.complete, stream.note) == (0, False, "final.arrow is missing")
 
@@ -169,7 +163,7 @@ def test_lines_cut_at_any_byte_lose_only_the_line_that_was_cut(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("careful", [True, False], ids=["LineWriter", "plain append"])
-def test_a_process_that_goes_on_after_a_cut_line_loses_nothing_of_its_own(tmp_path: Path, careful: bool) -> None:
+def test_a_process_that_continues_after_a_cut_line_loses_none_of_its_lines(tmp_path: Path, careful: bool) -> None:
     path = tmp_path / "progress.jsonl"
     path.write_bytes(b'{"kind":"started"}\n{"kind":"batch","end_offsets":{"0":')
     if careful:
@@ -183,7 +177,7 @@ def test_a_process_that_goes_on_after_a_cut_line_loses_nothing_of_its_own(tmp_pa
     assert lines.damaged == 1
 
 
-def test_a_line_is_never_appended_to_what_a_killed_writer_left(tmp_path: Path) -> None:
+def test_a_line_is_never_appended_to_a_cut_line(tmp_path: Path) -> None:
     path = tmp_path / "progress.jsonl"
     path.write_bytes(b'{"ki')
     with LineWriter(path) as writer:
@@ -268,7 +262,7 @@ def test_missing_reads_are_incomplete_and_the_rest_is_loaded(folder: Path) -> No
 
 
 @pytest.mark.parametrize("name", ["final.arrow", "progress.jsonl", "ends.json", "facts.json"])
-def test_a_folder_in_the_place_of_a_file_is_refused(folder: Path, name: str) -> None:
+def test_a_folder_in_place_of_a_file_is_refused(folder: Path, name: str) -> None:
     (folder / name).unlink(missing_ok=True)
     (folder / name).mkdir()
     with pytest.raises(RecordError, match=rf"{name} .*take the folder from a sound copy"):
@@ -289,7 +283,7 @@ def test_a_folder_in_the_place_of_a_file_is_refused(folder: Path, name: str) -> 
         ("ends.json", {"final_complete": True}),
     ],
 )
-def test_a_part_that_does_not_fit_its_form_is_refused(folder: Path, name: str, line: dict[str, Any]) -> None:
+def test_a_file_that_does_not_fit_its_schema_is_refused(folder: Path, name: str, line: dict[str, Any]) -> None:
     (folder / name).write_text(json.dumps(line) + "\n")
     with pytest.raises(RecordError, match=rf"{name} .*sound copy"):
         Record.load(folder)

@@ -1,4 +1,4 @@
-"""What a stored object must look like: what does not fit is refused with file, field and what was expected."""
+"""Stored objects: a misfit is refused with its file, its field and the expected value."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 from oncebench.audit.python.latency import Distribution
 from oncebench.errors import UserError
-from oncebench.record import schema as parts
+from oncebench.record import schema
 from oncebench.record.validation import OBJECT, Count, RecordError, Whole, require
 from oncebench.report.report import read_reports
 from oncebench.scenario.cell import Cell
@@ -39,63 +39,72 @@ REPORT: dict[str, Any] = {
 
 
 @pytest.mark.parametrize(
-    ("item", "form"),
+    ("item", "kind"),
     [
-        (CELL, parts.Asked), (BATCH, parts.Progress), (ENDS, parts.Ends), (HIT, parts.Hit), (FACTS, parts.Facts),
-        ({**BATCH, "recovered": True, "input_rows": 0, "duration_ms": {}, "state": []}, parts.Progress),
-        ({"kind": "new", "t_us": 1, "more": []}, parts.Progress),
-        ({"event": "random-kill", "t_us": 1, "landed": None}, parts.Timeline),
-        ({"t_us": 1, "sent": 4}, parts.Load), ({"done": True, "summary": {"acknowledged": 3}}, parts.Load),
-        ({**FACTS, "uses": USES}, parts.Facts),
+        (CELL, schema.StoredCell), (BATCH, schema.Progress), (ENDS, schema.Ends), (HIT, schema.Hit),
+        (FACTS, schema.Facts),
+        ({**BATCH, "recovered": True, "input_rows": 0, "duration_ms": {}, "state": []}, schema.Progress),
+        ({"kind": "new", "t_us": 1, "more": []}, schema.Progress),
+        ({"event": "random-kill", "t_us": 1, "landed": None}, schema.Timeline),
+        ({"t_us": 1, "sent": 4}, schema.Load), ({"done": True, "summary": {"acknowledged": 3}}, schema.Load),
+        ({**FACTS, "uses": USES}, schema.Facts),
     ],
 )  # fmt: skip
-def test_what_a_run_writes_fits(item: Any, form: Any) -> None:
-    require(item, form, PATH)
+def test_files_of_a_run_fit_their_schemas(item: Any, kind: Any) -> None:
+    require(item, kind, PATH)
 
 
 @pytest.mark.parametrize(
-    ("item", "form", "says"),
+    ("item", "kind", "message"),
     [
-        ([], parts.Facts, "holds []: Input should be a valid dictionary"),
-        ({}, parts.Facts, "has no run"),
-        ({**FACTS, "uses": {"broker": {"cpu_s": 1, "peak_rss_bytes": 1}}}, parts.Facts, "no uses.broker.written_bytes"),
-        ({"schema": 1}, parts.Cell, "has no run"),
-        ({**CELL, "sink": "../x"}, parts.Asked, "says sink = '../x': String should match pattern"),
-        ({**CELL, "sink": ["kafka"]}, parts.Asked, "says sink = ['kafka']: Input should be a valid string"),
-        ({**CELL, "guarantee": "twice"}, parts.Asked, "says guarantee = 'twice': Input should be 'at-most-once'"),
-        ({**CELL, "colour": 1}, parts.Asked, "has an unknown field colour"),
-        ({**CELL, "faults": ["nowhere:kill"]}, parts.Asked, "says faults[0] = 'nowhere:kill': unknown failpoint"),
-        ({**CELL, "faults": "after-commit"}, parts.Asked, "says faults = 'after-commit': Input should be a valid list"),
-        ({**CELL, "sessions": True}, parts.Asked, "says sessions = True: Input should be a valid integer"),
-        ({"final_complete": True}, parts.Ends, "has no output"),
-        ({**ENDS, "output": {"0": {"lso": "1", "hw": 1}}}, parts.Ends, "says output.0.lso = '1'"),
-        ({**ENDS, "output": {"zero": {"lso": 1, "hw": 1}}}, parts.Ends, "has output.zero: String should match"),
-        ({**ENDS, "leftovers": 3}, parts.Ends, "says leftovers = 3: Input should be a valid list"),
-        ({**CELL, "rate": "fast"}, parts.Asked, "says rate = 'fast': Input should be a number or \"max\""),
-        ({"run": "r", "cell": {**CELL, "colour": 1}}, parts.Cell, "has an unknown field cell.colour"),
-        ({"t_us": 1}, parts.Progress, "has no kind"),
-        ([], parts.Progress, "holds []: Input should be a valid dictionary"),
-        ({**BATCH, "recovered": True}, parts.Progress, "says input_rows = 5: Input should be less than or equal to 0"),
-        ({**BATCH, "end_offsets": {"0": -1}}, parts.Progress, "says end_offsets.0 = -1"),
-        ({**BATCH, "duration_ms": {}}, parts.Progress, "has no duration_ms.triggerExecution"),
-        ({**BATCH, "t_us": 10**30}, parts.Progress, f"Input should be less than {2**63}"),
-        ({**HIT, "t_us": None}, parts.Hit, "says t_us = None"),
-        ({name: HIT[name] for name in HIT if name != "action"}, parts.Hit, "has no action"),
-        ({"t_us": 1}, parts.Timeline, "has no event"),
-        ({"event": "random-kill", "t_us": 1}, parts.Timeline, "has no landed"),
-        ({"summary": 3}, parts.Load, "says summary = 3: Input should be a valid dictionary"),
+        ([], schema.Facts, "holds []: Input should be a valid dictionary"),
+        ({}, schema.Facts, "has no run"),
+        (
+            {**FACTS, "uses": {"broker": {"cpu_s": 1, "peak_rss_bytes": 1}}},
+            schema.Facts,
+            "no uses.broker.written_bytes",
+        ),
+        ({"schema": 1}, schema.CellFile, "has no run"),
+        ({**CELL, "sink": "../x"}, schema.StoredCell, "has sink = '../x': String should match pattern"),
+        ({**CELL, "sink": ["kafka"]}, schema.StoredCell, "has sink = ['kafka']: Input should be a valid string"),
+        ({**CELL, "guarantee": "twice"}, schema.StoredCell, "has guarantee = 'twice': Input should be 'at-most-once'"),
+        ({**CELL, "colour": 1}, schema.StoredCell, "has an unknown field colour"),
+        ({**CELL, "faults": ["nowhere:kill"]}, schema.StoredCell, "has faults[0] = 'nowhere:kill': unknown failpoint"),
+        (
+            {**CELL, "faults": "after-commit"},
+            schema.StoredCell,
+            "has faults = 'after-commit': Input should be a valid list",
+        ),
+        ({**CELL, "sessions": True}, schema.StoredCell, "has sessions = True: Input should be a valid integer"),
+        ({"final_complete": True}, schema.Ends, "has no output"),
+        ({**ENDS, "output": {"0": {"lso": "1", "hw": 1}}}, schema.Ends, "has output.0.lso = '1'"),
+        ({**ENDS, "output": {"zero": {"lso": 1, "hw": 1}}}, schema.Ends, "has output.zero: String should match"),
+        ({**ENDS, "leftovers": 3}, schema.Ends, "has leftovers = 3: Input should be a valid list"),
+        ({**CELL, "rate": "fast"}, schema.StoredCell, "has rate = 'fast': Input should be a number or \"max\""),
+        ({"run": "r", "cell": {**CELL, "colour": 1}}, schema.CellFile, "has an unknown field cell.colour"),
+        ({"t_us": 1}, schema.Progress, "has no kind"),
+        ([], schema.Progress, "holds []: Input should be a valid dictionary"),
+        ({**BATCH, "recovered": True}, schema.Progress, "has input_rows = 5: Input should be less than or equal to 0"),
+        ({**BATCH, "end_offsets": {"0": -1}}, schema.Progress, "has end_offsets.0 = -1"),
+        ({**BATCH, "duration_ms": {}}, schema.Progress, "has no duration_ms.triggerExecution"),
+        ({**BATCH, "t_us": 10**30}, schema.Progress, f"Input should be less than {2**63}"),
+        ({**HIT, "t_us": None}, schema.Hit, "has t_us = None"),
+        ({name: HIT[name] for name in HIT if name != "action"}, schema.Hit, "has no action"),
+        ({"t_us": 1}, schema.Timeline, "has no event"),
+        ({"event": "random-kill", "t_us": 1}, schema.Timeline, "has no landed"),
+        ({"summary": 3}, schema.Load, "has summary = 3: Input should be a valid dictionary"),
     ],
 )
-def test_what_does_not_fit_is_named_with_what_to_do(item: Any, form: Any, says: str) -> None:
+def test_a_misfit_is_named_with_what_to_do(item: Any, kind: Any, message: str) -> None:
     with pytest.raises(RecordError) as refused:
-        require(item, form, PATH)
+        require(item, kind, PATH)
     assert str(refused.value).startswith("some.json ")
-    assert says in str(refused.value)
+    assert message in str(refused.value)
     assert "take it from a sound copy" in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("form", "fitting", "wrong"),
+    ("kind", "fitting", "wrong"),
     [
         (Count, [0, 2**63 - 1], [-1, 2**63, 1.0, "1", True, None]),
         (Whole, [-(2**63), 2**63 - 1], [-(2**63) - 1, 2**63, 1.0, "1", False, None]),
@@ -107,16 +116,16 @@ def test_what_does_not_fit_is_named_with_what_to_do(item: Any, form: Any, says: 
         (OBJECT, [{}], [[], "x", None]),
     ],
 )
-def test_nothing_is_converted(form: Any, fitting: list[Any], wrong: list[Any]) -> None:
+def test_nothing_is_converted(kind: Any, fitting: list[Any], wrong: list[Any]) -> None:
     for item in fitting:
-        require(item, form, PATH)
+        require(item, kind, PATH)
     for item in wrong:
         with pytest.raises(RecordError):
-            require(item, form, PATH)
+            require(item, kind, PATH)
 
 
-def test_the_form_of_a_cell_has_every_field_of_a_cell() -> None:
-    assert parts.Asked.__annotations__.keys() == {field.name for field in fields(Cell)}
+def test_the_stored_cell_has_every_field_of_a_cell() -> None:
+    assert schema.StoredCell.__annotations__.keys() == {field.name for field in fields(Cell)}
 
 
 FAULT = {
@@ -137,9 +146,9 @@ def test_faults_that_fit_are_read(tmp_path: Path) -> None:
     assert len(read_reports(tmp_path / "r.json")[0]["faults"]) == 3
 
 
-def test_a_report_that_is_nested_without_end_is_refused(tmp_path: Path) -> None:
+def test_a_report_that_is_nested_too_deep_is_refused(tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text('{"a":' * 100_000)
-    with pytest.raises(UserError, match="is no report"):
+    with pytest.raises(UserError, match="is not a report"):
         read_reports(tmp_path / "r.json")
 
 
@@ -149,26 +158,26 @@ def test_a_report_that_fits_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("report", "says"),
+    ("report", "message"),
     [
         ({"schema": 1, "verdict": "kept"}, "has no run"),
-        (REPORT | {"rows": None}, "says rows = None: Input should be a valid dictionary"),
-        (REPORT | {"verdict": "fine"}, "says verdict = 'fine': Input should be 'kept', 'broken'"),
-        (REPORT | {"cell": REPORT["cell"] | {"sink": "../x"}}, "says cell.sink = '../x': String should match pattern"),
+        (REPORT | {"rows": None}, "has rows = None: Input should be a valid dictionary"),
+        (REPORT | {"verdict": "fine"}, "has verdict = 'fine': Input should be 'kept', 'broken'"),
+        (REPORT | {"cell": REPORT["cell"] | {"sink": "../x"}}, "has cell.sink = '../x': String should match pattern"),
         (REPORT | {"schema": True}, "judge it with a newer one"),
-        (REPORT | {"config": []}, "says config = []: Input should be a valid dictionary"),
-        (REPORT | {"reproduce": "oncebench 'run"}, "says reproduce = "),
+        (REPORT | {"config": []}, "has config = []: Input should be a valid dictionary"),
+        (REPORT | {"reproduce": "oncebench 'run"}, "has reproduce = "),
         (REPORT | {"faults": [FAULT | {"fault": "nonsense"}]}, "unknown failpoint"),
-        (REPORT | {"faults": [FAULT | {"fault": "mid-write:teleport"}]}, "no nemesis is called 'teleport'"),
+        (REPORT | {"faults": [FAULT | {"fault": "mid-write:teleport"}]}, "there is no fault 'teleport'"),
         (REPORT | {"faults": [FAULT | {"t_us": None}]}, "a fault that was hit has a time t_us"),
     ],
 )
-def test_a_report_that_does_not_fit_is_refused(report: Any, says: str, tmp_path: Path) -> None:
+def test_a_report_that_does_not_fit_is_refused(report: Any, message: str, tmp_path: Path) -> None:
     (tmp_path / "r.json").write_text(json.dumps(report))
     with pytest.raises(RecordError) as refused:
         read_reports(tmp_path / "r.json")
     assert "r.json" in str(refused.value)
-    assert says in str(refused.value)
+    assert message in str(refused.value)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +189,7 @@ def test_a_report_that_does_not_fit_is_refused(report: Any, says: str, tmp_path:
         ("kafka", "exactly-once", "of-another-time", 0),
     ],
 )
-def test_rows_that_an_older_report_counts_where_nothing_told_of_any_are_read_as_unknown(
+def test_an_older_report_has_unknown_replayed_rows_if_none_were_recorded(
     sink: str, guarantee: str, variant: str, known: int | None, tmp_path: Path
 ) -> None:
     marks = REPORT["recovery"] | {"restart": 1.0, "replayed_rows": 0}

@@ -1,4 +1,4 @@
-"""When a batch ended is told by Spark's clock of its trigger, and not by when its line came to be written."""
+"""A batch ends at the time of Spark's clock, not when its line was written."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ def run(*lines: dict[str, Any], sent: int = 8) -> Any:
 
 
 def test_a_batch_ends_when_its_trigger_is_over() -> None:
-    told = line(1.0, 0.25, 2)
-    assert (took_us(told), began_us(told), ended_us(told)) == (S // 4, START + S, START + S + S // 4)
+    reported = line(1.0, 0.25, 2)
+    assert (took_us(reported), began_us(reported), ended_us(reported)) == (S // 4, START + S, START + S + S // 4)
 
 
 @pytest.mark.parametrize("durations", [{"duration_ms": {"triggerExecution": 400}}, {}])
-def test_an_older_line_and_one_that_the_next_start_wrote_tell_when_they_were_written(durations: dict[str, Any]) -> None:
-    told = {"t_us": START, **durations}
-    assert ended_us(told) == START
-    assert began_us(told) == START - (400_000 if durations else 0)
+def test_a_line_without_a_begin_has_the_time_it_was_written(durations: dict[str, Any]) -> None:
+    reported = {"t_us": START, **durations}
+    assert ended_us(reported) == START
+    assert began_us(reported) == START - (400_000 if durations else 0)
 
 
-def test_events_and_lag_go_by_the_end_of_a_batch() -> None:
+def test_events_and_lag_use_the_end_of_a_batch() -> None:
     record = run(line(0.0, 0.75, 3), line(0.75, 0.5, 5))
     assert events_after(record, START + S) == 4  # half of the second batch's two
     assert events_after(record, START + round(1.25 * S)) == 3
@@ -55,14 +55,14 @@ def test_events_and_lag_go_by_the_end_of_a_batch() -> None:
     assert timeline(record, seen)["lag"] == [2, 3]  # five and eight sent; three and five read by then
 
 
-def test_a_batch_that_began_after_the_warm_up_counts_however_late_its_line_is() -> None:
+def test_a_batch_after_the_warm_up_counts_even_if_its_line_is_late() -> None:
     batches = [line(at, 0.5, 1, batch=at) for at in range(6)]
     counted = Progress(batches, START + 4 * S, None).settled()
     assert [each["batch"] for each in counted] == [4, 5]
     assert [each["batch"] for each in Progress(batches, START + 4 * S + 1, None).settled()] == [5]
 
 
-def test_the_checkpoint_is_told_by_batch_from_the_same_moment_on() -> None:
+def test_checkpoint_per_batch_counts_from_the_same_moment() -> None:
     lines = [line(0.0, 1.0, 1), line(1.0, 1.0, 2), line(2.0, 1.0, 3), {**line(2.5, 1.0, 3), "recovered": True}]
     lines.append({"kind": "sink", "t_us": START + 9 * S})
     assert per_batch({"bytes": 300, "files": 15}, lines, START + 2 * S) == {"bytes": 150.0, "files": 7.5}

@@ -18,26 +18,26 @@ def lines(**ms: list[float]) -> list[dict[str, Any]]:
     ]
 
 
-def test_rounds_that_warmed_up_are_left_out() -> None:
+def test_warm_up_rounds_are_left_out() -> None:
     assert by_arm(lines(ack=[9000, 100, 102])) == {ACKNOWLEDGED: {0: 100.0, 1: 102.0}}
 
 
-def test_one_round_has_no_interval_and_the_table_says_so() -> None:
+def test_one_round_has_no_interval() -> None:
     assert "| +10.0 (1 round) " in table(lines(ack=[0, 100], exact=[0, 110]), 1000)
 
 
-def test_a_machine_that_gets_slower_moves_both_sides_of_a_difference() -> None:
+def test_a_slower_machine_moves_both_sides_of_a_difference() -> None:
     times = by_arm(lines(ack=[0, 100, 200, 300], exact=[0, 110, 210, 310]))
     found = extra_ms(times, EXACT, ACKNOWLEDGED)
     assert (found.median, found.low, found.high) == (10, 10, 10)
 
 
-def test_a_rate_is_told_as_a_share_of_the_baseline() -> None:
+def test_a_rate_is_a_share_of_the_baseline() -> None:
     found = rate_ratio(by_arm(lines(native=[0, 100, 100], exact=[0, 200, 200])), EXACT, NATIVE)
     assert found.median == pytest.approx(0.5)
 
 
-def test_the_table_compares_with_the_same_sink_and_leaves_the_baselines_empty() -> None:
+def test_the_table_compares_within_one_sink() -> None:
     text = table(lines(ack=[0, *[100] * 5], native=[0, *[50] * 5], exact=[0, *[110] * 5]), rows=1000)
     rows = [[cell.strip() for cell in line.split("|")[1:-1]] for line in text.splitlines()[2:]]
     assert rows == [

@@ -1,4 +1,4 @@
-"""What a stored comparison says is what it said when it was made: the table, the ratios, the rates that were found."""
+"""The text of a comparison is the same from runs and from stored reports."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from oncebench.cli import cli
 from oncebench.report.comparisons.comparison import text
 from oncebench.report.tables import cost_table
 from oncebench.report.tables import table as tables
-from tests import made_up
+from tests import sample_reports
 from tests.unit.report.test_paired import BASE, rounds
 from tests.unit.report.test_sustained import probe
 from tests.unit.report.test_tables import report
@@ -20,26 +20,26 @@ from tests.unit.report.test_tables import report
 
 def test_ratios_and_differences_follow_the_table() -> None:
     five = rounds(8.0, 10.0, 12.0, 10.0, 10.0)
-    told = text(five)
-    assert told.startswith(tables.markdown(five) + "\n")
-    assert "+10.0 ms a batch (+8.0 to +12.0)" in told
-    assert told.endswith(f"of the same sink, 95 % intervals:\n\n{cost_table.markdown(five)}")
+    reported = text(five)
+    assert reported.startswith(tables.markdown(five) + "\n")
+    assert "+10.0 ms a batch (+8.0 to +12.0)" in reported
+    assert reported.endswith(f"of the same sink, 95 % intervals:\n\n{cost_table.markdown(five)}")
     assert "fewer than 5 rounds" in text(rounds(8.0))
 
 
-def test_a_cell_with_nothing_beside_it_is_a_table_and_no_more() -> None:
+def test_a_single_cell_is_only_a_table() -> None:
     assert text([report()]) == tables.markdown([report()])
 
 
-def test_rates_that_a_search_found_are_told() -> None:
-    told = text([report(), probe(1000, 0.0), probe(2000, 0.5), probe(2000, 0.5)])
-    assert "\nwhat each guarantee keeps up with:\n\n| sink " in told
-    assert "| 1,000 " in told and "| 2,000 " in told
+def test_rates_that_a_search_found_are_in_the_text() -> None:
+    reported = text([report(), probe(1000, 0.0), probe(2000, 0.5), probe(2000, 0.5)])
+    assert "\nwhat each guarantee keeps up with:\n\n| sink " in reported
+    assert "| 1,000 " in reported and "| 2,000 " in reported
 
 
-def test_the_table_of_stored_reports_says_all_of_it(tmp_path: Path) -> None:
-    pair = [made_up.cell_of("kafka", "at-least-once", "acknowledged"),
-            made_up.cell_of("kafka", "exactly-once", "two-phase")]  # fmt: skip
+def test_the_table_command_prints_the_whole_comparison(tmp_path: Path) -> None:
+    pair = [sample_reports.cell_of("kafka", "at-least-once", "acknowledged"),
+            sample_reports.cell_of("kafka", "exactly-once", "two-phase")]  # fmt: skip
     file = tmp_path / "series.jsonl"
     file.write_text("".join(json.dumps(each) + "\n" for each in pair))
     done = CliRunner().invoke(cli, ["table", str(file)])
@@ -55,27 +55,27 @@ def killed(way: dict[str, Any], *faults: str, seed: int = 1) -> dict[str, Any]:
     return report(seed=seed, cell=cell, faults=each, recovery={"first_visible": 4000.0, "restart": 1.0})
 
 
-def test_what_each_of_several_kills_did_and_recoveries_are_told_and_a_mixture_is_left_to_the_fault_matrix() -> None:
+def test_kills_of_one_kind_have_a_table_and_mixtures_have_none() -> None:
     kills = ("mid-write:kill", "after-commit:kill")
     pair = [killed(BASE, *kills), killed(report()["cell"], *kills)]
-    told = text(pair)
-    assert f"rows that each fault lost or doubled:\n\n{tables.fault_markdown(pair)}" in told
-    assert told.endswith("until new rows are seen (1 round)\n")
+    reported = text(pair)
+    assert f"rows that each fault lost or duplicated:\n\n{tables.fault_markdown(pair)}" in reported
+    assert reported.endswith("until new rows are seen (1 round)\n")
     mixed = [killed(report()["cell"], "mid-write:kill", "after-commit:stop:5")]
     assert "rows that each fault" not in text(mixed)
 
 
-def test_a_run_that_was_interrupted_is_left_out_as_it_was_in_the_series_and_shown_where_it_is_all() -> None:
+def test_an_interrupted_run_is_left_out_unless_it_is_alone() -> None:
     cut = report("idempotent", "unknown", interrupted=True)
     assert text([report(), cut]) == text([report()])
     assert "unknown" in text([cut])
 
 
-def test_probes_alone_have_no_empty_table_before_them() -> None:
+def test_probes_alone_have_no_empty_table() -> None:
     assert text([probe(1000, 0.0)]).startswith("what each guarantee keeps up with:")
 
 
-def test_a_run_that_kept_its_promise_and_has_no_figures_says_why() -> None:
+def test_a_kept_run_without_figures_has_a_reason() -> None:
     late = report(seed=7, generator={"lateness_ms": {"p99": 340.0}})
     said = "no figures of kafka exactly-once two-phase, healthy, seed 7: the generator was 340 ms late"
     assert said in text([late, report(seed=8)])

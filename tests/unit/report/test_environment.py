@@ -1,4 +1,4 @@
-"""A report says of which commit its figures are, and never names a stranger's."""
+"""A report names the commit of its figures, and never the commit of another clone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def clone(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_clone_has_the_name_of_its_commit_and_says_if_it_was_changed(clone: Path) -> None:
+def test_the_commit_is_marked_dirty_if_a_file_changed(clone: Path) -> None:
     commit_of.cache_clear()
     named = commit_of(clone)
     assert named is not None
@@ -40,25 +40,25 @@ def test_a_clone_has_the_name_of_its_commit_and_says_if_it_was_changed(clone: Pa
     assert commit_of(clone) == f"{named}-dirty"
 
 
-def test_a_tag_does_not_take_the_place_of_the_commit(clone: Path) -> None:
+def test_a_tag_does_not_replace_the_commit(clone: Path) -> None:
     git(clone, "tag", "--annotate", "v1", "--message", "a tag")
     commit_of.cache_clear()
     assert git(clone, "rev-parse", "HEAD").startswith(commit_of(clone) or "nothing")
 
 
-def test_a_package_that_lies_in_a_strangers_clone_has_no_commit(clone: Path) -> None:
+def test_a_package_inside_another_clone_has_no_commit(clone: Path) -> None:
     git(clone, "rm", "--quiet", "--cached", str(OWN))
     git(clone, "commit", "--quiet", "--allow-empty", "--message", "not kept")
     commit_of.cache_clear()
     assert commit_of(clone) is None
 
 
-def test_where_there_is_no_clone_there_is_no_commit(tmp_path: Path) -> None:
+def test_without_a_clone_there_is_no_commit(tmp_path: Path) -> None:
     commit_of.cache_clear()
     assert commit_of(tmp_path) is None
 
 
-def test_processors_of_one_name_are_told_apart() -> None:
+def test_processors_with_the_same_name_are_distinguished() -> None:
     old = "processor\t: 0\ncpu family\t: 23\nmodel\t\t: 1\nmodel name\t: AMD EPYC\n\nprocessor\t: 1\nmodel\t\t: 9\n"
     assert cpu_model(old) == "AMD EPYC (family 23, model 1)"
     assert cpu_model("processor\t: 0\nmodel name\t: ARMv8 Processor rev 4 (v8l)\n") == "ARMv8 Processor rev 4 (v8l)"

@@ -1,4 +1,4 @@
-"""A price tells what a batch takes, also where the machine is busy whatever it takes."""
+"""Metrics have a figure only where it is meaningful."""
 
 from typing import Any
 
@@ -23,21 +23,21 @@ def measured(batch_ms: float = 500.0, **config: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("name", BY_MILLION)
-def test_what_a_million_events_take_is_told_only_where_batches_leave_the_machine_idle(name: str) -> None:
+def test_a_price_needs_batches_that_leave_the_machine_idle(name: str) -> None:
     for always_busy in ({"trigger_ms": 0, "rate": 1000.0}, {"trigger_ms": 499, "rate": 1000.0}, {}):
         assert figure(measured(**always_busy), BY_NAME[name]) is None
-    for told in ({"trigger_ms": 500, "rate": 1000.0}, {"trigger_ms": 0, "rate": "max"}):
-        assert figure(measured(**told), BY_NAME[name]) is not None
+    for reported in ({"trigger_ms": 500, "rate": 1000.0}, {"trigger_ms": 0, "rate": "max"}):
+        assert figure(measured(**reported), BY_NAME[name]) is not None
 
 
-def test_what_a_batch_takes_is_what_its_share_of_a_million_events_takes() -> None:
+def test_cpu_of_a_batch_is_its_share_of_a_million_events() -> None:
     assert cpu_ms_of_a_batch(measured(trigger_ms=0, rate=1000.0)) == pytest.approx(400.0)
 
 
-@pytest.mark.parametrize(("n", "told"), [(2000, True), (1999, False), (None, True)])
-def test_a_p99_has_a_session_above_it_or_is_none(n: int | None, told: bool) -> None:
+@pytest.mark.parametrize(("n", "expected"), [(2000, True), (1999, False), (None, True)])
+def test_a_p99_without_a_session_above_it_is_none(n: int | None, expected: bool) -> None:
     report = measured(rate=1000.0) | {"latency_ms": {"p50": 300.0, "p99": 500.0} | ({} if n is None else {"n": n})}
-    assert figure(report, BY_NAME["p99_ms"]) == (500.0 if told else None)
+    assert figure(report, BY_NAME["p99_ms"]) == (500.0 if expected else None)
     assert figure(report, BY_NAME["p50_ms"]) == 300.0
 
 
@@ -45,7 +45,7 @@ def test_a_p99_has_a_session_above_it_or_is_none(n: int | None, told: bool) -> N
     ("restart", "gap", "seen_s"),
     [(5000.0, 9000.0, 0.3), (None, 9000.0, 9.0), (None, None, 0.3)],  # killed, outlived, an older report
 )
-def test_a_silence_after_rows_of_the_batch_in_hand_is_what_an_outlived_fault_took(
+def test_recovery_of_a_surviving_pipeline_is_the_longest_silence(
     restart: float | None, gap: float | None, seen_s: float
 ) -> None:
     marks = {"restart": restart, "first_visible": 300.0}
@@ -54,14 +54,14 @@ def test_a_silence_after_rows_of_the_batch_in_hand_is_what_an_outlived_fault_too
     assert figure(measured() | {"recovery": {"first_visible": None}, "faults": []}, BY_NAME["recovery_s"]) is None
 
 
-def test_what_a_batch_takes_is_unknown_without_batches_or_price() -> None:
+def test_cpu_of_a_batch_is_unknown_without_batches_or_price() -> None:
     without_price = {**measured(), "cpu_s_per_million_events": None}
     without_batches = {**measured(), "checkpoint": {"per_million_events": {"bytes": 5e6}, "per_batch": None}}
     for report in (without_price, without_batches):
         assert cpu_ms_of_a_batch(report) is None
 
 
-def test_only_a_load_that_has_a_plan_can_be_late_for_it() -> None:
+def test_a_flat_out_load_is_never_late() -> None:
     late = {"generator": {"lateness_ms": {"p99": 4_000.0}}, "throughput": {"events_per_s": 5_000.0}}
     flat_out = measured(trigger_ms=0, rate="max") | late
     assert figure(flat_out, BY_NAME["s_per_million"]) == pytest.approx(200.0)

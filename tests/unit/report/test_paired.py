@@ -1,4 +1,4 @@
-"""Runs are compared with those of their round, in every metric, and an interval that crosses no difference says so."""
+"""Runs are compared within their round; an interval across zero shows no difference."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def extra(reports: list[dict[str, Any]]) -> paired.Difference:
     return found
 
 
-def test_runs_are_compared_within_their_round_so_a_slower_machine_moves_both() -> None:
+def test_runs_are_compared_within_their_round() -> None:
     found = extra(rounds(8.0, 10.0, 12.0))
     assert found.rounds == (8.0, 10.0, 12.0)
     assert (found.median, found.low, found.high) == (10.0, 8.0, 12.0)
@@ -48,13 +48,13 @@ def test_runs_are_compared_within_their_round_so_a_slower_machine_moves_both() -
     assert ratio.rounds == (1.08, 1.05, 1.04)
 
 
-def test_an_interval_is_the_same_in_whatever_order_rounds_came() -> None:
+def test_an_interval_does_not_depend_on_the_order_of_rounds() -> None:
     values = [0.95, 1.3, 0.8, 1.1, 1.02, 0.7, 1.25, 0.9, 1.0, 1.4]
     found = [paired.bootstrap(values[at:] + values[:at]) for at in range(len(values))]
     assert len({(each.median, each.low, each.high) for each in found}) == 1
 
 
-def test_an_interval_that_crosses_no_difference_shows_none() -> None:
+def test_an_interval_that_crosses_zero_shows_no_difference() -> None:
     assert extra(rounds(8.0, 10.0, 12.0, 9.0, 11.0)).shows()
     assert not extra(rounds(-8.0, 10.0, 12.0, -9.0, 11.0)).shows()
     assert not paired.bootstrap([0.9, 1.1, 0.8, 1.2, 1.0]).shows(1.0)
@@ -62,17 +62,17 @@ def test_an_interval_that_crosses_no_difference_shows_none() -> None:
 
 
 @pytest.mark.parametrize("fewer", [1, 2, 3, 4])
-def test_rounds_of_which_chance_alone_makes_a_difference_too_often_show_none(fewer: int) -> None:
+def test_too_few_rounds_show_no_difference(fewer: int) -> None:
     few, enough = paired.bootstrap([1.5] * fewer), paired.bootstrap([1.5] * paired.FEWEST_ROUNDS)
     assert (few.has_interval, few.shows(1.0)) == (False, False)
     assert (enough.has_interval, enough.shows(1.0)) == (True, True)
-    # As often as all rounds fall on one side of no difference: about one in twenty from there on.
+    # How often all rounds fall on one side by chance: about one in twenty with FEWEST_ROUNDS rounds.
     assert 2 ** (1 - paired.FEWEST_ROUNDS) < 0.07 < 2**-fewer * 2 - 0.05
 
 
 def test_rounds_of_several_series_are_never_mixed() -> None:
     first, second = rounds(8.0, 10.0), rounds(30.0, 40.0)
-    del first[0]  # a run of the first series that tells nothing
+    del first[0]  # a run without a meaningful speed
     for made in first:
         made["series"] = "a"
     for made in second:
@@ -81,7 +81,7 @@ def test_rounds_of_several_series_are_never_mixed() -> None:
     assert extra([*second, *first]).rounds == (10.0, 30.0, 40.0)
 
 
-def test_what_was_not_kept_is_not_compared() -> None:
+def test_a_run_that_was_not_kept_is_not_compared() -> None:
     reports = rounds(8.0, 10.0)
     reports[1]["verdict"] = "broken"
     assert extra(reports).rounds == (10.0,)
@@ -91,7 +91,7 @@ def test_what_was_not_kept_is_not_compared() -> None:
 
 
 @pytest.mark.parametrize(("events", "compared"), [(9_800, 2), (9_799, 1), (10_205, 1), (None, 2)])
-def test_runs_that_had_not_the_same_load_are_not_compared(events: int | None, compared: int) -> None:
+def test_runs_with_different_loads_are_not_compared(events: int | None, compared: int) -> None:
     reports = [{**each, "events": {"in_topic": 10_000}} for each in rounds(8.0, 10.0)]
     reports[1]["events"] = {"in_topic": events}
     assert len(extra(reports).rounds) == compared
@@ -105,79 +105,79 @@ def test_runs_under_other_settings_are_not_compared() -> None:
     assert len(paired.settings([report(cell=BASE, **slow), report(**slow)])) == 1
 
 
-def test_reports_that_count_by_older_rules_are_not_compared_with_newer_ones_and_say_so() -> None:
+def test_reports_with_older_rules_are_compared_separately() -> None:
     older, newer = rounds(8.0), rounds(10.0)
     found = paired.settings([{**each, "schema": 2} for each in older] + [{**each, "schema": 3} for each in newer])
     assert [paired.difference(of, BATCH, OF).rounds for of in found.values()] == [(8.0,), (10.0,)]
     both = [{**each, "schema": 2} for each in older] + [{**each, "schema": 3} for each in newer]
-    assert [line.split(": ")[0] for line in paired.lines(both)] == ["kafka, schema 2", "kafka"]
+    assert [line.split(": ")[0] for line in paired.cost_lines(both)] == ["kafka, schema 2", "kafka"]
 
 
-def test_time_per_event_is_told_of_a_load_that_is_there_at_once_and_of_no_other() -> None:
+def test_only_a_flat_out_load_has_a_time_per_event() -> None:
     flat_out = [{**each, "config": {"rate": "max"}} for each in rounds(8.0)]
-    (line,) = paired.lines(flat_out)
+    (line,) = paired.cost_lines(flat_out)
     assert line.endswith("time per event x 1.000 (1 round)")
     assert "s/M events" in cost_table.markdown(flat_out)
     assert "s/M events" not in cost_table.markdown(rounds(8.0))  # it would be the load's own duration
 
 
-def test_series_that_had_the_same_seeds_keep_their_rounds() -> None:
+def test_series_with_the_same_seeds_keep_their_rounds() -> None:
     assert extra([*rounds(8.0), *rounds(10.0)]).rounds == (8.0, 10.0)
 
 
-def test_a_ratio_to_nothing_is_none() -> None:
+def test_a_ratio_to_zero_is_none() -> None:
     reports = [report(cell=BASE, batches={"trigger_ms": 0.0}), report()]
     assert paired.ratio(only(reports), BATCH, OF) is None
 
 
-def test_each_setting_is_told_with_what_it_has_of_its_own() -> None:
+def test_each_setting_is_named_by_the_fields_that_differ() -> None:
     made = [
         each | {"config": {"guarantee": "x", "seed": 1, "trigger_ms": trigger, "rate": 500.0}}
         for trigger in (0, 1000)
         for each in rounds(8.0)
     ]
-    told = [line.split(": ")[0] for line in paired.lines(made)]
-    assert told == ["kafka, trigger 0 ms", "kafka, trigger 1,000 ms"]
+    reported = [line.split(": ")[0] for line in paired.cost_lines(made)]
+    assert reported == ["kafka, trigger 0 ms", "kafka, trigger 1,000 ms"]
 
 
-def test_machines_are_never_one_setting_and_are_told_apart() -> None:
+def test_different_machines_are_different_settings() -> None:
     places = [{"cpu": "AMD EPYC", "cores": cores} for cores in (2, 64)]
     made = [each | {"environment": place} for place in places for each in rounds(8.0, 8.0, 8.0, 8.0, 8.0)]
     assert [len(found) for found in paired.settings(made).values()] == [5, 5]
-    assert [line.split(": ")[0] for line in paired.lines(made)] == [
+    assert [line.split(": ")[0] for line in paired.cost_lines(made)] == [
         "kafka, machine AMD EPYC, 2 cores", "kafka, machine AMD EPYC, 64 cores"
     ]  # fmt: skip
-    assert len(paired.settings(rounds(8.0))) == 1  # reports that do not tell
+    assert len(paired.settings(rounds(8.0))) == 1  # reports without a machine
 
 
-def test_a_figure_that_is_not_above_0_has_no_ratio() -> None:
+def test_a_negative_figure_has_no_ratio() -> None:
     made = rounds(8.0, 8.0, 8.0, 8.0, 8.0)
     made[2] = made[2] | {"batches": {"trigger_ms": -0.05}}
     assert paired.ratio(only(made), BATCH, OF) is None
     assert paired.difference(only(made), BATCH, OF) is not None
 
 
-@pytest.mark.parametrize(("late", "told"), [(3, "5, falls behind"), (2, "5")])
-def test_what_falls_behind_in_most_rounds_is_told_by_that(late: int, told: str) -> None:
+@pytest.mark.parametrize(("late", "expected"), [(3, "5, fell behind"), (2, "5")])
+def test_a_variant_that_mostly_fell_behind_is_marked(late: int, expected: str) -> None:
     made = rounds(8.0, 8.0, 8.0, 8.0, 8.0)
     for each in made[1 : 2 * late : 2]:
         each["steadiness"] = {"lag_slope": 0.12, "lag_slope_error": 0.02}
     lines = cost_table.markdown(made, [BATCH]).splitlines()
-    assert [line.split("|")[4].strip() for line in lines[2:]] == ["5", told]
+    assert [line.split("|")[4].strip() for line in lines[2:4]] == ["5", expected]
 
 
-def test_the_comparison_is_told_in_one_line() -> None:
-    (line,) = paired.lines(rounds(8.0, 10.0, 12.0))
+def test_a_comparison_is_one_line() -> None:
+    (line,) = paired.cost_lines(rounds(8.0, 10.0, 12.0))
     assert line.startswith(
-        "kafka: exactly-once two-phase beside at-least-once acknowledged, 3 rounds: +10.0 ms a batch"
+        "kafka: exactly-once two-phase versus at-least-once acknowledged, 3 rounds: +10.0 ms a batch"
     )
 
 
-def test_one_round_has_no_interval_and_every_text_says_so() -> None:
-    (line,) = paired.lines(rounds(8.0))
+def test_every_text_names_the_rounds_instead_of_an_interval() -> None:
+    (line,) = paired.cost_lines(rounds(8.0))
     assert line.endswith(", 1 round: +8.0 ms a batch (1 round)")
     with_room = [each | {"config": {"trigger_ms": 1000}} for each in rounds(8.0)]
-    assert paired.lines(with_room)[0].endswith("(1 round), processor time of an event x 1.000 (1 round)")
+    assert paired.cost_lines(with_room)[0].endswith("(1 round), processor time of an event x 1.000 (1 round)")
     table = cost_table.markdown(rounds(8.0), [BATCH])
     assert table.splitlines()[3].endswith("| 1      | 1.08x (1 round) |")
     assert "~" not in table
@@ -193,7 +193,7 @@ def test_one_round_has_no_interval_and_every_text_says_so() -> None:
         ({"deaths": {"unasked": 2}}, "died 2 times unasked"),
     ],
 )
-def test_a_run_that_tells_nothing_of_its_cell_has_no_speed_and_says_why(changes: dict[str, Any], why: str) -> None:
+def test_a_run_without_a_meaningful_speed_has_a_reason(changes: dict[str, Any], why: str) -> None:
     wrong = report(**changes)
     assert any(why in reason for reason in why_no_speed(wrong))
     assert figure(wrong, BATCH) is None
@@ -201,19 +201,19 @@ def test_a_run_that_tells_nothing_of_its_cell_has_no_speed_and_says_why(changes:
     assert figure(report(generator={"lateness_ms": {"p99": 5.0}}), BATCH) == 100.0
 
 
-def test_what_is_broken_on_purpose_and_shows_it_has_its_speed() -> None:
+def test_a_deliberately_broken_run_has_a_speed() -> None:
     cell = {**BASE, "sink": "broken-kafka", "guarantee": "exactly-once", "variant": "no-marker"}
     assert figure(report(verdict="broken", cell=cell), BATCH) == 100.0
 
 
-def test_every_metric_of_a_report_without_its_field_is_none_and_not_0() -> None:
+def test_a_metric_without_its_field_is_none() -> None:
     bare = {"verdict": "kept", "cell": BASE, "rows": {}, "throughput": {}, "latency_ms": {}}
     found = {metric.name: figure(bare, metric) for metric in METRICS}
     assert found.pop("broken") == 0.0
     assert set(found.values()) == {None}
 
 
-def test_the_cost_table_has_ratios_with_intervals_beside_the_medians_of_the_baseline() -> None:
+def test_the_cost_table_has_ratios_and_the_baseline_medians() -> None:
     lines = cost_table.markdown(rounds(8.0, 10.0, 12.0, 16.0, 20.0), [BATCH]).splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
     assert cells[2] == ["kafka", "at-least-once", "acknowledged", "5", "300"]
@@ -228,7 +228,7 @@ def test_the_cost_table_has_ratios_with_intervals_beside_the_medians_of_the_base
     assert cost_table.markdown([]) == ""
 
 
-def test_a_probe_is_no_figure_of_a_comparison_but_a_promise_that_it_breaks_is_shown() -> None:
+def test_a_probe_counts_only_if_it_broke_its_promise() -> None:
     probes = [report(probe=True), report(probe=True, verdict="broken")]
     assert paired.settings(probes) == {}
     (row,) = tables.rows([probes[0], report(), probes[1]])
@@ -243,7 +243,7 @@ def killed(seed: int, guarantee: str, variant: str, after_ms: float | None, **ch
     return report(cell=cell, config=config, seed=seed, recovery={"first_visible": after_ms}, **changes)
 
 
-def test_recoveries_are_compared_within_their_round_and_healthy_runs_are_not_in_them() -> None:
+def test_recoveries_are_compared_within_their_round() -> None:
     made = [
         each
         for seed in range(6)
@@ -253,19 +253,19 @@ def test_recoveries_are_compared_within_their_round_and_healthy_runs_are_not_in_
             killed(seed, "exactly-once", "idempotent", None),
         )
     ]
-    assert paired.recoveries([*made, *rounds(8.0)]) == [
-        "kafka, after-commit:kill: exactly-once two-phase beside at-least-once acknowledged, 5 rounds: "
+    assert paired.recovery_lines([*made, *rounds(8.0)]) == [
+        "kafka, after-commit:kill: exactly-once two-phase versus at-least-once acknowledged, 5 rounds: "
         "+0.5 s until new rows are seen (+0.5 to +0.5)"
     ]
     assert paired.settings(made) == {}
 
 
-def test_recoveries_under_several_settings_are_told_apart() -> None:
+def test_recoveries_under_several_settings_are_separate() -> None:
     made = [
         each | {"config": each["config"] | {"open_sessions": sessions}}
         for sessions in (0, 1_000_000)
         for each in (killed(1, *paired.BASELINE, 9000.0), killed(1, *OF, 9500.0))
     ]
-    assert [line.split(":")[:2] for line in paired.recoveries(made)] == [
+    assert [line.split(":")[:2] for line in paired.recovery_lines(made)] == [
         ["kafka, after-commit", f"kill, open sessions {sessions:,}"] for sessions in (0, 1_000_000)
     ]

@@ -1,4 +1,4 @@
-"""A price counts all that a guarantee needs and nothing that only looks; there is none of which a part is missing."""
+"""A price counts everything that a guarantee needs, and nothing that only observes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SEEN = {
 }
 
 
-def test_what_loads_and_looks_is_not_paid_for() -> None:
+def test_generator_and_observer_are_not_in_the_price() -> None:
     paid = price(SEEN, 1000, needed(()))
     assert paid is not None
     assert (paid["cpu_s"], paid["written_bytes"], paid["read_bytes"]) == (3000.0, 3e6, 500_000.0)
@@ -21,7 +21,7 @@ def test_what_loads_and_looks_is_not_paid_for() -> None:
     assert paid["by_component"]["broker"] == {"cpu_s": 1000.0, "written_bytes": 0.0, "read_bytes": 500_000.0}
 
 
-def test_without_a_server_that_the_sink_needs_there_is_no_price() -> None:
+def test_a_missing_server_means_no_price() -> None:
     assert price(SEEN, 1000, needed(["postgres"])) is None
     with_it = price({**SEEN, "postgres": Use(cpu_s=1.0)}, 1000, needed(["postgres"]))
     assert with_it is not None
@@ -36,11 +36,11 @@ def test_without_events_there_is_no_price() -> None:
     assert per_million(None, 10) == {"bytes": None, "files": None}
 
 
-def test_what_a_checkpoint_takes_is_told_per_million_events() -> None:
+def test_the_checkpoint_is_counted_per_million_events() -> None:
     assert per_million({"bytes": 5_000, "files": 2}, 10_000) == {"bytes": 500_000.0, "files": 200.0}
 
 
-def test_looking_is_told_as_a_share_of_the_pipeline() -> None:
+def test_observation_is_a_share_of_the_pipeline() -> None:
     uses = {
         "spark_jvm": Use(cpu_s=5.0),
         "python_workers": Use(cpu_s=5.0),

@@ -1,4 +1,4 @@
-"""What a fault matrix says of recovery: medians and maxima by row and nemesis, and quantiles over all faults."""
+"""Recovery over a fault matrix: medians and maxima per fault, percentiles over all faults."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def cells(text: str) -> list[list[str]]:
 KILLS = report(fault("batch-start:kill", 0, 4000.0), fault("mid-write:kill@after=2", 30 * S, 6000.0, 40))
 
 
-def test_faults_of_one_nemesis_are_one_line_with_median_and_maximum() -> None:
+def test_faults_of_one_kind_are_one_line() -> None:
     again = report(fault("mid-write:kill", 0, 11000.0, 60))
     heading, _, line = cells(recovery_table.markdown([KILLS, again], "kills"))
-    assert heading[3:] == ["nemesis", "n", "seen s", "process back s", "first row s", "longest gap s",
+    assert heading[3:] == ["fault", "n", "seen s", "process back s", "first row s", "longest gap s",
                            "replayed rows"]  # fmt: skip
     assert line == [
         "kafka", "exactly-once", "two-phase", "kill", "3", "0.1 / 0.1", "1.0 / 1.0", "6.0 / 11.0", "6.0 / 11.0",
@@ -41,35 +41,35 @@ def test_faults_of_one_nemesis_are_one_line_with_median_and_maximum() -> None:
     ]  # fmt: skip
 
 
-def test_a_fault_and_the_one_in_its_replay_are_one_outage() -> None:
+def test_a_fault_and_a_fault_in_its_replay_are_one_outage() -> None:
     pair = fault("mid-write:kill", 0, None, 0), fault("after-prepare:kill", 5 * S, 4000.0)
     assert recovery_table.markdown([report(*pair)], "kills") == ""
     (_, _, line) = cells(recovery_table.markdown([report(*pair)], "pairs"))
     assert line[3:] == ["kill, kill", "1", "0.1 / 0.1", "6.0 / 6.0", "9.0 / 9.0", "4.0 / 4.0", "20 / 20"]
 
 
-def test_random_kills_are_outages_of_their_own_and_a_family_of_their_own() -> None:
+def test_each_random_kill_is_an_outage() -> None:
     killed = report(*(fault("random:kill", t_us, 3000.0) for t_us in (0, 30 * S)))
     assert recovery_table.markdown([killed], "kills") == ""
     (_, _, line) = cells(recovery_table.markdown([killed], "random"))
     assert line[3:] == ["random kill", "2", "0.1 / 0.1", "1.0 / 1.0", "3.0 / 3.0", "3.0 / 3.0", "20 / 20"]
 
 
-def test_quantiles_are_over_all_faults_and_say_of_how_many() -> None:
-    told = {line[0]: line[1:] for line in cells(recovery_table.overall([KILLS, KILLS]))}
-    assert told["first row s"] == ["4", "5.0", "6.0"]
-    assert told["replayed rows"] == ["4", "30", "40"]
-    assert told["caught up s"] == ["0", "-", "-"]
+def test_percentiles_cover_all_faults_with_their_number() -> None:
+    reported = {line[0]: line[1:] for line in cells(recovery_table.overall([KILLS, KILLS]))}
+    assert reported["first row s"] == ["4", "4.0", "6.0"]
+    assert reported["replayed rows"] == ["4", "20", "40"]
+    assert reported["caught up s"] == ["0", "-", "-"]
 
 
-def test_what_was_not_kept_not_hit_or_not_measured_has_no_figures() -> None:
+def test_only_kept_hit_and_measured_faults_have_figures() -> None:
     missed = {"fault": "mid-write:kill", "hit": False, "t_us": None, "recovery": None}
     old = {"fault": "mid-write:kill", "hit": True}
-    for told in (report(*KILLS["faults"], verdict="broken"), report(missed), report(old)):
-        assert recovery_table.markdown([told], "kills") == ""
-        assert recovery_table.overall([told]) == ""
+    for reported in (report(*KILLS["faults"], verdict="broken"), report(missed), report(old)):
+        assert recovery_table.markdown([reported], "kills") == ""
+        assert recovery_table.overall([reported]) == ""
 
 
-def test_rows_come_in_the_order_of_tables() -> None:
+def test_rows_have_the_order_of_all_tables() -> None:
     reports = [report(fault("mid-write:kill", 0, 1.0), variant=variant) for variant in ("two-phase", "idempotent")]
     assert [line[2] for line in cells(recovery_table.markdown(reports, "kills"))[2:]] == ["idempotent", "two-phase"]

@@ -1,4 +1,4 @@
-"""Two series agree where each one's median lies in the other's interval; a cell beside itself shows the noise floor."""
+"""Two series agree if each median is in the other's interval."""
 
 from __future__ import annotations
 
@@ -10,18 +10,19 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy
 from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.report.comparisons.paired import Difference, Setting, bootstrap, settings
 from oncebench.report.comparisons.repeatability import (
-    Again,
-    again,
-    again_markdown,
-    beside_itself,
-    by_chance,
-    expected_of_a_repeat,
+    RepeatedRatio,
+    mann_whitney_p,
+    noise_floor,
     noise_markdown,
+    repeated_markdown,
+    repeated_ratios,
+    repetition_interval,
 )
 from oncebench.report.measures.metrics import BY_NAME
 from tests.unit.report.test_paired import OF, rounds
@@ -44,28 +45,28 @@ def series(*batches_ms: float) -> list[dict[str, Any]]:
         ((4.0, 8.0, 12.0, 16.0, 20.0), False),  # below
     ],
 )
-def test_series_agree_where_each_median_lies_in_the_others_interval(second: tuple[float, ...], agrees: bool) -> None:
+def test_series_agree_if_each_median_is_in_the_others_interval(second: tuple[float, ...], agrees: bool) -> None:
     first = series(8.0, 12.0, 30.0, 32.0, 40.0)  # 1.08, 1.06, 1.10, 1.08, 1.08
-    (found,) = again(first, series(*second), [BATCH])
-    (other,) = again(series(*second), first, [BATCH])
-    assert (found.way, found.metric) == (OF, BATCH)
+    (found,) = repeated_ratios(first, series(*second), [BATCH])
+    (other,) = repeated_ratios(series(*second), first, [BATCH])
+    assert (found.variant, found.metric) == (OF, BATCH)
     assert found.agrees == other.agrees
     assert found.agrees is agrees
 
 
-def test_a_repeat_is_expected_within_an_interval_that_is_wider_by_the_square_root_of_two() -> None:
-    low, high = expected_of_a_repeat(Difference(2.0, 1.0, 4.0, ()))
+def test_the_repetition_interval_is_wider_by_root_two() -> None:
+    low, high = repetition_interval(Difference(2.0, 1.0, 4.0, ()))
     assert (low, high) == (pytest.approx(2 / 2**2**0.5), pytest.approx(2 * 2**2**0.5))
-    assert expected_of_a_repeat(Difference(1.0, 1.0, 1.0, ())) == (1.0, 1.0)
+    assert repetition_interval(Difference(1.0, 1.0, 1.0, ())) == (1.0, 1.0)
 
 
-def test_nine_in_ten_series_of_one_and_the_same_thing_repeat_each_other() -> None:
+def test_nine_in_ten_series_of_the_same_thing_repeat() -> None:
     draw = np.random.default_rng(1)
 
     def one() -> Difference:
         return bootstrap(np.exp(draw.normal(0, 0.1, 5)).tolist())
 
-    repeated = sum(Again(Setting("kafka", "{}"), OF, BATCH, one(), one()).repeats for _ in range(400))
+    repeated = sum(RepeatedRatio(Setting("kafka", "{}"), OF, BATCH, one(), one()).repeats for _ in range(400))
     assert 0.88 <= repeated / 400 <= 0.96
 
 
@@ -79,14 +80,12 @@ def test_nine_in_ten_series_of_one_and_the_same_thing_repeat_each_other() -> Non
         ((1.0, 1.0), (1.0, 1.0), 1.0),
     ],
 )
-def test_samples_are_told_apart_by_the_exact_test_of_ranks(
-    one: tuple[float, ...], other: tuple[float, ...], p: float
-) -> None:
-    assert by_chance(one, other) == pytest.approx(p)
+def test_the_rank_test_is_exact(one: tuple[float, ...], other: tuple[float, ...], p: float) -> None:
+    assert mann_whitney_p(one, other) == pytest.approx(p)
 
 
 def one_by_one(one: list[float], other: list[float]) -> float:
-    """The same, going through every way to deal the values out."""
+    """The same p by full enumeration of the samples."""
     values = [*one, *other]
 
     def off(mine: tuple[int, ...]) -> int:
@@ -98,95 +97,101 @@ def one_by_one(one: list[float], other: list[float]) -> float:
 
 
 @pytest.mark.parametrize(("sizes", "kinds"), [((8, 8), 1000), ((8, 8), 5), ((3, 7), 6), ((6, 4), 1000), ((1, 5), 3)])
-def test_ways_are_counted_by_their_ranks_as_if_one_by_one_also_where_values_are_equal(
-    sizes: tuple[int, int], kinds: int
-) -> None:
+def test_the_rank_test_equals_full_enumeration(sizes: tuple[int, int], kinds: int) -> None:
     drawn = random.Random(kinds)
     one, other = (
         [float(drawn.randrange(kinds) + shift) for _ in range(n)] for n, shift in zip(sizes, (0, 1), strict=True)
     )
-    assert by_chance(one, other) == pytest.approx(one_by_one(one, other))
+    assert mann_whitney_p(one, other) == pytest.approx(one_by_one(one, other))
 
 
-def test_twelve_rounds_beside_twelve_are_judged_at_once_and_as_a_normal_distribution_has_it() -> None:
+def test_the_rank_test_equals_that_of_scipy_where_no_values_are_equal() -> None:
+    drawn = random.Random(3)
+    for sizes in ((3, 3), (5, 5), (4, 9), (12, 12)):
+        one, other = ([drawn.gauss(0, 1) for _ in range(n)] for n in sizes)
+        exact = scipy.stats.mannwhitneyu(one, other, method="exact").pvalue
+        assert mann_whitney_p(one, other) == pytest.approx(exact)
+
+
+def test_twelve_rounds_against_twelve_take_less_than_a_second() -> None:
     one, other = [float(each) for each in range(12)], [each + 3.5 for each in range(12)]
     started = time.monotonic()
-    p = by_chance(one, other)
+    p = mann_whitney_p(one, other)
     assert time.monotonic() - started < 1.0
     above = sum(mine > theirs for mine in one for theirs in other)
     z = (abs(above - 72) - 0.5) / (12 * 12 * 25 / 12) ** 0.5
     assert p == pytest.approx(2 * (1 - NormalDist().cdf(z)), rel=0.05)
 
 
-def test_settings_of_one_sink_are_told_apart_wherever_a_cell_stands() -> None:
+def test_settings_of_one_sink_have_a_column() -> None:
     def both(*batches_ms: float) -> list[dict[str, Any]]:
         return [each | {"config": {"trigger_ms": trigger}} for trigger in (1000, 500) for each in series(*batches_ms)]
 
     noise = [line.split("|")[4].strip() for line in noise_markdown(both(*[0.0] * 5), [BATCH]).splitlines()]
     assert noise == ["setting", "-" * len("trigger 1,000 ms"), *["trigger 500 ms"] * 2, *["trigger 1,000 ms"] * 2]
-    found = list(again(both(*[8.0] * 5), both(*[90.0] * 5), [BATCH]))
-    apart = again_markdown(found).split("\n\n")[1].splitlines()
+    found = list(repeated_ratios(both(*[8.0] * 5), both(*[90.0] * 5), [BATCH]))
+    apart = repeated_markdown(found).split("\n\n")[1].splitlines()
     assert [line.split("|")[4].strip() for line in apart][2:] == ["trigger 1,000 ms", "trigger 500 ms"]
 
 
-def test_what_only_one_series_has_is_not_compared() -> None:
+def test_a_ratio_in_one_series_only_is_not_compared() -> None:
     elsewhere = [report | {"cell": report["cell"] | {"sink": "postgres"}} for report in series(8.0)]
-    assert list(again(series(8.0), elsewhere, [BATCH])) == []
-    assert again_markdown([]) == ""
+    assert list(repeated_ratios(series(8.0), elsewhere, [BATCH])) == []
+    assert repeated_markdown([]) == ""
 
 
 @pytest.mark.parametrize("alone", [0, 1])
-def test_a_ratio_of_too_few_rounds_neither_agrees_nor_disagrees(alone: int) -> None:
+def test_a_ratio_with_too_few_rounds_is_not_compared(alone: int) -> None:
     both = [series(*[8.0] * 5), series(*[8.0] * 5)]
-    assert list(again(*both, [BATCH]))
+    assert list(repeated_ratios(*both, [BATCH]))
     both[alone] = series(*[8.0] * 4)
-    assert list(again(*both, [BATCH])) == []
+    assert list(repeated_ratios(*both, [BATCH])) == []
 
 
-def test_the_noise_floor_is_a_round_over_the_one_before_it() -> None:
+def test_the_noise_floor_divides_each_round_by_the_previous() -> None:
     (found,) = settings(series(*[0.0] * 5)).values()  # 100, 200, 300, 400 and 500 ms
-    floor = beside_itself(found, BATCH, OF)
+    floor = noise_floor(found, BATCH, OF)
     assert floor is not None
     assert floor.rounds == (2.0, 1.5, 4 / 3, 1.25)
     (few,) = settings(series(*[0.0] * 4)).values()
-    assert beside_itself(few, BATCH, OF) is None
+    assert noise_floor(few, BATCH, OF) is None
     assert noise_markdown(series(*[0.0] * 4), [BATCH]) == ""
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_the_noise_floor_has_no_step_from_one_series_to_another(named: bool) -> None:
+def test_the_noise_floor_stays_within_a_series(named: bool) -> None:
     both = [series(0.0, 0.0, 0.0), series(0.0, 0.0, 0.0)]
     if named:
         both = [[each | {"series": name} for each in of] for name, of in zip("ab", both, strict=True)]
     (found,) = settings([*both[0], *both[1]]).values()
-    floor = beside_itself(found, BATCH, OF)
+    floor = noise_floor(found, BATCH, OF)
     assert floor is not None
     assert floor.rounds == (2.0, 1.5, 2.0, 1.5)
 
 
-def test_a_comparison_counts_by_metric_and_lists_what_does_not_agree() -> None:
+def test_a_comparison_lists_the_ratios_that_disagree() -> None:
     first = series(8.0, 16.0, 24.0, 32.0, 40.0)
-    found = list(again(first, series(9.0, 15.0, 27.0, 30.0, 45.0), [BATCH]))
-    counts, apart = again_markdown(found).split("\n\n")
+    found = list(repeated_ratios(first, series(9.0, 15.0, 27.0, 30.0, 45.0), [BATCH]))
+    counts, apart = repeated_markdown(found).split("\n\n")
     assert counts == (
-        "| metric   | ratios | agree  | repeat   | told apart |\n"
-        "| -------- | ------ | ------ | -------- | ---------- |\n"
-        "| batch ms | 1      | 0      | 1        | 0          |\n"
-        "| all      | 1      | 0 (0%) | 1 (100%) | 0 (0%)     |"
+        "| metric   | ratios | agree  | repeat   | differ |\n"
+        "| -------- | ------ | ------ | -------- | ------ |\n"
+        "| batch ms | 1      | 0      | 1        | 0      |\n"
+        "| all      | 1      | 0 (0%) | 1 (100%) | 0 (0%) |"
     )
     heading, _, only = ([cell.strip() for cell in line.strip("|").split("|")] for line in apart.splitlines())
-    assert heading == ["sink", "guarantee", "variant", "metric", "the one", "the other", "repeats", "told apart"]
+    assert heading == ["sink", "guarantee", "variant", "metric", "first", "second", "repeats", "differs"]
     both = ["1.08x (1.08 to 1.08)", "1.09x (1.07 to 1.09)"]
     assert only == ["kafka", "exactly-once", "two-phase", "batch ms", *both, "yes", ""]
-    found = list(again(first, series(30.0, 60.0, 90.0, 120.0, 150.0), [BATCH]))
-    assert again_markdown(found).splitlines()[2:4] == [
-        "| batch ms | 1      | 0      | 0      | 1          |",
-        "| all      | 1      | 0 (0%) | 0 (0%) | 1 (100%)   |",
+    found = list(repeated_ratios(first, series(30.0, 60.0, 90.0, 120.0, 150.0), [BATCH]))
+    assert repeated_markdown(found).splitlines()[2:4] == [
+        "| batch ms | 1      | 0      | 0      | 1        |",
+        "| all      | 1      | 0 (0%) | 0 (0%) | 1 (100%) |",
     ]
-    assert again_markdown(found).splitlines()[-1].endswith("| yes        |")
+    assert repeated_markdown(found).splitlines()[-1].endswith("| yes     |")
     assert noise_markdown(first, [BATCH]).splitlines()[-1].endswith("| 1.25 to 2.00 |")
 
 
-def test_against_goes_with_nothing_else() -> None:
+def test_against_excludes_other_outputs() -> None:
     refused = CliRunner().invoke(cli, ["table", "--against", "x", "--csv"])
     assert "neither --csv nor --publish" in str(refused.exception)

@@ -1,4 +1,4 @@
-"""What a person is told of a run: the counts always, a speed only if the promise was kept, and no empty lines."""
+"""The summary of a run: counts always, a speed only if the promise was kept."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from oncebench.report.summary import summary
 
 KILL = {"point": "after-commit", "batch": 6, "hit": True, "fault": "after-commit:kill"}
 RANDOM = {"point": "mid-write", "batch": 8, "hit": True, "fault": "random:kill"}
+ROWS = {"expected": 1500, "visible": 1480, "lost": 0, "duplicated": 0}
 SPEEDS = ("throughput", "latency", "batch", "CPU", "recovery")
 
 
@@ -48,38 +49,74 @@ def lines(made: dict[str, Any]) -> dict[str, str]:
     return found
 
 
-def test_a_kept_run_shows_what_it_cost() -> None:
-    told = lines(report())
-    assert told.keys() >= set(SPEEDS)
-    assert told["batch"] == "100 ms, of which checkpoint 4.0%, sink prepare 20  commit 12  total 40 ms"
+def test_a_kept_run_has_its_cost() -> None:
+    reported = lines(report())
+    assert reported.keys() >= set(SPEEDS)
+    assert reported["batch"] == "100 ms: checkpoint 4.0%, sink prepare 20  commit 12  total 40 ms"
 
 
-def test_a_load_that_was_there_at_once_has_no_latency() -> None:
-    told = lines(report(config={"rate": "max"}))
-    assert "latency" not in told and told["throughput"] == "1,800 events/s"
-    assert told["CPU"].endswith("s per million events (pipeline and servers)")
+BEHIND = {"lag_slope": 0.12, "lag_slope_error": 0.01, "latency_rise": 0.8}
+HEALTHY = {**report()["cell"], "faults": []}
 
 
-def test_open_sessions_stand_in_the_first_line() -> None:
+def test_a_run_that_fell_behind_says_so_first() -> None:
+    text = summary(report(cell=HEALTHY, faults=[], steadiness=BEHIND)).splitlines()
+    assert text[1].split(maxsplit=1) == [
+        "LOAD", "the pipeline fell behind its load: the latencies below include the backlog"
+    ]  # fmt: skip
+    assert "12.0% of the load" in text[2]
+    assert "backlog" not in summary(report("broken", cell=HEALTHY, faults=[], steadiness=BEHIND))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"steadiness": {**BEHIND, "lag_slope": 0.02, "lag_slope_error": 0.01}},
+        {"steadiness": {**BEHIND, "lag_slope": None}},
+        {"steadiness": BEHIND, "config": {"rate": "max"}},
+        {"steadiness": BEHIND, "cell": {**HEALTHY, "faults": ["after-commit:kill"]}},
+    ],
+)
+def test_only_a_healthy_run_with_a_surely_growing_lag_fell_behind(changes: dict[str, Any]) -> None:
+    assert "fell behind" not in summary(report(**changes))
+
+
+@pytest.mark.parametrize("primed", [{}, {"primed": 30}])
+def test_priming_is_not_counted_as_load(primed: dict[str, int]) -> None:
+    counts = lines(report(sessions={"acknowledged": 45, "finished": 75, **primed}, rows=ROWS | {"lost": 20}))
+    assert counts["sessions"] == "45 of 45 finished, after 30 that primed the pipeline"
+    assert counts["rows"] == "900 expected + 600 from priming, 1,480 visible in all, 20 lost, 0 duplicated"
+    alone = lines(report(sessions={"acknowledged": 45, "finished": 44}, rows=ROWS | {"expected": 880}))
+    assert alone["sessions"] == "44 of 45 finished"
+    assert alone["rows"] == "880 expected, 1,480 visible, 0 lost, 0 duplicated"
+
+
+def test_a_flat_out_load_has_no_latency() -> None:
+    reported = lines(report(config={"rate": "max"}))
+    assert "latency" not in reported and reported["throughput"] == "1,800 events/s"
+    assert reported["CPU"].endswith("s per million events (pipeline and servers)")
+
+
+def test_open_sessions_are_in_the_first_line() -> None:
     cell = report()["cell"] | {"open_sessions": 10_000}
     assert summary(report(cell=cell)).splitlines()[0] == "kafka  exactly-once  v  healthy, 10,000 open sessions"
 
 
 @pytest.mark.parametrize("verdict", ["broken", "unknown", "vacuous"])
-def test_a_run_that_was_not_kept_shows_its_counts_and_no_speed(verdict: str) -> None:
-    told = lines(report(verdict))
-    assert told.keys().isdisjoint(SPEEDS)
-    assert told.keys() >= {"sessions", "rows", "fault", "speed"}
+def test_a_run_that_was_not_kept_has_counts_and_no_speed(verdict: str) -> None:
+    reported = lines(report(verdict))
+    assert reported.keys().isdisjoint(SPEEDS)
+    assert reported.keys() >= {"sessions", "rows", "fault", "speed"}
 
 
-def test_each_code_that_was_seen_has_its_rule_its_kinds_and_what_the_words_of_the_rule_stand_for() -> None:
+def test_each_code_has_its_rule_kinds_and_terms() -> None:
     rules = {code: CATALOGUE[code].rule for code in ("TORN", "DUP", "INCO")}
     splits = {"DUP": {"same-partition": 0, "other-partition": 3}, "INCO": {"changed": 4, "vanished": 1}}
     text = summary(report("broken", anomalies={"TORN": 2, "DUP": 3, "INCO": 5}, rules=rules, splits=splits))
-    shown = text.split("  seen        ")[1].split("\n  sessions")[0].splitlines()
-    assert shown[0] == "TORN 2, DUP 3, INCO 5"
-    assert max(map(len, shown)) <= 120
-    assert " ".join(" ".join(shown[1:]).split()) == (
+    displayed = text.split("  seen        ")[1].split("\n  sessions")[0].splitlines()
+    assert displayed[0] == "TORN 2, DUP 3, INCO 5"
+    assert max(map(len, displayed)) <= 120
+    assert " ".join(" ".join(displayed[1:]).split()) == (
         f"TORN: {rules['TORN']} DUP (other-partition 3): {rules['DUP']} INCO (changed 4, vanished 1): {rules['INCO']} "
         f"E: {TERMS['E']} m(x): {TERMS['m(x)']} covered: {TERMS['covered']}"
     )
@@ -87,12 +124,12 @@ def test_each_code_that_was_seen_has_its_rule_its_kinds_and_what_the_words_of_th
     assert not any(f" {term}: " in few for term in TERMS)
 
 
-def test_a_report_from_before_rules_were_in_it_shows_the_counts_alone() -> None:
+def test_an_older_report_without_rules_has_counts_alone() -> None:
     text = summary(report("broken", anomalies={"LOSS": 2, "DUP": 3}))
     assert "  seen        LOSS 2, DUP 3\n  sessions  " in text
 
 
-def test_what_was_not_measured_has_no_line() -> None:
+def test_an_unmeasured_figure_has_no_line() -> None:
     nothing = dict.fromkeys(("p50", "p95", "p99", "p999", "max"))
     text = summary(
         report(
@@ -109,12 +146,12 @@ def test_what_was_not_measured_has_no_line() -> None:
     assert " - " not in text
 
 
-def test_a_sink_that_takes_no_times_is_not_shown_with_dashes() -> None:
-    told = lines(report(sink_ms=dict.fromkeys(("prepare", "decide", "commit", "total"))))
-    assert told["batch"] == "100 ms, of which checkpoint 4.0%"
+def test_a_sink_without_times_has_no_dashes() -> None:
+    reported = lines(report(sink_ms=dict.fromkeys(("prepare", "decide", "commit", "total"))))
+    assert reported["batch"] == "100 ms: checkpoint 4.0%"
 
 
-def test_each_fault_says_where_it_hit() -> None:
+def test_each_fault_has_its_place() -> None:
     early, missed = {**RANDOM, "point": None, "batch": None}, {**KILL, "hit": False, "batch": None}
     text = summary(report(faults=[RANDOM, KILL, early, missed]))
     assert [line for line in text.splitlines() if line.startswith("  fault ")] == [
@@ -125,14 +162,14 @@ def test_each_fault_says_where_it_hit() -> None:
     ]
 
 
-def test_a_recovery_without_a_new_row_says_why_and_the_marks_have_the_words_of_the_tables() -> None:
-    told = summary(report(recovery=report()["recovery"] | {"first_visible": None, "caught_up": None}))
-    assert "no new row came after the fault: the load was too short" in told
+def test_a_recovery_without_a_new_row_has_a_reason() -> None:
+    reported = summary(report(recovery=report()["recovery"] | {"first_visible": None, "caught_up": None}))
+    assert "no new row came after the fault: the load was too short" in reported
     assert "no new row" not in summary(report())
-    assert "process back" in told
+    assert "process back" in reported
 
 
-def test_recovery_is_told_with_the_rows_made_again_and_of_several_faults_the_median_and_the_longest() -> None:
+def test_several_recoveries_have_a_median_and_a_longest() -> None:
     marks = report()["recovery"] | {"replayed_rows": 1200}
     assert lines(report(recovery=marks))["recovery"].endswith("(longest gap 12.0 s, 1,200 rows made again)")
     several = [{**KILL, "recovery": {"first_visible": ms}} for ms in (3000.0, None, 4000.0, 9000.0)]
@@ -140,7 +177,7 @@ def test_recovery_is_told_with_the_rows_made_again_and_of_several_faults_the_med
     assert "of 1 faults" not in summary(report(faults=several[:1]))
 
 
-def test_faults_come_in_order_of_time_and_what_was_not_done_last() -> None:
+def test_faults_are_sorted_by_time_and_missed_ones_come_last() -> None:
     kills = [
         {"event": "random-kill", "t_us": t_us, "landed": landed}
         for t_us, landed in ((10, {"point": "mid-write", "batch": 3}), (30, None))
@@ -160,32 +197,32 @@ def test_faults_come_in_order_of_time_and_what_was_not_done_last() -> None:
     ]
 
 
-def test_a_death_that_nobody_asked_for_is_told_and_no_speed_is_shown() -> None:
+def test_an_unasked_death_is_reported_without_speed() -> None:
     death = {"exit_code": None, "signal": 11, "why": "", "told": "signal 11, 0.9 s after its start"}
-    told = lines(report(deaths={"asked": 0, "unasked": 1, "each_unasked": [death]}))
-    assert told["died"] == "1 x unasked (signal 11, 0.9 s after its start); see logs/pipeline.log"
-    assert told["speed"] == "not shown: the pipeline died 1 time unasked" and told.keys().isdisjoint(SPEEDS)
+    reported = lines(report(deaths={"asked": 0, "unasked": 1, "each_unasked": [death]}))
+    assert reported["died"] == "1 x unasked (signal 11, 0.9 s after its start); see logs/pipeline.log"
+    assert reported["speed"] == "left out: the pipeline died 1 time unasked" and reported.keys().isdisjoint(SPEEDS)
 
 
-def test_a_kept_run_whose_generator_was_late_shows_no_speed_and_says_why() -> None:
-    told = lines(report(generator={"lateness_ms": {"p99": 340.0}}))
-    assert told["speed"] == "not shown: the generator was 340 ms late for one event in a hundred"
-    assert told.keys().isdisjoint(SPEEDS)
+def test_a_late_generator_is_the_reason_for_no_speed() -> None:
+    reported = lines(report(generator={"lateness_ms": {"p99": 340.0}}))
+    assert reported["speed"] == "left out: the generator was 340 ms late for one event in a hundred"
+    assert reported.keys().isdisjoint(SPEEDS)
 
 
-def test_a_percentile_above_which_no_whole_session_lies_is_not_shown() -> None:
+def test_a_percentile_without_a_session_above_it_is_left_out() -> None:
     of = report()["latency_ms"]
     assert "p95 6  p99 7  max 9 ms" in lines(report(latency_ms={**of, "n": 2000}))["latency"]
     assert "p50 5  p95 6  max 9 ms" in lines(report(latency_ms={**of, "n": 1000}))["latency"]
     assert "p99 7  p999 8  max 9 ms" in lines(report(latency_ms={**of, "n": 20_000}))["latency"]
 
 
-def test_a_report_from_before_deaths_were_counted_is_still_shown() -> None:
+def test_an_older_report_without_deaths_is_readable() -> None:
     old = report()
     del old["deaths"]
     assert summary(old) == summary(report())
 
 
-def test_the_last_line_says_where_the_files_are() -> None:
+def test_the_last_line_has_the_folder_of_the_files() -> None:
     assert summary(report(), Path("results/local/work/x")).splitlines()[-1] == "  files       results/local/work/x"
     assert "files" not in lines(report())

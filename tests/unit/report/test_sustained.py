@@ -1,4 +1,4 @@
-"""The highest rate that is kept up with is found from wherever the search starts; what keeping up means is told."""
+"""The search for the highest sustained rate, and the conditions of sustaining a rate."""
 
 from __future__ import annotations
 
@@ -20,9 +20,7 @@ LOWEST, HIGHEST = 100.0, 100_000.0
 
 
 @given(st.floats(LOWEST, HIGHEST), st.floats(LOWEST, HIGHEST), st.floats(0.01, 1.0))
-def test_the_limit_lies_between_two_rates_that_were_tried_and_are_near_enough(
-    limit: float, start: float, precision: float
-) -> None:
+def test_the_limit_is_between_two_tried_rates(limit: float, start: float, precision: float) -> None:
     asked: list[float] = []
 
     def keeps_up(rate: float) -> bool:
@@ -41,7 +39,7 @@ def test_the_limit_lies_between_two_rates_that_were_tried_and_are_near_enough(
     assert all(LOWEST <= rate <= HIGHEST for rate in asked)
 
 
-def test_what_keeps_up_with_nothing_is_told_and_tried_no_lower_than_the_lowest() -> None:
+def test_a_search_never_goes_below_the_lowest_rate() -> None:
     assert search(lambda _: False, 1000.0, LOWEST, HIGHEST, 0.1) == Found(0.0, LOWEST)
 
 
@@ -49,7 +47,7 @@ def test_what_keeps_up_with_nothing_is_told_and_tried_no_lower_than_the_lowest()
     ("says", "believed", "asked"),
     [([True], True, 1), ([False, False], False, 2), ([False, True, True], True, 3), ([False, True, False], False, 3)],
 )
-def test_a_no_is_believed_if_two_of_three_say_so(says: list[bool], believed: bool, asked: int) -> None:
+def test_a_rate_fails_if_two_of_three_probes_fail(says: list[bool], believed: bool, asked: int) -> None:
     answers = iter(says)
     assert of_three(lambda _rate: next(answers))(1000.0) is believed
     assert list(answers) == []
@@ -71,21 +69,21 @@ def steady(**changes: float | None) -> dict[str, Any]:
         ({"latency_rise": None}, "it was too short to tell"),
     ],
 )
-def test_a_pipeline_that_falls_behind_says_by_what(changes: dict[str, Any], why: str) -> None:
+def test_falling_behind_has_a_reason(changes: dict[str, Any], why: str) -> None:
     assert list(why_not(steady(**changes))) == [why]
 
 
-def test_a_pipeline_whose_lag_shrinks_or_stays_keeps_up_and_one_that_breaks_its_promise_does_not() -> None:
+def test_a_shrinking_lag_keeps_up() -> None:
     assert list(why_not(steady())) == []
     assert list(why_not(steady(lag_slope=-0.2, latency_rise=-0.5))) == []
     assert list(why_not(steady() | {"verdict": "broken"})) == ["its verdict is broken"]
 
 
-def test_a_probe_that_is_too_short_to_tell_is_no_rate_that_was_not_kept_up_with() -> None:
+def test_a_probe_that_is_too_short_is_not_a_failed_rate() -> None:
     cell = Cell("kafka", "exactly-once", "two-phase")
     found: list[dict[str, Any]] = []
     short = _Probes(lambda *_: steady(lag_slope=None, latency_rise=None), threading.Event(), cell, 12.0, found)
-    with pytest.raises(UserError, match="give a longer --probe"):
+    with pytest.raises(UserError, match="Give a longer --probe"):
         short.keeps_up(300.0)
     behind = _Probes(lambda *_: steady(lag_slope=0.5), threading.Event(), cell, 12.0, found)
     assert not behind.keeps_up(300.0)
@@ -97,8 +95,8 @@ def probe(rate: float, lag_slope: float | None, **changes: Any) -> dict[str, Any
     return steady(lag_slope=lag_slope, latency_rise=None if lag_slope is None else 0.0) | of | changes
 
 
-def told(*probes: dict[str, Any]) -> list[tuple[float | None, float | None, int]]:
-    return [(each.kept, each.lost, each.tries) for each in limits(probes)]
+def found_limits(*probes: dict[str, Any]) -> list[tuple[float | None, float | None, int]]:
+    return [(each.kept, each.lost, each.probes) for each in limits(probes)]
 
 
 @pytest.mark.parametrize(
@@ -113,44 +111,45 @@ def told(*probes: dict[str, Any]) -> list[tuple[float | None, float | None, int]
         ((0.5, None), (1000, None)),
     ],
 )
-def test_a_no_counts_if_two_of_three_say_it_and_a_search_that_was_cut_says_no_more_than_it_knows(
+def test_an_interrupted_search_decides_only_what_it_measured(
     slopes: tuple[float | None, ...], found: tuple[float | None, ...]
 ) -> None:
     tries = (probe(1000, 0.0), *(probe(2000, slope) for slope in slopes))
-    assert told(*tries) == [(*found, len(tries))]
+    assert found_limits(*tries) == [(*found, len(tries))]
 
 
-def test_a_rate_above_one_that_was_lost_is_none_that_is_kept_up_with() -> None:
-    assert told(probe(1000, 0.5), probe(1000, 0.5), probe(2000, 0.0)) == [(None, 1000, 3)]
+def test_a_rate_above_a_failed_rate_does_not_count() -> None:
+    assert found_limits(probe(1000, 0.5), probe(1000, 0.5), probe(2000, 0.0)) == [(None, 1000, 3)]
 
 
-def test_what_only_one_side_of_is_known_is_said_to_be_open_and_nothing_is_no_limit() -> None:
+def test_a_limit_with_one_known_side_is_open() -> None:
     assert "| 1,000 or more           | -        | -       | 1      |" in markdown([probe(1000, 0.0)])
     lost = markdown([probe(1000, 0.5), probe(1000, 0.5)])
     assert "| none that was tried     | 1,000    | the lag grew by 50.0% of the load |" in lost
-    assert "| ?                       | ?        | no probe told anything | 1 " in markdown([probe(1000, None)])
+    assert "| ?                       | ?        | no probe gave an answer | 1 " in markdown([probe(1000, None)])
 
 
-def test_searches_are_told_apart_by_machine_and_by_series_and_rounds_are_none() -> None:
+def test_machines_and_series_are_separate_searches() -> None:
     other = {"cpu": "another", "cores": 2}
     there, again = probe(2000, 0.0, environment=other), probe(4000, 0.0, series="sustain-2")
-    assert told(probe(1000, 0.0), there, probe(500, 0.0, probe=False)) == [(1000, None, 1), (2000, None, 1)]
+    assert found_limits(probe(1000, 0.0), there, probe(500, 0.0, probe=False)) == [(1000, None, 1), (2000, None, 1)]
     assert "machine another, 2 cores" in markdown([probe(1000, 0.0), there])
-    assert told(probe(1000, 0.0), again) == [(1000, None, 1), (4000, None, 1)]
+    assert found_limits(probe(1000, 0.0), again) == [(1000, None, 1), (4000, None, 1)]
     assert "| sustain-2 | 4,000 or more " in markdown([probe(1000, 0.0), again])
     assert markdown([probe(500, 0.0, probe=False)]) == ""
 
 
-def test_limits_stand_by_sink_and_in_the_order_of_guarantees() -> None:
+def test_limits_have_the_order_of_all_tables() -> None:
     ways = [("postgres", "at-most-once"), ("kafka", "exactly-once"), ("kafka", "at-least-once")]
     cells = [{**report()["cell"], "sink": sink, "guarantee": guarantee} for sink, guarantee in ways]
     found = limits(probe(1000, 0.0, cell=cell) for cell in cells)
-    assert [(each.setting.sink, each.way[0]) for each in found] == [*reversed(ways[1:]), ways[0]]
+    assert [(each.setting.sink, each.variant[0]) for each in found] == [*reversed(ways[1:]), ways[0]]
 
 
-def test_a_damaged_probe_says_nothing() -> None:
-    assert told(probe(1000, 0.0), probe(2000, 0.0, steadiness=None), probe(4000, 0.0, config={})) == [(1000, None, 2)]
+def test_a_damaged_probe_decides_nothing() -> None:
+    damaged = probe(2000, 0.0, steadiness=None), probe(4000, 0.0, config={})
+    assert found_limits(probe(1000, 0.0), *damaged) == [(1000, None, 2)]
 
 
-def test_a_probe_that_was_interrupted_says_nothing() -> None:
-    assert told(probe(1000, 0.0), probe(2000, 0.5, interrupted=True)) == [(1000, None, 1)]
+def test_an_interrupted_probe_decides_nothing() -> None:
+    assert found_limits(probe(1000, 0.0), probe(2000, 0.5, interrupted=True)) == [(1000, None, 1)]

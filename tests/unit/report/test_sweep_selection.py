@@ -1,4 +1,4 @@
-"""The full comparison is told by its setting, and sweeps stand beside it: on the page, in lists and in pictures."""
+"""The full comparison and its sweeps, on the page, in lists and in pictures."""
 
 from __future__ import annotations
 
@@ -16,26 +16,26 @@ import pytest
 from oncebench.report.comparisons.paired import settings
 from oncebench.report.comparisons.repeatability import noise_markdown
 from oncebench.report.comparisons.sweep_selection import full_of, groups_of, is_full, sweeps
-from oncebench.report.configuration import ways_of
+from oncebench.report.configuration import configurations_of
 from oncebench.report.tables import cost_table, table
-from oncebench.scenario.cell import support_of
 from oncebench.scenario.profiles import PROFILES
-from oncebench.site import about, costs, lists
+from oncebench.scenario.supports import support_of
+from oncebench.site import about, costs, csv_tables
 from oncebench.site.data import data_of
-from oncebench.site.promises import matrix_of
+from oncebench.site.matrix import matrix_of
 from oncebench.site.stored import Stored
-from tests import ROOT, made_up
+from tests import ROOT, sample_reports
 
 PLOTS = ROOT / "tools" / "plots.py"
 LOAD = {"rate": PROFILES["full"].rate, "sessions": 160, "warmup_s": PROFILES["full"].warmup_s}
-WAYS = (("at-least-once", "acknowledged"), ("exactly-once", "two-phase"))
+VARIANTS = (("at-least-once", "acknowledged"), ("exactly-once", "two-phase"))
 
 
 def series(name: str, sink: str = "kafka", rounds: int = 5, **changes: Any) -> list[dict[str, Any]]:
-    """Rounds of two ways in one series, by default under the setting of the full comparison."""
+    """Rounds of two variants in one series, by default with the setting of the full comparison."""
     made = []
-    for seed, (guarantee, _) in itertools.product(range(rounds), WAYS):
-        of = made_up.cell_of(sink, guarantee, support_of(sink, guarantee, None).variant, seed=seed, **LOAD)
+    for seed, (guarantee, _) in itertools.product(range(rounds), VARIANTS):
+        of = sample_reports.cell_of(sink, guarantee, support_of(sink, guarantee, None).variant, seed=seed, **LOAD)
         made.append(of | {"series": name, "config": of["config"] | changes})
     return made
 
@@ -45,8 +45,10 @@ def swept(name: str, field: str, *values: Any, **changes: Any) -> list[dict[str,
                                                                              "sessions": 160 + at})]  # fmt: skip
 
 
-def shown(reports: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    return [(each["group"], each["label"]) for each in costs.as_json(reports, list(ways_of(reports)))["settings"]]
+def groups_and_labels(reports: list[dict[str, Any]]) -> list[tuple[str, str]]:
+    return [
+        (each["group"], each["label"]) for each in costs.as_json(reports, list(configurations_of(reports)))["settings"]
+    ]
 
 
 def values(reports: list[dict[str, Any]], field: str) -> list[list[Any]]:
@@ -54,15 +56,15 @@ def values(reports: list[dict[str, Any]], field: str) -> list[list[Any]]:
     return [[setting.config[field] for setting in each.settings] for each in sweeps(found) if each.field == field]
 
 
-def test_the_full_comparison_is_told_by_its_setting_and_not_by_how_many_ways_ran() -> None:
+def test_the_full_comparison_is_recognised_by_its_setting() -> None:
     found = settings([*series("full"), *series("rates", rate=4000.0, sessions=720), *series("a", trigger_ms=100)])
     assert [is_full(setting) for setting in found] == [True, False, False]
-    assert not any(map(is_full, settings([made_up.older(each) for each in series("full")])))
+    assert not any(map(is_full, settings([sample_reports.older(each) for each in series("full")])))
 
 
-def test_of_each_sink_the_full_comparison_comes_first_then_sweeps_by_their_values() -> None:
+def test_the_full_comparison_comes_before_sweeps() -> None:
     made = [*swept("t", "trigger_ms", 30000, 100, 0, 1000, 5000), *series("full"), *series("x", warmup_s=3.0)]
-    assert shown(made) == [
+    assert groups_and_labels(made) == [
         ("", "1,000 events/s, 160 sessions, warmup 6 s"),
         *(("trigger ms", f"1,000 events/s, {160 + at} sessions{f', trigger {ms:,} ms' if ms else ''}, warmup 6 s")
           for at, ms in ((2, 0), (1, 100), (3, 1000), (4, 5000), (0, 30000))),
@@ -70,50 +72,51 @@ def test_of_each_sink_the_full_comparison_comes_first_then_sweeps_by_their_value
     ]  # fmt: skip
 
 
-def test_where_a_sink_has_no_full_comparison_what_is_in_no_sweep_stands_in_its_place() -> None:
-    assert [group for group, _ in shown(series("x", warmup_s=3.0))] == [""]
-    assert [group for group, _ in shown([made_up.older(each) for each in series("x")])] == [""]
+def test_other_settings_replace_a_missing_full_comparison() -> None:
+    assert [group for group, _ in groups_and_labels(series("x", warmup_s=3.0))] == [""]
+    assert [group for group, _ in groups_and_labels([sample_reports.older(each) for each in series("x")])] == [""]
 
 
-def test_two_series_at_rates_of_their_own_are_no_sweep_not_even_around_the_full_comparison() -> None:
+def test_series_with_their_own_rates_are_not_a_sweep() -> None:
     one, other = ({"rate": rate, "sessions": round(rate * 0.24)} for rate in (750.0, 2000.0))
     sustained = [*series("sustain-1", **one), *series("sustain-2", **other)]
     assert values([*series("full"), *sustained], "rate") == []
-    assert [group for group, _ in shown([*series("full"), *sustained])] == ["", "other settings", "other settings"]
+    groups = [group for group, _ in groups_and_labels([*series("full"), *sustained])]
+    assert groups == ["", "other settings", "other settings"]
     assert values([*series("rates", **one), *series("rates", **other)], "rate") == [[750.0, 2000.0]]
 
 
-def test_what_was_swept_around_the_full_comparison_belongs_to_it_whatever_series_it_ran_in() -> None:
+def test_a_sweep_around_the_full_comparison_may_use_any_series() -> None:
     slow = {"trigger_ms": 30_000, "sessions": 1800}
     made = [*series("full"), *series("a", open_sessions=1000), *series("b", **slow), *series("c", trigger_ms=1000)]
     assert values(made, "open_sessions") == [[0, 1000]]
     assert values(made, "trigger_ms") == [[0, 1000, 30_000]]
 
 
-def test_of_a_full_comparison_that_was_measured_by_two_rules_the_newer_is_the_one() -> None:
+def test_the_full_comparison_is_the_one_with_newer_rules() -> None:
     old = [each | {"schema": 1} for each in series("old", rounds=9)]
     new = [each | {"schema": 3} for each in series("new")]
     found = settings([*new, *old])
     (chosen,) = full_of(found).values()
     assert {series for series, _, _ in found[chosen]} == {"new"}
-    assert [group for group, _ in shown([*old, *new])] == ["", "other settings"]
+    assert [group for group, _ in groups_and_labels([*old, *new])] == ["", "other settings"]
 
 
-def test_a_load_that_comes_first_and_words_stand_behind_numbers_in_a_sweep() -> None:
+def test_text_values_come_after_numbers_in_a_sweep() -> None:
     made = [*swept("r", "rate", "max", 500.0, 1000.0), *swept("s", "state_store", "snapshots", "changelog")]
     assert values(made, "rate") == [[500.0, 1000.0, "max"]]
     assert values(made, "state_store") == [["changelog", "snapshots"]]
     assert cost_table.markdown(made)
 
 
-def test_tables_have_the_values_of_a_sweep_by_their_size() -> None:
+def test_tables_sort_a_sweep_by_size() -> None:
     rows = table.rows(swept("t", "trigger_ms", 0, 1000, 500, 10_000))
     assert [row[3] for row in rows if row[2] == "two-phase"] == [
         f"none, trigger {value:,} ms" for value in (0, 500, 1000, 10_000)
     ]
 
 
-def test_among_many_sweeps_a_setting_is_told_by_what_is_not_as_in_the_full_comparison() -> None:
+def test_a_setting_is_named_by_its_difference_from_the_full_comparison() -> None:
     made = [*series("full"), *swept("t", "trigger_ms", 100, 5000), *series("r", rate=500.0)]
     rows = table.rows(made)
     assert [row[3] for row in rows if row[2] == "two-phase"] == [
@@ -124,39 +127,39 @@ def test_among_many_sweeps_a_setting_is_told_by_what_is_not_as_in_the_full_compa
 
 
 def answer(reports: list[dict[str, Any]]) -> list[str]:
-    return list(about.as_json(reports, matrix_of(reports), ways_of(reports))["answer"])
+    return list(about.as_json(reports, matrix_of(reports), configurations_of(reports))["answer"])
 
 
-def test_the_answer_is_of_the_full_comparison_and_of_prices_with_room_and_of_what_has_an_interval() -> None:
+def test_the_short_answer_uses_the_full_comparison() -> None:
     full = series("full")
-    (p99,) = told = answer(full)
-    assert p99.startswith("At 1,000 events/s exactly-once took ")
-    assert p99.endswith("(no difference shown in 0 of 1 comparisons, of kafka).")
+    (p99,) = reported = answer(full)
+    assert p99.startswith("At 1,000 events/s, exactly-once takes ")
+    assert p99.endswith("The difference is clear for kafka two-phase (1.07).")
     (_, price) = answer([*full, *series("room", trigger_ms=5000)])
-    assert price.startswith("Flat out, or with room between batches, exactly-once took ")
+    assert price.startswith("Saturated, or with a trigger interval, exactly-once takes ")
     others = [*series("t", trigger_ms=100), *series("f", "files-jsonl", rounds=1)]
     slow = [
         each | {"latency_ms": each["latency_ms"] | {"p99": 30_000.0 if at % 2 else 1.0}}
         for at, each in enumerate(others)
     ]
-    assert answer([*full, *slow]) == told
+    assert answer([*full, *slow]) == reported
     assert answer(slow) == []
 
 
-def test_repeats_are_those_of_one_setting_and_no_tries_of_a_rate() -> None:
+def test_repeats_share_a_setting_and_exclude_probes() -> None:
     made = [*series("full"), *series("r", rate=500.0), *(each | {"probe": True} for each in series("s", rounds=3))]
-    told = about.as_json(made, matrix_of(made), ways_of(made))
-    assert (told["repeats"], told["tried"], told["verdicts"]) == ("5", 6, {"kept": 20})
+    reported = about.as_json(made, matrix_of(made), configurations_of(made))
+    assert (reported["repeats"], reported["rate_probes"], reported["verdicts"]) == ("5", 6, {"kept": 20})
 
 
-def test_every_run_tells_its_setting_on_the_page_and_in_the_list() -> None:
+def test_every_run_has_its_setting_on_the_page_and_in_the_list() -> None:
     made = [*series("full", rounds=1), *series("t", rounds=1, trigger_ms=500)]
     stored = [Stored(each, "a.jsonl", line) for line, each in enumerate(made, 1)]
     data = data_of(stored)
     words, texts = data["text"]["words"], data["text"]["texts"]
-    done = [" ".join(words[word] for word in texts[number]) for number in data["runs"]["done"]]
+    done = [" ".join(words[word] for word in texts[number]) for number in data["runs"]["test"]]
     assert done == ["healthy, trigger 0 ms"] * 2 + ["healthy, trigger 500 ms"] * 2
-    read = [row["setting"] for row in csv.DictReader(io.StringIO(lists.runs(stored)))]
+    read = [row["setting"] for row in csv.DictReader(io.StringIO(csv_tables.runs(stored)))]
     assert len(set(read)) == 2
     assert read[2].startswith("1,000 events/s, 160 sessions, trigger 500 ms")
 
@@ -173,14 +176,12 @@ def plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return made
 
 
-def test_pictures_are_of_the_full_comparison_however_many_ways_a_sweep_has(
-    plots: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_pictures_show_the_full_comparison(plots: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     full, sweep = series("full"), series("r", rate=4000.0, sessions=720)
     more = [{**each, "cell": {**each["cell"], "variant": "idempotent"}} for each in sweep]
     drawn: list[Any] = []
     monkeypatch.setattr(plots, "parts_of_a_batch", drawn.extend)
-    folder = made_up.write(tmp_path, [*full, *sweep, *more]) / "runs"
+    folder = sample_reports.write(tmp_path, [*full, *sweep, *more]) / "runs"
     plots.main(folder.glob("cost-*.jsonl"))
     ((_, rounds),) = drawn
     assert {report["config"]["rate"] for here in rounds.values() for report in here.values()} == {1000.0}
@@ -189,7 +190,7 @@ def test_pictures_are_of_the_full_comparison_however_many_ways_a_sweep_has(
         plots.main(folder.glob("cost-*.jsonl"))
 
 
-def test_each_sweep_by_numbers_has_a_picture_of_its_own_and_one_by_words_none(plots: ModuleType) -> None:
+def test_each_numeric_sweep_has_a_picture(plots: ModuleType) -> None:
     made = [
         *swept("t", "trigger_ms", 0, 100),
         *swept("u", "trigger_ms", 0, 100, rate=500.0),
@@ -204,16 +205,14 @@ def test_each_sweep_by_numbers_has_a_picture_of_its_own_and_one_by_words_none(pl
     ]
 
 
-def test_six_sinks_are_two_rows_of_panels_and_every_sweep_is_written(
-    plots: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_six_sinks_are_two_rows_of_panels(plots: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sinks = ("kafka", "postgres", "delta", "files-jsonl", "files-parquet", "pravega")
     drawn: list[list[int]] = []
     of = plots.plt.subplots
     monkeypatch.setattr(plots.plt, "subplots", lambda *a, **k: drawn.append(list(a)) or of(*a, **k))
     room = [each for sink in sinks for each in series("room", sink, trigger_ms=5000)]  # where a price is one
     made = [*series("full"), *room, *swept("r", "rate", "max", 250.0, 500.0)]
-    folder = made_up.write(tmp_path, made) / "runs"
+    folder = sample_reports.write(tmp_path, made) / "runs"
     plots.main(folder.glob("cost-*.jsonl"))
     assert drawn[0] == [2, 3]
     assert {path.name for path in (tmp_path / "plots").iterdir()} == {
@@ -221,9 +220,9 @@ def test_six_sinks_are_two_rows_of_panels_and_every_sweep_is_written(
     }  # fmt: skip
 
 
-def test_groups_do_not_depend_on_the_order_in_which_runs_came() -> None:
+def test_groups_do_not_depend_on_the_order_of_runs() -> None:
     parts = [series("full"), swept("t", "trigger_ms", 0, 100), series("x", warmup_s=3.0)]
-    told = [
+    reported = [
         groups_of(settings([each for part in order for each in part])) for order in itertools.permutations(parts)
     ]  # fmt: skip
-    assert all(each == told[0] for each in told)
+    assert all(each == reported[0] for each in reported)

@@ -1,4 +1,4 @@
-"""A table shows fields of reports, and no speed where the answer was wrong."""
+"""A table contains fields of reports, and no speed where the answer was wrong."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.report.tables import table as tables
-from oncebench.site import lists
+from oncebench.site import csv_tables
 from oncebench.site.data import data_of
 from oncebench.site.stored import Stored
-from tests import made_up
+from tests import sample_reports
 
 
 def report(variant: str = "two-phase", verdict: str = "kept", seed: int = 1, **changes: Any) -> dict[str, Any]:
@@ -42,13 +42,13 @@ def only_row(*reports: dict[str, Any]) -> dict[str, str]:
     return dict(zip(tables.HEADINGS, row, strict=True))
 
 
-def test_a_kept_cell_shows_its_figures() -> None:
+def test_a_kept_cell_has_its_figures() -> None:
     row = only_row(report())
     assert (row["verdict"], row["events/s"], row["p99 ms"], row["recovery s"]) == ("kept", "1,000", "7", "-")
 
 
-def test_a_run_that_is_given_twice_counts_once(tmp_path: Path) -> None:
-    made = made_up.cell_of("kafka", "at-least-once", "acknowledged")
+def test_a_repeated_report_counts_once(tmp_path: Path) -> None:
+    made = sample_reports.cell_of("kafka", "at-least-once", "acknowledged")
     text = json.dumps(made | {"rows": made["rows"] | {"duplicated": 20}}) + "\n"
     for name in ("a", "b"):
         (tmp_path / f"{name}.jsonl").write_text(text)
@@ -57,19 +57,45 @@ def test_a_run_that_is_given_twice_counts_once(tmp_path: Path) -> None:
     assert once == twice
 
 
-def test_a_column_that_no_row_has_a_figure_in_is_left_out_of_markdown_and_stays_in_csv() -> None:
+def test_markdown_leaves_empty_columns_out_and_csv_keeps_them() -> None:
     busy, with_room = report(), report(seed=2, config={"trigger_ms": 1000})
     assert "CPU s/M events" not in tables.markdown([busy])
     assert "CPU s/M events" in tables.markdown([busy, with_room])
     assert "CPU s/M events" in tables.as_csv([busy])
 
 
-def test_a_broken_cell_shows_its_counts_and_no_speed() -> None:
+BEHIND = {"lag_slope": 0.12, "lag_slope_error": 0.01, "latency_rise": 0.8}
+
+
+def test_a_cell_that_mostly_fell_behind_is_marked_with_a_note_below() -> None:
+    behind = report(steadiness=BEHIND)
+    assert only_row(behind, report(), behind)["verdict"] == "kept, fell behind"
+    assert only_row(behind, report())["verdict"] == "kept"
+    *_, note = tables.markdown([behind]).splitlines()
+    assert note.startswith("fell behind: the pipeline fell behind its load, so the latencies of this row include")
+    assert "fell behind" not in tables.markdown([report(steadiness=BEHIND, config={"rate": "max"})])
+    killed = report(steadiness=BEHIND, cell={**report()["cell"], "faults": ["mid-write:kill"]})
+    assert "fell behind" not in tables.markdown([killed])
+
+
+def test_a_missing_percentile_has_its_reason_below_the_table() -> None:
+    few = report(latency_ms={"p50": 5.0, "p95": 6.0, "p99": 7.0, "n": 45 * 20})
+    table, notes = tables.markdown([few]).split("\n\n")
+    assert "p95 ms" in table and "p99 ms" not in table
+    assert notes == "p99 is missing for 1 run: it needs 100 sessions after the warm-up (give a longer --duration).\n"
+    assert "p99 is missing for 2 runs: " in tables.markdown([few, report(), few])
+    assert "missing" not in tables.markdown([report()])
+    assert "missing" not in tables.markdown([{**few, "verdict": "broken"}])
+    flat_out = tables.markdown([report(config={"rate": "max"})])
+    assert flat_out.endswith("\nlatency is missing with --rate max: the load is complete before the pipeline starts.\n")
+
+
+def test_a_broken_cell_has_counts_and_no_speed() -> None:
     row = only_row(report(verdict="broken"))
     assert (row["verdict"], row["duplicated"], row["events/s"], row["p50 ms"]) == ("broken (DUP)", "2", "-", "-")
 
 
-def test_one_broken_repeat_breaks_the_cell_and_counts_are_summed() -> None:
+def test_one_broken_repeat_breaks_the_cell() -> None:
     row = only_row(report(), report(verdict="broken"), report(verdict="broken"))
     assert (row["verdict"], row["duplicated"], row["events/s"]) == ("broken (DUP)", "4", "-")
 
@@ -91,13 +117,13 @@ def on_old_checkpoint(guarantee: str, *faults: str, codes: tuple[str, ...] = ("D
         (on_old_checkpoint("at-most-once", "after-commit:roll-back", codes=("CORR", "DUP")), "broken (CORR DUP)"),
     ],
 )
-def test_a_known_limit_has_the_word_of_the_fault_matrix_and_still_no_speed(made: dict[str, Any], word: str) -> None:
+def test_a_known_limit_has_no_speed(made: dict[str, Any], word: str) -> None:
     row = only_row(made)
     assert (row["verdict"], row["events/s"]) == (word, "-")
-    listed = next(csv.DictReader(io.StringIO(lists.runs([Stored(made, "a.jsonl", 1)]))))
+    listed = next(csv.DictReader(io.StringIO(csv_tables.runs([Stored(made, "a.jsonl", 1)]))))
     assert f"{listed['verdict']} ({listed['codes']})" == word
     runs = data_of([Stored({**made, "reasons": [], "reproduce": "again"}, "a.jsonl", 1)])["runs"]
-    assert word.startswith(runs["verdicts"][runs["verdict"][0]])
+    assert word.startswith(runs["outcomes"][runs["outcome"][0]])
 
 
 def test_a_limit_is_worse_than_kept_and_better_than_broken() -> None:
@@ -108,12 +134,12 @@ def test_a_limit_is_worse_than_kept_and_better_than_broken() -> None:
     assert only_row(kept, limit, {**kept, "verdict": "broken", "anomalies": {"LOSS": 1}})["verdict"] == "broken (LOSS)"
 
 
-def test_deaths_that_nobody_asked_for_are_told_beside_the_verdict() -> None:
+def test_unasked_deaths_follow_the_verdict() -> None:
     died = report(deaths={"asked": 1, "unasked": 2, "each_unasked": []})
     assert only_row(report(), died)["verdict"] == "kept, died 2 more"
 
 
-def test_repeats_are_put_together_by_their_median() -> None:
+def test_repeats_become_their_median() -> None:
     fast, slow = (
         report(latency_ms={"p50": 1.0, "p95": 6.0, "p99": 7.0}),
         report(latency_ms={"p50": 9.0, "p95": 6, "p99": 7}),
@@ -121,15 +147,15 @@ def test_repeats_are_put_together_by_their_median() -> None:
     assert only_row(fast, report(), slow)["p50 ms"] == "5"
 
 
-def test_guarantees_come_in_the_order_of_their_strength_and_healthy_before_broken() -> None:
+def test_guarantees_are_sorted_by_strength() -> None:
     def of(guarantee: str, *faults: str) -> dict[str, Any]:
         cell = {"sink": "kafka", "guarantee": guarantee, "variant": "v", "faults": list(faults), "random_kills": 0}
         return report(cell=cell)
 
-    shown = tables.rows(
+    displayed = tables.rows(
         [of("exactly-once"), of("at-least-once", "mid-write:kill"), of("at-least-once"), of("at-most-once")]
     )
-    assert [(row[1], row[3]) for row in shown] == [
+    assert [(row[1], row[3]) for row in displayed] == [
         ("at-most-once", "none"),
         ("at-least-once", "none"),
         ("at-least-once", "killed mid-write"),
@@ -139,11 +165,11 @@ def test_guarantees_come_in_the_order_of_their_strength_and_healthy_before_broke
 
 def test_markdown_and_csv_hold_the_same_cells() -> None:
     markdown, comma = tables.markdown([report()]), tables.as_csv([report()])
-    shown = [cell.strip() for cell in markdown.splitlines()[2].strip("|").split("|")]
-    assert shown[:5] == comma.splitlines()[1].split(",")[:5]
+    displayed = [cell.strip() for cell in markdown.splitlines()[2].strip("|").split("|")]
+    assert displayed[:5] == comma.splitlines()[1].split(",")[:5]
 
 
-def test_markdown_groups_thousands_in_every_column_and_csv_holds_plain_numbers() -> None:
+def test_markdown_groups_thousands_and_csv_does_not() -> None:
     big = report(
         rows={"lost": 1234, "duplicated": 0},
         throughput={"events_per_s": 12345.6},
@@ -151,8 +177,8 @@ def test_markdown_groups_thousands_in_every_column_and_csv_holds_plain_numbers()
         cpu_s_per_million_events=1068.0,
         config={"trigger_ms": 1000},
     )
-    shown = only_row(big)
-    assert [shown[name] for name in ("lost", "events/s", "p50 ms", "p99 ms", "CPU s/M events")] == [
+    displayed = only_row(big)
+    assert [displayed[name] for name in ("lost", "events/s", "p50 ms", "p99 ms", "CPU s/M events")] == [
         "1,234", "12,346", "1,178", "30,000", "1,068",
     ]  # fmt: skip
     read = next(csv.DictReader(io.StringIO(tables.as_csv([big]))))
@@ -161,24 +187,24 @@ def test_markdown_groups_thousands_in_every_column_and_csv_holds_plain_numbers()
     assert figures[-1] == ""
 
 
-def test_each_fault_is_shown_with_what_it_did() -> None:
+def test_each_fault_has_its_damage() -> None:
     faults = [
         {"point": "mid-write", "hit": True, "lost": 0, "duplicated": 20},
         {"point": "after-commit", "hit": True, "lost": 0, "duplicated": 0},
         {"point": "mid-commit", "hit": False, "lost": 0, "duplicated": 0},
     ]
-    shown = tables.fault_markdown([report(faults=faults)]).splitlines()[2]
-    assert [cell.strip() for cell in shown.strip("|").split("|")][3:] == ["20 doubled", "nothing", "not hit"]
+    displayed = tables.fault_markdown([report(faults=faults)]).splitlines()[2]
+    assert [cell.strip() for cell in displayed.strip("|").split("|")][3:] == ["20 duplicated", "nothing", "not hit"]
 
 
-def test_runs_with_open_sessions_are_cells_of_their_own_and_come_beside_those_without() -> None:
+def test_runs_with_open_sessions_have_their_own_rows() -> None:
     cell, killed = report()["cell"], {**report()["cell"], "faults": ["mid-write:kill"]}
     reports = [report(cell=killed), report(cell={**cell, "open_sessions": 10_000}), report()]
     faults = [row[3] for row in tables.rows(reports)]
     assert faults == ["none", "none, 10,000 open sessions", "killed mid-write"]
 
 
-def test_a_run_that_tells_nothing_of_its_speed_adds_none_to_its_cell() -> None:
+def test_a_run_without_a_meaningful_speed_adds_no_figures() -> None:
     late = report(generator={"lateness_ms": {"p99": 4000.0}}, latency_ms={"p50": 900.0, "p95": 900.0, "p99": 900.0})
     assert (only_row(late)["p99 ms"], only_row(late)["events/s"], only_row(late)["lost"]) == ("-", "-", "0")
     assert only_row(late, report())["p99 ms"] == "7"
@@ -186,7 +212,7 @@ def test_a_run_that_tells_nothing_of_its_speed_adds_none_to_its_cell() -> None:
     assert (only_row(died)["verdict"], only_row(died)["p99 ms"]) == ("kept, died 2 more", "-")
 
 
-def test_each_value_of_a_sweep_has_a_row_of_its_own() -> None:
+def test_each_value_of_a_sweep_has_a_row() -> None:
     made = [
         report(config={"trigger_ms": trigger, "sessions": sessions, "seed": seed}, seed=seed)
         for trigger, sessions in ((0, 100), (1000, 200))
@@ -207,7 +233,7 @@ BACK = ("after-commit:kill", "after-prepare:kill@after=2", "mid-write:kill@after
 EXECUTORS = tuple(fault.replace(":kill", ":kill-executor") for fault in KILLS)
 
 
-def test_chains_of_different_faults_are_never_one_row() -> None:
+def test_different_chains_have_different_rows() -> None:
     rows = tables.rows([killed(*KILLS), killed(*EXECUTORS), killed(*KILLS), killed(*BACK)])
     assert [row[3] for row in rows] == [", ".join(BACK), "executor: 3 faults", ", ".join(KILLS)]
     older = [report(cell={**report()["cell"], "faults": list(faults)}) for faults in (KILLS, BACK)]
@@ -215,13 +241,13 @@ def test_chains_of_different_faults_are_never_one_row() -> None:
     assert [row[3] for row in tables.rows([killed(*KILLS)] * 2)] == ["kills: 3 faults"]
 
 
-def test_faulted_runs_under_different_settings_have_rows_of_their_own() -> None:
+def test_faulted_runs_with_different_settings_have_their_own_rows() -> None:
     rows = tables.rows([killed(*KILLS), killed(*KILLS, rate=1000.0, sessions=80), killed("mid-write:kill"), report()])
     assert [row[3] for row in rows] == [
         "none", "killed mid-write", "kills: 3 faults, rate 300", "kills: 3 faults, rate 1,000",
     ]  # fmt: skip
 
 
-def test_where_nothing_but_the_length_of_a_load_differs_rows_tell_it() -> None:
+def test_rows_name_the_length_of_a_load_if_only_that_differs() -> None:
     made = [report(config={"rate": 300.0, "sessions": sessions}) for sessions in (24, 240)]
     assert [row[3] for row in tables.rows(made)] == ["none, sessions 24", "none, sessions 240"]

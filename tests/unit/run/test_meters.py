@@ -1,4 +1,4 @@
-"""Each process of a run is counted under the component that tables and prices know."""
+"""The use of each process counts for a component with the name that reports use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oncebench.run.meters import Meters, component
 
 
 @pytest.mark.parametrize(
-    ("owner", "name", "leader", "is_called"),
+    ("owner", "name", "leader", "expected"),
     [
         ("kafka", "java", True, "broker"),
         ("postgres", "postgres", False, "postgres"),
@@ -26,12 +26,12 @@ from oncebench.run.meters import Meters, component
         ("pipeline", "python", False, "python_workers"),
     ],
 )
-def test_a_process_is_called_what_the_price_calls_it(owner: str, name: str, leader: bool, is_called: str) -> None:
-    assert component(owner, name, leader) == is_called
+def test_a_process_belongs_to_a_component(owner: str, name: str, leader: bool, expected: str) -> None:
+    assert component(owner, name, leader) == expected
 
 
 class Killed:
-    """A server that a nemesis has killed since it was found alive."""
+    """A server that a fault kills right after it was found alive."""
 
     alive = True
 
@@ -40,14 +40,14 @@ class Killed:
         raise UserError("it is gone")
 
 
-def test_what_is_not_there_any_more_is_left_out(tmp_path: Path) -> None:
+def test_an_ended_process_is_left_out(tmp_path: Path) -> None:
     there: dict[str, Any] = {
         "kafka": Killed(), "pipeline": SimpleNamespace(alive=True, pid=7), "generator": SimpleNamespace(alive=False)
     }  # fmt: skip
     assert Meters(lambda: there, tmp_path)._sessions() == {7: "pipeline"}
 
 
-def test_what_the_suite_itself_uses_counts_from_the_mark_until_all_is_drained(tmp_path: Path) -> None:
+def test_the_suites_own_use_counts_from_the_mark_until_drained(tmp_path: Path) -> None:
     with Meters(dict, tmp_path) as meters:
         _spin(0.2)
         meters.mark()
@@ -59,7 +59,7 @@ def test_what_the_suite_itself_uses_counts_from_the_mark_until_all_is_drained(tm
     assert own.peak_rss_bytes > 1_000_000
 
 
-def test_what_a_component_uses_once_all_is_drained_counts_no_more(tmp_path: Path) -> None:
+def test_use_after_drained_does_not_count(tmp_path: Path) -> None:
     code = "for line in __import__('sys').stdin: sum(range(int(line))); print(flush=True)"
     pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     server = subprocess.Popen([sys.executable, "-c", code], start_new_session=True, **pipes)
@@ -79,7 +79,7 @@ def test_what_a_component_uses_once_all_is_drained_counts_no_more(tmp_path: Path
     assert meters.uses()["postgres"] == until
 
 
-def test_what_the_suite_uses_is_told_while_a_run_goes_on_too(tmp_path: Path) -> None:
+def test_the_suites_use_is_available_during_a_run(tmp_path: Path) -> None:
     meters = Meters(dict, tmp_path)
     _spin(0.05)
     assert 0.05 <= meters.uses()["suite"].cpu_s < 0.2

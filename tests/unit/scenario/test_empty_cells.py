@@ -1,4 +1,4 @@
-"""The fault matrix where no run is: `n/a` if the fault has no point in the row, `-` if it could be run."""
+"""Cells of the fault matrix without a run: `n/a` if pointless there, else `-`."""
 
 from __future__ import annotations
 
@@ -24,14 +24,17 @@ def of_row(sink: str, variant: str, *texts: str) -> Any:
     return made
 
 
-def test_a_fault_without_a_point_in_a_row_is_n_a_there_and_one_that_was_only_not_run_is_a_dash() -> None:
+def test_a_pointless_fault_is_n_a_and_one_that_did_not_run_is_a_dash() -> None:
     kafka = of_row("kafka", "two-phase", "after-prepare:hijack", "mid-write:fill-output:20@after=2")
     files = of_row("files-jsonl", "two-phase", "after-prepare:kill-broker", "mid-write:fill-output:20@after=2")
     assert shown(kafka, files, family="broker") == [["n/a", "kept"], ["kept", "-"]]
-    assert shown(kafka, files, family="disk") == [["kept"], ["kept"]]  # what was run has its verdict, point or none
+    assert shown(kafka, files, family="disk") == [
+        ["kept"],
+        ["kept"],
+    ]  # a fault that ran has its verdict, pointless or not
 
 
-def test_what_this_machine_lacks_is_not_run_and_not_without_a_point(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_that_this_machine_cannot_do_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("oncebench.faults.catalogue.cannot_mount", lambda: "a small disk is mounted by root only")
     disk = ("after-prepare:fill-checkpoint:20", "mid-write:fill-output:20@after=2")
     pravega = of_row("pravega", "two-phase", "mid-write:fill-broker:20")
@@ -39,7 +42,7 @@ def test_what_this_machine_lacks_is_not_run_and_not_without_a_point(monkeypatch:
     assert shown(files, pravega, family="disk") == [["kept", "kept", "-"], ["-", "n/a", "kept"]]
 
 
-def test_pairs_and_random_kills_can_be_done_to_every_row() -> None:
+def test_pairs_and_random_kills_are_possible_in_every_row() -> None:
     pairs = ("mid-write:kill", "after-prepare:kill", "after-prepare:kill@after=2", "before-decision:kill")
     whole, half = of_row("kafka", "native", *pairs), of_row("delta", "native", *pairs[:2])
     assert shown(whole, half, family="pairs") == [["kept", "-"], ["kept", "kept"]]
@@ -47,17 +50,17 @@ def test_pairs_and_random_kills_can_be_done_to_every_row() -> None:
                for row in matrix.rows(tuple(SINKS)))  # fmt: skip
 
 
-def test_an_outage_beyond_the_time_out_has_a_point_only_where_something_would_be_aborted() -> None:
+def test_a_timeout_outage_needs_transactions_that_can_expire() -> None:
     outages = ("after-prepare:outage:25", "after-decision:outage:25@after=2")
     kafka, half = of_row("kafka", "two-phase", *outages), of_row("files-jsonl", "two-phase", outages[0])
     assert shown(kafka, half, family="timeout") == [["kept", "n/a"], ["kept", "kept"]]
 
 
-def test_of_a_row_that_its_sink_does_not_declare_nothing_is_said_to_have_no_point() -> None:
+def test_no_fault_is_pointless_in_an_undeclared_row() -> None:
     assert matrix.can_be_done("after-prepare:hijack", "kafka", "exactly-once", "of-another-time")
 
 
-def test_what_can_be_done_to_a_row_is_what_its_runs_hold_where_this_machine_and_its_servers_allow_all(
+def test_possible_faults_are_the_faults_of_the_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("oncebench.faults.catalogue.cannot_mount", lambda: None)

@@ -1,4 +1,4 @@
-"""The fault matrix: which faults a row meets, and what becomes of each of them in tables and JUnit XML."""
+"""The fault matrix: the faults of each row, and their outcomes in tables and JUnit XML."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pytest
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
 from oncebench.delivery.failpoints import FIRST_BATCH, POINTS, parse_fault
-from oncebench.faults.catalogue import NEMESES
-from oncebench.report.comparisons import random_kills as landings
-from oncebench.report.outcome import word_of
+from oncebench.faults.catalogue import FAULTS
+from oncebench.report.comparisons import random_kills
+from oncebench.report.outcome import outcome_of
 from oncebench.report.tables import fault_matrix
-from oncebench.run.priming import PRIMING_BATCHES, PRIMING_SESSIONS
 from oncebench.run.supervisor import RANDOM_KILL_MEAN_S
+from oncebench.run.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS
 from oncebench.scenario import fault_matrix as matrix
 from oncebench.scenario.cell import Cell
 
@@ -45,16 +45,16 @@ def report(*faults: Any, guarantee: str = EXACTLY_ONCE, verdict: str = "kept", c
 
 
 def words(*reports: Any) -> dict[str, str]:
-    return {cell.fault: cell.shown for cell in fault_matrix.cells_of(reports)}
+    return {cell.fault: cell.text for cell in fault_matrix.cells_of(reports)}
 
 
-def test_every_nemesis_is_in_the_matrix_and_every_point_is_killed_at() -> None:
+def test_the_matrix_has_every_fault_and_a_kill_at_every_point() -> None:
     texts = [text.removesuffix(matrix.REPLAY) for chain in matrix.CHAINS.values() for text in chain]
-    assert {parse_fault(text).action for text in texts} == NEMESES.keys()
+    assert {parse_fault(text).action for text in texts} == FAULTS.keys()
     assert matrix.columns("kills") == tuple(f"{point}:kill" for point in POINTS)
 
 
-def test_a_chain_gives_each_fault_a_batch_of_its_own_and_each_second_of_a_pair_the_replay() -> None:
+def test_each_fault_has_its_own_batch_and_pairs_share_one() -> None:
     kafka = row("kafka", "two-phase")
     assert all(text.endswith("@after=2") for text in matrix.chain(kafka, "kills")[1:])
     pairs = matrix.chain(kafka, "pairs")
@@ -62,93 +62,93 @@ def test_a_chain_gives_each_fault_a_batch_of_its_own_and_each_second_of_a_pair_t
     assert matrix.columns("pairs")[0] == "mid-write:kill, after-prepare:kill"
 
 
-def test_a_row_meets_only_what_can_be_done_to_it() -> None:
+def test_a_row_has_only_possible_faults() -> None:
     assert matrix.chain(row("kafka", "two-phase"), "postgres") == ()
     assert not any("hijack" in text for text in matrix.chain(row("kafka", "acknowledged"), "broker"))
     assert any("hijack" in text for text in matrix.chain(row("kafka", "idempotent"), "broker"))
     assert matrix.chain(row("postgres", "upsert"), "postgres")
 
 
-def test_the_runs_of_a_row_are_long_enough_and_differ_by_their_seed() -> None:
+def test_the_runs_of_a_row_are_long_enough_and_differ_by_seed() -> None:
     cells = matrix.cells([row("kafka", "two-phase")], ["kills"], Cell("", "", "", seed=5), matrix.seeds_for(3))
     assert [cell.seed for cell in cells] == [5, 6, 7]
-    priming = PRIMING_BATCHES * PRIMING_SESSIONS * 100
+    priming = WARM_UP_BATCHES * WARM_UP_SESSIONS * 100
     for cell in cells:
         assert cell.max_events_per_batch is not None
         batches = (priming + cell.sessions * 100) / cell.max_events_per_batch
         assert batches >= FIRST_BATCH + 3 * len(POINTS) + 1  # three for each fault, and the last one's replay
 
 
-def test_a_fault_answers_for_the_rows_of_its_batch_and_no_other() -> None:
+def test_a_fault_is_charged_only_with_its_own_batch() -> None:
     broken = report(fault("mid-write:kill"), fault("after-commit:kill@after=2", duplicated=20), verdict="broken",
                     codes=("DUP",))  # fmt: skip
     assert words(broken) == {"mid-write:kill": "kept", "after-commit:kill": "broken (DUP)"}
 
 
-def test_an_anomaly_that_no_fault_can_be_charged_with_breaks_every_cell_of_the_run() -> None:
+def test_an_anomaly_without_a_batch_breaks_every_cell() -> None:
     broken = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="broken", codes=("CORR",))
     assert set(words(broken).values()) == {"broken (CORR)"}
 
 
-def test_what_is_known_of_an_older_checkpoint_is_a_limit_of_at_most_once_alone_and_of_nothing_else() -> None:
-    def told(text: str, guarantee: str, code: str = "DUP") -> str:
+def test_an_old_checkpoint_is_a_limit_of_at_most_once_only() -> None:
+    def outcome(text: str, guarantee: str, code: str = "DUP") -> str:
         charged = {"DUP": "duplicated", "LOSS": "lost"}[code]
         (cell,) = fault_matrix.cells_of(
             [report(fault(text, **{charged: 20}), guarantee=guarantee, verdict="broken", codes=(code,))]
         )
-        return cell.shown
+        return cell.text
 
     for text in ("after-commit:roll-back", "after-commit:lose-checkpoint"):
-        assert told(text, AT_MOST_ONCE) == "limit (DUP)"
-        assert told(text, EXACTLY_ONCE) == "broken (DUP)"
-        assert told(text, AT_LEAST_ONCE, "LOSS") == "broken (LOSS)"
-    assert told("after-commit:kill", AT_MOST_ONCE) == "broken (DUP)"
+        assert outcome(text, AT_MOST_ONCE) == "limit (DUP)"
+        assert outcome(text, EXACTLY_ONCE) == "broken (DUP)"
+        assert outcome(text, AT_LEAST_ONCE, "LOSS") == "broken (LOSS)"
+    assert outcome("after-commit:kill", AT_MOST_ONCE) == "broken (DUP)"
 
 
-def test_a_lost_checkpoint_is_a_limit_of_exactly_once_only_where_the_sink_knows_a_batch_by_its_query() -> None:
+def test_a_lost_checkpoint_is_a_limit_of_native_exactly_once_only() -> None:
     lost = fault("after-commit:lose-checkpoint", duplicated=20)
     for variant, word in (("native", "limit (DUP)"), ("idempotent", "broken (DUP)")):
         (cell,) = fault_matrix.cells_of([report(lost, verdict="broken", codes=("DUP",), variant=variant)])
-        assert cell.shown == word
+        assert cell.text == word
 
 
-def test_rows_that_were_read_and_are_gone_with_a_killed_postgresql_are_a_limit_of_at_most_once_alone() -> None:
+def test_a_killed_postgresql_is_a_limit_of_at_most_once_only() -> None:
     for text in ("after-prepare:kill-postgres", "mid-write:kill-session"):
         for guarantee, word in ((AT_MOST_ONCE, "limit (INCO)"), (AT_LEAST_ONCE, "broken (INCO)")):
             (cell,) = fault_matrix.cells_of(
                 [report(fault(text), guarantee=guarantee, verdict="broken", codes=("INCO",))]
             )
-            assert cell.shown == word
+            assert cell.text == word
     (cell,) = fault_matrix.cells_of(
         [report(fault("mid-write:kill"), guarantee=AT_MOST_ONCE, verdict="broken", codes=("INCO",))]
     )
-    assert cell.shown == "broken (INCO)"
+    assert cell.text == "broken (INCO)"
 
 
-def test_an_anomaly_that_is_charged_to_no_fault_breaks_every_cell_also_if_faults_could_be_charged_with_it() -> None:
+def test_an_uncharged_anomaly_breaks_every_cell() -> None:
     broken = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="broken", codes=("DUP",))
     assert set(words(broken).values()) == {"broken (DUP)"}
 
 
-def test_what_a_quiet_batch_doubled_breaks_every_cell_beside_the_one_that_is_charged() -> None:
+def test_a_duplicate_in_a_quiet_batch_breaks_every_cell() -> None:
     faults = (fault("mid-write:kill"), fault("after-commit:kill@after=2", duplicated=20))
     broken = report(*faults, verdict="broken", codes=("DUP",)) | {"uncharged": {"lost": 0, "duplicated": 20}}
     assert set(words(broken).values()) == {"broken (DUP)"}
-    broken["uncharged"] = {"lost": 20, "duplicated": 0}  # which was allowed, or would be among the codes
+    broken["uncharged"] = {"lost": 20, "duplicated": 0}  # allowed, otherwise the codes would have it
     assert words(broken)["mid-write:kill"] == "kept"
 
 
-def test_rows_that_a_quiet_batch_doubled_are_a_known_limit_only_of_a_fault_that_reaches_back_and_is_alone() -> None:
+def test_a_single_retroactive_fault_explains_a_quiet_batch() -> None:
     back = fault("after-commit:roll-back")
     broken = report(back, guarantee=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
-    broken["uncharged"] = {"lost": 0, "duplicated": 20}  # of the two batches that were written again
+    broken["uncharged"] = {"lost": 0, "duplicated": 20}  # rows of the two batches that were written again
     assert words(broken) == {"after-commit:roll-back": "limit (DUP)"}
     broken = report(back, fault("mid-write:kill@after=2"), guarantee=AT_MOST_ONCE, verdict="broken", codes=("DUP",))
     broken["uncharged"] = {"lost": 0, "duplicated": 20}
     assert words(broken) == {"after-commit:roll-back": "broken (DUP)", "mid-write:kill": "broken (DUP)"}
 
 
-def test_rows_that_a_quiet_batch_doubled_are_no_limit_of_a_fault_that_reaches_back_to_none(
+def test_other_faults_do_not_explain_a_quiet_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr("oncebench.report.outcome.LIMITS", {("kill", AT_MOST_ONCE, "claim"): {"DUP": "as known"}})
@@ -167,7 +167,7 @@ def test_rows_that_a_quiet_batch_doubled_are_no_limit_of_a_fault_that_reaches_ba
         (AT_MOST_ONCE, "after-decision:kill", "after-commit:kill@after=2", {"lost": 20}, "LOSS"),
     ],
 )
-def test_what_a_weaker_guarantee_allows_is_a_finding_where_a_kill_has_nothing_at_stake(
+def test_an_allowed_anomaly_is_broken_at_a_harmless_point(
     guarantee: str, elsewhere: str, spared: str, seen: dict[str, int], code: str
 ) -> None:
     found = words(report(fault(elsewhere, **seen), fault(spared, **seen), guarantee=guarantee))
@@ -176,29 +176,29 @@ def test_what_a_weaker_guarantee_allows_is_a_finding_where_a_kill_has_nothing_at
     assert words(report(fault(elsewhere, **seen), fault(spared), guarantee=guarantee))[point] == "kept"
 
 
-def test_a_limit_covers_no_other_anomaly_beside_it() -> None:
+def test_a_limit_covers_no_other_anomaly() -> None:
     both = report(fault("after-commit:roll-back", duplicated=20), guarantee=AT_MOST_ONCE, verdict="broken",
                   codes=("DUP", "CORR"))  # fmt: skip
     assert words(both) == {"after-commit:roll-back": "broken (CORR DUP)"}
 
 
-def test_where_no_row_is_visible_nothing_is_kept() -> None:
+def test_without_visible_rows_nothing_is_kept() -> None:
     assert words(report(fault("mid-write:kill")) | {"rows": {"visible": 0}}) == {"mid-write:kill": "vacuous"}
 
 
-def test_a_fault_that_tested_nothing_is_vacuous_whatever_the_reason_and_the_others_are_not() -> None:
+def test_only_the_fault_without_effect_is_vacuous() -> None:
     one = fault("mid-write:kill") | {"untested": ["batch 6 was not run again after the kill at mid-write"]}
     found = words(report(one, fault("after-commit:kill@after=2"), verdict="vacuous"))
     assert found == {"mid-write:kill": "vacuous", "after-commit:kill": "kept"}
 
 
-def test_a_fault_that_tested_nothing_is_broken_where_its_own_batch_shows_what_is_forbidden() -> None:
+def test_a_fault_without_effect_is_broken_by_its_own_batch() -> None:
     idle = fault("mid-write:kill-worker", duplicated=20) | {"untested": ["it found nothing to act on"]}
     broken = report(idle, fault("after-commit:kill@after=2"), verdict="broken", codes=("DUP",))
     assert words(broken) == {"mid-write:kill-worker": "broken (DUP)", "after-commit:kill": "kept"}
 
 
-def test_a_fault_that_tested_nothing_is_broken_with_its_run_where_none_acted_that_could_answer_for_it() -> None:
+def test_without_an_effective_fault_the_broken_run_breaks_its_cells() -> None:
     missed, acted = fault("mid-write:kill", hit=False), fault("after-commit:kill@after=2")
     for codes in (("CORR",), ("DUP",)):
         assert words(report(missed, verdict="broken", codes=codes)) == {"mid-write:kill": f"broken ({codes[0]})"}
@@ -206,38 +206,38 @@ def test_a_fault_that_tested_nothing_is_broken_with_its_run_where_none_acted_tha
         assert found == {"mid-write:kill": "vacuous", "after-commit:kill": f"broken ({codes[0]})"}
 
 
-def test_a_broken_run_with_a_fault_that_tested_nothing_fails_in_junit() -> None:
+def test_a_broken_run_with_a_missed_fault_fails_in_junit() -> None:
     cells = fault_matrix.cells_of([report(fault("mid-write:kill", hit=False), verdict="broken", codes=("LOSS",))])
     suite = ElementTree.fromstring(fault_matrix.junit(cells))
     assert {name: suite.get(name) for name in ("failures", "skipped")} == {"failures": "1", "skipped": "0"}
 
 
-def test_a_run_is_a_limit_only_where_a_fault_that_acted_explains_every_code() -> None:
+def test_a_limit_needs_an_effective_fault_for_every_code() -> None:
     known = fault("after-prepare:kill-postgres")
     idle = fault("mid-write:stop:5@after=2", duplicated=20) | {"untested": ["the pipeline died before it stood still"]}
     both = report(known, idle, guarantee=AT_MOST_ONCE, verdict="broken", codes=("INCO", "DUP"))
     assert words(both) == {"after-prepare:kill-postgres": "limit (INCO)", "mid-write:stop:5": "broken (DUP)"}
-    assert word_of(both) == "broken"
+    assert outcome_of(both) == "broken"
     quiet = report(known, idle | {"duplicated": 0}, guarantee=AT_MOST_ONCE, verdict="broken", codes=("INCO",))
-    assert (words(quiet)["mid-write:stop:5"], word_of(quiet)) == ("vacuous", "limit")
+    assert (words(quiet)["mid-write:stop:5"], outcome_of(quiet)) == ("vacuous", "limit")
     for text, code in (("after-prepare:kill-postgres", "INCO"), ("after-commit:lose-checkpoint", "DUP")):
         nothing = fault(text) | {"untested": ["it did not act to its end"]}
         alone = report(nothing, guarantee=AT_MOST_ONCE, verdict="broken", codes=(code,))
-        assert (words(alone), word_of(alone)) == ({text: f"broken ({code})"}, "broken")
+        assert (words(alone), outcome_of(alone)) == ({text: f"broken ({code})"}, "broken")
 
 
-def test_a_run_that_tested_nothing_as_a_whole_has_no_kept_cell() -> None:
+def test_a_vacuous_run_has_no_kept_cell() -> None:
     found = words(report(fault("mid-write:kill"), fault("after-commit:kill@after=2"), verdict="vacuous"))
     assert set(found.values()) == {"vacuous"}
 
 
-def test_only_faults_that_were_hit_are_counted() -> None:
+def test_only_hit_faults_are_counted() -> None:
     reports = [report(fault("mid-write:kill"), fault("after-commit:kill@after=2", hit=False), verdict="vacuous")]
-    told = fault_matrix.counted(reports, fault_matrix.cells_of(reports))
-    assert told.startswith("1 kills and 0 other faults in 2 cells")
+    text = fault_matrix.counted(reports, fault_matrix.cells_of(reports))
+    assert text.startswith("1 kills and 0 other faults in 2 cells")
 
 
-def test_what_was_not_hit_or_found_nothing_is_vacuous_and_the_others_are_not() -> None:
+def test_a_missed_or_idle_fault_is_vacuous() -> None:
     found = words(
         report(
             fault("mid-write:kill"),
@@ -249,14 +249,12 @@ def test_what_was_not_hit_or_found_nothing_is_vacuous_and_the_others_are_not() -
     assert found == {"mid-write:kill": "kept", "mid-commit:kill": "vacuous", "after-prepare:hijack": "vacuous"}
 
 
-def test_a_run_that_cannot_tell_tells_of_none_of_its_faults() -> None:
+def test_an_unknown_run_makes_its_faults_unknown() -> None:
     assert words(report(fault("mid-write:kill"), verdict="unknown")) == {"mid-write:kill": "unknown"}
 
 
 @pytest.mark.parametrize(("guarantee", "shows"), [(AT_MOST_ONCE, {"lost": 5}), (AT_LEAST_ONCE, {"duplicated": 5})])
-def test_a_weaker_guarantee_that_never_shows_its_weakness_has_tested_nothing(
-    guarantee: str, shows: dict[str, int]
-) -> None:
+def test_a_weaker_guarantee_without_an_anomaly_is_vacuous(guarantee: str, shows: dict[str, int]) -> None:
     quiet = report(fault("mid-write:kill"), guarantee=guarantee)
     telling = report(fault("after-decision:kill", **shows), guarantee=guarantee)
     assert words(quiet) == {"mid-write:kill": "vacuous"}
@@ -264,20 +262,20 @@ def test_a_weaker_guarantee_that_never_shows_its_weakness_has_tested_nothing(
     assert "kept, 5 " in fault_matrix.markdown(fault_matrix.cells_of([telling]), "kills")
 
 
-def test_the_worst_of_the_repeats_is_shown() -> None:
+def test_the_worst_repeat_is_displayed() -> None:
     broken = report(fault("mid-write:kill", lost=1), verdict="broken", codes=("LOSS",))
     table = fault_matrix.markdown(fault_matrix.cells_of([report(fault("mid-write:kill")), broken]), "kills")
     assert "broken (LOSS)" in table
     assert "kept" not in table
 
 
-def test_the_command_of_a_cell_has_its_fault_alone_and_all_else_of_the_run() -> None:
+def test_the_command_of_a_cell_has_only_its_fault() -> None:
     (first, second) = fault_matrix.cells_of([report(fault("mid-write:kill"), fault("after-commit:kill@after=2"))])
     assert first.reproduce.endswith("--rate 300 --sessions 200 --fault mid-write:kill")
     assert second.reproduce.endswith("--rate 300 --sessions 200 --fault after-commit:kill")
 
 
-def test_junit_has_a_case_for_each_cell_and_says_what_failed() -> None:
+def test_junit_has_one_case_per_cell() -> None:
     cells = fault_matrix.cells_of(
         [report(fault("mid-write:kill", lost=1), fault("after-commit:kill@after=2", hit=False), verdict="broken",
                 codes=("LOSS",))]
@@ -289,7 +287,7 @@ def test_junit_has_a_case_for_each_cell_and_says_what_failed() -> None:
     assert [case.get("classname") for case in suite] == ["kafka.exactly-once.v"] * 2
 
 
-def test_a_report_that_tells_of_fewer_faults_than_were_asked_for_is_not_taken_for_whole() -> None:
+def test_a_report_with_missing_faults_is_vacuous() -> None:
     cut = report(fault("mid-write:kill"), fault("after-commit:kill@after=2"))
     del cut["faults"][1]
     assert words(cut) == {"?": "vacuous", "mid-write:kill": "kept"}
@@ -305,7 +303,7 @@ def killed_at_random(*points: str | None, asked: int | None = None, verdict: str
     return made
 
 
-def test_random_kills_are_a_family_with_enough_work_for_all_of_them() -> None:
+def test_random_kills_have_enough_work() -> None:
     cells = matrix.cells([row("kafka", "two-phase")], [matrix.RANDOM], Cell("", "", ""), matrix.seeds_for(3))
     assert len(cells) == 3
     assert sum(cell.random_kills for cell in cells) >= 100
@@ -316,10 +314,10 @@ def test_random_kills_are_a_family_with_enough_work_for_all_of_them() -> None:
         assert seconds >= cell.random_kills * RANDOM_KILL_MEAN_S  # at least: a batch may take longer
 
 
-def test_the_random_kills_of_a_run_are_one_cell_that_answers_for_the_whole_run() -> None:
+def test_the_random_kills_of_a_run_are_one_cell() -> None:
     assert words(killed_at_random("mid-write", None)) == {"random": "kept"}
     assert words(killed_at_random("mid-write", verdict="broken")) == {"random": "broken (DUP)"}
-    assert word_of(killed_at_random("mid-write", verdict="broken")) == "broken"
+    assert outcome_of(killed_at_random("mid-write", verdict="broken")) == "broken"
     assert words(killed_at_random("mid-write", asked=2)) == {"random": "vacuous"}
     assert words(killed_at_random("mid-write", asked=2, verdict="broken")) == {"random": "broken (DUP)"}
     found = fault_matrix.cells_of([killed_at_random("mid-write", None)])
@@ -327,27 +325,27 @@ def test_the_random_kills_of_a_run_are_one_cell_that_answers_for_the_whole_run()
     assert fault_matrix.counted([killed_at_random("mid-write", None)], found).startswith("2 kills and 0 other faults")
 
 
-def test_landings_count_each_kill_once_under_the_point_passed_last() -> None:
+def test_each_random_kill_counts_under_the_last_point() -> None:
     reports = [killed_at_random("mid-write", None, "mid-write"), killed_at_random("after-commit")]
-    assert landings.landings(reports) == {"mid-write": 2, "start": 1, "after-commit": 1}
-    assert "75.0%" in landings.markdown(reports)
-    assert landings.markdown([report(fault("mid-write:kill"))]) == ""
+    assert random_kills.kills_by_point(reports) == {"mid-write": 2, "start": 1, "after-commit": 1}
+    assert "75.0%" in random_kills.markdown(reports)
+    assert random_kills.markdown([report(fault("mid-write:kill"))]) == ""
 
 
-def test_no_bound_is_given_for_a_row_with_a_run_that_was_not_kept() -> None:
+def test_a_row_with_a_broken_run_has_no_bound() -> None:
     reports = [killed_at_random(*["mid-write"] * 10), killed_at_random("after-commit", verdict="broken")]
-    assert "%" not in landings.markdown(reports)
-    assert landings.bound(100) == "3.0%"
+    assert "%" not in random_kills.markdown(reports)
+    assert random_kills.bound(100) == "3.0%"
 
 
-def test_a_matrix_that_is_cut_short_has_met_every_fault_before_any_twice() -> None:
+def test_every_fault_runs_once_before_any_runs_twice() -> None:
     chosen = [row("kafka", "two-phase"), row("files-jsonl", "two-phase")]
     cells = matrix.cells(chosen, ["kills", "lives"], Cell("", "", "", seed=5), matrix.seeds_for(2))
     assert [cell.seed for cell in cells] == [5, 5, 5, 5, 6, 6, 6, 6]
     assert len({(cell.sink, cell.faults) for cell in cells[:4]}) == 4
 
 
-def test_an_outage_beyond_the_transaction_timeout_is_for_rows_whose_transactions_wait_for_the_decision() -> None:
+def test_timeout_outages_are_for_two_phase_transactions() -> None:
     rows = [row("kafka", "two-phase"), row("kafka", "idempotent"), row("postgres", "two-phase")]
     rows += [row("pravega", "two-phase"), row("files-jsonl", "two-phase")]
     cells = matrix.cells(rows, [matrix.TIMEOUT], Cell("", "", ""), matrix.seeds_for(1))
@@ -356,7 +354,7 @@ def test_an_outage_beyond_the_transaction_timeout_is_for_rows_whose_transactions
         assert all((parse_fault(text).seconds or 0) * 1000 > 2 * cell.transaction_timeout_ms for text in cell.faults)
 
 
-def test_no_cut_follows_a_commit_that_is_held_back_in_the_same_chain() -> None:
+def test_no_link_cut_follows_a_delayed_commit() -> None:
     actions = [parse_fault(text).action for text in matrix.chain(row("kafka", "two-phase"), "link")]
     assert "cut-link" in actions
     assert "cut-link" not in actions[actions.index("late-commit") :]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.report.measures.metrics import BY_NAME
 from oncebench.report.tables import cost_table
 from oncebench.scenario.cell import Cell
@@ -20,7 +20,7 @@ CELL = Cell("kafka", "exactly-once", "two-phase", rate=1000.0, sessions=100)
 
 
 @pytest.mark.parametrize("name", SWEEPS)
-def test_a_sweep_changes_its_field_and_at_most_how_many_sessions_there_are(name: str) -> None:
+def test_a_sweep_changes_only_its_field_and_the_sessions(name: str) -> None:
     swept = list(SWEEPS[name].of([CELL]))
     assert len(swept) == len(set(swept)) == len(SWEEPS[name].values)
     for cell in swept:
@@ -28,19 +28,19 @@ def test_a_sweep_changes_its_field_and_at_most_how_many_sessions_there_are(name:
         assert changed <= {SWEEPS[name].field, "sessions"}
 
 
-def test_a_load_lasts_as_long_at_every_rate_and_for_some_triggers_however_long_these_are() -> None:
+def test_a_swept_load_keeps_its_duration_and_has_enough_triggers() -> None:
     assert {cell.sessions * 100 / float(cell.rate) for cell in SWEEPS["rate"].of([CELL])} == {10.0}
     for cell in SWEEPS["trigger"].of([CELL]):
         assert cell.sessions * 100 / float(cell.rate) >= max(10.0, FEWEST_TRIGGERS * cell.trigger_ms / 1000)
 
 
-def test_a_load_that_is_there_first_keeps_its_sessions() -> None:
+def test_a_load_at_maximum_rate_keeps_its_sessions() -> None:
     flat_out = replace(CELL, rate="max")
     assert {cell.sessions for cell in SWEEPS["trigger"].of([flat_out])} == {100}
 
 
 @pytest.mark.parametrize("name", SWEEPS)
-def test_what_is_compared_with_each_other_is_run_one_after_the_other(name: str) -> None:
+def test_cells_that_are_compared_run_one_after_the_other(name: str) -> None:
     sweep, other = SWEEPS[name], replace(CELL, guarantee="at-least-once", variant="acknowledged")
     swept = list(sweep.of([CELL, other]))
     for mine, theirs in zip(swept[::2], swept[1::2], strict=True):
@@ -49,7 +49,7 @@ def test_what_is_compared_with_each_other_is_run_one_after_the_other(name: str) 
 
 
 @pytest.mark.parametrize("name", SWEEPS)
-def test_each_cell_of_a_sweep_tells_its_value_and_can_be_picked_by_it(name: str) -> None:
+def test_the_name_of_a_swept_cell_has_its_value(name: str) -> None:
     names = [SWEEPS[name].name(cell) for cell in SWEEPS[name].of([CELL])]
     assert all(each.startswith(CELL.title) for each in names)
     assert len(names) == len(set(names))
@@ -59,7 +59,7 @@ def test_each_cell_of_a_sweep_tells_its_value_and_can_be_picked_by_it(name: str)
         assert picked == [each] or name == "open-sessions"  # there 1000 is part of 10000
 
 
-def test_rounds_turn_and_have_seeds_of_their_own_and_what_is_killed_is_killed_once() -> None:
+def test_rounds_alternate_and_have_their_own_seeds() -> None:
     other, killed = replace(CELL, variant="idempotent"), replace(CELL, faults=("mid-write:kill",))
     assert [cell.seed for cell in in_rounds([killed], 3)] == [killed.seed, killed.seed + 1, killed.seed + 2]
     rounds = in_rounds([CELL, other, killed], 3)
@@ -77,7 +77,7 @@ def swept(trigger_ms: int, batch_ms: float, guarantee: str, variant: str) -> dic
     return report(cell=cell, config=config, batches={"trigger_ms": batch_ms})
 
 
-def test_the_cost_table_tells_what_was_swept_and_compares_within_each_value() -> None:
+def test_the_cost_table_compares_within_each_swept_value() -> None:
     reports = [
         swept(trigger_ms, batch_ms * times, guarantee, variant)
         for trigger_ms, times in ((5000, 2.0), (1000, 1.0))
@@ -94,10 +94,10 @@ def test_the_cost_table_tells_what_was_swept_and_compares_within_each_value() ->
     ]  # fmt: skip
 
 
-def test_a_load_with_a_shape_lasts_as_long_at_every_rate_and_one_without_room_for_it_is_refused_in_words() -> None:
+def test_a_sweep_keeps_the_shape_or_refuses_a_short_load() -> None:
     ramp = replace(CELL, shape="ramp:0")
     assert {round(cell.load_s, 1) for cell in SWEEPS["rate"].of([ramp])} == {20.0}
     burst = replace(CELL, rate=333.0, sessions=30, shape="burst:4000:1:10")
     with pytest.raises(UserError, match="before its first burst") as refused:
         list(SWEEPS["rate"].of([burst]))
-    assert refused.value.exit_code == USAGE
+    assert refused.value.exit_code == ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""The doctor looks, tells and advises; it fetches nothing. No JVM, no network."""
+"""The doctor checks and advises, and fetches nothing. No JVM, no network."""
 
 import os
 import resource
@@ -17,7 +17,7 @@ NAMES = ["python", "java", "cache", "jars", "ports", "memory", "cores", "open fi
 
 @pytest.fixture(autouse=True)
 def bare_machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No Java, an empty cache, and no way to download."""
+    """No Java, an empty cache, and no downloads."""
     monkeypatch.setenv("ONCEBENCH_CACHE", str(tmp_path / "cache"))
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
@@ -28,14 +28,14 @@ def found(name: str) -> Check:
     return next(check for check in checks() if check.name == name)
 
 
-def test_every_check_is_there_and_each_that_fails_has_an_advice(tmp_path: Path) -> None:
+def test_every_failed_check_has_an_advice(tmp_path: Path) -> None:
     result = checks(tmp_path / "work" / "that" / "is" / "not" / "there")
     assert [check.name for check in result] == NAMES
     assert all(check.detail and bool(check.advice) != check.ok for check in result)
     assert all(check.detail.endswith(f"at {tmp_path}") for check in result if check.name in ("disk", "fsync"))
 
 
-def test_a_machine_without_java_and_jars_fails_these_two_and_nothing_is_fetched(tmp_path: Path) -> None:
+def test_missing_java_and_jars_fail_and_nothing_is_fetched(tmp_path: Path) -> None:
     failed = {check.name: check for check in checks() if not check.ok}
     assert {"java", "jars"} <= failed.keys()
     assert "the first run fetches" in failed["java"].advice
@@ -43,7 +43,7 @@ def test_a_machine_without_java_and_jars_fails_these_two_and_nothing_is_fetched(
     assert not (tmp_path / "cache").exists()
 
 
-def test_too_little_of_anything_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_shortage_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "_DISK_BYTES", 10**18)
     monkeypatch.setattr(doctor, "_MEMORY_BYTES", psutil.virtual_memory().total + 1)
     monkeypatch.setattr(doctor, "_CORES", 10**6)
@@ -55,7 +55,7 @@ def test_too_little_of_anything_is_noticed(monkeypatch: pytest.MonkeyPatch) -> N
     assert {"disk", "memory", "cores", "open files", "fsync", "python"} <= failed
 
 
-def test_a_temporary_folder_that_forbids_programs_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_noexec_temporary_folder_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("temporary").ok
     real = os.statvfs(tempfile.gettempdir())
     fields = [*real[:8], real.f_flag | os.ST_NOEXEC, real[9]]
@@ -63,7 +63,7 @@ def test_a_temporary_folder_that_forbids_programs_is_noticed(monkeypatch: pytest
     assert found("temporary").advice == "set TMPDIR and --work-dir to folders that are not mounted noexec"
 
 
-def test_a_check_that_fails_to_look_is_a_failed_check_and_the_others_still_count(
+def test_a_check_that_raises_is_a_failed_check(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     def refuse(_: object) -> None:

@@ -1,4 +1,4 @@
-"""What a broker is told, where it may listen, and what is said of a Kafka that is not there. No JVM."""
+"""Settings of a broker, its ports, and errors about a missing Kafka. No JVM."""
 
 import socket
 import threading
@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.errors import ENVIRONMENT, ERROR, USAGE, MissingEnvironment, UserError
+from oncebench.errors import ExitCode, MissingEnvironment, UserError
 from oncebench.processes import ports
 from oncebench.servers.kafka import external as external_kafka
 from oncebench.servers.kafka.broker import external, start_kafka
-from oncebench.servers.kafka.class_archive import Prepared, make_data_folder
+from oncebench.servers.kafka.class_archive import StartFiles, make_data_folder
 from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
 
 PORTS = {CLIENTS: 20001, CONTROLLER: 20002, "PROXIED": 20003}
@@ -23,66 +23,66 @@ def parsed(settings: BrokerSettings) -> dict[str, str]:
 
 
 def test_every_listener_has_an_explicit_loopback_address() -> None:
-    told = parsed(BrokerSettings(Path("/data"), PORTS, {"PROXIED": 9999}))
+    properties = parsed(BrokerSettings(Path("/data"), PORTS, {"PROXIED": 9999}))
     for key in ("listeners", "advertised.listeners"):
-        addresses = [listener.split("://")[1] for listener in told[key].split(",")]
-        assert all(address.startswith("127.0.0.1:") for address in addresses), told[key]
-    assert told["controller.quorum.voters"] == "1@127.0.0.1:20002"
+        addresses = [listener.split("://")[1] for listener in properties[key].split(",")]
+        assert all(address.startswith("127.0.0.1:") for address in addresses), properties[key]
+    assert properties["controller.quorum.voters"] == "1@127.0.0.1:20002"
 
 
-def test_a_proxied_listener_listens_at_one_port_and_tells_another() -> None:
-    told = parsed(BrokerSettings(Path("/data"), PORTS, {"PROXIED": 9999}))
-    assert "PROXIED://127.0.0.1:20003" in told["listeners"]
-    assert told["advertised.listeners"] == "PLAINTEXT://127.0.0.1:20001,PROXIED://127.0.0.1:9999"
+def test_a_proxied_listener_advertises_another_port() -> None:
+    properties = parsed(BrokerSettings(Path("/data"), PORTS, {"PROXIED": 9999}))
+    assert "PROXIED://127.0.0.1:20003" in properties["listeners"]
+    assert properties["advertised.listeners"] == "PLAINTEXT://127.0.0.1:20001,PROXIED://127.0.0.1:9999"
 
 
 def test_extra_settings_override_the_usual_ones() -> None:
-    told = parsed(BrokerSettings(Path("/data"), PORTS, extra={"offsets.topic.num.partitions": "7"}))
-    assert told["offsets.topic.num.partitions"] == "7"
+    properties = parsed(BrokerSettings(Path("/data"), PORTS, extra={"offsets.topic.num.partitions": "7"}))
+    assert properties["offsets.topic.num.partitions"] == "7"
 
 
-def test_a_port_on_which_somebody_listens_is_not_free() -> None:
+def test_a_port_with_a_listener_is_not_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         assert not ports.is_free(port)
     assert ports.is_free(port)
 
 
-def test_free_ports_are_different_and_outside_the_range_of_outgoing_connections() -> None:
+def test_free_ports_are_outside_the_range_of_outgoing_connections() -> None:
     found = ports.free_ports(20)
     assert len(set(found)) == 20
     assert all(port in ports.PORTS for port in found)
     assert ports.PORTS.stop <= 32768
 
 
-def test_no_free_port_is_said_and_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_free_ports_are_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ports, "is_free", lambda _: False)
     with pytest.raises(MissingEnvironment, match="no 2 free ports on 127"):
         ports.free_ports(2)
 
 
-def test_a_taken_port_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+def test_a_taken_port_is_refused_before_a_start(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with pytest.raises(UserError, match=f"port {port} on 127.0.0.1 is taken") as caught:
             start_kafka(tmp_path / "work", port=port)
-        assert caught.value.exit_code == ERROR
+        assert caught.value.exit_code == ExitCode.ERROR
     assert not (tmp_path / "work").exists()
 
 
-def test_a_data_folder_is_made_once_and_keeps_its_cluster(tmp_path: Path) -> None:
+def test_a_data_folder_keeps_its_cluster(tmp_path: Path) -> None:
     (tmp_path / "bootstrap.checkpoint").write_bytes(b"features")
-    first = make_data_folder(tmp_path / "a", Prepared(tmp_path))
-    assert make_data_folder(tmp_path / "a", Prepared(tmp_path)) == first
-    assert make_data_folder(tmp_path / "b", Prepared(tmp_path)) != first
+    first = make_data_folder(tmp_path / "a", StartFiles(tmp_path))
+    assert make_data_folder(tmp_path / "a", StartFiles(tmp_path)) == first
+    assert make_data_folder(tmp_path / "b", StartFiles(tmp_path)) != first
     assert (tmp_path / "a" / "bootstrap.checkpoint").read_bytes() == b"features"
     assert len(first) == 22
 
 
-def test_without_an_archive_of_classes_the_broker_starts_without_it(tmp_path: Path) -> None:
-    assert Prepared(tmp_path).flags == ()
+def test_the_class_archive_is_optional(tmp_path: Path) -> None:
+    assert StartFiles(tmp_path).flags == ()
     (tmp_path / "classes.jsa").write_bytes(b"")
-    assert f"-XX:SharedArchiveFile={tmp_path / 'classes.jsa'}" in Prepared(tmp_path).flags
+    assert f"-XX:SharedArchiveFile={tmp_path / 'classes.jsa'}" in StartFiles(tmp_path).flags
 
 
 @pytest.fixture
@@ -119,35 +119,35 @@ def silence() -> Iterator[int]:
         yield server.getsockname()[1]
 
 
-def test_a_kafka_that_is_not_there_is_said_at_once() -> None:
+def test_a_missing_kafka_is_reported_at_once() -> None:
     begin = time.monotonic()
     with pytest.raises(MissingEnvironment, match=r"no Kafka can be reached.*127\.0\.0\.1:1: Connection") as caught:
         external("127.0.0.1:1")
-    assert caught.value.exit_code == ENVIRONMENT
+    assert caught.value.exit_code == ExitCode.ENVIRONMENT
     assert time.monotonic() - begin < 2
 
 
 @pytest.mark.parametrize("server", ["chatterbox", "silence"])
-def test_something_that_is_not_kafka_is_told_apart_within_the_limit(
+def test_another_server_than_kafka_is_reported_within_the_limit(
     server: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert external_kafka._TIMEOUT_S < 10
     monkeypatch.setattr(external_kafka, "_TIMEOUT_S", 0.7)
     begin = time.monotonic()
-    with pytest.raises(UserError, match="does not answer as Kafka does") as caught:
+    with pytest.raises(UserError, match="does not answer like Kafka") as caught:
         external(f"127.0.0.1:{request.getfixturevalue(server)}")
-    assert caught.value.exit_code == ERROR
+    assert caught.value.exit_code == ExitCode.ERROR
     assert time.monotonic() - begin < 5
 
 
 @pytest.mark.parametrize("text", ["", "a:b", "host:9092:", ":9092", "host:9092,"])
-def test_what_is_no_address_is_a_usage_error(text: str) -> None:
+def test_an_invalid_address_is_a_usage_error(text: str) -> None:
     with pytest.raises(UserError, match="not an address of the form host:port") as caught:
         external(text)
-    assert caught.value.exit_code == USAGE
+    assert caught.value.exit_code == ExitCode.USAGE
 
 
-def test_client_settings_that_do_not_exist_are_a_usage_error(silence: int) -> None:
-    with pytest.raises(UserError, match=r"client settings for Kafka don't work.*no\.such\.setting") as caught:
+def test_unknown_client_settings_are_a_usage_error(silence: int) -> None:
+    with pytest.raises(UserError, match=r"client settings for Kafka are invalid.*no\.such\.setting") as caught:
         external(f"127.0.0.1:{silence}", {"no.such.setting": "1"})
-    assert caught.value.exit_code == USAGE
+    assert caught.value.exit_code == ExitCode.USAGE

@@ -1,4 +1,4 @@
-"""The proxy against a little server: it passes, holds, drops and cuts, and nothing of it is left."""
+"""The proxy in front of a small server: it forwards, delays, drops and cuts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def kafka_answer(correlation_id: int, body: bytes = b"ok") -> bytes:
 
 
 class Server:
-    """Answers each Kafka request with its correlation id, and notes when it came."""
+    """Answers each Kafka request with its correlation id, and records when it came."""
 
     def __init__(self) -> None:
         self.came: list[tuple[float, bytes]] = []
@@ -67,8 +67,10 @@ class Server:
 
 
 def exactly(end: socket.socket, count: int) -> bytes:
-    """So many bytes, in however many pieces they come; fewer at the end of the connection. (With a time limit a socket
-    of Python's does not block, and MSG_WAITALL waits for nothing.)"""
+    """Reads `count` bytes; fewer at the end of the connection.
+
+    A Python socket with a time limit does not block, so MSG_WAITALL would not wait.
+    """
     got = b""
     while len(got) < count and (piece := end.recv(count - len(got))):
         got += piece
@@ -82,7 +84,7 @@ def received(end: socket.socket) -> bytes:
 
 
 def ask(client: socket.socket, request: bytes) -> bytes:
-    """The answer to a request; empty where the connection is lost."""
+    """The answer to a request; empty if the connection is lost."""
     client.sendall(request)
     try:
         return received(client)
@@ -123,17 +125,17 @@ def end_txn(request: bytes) -> bool:
     return is_kafka(END_TXN, request)
 
 
-def test_what_nobody_catches_passes_unchanged_both_ways(proxy: Proxy, server: Server) -> None:
+def test_everything_passes_unchanged_without_a_catch(proxy: Proxy, server: Server) -> None:
     with connected(proxy) as one, connected(proxy) as other:
         for number in range(3):
             for client in (one, other):
                 assert ask(client, kafka_request(END_TXN, number)) == kafka_answer(number)
-        assert proxy.lines == 2
+        assert proxy.connections == 2
     assert {request for _, request in server.came} == {kafka_request(END_TXN, number) for number in range(3)}
-    wait_for(lambda: proxy.lines == 0)
+    wait_for(lambda: proxy.connections == 0)
 
 
-def test_a_request_is_held_back_while_its_connection_is_lost_and_others_pass(proxy: Proxy, server: Server) -> None:
+def test_a_held_request_loses_its_connection_and_arrives_later(proxy: Proxy, server: Server) -> None:
     catch = Catch(end_txn, held_s=HELD_S)
     proxy.catch(catch)
     with connected(proxy) as one, connected(proxy) as other:
@@ -149,7 +151,7 @@ def test_a_request_is_held_back_while_its_connection_is_lost_and_others_pass(pro
     assert server.came[-1][0] - asked >= HELD_S
 
 
-def test_an_answer_is_lost_after_those_before_it_and_its_request_has_come(proxy: Proxy, server: Server) -> None:
+def test_only_the_answer_to_the_caught_request_is_lost(proxy: Proxy, server: Server) -> None:
     catch = Catch(end_txn)
     proxy.catch(catch)
     with connected(proxy) as client:
@@ -162,14 +164,14 @@ def test_an_answer_is_lost_after_those_before_it_and_its_request_has_come(proxy:
         assert ask(client, kafka_request(END_TXN, 3)) == kafka_answer(3), "only one is caught"
 
 
-def test_a_cut_link_closes_what_is_open_refuses_what_is_new_and_keeps_its_port(proxy: Proxy) -> None:
+def test_a_cut_link_refuses_connections_and_keeps_its_port(proxy: Proxy) -> None:
     with connected(proxy) as client:
         assert ask(client, kafka_request(PRODUCE, 1))
         for _ in range(3):
             proxy.cut()
             with pytest.raises(ConnectionRefusedError):
                 connected(proxy)
-            assert not is_free(proxy.port), "nobody else may listen there"
+            assert not is_free(proxy.port), "another server could listen there"
             proxy.mend()
             with connected(proxy) as another:
                 assert ask(another, kafka_request(PRODUCE, 2))
@@ -177,7 +179,7 @@ def test_a_cut_link_closes_what_is_open_refuses_what_is_new_and_keeps_its_port(p
 
 
 @pytest.mark.parametrize("undo", [lambda proxy, catch: proxy.forget(catch), lambda proxy, _catch: proxy.cut()])
-def test_a_request_that_is_held_back_is_never_sent_once_that_is_undone(
+def test_a_held_request_is_never_sent_after_forget_or_cut(
     proxy: Proxy, server: Server, undo: Callable[[Proxy, Catch], None]
 ) -> None:
     catch = Catch(end_txn, held_s=HELD_S)
@@ -189,7 +191,7 @@ def test_a_request_that_is_held_back_is_never_sent_once_that_is_undone(
     assert (catch.answer, server.came) == (None, [])
 
 
-def test_a_catch_that_is_forgotten_lets_the_request_pass(proxy: Proxy) -> None:
+def test_a_forgotten_catch_lets_the_request_pass(proxy: Proxy) -> None:
     catch = Catch(end_txn)
     proxy.catch(catch)
     proxy.forget(catch)
@@ -200,7 +202,7 @@ def test_a_catch_that_is_forgotten_lets_the_request_pass(proxy: Proxy) -> None:
 
 @contextmanager
 def caught(framing: Framing, catch: Catch, request: bytes) -> Iterator[tuple[Proxy, socket.socket, socket.socket]]:
-    """A request that was caught and that the server has: the proxy, the client's end, and the server's."""
+    """The proxy, the client's socket and the server's socket, after the server received a caught request."""
     with (
         socket.create_server(("127.0.0.1", 0)) as server,
         before(server.getsockname()[1], framing) as proxy,
@@ -216,7 +218,7 @@ def caught(framing: Framing, catch: Catch, request: bytes) -> Iterator[tuple[Pro
 
 
 @pytest.mark.parametrize("framing", [KafkaFraming(), PostgresFraming()])
-def test_an_answer_that_comes_when_its_catch_is_forgotten_passes_and_so_does_what_follows(framing: Framing) -> None:
+def test_an_answer_passes_if_its_catch_was_forgotten(framing: Framing) -> None:
     login = b"" if isinstance(framing, KafkaFraming) else struct.pack("!II", 8, 196608)
     request, wanted = (kafka_request(END_TXN, 1), end_txn) if not login else (COMMIT, is_commit)
     catch = Catch(wanted)
@@ -231,19 +233,19 @@ def test_an_answer_that_comes_when_its_catch_is_forgotten_passes_and_so_does_wha
     assert (catch.request, catch.answer) == (request, None)
 
 
-def test_nothing_is_left_of_a_line_whose_client_has_gone_and_whose_catch_is_forgotten() -> None:
+def test_a_forgotten_catch_without_client_leaves_no_connection() -> None:
     catch = Catch(end_txn, held_s=0.0)
     with caught(KafkaFraming(), catch, kafka_request(END_TXN, 1)) as (proxy, client, upstream):
-        assert ask(client, b"") == b"", "a request that is held back costs its connection"
+        assert ask(client, b"") == b"", "a held request loses its connection"
         for _ in range(5):
-            proxy.mend()  # the proxy's own thread has come round: it waits for the answer alone
+            proxy.mend()  # after this the proxy's thread waits only for the answer
         proxy.forget(catch)
         upstream.sendall(kafka_answer(1))
-        wait_for(lambda: proxy.lines == 0)
+        wait_for(lambda: proxy.connections == 0)
     assert (catch.answer, catch.over) == (None, True)
 
 
-def test_to_forget_one_catch_leaves_the_next_one_in_place(proxy: Proxy) -> None:
+def test_forgetting_one_catch_keeps_the_next(proxy: Proxy) -> None:
     first, second = Catch(end_txn), Catch(end_txn)
     proxy.catch(first)
     with connected(proxy) as client:
@@ -255,7 +257,7 @@ def test_to_forget_one_catch_leaves_the_next_one_in_place(proxy: Proxy) -> None:
     assert (first.request, second.request) == (kafka_request(END_TXN, 1), kafka_request(END_TXN, 2))
 
 
-def test_its_port_is_its_own_until_it_is_closed_and_its_thread_ends_with_each_opening(server: Server) -> None:
+def test_the_port_is_kept_until_close_and_the_thread_ends_with_open(server: Server) -> None:
     made = Proxy(KafkaFraming())
     for _ in range(2):
         assert not is_free(made.port)
@@ -271,9 +273,9 @@ def test_its_port_is_its_own_until_it_is_closed_and_its_thread_ends_with_each_op
     assert is_free(made.port)
 
 
-def test_a_server_that_is_not_there_closes_the_clients_connection() -> None:
-    (nobody,) = free_ports(1)
-    with before(nobody, KafkaFraming()) as proxy, connected(proxy) as client:
+def test_a_missing_server_closes_the_clients_connection() -> None:
+    (unused,) = free_ports(1)
+    with before(unused, KafkaFraming()) as proxy, connected(proxy) as client:
         assert ask(client, kafka_request(PRODUCE, 1)) == b""
 
 
@@ -284,18 +286,16 @@ def test_a_server_that_is_not_there_closes_the_clients_connection() -> None:
         (b"Q", b"COMMIT PREPARED 'a:1'\0", True),
         (b"P", b"\0COMMIT\0\0\0", True),
         (b"P", b"S_1\0commit\0\0\0", True),
-        (b"P", b"_pg3_0\0COMMIT\0\0\0", False),  # executed by another message, if at all
+        (b"P", b"_pg3_0\0COMMIT\0\0\0", False),  # only another message executes it
         (b"Q", b"PREPARE TRANSACTION 'commit'\0", False),
         (b"d", b"COMMIT\0", False),
     ],
 )
-def test_a_commit_to_postgres_is_known_in_both_forms_and_its_text_alone_is_none(
-    kind: bytes, body: bytes, commits: bool
-) -> None:
+def test_a_commit_to_postgres_is_recognised_in_both_query_forms(kind: bytes, body: bytes, commits: bool) -> None:
     assert is_commit(kind + struct.pack("!I", 4 + len(body)) + body) is commits
 
 
-def test_requests_to_postgres_are_told_apart_from_the_login_on() -> None:
+def test_requests_to_postgres_are_separated_from_the_login_on() -> None:
     sent = [
         struct.pack("!II", 8, 80877103),  # does it speak TLS?
         struct.pack("!II", 20, 196608) + b"user\0postgre",
@@ -319,21 +319,19 @@ def test_requests_to_postgres_are_told_apart_from_the_login_on() -> None:
 
 
 @pytest.mark.parametrize(("version", "tags"), [(1, b""), (4, b"\0")])
-def test_the_error_in_an_answer_to_end_txn_is_found_in_both_formats(version: int, tags: bytes) -> None:
+def test_the_error_code_of_end_txn_is_read_in_both_formats(version: int, tags: bytes) -> None:
     for code in (NO_ERROR, PRODUCER_FENCED):
         answer = kafka_answer(7, tags + struct.pack("!ih", 0, code) + tags)
         assert end_txn_error(answer, kafka_request(END_TXN, 7, version)) == code
 
 
 @pytest.mark.parametrize(("version", "tags"), [(3, b""), (8, b""), (9, b"\0"), (13, b"\0")])
-def test_the_first_error_of_all_partitions_in_an_answer_to_produce_is_found_in_each_format(
-    version: int, tags: bytes
-) -> None:
-    for codes, told in (([NO_ERROR, NO_ERROR], NO_ERROR), ([NO_ERROR, NOT_LEADER, PRODUCER_FENCED], NOT_LEADER)):
+def test_the_first_error_code_of_produce_is_read_in_each_format(version: int, tags: bytes) -> None:
+    for codes, expected in (([NO_ERROR, NO_ERROR], NO_ERROR), ([NO_ERROR, NOT_LEADER, PRODUCER_FENCED], NOT_LEADER)):
         partitions = [
             ProduceResponse.TopicProduceResponse.PartitionProduceResponse(index=number, error_code=code, base_offset=0)
             for number, code in enumerate(codes)
         ]
         topic = ProduceResponse.TopicProduceResponse(name="out", partition_responses=partitions)
         body = bytes(ProduceResponse(responses=[topic]).encode(version=version))
-        assert produce_error(kafka_answer(7, tags + body), kafka_request(PRODUCE, 7, version)) == told
+        assert produce_error(kafka_answer(7, tags + body), kafka_request(PRODUCE, 7, version)) == expected

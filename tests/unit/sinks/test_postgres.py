@@ -13,10 +13,19 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.types import (
+    DataType,
+    DecimalType,
+    LongType,
+    StringType,
+    StructField,
+    StructType,
+    TimestampType,
+)
 
 from oncebench.cli import cli
 from oncebench.delivery.errors import RefusedStart
-from oncebench.errors import USAGE, UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.sinks.postgres.connection import (
     GID_BYTES,
     VARIABLE,
@@ -111,7 +120,7 @@ def test_a_password_on_the_command_line_is_refused_without_repeating_it(
     words = ["run", "--sink", "postgres", "--guarantee", "exactly-once", "--postgres"]
     refused = CliRunner().invoke(cli, [*words, "postgresql://joe:hunter2@db.example/rows"])
     assert isinstance(refused.exception, UserError)
-    assert refused.exception.exit_code == USAGE
+    assert refused.exception.exit_code == ExitCode.USAGE
     assert "PGPASSFILE" in str(refused.exception)
     assert "hunter2" not in str(refused.exception)
     CliRunner().invoke(cli, [*words, "postgresql://joe@db.example/rows", "--sessions", "0"])
@@ -132,6 +141,26 @@ def test_an_error_of_a_table_names_the_column() -> None:
     assert table_error(without, SCHEMA) == "it has no column total (bigint)"
     assert table_error({**GOOD, "j": Column("j", "text", True)}, SCHEMA) == "its column j is text, not integer"
     assert "column note has no default" in str(table_error({**GOOD, "note": Column("note", "text", True)}, SCHEMA))
+
+
+@pytest.mark.parametrize(
+    ("kind", "spark_type", "rounds"),
+    [
+        ("numeric(10,1)", DecimalType(10, 2), True),
+        ("numeric(10,2)", DecimalType(10, 2), False),
+        ("numeric", DecimalType(10, 2), False),
+        ("numeric(5,-1)", LongType(), True),
+        ("numeric(20,0)", LongType(), False),
+        ("timestamp(3) with time zone", TimestampType(), True),
+        ("timestamp(6) with time zone", TimestampType(), False),
+        ("timestamp with time zone", TimestampType(), False),
+        ("character varying(5)", StringType(), False),
+    ],
+)
+def test_a_column_that_would_round_silently_is_refused(kind: str, spark_type: DataType, rounds: bool) -> None:
+    wrong = table_error({"x": Column("x", kind, needed=False)}, StructType([StructField("x", spark_type)]))
+    assert ("which would round" in (wrong or "")) == rounds
+    assert rounds or wrong is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x00\u24000\\\t\n")))

@@ -21,8 +21,7 @@ from oncebench.delivery.contract import EXACTLY_ONCE, Support
 from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, ReadError, RefusedStart
 from oncebench.errors import MissingEnvironment
 from oncebench.lab import lab
-from oncebench.scenario import cell as scenario
-from oncebench.scenario import profiles
+from oncebench.scenario import profiles, supports
 from oncebench.servers import sink_servers
 from oncebench.sinks.pravega import controller as pravega_controller
 from oncebench.sinks.pravega import reader, segment_store
@@ -345,10 +344,10 @@ def without(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_without_the_extra_the_sink_is_listed_and_not_run(without: None, tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["list"]).output
-    assert "pravega is not run here unless it is named: it needs the package grpcio" in shown
-    assert "pravega" not in scenario.installed()
-    assert all(cell.sink != "pravega" for cell in profiles.PROFILES["standard"].chosen(None))
-    assert profiles.PROFILES["standard"].chosen(None, ["pravega"])
+    assert "pravega runs only with --sink pravega: it needs the package grpcio" in shown
+    assert "pravega" not in supports.installed()
+    assert all(cell.sink != "pravega" for cell in profiles.PROFILES["standard"].select_cells(None))
+    assert profiles.PROFILES["standard"].select_cells(None, ["pravega"])
     assert "pravega-server" not in sink_servers.needed_bundles()
     with pytest.raises(MissingEnvironment, match="sink pravega cannot be used here: it needs the package grpcio"):
         lab.open_lab(tmp_path, sinks=["pravega"]).__enter__()

@@ -1,4 +1,4 @@
-"""The known slowdown is measured with as many rounds as asv needs to find one, and told by what the rounds can say."""
+"""The known slowdown runs enough rounds for asv, and selects rows by kind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ All benchmarks:
 """
 
 
-def test_asv_finds_figures_that_are_all_above_the_others_different_of_so_many_rounds_and_of_six_never() -> None:
+def test_asv_needs_seven_rounds_to_find_a_change() -> None:
     is_different = pytest.importorskip("asv._stats").is_different
     found = {
         rounds: is_different(list(range(rounds)), list(range(100, 100 + rounds)), {}, {}) for rounds in (6, ROUNDS)
@@ -24,7 +24,7 @@ def test_asv_finds_figures_that_are_all_above_the_others_different_of_so_many_ro
     assert found == {6: False, 7: True}
 
 
-def test_of_one_round_only_promises_are_told() -> None:
+def test_rows_are_selected_by_kind_of_benchmark() -> None:
     head, promises = of_kind(COMPARED, "cells.Promise")
     assert (len(head), [line.split("|")[5].strip() for line in promises]) == (
         2,

@@ -1,4 +1,4 @@
-"""tools/producers.py: the topic that is read is filled or given up, and a produced one is gone before the next."""
+"""tools/producers.py: fills the topic or fails, and deletes produced topics."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SCRIPT = ROOT / "tools" / "producers.py"
 
 @pytest.fixture
 def script(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What the script defines; its producer sends nothing, and tells 40,000 records in eight transactions of 4 s."""
+    """The script's globals with a fake producer: 40,000 records, 8 transactions, 4 s."""
     defined = runpy.run_path(str(SCRIPT))
     found: dict[str, Any] = defined["main"].__globals__
     found["topics"] = []
@@ -28,18 +28,18 @@ def script(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     return found
 
 
-def test_a_slow_machine_fills_the_same_topic_until_it_holds_enough(script: dict[str, Any]) -> None:
+def test_fill_repeats_until_the_topic_holds_enough(script: dict[str, Any]) -> None:
     script["fill"](None, "reads")
     assert script["topics"] == ["reads"] * 5
 
 
-def test_a_machine_that_is_too_slow_to_fill_it_is_told_so(script: dict[str, Any]) -> None:
+def test_fill_fails_on_a_machine_that_is_too_slow(script: dict[str, Any]) -> None:
     script["per_try"] = 10
-    with pytest.raises(SystemExit, match=r"150 records were sent in 60 s, and 200,000 are to be read"):
+    with pytest.raises(SystemExit, match=r"150 records were sent in 60 s, but the measurement reads 200,000"):
         script["fill"](None, "reads")
 
 
-def test_what_was_produced_is_deleted_and_the_time_of_its_transactions_kept(script: dict[str, Any]) -> None:
+def test_produced_topics_are_deleted_and_transaction_times_kept(script: dict[str, Any]) -> None:
     deleted: list[str] = []
 
     def delete_topics(names: list[str]) -> dict[str, Any]:

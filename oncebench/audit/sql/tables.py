@@ -1,0 +1,46 @@
+"""Derives the tables that the counts read, step by step, from the files of a run.
+
+Promise: the contract of load and pipeline, written a second time. An event is valid by itself if its fields are right.
+Of the events of a session with one seq, the first one in (partition, offset) order counts. The last of the 100 first
+events finishes the session; later events are after its end. A row is identified by (session_key, j), and never by
+totals, so one loss and one duplicate are two counts.
+
+What can go wrong: a file has one position twice. Then the first row counts, as in the Python auditor.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import duckdb
+import pyarrow as pa
+
+from oncebench.audit.sql.nonstandard_json import parse_nonstandard
+from oncebench.audit.sql.statements import statements
+
+# Each file's first lines name the tables that it needs and makes.
+COMPARISONS = ("row_ids", "ledger", "quarantine", "reads", "transaction_log")
+
+
+def derive(con: duckdb.DuckDBPyConnection) -> None:
+    """Makes all tables from those that `count.register` makes."""
+    con.execute(statements("events"))
+    values = con.sql("SELECT pos, nonstandard FROM events WHERE nonstandard IS NOT NULL").to_arrow_reader()
+    con.register("parsed_events", parse_nonstandard(values, ("session_key", "type"), ("seq", "value", "scheduled_at")))
+    con.execute(statements("nonstandard_events"))
+    con.execute(statements("sessions"))
+    con.register("expected_rows", _with_checksums(con.sql(statements("expected_rows")).to_arrow_table()))
+    con.execute(statements("visible_rows"))
+    values = con.sql("SELECT pos, nonstandard FROM visible_rows WHERE nonstandard IS NOT NULL").to_arrow_reader()
+    numbers = ("j", "events", "total", "checksum", "ended_at")
+    con.register("parsed_rows", parse_nonstandard(values, ("session_key",), numbers))
+    con.execute(statements("nonstandard_rows"))
+    for name in COMPARISONS:
+        con.execute(statements(name))
+
+
+def _with_checksums(rows: pa.Table) -> pa.Table:
+    """Replaces `text` by `checksum`: SQL has no CRC-32."""
+    at = rows.schema.get_field_index("text")
+    sums = [pa.array([zlib.crc32(text) for text in chunk.to_pylist()], pa.int64()) for chunk in rows["text"].chunks]
+    return rows.set_column(at, "checksum", pa.chunked_array(sums, pa.int64()))

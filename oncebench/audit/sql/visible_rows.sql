@@ -1,0 +1,25 @@
+-- Reads the final read: the id and the payload of each visible row.
+-- Needs: final, keys. Makes: final_repeated, visible_rows.
+
+CREATE TEMP TABLE final_repeated AS
+SELECT pos, min("at") AS first_at FROM final GROUP BY pos HAVING count(*) > 1;
+
+-- `parsed`: the value has the six fields with their types and no other. A row whose `j` is null names no row.
+-- `standard` and `nonstandard` are as in events.sql.
+CREATE TEMP TABLE visible_rows AS
+WITH decoded AS (
+    SELECT f.pos, f.key, f.value AS raw, try(decode(f.value)) AS text,
+        try(from_json(text, '{"session_key": "VARCHAR", "j": "BIGINT", "events": "BIGINT", "total": "BIGINT",
+            "checksum": "BIGINT", "ended_at": "BIGINT"}')) AS e
+    FROM final f LEFT JOIN final_repeated r ON r.pos = f.pos WHERE r.first_at IS NULL OR r.first_at = f."at"
+), compared AS (
+    SELECT *, '{"session_key":"' || e.session_key || '","j":' || e.j || ',"events":' || e.events || ',"total":'
+        || e.total || ',"checksum":' || e.checksum || ',"ended_at":' || e.ended_at || '}' AS rewritten,
+        CASE WHEN text = rewritten THEN true
+            ELSE (replace(text, ' ', '') = replace(rewritten, ' ', '')) IS TRUE END AS standard
+    FROM decoded
+)
+SELECT pos, k.session, CASE WHEN standard AND k.session IS NULL THEN e.session_key END AS unknown_key,
+    CASE WHEN standard THEN e.j END AS j, e.events, e.total, e.checksum, e.ended_at, standard AS parsed,
+    encode(e.session_key) = c.key AS keyed, CASE WHEN NOT standard THEN raw END AS nonstandard
+FROM compared c LEFT JOIN keys k ON standard AND k.session_key = e.session_key;

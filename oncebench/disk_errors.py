@@ -1,0 +1,63 @@
+"""Turns disk failures into errors that name the place and what to do.
+
+Promise: a full, read-only or forbidden disk reaches the user as `MissingEnvironment`. Every other error passes
+unchanged.
+"""
+
+import errno
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from oncebench.delivery.errors import PipelineError
+from oncebench.errors import MissingEnvironment, UserError
+
+_CAUSES = {
+    errno.ENOSPC: "the disk is full",
+    errno.EDQUOT: "the disk quota is used up",
+    errno.EROFS: "the disk is read-only",
+    errno.EACCES: "permission denied",
+    errno.EPERM: "not permitted",
+    errno.ENOENT: "the folder does not exist and cannot be made",
+    errno.EISDIR: "a folder is in its place",
+    errno.ENOTDIR: "a file is in its place",
+    errno.EEXIST: "a file is in its place",
+}
+# Less than any process of a run needs to continue: a broker's log segment or a state store takes more.
+_FULL_BYTES = 1_000_000
+
+
+@contextmanager
+def disk_errors(path: Path, remedy: str = "choose another --work-dir") -> Iterator[None]:
+    """Turns a disk's `OSError` into `MissingEnvironment` with the place and `remedy`.
+
+    The message names the error's own file, or `path` if the error has none. Other errors pass.
+    """
+    try:
+        yield
+    except OSError as error:
+        cause = _CAUSES.get(error.errno or 0)
+        if cause is None:
+            raise
+        raise MissingEnvironment(
+            f"{error.filename or path} can't be written: {cause}. Correct this, or {remedy}"
+        ) from error
+
+
+@contextmanager
+def explain_full_disk(path: Path) -> Iterator[None]:
+    """Names a full disk as the cause of an error; a child that cannot write rarely does.
+
+    Raises:
+        MissingEnvironment: something failed, and the disk of `path` is full.
+    """
+    try:
+        yield
+    except (UserError, PipelineError) as error:
+        if shutil.disk_usage(path).free >= _FULL_BYTES:
+            raise
+        raise MissingEnvironment(
+            f"the disk of {path} is full. This caused: {error}. Make room, run fewer events, or choose another "
+            "--work-dir"
+        ) from error

@@ -1,0 +1,126 @@
+"""Runs cells one after the other in one lab, and stores each report.
+
+Promise: a report is stored as soon as it is made. It names its series, so that runs of another time do not count as
+rounds of this one. The files of a run are deleted unless they are to be kept.
+
+Failures: a used work dir is refused. If a cell can't be run or read (`UserError`, `PipelineError`, `OSError`), the
+series ends; with `failed`, it reports the failure and continues.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from itertools import count
+from pathlib import Path
+
+from loadgen.session import EVENTS_PER_SESSION
+from oncebench.delivery.errors import PipelineError
+from oncebench.errors import ExitCode, UserError
+from oncebench.lab.disk import prepare_disks
+from oncebench.lab.lab import open_lab
+from oncebench.live.view import view
+from oncebench.measure import BULKY, measure
+from oncebench.report.results import Results
+from oncebench.report.schema import Report
+from oncebench.run.interrupt import gently
+from oncebench.scenario.cell import Cell
+from oncebench.workdir import delete_below, open_work_dir, refuse_used, require_free
+
+# Time of a run in addition to its load, on two idle cores: Spark's start, warm-up, draining, reading, judging.
+RUN_S = 16.0
+# Files of a run: topic data twice (broker and record), state and logs. Measured: about 300 bytes per event without
+# padding. The padding is stored in the topic and in the record only.
+BYTES_PER_EVENT = 1000
+PADDING_COPIES = 2
+BASE_BYTES = 200_000_000
+# Arguments: a cell, its title, and whether the run is a probe, whose figures no comparison uses.
+Run = Callable[[Cell, str, bool], Report]
+
+
+@contextmanager
+def open_series(
+    cells: Sequence[Cell], results: Results, bootstrap_servers: str | None, place: Path, keep: bool
+) -> Iterator[tuple[Run, threading.Event]]:
+    """Opens a work dir and a lab for these cells, or for smaller cells of the same sinks.
+
+    Yields a function that runs one cell and stores its report, and the event that Ctrl-C sets.
+    """
+    prepare_disks(cells)
+    with open_work_dir(place) as work, gently() as interrupted:
+        refuse_used(work.path)
+        require_free(work.path, bytes_needed(cells))
+        with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
+            numbers = count(1)
+
+            def run(cell: Cell, title: str, probe: bool) -> Report:
+                with open_work_dir(work.path / "cells" / f"{next(numbers):03d}") as folder, view(title) as show:
+                    report = measure(cell, lab, folder.path, show, interrupted)
+                    report |= {"series": results.runs.stem, **({"probe": True} if probe else {})}
+                    if not keep:
+                        _delete(folder.path)
+                results.add(report)
+                return report
+
+            yield run, interrupted
+        if not keep:
+            _delete(work.path)
+
+
+def run_series(
+    cells: Sequence[Cell],
+    results: Results,
+    bootstrap_servers: str | None,
+    place: Path,
+    keep: bool,
+    failed: Callable[[Cell, Exception], None] | None = None,
+    title: Callable[[Cell], str] = lambda cell: cell.brief,
+) -> Iterator[Report]:
+    """Runs the cells and yields each report that was not interrupted; Ctrl-C ends the series.
+
+    Args:
+        failed: called with each cell that failed; without it the first failure ends the series.
+        title: the name of a cell in the live view.
+    """
+    with open_series(cells, results, bootstrap_servers, place, keep) as (run, interrupted):
+        began = time.monotonic()
+        for done, cell in enumerate(cells):
+            if interrupted.is_set():
+                break
+            try:
+                numbered = f"{done + 1}/{len(cells)}{time_left(done, len(cells), began)} {title(cell)}"
+                report = run(cell, numbered, False)
+            except (UserError, PipelineError, OSError) as error:
+                if failed is None or getattr(error, "exit_code", None) == ExitCode.INTERRUPTED:
+                    raise
+                failed(cell, error)
+                continue
+            if not report["interrupted"]:
+                yield report
+
+
+def bytes_needed(cells: Sequence[Cell]) -> int:
+    """Returns the disk space that the work dir of these cells needs."""
+    return BASE_BYTES + sum(
+        (cell.sessions * EVENTS_PER_SESSION + cell.open_sessions)
+        * (BYTES_PER_EVENT + PADDING_COPIES * cell.record_bytes)
+        for cell in cells
+    )
+
+
+def at_least_s(cells: Sequence[Cell]) -> float:
+    """Returns the duration of these runs on an idle machine: their loads, and RUN_S each."""
+    return sum(cell.load_s for cell in cells) + RUN_S * len(cells)
+
+
+def time_left(done: int, total: int, began: float) -> str:
+    """Returns ` (12 min left)`, projected from the finished cells; empty below a minute."""
+    minutes = (time.monotonic() - began) / max(1, done) * (total - done) / 60
+    return f" ({minutes:.0f} min left)" if done and minutes >= 1 else ""
+
+
+def _delete(folder: Path) -> None:
+    for name in BULKY:
+        delete_below(folder, folder / name)

@@ -1,0 +1,1 @@
+"""Prepares the Spark of every pipeline that the suite starts."""

@@ -1,0 +1,192 @@
+"""Makes an archive of Spark's loaded classes (AppCDS), which halves the start of a pipeline.
+
+The archive is made once for each Java and pyspark, and kept in the cache. A pipeline writes it after it has read two
+sessions from a Kafka of its own. A killed pipeline recovers sooner with it, equally under every guarantee.
+
+Promise: the archive is optional. If it is missing or the JVM refuses it, a pipeline starts more slowly. If it can't be
+made (no Kafka, no room in the cache), one warning line is logged, and no command fails.
+"""
+
+import hashlib
+import logging
+import re
+import shutil
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import pyspark
+
+from loadgen.config import LoadConfig
+from loadgen.errors import LoadError
+from loadgen.producer import run_load
+from oncebench.delivery.contract import EXACTLY_ONCE
+from oncebench.disk_errors import disk_errors
+from oncebench.downloads.cache import CACHE_VARIABLE, cache_dir, locked
+from oncebench.downloads.java import Java
+from oncebench.errors import UserError
+from oncebench.home import HOME
+from oncebench.processes import child as process
+from oncebench.processes.child import Child
+from oncebench.record.json_lines import read_lines
+from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
+from pipeline.config import PipelineConfig, write_config
+from pipeline.spark.sockets import sweep
+
+_LOG = logging.getLogger(__name__)
+
+# Limit for Spark's start with a first batch, and for writing the archive. Each takes 10 s on an idle machine.
+_TIMEOUT_S = 120.0
+_POLL_S = 0.05
+_RETRY_S = 86_400.0  # a failed attempt takes half a minute, so it is repeated once a day at most
+_UNFINISHED = ".preparing-"
+_SLOWER = "Spark will start more slowly, because no archive of its classes could be made"
+_ARCHIVE, _MADE_FOR, _LOG_FILE = "classes.jsa", "made-for", "pipeline.log"
+
+
+def prepare_spark(java: Java, class_path: Sequence[Path], environment: Mapping[str, str]) -> tuple[str, ...]:
+    """Returns JVM options that make Spark start fast, for a driver with this class path.
+
+    The archive comes from the cache, or is made now, which takes about 30 s once.
+    """
+    home = Path(pyspark.__file__).parent
+    jars = [*class_path, *sorted((home / "jars").glob("spark-core_*.jar"))]
+    # The JVM itself compares these.
+    state = [
+        java.version,
+        str(java.home),
+        environment.get("SPARK_HOME", ""),
+        *(f"{jar} {jar.stat().st_size} {jar.stat().st_mtime_ns}" for jar in jars),
+    ]
+    folder = cache_dir() / "spark" / hashlib.sha256("\n".join(state).encode()).hexdigest()[:16]
+    if ":" in str(folder):
+        return ()  # the JVM would read this path as two archives
+    try:
+        with disk_errors(folder, f"set {CACHE_VARIABLE} to another folder"):
+            _make(folder, java, class_path, environment)
+    except (UserError, OSError) as error:
+        _LOG.warning(f"{_SLOWER}: {error}")
+    archive = folder / _ARCHIVE
+    return (f"-XX:SharedArchiveFile={archive}",) if archive.is_file() else ()
+
+
+def _make(folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]) -> None:
+    """Puts the archive, or the log of a failed attempt, into its folder, unless it is there."""
+    if _is_made(folder):
+        return
+    with locked("spark"):
+        if _is_made(folder):  # another run may have made it while this run waited for the lock
+            return
+        _LOG.info("preparing an archive of Spark's classes for Java %s (once, about 30 s)", java.version)
+        folder.parent.mkdir(exist_ok=True)
+        made_for = f"{Path(pyspark.__file__).parent}\n{java.home}"
+        _remove_unused(folder.parent, made_for)
+        with tempfile.TemporaryDirectory(dir=folder.parent, prefix=_UNFINISHED) as temporary:
+            made = Path(temporary) / "made"
+            made.mkdir()
+            (made / _MADE_FOR).write_text(made_for, "utf-8")
+            failure = _write_archive(made / _ARCHIVE, Path(temporary), java, class_path, environment)
+            if failure is not None:
+                shutil.copy(Path(temporary) / _LOG_FILE, made / _LOG_FILE)
+                _LOG.warning(_describe(failure, folder))
+            shutil.rmtree(folder, ignore_errors=True)  # of a failed attempt
+            made.rename(folder)
+
+
+def _is_made(folder: Path) -> bool:
+    """Whether there is an archive, or an attempt failed less than a day ago."""
+    if not folder.is_dir():
+        return False
+    return (folder / _ARCHIVE).is_file() or time.time() - folder.stat().st_mtime < _RETRY_S
+
+
+def _remove_unused(folder: Path, made_for: str) -> None:
+    """Deletes unused archives, each of 180 MB.
+
+    Unused are an archive that the new one replaces, an archive of a removed pyspark, and an unfinished archive.
+    """
+    for unfinished in folder.glob(f"{_UNFINISHED}*"):
+        shutil.rmtree(unfinished)  # this process holds the lock, so no other process writes to it
+    for note in folder.glob(f"*/{_MADE_FOR}"):
+        before = note.read_text("utf-8")
+        if before == made_for or not Path(before.split("\n")[0]).is_dir():
+            shutil.rmtree(note.parent)
+
+
+def _describe(failure: str, folder: Path) -> str:
+    """Returns the warning about a failed attempt, as one line."""
+    return (
+        f"{_SLOWER}: {failure}. The next attempt is in {_RETRY_S / 3600:.0f} hours, or at the next run if you delete "
+        f"{folder}. See the log {folder / _LOG_FILE}"
+    )
+
+
+def _write_archive(
+    archive: Path, folder: Path, java: Java, class_path: Sequence[Path], environment: Mapping[str, str]
+) -> str | None:
+    """Runs a pipeline that writes the archive; returns None, or why there is no archive."""
+    try:
+        with start_kafka(folder, java) as kafka:
+            config = _config(kafka, folder, class_path, f"-XX:ArchiveClassesAtExit={archive}")
+            ledger = folder / "ledger"
+            run_load(LoadConfig(kafka.bootstrap_servers, config.input_topic, "max", sessions=2, ledger_dir=ledger))
+            write_config(config, folder / "pipeline.json")
+            command = [sys.executable, "-m", "pipeline", str(folder / "pipeline.json")]
+            try:
+                with process.start("the pipeline", command, folder / _LOG_FILE, cwd=HOME, env=environment) as child:
+                    failure = _run_one_batch(child, folder)
+            finally:
+                sweep(folder)  # a killed pipeline leaves its sockets
+    except (UserError, LoadError) as error:
+        with (folder / _LOG_FILE).open("a", encoding="utf-8") as log:
+            log.write(f"{error}\n")
+        failure = re.split("[;\n]", str(error))[0]  # the rest may be the end of a log
+    if failure is None and not archive.is_file():
+        failure = "the JVM wrote no archive"
+    if failure is not None:
+        archive.unlink(missing_ok=True)  # it may be half written
+    return failure
+
+
+def _run_one_batch(child: Child, folder: Path) -> str | None:
+    """Waits for a batch and stops the pipeline, which then writes the archive.
+
+    Returns None or the failure.
+    """
+    slow = f"within {_TIMEOUT_S:g} s, probably because the machine is busy"
+    deadline = time.monotonic() + _TIMEOUT_S
+    while child.alive and not _has_batch(folder):
+        if time.monotonic() > deadline:
+            return f"no batch was finished {slow}"
+        time.sleep(_POLL_S)
+    try:
+        child.stop_gently(_TIMEOUT_S)
+    except UserError as error:
+        return str(error)
+    if child.returncode == -signal.SIGKILL:
+        return f"the archive was not written {slow}"
+    return None if child.returncode == 0 else f"the pipeline ended with exit code {child.returncode}"
+
+
+def _has_batch(folder: Path) -> bool:
+    return any(line["kind"] == "batch" for line in read_lines(folder / "progress.jsonl").items)
+
+
+def _config(kafka: KafkaBroker, folder: Path, class_path: Sequence[Path], option: str) -> PipelineConfig:
+    return PipelineConfig(
+        bootstrap_servers=kafka.bootstrap_servers,
+        input_topic=kafka.create_topic("in", 2),
+        output={"output": kafka.create_topic("out", 2)},
+        quarantine_topic=kafka.create_topic("quarantine", 2),
+        sink="kafka",
+        guarantee=EXACTLY_ONCE,
+        variant="two-phase",
+        sink_id="prepared",
+        checkpoint=folder / "checkpoint",
+        record=folder,
+        driver_jars=tuple(map(str, class_path)),
+        jvm_options=(option,),
+    )

@@ -1,0 +1,55 @@
+"""Notes below a table: why a latency is missing, and which latencies include a backlog.
+
+Promise: pure functions of the reports in the table. A note appears only where it applies.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+from oncebench.report.comparisons.sustained import backlog_in_latency
+from oncebench.report.measures.metrics import Quantile, flat_out, has_speed, sessions_needed, too_few_sessions
+from oncebench.report.schema import Report
+
+FELL_BEHIND = "fell behind"
+# By heading of a latency column, its quantile.
+QUANTILES: Mapping[str, Quantile] = {"p50 ms": "p50", "p95 ms": "p95", "p99 ms": "p99", "p99.9 ms": "p999"}
+
+
+def fell_behind(reports: Iterable[Report]) -> bool:
+    """Whether most of a cell's runs fell behind their load.
+
+    Chance alone makes a single run seem so.
+    """
+    behind = [backlog_in_latency(report) for report in reports]
+    return 2 * sum(behind) > len(behind)
+
+
+def notes(reports: Sequence[Report], headings: Iterable[str], behind: bool) -> str:
+    """The notes below a table, each a line, after an empty line; empty text without notes.
+
+    Args:
+        reports: the runs in the table.
+        headings: the table's columns; notes are about latency columns only.
+        behind: whether the table marks a row with FELL_BEHIND.
+    """
+    lines = [*_missing(reports, headings), *(_behind() if behind else ())]
+    return "\n" + "\n".join(lines) + "\n" if lines else ""
+
+
+def _behind() -> Iterator[str]:
+    yield f"{FELL_BEHIND}: the pipeline fell behind its load, so the latencies of this row include the backlog."
+
+
+def _missing(reports: Sequence[Report], headings: Iterable[str]) -> Iterator[str]:
+    timed = [report for report in reports if has_speed(report)]
+    measured = [report for report in timed if not flat_out(report)]
+    for heading, quantile in QUANTILES.items():
+        few = sum(too_few_sessions(report, quantile) for report in measured)
+        if heading in headings and few:
+            yield (
+                f"{heading.removesuffix(' ms')} is missing for {few} run{'' if few == 1 else 's'}: it needs "
+                f"{sessions_needed(quantile):,} sessions after the warm-up (give a longer --duration)."
+            )
+    if len(measured) < len(timed):
+        yield "latency is missing with --rate max: the load is complete before the pipeline starts."

@@ -1,1 +1,0 @@
-"""What the suite prepares for the Spark of a run."""

@@ -1,0 +1,58 @@
+"""Sends the events ahead of the load: sessions that stay open, and small warm-up batches.
+
+Promise: both auditors judge these events like every other event. They count as foreign, because the load's ledger does
+not list them: a warm-up session is expected to produce its rows, a session that stays open is not. Failure: a load
+cannot start, for example because Kafka does not answer (`UserError`).
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from loadgen.config import LoadConfig
+from loadgen.errors import LoadError
+from loadgen.producer import run_load
+from loadgen.session import EVENTS_PER_SESSION
+from oncebench.errors import UserError
+
+# The first batches include JIT compilation and the first RocksDB files. After three batches the times have settled.
+WARM_UP_BATCHES = 3
+WARM_UP_SESSIONS = 10  # per batch
+# No load uses this seed or a higher one, so session keys never collide with those of a load.
+WARM_UP_SEED = 2**63
+# The first event opens a session. From then on the session reserves a place for each of its 100 values.
+OPEN_EVENTS = 1
+
+
+def send_warm_up(bootstrap_servers: str, topic: str, folder: Path, number: int) -> int:
+    """Sends the sessions of warm-up batch `number`; returns the number of acknowledged events."""
+    return _send(bootstrap_servers, topic, folder / "warm-up" / str(number), WARM_UP_SESSIONS, seed=number)
+
+
+def open_sessions(bootstrap_servers: str, topic: str, folder: Path, sessions: int) -> int:
+    """Begins sessions that never end; returns the number of acknowledged events."""
+    return _send(bootstrap_servers, topic, folder / "warm-up" / "open", sessions, WARM_UP_BATCHES, OPEN_EVENTS)
+
+
+def _send(
+    bootstrap_servers: str,
+    topic: str,
+    ledger: Path,
+    sessions: int,
+    seed: int,
+    events_per_session: int = EVENTS_PER_SESSION,
+) -> int:
+    ledger.parent.mkdir(exist_ok=True)
+    config = LoadConfig(
+        bootstrap_servers=bootstrap_servers,
+        topic=topic,
+        rate="max",
+        sessions=sessions,
+        ledger_dir=ledger,
+        seed=WARM_UP_SEED + seed,
+        events_per_session=events_per_session,
+    )
+    try:
+        return run_load(config).acknowledged
+    except LoadError as error:
+        raise UserError(f"the events ahead of the load could not be sent: {error}") from error

@@ -1,0 +1,53 @@
+"""Checks a fault specification, and whether a run of a cell can have that fault.
+
+Failure modes: each problem raises `UserError` with exit code 2 before anything is started.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from oncebench.delivery.failpoints import parse_fault
+from oncebench.delivery.protocols import choose
+from oncebench.errors import ExitCode, UserError
+from oncebench.faults.catalogue import why_malformed, why_not, why_not_on_master, why_not_together
+from oncebench.scenario.cell import Cell
+from oncebench.sinks.registry import SINKS, suite_sinks
+
+
+def checked_fault(text: str) -> str:
+    """The fault specification in its full form, with every default written out.
+
+    Raises:
+        UserError: the text is not a fault specification (exit code 2).
+    """
+    try:
+        fault = parse_fault(text)
+    except ValueError as error:
+        raise UserError(str(error), exit_code=ExitCode.USAGE) from error
+    if (wrong := why_malformed(fault)) is not None:
+        raise UserError(wrong, exit_code=ExitCode.USAGE)
+    return str(fault)
+
+
+def require_possible(cells: Iterable[Cell], ours: frozenset[str] | None = None) -> None:
+    """Checks that each cell's run can have the cell's faults.
+
+    Args:
+        ours: the servers that the suite will have started. None: all that the cells need.
+
+    Raises:
+        UserError: a fault is impossible, with the reason (exit code 2).
+    """
+    for cell in cells:
+        kind = SINKS[cell.sink]
+        support = choose(kind, cell.guarantee, cell.variant)
+        faults = [parse_fault(text) for text in cell.faults]
+        for text, fault in zip(cell.faults, faults, strict=True):
+            reason = (
+                why_not(fault, suite_sinks()[cell.sink], support, ours)
+                or why_not_on_master(fault, cell.master)
+                or why_not_together(fault, faults)
+            )
+            if reason is not None:
+                raise UserError(f"fault {text}: {reason}", exit_code=ExitCode.USAGE)

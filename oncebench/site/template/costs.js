@@ -1,0 +1,186 @@
+// Costs: a table of the selected metric for each sink and setting, with a plot of each ratio's interval.
+
+const COSTS = DATA.costs;
+
+function showCosts() {
+  const at = METRICS.indexOf(state.metric);
+  const metric = COSTS.metrics[at];
+  const settings = COSTS.settings
+    .map((setting) => ({ ...setting, rows: setting.rows.filter((row) => isSelected(row.configuration)) }))
+    .filter((setting) => setting.rows.length);
+  if (!settings.length) return put("costs", emptyNote("Your selection has no healthy run."));
+  // One scale for all tables, so intervals can be compared by eye. It always includes 1.
+  const ends = settings
+    .flatMap((setting) => setting.rows.flatMap((row) => (row.ratio[at] || []).slice(0, 3)))
+    .filter((each) => each > 0);
+  const low = Math.max(0.05, Math.min(0.9, ...ends) * 0.97);
+  const high = Math.min(100, Math.max(1.12, ...ends) * 1.03);
+  put(
+    "costs",
+    inGroups("costs", settings, (group) => group.map((setting) => costOf(setting, at, metric, low, high))),
+  );
+}
+
+// A setting without any ratio has nothing to compare: it is one line, not a table.
+const isCompared = (setting) => setting.rows.some((row) => row.ratio.some(Boolean));
+
+function costOf(setting, at, metric, low, high) {
+  if (isCompared(setting)) return costTable(setting, at, metric, low, high);
+  const medians = setting.rows.map((row) => [
+    `${shortName(row.configuration)} ${absoluteOf(row.absolute[at], metric)} (`,
+    runsButton(many(row.runs.length, "run"), fullName(row.configuration), row.runs),
+    ")",
+  ]);
+  return el(
+    "p",
+    { class: "uncompared" },
+    `${cardTitle(`${setting.sink}: ${metric.heading}`, setting)}. `,
+    medians.map((each, number) => [number ? ", " : "", each]),
+    `; no run of ${COSTS.baseline.join(" ")} to compare with.`,
+  );
+}
+
+// The title of a table or plot: its subject, and how its setting differs from the common one.
+const cardTitle = (subject, setting) => (setting.title ? `${subject}. ${setting.title}` : subject);
+
+// Groups that the reader opened; they stay open when their part is redrawn.
+const openGroups = new Set();
+
+// The full comparison, then each sweep in a group that can be opened.
+function inGroups(part, settings, drawn) {
+  const groups = COSTS.groups.filter((name) => settings.some((setting) => setting.group === name));
+  return groups.map((name) => {
+    const group = settings.filter((setting) => setting.group === name);
+    if (name === "") return drawn(group);
+    const key = `${part} ${name}`;
+    return el(
+      "details",
+      {
+        class: "numbers sweep",
+        open: openGroups.has(key) || groups.length === 1,
+        toggle: (event) => openGroups[event.currentTarget.open ? "add" : "delete"](key),
+      },
+      el(
+        "summary",
+        {},
+        `${name === COSTS.other ? "Other settings" : `Sweep: ${name}`}, ${many(group.length, "setting")}`,
+      ),
+      drawn(group),
+    );
+  });
+}
+
+// On a phone the plot is narrow enough for ratio and plot to fit side by side; see tables.css and media.css.
+const intervalWidth = () => (window.innerWidth <= 640 ? 156 : 240);
+
+function costTable(setting, at, metric, low, high) {
+  const width = intervalWidth();
+  const x = logarithmic(low, high, 10, width - 10);
+  const caption = cardTitle(`${setting.sink}: ${metric.heading}`, setting);
+  const axis = el(
+    "th",
+    { scope: "col", class: "axis" },
+    el("span", { class: "away" }, "interval, drawn"),
+    ratioAxis(x, width, low, high),
+  );
+  return table(
+    caption,
+    ["guarantee, variant", "ratio", axis, "95 % interval", "difference", "median", "runs"],
+    setting.rows.map((row) => {
+      const { guarantee, variant } = DATA.configurations[row.configuration];
+      const [ratio, detail] = ratioOf(row, at);
+      return [
+        el(
+          "span",
+          { class: "configuration" },
+          el("span", { class: `tag ${guarantee}` }, guarantee),
+          el("span", {}, variant),
+          row.falls_behind ? el("span", { class: "size" }, "falls behind") : null,
+        ),
+        ratio,
+        el("td", { class: "axis" }, interval(row, at, x, width)),
+        detail,
+        differenceOf(row.difference[at], metric),
+        absoluteOf(row.absolute[at], metric),
+        runsButton(many(row.runs.length, "run"), fullName(row.configuration), row.runs),
+      ];
+    }),
+    { sticky: 1, numeric: [1, 4, 5, 6], kind: "costs" },
+  );
+}
+
+const isBaseline = (configuration) => shortName(configuration) === COSTS.baseline.join(" ");
+
+function absoluteOf(found, metric) {
+  return found ? figure(found[0], metric.digits) : "-";
+}
+
+function ratioOf(row, at) {
+  const found = row.ratio[at];
+  if (isBaseline(row.configuration)) return ["1×", "the baseline"];
+  if (!found) return ["-", "-"];
+  const [middle, low, high, rounds, isClear] = found;
+  if (low === null) return [times(middle), `${many(rounds, "round")}: no interval`];
+  return [
+    times(middle),
+    [
+      `${times(low)} to ${times(high)}`,
+      el(
+        "span",
+        { class: isClear ? "clear" : "unclear" },
+        isClear ? (middle > 1 ? " ▲ more" : " ▼ less") : " ~ no clear difference",
+      ),
+      el("span", { class: "size" }, many(rounds, "round")),
+    ],
+  ];
+}
+
+function differenceOf(found, metric) {
+  if (!found) return "-";
+  const signed = (value) => (value === null ? "-" : `${value > 0 ? "+" : ""}${figure(value, metric.digits)}`);
+  return found[1] === null ? signed(found[0]) : `${signed(found[0])} (${signed(found[1])} to ${signed(found[2])})`;
+}
+
+function interval(row, at, x, width) {
+  const found = row.ratio[at];
+  const { guarantee } = DATA.configurations[row.configuration];
+  const height = 26;
+  const inside = (value) => Math.max(2, Math.min(width - 2, x(Math.max(value, 1e-6))));
+  const parts = [line(x(1), 0, x(1), height, "one")];
+  let description = "not compared";
+  if (isBaseline(row.configuration)) {
+    parts.push(mark(guarantee, x(1), height / 2, false));
+    description = "the baseline";
+  } else if (found) {
+    const [middle, low, high, rounds, isClear] = found;
+    description =
+      low === null
+        ? `${times(middle)}, ${many(rounds, "round")}`
+        : `${times(middle)}, ${times(low)} to ${times(high)}${isClear ? "" : ", no clear difference"}`;
+    if (low !== null) {
+      parts.push(
+        line(inside(low), height / 2, inside(high), height / 2, `whisker ${guarantee}`),
+        ...[low, high].map((end) =>
+          line(inside(end), height / 2 - 5, inside(end), height / 2 + 5, `whisker ${guarantee}`),
+        ),
+      );
+    }
+    parts.push(mark(guarantee, inside(middle), height / 2, !isClear));
+  }
+  return plot(`${fullName(row.configuration)} relative to at-least-once`, description, width, height, parts);
+}
+
+function ratioAxis(x, width, low, high) {
+  const all = ratioTicks(low, high);
+  const ticked = [1, ...all.filter((tick) => tick !== 1)].filter((tick) => tick >= low && tick <= high);
+  const placed = [];
+  for (const tick of ticked) if (placed.every((other) => Math.abs(x(other) - x(tick)) > 34)) placed.push(tick);
+  return draw(
+    "svg",
+    { "aria-hidden": "true", width, height: 18, viewBox: `0 0 ${width} 18` },
+    placed.map((tick) => [
+      svgText(x(tick), 11, `${tick}×`, "tick", "middle"),
+      line(x(tick), 14, x(tick), 18, "axis-line"),
+    ]),
+  );
+}

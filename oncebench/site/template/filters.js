@@ -1,0 +1,84 @@
+// Filters: buttons that are pressed or not. If none of a group is pressed, all of its values are displayed.
+
+const ALL_PARTS = ["matrix", "costs", "tradeoffs", "latencies", "timelines", "recoveries", "kill-points", "runs"];
+
+function filterGroup(legend, name, values, parts) {
+  const make = (label, pressed, change) =>
+    el(
+      "button",
+      {
+        type: "button",
+        class: "chip",
+        "aria-pressed": String(pressed),
+        "data-kind": name,
+        "data-value": label,
+        click: () => {
+          updateState(change, parts);
+          redrawFilters(name, label);
+        },
+      },
+      label,
+    );
+  return el(
+    "div",
+    { class: "chips", role: "group", "aria-label": legend },
+    el("span", { class: "legend" }, legend),
+    make("all", state[name].size === 0, (now) => now[name].clear()),
+    values.map((value) =>
+      make(value, state[name].has(value), (now) => {
+        if (!now[name].delete(value)) now[name].add(value);
+      }),
+    ),
+  );
+}
+
+function showFilters() {
+  put(
+    "filters",
+    filterGroup("Sinks", "sinks", KINDS.sinks, ALL_PARTS),
+    filterGroup("Guarantees", "guarantees", KINDS.guarantees, ALL_PARTS),
+    filterGroup("Faults", "families", KINDS.families, ["matrix", "recoveries"]),
+  );
+}
+
+function showMetricButtons() {
+  put(
+    "metric-buttons",
+    el(
+      "div",
+      { class: "chips", role: "group", "aria-label": "Metric" },
+      el("span", { class: "legend" }, "Metric"),
+      DATA.costs.metrics.map((metric) =>
+        el(
+          "button",
+          {
+            type: "button",
+            class: "chip",
+            "aria-pressed": String(metric.name === state.metric),
+            "data-kind": "metric",
+            "data-value": metric.name,
+            click: () => {
+              updateState(
+                (now) => {
+                  now.metric = metric.name;
+                },
+                ["costs"],
+              );
+              redrawFilters("metric", metric.name);
+            },
+          },
+          metric.heading,
+        ),
+      ),
+    ),
+  );
+}
+
+// Creates the buttons again; the one that was pressed keeps the focus.
+function redrawFilters(kind, value) {
+  (kind === "metric" ? showMetricButtons : showFilters)();
+  const same = [...document.querySelectorAll(".chip")].find(
+    (each) => each.dataset.kind === kind && each.dataset.value === value,
+  );
+  if (same) same.focus();
+}

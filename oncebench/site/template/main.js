@@ -1,0 +1,38 @@
+// Draws the page, and redraws the parts that depend on the selection, the address or the width.
+
+const PARTS = {
+  matrix: showMatrix,
+  costs: showCosts,
+  tradeoffs: showTradeoffs,
+  latencies: showLatencies,
+  timelines: showTimelines,
+  recoveries: showRecovery,
+  "kill-points": showRandomKills,
+  runs: showAllRuns,
+};
+
+function show(parts) {
+  for (const part of parts) PARTS[part]();
+}
+
+function showAll() {
+  restore();
+  showFilters();
+  showMetricButtons();
+  show(ALL_PARTS);
+}
+
+showAbout();
+showParts();
+showCommonSetting();
+showMatrixKey();
+listenToDialog();
+showAll();
+window.addEventListener("hashchange", showAll);
+
+let width = window.innerWidth;
+window.addEventListener("resize", () => {
+  if (window.innerWidth === width) return;
+  width = window.innerWidth;
+  show(["costs", "tradeoffs", "latencies", "timelines"]);
+});

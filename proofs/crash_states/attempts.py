@@ -1,0 +1,130 @@
+"""Attempts of a driver: real journal, sink, protocol and batch over a stand-in for Spark.
+
+Promise: the steps and their order are those of `pipeline.job.Job.run`. The function that handles a batch is the one
+that a running query calls.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from oncebench.delivery.contract import SinkKind, SinkSettings, Support
+from oncebench.delivery.journal import Identity, open_journal
+from oncebench.delivery.protocols import Protocol, protocol_of
+from oncebench.sinks.files.reader import names_in
+from oncebench.sinks.files.sink import FORMATS
+from oncebench.sinks.reader import Rows as Shown
+from oncebench.sinks.registry import suite_sinks
+from pipeline.config import PipelineConfig
+from pipeline.job import Job
+from pipeline.rows import KEY
+from proofs.crash_states.spark import PARTITIONS, Logs, Put, Row, Rows, row_in
+
+SINK_ID = "s"
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline: a kind of file sink under a guarantee.
+
+    Attributes:
+        kind, support: the sink and the guarantee.
+        output: the folder of files, below the pipeline's folder.
+        offsets_forced: whether Spark's offset log is assumed to reach the disk at once.
+        protocol: replaces the protocol of the guarantee, if given.
+        broken: replaces the sound sink, if given.
+    """
+
+    kind: SinkKind
+    support: Support
+    output: str = "output"
+    offsets_forced: bool = True
+    protocol: Protocol | None = None
+    broken: SinkKind | None = None
+
+    @property
+    def sound(self) -> Pipeline:
+        """The same pipeline without deliberately broken parts."""
+        return replace(self, protocol=None, broken=None)
+
+
+class Workspace:
+    """A pipeline's folder with its checkpoint and its output; its record is elsewhere."""
+
+    def __init__(self, pipeline: Pipeline, root: Path, record: Path) -> None:
+        self.pipeline, self.root = pipeline, root
+        self.output = root / pipeline.output
+        self.checkpoint = root / "checkpoint"
+        self._job = Job(
+            PipelineConfig(
+                bootstrap_servers="",
+                input_topic="",
+                output={"output": str(self.output)},
+                quarantine_topic="",
+                sink=pipeline.kind.name,
+                guarantee=pipeline.support.guarantee,
+                variant=pipeline.support.variant,
+                sink_id=SINK_ID,
+                checkpoint=self.checkpoint,
+                record=record,
+                partitions=PARTITIONS,
+            )
+        )
+
+    def logs(self, put: Put) -> Logs:
+        """Spark's logs."""
+        return Logs(self.checkpoint, put, self.pipeline.offsets_forced)
+
+    def run_attempt(
+        self, last: int, available: int, put: Put, as_actor: Callable[[str], None] = lambda _: None
+    ) -> None:
+        """Runs one driver until batch `last` is done.
+
+        The driver starts, finishes an open batch, and continues. With `last` -1 it only starts.
+
+        Raises:
+            PipelineError: the driver refuses to start or to continue.
+        """
+        config, pipeline = self._job.config, self.pipeline
+        sink = (pipeline.broken or pipeline.kind).open(
+            SinkSettings(config.output, config.sink_id, config.partitions, config.checkpoint)
+        )
+        identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
+        journal = open_journal(config.checkpoint, identity)
+        sink.start(pipeline.support, journal.generation, journal.newest_prepared())
+        journal.check_still_ours()
+        self._job._refuse_older_checkpoint(sink)
+        logs = self.logs(put)
+        logs.make()
+        protocol = pipeline.protocol or protocol_of(pipeline.kind, pipeline.support)
+        deliver = self._job._deliverer(protocol, sink, journal)
+        while last >= 0 and last not in logs.done():
+            batch, count = logs.begin(available)
+            rows: Any = Rows(batch, count, FORMATS[pipeline.kind.name].suffix, as_actor)
+            deliver(rows, batch)
+            logs.end(batch)
+        sink.close()
+
+    def visible(self) -> Counter[Row]:
+        """Every row that a committed reader sees."""
+        found: Counter[Row] = Counter()
+
+        def take(rows: Shown) -> None:
+            found.update(row_in(value or b"") for value in rows.value)
+
+        target: Mapping[str, Any] = self._job.config.output
+        reader = suite_sinks()[self.pipeline.kind.name].read({**target, "key": KEY})
+        reader.read_to_end(take, settle_s=0.0, idle_s=0.0)
+        reader.close()
+        return found
+
+    def leftovers(self) -> list[str]:
+        """Every file of the sink or the journal that is neither visible nor a journal entry."""
+        visible = names_in(self.output)
+        sink = [path for path in self.output.rglob("*") if path.is_file() and path.name not in visible]
+        journal = [path for path in (self.checkpoint / "journal").iterdir() if path.name.startswith(".")]
+        return sorted(str(path.relative_to(self.root)) for path in sink + journal)

@@ -1,0 +1,54 @@
+"""Real pipelines start from the archive of classes, and also without it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import psutil
+import pytest
+
+from oncebench.downloads.cache import cache_dir
+from oncebench.lab.spark.class_archive import prepare_spark
+from oncebench.run.supervisor import Supervisor
+from tests.pipelines import Fixture, position, session, wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+def mapped(pipeline: Supervisor) -> set[str]:
+    """Returns the files that the processes of a pipeline have mapped."""
+    assert pipeline.child is not None
+    found: set[str] = set()
+    for pid in pipeline.child.members():
+        with suppress(psutil.NoSuchProcess):
+            found |= {region.path for region in psutil.Process(pid).memory_maps()}
+    return found
+
+
+def test_a_pipeline_starts_from_the_archive_of_its_classes(fixture: Fixture) -> None:
+    def found() -> bool:
+        return any(path.endswith("/classes.jsa") and str(cache_dir() / "spark") in path for path in mapped(pipeline))
+
+    with fixture.pipeline(fixture.config("exactly-once", "two-phase")) as pipeline:
+        pipeline.start()
+        wait_for("the archive to be mapped", found, [pipeline])
+
+
+def test_a_pipeline_starts_with_a_damaged_archive(fixture: Fixture, tmp_path: Path) -> None:
+    archive = tmp_path / "a folder" / "classes.jsa"
+    archive.parent.mkdir()
+    archive.write_bytes(b"not an archive")
+    config = replace(fixture.config("exactly-once", "two-phase"), jvm_options=(f"-XX:SharedArchiveFile={archive}",))
+    fixture.send(session("a-1"))
+    with fixture.pipeline(config) as pipeline:
+        pipeline.start()
+        wait_for("the batch to be finished", lambda: position(config.record) == fixture.input_ends(), [pipeline])
+        assert str(archive) not in mapped(pipeline)
+
+
+def test_an_archive_is_made_once_and_reused(fixture: Fixture) -> None:
+    lab = fixture.lab
+    made = [prepare_spark(lab.java, lab.class_path, lab.environment()) for _ in range(2)]
+    assert made == [lab.jvm_options, lab.jvm_options]

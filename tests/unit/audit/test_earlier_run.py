@@ -1,0 +1,50 @@
+"""A run that an earlier version recorded keeps its verdict and its figures."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from oncebench.measure import judge_again
+from oncebench.record import FINAL
+from oncebench.record.streams import read_stream, write_stream
+
+# Recorded by version 0.1 of 2026-11-25, commit 28dd13a: four sessions into Kafka, killed once. Its files call the
+# guarantee "delivery". The folder is complete but for configurations, logs and the ledgers of the priming sessions.
+STORED = Path(__file__).with_name("earlier_run")
+UNCHANGED = (
+    "rows", "sessions", "events", "latency_ms", "visibility_gap_ms", "throughput", "sink_ms", "recovery", "deaths",
+    "uncharged",
+)  # fmt: skip
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return Path(shutil.copytree(STORED, tmp_path / "run"))
+
+
+def test_the_stored_files_use_the_earlier_name_of_the_guarantee() -> None:
+    cell = json.loads((STORED / "cell.json").read_bytes())["cell"]
+    assert (cell["delivery"], "guarantee" in cell) == ("exactly-once", False)
+
+
+def test_an_earlier_run_keeps_its_verdict_and_every_count(folder: Path) -> None:
+    then = json.loads((STORED / "report.json").read_bytes())
+    report = json.loads(json.dumps(judge_again(folder)))
+    assert (report["verdict"], report["reasons"], report["anomalies"]) == ("kept", [], {})
+    assert report["auditors"] == then["auditors"] == {"agree": True, "compared": 69, "differ": {}, "trouble": ""}
+    assert report["cell"]["guarantee"] == "exactly-once"
+    for name in UNCHANGED:
+        assert {field: report[name][field] for field in then[name]} == then[name], name  # newer reports may have more
+
+
+def test_an_earlier_run_without_one_of_its_rows_is_broken(folder: Path) -> None:
+    rows = read_stream(folder / "final.arrow", FINAL).table.slice(1)
+    (folder / "final.arrow").unlink()
+    write_stream(folder / "final.arrow", FINAL, [rows.to_pydict()])
+    report = judge_again(folder)
+    wrong = dict.fromkeys(("LOSS", "TORN", "INCO", "LOSTC", "EXPO"), 1)
+    assert (report["verdict"], report["anomalies"]) == ("broken", wrong)

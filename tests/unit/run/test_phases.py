@@ -1,0 +1,153 @@
+"""The phases of a run: interruption, servers that are down, preloading, and the display."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from loadgen.errors import LedgerError
+from oncebench.errors import ExitCode, UserError
+from oncebench.live.status import DRAINING, LOADING, STARTING, Phase
+from oncebench.run import cell as module
+from oncebench.run import warm_up
+from oncebench.run.progress_timeout import ProgressTimeout
+from tests.unit.run.fake_run import CELL, FakeRun
+
+
+@pytest.mark.parametrize("load_started", [False, True])
+def test_an_interrupted_start_has_nothing_to_report(tmp_path: Path, load_started: bool) -> None:
+    run = FakeRun(tmp_path, interrupted=True)
+    if load_started:
+        run._start_load()
+    before = "pipeline ran" if load_started else "load began"
+    with pytest.raises(UserError, match=f"^interrupted before the {before}: there is nothing to report$") as caught:
+        run._require(STARTING, lambda: False)
+    assert caught.value.exit_code == ExitCode.INTERRUPTED
+
+
+def test_an_interrupted_generator_is_not_blamed_for_an_empty_load(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match=r"^interrupted before the load began"):
+        FakeRun(tmp_path, interrupted=True)._load()
+
+
+def test_an_interruption_is_recorded_once_and_ends_the_faults(tmp_path: Path) -> None:
+    run = FakeRun(tmp_path, interrupted=True)
+    for phase in (LOADING, DRAINING):
+        assert not run.phases.wait(phase, lambda: False, ProgressTimeout(1))
+    assert run.fake.noted == ["faults ended", "interrupted"]
+
+
+@pytest.mark.parametrize("interrupted", [False, True])
+def test_no_request_is_sent_to_a_server_that_a_fault_keeps_down(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: bool
+) -> None:
+    run = FakeRun(tmp_path, interrupted=interrupted)
+    run.phases._interruption_noted = interrupted  # a fault that begins after the interruption was recorded
+    run.fake.child, run.fake.server_down, run.fake.is_running = object(), True, True
+    monkeypatch.setattr(module, "WARM_UP_BATCHES", 1)
+    monkeypatch.setattr(module, "send_warm_up", lambda *_: run.fake.noted.append("sent") or 1)
+    monkeypatch.setattr(run.progress, "has_batch_after", lambda _number: True)
+    run._warm_up()
+    assert run.fake.noted == ["faults ended" if interrupted else "watched", "sent"]
+
+
+def test_preloading_without_progress_is_an_error_with_remedy_and_log(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = preloading(tmp_path, monkeypatch)
+    monkeypatch.setattr(run.phases, "wait", lambda *_: False)
+    with pytest.raises(UserError) as caught:
+        run._preload()
+    assert str(caught.value) == (
+        "the pipeline made no progress for 170 s in the phase 'preloading'. Is the machine busy? Run it again when it "
+        f"is not or with fewer --open-sessions. See {tmp_path}/logs/pipeline.log"
+    )
+
+
+def test_only_the_first_attempt_and_its_batches_are_progress_of_preloading(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = preloading(tmp_path, monkeypatch)
+    timeouts: list[ProgressTimeout] = []
+    monkeypatch.setattr(run.phases, "wait", lambda _phase, _done, timeout: timeouts.append(timeout) or False)
+    with pytest.raises(UserError):
+        run._preload()
+    (timeout,) = timeouts
+    clock = SimpleNamespace(now=0.0)
+    monkeypatch.setattr(timeout, "_clock", lambda: clock.now)
+    timeout._until = 170.0
+
+    def expired_at(now: float) -> bool:
+        clock.now = now
+        return timeout.expired()
+
+    run.fake.is_running = True
+    assert not expired_at(160.0)
+    run.progress.position = {"0": 5000}
+    assert not expired_at(320.0)
+    run.fake.is_running, run.fake.restarts = False, 1
+    assert not expired_at(480.0)
+    run.fake.is_running, run.fake.restarts = True, 1
+    assert not expired_at(640.0)
+    assert expired_at(651.0)
+
+
+def preloading(folder: Path, monkeypatch: pytest.MonkeyPatch) -> FakeRun:
+    """A run that preloads 10,000 sessions."""
+    monkeypatch.setattr(module, "open_sessions", lambda *_: 0)
+    monkeypatch.setattr(module, "replace", lambda value, **_: value)
+    return FakeRun(folder, replace(CELL, open_sessions=10_000))
+
+
+def test_warm_up_events_that_cannot_be_sent_are_a_user_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_config: object) -> None:
+        raise LedgerError("no room for a ledger")
+
+    monkeypatch.setattr(warm_up, "run_load", fail)
+    for send in (warm_up.send_warm_up, warm_up.open_sessions):
+        with pytest.raises(UserError, match=r"^the events ahead of the load could not be sent: no room for a ledger$"):
+            send("x:1", "in", tmp_path, 1)
+
+
+@pytest.mark.parametrize(
+    ("started_s_ago", "phase", "marks"),
+    [(6.1, LOADING, 1), (5.0, LOADING, 0), (None, LOADING, 0), (6.1, DRAINING, 0)],
+)
+def test_use_counts_anew_when_the_warm_up_time_ends_during_the_load(
+    tmp_path: Path, started_s_ago: float | None, phase: Phase, marks: int
+) -> None:
+    run = loading(tmp_path, started_s_ago)
+    run._end_warm_up_time(phase)
+    run._end_warm_up_time(phase)
+    assert len(run.marks) == marks
+    assert (run.measured_from_us > 0) == bool(marks)
+
+
+def test_a_load_without_a_rate_has_no_warm_up_time(tmp_path: Path) -> None:
+    run = loading(tmp_path, 6.1, rate="max")
+    run._end_warm_up_time(LOADING)
+    assert run.marks == []
+
+
+def loading(folder: Path, started_s_ago: float | None, rate: Any = 500.0) -> FakeRun:
+    """A run with a warm-up time of 6 s whose load began so long ago; None: not yet."""
+    if started_s_ago is not None:
+        (folder / "ledger").mkdir()
+        plan = {"started_us": time.time_ns() // 1000 - round(started_s_ago * 1e6)}
+        (folder / "ledger" / "plan.json").write_text(json.dumps(plan))
+    return FakeRun(folder, replace(CELL, warmup_s=6.0, rate=rate))
+
+
+def test_the_warm_up_is_displayed_with_its_number_of_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = FakeRun(tmp_path)
+    monkeypatch.setattr(module, "send_warm_up", lambda *_: 1000)
+    monkeypatch.setattr(run.progress, "has_batch_after", lambda _number: True)
+    run._warm_up()
+    phase = run.displayed[-1].phase
+    assert (phase.name, phase.waits_for) == ("warming up", "30 sessions ahead of the load")

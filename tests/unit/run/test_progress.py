@@ -1,0 +1,42 @@
+"""The progress of a run, as its processes write it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from oncebench.live.status import LOADING
+from oncebench.run.progress import RunProgress
+
+
+def write(folder: Path, name: str, *lines: dict[str, Any]) -> None:
+    with (folder / name).open("a") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def batch(end: int, number: int = 1) -> dict[str, Any]:
+    return {"kind": "batch", "batch": number, "end_offsets": {"0": end}}
+
+
+def test_an_attempt_on_an_older_checkpoint_starts_with_its_own_position(tmp_path: Path) -> None:
+    progress = RunProgress(tmp_path, None)
+    write(tmp_path, "progress.jsonl", batch(500), batch(400))
+    progress.update()
+    assert progress.position == {"0": 500}
+    write(tmp_path, "progress.jsonl", {"kind": "started"}, batch(10))
+    progress.update()
+    assert progress.position == {"0": 10}
+
+
+def test_the_lag_counts_acknowledged_events_that_no_batch_has_read(tmp_path: Path) -> None:
+    progress = RunProgress(tmp_path, 10.0)
+    assert progress.status(LOADING).lag is None
+    progress.sent_ahead = 1000
+    write(tmp_path, "load.jsonl", {"sent": 600, "acknowledged": 500})
+    write(tmp_path, "progress.jsonl", batch(900, number=7))
+    progress.update()
+    status = progress.status(LOADING)
+    assert (status.lag, status.batch["batch"], status.load["sent"]) == (600, 7, 600)
+    assert progress.has_batch_after(6) and not progress.has_batch_after(7)
+    assert progress.has_read({"0": 900}) and not progress.has_read({"0": 901})

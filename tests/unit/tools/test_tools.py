@@ -1,0 +1,39 @@
+"""Every tool has a docstring with its command and duration, and plots are written to docs/plots."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from pathlib import Path
+
+import pytest
+
+from tests import ROOT
+from tools import known_slowdown
+
+TOOLS = sorted(path for path in (ROOT / "tools").glob("*.py") if path.name != "__init__.py")
+
+
+@pytest.mark.parametrize("path", TOOLS, ids=lambda path: path.stem)
+def test_docstring_has_command_and_duration(path: Path) -> None:
+    text = ast.get_docstring(ast.parse(path.read_text())) or ""
+    assert f"python -m tools.{path.stem}" in text or f"python tools/{path.name}" in text
+    assert "Takes " in text
+
+
+@pytest.mark.parametrize("name", [path.stem for path in TOOLS if path.stem != "hand_check"])
+def test_tool_can_be_imported(name: str) -> None:
+    if name in ("plots", "detectable_change"):
+        pytest.importorskip("matplotlib" if name == "plots" else "asv", reason="needs an extra")
+    importlib.import_module(f"tools.{name}")  # hand_check is a script: it runs when imported
+
+
+def test_known_slowdown_finds_the_code_that_it_changes() -> None:
+    sink = (ROOT / known_slowdown.SINK).read_text()
+    assert [sink.count(text) for text, _ in (known_slowdown.SLOWER, known_slowdown.DUPLICATING)] == [1, 1]
+
+
+def test_plots_are_written_to_docs() -> None:
+    plots = pytest.importorskip("tools.plots", reason="needs the extra docs")
+    assert plots.PLOTS == ROOT / "docs" / "plots"
+    assert plots.RUNS == ROOT / "results" / "runs"
