@@ -1,8 +1,8 @@
 """Waits for new files in a folder, which the kernel reports (inotify(7)), without polling.
 
-Promise: `wait` returns when a file becomes visible in one of the folders, by a rename or when its writer closes it, and
-also if that happened between two calls. It returns after its time limit in any case. A file that was only created is
-not reported: a reader would take the empty file for read.
+Promise: `wait` returns when a file becomes visible in one of the folders, by a rename or when its writer closes it. A
+file that came between two calls ends the second call. `wait` always returns after its time limit. A file that was only
+created is not reported: a reader would take the empty file for read.
 
 What can go wrong: the kernel does not report hard links, folders that were deleted and made again, and changes that
 another machine makes on a network file system. Therefore a caller must also poll from time to time. Polling also finds

@@ -6,12 +6,11 @@ Promise of every `Reader`: it returns a row once per position (partition, offset
 and only when the row is committed. Sinks that are not logs use the same two numbers: a file and its line, a table and
 its sequence column. If a run can go on after a problem, the `ReadReport` describes it and nothing is raised.
 
-A row counts as seen when its data have reached the reader, as bytes of JSON or as columns, like in any program that
-reads the sink. The time that our own record takes afterwards is not included. A log delivers rows by itself, and the
-kernel reports new files (`changes`). Every other sink is polled every POLL_S, or less often to stay below POLL_SHARE of
-a core. A row is then seen half an interval late on average, plus the time that the poll takes to find and read it.
-`python -m tools.visibility_delay` measures both.
-"""
+A row counts as seen when its data have reached the reader, as bytes of JSON or as columns. Any program that reads the
+sink has the data then. The time that our own record takes afterwards is not included. A log delivers rows by itself,
+and the kernel reports new files (`changes`). Every other sink is polled every POLL_S, or less often to stay below
+POLL_SHARE of a core. A row is then seen half an interval late on average, plus the time that the poll takes to find and
+read it. `python -m tools.visibility_delay` measures both."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """PySpark's worker daemon, which imports the workers' modules before it forks.
 
 Promise: this changes only the time. A worker starts at once. Otherwise each worker would import pandas, Arrow and the
-Kafka client for a second of processor time, and a restart after a fault would need four such seconds.
+Kafka client, which takes a second of processor time. A restart after a fault would need four such seconds.
 The setting is `spark.python.daemon.module`; the daemon itself is PySpark's.
 """
 

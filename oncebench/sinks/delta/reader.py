@@ -5,9 +5,9 @@ with delta-rs, an implementation that is not Spark's. Later polls read the log e
 any program that follows a table. Testing for that file takes microseconds; delta-rs takes two milliseconds of a core if
 there is no new version, and six if there is one.
 
-What can go wrong: the table was compacted or vacuumed in between, or cannot be understood (`ReadError`). If the table
-is compacted while this reader follows it, the next reader that opens it reports the change, for example the final read
-of a run.
+What can go wrong: the table was compacted or vacuumed in between, or cannot be understood (`ReadError`). This reader
+does not notice a compaction while it follows the table. The next reader that opens the table reports it, for example
+the final read of a run.
 """
 
 from __future__ import annotations

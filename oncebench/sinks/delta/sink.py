@@ -20,8 +20,8 @@ this at the same instant could replace each other's entry. Stores with put-if-ab
 clouds) exclude this. Two new checkpoints that start at the same moment do not see each other either.
 
 A writer that dies leaves data files that no version names. No reader sees them, and Delta's VACUUM removes them. A
-start leaves them: they cannot be distinguished from the files of a writer that is about to commit (another pipeline's
-or a zombie's), and a commit whose file is gone breaks the table.
+start leaves them, because they look like the files of a writer that is about to commit (another pipeline's or a
+zombie's). A commit whose file is gone breaks the table.
 
 Limits: the table is a folder that this process can read, because the sink reads the log through the file system. If a
 commit's data files were compacted and vacuumed before its batch was replayed, the rows cannot be compared and the start
