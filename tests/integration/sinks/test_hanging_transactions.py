@@ -16,7 +16,7 @@ from kafka.protocol.producer import ProduceRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.structs import TopicPartition as Place
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import HangingTransaction, RefusedStart
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction
 from oncebench.sinks.kafka.hanging_transactions import (
@@ -161,7 +161,7 @@ def test_what_was_decided_outlives_a_death_between_the_fence_and_the_marker(
     world.leaves_open()
     with monkeypatch.context() as broken:
         broken.setattr(world.coordinator, "write_marker", raises(NotLeaderForPartitionError))
-        with pytest.raises(RefusedStart, match="Start again: what was decided is known still"):
+        with pytest.raises(HangingTransaction, match="the decision is still known"):
             world.end_hanging_transactions()
     assert world.transaction.state == "Empty", "or its coordinator knew"
     (ended,) = world.end_hanging_transactions()
