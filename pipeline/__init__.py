@@ -1,1 +1,1 @@
-"""The system under test: one Structured Streaming pipeline, run under each delivery guarantee into each sink."""
+"""The system under test: one Structured Streaming job for every guarantee and every sink."""

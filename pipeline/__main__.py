@@ -1,6 +1,6 @@
-"""`python -m pipeline CONFIG.json`: runs the pipeline in this process until SIGTERM or SIGINT.
+"""Runs the pipeline until SIGTERM or SIGINT: `python -m pipeline CONFIG.json`.
 
-Exit codes: 0 stopped when asked; 1 something failed (a restart replays the open batch); 2 refused to start.
+Exit codes: 0 stopped as asked; 1 failed (a restart replays the open batch); 2 refused to start.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pipeline.spark.temporary import own_temporary
 
 def main(arguments: list[str]) -> int:
     """Runs the pipeline that the configuration file describes."""
-    faulthandler.enable()  # a crash in a C library then says in the log where it was
+    faulthandler.enable()  # after a crash in a C library the log has the stack
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kafka").setLevel(logging.ERROR)
     if len(arguments) != 1:

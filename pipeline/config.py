@@ -1,6 +1,6 @@
 """The configuration of one pipeline process, read from a JSON file.
 
-Promise: an unknown, missing or wrong field is refused with its name before anything is started.
+Promise: an unknown, missing or wrong field is refused with its name before anything starts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from oncebench.delivery.durable import is_uri
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failpoints import Fault, parse_fault
 
-# As fast as possible: the next micro-batch begins when the last one is done.
+# As fast as possible: the next micro-batch begins when the previous one has ended.
 TRIGGER_ASAP = 0
 TUNED, AS_SHIPPED = "tuned", "as-shipped"
 CHANGELOG, SNAPSHOTS = "changelog", "snapshots"
@@ -25,37 +25,37 @@ CHANGELOG, SNAPSHOTS = "changelog", "snapshots"
 
 @dataclass(frozen=True)
 class PipelineConfig:
-    """Everything that a run of the pipeline depends on.
+    """All settings of one run of the pipeline.
 
     Attributes:
         bootstrap_servers: the Kafka cluster of the input (and of the Kafka sink).
         input_topic: events, keyed by session.
         output: where rows go: a target that the sink's kind has provided.
-        quarantine_topic: where records go that give no row.
-        sink, delivery, variant: see `oncebench.sinks` and `oncebench.delivery.protocols`.
-        sink_id: names this pipeline to the sink, for ever; letters, digits, `.`, `_` and `-`.
+        quarantine_topic: where rejected records go.
+        sink, guarantee, variant: see `oncebench.sinks` and `oncebench.delivery.protocols`.
+        sink_id: permanent name of this pipeline in the sink; letters, digits, `.`, `_` and `-`.
         checkpoint: folder of Spark's checkpoint and of our journal; a path, not a URI.
         record: folder for progress.jsonl, hits.jsonl and trace.jsonl.
         partitions: tasks per batch (state partitions and writers).
         trigger_ms: time between micro-batches; 0: as fast as possible.
-        max_events_per_batch: limit of one batch; None: everything that is there.
-        session_timeout_ms: event time after which a session that does not end leaves the state.
+        max_events_per_batch: limit of one batch; None: all available events.
+        session_timeout_ms: event time after which an unfinished session leaves the state.
         transaction_timeout_ms: how long a transaction may stay open, from its first row to its commit.
-        on_lost: `rewrite` or `drop` (as Flink's sink does) when a decided transaction was aborted by its time-out.
+        on_lost: `rewrite`, or `drop` as Flink's sink does, if a decided transaction was aborted by its time-out.
         checkpoint_writing: `tuned` or `as-shipped`, see `pipeline.spark.session`.
-        state_store: what of RocksDB's state is written in each batch: its changes (`changelog`) or files (`snapshots`).
+        state_store: what each batch writes of RocksDB's state: changes (`changelog`) or files (`snapshots`).
         master: Spark master.
         jars: of the sink, for driver and workers.
         driver_jars: on the driver's own class path: Spark's Kafka connector, and the tuned local file system.
         jvm_options: more options of the driver's JVM (an archive of its classes).
-        sockets: folder of the sockets between the JVM and its Python workers; None: TCP. `pipeline.spark.sockets`
-        sets it.
-        faults: in the order in which they are to act.
-        trace: whether passed failpoints are noted (needed to tell where a random kill landed).
-        progress_whole: whether a line of progress.jsonl that cannot be written stops the pipeline, and none is dropped
-            for its age: for a run that is judged by them. Otherwise see `pipeline.progress`.
+        sockets: folder of the sockets between the JVM and its Python workers, set by `pipeline.spark.sockets`; None:
+            TCP.
+        faults: in the order in which they take effect.
+        trace: whether passed failpoints are noted, which shows where a random kill hit.
+        progress_whole: for a run that the audit judges by progress.jsonl: a line that cannot be written stops the
+            pipeline, and no line is dropped because of its age. Otherwise see `pipeline.progress`.
         kafka: librdkafka settings of every client, and of Spark's source as `kafka.NAME`. Without TLS and SASL.
-        spark: Spark settings of one's own; they stand above those of `pipeline.spark.session`.
+        spark: the job's own Spark settings; they override those of `pipeline.spark.session`.
     """
 
     bootstrap_servers: str
@@ -89,12 +89,12 @@ class PipelineConfig:
 
     @property
     def kafka_client(self) -> dict[str, Any]:
-        """librdkafka settings of the cluster."""
+        """The librdkafka settings of the cluster."""
         return {"bootstrap.servers": self.bootstrap_servers, **self.kafka}
 
     @property
     def monitoring_group(self) -> str:
-        """Consumer group whose offsets show the lag to any Kafka tool; nothing reads them back."""
+        """The consumer group that shows the lag in any Kafka tool; the pipeline never reads it."""
         return f"{self.sink_id}.monitoring"
 
 
@@ -109,7 +109,7 @@ def read_config(path: Path) -> PipelineConfig:
     except (OSError, ValueError) as error:
         raise RefusedStart(f"cannot read the pipeline's configuration {path}: {error}") from error
     if not isinstance(fields, dict):
-        raise RefusedStart(f"{path} must hold an object, with a field for each setting")
+        raise RefusedStart(f"{path} must hold an object with a field for each setting")
     if "delivery" in fields and "guarantee" not in fields:  # its name in earlier versions
         fields["guarantee"] = fields.pop("delivery")
     known = {f.name: f for f in dataclasses.fields(PipelineConfig)}
@@ -127,23 +127,25 @@ def read_config(path: Path) -> PipelineConfig:
     if not re.fullmatch(r"[A-Za-z0-9._-]+", fields["sink_id"]):
         raise RefusedStart(f"{path}: sink_id is {fields['sink_id']!r}, and must be letters, digits, `.`, `_` and `-`")
     if not isinstance(fields["output"].get("output"), str):
-        raise RefusedStart(f'{path}: output must hold "output": a topic, a table or a folder, as the sink has it')
+        raise RefusedStart(f'{path}: output must hold "output": the topic, table or folder of the sink')
     for name in ("checkpoint", "record"):
-        if is_uri(str(Path(fields[name]))):  # as Spark is given it
+        if is_uri(str(Path(fields[name]))):  # in the form that Spark gets
             raise RefusedStart(
-                f"{path}: {name} is {fields[name]!r}, a URI for Spark and a relative folder for our journal, which "
-                "would stand in another place than Spark's files. Give the path of a folder in a mounted file system "
-                "that has hard links and fsync, /data/checkpoint say; HDFS and object stores will not do"
+                f"{path}: {name} is {fields[name]!r}, a URI for Spark and a relative folder for the journal, which "
+                "would not be where Spark's files are. Give the path of a folder in a mounted file system that has "
+                "hard links and fsync, for example /data/checkpoint. HDFS and object stores are not supported."
             )
     for name, value in sorted(fields.get("kafka", {}).items()):
-        if name in _OURS:
-            raise RefusedStart(f"{path}: the guarantees rest on {name} as it is set here: take it out of `kafka`")
+        if name in _FIXED:
+            raise RefusedStart(
+                f"{path}: the guarantees rest on {name} as the pipeline sets it. Remove it from `kafka`."
+            )
         if name.startswith(_SECURED) or (name == "security.protocol" and value != "PLAINTEXT"):
             raise RefusedStart(
-                f"{path}: {name} in `kafka` asks for TLS or SASL, and that is not supported yet: the clients here do "
-                "not take one another's names for it, and the one that ends transactions speaks neither. Take every "
-                "security.protocol, ssl.* and sasl.* out, and give the job a PLAINTEXT listener of the cluster in "
-                "bootstrap_servers, in a network that nobody else reaches"
+                f"{path}: {name} in `kafka` asks for TLS or SASL, which is not supported yet: the pipeline's Kafka "
+                "clients name these settings differently, and the client that ends transactions supports neither. "
+                "Remove every security.protocol, ssl.* and sasl.* setting. Name a PLAINTEXT listener of the cluster in "
+                "bootstrap_servers, in a private network."
             )
     try:
         fields["faults"] = tuple(parse_fault(text) for text in fields.get("faults", ()))
@@ -172,20 +174,20 @@ _AT_LEAST = {
     "transaction_timeout_ms": 1,
 }  # fmt: skip
 # Settings of Kafka's clients on which a guarantee rests, or which have a field of their own.
-_OURS = (
+_FIXED = (
     "bootstrap.servers", "isolation.level", "acks", "request.required.acks", "retries", "message.send.max.retries",
     "enable.idempotence", "transactional.id", "transaction.timeout.ms", "partitioner",
 )  # fmt: skip
 
-_SECURED = ("sasl.", "ssl.")  # beside security.protocol, which asks for nothing where it is PLAINTEXT
+_SECURED = ("sasl.", "ssl.")  # security.protocol is checked too: its value PLAINTEXT asks for neither
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether a value of a JSON file is of a field's type."""
+    """Whether a value of a JSON file has a field's type."""
     if isinstance(hint, UnionType):
         return any(_fits(value, one) for one in get_args(hint))
     origin, inner = get_origin(hint) or hint, get_args(hint)
-    if origin is tuple:  # of faults, or of texts
+    if origin is tuple:  # faults or texts
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
     if origin is dict:
         return isinstance(value, dict) and all(inner[1] is Any or isinstance(each, inner[1]) for each in value.values())

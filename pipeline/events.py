@@ -1,8 +1,8 @@
-"""What a valid event is, and why one that is not was set aside.
+"""Checks events: accepts a valid event, or returns the reason to reject it.
 
-Promise: `check` never raises, whatever bytes it is given, and names exactly one reason for an event that the
-pipeline cannot use. What depends on the session's other events (`after-end`, `repeated-seq`) is decided in
-`sessions.py`; what a record says by itself is decided here.
+Promise: `check` never raises, whatever the bytes are, and returns exactly one reason for an event that the pipeline
+cannot use. It checks the record alone; `sessions.py` makes the checks that depend on the session's other events
+(`after-end`, `repeated-seq`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MAX_VALUE = 999_999
 # Beyond 2**53 a JSON number no longer survives readers that use doubles (RFC 8259, section 6).
 MAX_SCHEDULED_AT = 2**53
 
-# Reasons, in the order in which they are checked; the first that fits is the one that is counted.
+# Reasons in the order of the checks; the first that applies is counted.
 NULL_KEY = "null-key"
 NULL_VALUE = "null-value"
 TOO_LARGE = "too-large"
@@ -53,7 +53,7 @@ def _is_int(x: object, low: int, high: int) -> bool:
 
 
 def check(key: bytes | None, value: bytes | None) -> Event | str:
-    """The event in a Kafka record, or the reason why there is none (one of the constants above)."""
+    """Returns the event in a Kafka record, or the reason to reject it (one of the constants above)."""
     if key is None:
         return NULL_KEY
     if value is None:

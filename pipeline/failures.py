@@ -1,4 +1,4 @@
-"""What a failure of the query really is, for the last line of the log."""
+"""Finds the cause of a query's failure, for the last line of the log."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from oncebench.delivery.journal import Journal
 _log = logging.getLogger(__name__)
 _TRACEBACK = "Traceback (most recent call last):"
 _ERROR = re.compile(r"\s*[A-Za-z_][\w.]*(: |$)")
-# How a task's own error looks when Spark passes it on as text.
+# A task's own error in the text that Spark passes on.
 _TASK_ERROR = re.compile(r"^oncebench\.delivery\.errors\.(\w+): (.+)$", re.MULTILINE)
 
 
 def explain(failure: BaseException, journal: Journal) -> PipelineError:
     """Returns the cause of a failure as one of our errors.
 
-    Another driver's work comes first, then an error that a task raised, then the first cause in Java or Python. Call it
-    while the JVM lives, which holds the texts.
+    It looks for another driver first, then for an error that a task raised, then for the first cause in Java or Python.
+    Call it while the JVM runs, because the JVM holds the texts.
     """
     if isinstance(failure, PipelineError):
         return failure
@@ -40,20 +40,19 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
     with suppress(Py4JError, OSError):
         _log.error("the query died:\n%s", failure)
     return QueryDied(
-        f"{_first_cause(failure)}. A restart runs again what was not committed, once that is mended; the log has the "
-        "details."
+        f"{_first_cause(failure)}. Mend the cause; the log has details. A restart then repeats what was not committed."
     )
 
 
 def _first_cause(failure: BaseException) -> str:
-    """Java's innermost exception, or Python's text; of a traceback only the last line, which has the error."""
+    """Returns Java's innermost exception, or Python's text; of a traceback its last line."""
     try:
         cause = getattr(failure, "java_exception", None)
         while cause is not None and cause.getCause() is not None:
             cause = cause.getCause()
         lines = str(failure if cause is None else cause.toString()).splitlines()
-    except (Py4JError, OSError):  # the JVM has died, and its texts with it
+    except (Py4JError, OSError):  # the JVM has died, and its texts are lost
         lines = []
     if any(_TRACEBACK in line for line in lines):
-        lines = [line for line in lines if _ERROR.match(line)][-1:]  # its text may go on in further lines
+        lines = [line for line in lines if _ERROR.match(line)][-1:]  # the error's text may have more lines
     return "".join(lines[:1]).strip().rstrip(".") or type(failure).__name__

@@ -1,11 +1,11 @@
 """The job: Kafka -> query -> sink, from start to stop.
 
-Promise: checks come before anything is read or written. The query ends with an exception that says what to do, or
-gently between two batches. The order of a start is: journal (takes the generation, so that an older driver stops), sink
-(fences that driver's producers and aborts what it left), query (replays an open batch).
+Promise: all checks come before anything is read or written. The query ends with an exception that names the next step,
+or gently between two batches. A start has three steps. The journal takes the generation, and an older driver stops. The
+sink fences that driver's producers and aborts what it left. The query replays an open batch.
 
 One exception to the gentle stop: Spark's own streaming sink (`native` without faults) is stopped in the middle of a
-batch, because Spark has no gentler way to stop a query that always has input.
+batch. Spark cannot stop a query that always has input more gently.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from pipeline.progress import Listener, Monitoring, Progress
 from pipeline.query import query as rows_of
 from pipeline.rows import KEY, check_query, rows_for
 from pipeline.sink import kind_and_support, open_sink
-from pipeline.spark.session import refuse_own, refuse_retries, session, stop
+from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
 
-# How often the main thread looks whether the query has ended or should: a stop is answered within a tenth of a second.
+# How often the main thread checks whether the query has ended or must stop: a stop begins within a tenth of a second.
 POLL_S = 0.05
-# How often the commit log is looked at where the kernel reports no change: as often as a batch may end.
+# How often the commit log is read where the kernel reports no change: as often as a batch may end.
 COMMIT_LOG_POLL_S = 0.005
 
 
@@ -71,8 +71,8 @@ class Job:
             PipelineError: see `oncebench.delivery.errors`.
         """
         config = self.config
-        refuse_retries(config.master)
-        refuse_own(config.spark)
+        refuse_task_retries(config.master)
+        refuse_fixed_settings(config.spark)
         kind, support = kind_and_support(config)
         identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
@@ -94,7 +94,7 @@ class Job:
 
     @contextmanager
     def _started(self, kind: SinkKind, support: Support, journal: Journal) -> Iterator[Sink]:
-        """The sink, started and checked against journal and checkpoint; closed at the end, also of a refused start."""
+        """Yields the started sink, checked against journal and checkpoint; always closes it."""
         with self._kafka_must_answer():
             sink = open_sink(kind, self.config)
         with closing(sink):
@@ -102,12 +102,12 @@ class Job:
                 try:
                     sink.start(support, journal.generation, journal.newest_prepared())
                 except RefusedStart:
-                    journal.check_still_ours()  # a younger driver overtook this start: then that is the reason
+                    journal.check_still_ours()  # if a newer driver overtook this start, that is the reason
                     raise
-                journal.check_still_ours()  # a slow start may have fenced a younger driver: that one goes on, not this
+                journal.check_still_ours()  # a slow start may have fenced a newer driver: the newer one continues
                 self._refuse_older_checkpoint(sink)
                 if support.variant != "two-phase" or journal.newest_decision() == open_batch(self.config.checkpoint):
-                    self._refuse_forgotten(sink)  # without a decision nothing can be committed
+                    self._refuse_expired_markers(sink)  # without a decision nothing can be committed
             yield sink
 
     @contextmanager
@@ -117,12 +117,12 @@ class Job:
         except (KafkaException, KafkaError) as error:  # of the two clients that a sink uses
             cause = error.args[0] if error.args else repr(error)
             raise NoKafka(
-                f"Kafka at {self.config.bootstrap_servers} did not do what a start needs: {cause}. Check that it runs "
-                "and that the address is right. No row was read or written; start again."
+                f"Kafka at {self.config.bootstrap_servers} did not answer a request of the start: {cause}. Check that "
+                "it runs and that the address is right. No row was read or written; start again."
             ) from error
 
     def _fail(self, failure: BaseException) -> None:
-        """Ends the query with this failure, for threads whose errors Spark would only log."""
+        """Ends the query with this failure; for threads whose errors Spark would only log."""
         self._failure = self._failure or failure
 
     def _refuse_older_checkpoint(self, sink: Sink) -> None:
@@ -135,17 +135,17 @@ class Job:
                 "right checkpoint, or take a new sink_id (rows would then be written again)."
             )
 
-    def _refuse_forgotten(self, sink: Sink) -> None:
+    def _refuse_expired_markers(self, sink: Sink) -> None:
         batch, checkpoint, limit = open_batch(self.config.checkpoint), self.config.checkpoint, sink.forgets_after_s()
         begun = None if batch is None else begun_at(checkpoint, batch)
         if begun is None or limit is None or time.time() - begun <= limit:
             return
         raise RefusedStart(
             f"batch {batch} was begun {(time.time() - begun) / 3600:.0f} h ago and is open, but the sink keeps its "
-            f"markers for {limit / 3600:.0f} h only (Kafka: offsets.retention.minutes): a replay could write the batch "
-            f"twice. Look whether its rows are in the output (its input ends at {checkpoint}/offsets/{batch}, and "
-            "begins where the file before it ends). If they are not, set offsets.retention.minutes to more than that "
-            "on the brokers, and start again; if they are, take a new checkpoint, sink_id and output."
+            f"markers for {limit / 3600:.0f} h only (Kafka: offsets.retention.minutes). A replay could write the batch "
+            f"twice. Check whether its rows are in the output: its input ends at {checkpoint}/offsets/{batch}, and "
+            "begins where the previous file ends. If the rows are missing, raise offsets.retention.minutes on the "
+            "brokers and start again. If they are there, take a new checkpoint, sink_id and output."
         )
 
     def _note_start(self, journal: Journal) -> None:
@@ -179,7 +179,7 @@ class Job:
             writer = rows.writeStream.foreachBatch(self._deliverer(protocol, sink, journal))
         else:
             writer = sink.stream_native(rows)
-        # With its scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS.
+        # With a scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS.
         writer = writer.option("checkpointLocation", f"file://{config.checkpoint.absolute()}")
         query = writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
         self._progress.write("running")
@@ -211,7 +211,7 @@ class Job:
                 batch.failpoint("after-commit")
                 self._note(batch)
                 journal.prune(number)
-            except BaseException as failure:  # kept as it is: on the other side of py4j only its text is left
+            except BaseException as failure:  # kept here, because py4j passes on only its text
                 self._fail(failure)
                 raise
 
@@ -235,7 +235,7 @@ class Job:
         self._last_delivered = batch.id, self._rows_before
 
     def _watch_commit_log(self) -> None:
-        """Reaches `after-commit-log` as soon as Spark's commit log has the batch that was delivered last."""
+        """Reaches `after-commit-log` as soon as Spark's commit log has the last delivered batch."""
         if not (self.config.faults or self.config.trace):
             return
         commits: Path = self.config.checkpoint / "commits"

@@ -1,4 +1,4 @@
-"""What the pipeline did, as JSON lines, and its source offsets for any Kafka tool to see.
+"""Records the pipeline's progress as JSON lines, and its position for Kafka tools.
 
 `progress.jsonl` has one object a line:
 
@@ -9,15 +9,17 @@
      "event_time"}
     {"kind": "stopped", "t_us", "why"}
 
-`began_us` is when the batch's trigger began, by Spark's clock: the line comes when Spark calls its listeners, some 0.2
-to 0.5 s after the batch's end. `open_batch` is the batch that an earlier life has left in Spark's offset log and not in
-its commit log: this life runs it again. None: there is none.
+`began_us` is the beginning of the batch's trigger, by Spark's clock. The line is written when Spark calls its
+listeners, some 0.2 to 0.5 s after the batch's end. `open_batch` is the batch that Spark's offset log has and its commit
+log lacks: an earlier attempt left it, and this attempt runs it again. null: there is none.
 
-A `batch` line says that Spark's commit log has the batch: `end_offsets` are then the pipeline's committed position.
-The same position is committed to a consumer group for monitoring only; nothing reads it back, and deleting or moving
-it changes nothing. What can go wrong: that commit fails; it is logged and the pipeline goes on. So it does where a line
-cannot be written (a full disk), for a batch is done with or without it; only a run that will be judged by its lines
-(`progress_whole`) stops then. Of a job of days the newest MOST_BYTES are there, and as many before them in
+A `batch` line means that Spark's commit log has the batch; `end_offsets` are then the pipeline's committed position.
+The same position is committed to a consumer group, for monitoring only: the pipeline never reads it, and deleting or
+moving it has no effect.
+
+What can go wrong: that commit fails, which is logged, and the pipeline continues. It also continues if a line cannot be
+written (a full disk), because a batch is done with or without its line. Only a run that is judged by its lines
+(`progress_whole`) stops then. A job of days keeps the newest MOST_BYTES, and as many bytes before them in
 `progress.jsonl.1`.
 """
 
@@ -40,30 +42,30 @@ from pyspark.sql.streaming.listener import StreamingQueryListener
 
 from pipeline.checkpoint import offsets_of
 
-# Some 90,000 batches of 0.7 KB: five hours at five a second, and nothing that a disk with a checkpoint would notice.
+# Some 90,000 batches of 0.7 KB: five hours at five batches a second, and little for a disk that holds a checkpoint.
 MOST_BYTES = 64 * 1024 * 1024
 _log = logging.getLogger(__name__)
 
 
 class Progress:
-    """Appends to progress.jsonl; each line is one write, so a kill leaves at most one torn line at the end.
+    """Appends to progress.jsonl. Each line is one write, so a kill tears at most the last line.
 
     Args:
         path: of progress.jsonl.
-        whole: whether every line of the run must be there, see `PipelineConfig.progress_whole`.
+        whole: whether every line of the run must be kept, see `PipelineConfig.progress_whole`.
     """
 
     def __init__(self, path: Path, whole: bool) -> None:
         self._path, self._whole = path, whole
         self._handle = _opened(path)
-        self._writing = threading.Lock()  # the job, its batches and Spark's listener have a thread each
+        self._writing = threading.Lock()  # the job, its batches and Spark's listener run in a thread each
         self._torn = self._warned = False
 
     def write(self, kind: str, **fields: Any) -> None:
         """Appends one line.
 
         Raises:
-            OSError: it could not be written, and the record must be whole.
+            OSError: the line could not be written, and every line must be kept.
         """
         line = json.dumps({"kind": kind, "t_us": time.time_ns() // 1000, **fields}).encode() + b"\n"
         with self._writing:
@@ -74,15 +76,15 @@ class Progress:
                     raise OSError(error.errno, error.strerror, str(self._path)) from error
                 if not self._warned:
                     _log.warning(
-                        "%s cannot be written (%s): the pipeline goes on, and lines will be missing there. Make room "
-                        "on its disk; this is not said again.",
+                        "%s cannot be written (%s): the pipeline continues, and lines will be missing there. Make room "
+                        "on its disk. This warning is not repeated.",
                         self._path,
                         error.strerror,
                     )
                 self._warned = True
 
     def write_recovered_batch(self, batch: int, end_offsets: Mapping[str, int]) -> None:
-        """Writes the line of a batch that an earlier attempt has finished, in case a kill prevented its own."""
+        """Writes the line of a batch that an earlier attempt finished, if a kill prevented it."""
         self.write(
             "batch",
             batch=batch,
@@ -97,25 +99,25 @@ class Progress:
 
     def _append(self, line: bytes) -> None:
         if not self._whole and os.fstat(self._handle).st_size >= MOST_BYTES:
-            with suppress(FileNotFoundError):  # moved already, but then there was no room for a new one
+            with suppress(FileNotFoundError):  # moved before, when there was no room for a new file
                 self._path.replace(self._path.with_name(f"{self._path.name}.1"))
             full, self._handle = self._handle, _opened(self._path)
             os.close(full)
         line = b"\n" + line if self._torn else line
-        self._torn = os.write(self._handle, line) < len(line)  # the last bytes of a disk take a part of it
+        self._torn = os.write(self._handle, line) < len(line)  # a nearly full disk takes a part of the line
         if self._torn:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 class Monitoring:
-    """Commits the pipeline's position to a consumer group that nobody reads."""
+    """Commits the pipeline's position to a consumer group for monitoring."""
 
     def __init__(self, client: Mapping[str, Any], group: str, topic: str) -> None:
         self._topic = topic
         self._consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False})
 
     def commit(self, offsets: Mapping[str, int]) -> None:
-        """Sends the position; the answer is not waited for."""
+        """Sends the position without waiting for the answer."""
         positions = [TopicPartition(self._topic, int(p), offset) for p, offset in offsets.items()]
         try:
             self._consumer.commit(offsets=positions, asynchronous=True)
@@ -124,7 +126,7 @@ class Monitoring:
             _log.warning("could not commit the position for monitoring: %s", error)
 
     def close(self) -> None:
-        """Leaves the cluster."""
+        """Closes the connection."""
         self._consumer.close()
 
 
@@ -132,9 +134,9 @@ class Listener(StreamingQueryListener):
     """Turns Spark's progress events into `batch` lines and monitoring commits.
 
     Args:
-        progress, monitoring: where they go.
+        progress, monitoring: where the lines and the commits go.
         topic: the input topic.
-        fail: called with the error when a line cannot be written. Spark only logs what a listener raises.
+        fail: called with the error if a line cannot be written. Spark only logs what a listener raises.
     """
 
     def __init__(
@@ -146,20 +148,20 @@ class Listener(StreamingQueryListener):
         self._topic = topic
 
     def onQueryStarted(self, event: Any) -> None:
-        """Nothing to note: `started` is written before."""
+        """Does nothing: the job has written `started` before."""
 
     def onQueryIdle(self, event: Any) -> None:
-        """Nothing to note."""
+        """Does nothing."""
 
     def onQueryTerminated(self, event: Any) -> None:
-        """Nothing to note: `stopped` is written by the job."""
+        """Does nothing: the job writes `stopped`."""
 
     def onQueryProgress(self, event: Any) -> None:
-        """Called after the batch stands in the commit log."""
+        """Writes the line of a batch; Spark calls it when its commit log has the batch."""
         seen = json.loads(event.progress.json)
         source = seen["sources"][0]
         if "addBatch" not in seen["durationMs"]:
-            return  # a trigger that found nothing to do
+            return  # a trigger without new data
         state = [
             {**operator, "customMetrics": operator.get("customMetrics", {})} for operator in seen["stateOperators"]
         ]

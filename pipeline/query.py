@@ -1,9 +1,11 @@
-"""The query: from the input topic to rows. With `rows.py`, which names their columns, the file to change for your own.
+"""The query from the input topic to rows. For your own, change this file and `rows.py`.
 
-Promise: its rows depend on the input alone, not on a clock, a random number or the order in which things came, so that
-a batch that is run again makes the same rows. What can go wrong: a batch with more tasks than the pipeline has
-partitions is refused, and so is a query without a shuffle by key at its end (groupBy, repartition by a column), which
-gives it exactly as many, and each row the same task again.
+Promise: the rows depend on the input alone, not on a clock, a random number or the order of arrival. Therefore a
+replayed batch makes the same rows.
+
+What can go wrong: a batch with more tasks than the pipeline has partitions is refused. A query must also end with a
+shuffle by key (groupBy, or repartition by a column), or it is refused. Such a shuffle makes exactly as many tasks, and
+a replay puts each row into the same task.
 """
 
 from __future__ import annotations
@@ -16,23 +18,24 @@ from pipeline.config import PipelineConfig
 from pipeline.rows import ROW
 from pipeline.sessions import OUTPUT_SCHEMA, Sessions
 
-# Partitions of a batch may be read at different speed; events this much older than the newest are still in time for
-# the session timer (which counts from the later of event and watermark).
+# Partitions of a batch may be read at different speed. Events that are older than the newest by this much are still in
+# time for the session timer, which counts from the later of event and watermark.
 WATERMARK_DELAY = "10 seconds"
 
 
 def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """The input topic as a stream, as Spark's Kafka source gives it: key, value, partition, offset, timestamp."""
+    """Returns the input topic as a stream of key, value, partition, offset and timestamp."""
     options = {
         "kafka.bootstrap.servers": config.bootstrap_servers,
         "subscribe": config.input_topic,
         "startingOffsets": "earliest",
         "kafka.isolation.level": "read_committed",
-        # How long the broker holds the answer to a fetch that finds nothing new; as shipped 500. A batch that reads on
-        # elsewhere first waits for the answer to the last one's fetch, and after the last event before a pause nothing
-        # ends that: its rows were seen half a second late. Nobody fetches between batches, so asking often is free.
+        # How long the broker holds the answer to a fetch that finds nothing new; default: 500. A batch that reads from
+        # another offset first waits for the answer to the previous fetch. In a pause of the input no event ends that
+        # wait, and the last rows would be seen half a second late. No fetches are sent between batches, so a short wait
+        # costs nothing.
         "kafka.fetch.max.wait.ms": "10",
-        # Lost input is an error, never skipped over.
+        # Lost input is an error and never skipped.
         "failOnDataLoss": "true",
         **{f"kafka.{name}": value for name, value in config.kafka.items()},
     }
@@ -42,10 +45,10 @@ def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
 
 
 def query(spark: SparkSession, config: PipelineConfig) -> DataFrame:
-    """The streaming rows of the input topic: the columns of `rows.SCHEMA`, and the quarantine column."""
-    # Event time for the session timer is the record's, but never later than the batch (current_timestamp is the
-    # batch's, from the offset log: the same in a replay): a record from the future must not expire every session.
-    # The column is dropped again, so that Spark does not silently filter "late" records: none may vanish.
+    """Returns the streaming rows: the columns of `rows.SCHEMA`, and the quarantine column."""
+    # The session timer uses the record's time, but never a later time than the batch's: a record from the future must
+    # not expire every session. current_timestamp is the batch's time from the offset log, equal in a replay.
+    # The column is dropped afterwards, because Spark would silently filter "late" records, and none may be lost.
     seen_at = f.least("timestamp", f.current_timestamp()).alias("event_time")
     events = (
         records(spark, config)

@@ -1,4 +1,4 @@
-"""The columns of a row. Together with `query.py`, which makes the rows, this is the file to change for your own."""
+"""The columns of a row. For your own, change this file and `query.py`, which makes the rows."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from oncebench.delivery.contract import RECORDS
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.records import row_as_json
 
-# In the order of files and tables.
+# In the column order of files and tables.
 SCHEMA = StructType(
     [
         StructField("session_key", StringType()),
@@ -27,19 +27,19 @@ SCHEMA = StructType(
 ROW = tuple(SCHEMA.names)
 # The column that is the key of a record.
 KEY = "session_key"
-# What identifies a row, for sinks that overwrite rows (PostgreSQL's upsert).
+# The columns that identify a row, for sinks that overwrite rows (PostgreSQL's upsert).
 ID = ("session_key", "j")
 
 RECORD_SCHEMA = StructType([StructField("key", StringType()), StructField("value", StringType())])
 
 
 def schema_for(takes: str) -> StructType:
-    """The columns that a sink is given: the row's own, or key and value."""
+    """Returns the columns that a sink gets: the row's own, or key and value."""
     return RECORD_SCHEMA if takes == RECORDS else SCHEMA
 
 
 def rows_for(takes: str, rows: DataFrame) -> DataFrame:
-    """The query's rows as a sink takes them: as they are, or as records with the row as JSON."""
+    """Returns the rows in a sink's form: unchanged, or as records with JSON values."""
     if takes != RECORDS:
         return rows
     kept = [name for name in rows.columns if name == quarantine.COLUMN]
@@ -47,17 +47,17 @@ def rows_for(takes: str, rows: DataFrame) -> DataFrame:
 
 
 def check_query(rows: DataFrame) -> None:
-    """Checks that a query gives the columns of SCHEMA, and at most a quarantine column beside them.
+    """Checks that a query has the columns of SCHEMA, and no others except a quarantine column.
 
     Raises:
         RefusedStart: a column is missing, of another type, or unknown.
     """
     found: Mapping[str, DataType] = {field.name: field.dataType for field in rows.schema}
     for field in SCHEMA:
-        kind = found[field.name].simpleString() if field.name in found else "not there"
+        kind = found[field.name].simpleString() if field.name in found else "missing"
         if kind != field.dataType.simpleString():
             raise RefusedStart(
-                f"column {field.name!r} of the query in pipeline/query.py is {kind}; pipeline/rows.py says "
+                f"column {field.name!r} of the query in pipeline/query.py is {kind}; pipeline/rows.py has "
                 f"{field.dataType.simpleString()}. Cast it in the query, or change SCHEMA in rows.py."
             )
     for name in found:

@@ -1,15 +1,18 @@
-"""The stateful operator: 100 events of a session in, 20 rows out once the last of them has arrived.
+"""The stateful operator: makes 20 rows of a session once its 100 events have arrived.
 
-Promise: the rows depend on nothing but the session's events. No wall clock, no batch number, no order of arrival
-beyond (partition, offset): a replay of a batch makes the same rows. Each event ends in exactly one place: in the
-state, in a row, or set aside with a reason.
+Promise: the rows depend on the session's events alone, not on a clock, a batch number or an order of arrival other than
+(partition, offset). Therefore a replay of a batch makes the same rows. Each event ends in exactly one place: in the
+state, in a row, or in quarantine with the reason of its rejection.
 
-A finished session leaves a small tombstone, so that a straggler is told apart from the start of a new session; it
-and a session that never ends leave the state by an event-time timer. The watermark that fires it stands in Spark's
-offset log, so a replay decides the same. What can go wrong: a straggler that comes later than `timeout_ms` after
-its session is taken for a new session; it is set aside as `never-ended` when its own timer fires.
+A finished session leaves a small tombstone, which distinguishes a late event from the start of a new session. An
+event-time timer removes tombstones and sessions that never end from the state. The watermark that fires the timer is in
+Spark's offset log, so a replay decides the same.
 
-Keyed state in Spark's words: `transformWithState` (SPARK-46815); the counterpart of Flink's KeyedProcessFunction.
+What can go wrong: an event that comes more than `timeout_ms` after its session is taken for a new session. It is
+rejected as `never-ended` when its own timer fires.
+
+The operator uses Spark's keyed state, `transformWithState` (SPARK-46815), the counterpart of Flink's
+KeyedProcessFunction.
 """
 
 from __future__ import annotations
@@ -38,8 +41,8 @@ ROWS_PER_SESSION = 20
 EVENTS_PER_ROW = EVENTS_PER_SESSION // ROWS_PER_SESSION
 MISSING = -1  # no event has this value: values are 0..999999
 
-# What the operator returns: either a row (reason is null) or a rejected record (reason is not null). `key`, `value` and
-# position of a rejected record are those of the input record.
+# The operator returns a row (reason is null) or a rejected record (reason is not null). A rejected record has the
+# `key`, `value` and position of the input record.
 _REJECTED = "reason string, source_partition int, source_offset bigint, key binary, value binary"
 OUTPUT_SCHEMA = ", ".join([*(f"{each.name} {each.dataType.simpleString()}" for each in SCHEMA), _REJECTED])
 STATE_SCHEMA = "finished boolean, last_ms long, arrived int, ended_at long, values array<int>"
@@ -48,7 +51,7 @@ _Output = Row(*FIELDS)
 
 
 def rows_of(session_key: str, values: list[int], ended_at: int) -> Iterator[Row]:
-    """The 20 rows of a finished session.
+    """Yields the 20 rows of a finished session.
 
     Args:
         session_key: the session.
@@ -64,15 +67,15 @@ def rows_of(session_key: str, values: list[int], ended_at: int) -> Iterator[Row]
 
 
 def rejected(reason: str, partition: int | None, offset: int | None, key: bytes | None, value: bytes | None) -> Row:
-    """A record that gives no row, on its way to the quarantine topic."""
+    """Returns a rejected record for the quarantine topic."""
     return _Output(None, None, None, None, None, None, reason, partition, offset, key, value)
 
 
 class Sessions(StatefulProcessor):
-    """Spark's side of the operator: state per session key, one timer per session.
+    """The operator in Spark: state per session key, one timer per session.
 
     Args:
-        timeout_ms: event time after the last event seen, when a session leaves the state.
+        timeout_ms: event time after a session's last event, when the session leaves the state.
     """
 
     def __init__(self, timeout_ms: int) -> None:
@@ -83,9 +86,9 @@ class Sessions(StatefulProcessor):
         self.session = handle.getValueState("session", STATE_SCHEMA)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        """Takes this batch's records of one key; gives the session's rows when it is complete."""
-        # Input rows: key, partition, offset, event_ms, value. The order within a key is not promised after a
-        # shuffle, offsets give it back.
+        """Takes a batch's records of one key; yields the session's rows when it is complete."""
+        # Input rows: key, partition, offset, event_ms, value. A shuffle does not keep the order within a key; sorting
+        # by offset restores it.
         records = sorted(rows, key=lambda row: (row["partition"], row["offset"]))
         events: list[tuple[Row, Event]] = []
         for record in records:
@@ -105,8 +108,8 @@ class Sessions(StatefulProcessor):
             finished, last_ms, arrived, ended_at, values = known
             values = list(values)
         for record, event in events:
-            # A batch cut from partitions of different age may bring event times behind the watermark: counting
-            # from the watermark then keeps a session that has only just been seen from expiring at once.
+            # A batch from partitions of different age may have event times behind the watermark. The timer then counts
+            # from the watermark, or a session would expire as soon as it is seen.
             last_ms = max(last_ms, record["event_ms"], timer_values.getCurrentWatermarkInMs())
             if finished or values[event.seq] != MISSING:
                 reason = AFTER_END if finished else REPEATED_SEQ
@@ -125,7 +128,7 @@ class Sessions(StatefulProcessor):
         self.session.update((finished, last_ms, arrived, ended_at, values))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002
-        """Lets a tombstone or a session that never ended leave the state; the latter is reported."""
+        """Removes a tombstone or an unfinished session from the state; rejects the unfinished session."""
         known = self.session.get()
         if known is None:
             return
@@ -139,4 +142,4 @@ class Sessions(StatefulProcessor):
             yield rejected(NEVER_ENDED, None, None, bytes(key[0]), json.dumps({"values": held}).encode())
 
     def close(self) -> None:
-        """Nothing is held open between batches."""
+        """Does nothing: nothing is open between batches."""

@@ -11,7 +11,7 @@ from pipeline.rows import ID, schema_for
 
 
 def kind_and_support(config: PipelineConfig) -> tuple[SinkKind, Support]:
-    """The kind of sink and the guarantee that a configuration asks for.
+    """Returns the kind of sink and the guarantee that a configuration names.
 
     Raises:
         RefusedStart: there is no such sink, or it does not support the guarantee.
@@ -23,10 +23,10 @@ def kind_and_support(config: PipelineConfig) -> tuple[SinkKind, Support]:
 
 
 def open_sink(kind: SinkKind, config: PipelineConfig) -> Sink:
-    """The driver's side of the sink, not started yet.
+    """Returns the driver's side of the sink, not started yet.
 
     Raises:
-        RefusedStart: it cannot store a column of `rows.SCHEMA`.
+        RefusedStart: the sink cannot store a column of `rows.SCHEMA`.
     """
     sink = kind.open(
         SinkSettings(

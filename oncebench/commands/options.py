@@ -24,7 +24,7 @@ from oncebench.scenario.supports import is_two_phase
 from oncebench.sinks.postgres.connection import VARIABLE, secrets
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import CHANGELOG
-from pipeline.spark.session import refuse_retries
+from pipeline.spark.session import refuse_task_retries
 
 F = TypeVar("F", bound=Callable[..., Any])
 # The headings of a command's help, with the parameters below each. All other options come first.
@@ -258,7 +258,7 @@ def base_cell(rate: str, duration: float | None, sessions: int | None, shape: st
             exit_code=ExitCode.USAGE,
         )
     try:
-        refuse_retries(master)
+        refuse_task_retries(master)
     except RefusedStart as refused:
         raise UserError(str(refused), exit_code=ExitCode.USAGE) from None
     return replace(Cell("", "", ""), rate=events_per_s, sessions=wanted, shape=shape, **fields)

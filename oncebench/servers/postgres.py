@@ -29,7 +29,7 @@ from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.postgres_home import Home, home
 from oncebench.servers.service import Service
-from oncebench.sinks.postgres.connection import VARIABLE, connect, redacted, told, without_secrets
+from oncebench.sinks.postgres.connection import VARIABLE, connect, error_text, redacted, without_secrets
 
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": LOOPBACK,
@@ -217,8 +217,8 @@ def check_reachable(dsn: str) -> None:
         raise MissingEnvironment(f"{error}. Correct or unset it. Without it the suite starts its own server") from error
     except psycopg.OperationalError as error:
         raise MissingEnvironment(
-            f"PostgreSQL at {redacted(dsn)} cannot be used ({told(error, dsn)}). Check that it runs, that this machine "
-            f"can reach that address, and that the password is in PGPASSWORD, PGPASSFILE or {VARIABLE}. "
+            f"PostgreSQL at {redacted(dsn)} cannot be used ({error_text(error, dsn)}). Check that it runs, that this "
+            f"machine can reach that address, and that the password is in PGPASSWORD, PGPASSFILE or {VARIABLE}. "
             f"Without --postgres and {VARIABLE} the suite starts its own server"
         ) from error
 

@@ -1,1 +1,1 @@
-"""The sinks: one file each, found by `registry`; nothing is imported here, for workers import what they need only."""
+"""The sinks, one folder each. Import a sink by its module, or find it in `registry`."""

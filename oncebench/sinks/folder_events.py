@@ -1,10 +1,12 @@
-"""Waits until a name in a folder changes: the kernel says so (inotify(7)), and until then waiting costs nothing.
+"""Waits for new files in a folder, which the kernel reports (inotify(7)), without polling.
 
-Promise: `wait` ends as soon as a file was shown in one of the folders, by a rename or by a writer that closed it, also
-if that was before the call and after the last; and when its time is over in any case. A file that is only made, and
-still empty, is not told: a reader would take it for read. What can go wrong: no word comes of a hard link, of a folder
-that was deleted and made anew, nor of what another machine changes on a network file system. So its user looks from
-time to time all the same, and that is also how he finds a folder that has come.
+Promise: `wait` returns when a file becomes visible in one of the folders, by a rename or when its writer closes it. A
+file that came between two calls ends the second call. `wait` always returns after its time limit. A file that was only
+created is not reported: a reader would take the empty file for read.
+
+What can go wrong: the kernel does not report hard links, folders that were deleted and made again, and changes that
+another machine makes on a network file system. Therefore a caller must also poll from time to time. Polling also finds
+folders that did not exist before.
 """
 
 from __future__ import annotations
@@ -17,25 +19,25 @@ from pathlib import Path
 
 from inotify_simple import INotify, flags
 
-from oncebench.sinks.reader import LOOK_S
+from oncebench.sinks.reader import POLL_S
 
-SHOWN = flags.MOVED_TO | flags.CLOSE_WRITE
+NEW_FILE = flags.MOVED_TO | flags.CLOSE_WRITE
 
 
 class FolderChanges:
-    """Of the names in some folders, which need not be there yet; see `reading.Changes`."""
+    """Reports new files in some folders, which need not exist yet; see `Changes`."""
 
     def __init__(self, inotify: INotify, folders: tuple[Path, ...]) -> None:
         self._inotify, self._unwatched = inotify, list(folders)
 
     def wait(self, at_most_s: float) -> None:
-        """See `Changes.wait`; of a folder that is heard of for the first time something may have changed."""
+        """See `Changes.wait`. Returns at once if a folder is new, because it may hold files already."""
         try:
-            come = self._watch()
-        except OSError:  # there are no watches left: as if nobody told
-            time.sleep(min(LOOK_S, at_most_s))
+            found = self._watch()
+        except OSError:  # the kernel has no watches left: poll instead
+            time.sleep(min(POLL_S, at_most_s))
             return
-        if not come:
+        if not found:
             self._inotify.read(timeout=ceil(at_most_s * 1000))
 
     def close(self) -> None:
@@ -43,14 +45,14 @@ class FolderChanges:
         self._inotify.close()
 
     def _watch(self) -> bool:
-        """Whether a folder has come."""
+        """Watches folders that exist by now; returns whether there was one."""
         before = len(self._unwatched)
         self._unwatched = [folder for folder in self._unwatched if not self._watched(folder)]
         return len(self._unwatched) < before
 
     def _watched(self, folder: Path) -> bool:
         try:
-            self._inotify.add_watch(folder, SHOWN)
+            self._inotify.add_watch(folder, NEW_FILE)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 raise
@@ -59,7 +61,7 @@ class FolderChanges:
 
 
 def changes_in(*folders: Path) -> FolderChanges | None:
-    """None where nobody tells: not on Linux, or this user has as many of them as he may."""
+    """Returns None if there are no reports: not on Linux, or no inotify instance is left."""
     if sys.platform != "linux":
         return None
     try:

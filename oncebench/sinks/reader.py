@@ -1,16 +1,16 @@
-"""What a committed reader of a sink is: it shows what anybody who reads the sink properly would be shown.
+"""Committed readers: the interface, and a reader for sinks that are polled.
 
-Promise of every `Reader`: a row is given once per position (partition, offset), in ascending offset per
-partition, and only when it is committed. A sink that is no log maps onto the same two numbers: a file and its
-line, a table and its sequence column. What can go wrong is told in the `ReadReport`, not raised, wherever a
-run can go on without it.
+A committed reader returns the rows that any correct reader of the sink would get.
 
-A row counts as seen once its data are with the reader: bytes of JSON or columns, as any program that reads the sink has
-them then. What our own record does with them afterwards is not in it. A log hands rows over by itself, and of files the
-kernel tells (`changes`); any other sink is looked at every LOOK_S, or as seldom as LOOK_SHARE of a core allows, so that
-a row is seen half of that later on average, and the time that a look takes to find and read it
-(`python -m tools.visibility_delay` measures both).
-"""
+Promise of every `Reader`: it returns a row once per position (partition, offset), in ascending offset per partition,
+and only when the row is committed. Sinks that are not logs use the same two numbers: a file and its line, a table and
+its sequence column. If a run can go on after a problem, the `ReadReport` describes it and nothing is raised.
+
+A row counts as seen when its data have reached the reader, as bytes of JSON or as columns. Any program that reads the
+sink has the data then. The time that our own record takes afterwards is not included. A log delivers rows by itself,
+and the kernel reports new files (`changes`). Every other sink is polled every POLL_S, or less often to stay below
+POLL_SHARE of a core. A row is then seen half an interval late on average, plus the time that the poll takes to find and
+read it. `python -m tools.visibility_delay` measures both."""
 
 from __future__ import annotations
 
@@ -25,35 +25,34 @@ import orjson
 
 Headers = Sequence[tuple[str, bytes | None]]
 
-# A row's place in a file as one position: 63 bits, of which a log's offset takes 44 (see
-# `oncebench.audit.python.reads`).
+# A row's place in a file as one position of 63 bits. A log's offset takes 44 bits (`oncebench.audit.python.reads`).
 LINE_BITS = 24  # 16 million rows in one file
-NAME_BITS = 39  # two of 1,000 files meet with a probability of one in a million; a meeting would show as INCO
+NAME_BITS = 39  # two of 1,000 files collide with a probability of one in a million; the audit would report INCO
 OFFSET_BITS = 44
-# Between two looks at a sink that cannot tell by itself when something has become visible, nor has anybody who does:
-# 2.5 ms late on average, a percent of the latencies there.
-LOOK_S = 0.005
-# Looks may use this share of a core at most, so that looking costs little beside a pipeline that uses a quarter of one:
-# a look of more than 50 us (PostgreSQL on a slow machine, a big folder) is taken less often. By processor time of this
-# process, all its threads: a look that was only kept waiting by others must not make the next late. What a server does
-# for a look is not in it; PostgreSQL's session takes half of what ours does.
-LOOK_SHARE = 0.01
-# Where somebody tells of changes: for those of which no word comes. 20 looks a second take a thousandth of a core.
-UNTOLD_S = 0.05
+# Between two polls of a sink that does not report changes: rows are seen 2.5 ms late on average, one percent of the
+# latencies of such sinks.
+POLL_S = 0.005
+# Polls may use at most this share of a core, so they cost little compared with a pipeline that uses a quarter of one. A
+# poll of more than 50 us (PostgreSQL on a slow machine, a big folder) is repeated less often. The measure is processor
+# time of this process with all its threads: a poll that only waited for others must not delay the next one. A server's
+# work for a poll is not included; PostgreSQL's session takes half of ours.
+POLL_SHARE = 0.01
+# With reports of changes, for changes that are not reported. 20 polls a second take a thousandth of a core.
+FALLBACK_POLL_S = 0.05
 # How a transaction ended, by the marker in the log.
 COMMIT, ABORT = "commit", "abort"
 
 
 def now_us() -> int:
-    """The clock, epoch µs."""
+    """Returns the time, epoch µs."""
     return time.time_ns() // 1000
 
 
 @dataclass(frozen=True)
 class Rows:
-    """Columns of equal length: where each row stands, when it was appended (epoch ms), its key and value.
+    """Rows as columns of equal length: position, time of append (epoch ms), key, value, headers.
 
-    `seen_us`: epoch µs, when the data of all of them had been read; unless it is said, when this was made of them.
+    `seen_us`: epoch µs, when the data of all rows had been read; by default, when this object was made.
     """
 
     partition: list[int] = field(default_factory=list)
@@ -68,13 +67,13 @@ class Rows:
         return len(self.offset)
 
 
-# What most looks find: made once, for they are many. Nobody adds to the columns of rows that are given.
+# The result of most polls, made once. Callers must not add to the columns of rows that a reader returns.
 NOTHING = Rows()
 
 
 @dataclass(frozen=True)
 class End:
-    """Of one partition: its first offset, the end for a committed reader (`lso`), and the end of the log (`hw`)."""
+    """A partition's first offset, committed reader's end (`lso`), and end of the log (`hw`)."""
 
     low: int
     lso: int
@@ -83,10 +82,14 @@ class End:
 
 @dataclass(frozen=True)
 class ReadReport:
-    """How a read went: `complete` if every row from offset 0 to each `lso` was given; if not, `note` says why
-    not.
+    """The result of a read.
 
-    `waited_s`: seconds spent waiting for open transactions to end. `log`: whether positions have ends.
+    Attributes:
+        ends: of each partition.
+        waited_s: seconds spent waiting for open transactions to end.
+        complete: whether the reader returned every row from offset 0 to each `lso`.
+        note: why the read is not complete.
+        log: whether positions have ends.
     """
 
     ends: Mapping[int, End]
@@ -96,17 +99,20 @@ class ReadReport:
     log: bool = True
 
     def ends_json(self) -> dict[str, dict[str, int]]:
-        """The ends as the run folder keeps them."""
+        """Returns the ends in the form of the run folder."""
         return {str(p): {"low": end.low, "lso": end.lso, "hw": end.hw} for p, end in sorted(self.ends.items())}
 
 
 @dataclass(frozen=True)
 class Stretches:
-    """Columns of equal length: stretches of a log as it is kept, whoever may be shown them.
+    """Stretches of a stored log as columns of equal length, visible to readers or not.
 
-    Each begins at `offset`, ends with `last_offset` and holds that many `records`. `producer`: -1 if the log does not
-    name one. `generation`: of the driver it wrote for, None if that is not known. `marker`: COMMIT or ABORT where a
-    transaction of the producer ends, and None where there are records.
+    Each stretch begins at `offset`, ends with `last_offset` and holds `records` records.
+
+    Attributes:
+        producer: id of the writer; -1 if the log names none.
+        generation: of the driver that the producer wrote for; None if unknown.
+        marker: COMMIT or ABORT where a transaction of the producer ends; None where there are records.
     """
 
     partition: list[int] = field(default_factory=list)
@@ -121,11 +127,16 @@ class Stretches:
 
 @dataclass(frozen=True)
 class OpenTransaction:
-    """A transaction that is open in a partition, and what its coordinator says of it.
+    """A transaction that is open in a partition, and its coordinator's view. Times: epoch ms.
 
-    `offset`: of its first record there. `transactional_id`, `state`: None if no coordinator knows the producer.
-    `here`: whether the coordinator has the partition in the transaction. Times in epoch ms; `started_ms` is -1 where
-    the coordinator has none running; `asked_ms`: when it was asked.
+    Attributes:
+        partition, offset: of its first record there.
+        producer: its producer id.
+        transactional_id, state: None if no coordinator has the producer.
+        here: whether the coordinator has this partition in the transaction.
+        started_ms: -1 if the coordinator has no running transaction of the producer.
+        timeout_ms: of the transaction.
+        asked_ms: when the coordinator was asked.
     """
 
     partition: int
@@ -140,73 +151,74 @@ class OpenTransaction:
 
 
 class LogReader(Protocol):
-    """Reads the log beneath a sink, past what any reader is shown."""
+    """Reads the stored log of a sink, with records that no committed reader returns."""
 
     def read(self, ends: Mapping[int, End], take: Callable[[Stretches], Any], *, idle_s: float) -> None:
-        """Give every stretch of [low, hw) to `take`, in order. Raises `ReadError` if nothing came for `idle_s`."""
+        """Passes all stretches of [low, hw) to `take`. Raises `ReadError` after `idle_s` of silence."""
         ...
 
     def open_transactions(self, partitions: Sequence[int], *, idle_s: float) -> list[OpenTransaction]:
-        """What is open in these partitions. Raises `ReadError` if nobody said so for `idle_s`."""
+        """Returns these partitions' open transactions. Raises `ReadError` after `idle_s` of silence."""
         ...
 
     def close(self) -> None:
-        """Give back connections."""
+        """Closes connections."""
         ...
 
 
 class Reader(Protocol):
-    """A committed reader of one sink. Raises `ReadError` if the sink can't be read at all."""
+    """A committed reader of one sink. Raises `ReadError` if the sink cannot be read at all."""
 
     def poll(self, timeout_s: float) -> Rows:
-        """The rows that became visible since the last call; waits up to `timeout_s` for the first of them."""
+        """Returns rows that became visible since the last call; waits at most `timeout_s` for one."""
         ...
 
     def ends(self) -> dict[int, End]:
-        """The present end of each partition."""
+        """Returns the present end of each partition."""
         ...
 
     def read_to_end(self, take: Callable[[Rows], Any], *, settle_s: float, idle_s: float) -> ReadReport:
-        """Give every row of [0, end) to `take`, after waiting up to `settle_s` for open transactions to end.
+        """Passes every row of [0, end) to `take`.
 
-        Gives up, and says so in the report, when nothing came for `idle_s`.
+        Waits up to `settle_s` for open transactions to end. Stops after `idle_s` without a row; the report's `note`
+        then gives the reason.
         """
         ...
 
     def leftovers(self) -> list[str]:
-        """What no commit will ever show: temporary files, open or prepared transactions, unreferenced files."""
+        """Lists what stays invisible: temporary or unreferenced files, unfinished transactions."""
         ...
 
     def close(self) -> None:
-        """Give back connections and threads."""
+        """Closes connections and ends threads."""
         ...
 
 
 class NotAnsweredError(Exception):
-    """The sink could not be asked just now: that is not the same as being shown nothing."""
+    """The sink did not answer a poll: unlike after an empty answer, there may be new rows."""
 
 
 class Changes(Protocol):
-    """Tells when there may be something to look at."""
+    """Reports when a poll may find new rows."""
 
     def wait(self, at_most_s: float) -> None:
-        """Until something has changed since the last call, or so long."""
+        """Returns after a change since the last call, or after `at_most_s`."""
         ...
 
     def close(self) -> None:
-        """Give back what it takes to be told."""
+        """Ends the reports and releases what they need."""
         ...
 
 
 class Snapshots:
-    """A reader of a sink that is no log: it is asked again and again what is there now.
+    """A reader that polls a sink which is not a log.
 
     Args:
-        fresh: gives the rows that became visible since it was called last; quick when there are none. Raises
-            `NotAnsweredError` as long as the sink is away and may come back, `ReadError` when that takes too long.
+        fresh: returns the rows that became visible since its last call; fast if there are none. Raises
+            `NotAnsweredError` while the sink is away and may come back, `ReadError` if that takes too long.
         leftovers: see `Reader.leftovers`.
-        close: gives back what `fresh` uses.
-        changes: tell when there is something to look at; None: nobody does.
+        close: releases what `fresh` uses.
+        changes: reports when a poll may find new rows; None: no reports.
     """
 
     def __init__(
@@ -227,12 +239,12 @@ class Snapshots:
         deadline = time.monotonic() + timeout_s
         while True:
             try:
-                rows = self._look()
+                rows = self._poll_once()
             except NotAnsweredError:
                 rows = NOTHING
             if len(rows) or time.monotonic() >= deadline:
                 return rows
-            self._rest(max(0.0, deadline - time.monotonic()))
+            self._pause(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
         """See `Reader.close`."""
@@ -241,36 +253,35 @@ class Snapshots:
         self._close()
 
     def ends(self) -> dict[int, End]:
-        """None: what is no log has no ends."""
+        """Returns nothing: only logs have ends."""
         return {}
 
     def read_to_end(self, take: Callable[[Rows], Any], *, settle_s: float = 0.0, idle_s: float = 0.0) -> ReadReport:
-        """See `Reader.read_to_end`: everything that is there. Nothing hides what is committed, so nothing is waited
-        for."""
+        """See `Reader.read_to_end`: reads all rows without waiting; nothing hides committed rows."""
         del settle_s, idle_s
         while True:
             try:
-                rows = self._look()
+                rows = self._poll_once()
             except NotAnsweredError:
-                time.sleep(LOOK_S)
+                time.sleep(POLL_S)
                 continue
             if not len(rows):
                 break
             take(rows)
         return ReadReport({}, 0.0, complete=True, log=False)
 
-    def _look(self) -> Rows:
+    def _poll_once(self) -> Rows:
         started = time.process_time()
         rows = self._fresh()
         self._spent_s = time.process_time() - started
         return rows
 
-    def _rest(self, at_most_s: float) -> None:
-        """Until there is a reason for the next look, or until it may be taken without one."""
+    def _pause(self, at_most_s: float) -> None:
+        """Waits for a reported change, or until the next poll is due."""
         if self._changes is None:
-            time.sleep(min(max(LOOK_S, self._spent_s / LOOK_SHARE), at_most_s))
+            time.sleep(min(max(POLL_S, self._spent_s / POLL_SHARE), at_most_s))
         else:
-            self._changes.wait(min(UNTOLD_S, at_most_s))
+            self._changes.wait(min(FALLBACK_POLL_S, at_most_s))
 
 
 def rows_of(
@@ -280,14 +291,14 @@ def rows_of(
     key: str,
     seen_us: int,
 ) -> Rows:
-    """Rows that a sink holds as columns, in the form in which every sink's rows are judged: key, and value as JSON.
+    """Converts rows with columns to the form that the audit reads: key, and value as JSON.
 
     Args:
         places: (partition, offset) of each row.
-        append_ms: when it was written, epoch ms.
-        rows: its fields.
+        append_ms: when each row was written, epoch ms.
+        rows: fields of each row.
         key: the field that is the key of a row; a row without it has an empty key.
-        seen_us: see `Rows`; the clock before fields were made Python objects, where that can be told apart.
+        seen_us: see `Rows`; taken before fields become Python objects, where the reader can separate the two.
     """
     if not rows:
         return NOTHING
@@ -308,7 +319,7 @@ def _as_text(value: object) -> str:
 
 
 def place_in_file(name: str, line: int) -> tuple[int, int]:
-    """(partition, offset) of a row in a file: the file's name by its hash, then the line."""
+    """Returns (partition, offset) of a row in a file: a hash of the file's name, and the line."""
     hashed = int.from_bytes(hashlib.sha256(name.encode()).digest()[:8], "big") >> (64 - NAME_BITS)
     position = (hashed << LINE_BITS) | line
     return position >> OFFSET_BITS, position & ((1 << OFFSET_BITS) - 1)

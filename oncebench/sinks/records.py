@@ -1,4 +1,4 @@
-"""Rows as records: `key`, `value` and optionally `headers`, as Spark's own Kafka sink takes them (KafkaWriter)."""
+"""Rows as records: `key`, `value` and optional `headers`, as for Spark's Kafka sink."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Headers = list[tuple[str, bytes | None]] | None
 
 
 def records_schema_error(schema: StructType) -> str | None:
-    """Returns why rows of this schema are no records, and what to do; None if they are."""
+    """Returns why rows of this schema are not records, and what to do; None if they are records."""
     types = {field.name: field.dataType.simpleString() for field in schema.fields if field.name != quarantine.COLUMN}
     for name in (KEY, VALUE):
         if name not in types:
@@ -51,13 +51,13 @@ def row_as_json(columns: Sequence[str]) -> Column:
 
 
 def encode_records(rows: DataFrame) -> DataFrame:
-    """Returns records with key and value as bytes; headers and quarantine column stay as they are."""
+    """Returns records with key and value as bytes; headers and quarantine column stay unchanged."""
     kept = [name for name in (HEADERS, quarantine.COLUMN) if name in rows.columns]
     return rows.select(f.col(KEY).cast("binary").alias(KEY), f.col(VALUE).cast("binary").alias(VALUE), *kept)
 
 
 def records_of(rows: pa.RecordBatch) -> Iterator[tuple[bytes | None, bytes | None, Headers]]:
-    """(key, value, headers) of each row."""
+    """Returns (key, value, headers) of each row."""
     keys, values = rows.column(KEY).to_pylist(), rows.column(VALUE).to_pylist()
     if HEADERS not in rows.schema.names:
         return zip(keys, values, [None] * len(keys), strict=True)

@@ -33,6 +33,6 @@ SINKS: Mapping[str, SinkKind] = {
 
 @cache
 def suite_sinks() -> Mapping[str, SuiteSink]:
-    """What the suite needs of every kind, by the kind's name. Imported at the first call: readers need more modules."""
+    """Returns every kind as the suite runs it, by name; imports the readers when called."""
     found = _listed("SUITE_SINKS", ("suite", "broken"))
     return {sink.kind.name: sink for sink in sorted(found, key=lambda sink: sink.kind.name)}

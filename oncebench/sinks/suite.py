@@ -1,4 +1,4 @@
-"""What the benchmark suite needs of a kind of sink, beyond what a job needs: a place, a committed reader, traits."""
+"""A kind of sink in the benchmark suite: an output per run, a committed reader and traits."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ class Place:
 
     Attributes:
         name: of the run, never used before; letters, digits, `.`, `_` and `-`. Also the pipeline's sink_id.
-        folder: of the run, for sinks that live in files.
+        folder: of the run, for sinks that write files.
         partitions: of the input and of each batch.
-        kafka: librdkafka settings of the cluster that is always there.
-        make_topic: creates a topic of that many partitions on it, and returns its name.
+        kafka: librdkafka settings of the cluster that every run has.
+        make_topic: creates a topic of that many partitions on the cluster, and returns its name.
         schema: columns of the rows.
         key: the column that names a row's session, for readers of sinks that have no record key.
     """
@@ -40,7 +40,7 @@ class Place:
 
 @dataclass(frozen=True)
 class Traits:
-    """Facts about a kind of sink that judging a run needs. They are written into each run's record.
+    """Facts about a kind of sink that the audit needs, written into each run's record.
 
     Attributes:
         ordered: a reader sees the rows of a session in the order in which they were written.
@@ -49,7 +49,7 @@ class Traits:
         batch_atomic: a batch becomes visible in one step.
         has_write_timestamps: the reader returns when a row was written, which may be before it was committed; other
             readers return when the row was committed or found.
-        services: servers that must run beside Kafka (`oncebench.servers.sink_servers`).
+        services: servers that a run needs in addition to Kafka (`oncebench.servers.sink_servers`).
     """
 
     ordered: bool
@@ -66,14 +66,14 @@ class SuiteSink:
     Attributes:
         kind: what a job needs.
         traits: what the audit needs.
-        provide: makes an empty output and returns its target, a JSON object: what `SinkSettings.output` and `read`
-            need to find it, with `output`, a name for people. Secrets stay in the environment.
+        provide: makes an empty output and returns its target, a JSON object. `SinkSettings.output` and `read` find the
+            output by it; its field `output` is a name for people. Secrets stay in the environment.
         read: opens a committed reader of a target.
         log: opens a reader of the log under a target, where the log names the writer of each record.
         transactional_ids: sink_id -> prefix of its Kafka transactional ids, if it holds Kafka transactions.
         single_writer: a task that has begun to write keeps every other writer out until it ends.
-        writes_local_files: its rows are files below the folder of their place.
-        prepared_expire: the server aborts what a task has prepared if it is not ended within the time-out.
+        writes_local_files: its rows are files below `Place.folder`.
+        prepared_expire: the server aborts a prepared transaction that is not ended within the time-out.
     """
 
     kind: SinkKind

@@ -1,12 +1,13 @@
-"""The sockets between Spark's JVM and its Python workers: files in a folder with a short name, on one machine.
+"""Unix sockets between Spark's JVM and its Python workers, in a folder with a short name.
 
-Over TCP each Python stage of a batch begins with 40 ms of silence: the JVM's second small segment waits for the first
-one's acknowledgement, which the worker's kernel delays (SPARK-51667 tells of the same in Spark's state server; measured
-here: a job of two empty Python tasks takes 68 ms by TCP and 22 by these). Spark has them since 4.1, off as shipped.
+Over TCP, each Python stage of a batch begins with a pause of 40 ms: the JVM's second small segment waits for the
+acknowledgement of the first, which the worker's kernel delays. SPARK-51667 describes the same pause in Spark's state
+server. A job of two empty Python tasks takes 68 ms over TCP and 22 ms over Unix sockets. Spark has them since 4.1, off
+by default.
 
-Promise: the folder is this user's alone, and gone when the pipeline ends; what a kill has left, the next life of the
-same record or `sweep` removes. What can go wrong: on other machines than the driver's the folder is not there, so
-masters that are not local stay with TCP.
+Promise: only this user can read the folder, and it is removed when the pipeline ends. After a kill, the next attempt
+with the same record removes it, or `sweep` does. What can go wrong: the folder does not exist on other machines, so
+masters that are not local use TCP.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ from pathlib import Path
 
 from pipeline.config import PipelineConfig
 
-# The name of a socket has room for 107 bytes (sun_path), and Spark's own part takes 42 of them. A record's folder may
-# be deep, and so may TMPDIR.
-_PLACE = Path("/tmp")  # noqa: S108  the folder in it is made by mkdtemp, readable by nobody else
+# A socket's name has at most 107 bytes (sun_path), and Spark's own part takes 42 of them. The paths of the record's
+# folder and of TMPDIR may be too long.
+_PLACE = Path("/tmp")  # noqa: S108  mkdtemp makes the folder in it, readable by this user only
 
 
 @contextmanager
 def short_sockets(config: PipelineConfig) -> Iterator[PipelineConfig]:
-    """Yields the configuration with the folder in which Spark is to make its sockets."""
+    """Yields the configuration with the folder in which Spark must make its sockets."""
     if not config.master.startswith("local"):
         yield config
         return

@@ -1,8 +1,8 @@
-"""A pipeline's temporary files in a folder of its own, below its record.
+"""Puts a pipeline's temporary files into a folder of its own, below its record.
 
-Spark, RocksDB and Python leave 30 MB and more behind when they are killed (block folders, unpacked native code). In the
-system's temporary folder nobody would ever remove them; here the next life of the pipeline does. What can go wrong: the
-record's file system is mounted noexec, and the native code can't be loaded.
+When they are killed, Spark, RocksDB and Python leave 30 MB and more (block folders, unpacked native code). In the
+system's temporary folder these files would stay for ever; here the next attempt of the pipeline removes them. What can
+go wrong: the record's file system is mounted noexec, and native code cannot be loaded.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from pathlib import Path
 
 from pipeline.config import PipelineConfig
 
-_PREFIX = "tmp-"  # then the pid of whose it is
+_PREFIX = "tmp-"  # followed by the pid of its process
 
 
 @contextmanager
 def own_temporary(config: PipelineConfig) -> Iterator[PipelineConfig]:
-    """Lets this process, its JVM and its workers put temporary files below the record; removes those of the dead.
+    """Puts temporary files of this process, its JVM and its workers below the record.
 
-    Yields the configuration that tells the JVM.
+    Removes those of dead pipelines first. Yields the configuration with the JVM's option.
     """
     sweep_temporary(config.record)
     folder = config.record.absolute() / f"{_PREFIX}{os.getpid()}"
     folder.mkdir(exist_ok=True)
     os.environ["TMPDIR"] = os.environ["SPARK_LOCAL_DIRS"] = str(folder)
-    tempfile.tempdir = None  # Python asks the environment again
+    tempfile.tempdir = None  # Python then reads the environment again
     try:
         yield replace(config, jvm_options=(*config.jvm_options, f"-Djava.io.tmpdir={folder}"))
     finally:
@@ -38,7 +38,7 @@ def own_temporary(config: PipelineConfig) -> Iterator[PipelineConfig]:
 
 
 def sweep_temporary(record: Path) -> None:
-    """Removes what dead pipelines of this record have left."""
+    """Removes the temporary files of this record's dead pipelines."""
     for left in record.glob(f"{_PREFIX}*"):
         if not _alive(left.name.removeprefix(_PREFIX)):
             shutil.rmtree(left, ignore_errors=True)

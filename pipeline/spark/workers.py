@@ -1,8 +1,8 @@
-"""PySpark's worker daemon, with what every worker imports already imported before it forks.
+"""PySpark's worker daemon, which imports the workers' modules before it forks.
 
-Promise: nothing but time is changed. A worker starts at once instead of importing pandas, Arrow and the Kafka client
-for itself, a second of processor time each, which a restart after a fault would pay for four times over.
-(`spark.python.daemon.module`; the daemon itself is PySpark's.)
+Promise: this changes only the time. A worker starts at once. Otherwise each worker would import pandas, Arrow and the
+Kafka client, which takes a second of processor time. A restart after a fault would need four such seconds.
+The setting is `spark.python.daemon.module`; the daemon itself is PySpark's.
 """
 
 import gc
@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 from pyspark.daemon import manager
 
-# What the operator's and the writers' workers load; none of them starts a thread at import.
+# The modules of the operator's and the writers' workers. None of them starts a thread at import.
 _IMPORTED = (
     "pandas",
     "pyspark.sql.functions",
@@ -25,8 +25,8 @@ _IMPORTED = (
 
 if __name__ == "__main__":
     for _name in _IMPORTED:
-        if find_spec(_name) is not None:  # a job of one's own may have left a sink out
+        if find_spec(_name) is not None:  # a user's own job may lack a sink
             importlib.import_module(_name)
-    # PySpark's workers collect garbage after every task, and the next task waits for it: what was imported never is.
+    # PySpark's workers collect garbage after every task, and the next task waits. Frozen objects are never collected.
     gc.freeze()
     manager()

@@ -87,7 +87,7 @@ class InPlace(FileSink):
     """Writes where readers look, so a commit has nothing to do."""
 
     def prepare_writer(self) -> FileWriter:
-        return _InPlace(self._names, self._form, durable=True, shown_as=None)
+        return _InPlace(self._names, self._form, durable=True, visible_as=None)
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         del batch, prepared

@@ -142,8 +142,8 @@ class NamedAnew(FileSink):
 class RemovesTooMuch(FileSink):
     """A start also removes the newest batch's files."""
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
-        super().start(support, generation, keep)
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
+        super().start(support, generation, decided)
         newest = max((mark.batch for mark in self._marks.values()), default=-1)
         for name in names_in(self._names.folder):
             if (self._names.batch_and_partition(name) or (None,))[0] == newest:
@@ -153,9 +153,9 @@ class RemovesTooMuch(FileSink):
 class RemovesNothing(FileSink):
     """A start does not remove leftovers of dead writers."""
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         left = names_in(self._names.pending)
-        super().start(support, generation, [*keep, *({"file": name} for name in left)])
+        super().start(support, generation, [*decided, *({"file": name} for name in left)])
 
 
 class IgnoresFailures(FileSink):
@@ -238,9 +238,9 @@ def sqlite_under_a_new_name(config: SinkSettings) -> Sink:
 class Shared(SqliteSink):
     """Another pipeline with the same name starts right after this one."""
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
-        super().start(support, generation, keep)
-        SqliteSink(self._path, self._sink_id, self.partitions).start(support, generation + 1, keep)
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
+        super().start(support, generation, decided)
+        SqliteSink(self._path, self._sink_id, self.partitions).start(support, generation + 1, decided)
 
 
 def shared(config: SinkSettings) -> Sink:
@@ -280,10 +280,10 @@ def cut_the_power(run: Run) -> None:
 
 def refuse_a_rename(_run: Run) -> None:
     """The disk refuses the next rename of a prepared file, and accepts later ones."""
-    sound = FileSink._show
+    sound = FileSink._publish
 
     def refused(_sink: FileSink, _name: str) -> bool:
-        FileSink._show = sound  # type: ignore[method-assign]
+        FileSink._publish = sound  # type: ignore[method-assign]
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    FileSink._show = refused  # type: ignore[method-assign]
+    FileSink._publish = refused  # type: ignore[method-assign]

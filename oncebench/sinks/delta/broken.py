@@ -1,7 +1,7 @@
-"""Delta, broken on purpose: a txnAppId that outlives its checkpoint. None of this is for use.
+"""A deliberately broken Delta sink: reuses a txnAppId with a new checkpoint. Not for use.
 
-Batches are numbered from 0 in every life of the driver, as a new checkpoint numbers them, under a txnAppId that is only
-a name. Delta takes every number up to the last one for written, and drops those batches without an error.
+Every start of the driver numbers batches from 0, as a new checkpoint does, under a txnAppId that is only a name. Delta
+takes every number up to the last one for written, and drops those batches without an error.
 """
 
 from __future__ import annotations
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
 
 
 class ReusedAppId(DeltaSink):
-    """Appends with a number of its own under the sink_id."""
+    """Appends with a batch number of its own under the sink_id."""
 
     def __init__(self, table: Path, sink_id: str, partitions: int, checkpoint: Path) -> None:
         super().__init__(table, sink_id, partitions, checkpoint)
-        self._life = count()
+        self._own_number = count()
 
     def append(self, rows: DataFrame) -> bool:
         """Whether Delta has taken the rows."""
         before = len(commits(self._table / "_delta_log"))
-        Append(self._table, self._sink_id).write_batch(without_rejected(rows), next(self._life))
+        Append(self._table, self._sink_id).write_batch(without_rejected(rows), next(self._own_number))
         return len(commits(self._table / "_delta_log")) > before
 
 
 def numbered_anew(batch: Batch, sink: Any, _journal: Any, _on_lost: str) -> None:
-    """What Delta does not take is drained, so that Spark commits the batch's state and nobody notices."""
+    """Drains rows that Delta drops: Spark commits the state, and the loss stays unnoticed."""
     if not sink.append(batch.native_rows()):
         batch.drain()
     batch.failpoint("after-prepare")
@@ -50,7 +50,7 @@ def _open(settings: SinkSettings) -> DeltaSink:
     return ReusedAppId(Path(settings.output["output"]), settings.sink_id, settings.partitions, settings.checkpoint)
 
 
-# Early, so that batches are left whose numbers are taken for written.
+# The fault comes early, so that later batches have numbers that Delta takes for written.
 SUPPORTS = (
     Support(
         EXACTLY_ONCE,

@@ -1,7 +1,7 @@
-"""A Delta table's log, read without Spark: its columns, its transactions, the files that a commit added.
+"""Reads a Delta table's log without Spark: columns, transactions, and the files of a commit.
 
-Promise: only whole commits are looked at. What can go wrong: a log that was cleaned up (a commit that is asked for is
-gone: `LookupError`), a damaged one, or one of a newer protocol (`readable` makes errors of ours of that).
+Promise: only complete commits are read. What can go wrong: the log was cleaned up and a commit is gone (`LookupError`);
+the log is damaged or has a newer protocol (`readable` converts these errors).
 
 Source: Delta's protocol (PROTOCOL.md of delta-io/delta), by delta-rs and by the log's own files.
 """
@@ -24,12 +24,14 @@ from pyspark.sql.types import StructType
 from oncebench.delivery import quarantine
 from oncebench.delivery.errors import PipelineError
 
-# Spark's names of types that Delta's schema spells in another way.
+# Spark's names of types -> different names in Delta's schema.
 _RENAMED = {"int": "integer", "bigint": "long", "tinyint": "byte", "smallint": "short"}
 
 
-def difference(table: Path, wanted: Mapping[str, str]) -> str | None:
-    """What tells the columns of a table from the `wanted` ones (name -> type), for people; None: nothing, or no table.
+def column_difference(table: Path, wanted: Mapping[str, str]) -> str | None:
+    """Describes how a table's columns differ from the `wanted` ones (name -> type).
+
+    Returns None if they are equal, or if there is no table.
 
     Nested types are compared by column name only: Delta checks them when it writes.
     """
@@ -44,20 +46,20 @@ def difference(table: Path, wanted: Mapping[str, str]) -> str | None:
             return f"column {name!r} is {types[name]!r} and must be {kind!r}"
     for name in types:
         if name not in wanted:
-            return f"column {name!r} is not one of our rows'"
+            return f"column {name!r} is not a column of the rows"
     for name in found.metadata().partition_columns:
         return f"it is partitioned by column {name!r}, and must not be partitioned"
     return None
 
 
 def columns_of(schema: StructType) -> dict[str, str]:
-    """The columns of rows, with their types in Delta's words."""
+    """Returns the columns of rows, with Delta's names of their types."""
     types = {field.name: field.dataType.simpleString() for field in schema if field.name != quarantine.COLUMN}
     return {name: _RENAMED.get(kind, kind) for name, kind in types.items()}
 
 
 def transactions(log: Path) -> dict[str, int]:
-    """The newest txnVersion of every txnAppId in a table's log: its newest checkpoint, then the commits after it."""
+    """Returns each txnAppId's newest txnVersion, from the newest checkpoint and later commits."""
     checkpoints = sorted(log.glob("*.checkpoint*.parquet"))
     newest = version_of(checkpoints[-1]) if checkpoints else -1
     found: dict[str, int] = {}
@@ -72,15 +74,15 @@ def transactions(log: Path) -> dict[str, int]:
 
 
 def commits(log: Path) -> list[Path]:
-    """The commits of a table's log that were not cleaned up, oldest first."""
+    """Returns the commits of a table's log that were not cleaned up, oldest first."""
     return sorted(path for path in log.glob("*.json") if path.stem.isdigit())
 
 
 def files_of(log: Path, app_id: str, batch: int) -> list[str]:
-    """Names of the data files that the commit with the entry (app_id, batch) added.
+    """Returns the names of the data files that the commit with the entry (app_id, batch) added.
 
     Raises:
-        LookupError: the log holds no such commit any more.
+        LookupError: the log has no such commit, or it was cleaned up.
     """
     for path in reversed(commits(log)):
         entry = {"appId": app_id, "version": batch}
@@ -90,7 +92,7 @@ def files_of(log: Path, app_id: str, batch: int) -> list[str]:
 
 
 def row_count(files: Sequence[Path]) -> int:
-    """Rows in data files, by their footers."""
+    """Returns the number of rows in data files, from their footers."""
     return sum(pq.read_metadata(file).num_rows for file in files)
 
 
@@ -107,9 +109,9 @@ def actions(commit: Path, kind: str) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def readable(kind: type[PipelineError], table: Path, advice: str) -> Iterator[None]:
-    """What delta-rs or a damaged log says, as an error of ours. (delta-rs: newer protocols, missing versions.)"""
+    """Converts errors of delta-rs (newer protocol, missing version) or a damaged log to `kind`."""
     try:
         yield
     except (DeltaError, ValueError, pa.ArrowException) as error:
-        words = str(error).splitlines() or [type(error).__name__]  # what follows its first line is a stack
-        raise kind(f"the Delta table {table} cannot be read: {words[0]}. {advice}") from error
+        lines = str(error).splitlines() or [type(error).__name__]  # a stack follows the first line
+        raise kind(f"the Delta table {table} cannot be read: {lines[0]}. {advice}") from error

@@ -1,12 +1,13 @@
-"""Delta's committed reader: the rows of the data files that the table's newest version names, each file once.
+"""Delta's committed reader: returns the rows of the table's data files, each file once.
 
-Promise: what is shown of a version is shown at once, as a reader of the table sees it. What is there at the first look
-is told by delta-rs, an implementation not Spark's. From there on each version is the entry in the log that has its
-number, as for any program that follows a table: asking for its name takes microseconds, where delta-rs takes two
-milliseconds of a core to find nothing, and six to find something.
+Promise: the rows of a version are returned together, as a reader of the table sees them. The first poll lists the files
+with delta-rs, an implementation that is not Spark's. Later polls read the log entry with the next version's number, as
+any program that follows a table. Testing for that file takes microseconds; delta-rs takes two milliseconds of a core if
+there is no new version, and six if there is one.
 
-What can go wrong: the table was compacted or vacuumed meanwhile, or cannot be understood (`ReadError`); one that is
-changed so while it is followed is noticed by the next that opens it, as the read at the end of a run does.
+What can go wrong: the table was compacted or vacuumed in between, or cannot be understood (`ReadError`). This reader
+does not notice a compaction while it follows the table. The next reader that opens the table reports it, for example
+the final read of a run.
 """
 
 from __future__ import annotations
@@ -24,43 +25,43 @@ from oncebench.delivery.errors import ReadError
 from oncebench.sinks.delta.log import actions, commits, readable, version_of
 from oncebench.sinks.reader import Rows, now_us, place_in_file, rows_of
 
-# Rows of one look become Python objects: a reader that comes late takes them in pieces, each of whole versions.
-FILES_A_LOOK = 50
+# The rows of a poll become Python objects, so a reader that starts late takes them in parts, each of complete versions.
+FILES_A_POLL = 50
 
 
-class Following:
-    """The data files of a table as they are named by one version after the other."""
+class TableFollower:
+    """Follows the versions of a table and returns the rows of their new data files."""
 
     def __init__(self, folder: Path, key: str) -> None:
         self._folder, self._key = folder, key
         self._seen: set[str] = set()
-        self._waiting: list[list[tuple[str, int]]] = []  # files that are to be shown at once
-        self._version = -1  # the newest that was looked at
+        self._waiting: list[list[tuple[str, int]]] = []  # lists of files whose rows are returned together
+        self._version = -1  # the newest version that was read
 
     def fresh(self) -> Rows:
-        """Rows of files that a version names and that were not given before."""
+        """Returns the rows of files that a version names and that were not returned before."""
         try:
-            self._look()
+            self._read_log()
             read = [(name, ms, _columns(self._folder / name)) for name, ms in self._taken()]
         except OSError as error:
             raise ReadError(
-                f"the Delta table {self._folder}: {error}. Was it compacted or vacuumed meanwhile?"
+                f"the Delta table {self._folder}: {error}. Was it compacted or vacuumed in between?"
             ) from error
         seen_us = now_us()
         places = [place_in_file(name, line) for name, _, rows in read for line in range(rows.num_rows)]
         times = [ms for _, ms, rows in read for _ in range(rows.num_rows)]
         return rows_of(places, times, [row for _, _, rows in read for row in rows.to_pylist()], self._key, seen_us)
 
-    def _look(self) -> None:
+    def _read_log(self) -> None:
         with readable(ReadError, self._folder, "Read it again; if that fails too, its log is damaged."):
-            self._look_at_table()
+            self._read_new_versions()
 
-    def _look_at_table(self) -> None:
+    def _read_new_versions(self) -> None:
         if self._version < 0:
             self._open()
         while (entry := self._folder / "_delta_log" / f"{self._version + 1:020}.json").exists():
             adds = [action["add"] for action in actions(entry, "add")]
-            self._show_fresh([(unquote(add["path"]), add["modificationTime"]) for add in adds])
+            self._add_fresh([(unquote(add["path"]), add["modificationTime"]) for add in adds])
             self._version += 1
 
     def _open(self) -> None:
@@ -69,25 +70,25 @@ class Following:
         table = DeltaTable(str(self._folder))
         adds = pa.table(table.get_add_actions()).select(["path", "modification_time"]).to_pylist()
         files = [(add["path"], add["modification_time"]) for add in adds]
-        for shown in self._in_versions(sorted(files, key=lambda file: file[1])):
-            self._show_fresh(shown)
+        for together in self._in_versions(sorted(files, key=lambda file: file[1])):
+            self._add_fresh(together)
         self._version = table.version()
 
-    def _show_fresh(self, files: Sequence[tuple[str, int]]) -> None:
+    def _add_fresh(self, files: Sequence[tuple[str, int]]) -> None:
         fresh = [(name, ms) for name, ms in files if name not in self._seen]
         self._seen.update(name for name, _ in fresh)
         self._waiting += [fresh] if fresh else []
 
     def _taken(self) -> list[tuple[str, int]]:
-        """FILES_A_LOOK of the files that wait, or one version if that has more."""
+        """Takes up to FILES_A_POLL of the waiting files, or one version if it has more."""
         taken: list[tuple[str, int]] = []
-        while self._waiting and (not taken or len(taken) + len(self._waiting[0]) <= FILES_A_LOOK):
+        while self._waiting and (not taken or len(taken) + len(self._waiting[0]) <= FILES_A_POLL):
             taken += self._waiting.pop(0)
         return taken
 
     def _in_versions(self, files: list[tuple[str, int]]) -> list[list[tuple[str, int]]]:
-        """The files by the version that added them; all in one where they are few, for no look tears a version then."""
-        if len(files) <= FILES_A_LOOK:
+        """Groups files by the version that added them; a few files are one group for one poll."""
+        if len(files) <= FILES_A_POLL:
             return [files] if files else []
         log = self._folder / "_delta_log"
         version = {
@@ -99,8 +100,8 @@ class Following:
         return [found[number] for number in sorted(found)]
 
     def leftovers(self) -> list[str]:
-        """Data files with rows that no version names: of writers that died before their commit."""
-        self._look()
+        """Lists data files with rows that no version names: their writers died before the commit."""
+        self._read_log()
         named = {unquote(add["add"]["path"]) for path in commits(self._folder / "_delta_log")
                  for add in actions(path, "add")}  # fmt: skip
         found = (path for path in self._folder.glob("*.parquet") if path.name not in named | self._seen)
@@ -108,7 +109,7 @@ class Following:
 
 
 def _columns(path: Path) -> pa.Table:
-    with pq.ParquetFile(path) as file:  # a quarter of what `read_table` takes
+    with pq.ParquetFile(path) as file:  # takes a quarter of the time of `read_table`
         return file.read(use_threads=False)
 
 

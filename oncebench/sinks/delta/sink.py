@@ -1,36 +1,36 @@
-"""Delta Lake: rows are appended to a table, a batch is one commit of its log, and the commit holds the batch's marker.
+"""The Delta Lake sink: appends each batch to a table in one commit that contains its marker.
 
-At-least-once appends; at-most-once appends what was claimed. Exactly-once is idempotent: each commit holds a
-transaction entry of Delta's (txnAppId = sink_id and the id of the checkpoint, txnVersion = batch). A start looks for
-the newest entry of its txnAppId. The batch that it names is there: a replay is drained (Delta's own skip runs nothing,
-and Spark would miss the state's commits), and its rows are compared with those of the data files which that commit
-added. There is no two-phase variant: Delta knows no commit that is prepared by one process and ended by another.
+At-least-once appends. At-most-once claims the batch, then appends. Exactly-once is idempotent: each commit contains
+Delta's transaction entry (txnAppId = sink_id and the id of the checkpoint, txnVersion = batch). A start reads the
+newest entry of its txnAppId. A replay of that batch is drained, because Delta's own skip would run no task and Spark
+would not commit the batch's state. The replayed rows are compared with the rows of the data files that the commit
+added. There is no two-phase variant: in Delta, no process can end a commit that another process prepared.
 
-A txnAppId that outlives its checkpoint loses data in silence: the new checkpoint counts from batch 0 again, and Delta
-skips every version up to the one that it knows. So the id of the checkpoint is part of it, and a start is refused
-where the table has entries of this sink_id from another checkpoint, which would be written twice.
+A txnAppId that is used with a new checkpoint loses data silently: the new checkpoint counts from batch 0 again, and
+Delta skips every version up to the newest one it has. Therefore the id of the checkpoint is part of the txnAppId. A
+start is refused if the table has entries of this sink_id from another checkpoint, because rows would be written twice.
 
-Fencing: an older driver that wakes up and appends its batch under the same txnAppId meets Delta's own check. If the
-younger one has committed that batch before, Delta skips the write (`oncebench.delivery.batch` sees that nothing ran,
-and the
-driver stops); if it commits while the older one writes, the older one fails with a ConcurrentTransactionException. At
-most one commit per batch stands. What can go wrong: on a local disk Delta puts a log entry in place by a look and a
-rename; two drivers that do so in the same instant could replace each other's. Where the store has a put-if-absent
-(HDFS, and Delta's log stores for clouds) they cannot. Two checkpoints that are both new and start at the same moment
-do not see each other either.
+Fencing: an older driver that resumes late and appends its batch under the same txnAppId meets Delta's own check. If the
+newer driver has committed that batch, Delta skips the write; `oncebench.delivery.batch` finds that no task ran, and the
+driver stops. If the newer driver commits while the older one writes, the older one fails with a
+ConcurrentTransactionException. At most one commit per batch remains.
 
-A writer that dies leaves data files which no version names. No reader sees them, and Delta's VACUUM removes them. A
-start leaves them alone: nothing tells them from the files of a writer that is about to commit, another's or a zombie's,
-and a commit whose file is gone breaks the table.
+What can go wrong: on a local disk, Delta checks that a log entry is free and then renames its file. Two drivers that do
+this at the same instant could replace each other's entry. Stores with put-if-absent (HDFS, and Delta's log stores for
+clouds) exclude this. Two new checkpoints that start at the same moment do not see each other either.
 
-Limits: the table is a folder that this process can read (our look at the log goes by the file system). A commit whose
-data files were compacted and vacuumed before its batch was replayed can't be compared: such a start is refused. A
-batch that makes no rows leaves one empty Parquet file which no version names: it is Spark's, holds nothing and is not
-told among the leftovers. Compacting (OPTIMIZE) gives rows a new place: don't compact while an observer reads.
+A writer that dies leaves data files that no version names. No reader sees them, and Delta's VACUUM removes them. A
+start leaves them, because they look like the files of a writer that is about to commit (another pipeline's or a
+zombie's). A commit whose file is gone breaks the table.
+
+Limits: the table is a folder that this process can read, because the sink reads the log through the file system. If a
+commit's data files were compacted and vacuumed before its batch was replayed, the rows cannot be compared and the start
+is refused. A batch without rows leaves an empty Parquet file of Spark's that no version names; it is not listed as a
+leftover. Compaction (OPTIMIZE) changes the place of rows: do not compact while an observer reads.
 
 The baseline is Delta's own streaming sink, which promises exactly-once per query id (its entry: query id, batch). It
-has no place for faults, so where faults are asked for it is Delta's documented idempotent write in foreachBatch, with
-the same entry and the same skip. Records that were set aside are left out of it, and reach no quarantine topic.
+has no failpoints. A run with faults therefore uses Delta's documented idempotent write in foreachBatch, with the same
+entry and the same skip. The baseline leaves rejected records out and does not write them to the quarantine topic.
 """
 
 from __future__ import annotations
@@ -65,12 +65,12 @@ from oncebench.delivery.durable import is_uri
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import checkpoint_id
 from oncebench.delivery.quarantine import without_rejected
-from oncebench.sinks.delta.log import columns_of, difference, files_of, readable, row_count, transactions
+from oncebench.sinks.delta.log import column_difference, columns_of, files_of, readable, row_count, transactions
 
 
 @dataclass(frozen=True)
 class Append:
-    """Appends a batch as one commit; with `app_id`, the commit holds (app_id, batch)."""
+    """Appends a batch as one commit; with `app_id`, the commit contains (app_id, batch)."""
 
     table: Path
     app_id: str | None = None
@@ -85,7 +85,7 @@ class Append:
 
 
 class Nothing:
-    """Uses up the rows: there is nothing to warm in a worker, Spark's writer runs in the JVM."""
+    """Reads and drops the rows: Spark's writer runs in the JVM, so a worker needs no warm-up."""
 
     def write(self, _task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         for _ in rows:
@@ -105,11 +105,11 @@ SUPPORTS = (
 
 
 class DeltaSink(Sink):
-    """Rows in a Delta table, a commit per batch.
+    """Writes rows to a Delta table, one commit per batch.
 
     Args:
-        table: folder of the table; made by the first batch.
-        sink_id: names this sink in the table's log; two pipelines must not share one.
+        table: folder of the table; the first batch makes it.
+        sink_id: names this sink in the table's log; two pipelines must not share it.
         partitions: tasks per batch.
         checkpoint: Spark's checkpoint, with our journal in it.
     """
@@ -125,26 +125,26 @@ class DeltaSink(Sink):
         self._replay: Replayable | None = None
 
     def check_schema(self, schema: StructType) -> None:
-        """See `Sink.check_schema`: Delta stores every Spark type; an existing table must have these columns."""
+        """See `Sink.check_schema`. Delta stores every type; `start` checks an existing table."""
         self._columns = columns_of(schema)
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: columns compared, entries of other checkpoints refused, the marker read."""
-        del generation, keep  # Delta's own check of the entries fences
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: compares columns, refuses other checkpoints' entries, reads the marker."""
+        del generation, decided  # Delta's own check of the entries fences older drivers
         if is_uri(str(self._table)):
             raise RefusedStart(
-                f"{self._table} is a URI for Spark and a relative folder for our reader of the table's log, which "
-                "would find none of its batches there. Give the path of a folder in a mounted file system."
+                f"{self._table} is a URI for Spark and a relative folder for the reader of the table's log, which "
+                "would find no batches there. Give the path of a folder in a mounted file system."
             )
         with readable(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
-            wrong = difference(self._table, self._columns)
+            wrong = column_difference(self._table, self._columns)
         if wrong is not None:
             raise RefusedStart(
                 f"the Delta table {self._table} was made for other rows: {wrong}. Nothing was written. Take another "
                 "folder, or move this table away."
             )
         if not os.access(_existing(self._table), os.W_OK):
-            raise RefusedStart(f"{self._table} cannot be written. Nothing was written. Mend its rights or its mount.")
+            raise RefusedStart(f"{self._table} cannot be written. Nothing was written. Check its rights and its mount.")
         if support.variant != "idempotent":
             return
         self._app_id = f"{self._sink_id}/{checkpoint_id(self._checkpoint)}"
@@ -168,7 +168,7 @@ class DeltaSink(Sink):
         return Append(self._table, self._app_id)
 
     def marks(self) -> Mapping[int, Mark]:
-        """See `Sink.marks`. The first call after a start with an open batch reads that batch's data files, by Spark."""
+        """See `Sink.marks`. With an open batch, the first call reads that batch's data files."""
         return {} if self._replay is None else {WHOLE_BATCH: self._replay.mark(list(self._columns))}
 
     def newest_batch(self) -> int:
@@ -176,9 +176,9 @@ class DeltaSink(Sink):
         return -1 if self._replay is None else self._replay.batch
 
     def write_native(self, rows: DataFrame) -> None:
-        told = rows.sparkSession.sparkContext.getLocalProperty
-        query, batch = told("sql.streaming.queryId"), told("streaming.sql.batchId")
-        # Outside a query (`oncebench batches`) it is given an identity, for it is the entry that takes the time.
+        local = rows.sparkSession.sparkContext.getLocalProperty
+        query, batch = local("sql.streaming.queryId"), local("streaming.sql.batchId")
+        # Outside a query (`oncebench batches`) the write also gets an entry, because the entry takes the time.
         number = next(self._unnumbered) if batch is None else int(batch)
         Append(self._table, query or self._sink_id).write_batch(without_rejected(rows), number)
 
@@ -205,20 +205,20 @@ class DeltaSink(Sink):
             return Replayable(batch, files, row_count(files))
         except (OSError, LookupError) as gone:
             raise RefusedStart(
-                f"batch {batch} is in the Delta table {self._table}, but what it wrote can't be looked up any more "
-                f"({gone!r}): its log entry or data files were cleaned up. Its replay could not be compared. Restore "
-                "them, or take a new checkpoint and a new sink_id (rows would then be written again)."
+                f"batch {batch} is in the Delta table {self._table}, but its rows cannot be read any more ({gone!r}): "
+                "its log entry or data files were cleaned up. Its replay could not be compared. Restore them, or take "
+                "a new checkpoint and a new sink_id (rows would then be written again)."
             ) from gone
 
 
 @dataclass
 class Replayable:
-    """The newest batch in the table: what a replay of it must be compared with.
+    """The newest batch in the table, for the comparison with its replay.
 
     Attributes:
         batch: its number.
-        files: the data files that its commit added; none where it cannot be replayed.
-        rows: how many rows they hold.
+        files: the data files that its commit added; none if the batch will not be replayed.
+        rows: number of rows in the files.
     """
 
     batch: int
@@ -227,21 +227,21 @@ class Replayable:
     _digest: int | None = None
 
     def mark(self, columns: list[str]) -> Mark:
-        """The batch's marker; reads the data files when first asked."""
+        """Returns the batch's marker; the first call reads the data files."""
         if self.files and self._digest is None:
             self._digest = _digest_of(self.files, columns)
         return Mark(self.batch, self.rows, self._digest)
 
 
 def _digest_of(files: Sequence[Path], columns: list[str]) -> int:
-    spark = SparkSession.builder.getOrCreate()  # the one in which the query runs
+    spark = SparkSession.builder.getOrCreate()  # the session of the query
     rows = spark.read.parquet(*map(str, files)).select(*(f"`{name}`" for name in columns))
     hashes = digest.with_hash(rows, columns).select(digest.HASH).toArrow().column(0)
     return digest.digest(hashes.combine_chunks())
 
 
 def _existing(path: Path) -> Path:
-    """The folder, or the nearest one above it that is there."""
+    """Returns the folder, or its nearest existing parent."""
     return path if path.is_dir() else _existing(path.absolute().parent)
 
 
@@ -261,7 +261,7 @@ KINDS = (
         spark={
             "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
             "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-            # Tasks in which Delta replays its log after a commit; 50 by default, for tables of millions of files.
+            # Tasks in which Delta replays its log after a commit; the default 50 is for tables of millions of files.
             "spark.databricks.delta.snapshotPartitions": "2",
         },
     ),

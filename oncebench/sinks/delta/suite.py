@@ -1,4 +1,4 @@
-"""What the suite needs of the Delta sink: a table per run, and a committed reader."""
+"""The Delta sink in the suite: a table per run, and a committed reader."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from oncebench.sinks.delta.reader import Following
+from oncebench.sinks.delta.reader import TableFollower
 from oncebench.sinks.delta.sink import KINDS
 from oncebench.sinks.folder_events import changes_in
 from oncebench.sinks.reader import Snapshots
@@ -19,7 +19,7 @@ def _provide(place: Place) -> dict[str, Any]:
 
 def _read(target: Mapping[str, Any]) -> Snapshots:
     folder = Path(target["output"])
-    table = Following(folder, target["key"])
+    table = TableFollower(folder, target["key"])
     return Snapshots(table.fresh, table.leftovers, changes=changes_in(folder / "_delta_log"))
 
 

@@ -1,6 +1,6 @@
-"""Files, broken on purpose: written under their final names, with no hidden place and no decision. Not for use.
+"""A deliberately broken file sink: writes visible files without a decision. Not for use.
 
-A task that dies leaves the file that it was writing, whole or not, and the replay writes another beside it.
+A task that dies leaves its file there, complete or not, and the replay writes another file.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from oncebench.sinks.files.suite import SUITE_SINKS as _SOUND
 
 
 class VisibleNames(Names):
-    """Temporary files stand where readers look."""
+    """Puts temporary files into the folder that readers list."""
 
     @property
     def pending(self) -> Path:
@@ -24,11 +24,11 @@ class VisibleNames(Names):
 
 
 class VisibleFiles(FileSink):
-    """Writes each file where it will stay."""
+    """Writes each file where readers find it at once."""
 
     def acknowledged_writer(self) -> FileWriter:
         names = VisibleNames(self._names.folder, self._names.sink_id, self._names.generation, self._names.suffix)
-        return FileWriter(names, self._form, durable=True, shown_as=Names.same)
+        return FileWriter(names, self._form, durable=True, visible_as=Names.same)
 
 
 def _open(settings: SinkSettings) -> FileSink:

@@ -1,7 +1,7 @@
-"""How rows stand in a file: JSON lines or Parquet, written batch by batch, read as a whole.
+"""Formats of files: JSON lines and Parquet, written batch by batch, read as a whole.
 
-Promise: what was written is read back row by row and in its order. What can't be read (half a line, a file without its
-end) is not passed over: it comes out as one row that nobody owes, and so is judged as corrupt.
+Promise: a file is read back row by row, in the order of writing. Data that cannot be read (half a line, a file without
+its end) are not skipped: they become one row that the audit does not expect and counts as corrupt.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from oncebench.sinks.records import row_as_json
 
 # The column of a JSON line before it is written.
 LINE = "line"
-# The one field of a row that could not be read.
+# The only field of a row that could not be read.
 UNREADABLE = "unreadable"
-# What was read of a file: makes its rows, and looks at the file no more.
+# The content of a file: returns its rows without reading the file again.
 Content = Callable[[], list[dict[str, Any]]]
 
 
@@ -34,10 +34,10 @@ class Format:
 
     Attributes:
         suffix: of a file's name.
-        spark: what Spark calls it.
-        encode: makes, in the JVM, what is written from the columns of the rows.
-        write: writes the first rows and then the others; the file is whole when it returns.
-        read: what a file holds.
+        spark: Spark's name of the format.
+        encode: converts the columns of the rows, in the JVM, to what is written.
+        write: writes the first rows and then the others; the file is complete when it returns.
+        read: reads a file.
     """
 
     suffix: str
@@ -48,14 +48,14 @@ class Format:
 
 
 def lines_of(rows: pa.RecordBatch) -> pa.Buffer:
-    """The column LINE as lines of a file, without a Python object per row."""
+    """Returns the column LINE as lines of a file, without a Python object per row."""
     lines = pc.binary_join_element_wise(rows.column(LINE), "\n", "")
     whole = pa.ListArray.from_arrays(pa.array([0, len(lines)], pa.int32()), lines)
     return pc.binary_join(whole, "")[0].as_buffer()
 
 
 def _encode_json_lines(rows: DataFrame) -> DataFrame:
-    """Each row as one JSON object; nulls are written."""
+    """Returns each row as one JSON object; nulls are written."""
     kept = [name for name in rows.columns if name == quarantine.COLUMN]
     line = row_as_json([name for name in rows.columns if name != quarantine.COLUMN])
     return rows.select(line.alias(LINE), *kept)
@@ -96,7 +96,7 @@ def _read_parquet(path: Path) -> Content:
         with pq.ParquetFile(path) as file:
             table = file.read(use_threads=False)
     except (pa.ArrowInvalid, OSError) as error:
-        if isinstance(error, OSError) and error.errno is not None:  # the disk's words; pyarrow's own have no number
+        if isinstance(error, OSError) and error.errno is not None:  # from the disk; pyarrow's own have no number
             raise
         return lambda: [_unreadable(path.name.encode())]
     return lambda: list(table.to_pylist())

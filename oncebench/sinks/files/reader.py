@@ -1,11 +1,11 @@
-"""The file sinks' committed reader: lists the folder, or what `_spark_metadata` names where there is one.
+"""The file sinks' committed reader: reads a folder, or the files that `_spark_metadata` names.
 
-Promise: a file is read once, whole, when its name is first seen. Names that begin with `.` or `_` are left out. In a
-folder of Spark's own streaming sink only the files count that its log names, as for Spark; `heeding_metadata=False`
-reads such a folder as every other program does, for comparison.
+Promise: a file is read once and completely, when its name is first seen. Names that begin with `.` or `_` are left out.
+In a folder of Spark's own streaming sink, only the files count that its log names, as for Spark.
+`respect_metadata=False` reads such a folder as every other program does, for comparison.
 
-What can go wrong: with `heeding_metadata=False` a file may be read while Spark is still writing it. A file that goes
-away between two looks is not missed: rows that were seen and vanish are found by the audit.
+What can go wrong: with `respect_metadata=False` a file may be read while Spark is still writing it. A file may
+disappear between two polls; the audit reports rows that were seen and disappear.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from oncebench.sinks.reader import Rows, Snapshots, now_us, place_in_file, rows_
 PENDING = ".pending"
 SPARK_METADATA, SPARK_TEMPORARY = "_spark_metadata", "_temporary"
 HIDDEN = (".", "_")
-# A folder's time stamp goes in steps of up to 10 ms: one that is younger than this may hide a later change.
+# A folder's time stamp has steps of up to 10 ms, so a younger stamp may hide a later change.
 STAMP_NS = 50_000_000
 
 
 def names_in(folder: Path) -> set[str]:
-    """The files that a reader of the folder is shown; none if there is no folder."""
+    """Returns the files that are visible in a folder; none if there is no folder."""
     try:
         with os.scandir(folder) as entries:
             return {entry.name for entry in entries if not entry.name.startswith(HIDDEN) and entry.is_file()}
@@ -39,23 +39,23 @@ def names_in(folder: Path) -> set[str]:
 
 
 class FolderReader:
-    """What `Snapshots` asks; see the module."""
+    """The functions that `Snapshots` needs; see the module."""
 
-    def __init__(self, form: Format, folder: Path, key: str, *, heeding_metadata: bool = True) -> None:
+    def __init__(self, form: Format, folder: Path, key: str, *, respect_metadata: bool = True) -> None:
         self._form, self._folder, self._key = form, folder, key
-        self._metadata = folder / SPARK_METADATA if heeding_metadata else None
+        self._metadata = folder / SPARK_METADATA if respect_metadata else None
         self._read: set[str] = set()
         self._stamp: tuple[Path, int] | None = None
 
     def fresh(self) -> Rows:
-        """The rows of files that were not there at the last look."""
+        """Returns the rows of files that are new since the last call."""
         read: list[tuple[str, int, Content]] = []
         for name in sorted(self._fresh_names()):
             path = self._folder / name
             try:
                 stamp_ms = path.stat().st_mtime_ns // 1_000_000
                 read.append((name, stamp_ms, self._form.read(path)))
-            except FileNotFoundError:  # gone since it was listed
+            except FileNotFoundError:  # removed after it was listed
                 continue
             self._read.add(name)
         seen_us = now_us()
@@ -70,19 +70,18 @@ class FolderReader:
         return rows_of(places, written_ms, rows, self._key, seen_us)
 
     def leftovers(self) -> list[str]:
-        """Files that are written and not shown: prepared ones, Spark's temporary ones, those that its log leaves
-        out."""
+        """Lists invisible files: prepared ones, Spark's temporary ones, and those not in Spark's log."""
         hidden = [
             path.relative_to(self._folder)
             for below in (PENDING, SPARK_TEMPORARY)
             for path in (self._folder / below).rglob("*")
             if path.is_file() and not path.name.startswith(HIDDEN)
         ]
-        unnamed = names_in(self._folder) - self._shown()
+        unnamed = names_in(self._folder) - self._visible()
         return sorted([f"temporary file {path}" for path in hidden] + [f"unreferenced file {name}" for name in unnamed])
 
     def _fresh_names(self) -> set[str]:
-        """New names; one call of stat when the folder, or Spark's log in it, is as it was."""
+        """Returns new names; one call of stat is enough if folder and Spark's log are unchanged."""
         log = self._log()
         watched = self._folder if log is None else log
         now = time.time_ns()
@@ -92,11 +91,11 @@ class FolderReader:
             return set()
         if self._stamp == (watched, changed):
             return set()
-        names = self._shown()
+        names = self._visible()
         self._stamp = (watched, changed) if now - changed > STAMP_NS else None
         return names - self._read
 
-    def _shown(self) -> set[str]:
+    def _visible(self) -> set[str]:
         log = self._log()
         return names_in(self._folder) if log is None else set(named_in(log))
 
@@ -105,7 +104,10 @@ class FolderReader:
 
 
 def named_in(log: Path) -> Iterable[str]:
-    """The files that Spark's log names. A batch N is the file `N`, or `N.compact` with all that came before it."""
+    """Yields the files that Spark's log names.
+
+    Batch N is the log file `N`, or `N.compact`, which also contains all earlier batches.
+    """
     batches: dict[int, str] = {}
     for name in names_in(log):
         number, _, compacted = name.partition(".")
@@ -116,7 +118,7 @@ def named_in(log: Path) -> Iterable[str]:
             yield Path(unquote(urlsplit(json.loads(line)["path"]).path)).name
 
 
-def read_folder(form: Format, folder: Path, key: str, *, heeding_metadata: bool = True) -> Snapshots:
-    """A reader of a folder of files; `key`: the field that is the key of a row."""
-    reader = FolderReader(form, folder, key, heeding_metadata=heeding_metadata)
+def read_folder(form: Format, folder: Path, key: str, *, respect_metadata: bool = True) -> Snapshots:
+    """Returns a reader of a folder of files; `key` is the field that is the key of a row."""
+    reader = FolderReader(form, folder, key, respect_metadata=respect_metadata)
     return Snapshots(reader.fresh, reader.leftovers, changes=changes_in(folder, folder / SPARK_METADATA))

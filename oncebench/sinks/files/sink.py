@@ -1,22 +1,24 @@
-"""Files in a folder, as JSON lines or Parquet: written hidden, and shown by one atomic rename.
+"""The file sinks: JSON lines or Parquet files, written hidden, published by atomic rename.
 
-Promise: whoever lists the folder and leaves out names that begin with `.` or `_`, as Spark does, finds whole files
-only, under every guarantee: nobody is ever shown half a line. A task writes below `.pending/` and shows nothing until
-its file is closed. What differs is who renames the file into the folder, and what is on the disk by then:
+Promise: a reader that ignores names which begin with `.` or `_`, as Spark does, finds complete files only, under every
+guarantee. It never reads half a line. A task writes below `.pending/`, and its file stays hidden until it is closed.
+The guarantees differ in who renames the file into the folder, and in what is on the disk by then:
 
-* at-most-once: the task, at once. Nothing is forced to the disk: a power cut may leave a file torn or empty.
-* at-least-once: the task, after fsync. Each attempt has a name of its own: what is written again stands beside it.
-* exactly-once, two-phase: the driver, once the decision is in the journal, which is the batch's manifest. The final
-  name says sink_id, batch and partition, so a commit that is made again finds its work done; a file that is in neither
-  place is lost, and the replay writes it anew.
+* at-most-once: the task renames at once. Nothing is forced to the disk: a power cut may leave a file torn or empty.
+* at-least-once: the task renames after fsync. Each attempt has a name of its own, so a second attempt adds a file.
+* exactly-once, two-phase: the driver renames after the decision is in the journal, which is the batch's manifest. The
+  final name contains sink_id, batch and partition, so a repeated commit finds its work done. A file that is in neither
+  place is lost, and the replay writes it again.
 
-Fencing: only a driver that has decided renames, and a start deletes what older drivers prepared and no decision names:
-a task or a driver that wakes up late has nothing left to show. What can go wrong: somebody takes files of the newest
-batch out of the folder (the replay of a batch that was just committed would write them anew); an object store, which
-has no atomic rename; nodes of a cluster that do not share the folder (the commit finds nothing, and says so).
+Fencing: only a driver that has decided renames files. A start deletes files that older drivers prepared and that no
+decision names. A task or driver that resumes late then has nothing to publish.
 
-The baseline is Spark's own writer. Records that were set aside are left out of it, and nothing copies them to
-quarantine: a second query over the same rows would run the stateful operator twice.
+What can go wrong: someone removes files of the newest batch from the folder, and a replay of that batch writes them
+again; an object store has no atomic rename; the nodes of a cluster do not share the folder, and the commit reports
+missing files.
+
+The baseline is Spark's own writer. It leaves rejected records out, and nothing copies them to quarantine: a second
+query over the same rows would run the stateful operator twice.
 """
 
 from __future__ import annotations
@@ -61,17 +63,17 @@ _WHAT_TO_DO = {
     errno.EDQUOT: "Raise the quota, or make room",
     errno.EACCES: "Give this user the right to write there, or take another folder",
     errno.EROFS: "Mount the file system for writing, or take another folder",
-    errno.EXDEV: "Put the folder and all below it on one file system, or no rename is atomic",
+    errno.EXDEV: "Put the folder and its subfolders on one file system, because renames are atomic only within one",
     errno.ENAMETOOLONG: "Take a shorter sink_id: it is part of every file's name",
     errno.EEXIST: "Take another folder: a file has this name",
     errno.ENOTDIR: "Take another folder: a part of its path is a file",
-    errno.ENOENT: "Let one driver run per sink_id, and let every node of a cluster find the folder under this path",
+    errno.ENOENT: "Run one driver per sink_id, and give every node of a cluster this folder under the same path",
 }
 
 
 @dataclass(frozen=True)
 class Names:
-    """Where files of one sink_id and driver stand and how they are called: by nothing that stands in a row."""
+    """Places and names of one driver's files of a sink_id. No name contains a row's value."""
 
     folder: Path
     sink_id: str
@@ -80,34 +82,34 @@ class Names:
 
     @property
     def pending(self) -> Path:
-        """Where files are written: hidden from every reader, on the same file system."""
+        """The hidden folder in which files are written, on the same file system."""
         return self.folder / PENDING
 
     def temporary(self, batch: int, partition: int) -> str:
-        """A name for one attempt at a partition, never used before."""
+        """Returns a new name for one attempt at a partition."""
         return f"{self._stem(batch, partition)}.g{self.generation}.{uuid.uuid4().hex}.{self.suffix}"
 
     def same(self, temporary: str) -> str:
-        """The attempt's own name again: shown so, attempts stand beside each other."""
+        """Returns the attempt's own name: every attempt then becomes a visible file."""
         return temporary
 
     def final(self, temporary: str) -> str:
-        """The one name of a partition of a batch, whoever wrote it: shown so, there is one attempt at most."""
+        """Returns the only name of a batch's partition: at most one attempt then becomes visible."""
         found = self._attempt(temporary)
         if found is None:
             raise CommitUncertain(
-                f"the journal names a file {temporary!r}, which sink_id {self.sink_id!r} never made: it is another's "
-                "or damaged. Restore the checkpoint folder together with its journal."
+                f"the journal names a file {temporary!r}, which sink_id {self.sink_id!r} never made: the journal is "
+                "another's or damaged. Restore the checkpoint folder together with its journal."
             )
         return f"{self._stem(int(found[1]), int(found[2]))}.{self.suffix}"
 
     def is_older(self, name: str) -> bool:
-        """Whether it is a temporary file of an older driver of this sink_id."""
+        """Whether a name is a temporary file's of an older driver of this sink_id."""
         found = self._attempt(name)
         return found is not None and int(found[3]) < self.generation
 
     def batch_and_partition(self, name: str) -> tuple[int, int] | None:
-        """Of a file of this sink_id under its final name, else None."""
+        """Returns (batch, partition) of a final name of this sink_id; None for other names."""
         found = re.fullmatch(rf"{self._numbers}\.{self.suffix}", name)
         return None if found is None else (int(found[1]), int(found[2]))
 
@@ -124,21 +126,23 @@ class Names:
 
 @dataclass(frozen=True)
 class FileWriter:
-    """Writes a partition as one hidden file; leaves it there for the driver, or shows it by itself.
+    """Writes a partition as one hidden file, which the task or the driver publishes.
 
     Attributes:
+        names: see `Names`.
+        form: the format.
         durable: whether file and name are forced to the disk.
-        shown_as: the name under which the task shows it; None: it does not.
+        visible_as: returns the name under which the task publishes the file; None: the driver publishes it.
     """
 
     names: Names
     form: Format
     durable: bool
-    shown_as: Callable[[Names, str], str] | None
+    visible_as: Callable[[Names, str], str] | None
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         first = next(rows, None)
-        if first is None:  # no rows, no file: there is nothing to decide about
+        if first is None:  # without rows there is no file and nothing to decide
             task.reach("before-prepare")
             task.reach("after-prepare")
             return {}, {}
@@ -152,11 +156,11 @@ class FileWriter:
             if not isinstance(error, OSError):
                 raise
             raise DeliveryFailed(
-                f"batch {task.batch}, partition {task.partition}: {_told(path, error)}, then start the pipeline again. "
-                "No half file is to be seen."
+                f"batch {task.batch}, partition {task.partition}: {_error_text(path, error)}, then start the pipeline "
+                "again. Readers see no part of this file."
             ) from error
         task.reach("after-prepare")
-        return {} if self.shown_as else {"file": name}, {"prepare": prepare_ms}
+        return {} if self.visible_as else {"file": name}, {"prepare": prepare_ms}
 
     def _write(self, task: TaskView, path: Path, first: pa.RecordBatch, others: Iterator[pa.RecordBatch]) -> float:
         with path.open("xb") as file:
@@ -166,10 +170,10 @@ class FileWriter:
             if self.durable:
                 file.flush()
                 os.fsync(file.fileno())
-        if self.shown_as:
-            path.replace(self.names.folder / self.shown_as(self.names, path.name))
+        if self.visible_as:
+            path.replace(self.names.folder / self.visible_as(self.names, path.name))
         if self.durable:
-            fsync_folder(self.names.folder if self.shown_as else self.names.pending)
+            fsync_folder(self.names.folder if self.visible_as else self.names.pending)
         return (time.perf_counter() - started) * 1000
 
 
@@ -182,12 +186,12 @@ SUPPORTS = (
 
 
 class FileSink(Sink):
-    """Rows as files of one format in a folder.
+    """Writes rows as files of one format to a folder.
 
     Args:
         form: of the files.
-        folder: where they are shown; made if it is not there.
-        sink_id: names this sink's files; two pipelines must not share one.
+        folder: where readers find them; made if missing.
+        sink_id: names this sink's files; two pipelines must not share it.
         partitions: tasks per batch.
     """
 
@@ -201,19 +205,19 @@ class FileSink(Sink):
         """See `Sink.encode`: a JSON line per row, or the columns for Parquet."""
         return self._form.encode(rows)
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: the folder tried, undecided files of older drivers deleted, final names read."""
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: tests the folder, deletes undecided files, reads final names."""
         self._names = names = replace(self._names, generation=generation)
         self._check(support)
         try:
             make_folder(names.pending)
             self._try_out()
-            kept = {str(prepared["file"]) for prepared in keep}
+            kept = {str(prepared["file"]) for prepared in decided}
             for name in names_in(names.pending) - kept:
                 if names.is_older(name):
                     (names.pending / name).unlink(missing_ok=True)
         except OSError as error:
-            raise RefusedStart(f"{_told(names.folder, error)}. Nothing was written.") from error
+            raise RefusedStart(f"{_error_text(names.folder, error)}. Nothing was written.") from error
         for batch, partition in filter(None, map(names.batch_and_partition, names_in(names.folder))):
             if partition not in self._marks or self._marks[partition].batch < batch:
                 self._marks[partition] = Mark(batch, 0, 0)
@@ -222,50 +226,50 @@ class FileSink(Sink):
         return self.prepare_writer()
 
     def unacknowledged_writer(self) -> FileWriter:
-        return FileWriter(self._names, self._form, durable=False, shown_as=Names.final)
+        return FileWriter(self._names, self._form, durable=False, visible_as=Names.final)
 
     def acknowledged_writer(self) -> FileWriter:
-        return FileWriter(self._names, self._form, durable=True, shown_as=Names.same)
+        return FileWriter(self._names, self._form, durable=True, visible_as=Names.same)
 
     def prepare_writer(self) -> FileWriter:
-        return FileWriter(self._names, self._form, durable=True, shown_as=None)
+        return FileWriter(self._names, self._form, durable=True, visible_as=None)
 
     def marks(self) -> Mapping[int, Mark]:
         """See `Sink.marks`: the newest final name of each partition."""
         return self._marks
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
-        """See `Sink.commit`: lost is what is neither hidden nor shown.
+        """See `Sink.commit`: a file that is neither hidden nor visible is lost.
 
         Raises:
-            CommitUncertain: the file system refused, or a file of that name is another's.
+            CommitUncertain: the file system refused, or another pipeline has a file of that name.
         """
         try:
-            lost = {partition for partition, entry in prepared.items() if not self._show(str(entry["file"]))}
+            lost = {partition for partition, entry in prepared.items() if not self._publish(str(entry["file"]))}
             fsync_folder(self._names.folder)
         except OSError as error:
             raise CommitUncertain(
-                f"batch {batch}: {_told(self._names.folder, error)}. The batch is decided: start again after that, and "
-                "the replay finishes it."
+                f"batch {batch}: {_error_text(self._names.folder, error)}. The batch is decided: start again after "
+                "that, and the replay finishes it."
             ) from error
         return lost
 
-    def _show(self, name: str) -> bool:
-        """Renames a prepared file into the folder, or finds that this was done before. False: it is in neither."""
-        hidden, shown = self._names.pending / name, self._names.folder / self._names.final(name)
-        if shown.exists() and not hidden.exists():
+    def _publish(self, name: str) -> bool:
+        """Publishes a prepared file, unless that is done. Returns False if the file is lost."""
+        hidden, visible = self._names.pending / name, self._names.folder / self._names.final(name)
+        if visible.exists() and not hidden.exists():
             return True
-        if shown.exists() and not hidden.samefile(shown):
+        if visible.exists() and not hidden.samefile(visible):
             raise CommitUncertain(
-                f"{shown} is there already, and {hidden} was prepared under the same name: two pipelines write as "
-                f"sink_id {self._names.sink_id!r}, or files were brought back by hand. Neither was touched; move one "
-                "of them away and start again."
+                f"{visible} exists already, and {hidden} was prepared for the same name: two pipelines write as "
+                f"sink_id {self._names.sink_id!r}, or files were restored by hand. Neither was changed. Move one of "
+                "them away and start again."
             )
         try:
-            hidden.rename(shown)
-            hidden.unlink(missing_ok=True)  # after a power cut it may have both names; rename then does nothing
+            hidden.rename(visible)
+            hidden.unlink(missing_ok=True)  # after a power cut a file may have both names, and rename does nothing
         except FileNotFoundError:
-            return shown.exists()
+            return visible.exists()
         return True
 
     def write_native(self, rows: DataFrame) -> None:
@@ -281,13 +285,13 @@ class FileSink(Sink):
         return without_rejected(rows).writeStream.format(self._form.spark).option("path", str(folder))
 
     def close(self) -> None:
-        """Nothing is held open between batches."""
+        """Does nothing: no file is open between batches."""
 
     def _check(self, support: Support) -> None:
         if is_uri(self._asked):
             raise RefusedStart(
-                f"{self._asked} is no folder of a mounted file system, and an object store has no atomic rename. Give "
-                "the path of a folder that every task can reach."
+                f"{self._asked} is not a folder of a mounted file system, and an object store has no atomic rename. "
+                "Give the path of a folder that every task can reach."
             )
         if not _SINK_ID.fullmatch(self._names.sink_id):
             raise RefusedStart(f"sink_id {self._names.sink_id!r} may have letters, digits, `.`, `_` and `-` only.")
@@ -298,23 +302,23 @@ class FileSink(Sink):
             )
 
     def _try_out(self) -> None:
-        """Writes, forces to the disk and renames a hidden file: what every batch will do."""
+        """Writes, forces to the disk and renames a hidden file, as every batch does."""
         name = self._names.temporary(0, 0)
-        # Always the same name: what a death leaves of it is taken away by the next start.
-        hidden, beside = self._names.pending / name, self._names.folder / f".{self._names.sink_id}.tried"
+        # Always the same name: the next start removes a file that a crash left here.
+        hidden, renamed = self._names.pending / name, self._names.folder / f".{self._names.sink_id}.tried"
         try:
             with hidden.open("xb") as file:
                 file.write(b"\n")
                 file.flush()
                 os.fsync(file.fileno())
-            hidden.rename(beside)
+            hidden.rename(renamed)
         finally:
             hidden.unlink(missing_ok=True)
-            beside.unlink(missing_ok=True)
+            renamed.unlink(missing_ok=True)
 
 
-def _told(path: Path, error: OSError) -> str:
-    what_to_do = _WHAT_TO_DO.get(error.errno or 0, "Look after the file system")
+def _error_text(path: Path, error: OSError) -> str:
+    what_to_do = _WHAT_TO_DO.get(error.errno or 0, "Check the file system")
     return f"cannot write {path} ({error.strerror or error}). {what_to_do}"
 
 
@@ -324,7 +328,7 @@ def _open(form: Format, settings: SinkSettings) -> FileSink:
 
 LACKS = {
     "exactly-once/idempotent": "a folder takes one file in one step, not a batch of them with its marker; "
-    "two-phase shows each file once and needs no marker",
+    "two-phase publishes each file once and needs no marker",
 }
 FORMATS = {"files-jsonl": JSON_LINES, "files-parquet": PARQUET}
 KINDS = tuple(

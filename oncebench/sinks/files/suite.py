@@ -1,4 +1,4 @@
-"""What the suite needs of the file sinks: a folder per run, and a committed reader."""
+"""The file sinks in the suite: a folder per run, and a committed reader."""
 
 from __future__ import annotations
 

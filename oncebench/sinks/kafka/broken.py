@@ -1,7 +1,6 @@
-"""Kafka, broken on purpose: what becomes of exactly-once when one detail of the protocol is left out.
+"""Deliberately broken Kafka sinks: exactly-once without one detail. Not for use.
 
-Each variant declares the anomaly that it must show; a run that does not show it is a finding about the suite. None of
-this is for use.
+Each variant declares the anomaly that it must cause. If a run does not find that anomaly, the suite has a defect.
 """
 
 from __future__ import annotations
@@ -22,15 +21,16 @@ if TYPE_CHECKING:
 
 
 def without_marker(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
-    """A transaction per task, but nothing in it says which batch it was: a replay cannot know that it is there."""
+    """Writes a transaction per task without a marker, so a replay cannot find the first write."""
     batch.run(sink.idempotent_writer())
     pass_decision_failpoints(batch)
 
 
 def without_journal(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
-    """Tasks prepare and the driver commits one after the other, with no decision on disk (as Pravega's connector does).
+    """Tasks prepare; the driver commits partition by partition, without a decision on disk.
 
-    A death amid the commits leaves some partitions committed; the replay writes all of them again.
+    Pravega's connector works like this. A crash between two commits leaves some partitions committed, and the
+    replay writes all of them again.
     """
     prepared = {written.partition: written.prepared for written in batch.run(sink.prepare_writer()) if written.prepared}
     for point in ("before-decision", "after-decision"):
@@ -39,9 +39,9 @@ def without_journal(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) 
 
 
 def taken_as_done(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
-    """A decided batch is taken as committed, although an abort came between: DSv2 calls abort after a failed commit.
+    """Takes an aborted batch as committed: DSv2 calls abort after a failed commit.
 
-    The sink's start has aborted what was prepared, without a look into the journal; the replay writes nothing.
+    The sink's start aborts the prepared transactions without a look into the journal. The replay writes nothing.
     """
     if journal.decisions(batch.id):
         return batch.drain()
@@ -54,7 +54,7 @@ def taken_as_done(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> 
 
 
 class AbortsDecided(KafkaSink):
-    """Aborts at start whatever is open, also what the journal says is decided."""
+    """Aborts every open transaction at the start, even those that the journal has decided."""
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         del decided
@@ -62,7 +62,7 @@ class AbortsDecided(KafkaSink):
 
 
 class NeverFences(KafkaSink):
-    """Starts beside whoever is there: no generation is published, and no transactional id of an older driver fenced."""
+    """Fences no older driver: publishes no generation and fences no transactional id."""
 
     def _publish_generation(self, generation: int) -> bool:
         del generation
@@ -71,11 +71,11 @@ class NeverFences(KafkaSink):
     def _fence(self, names: Any) -> None:
         del names
 
-    def _take(self, names: Any) -> None:
+    def _fence_now(self, names: Any) -> None:
         del names
 
     def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
-        del stable  # what an older driver has open would have to be waited for
+        del stable  # a stable read would wait for the open transactions of an older driver
         return super()._read_marks(stable=False)
 
 

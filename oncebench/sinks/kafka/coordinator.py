@@ -1,61 +1,64 @@
-"""The transaction coordinator's wire: end, describe, list and fence transactions of other processes' producers.
+"""Ends, describes, lists and fences transactions of other processes' producers.
 
-Promise: an answer is one of a few outcomes, and "unknown" is said where the broker did not answer. EndTxn is checked
-by the broker against transactional id, producer id and epoch only, not against the connection (KIP-98; in the
-broker: TransactionCoordinator.endTransaction), which is what lets a driver commit what its tasks have prepared.
+Promise: every answer is one of a few outcomes, and a missing answer is `UNKNOWN`. The broker checks EndTxn against
+transactional id, producer id and epoch only, not against the connection (KIP-98; in the broker:
+TransactionCoordinator.endTransaction). Therefore a driver can commit transactions that its tasks have prepared.
 
-EndTxn is sent in version 4 at most: that is the transaction protocol of KIP-98 (TV1), which librdkafka speaks. With
-version 5 (TV2, KIP-890) the broker raises the producer's epoch at the commit and the producer is fenced for good.
+EndTxn is sent in version 4 at most. That is the transaction protocol of KIP-98 (TV1), which librdkafka speaks. With
+version 5 (TV2, KIP-890) the broker raises the producer's epoch at the commit, and the producer is fenced for good.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
 from typing import Any
 
-from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, TransactionalIdNotFoundError, for_code
-from kafka.protocol.metadata import CoordinatorType
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 from kafka.structs import TopicPartition
+
+from oncebench.sinks.kafka import wire
 
 # The last version of the old protocol (see the module's docstring).
 END_TXN_VERSION = 4
 # Newest InitProducerId version that every supported broker (3.9 to 4.3) has as stable; v6 is unstable (KIP-939).
 INIT_PRODUCER_ID_VERSION = 5
-# A coordinator that is alive answers in milliseconds; ten seconds cover a broker's restart in between.
+# A running coordinator answers in milliseconds; ten seconds cover a restart of the broker.
 REQUEST_TIMEOUT_MS = 10_000
-# Pause between two tries while the coordinator still writes markers; they take single milliseconds.
+# Pause between two tries while the coordinator still writes markers, which takes single milliseconds.
 RETRY_PAUSE_S = 0.002
 RETRY_PAUSE_MAX_S = 0.1
 
-# In place of a coordinator's epoch: an operator's marker, which the partition's leader checks by the producer alone.
+# Stands for the coordinator's epoch in a marker that an operator writes; the leader then checks the producer only.
 NO_COORDINATOR = -1
 
 # Kafka's error codes (org.apache.kafka.common.protocol.Errors).
 NONE = 0
-NO_ANSWER = -1  # no code of Kafka's: nothing came back
-RETRIABLE = frozenset({14, 15, 16, 51})  # coordinator loading, not available, not this one; concurrent transactions
+NO_ANSWER = -1  # not one of Kafka's codes: nothing came back
+CONCURRENT_TRANSACTIONS = 51  # the right coordinator, still busy
+RETRIABLE = frozenset({14, 15, 16, CONCURRENT_TRANSACTIONS})  # coordinator loading, not available, not this one
+# After these answers the coordinator is looked up again; None: no answer.
+STALE_COORDINATOR: frozenset[int | None] = frozenset({None}) | (RETRIABLE - {CONCURRENT_TRANSACTIONS})
 DEFINITELY_NOT = frozenset({48})  # INVALID_TXN_STATE
 AMBIGUOUS = frozenset({47, 49, 90})  # INVALID_PRODUCER_EPOCH, INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED
 
 
 class Outcome(Enum):
-    """What an EndTxn came to."""
+    """The result of an EndTxn request."""
 
-    DONE = "done"  # ended as asked, now or by an earlier request
-    ELSEWHERE = "elsewhere"  # ended otherwise: aborted, timed out, or fenced; only a marker tells which
-    UNKNOWN = "unknown"  # no answer: the request may still act
+    DONE = "done"  # ended as asked, by this or by an earlier request
+    ELSEWHERE = "elsewhere"  # ended by someone else: aborted, timed out or fenced; only a marker shows which
+    UNKNOWN = "unknown"  # no answer: the request may still take effect
 
 
 @dataclass(frozen=True)
 class Transaction:
-    """A producer's transaction as the coordinator sees it."""
+    """A producer's transaction in the coordinator's view."""
 
     transactional_id: str
     producer_id: int
@@ -65,7 +68,7 @@ class Transaction:
 
 @dataclass(frozen=True, order=True)
 class OpenIn:
-    """A transaction that is open in a partition: its producer's, since the record at `offset`."""
+    """A transaction of a producer that is open in a partition since the record at `offset`."""
 
     topic: str
     partition: int
@@ -74,8 +77,14 @@ class OpenIn:
 
 
 @dataclass(frozen=True)
-class Ended:
-    """The answer to one EndTxn: what it came to, the last error code, and whether any try went unanswered."""
+class EndTxnResult:
+    """The answer to one EndTxn.
+
+    Attributes:
+        outcome: the result.
+        error_code: the last error code.
+        doubtful: whether any try stayed without an answer.
+    """
 
     outcome: Outcome
     error_code: int
@@ -83,17 +92,18 @@ class Ended:
 
 
 class Coordinator:
-    """A connection to the transaction coordinators of a cluster. Not for use by two threads at once.
+    """A connection to a cluster's transaction coordinators. Two threads must not use it at once.
 
     Args:
         settings: kafka-python's client settings; `bootstrap_servers` at least.
 
     Raises:
         KafkaError: the cluster cannot be reached.
+        RefusedStart: the installed kafka-python lacks a private name that this sink needs.
     """
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
-        self._admin = KafkaAdminClient(**{"request_timeout_ms": REQUEST_TIMEOUT_MS, **settings})
+        self._admin = wire.connect({"request_timeout_ms": REQUEST_TIMEOUT_MS, **settings})
 
     def __enter__(self) -> Coordinator:
         return self
@@ -107,11 +117,11 @@ class Coordinator:
         """Closes the connections."""
         self._admin.close()
 
-    def end(self, transactions: Sequence[Transaction], commit: bool, limit_s: float) -> list[Ended]:
-        """Commits or aborts transactions, all at once; waits `limit_s` at most for definite answers."""
+    def end(self, transactions: Sequence[Transaction], commit: bool, limit_s: float) -> list[EndTxnResult]:
+        """Commits or aborts transactions, all at once; waits at most `limit_s` for definite answers."""
         deadline = time.monotonic() + limit_s
         pending = dict(enumerate(transactions))
-        ended: dict[int, Ended] = {}
+        ended: dict[int, EndTxnResult] = {}
         doubtful: set[int] = set()
         pause = RETRY_PAUSE_S
         while pending:
@@ -120,12 +130,12 @@ class Coordinator:
                 if code is None:
                     doubtful.add(at)
                 elif code not in RETRIABLE:
-                    ended[at] = Ended(_outcome(code), code, at in doubtful)
+                    ended[at] = EndTxnResult(_outcome(code), code, at in doubtful)
                     del pending[at]
             if pending and time.monotonic() > deadline:
                 for at in pending:
                     code = answers[at]
-                    ended[at] = Ended(Outcome.UNKNOWN, NO_ANSWER if code is None else code, True)
+                    ended[at] = EndTxnResult(Outcome.UNKNOWN, NO_ANSWER if code is None else code, True)
                 break
             if pending:
                 time.sleep(pause)
@@ -133,7 +143,7 @@ class Coordinator:
         return [ended[at] for at in range(len(transactions))]
 
     def fence(self, transactional_ids: Iterable[str], timeout_ms: int, limit_s: float) -> None:
-        """Fences every id: its open transaction is aborted and its producer can never commit again.
+        """Fences every id: aborts its open transaction, and its producer can never commit again.
 
         Raises:
             KafkaError: an id could not be fenced within `limit_s`.
@@ -151,17 +161,17 @@ class Coordinator:
                 time.sleep(RETRY_PAUSE_S * 5)
 
     def fence_once(self, transactional_ids: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
-        """Asks once to fence every id: the answers' error codes, None where none came.
+        """Asks once to fence every id. Returns the error codes, None where no answer came.
 
-        An id that is ongoing is fenced by that and its abort begins, which is answered CONCURRENT_TRANSACTIONS; its
-        coordinator knows that it was aborted until the id is asked for again.
+        An ongoing transaction is fenced by this request, and its abort begins; the answer is CONCURRENT_TRANSACTIONS.
+        Its coordinator remembers the abort until the next request for the id.
         """
         asked = {at: Transaction(name, -1, -1) for at, name in enumerate(transactional_ids)}
         answers = self._ask({at: _init_producer_id(txn, timeout_ms) for at, txn in asked.items()}, asked)
         return {txn.transactional_id: answers[at] for at, txn in asked.items()}
 
     def describe(self, transactional_ids: Iterable[str]) -> dict[str, Transaction]:
-        """State, producer id and epoch of each id that the coordinators know."""
+        """Returns state, producer id and epoch of each id that the coordinators have."""
         found = {}
         for name in transactional_ids:
             try:
@@ -172,7 +182,7 @@ class Coordinator:
         return found
 
     def listed(self, prefix: str) -> list[Transaction]:
-        """Every transactional id below a prefix, with its state (epochs are not listed: -1)."""
+        """Returns every transactional id with this prefix and its state; epochs are -1."""
         listings = self._admin.list_transactions()
         return [
             Transaction(seen.transactional_id, seen.producer_id, -1, str(seen.state.value))
@@ -182,15 +192,15 @@ class Coordinator:
         ]
 
     def open_in(self, topic: str) -> list[OpenIn]:
-        """Every transaction that is open in a topic, by the partitions' leaders (DescribeProducers, KIP-664).
+        """Returns a topic's open transactions, from the leaders (DescribeProducers, KIP-664).
 
         Raises:
-            KafkaError: it is not there, or may not be looked at.
+            KafkaError: the topic does not exist, or this user may not describe it.
         """
-        told = self._admin.describe_topics([topic])[0]
-        if told["error_code"] != NONE:  # one that may not be described looks like one without partitions
-            raise for_code(told["error_code"])(f"the metadata of {topic}")
-        places = [TopicPartition(topic, partition["partition_index"]) for partition in told["partitions"]]
+        metadata = self._admin.describe_topics([topic])[0]
+        if metadata["error_code"] != NONE:  # without rights the answer looks like a topic without partitions
+            raise for_code(metadata["error_code"])(f"the metadata of {topic}")
+        places = [TopicPartition(topic, partition["partition_index"]) for partition in metadata["partitions"]]
         answer = self._admin.describe_producers(places)
         return [
             OpenIn(place.topic, place.partition, producer.current_transaction_start_offset, producer.producer_id)
@@ -200,63 +210,38 @@ class Coordinator:
         ]
 
     def write_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
-        """Ends a transaction in one partition, past its coordinator (WriteTxnMarkers, as KIP-664's abort).
+        """Ends a transaction in one partition without its coordinator (WriteTxnMarkers, KIP-664).
 
         Raises:
             KafkaError: the broker does not allow it.
         """
-        self._admin._manager.run(self._mark, transaction, place, commit)
-
-    async def _mark(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
-        asked = WriteTxnMarkersRequest.WritableTxnMarker
-        marker = asked(
+        markers = WriteTxnMarkersRequest.WritableTxnMarker
+        marker = markers(
             producer_id=place.producer_id,
             producer_epoch=transaction.epoch,
             transaction_result=commit,
-            topics=[asked.WritableTxnMarkerTopic(name=place.topic, partition_indexes=[place.partition])],
+            topics=[markers.WritableTxnMarkerTopic(name=place.topic, partition_indexes=[place.partition])],
             coordinator_epoch=NO_COORDINATOR,
         )
-        there = [TopicPartition(place.topic, place.partition)]
-        leader = next(iter(await self._admin._async_get_leader_for_partitions(there)))
-        answer = await self._admin._manager.send(WriteTxnMarkersRequest(markers=[marker]), node_id=leader)
-        codes = {part.error_code for told in answer.markers for topic in told.topics for part in topic.partitions}
+        request = WriteTxnMarkersRequest(markers=[marker])
+        answer = wire.ask_leader(self._admin, request, place.topic, place.partition)
+        codes = {part.error_code for each in answer.markers for topic in each.topics for part in topic.partitions}
         if codes != {NONE}:
             raise for_code(max(codes - {NONE}, default=-1))(f"WriteTxnMarkers for {place}: error codes {sorted(codes)}")
 
     def _ask(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
-        """Sends one request per transaction to its coordinator, all in flight at once; None where no answer came."""
-        run: Callable[..., dict[int, int | None]] = self._admin._manager.run
-        return run(self._exchange, requests, whose)
-
-    async def _exchange(self, requests: Mapping[int, Any], whose: Mapping[int, Transaction]) -> dict[int, int | None]:
-        manager = self._admin._manager
-        names = [txn.transactional_id for txn in whose.values()]
-        try:
-            nodes = await self._admin._find_coordinator_ids(names, key_type=CoordinatorType.TRANSACTION)
-        except KafkaError:
-            return dict.fromkeys(requests)
-        sent = {
-            at: manager.send(request, node_id=nodes[whose[at].transactional_id]) for at, request in requests.items()
-        }
-        answers: dict[int, int | None] = {}
-        for at, future in sent.items():
-            try:
-                answers[at] = (await future).error_code
-            except KafkaError:
-                answers[at] = None
-        for at, code in answers.items():
-            if code is None or code in RETRIABLE - {51}:  # 51: the right coordinator, still busy
-                manager.cluster._coordinators.pop((CoordinatorType.TRANSACTION, whose[at].transactional_id), None)
-        return answers
+        """Sends a request per transaction to its coordinator; returns error codes or None."""
+        ids = {at: txn.transactional_id for at, txn in whose.items()}
+        return wire.ask_coordinators(self._admin, requests, ids, STALE_COORDINATOR)
 
 
 def explain(codes: Collection[int], limit_s: float) -> str:
-    """Why an EndTxn has no definite answer: none came within `limit_s`, or an error that waiting does not end."""
+    """Returns why an EndTxn has no definite answer: a time-out, or an error that stays."""
     final = sorted(code for code in codes if code not in RETRIABLE and code != NO_ANSWER)
     if final:
         names = ", ".join(f"{for_code(code).__name__} ({code})" for code in final)
-        return f"answered {names}; waiting does not help, mend that (for example rights on the transactional ids)"
-    return f"gave no definite answer within {limit_s:g} s (error codes {sorted(codes)}); wait until the broker is back"
+        return f"answered {names}. Waiting does not help: mend the cause, for example rights on the transactional ids"
+    return f"gave no definite answer within {limit_s:g} s (error codes {sorted(codes)}). Wait until the broker is back"
 
 
 def _outcome(code: int) -> Outcome:
@@ -268,7 +253,7 @@ def _outcome(code: int) -> Outcome:
 
 
 def end_txn_request(transaction: Transaction, commit: bool) -> Any:
-    """The request that commits or aborts a transaction in its producer's name."""
+    """Returns the request that commits or aborts a transaction in its producer's name."""
     return EndTxnRequest(
         transactional_id=transaction.transactional_id,
         producer_id=transaction.producer_id,

@@ -1,21 +1,21 @@
-"""Transactions that are decided, and of which a partition never heard: they are ended there, as was decided.
+"""Ends hanging transactions (KIP-664): decided, but without a marker in a partition.
 
-Kafka's brokers (4.3.1 and others with KRaft) can lose the end of a transaction. A coordinator that finds no leader of a
-partition, as while a broker that went down registers anew, takes the partition for deleted, and completes the
-transaction without a marker in it (TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue, after
-KRaftMetadataCache.getPartitionLeaderEndpoint). Nobody ends it there any more: committed readers wait at it for ever
-(KIP-664 calls it hanging), and of a batch that was committed a part stays invisible.
+Kafka's brokers (4.3.1 and others with KRaft) can lose the end of a transaction. While a broker that went down registers
+again, a coordinator finds no leader of a partition and takes the partition for deleted. It then completes the
+transaction without a marker there (TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue, after
+KRaftMetadataCache.getPartitionLeaderEndpoint). The transaction never ends in that partition: committed readers wait
+there for ever, and a part of a committed batch stays invisible.
 
-Promise: after `end_forgotten` no transaction of a sink_id's is open that its coordinator takes for ended, and what was
-decided holds in every partition. It looks at the partitions before it asks the coordinators, fences the producer, and
-looks again: so what a producer that is still alive has begun meanwhile is never ended by it. A fence makes a
-coordinator forget what it decided: that is noted before (`Notes`), for a start after one that died in between.
+Promise: after `end_hanging_transactions`, every transaction that its coordinator has ended is ended in every partition,
+as decided. The function lists open transactions, asks the coordinators, fences the producer, and lists them again.
+Therefore it never ends a transaction that a running producer began in between. A fence makes a coordinator forget its
+decision. The decision is noted first (`DecisionNotes`), in case this start dies in between.
 
-What is to be fenced is brought to rest first (`settle`), so that a look comes while its coordinator still knows.
+Before ids are fenced, `settle` waits until their transactions have ended, while the coordinators still know how.
 
-What can go wrong: the coordinator no longer knows what it decided (the producer was fenced by somebody else since), or
-the cluster does not allow markers to be written (it takes ALTER on the cluster): `RefusedStart`, with what to do. Where
-it does not even allow to look (READ on a topic) that topic is left out, with a warning.
+What can go wrong: the coordinator no longer has its decision, because someone else fenced the producer; or the cluster
+does not allow this user to write markers (ALTER on the cluster). Both raise `RefusedStart` with the next step. A topic
+that this user may not describe (READ on the topic) is left out with a warning.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from oncebench.delivery.errors import HangingTransaction, RefusedStart
 from oncebench.sinks.kafka.coordinator import Coordinator, OpenIn, Transaction
 from oncebench.sinks.kafka.markers import Offsets
 
-# The topic with the markers of each batch, which stand in the same transactions as its rows.
+# The topic with each batch's markers, which belong to the same transactions as its rows.
 OFFSETS_TOPIC = "__consumer_offsets"
-# States in which the coordinator has nothing left to do, by whether it had committed.
+# States in which the coordinator has finished -> whether it committed.
 _DECIDED: Mapping[str, bool] = {"CompleteCommit": True, "CompleteAbort": False}
-# States in which it will still write markers, or has yet to decide: not forgotten.
+# States in which the coordinator has yet to decide or will still write markers: the transaction does not hang.
 _AT_WORK = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 # Markers take single milliseconds.
 _PAUSE_S = 0.01
@@ -43,36 +43,37 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Ended:
-    """A transaction that was ended in one partition, and how."""
+class Repair:
+    """A hanging transaction that was ended in one partition, and whether it was committed."""
 
     transactional_id: str
     place: OpenIn
     commit: bool
 
 
-class Notes:
-    """What was decided under an id, kept beyond the fence that makes its coordinator forget it.
+class DecisionNotes:
+    """Stores the decision about an id before a fence makes the coordinator forget it.
 
-    A group for each producer and epoch that is fenced over a hanging transaction, with an offset of 1 if its last one
-    was committed, else 0. It holds for the epoch after it only while the coordinator knows of no transaction since: one
-    that was under way at the fence would have been aborted, which takes an epoch of its own. So a note is never taken
-    for one about another transaction. Kafka forgets it as it does markers (`offsets.retention.minutes`).
+    A note is a consumer group for each producer and epoch that is fenced because of a hanging transaction. Its offset
+    is 1 if the producer's last transaction was committed, else 0. The note is valid for the next epoch only, and only
+    if the coordinator has had no transaction since: a transaction that was open at the fence would have been aborted,
+    which takes an epoch of its own. Therefore a note is never applied to another transaction. Kafka forgets notes as
+    it forgets markers (`offsets.retention.minutes`).
     """
 
     def __init__(self, offsets: Offsets) -> None:
         self._offsets = offsets
 
     def write(self, transaction: Transaction, commit: bool) -> None:
-        """Notes what was decided, before the fence.
+        """Notes the decision before the fence.
 
         Raises:
-            KafkaException: it could not be noted; the fence must not follow.
+            KafkaException: the note could not be written; the id must not be fenced.
         """
         self._offsets.write(_group(transaction, transaction.epoch), int(commit))
 
     def read(self, fenced: Transaction) -> bool | None:
-        """What was decided before the fence that left an id as it is; None: nobody noted it."""
+        """Returns the decision that was noted before the fence of this id; None if there is no note."""
         found = self._offsets.read(_group(fenced, fenced.epoch - 1)) if fenced.state == "Empty" else None
         return None if found is None else bool(found.number)
 
@@ -82,12 +83,12 @@ def _group(transaction: Transaction, epoch: int) -> str:
 
 
 def settle(coordinator: Coordinator, prefix: str, names: Collection[str], timeout_ms: int, limit_s: float) -> None:
-    """Brings what is under these ids to its end: aborts what is ongoing, waits until every marker is said to be sent.
+    """Aborts ongoing transactions of these ids and waits until all markers are sent.
 
-    After that their coordinators know how each of them ended, until it is fenced.
+    Until an id is fenced, its coordinator then has the decision about its transaction.
 
     Raises:
-        KafkaError: a coordinator was still at work after `limit_s`.
+        KafkaError: a coordinator was still busy after `limit_s`.
     """
     deadline = time.monotonic() + limit_s
     while True:
@@ -103,22 +104,24 @@ def settle(coordinator: Coordinator, prefix: str, names: Collection[str], timeou
         time.sleep(_PAUSE_S)
 
 
-def end_forgotten(
+def end_hanging_transactions(
     coordinator: Coordinator,
     prefix: str,
     topics: Sequence[str],
-    notes: Notes,
+    notes: DecisionNotes,
     fence: Callable[[Iterable[str]], None] | None,
-) -> list[Ended]:
-    """Ends what is open in these topics by transactional ids below a prefix and was decided before.
+) -> list[Repair]:
+    """Ends decided transactions that are still open in these topics.
 
     Args:
-        topics: all that these transactions write to.
-        notes: of earlier starts' fences, and of this one's.
-        fence: takes the ids from whoever has them; None where nobody does anything with them.
+        coordinator: a connection to the cluster.
+        prefix: of the transactional ids.
+        topics: every topic that these transactions write to.
+        notes: decisions that were noted before the fences of this start and of earlier ones.
+        fence: fences ids; None if no process can be using them.
 
     Raises:
-        RefusedStart: nobody knows whether one was committed, or the right to end it is missing.
+        RefusedStart: a transaction's decision is lost, or the right to end it is missing.
         HangingTransaction: a broker did not write the marker.
     """
     owners = {txn.producer_id: txn.transactional_id for txn in coordinator.listed(prefix)}
@@ -127,13 +130,13 @@ def end_forgotten(
     suspects = {place for place in _open_in(coordinator, topics) if place.producer_id in owners}
     if not suspects:
         return []
-    told = coordinator.describe({owners[place.producer_id] for place in suspects})
+    described = coordinator.describe({owners[place.producer_id] for place in suspects})
     whose = {
-        place: told[owners[place.producer_id]]
+        place: described[owners[place.producer_id]]
         for place in suspects
-        if owners[place.producer_id] in told and told[owners[place.producer_id]].state not in _AT_WORK
+        if owners[place.producer_id] in described and described[owners[place.producer_id]].state not in _AT_WORK
     }
-    if whose:  # a marker that was on its way at the first look has come: its id is well, and not to be fenced
+    if whose:  # if a marker has arrived since the first list, the transaction does not hang: its id is not fenced
         whose = _still(whose, coordinator, topics)
     decided = {txn: _decided(txn, notes) for txn in set(whose.values())}
     if fence is not None:
@@ -152,12 +155,12 @@ def end_forgotten(
 def _still(
     whose: Mapping[OpenIn, Transaction], coordinator: Coordinator, topics: Sequence[str]
 ) -> dict[OpenIn, Transaction]:
-    """Of these places, those that are open since the same offset."""
+    """Returns the transactions that are still open since the same offset."""
     return {place: whose[place] for place in _open_in(coordinator, topics) if place in whose}
 
 
-def _decided(transaction: Transaction, notes: Notes) -> bool | None:
-    """Whether it was committed; None if nobody knows."""
+def _decided(transaction: Transaction, notes: DecisionNotes) -> bool | None:
+    """Whether a transaction was committed; None if the decision is lost."""
     return _DECIDED[transaction.state] if transaction.state in _DECIDED else notes.read(transaction)
 
 
@@ -166,10 +169,10 @@ def _open_in(coordinator: Coordinator, topics: Sequence[str]) -> Iterator[OpenIn
         try:
             yield from coordinator.open_in(topic)
         except TopicAuthorizationFailedError:
-            _log.warning("may not look for hanging transactions in %s: it takes READ on it", topic)
+            _log.warning("cannot look for hanging transactions in topic %s: this user needs READ on it", topic)
 
 
-def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, commit: bool | None) -> Ended:
+def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, commit: bool | None) -> Repair:
     where = (
         f"transaction {transaction.transactional_id} (producer {place.producer_id}) has been open in {place.topic} "
         f"partition {place.partition} since offset {place.offset}, and readers wait there"
@@ -179,8 +182,8 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, comm
     )
     if commit is None:
         raise RefusedStart(
-            f"{where}; its coordinator ({transaction.state}) no longer knows whether it was committed. Find out "
-            f"whether its rows are missing elsewhere; if they may go, `{by_hand}` ends it."
+            f"{where}; its coordinator ({transaction.state}) no longer knows whether it was committed. Check whether "
+            f"its rows are missing in the output; if they may be dropped, `{by_hand}` ends it."
         )
     try:
         coordinator.write_marker(transaction, place, commit)
@@ -190,5 +193,5 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, comm
         if isinstance(error, AuthorizationError):
             raise RefusedStart(f"{text} Give this pipeline's user ALTER on the cluster for one start.") from error
         raise HangingTransaction(f"{text} Start again when the broker is back: the decision is still known.") from error
-    _log.warning("%s; its %s was lost, and is written now", where, "commit" if commit else "abort")
-    return Ended(transaction.transactional_id, place, commit)
+    _log.warning("%s; its lost %s marker is written now", where, "commit" if commit else "abort")
+    return Repair(transaction.transactional_id, place, commit)

@@ -1,12 +1,13 @@
-"""The output topic's log as the broker keeps it: who wrote each stretch of it, and where transactions end.
+"""Reads the broker's log of the output topic: who wrote each stretch, where transactions end.
 
-Promise: every record batch below the ends is given, also what was aborted or is still open, with the producer id that
-stands in its header and the generation of the driver whose worker that producer was. A consumer is shown none of that.
-The generation stands in the transactional id, which the coordinators tell with its producer id (ListTransactions).
+Promise: the reader returns every record batch below the ends, also aborted batches and batches of open transactions.
+Each batch comes with the producer id in its header and the generation of the driver whose worker owned that producer.
+A consumer sees none of this. The generation is part of the transactional id; ListTransactions returns that id with
+its producer id.
 
-What can go wrong: a writer without a transactional id has no generation; a transactional id that the coordinator has
-forgotten (`transactional.id.expiration.ms`, 7 days) has none any more; a broker that does not answer is asked again for
-`idle_s`, then `ReadError` says where the read stopped.
+What can go wrong: a writer without a transactional id has no generation. Neither has a transactional id that its
+coordinator has forgotten (`transactional.id.expiration.ms`, 7 days). If a broker does not answer, the reader retries
+for `idle_s`; then it raises `ReadError`, which names the place where the read stopped.
 """
 
 from __future__ import annotations
@@ -17,44 +18,47 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from kafka.admin import KafkaAdminClient
 from kafka.errors import KafkaError, TransactionalIdNotFoundError
 from kafka.protocol.consumer import FetchRequest
 from kafka.record.memory_records import MemoryRecords
 from kafka.structs import TopicPartition
 
-from oncebench.delivery.errors import ReadError
+from oncebench.delivery.errors import ReadError, RefusedStart
+from oncebench.sinks.kafka import wire
 from oncebench.sinks.kafka.coordinator import REQUEST_TIMEOUT_MS
 from oncebench.sinks.kafka.names import generation_of
 from oncebench.sinks.reader import ABORT, COMMIT, End, OpenTransaction, Stretches
 
-# The last version that names topics by their names; from 4 on a batch is given as it stands in the log (KIP-98).
+# The last version with topics by name. From version 4 on the broker returns batches as they are in the log (KIP-98).
 FETCH_VERSION, FETCH_MIN_VERSION = 12, 4
-FETCH_BYTES = 4 * 1024 * 1024  # of one answer: some tens of them for a long run
-FETCH_WAIT_MS = 100  # all that is asked for is there already
-RETRY_PAUSE_S = 0.1  # between two questions to a broker that has no answer
+FETCH_BYTES = 4 * 1024 * 1024  # per answer: a long run takes some tens of answers
+FETCH_WAIT_MS = 100  # short, because all requested data exist already
+RETRY_PAUSE_S = 0.1  # between two requests to a broker that has not answered
 READ_UNCOMMITTED = 0
-NO_SESSION = {"session_id": 0, "session_epoch": -1}  # each fetch stands for itself (KIP-227)
+NO_SESSION = {"session_id": 0, "session_epoch": -1}  # every fetch is independent (KIP-227)
 
 
 class KafkaLog:
-    """Reads one topic's log; see `reading.LogReader`.
+    """Reads one topic's log; see `LogReader`.
 
     Args:
         bootstrap_servers: of the cluster.
         topic: the output topic.
-        sink_id: whose transactional ids tell a generation.
+        sink_id: the sink whose transactional ids contain a generation.
     """
 
     def __init__(self, bootstrap_servers: str, topic: str, sink_id: str) -> None:
         self.topic, self._sink_id = topic, sink_id
         self._where = f"the log of topic {topic} on {bootstrap_servers}"
+        settings = {"bootstrap_servers": bootstrap_servers, "request_timeout_ms": REQUEST_TIMEOUT_MS}
         try:
-            self._admin = KafkaAdminClient(bootstrap_servers=bootstrap_servers, request_timeout_ms=REQUEST_TIMEOUT_MS)
+            self._admin = wire.connect(settings)
         except KafkaError as error:
-            raise ReadError(f"{self._where} can't be read: {error}; check the address and that the broker is up") from (
-                error
-            )
+            raise ReadError(
+                f"{self._where} cannot be read: {error}. Check the address and that the broker runs."
+            ) from error
+        except RefusedStart as error:
+            raise ReadError(f"{self._where} cannot be read: {error}") from error
 
     def read(self, ends: Mapping[int, End], take: Callable[[Stretches], Any], *, idle_s: float) -> None:
         """See `LogReader.read`."""
@@ -66,8 +70,11 @@ class KafkaLog:
                 take(stretches)
 
     def open_transactions(self, partitions: Sequence[int], *, idle_s: float) -> list[OpenTransaction]:
-        """See `LogReader.open_transactions`. The partitions are asked before the coordinators and after: what ends in
-        between is not told, for it would look like one that its coordinator has forgotten."""
+        """See `LogReader.open_transactions`.
+
+        The partitions are read before and after the coordinators. A transaction that ends in between is left out;
+        otherwise it would look like a transaction that its coordinator has forgotten.
+        """
         where = f"the transactions open in partitions {list(partitions)}"
         before = self._asked(lambda: self._open_in(partitions), where, idle_s)
         found = [self._asked(partial(self._coordinated, *place), where, idle_s) for place in sorted(before)]
@@ -75,7 +82,7 @@ class KafkaLog:
         return [each for each in found if (each.partition, each.offset, each.producer) in after]
 
     def _open_in(self, partitions: Sequence[int]) -> set[tuple[int, int, int]]:
-        """(partition, first offset, producer id) of each open transaction, by the partitions' leaders."""
+        """Returns (partition, first offset, producer id) of open transactions, from the leaders."""
         answer = self._admin.describe_producers([TopicPartition(self.topic, number) for number in partitions])
         return {
             (place.partition, producer.current_transaction_start_offset, producer.producer_id)
@@ -92,16 +99,16 @@ class KafkaLog:
         if not names:
             return unknown
         try:
-            told = self._admin.describe_transactions(names[:1])[names[0]]
+            described = self._admin.describe_transactions(names[:1])[names[0]]
         except TransactionalIdNotFoundError:
             return unknown
         return replace(
             unknown,
             transactional_id=names[0],
-            state=str(told.state.value),
-            here=TopicPartition(self.topic, partition) in told.topic_partitions,
-            started_ms=told.transaction_start_time_ms,
-            timeout_ms=told.transaction_timeout_ms,
+            state=str(described.state.value),
+            here=TopicPartition(self.topic, partition) in described.topic_partitions,
+            started_ms=described.transaction_start_time_ms,
+            timeout_ms=described.transaction_timeout_ms,
         )
 
     def close(self) -> None:
@@ -109,19 +116,19 @@ class KafkaLog:
         self._admin.close()
 
     def _generations(self, idle_s: float) -> dict[int, int]:
-        """The generation of each producer id of the sink_id's."""
+        """Returns the generation of each producer id of this sink_id."""
         answer = self._asked(self._admin.list_transactions, "its transactions", idle_s)
-        told = {
+        listed = {
             seen.producer_id: generation_of(self._sink_id, seen.transactional_id)
             for listing in answer.values()
             for seen in listing
         }
-        return {producer: generation for producer, generation in told.items() if generation is not None}
+        return {producer: generation for producer, generation in listed.items() if generation is not None}
 
     def _next(
         self, partition: int, offset: int, end: int, generations: Mapping[int, int], idle_s: float
     ) -> tuple[Stretches, int]:
-        """What stands at `offset` and behind it, and where the next stretch begins."""
+        """Returns the stretches from `offset` on, and the offset at which the next stretch begins."""
         found = Stretches()
         data = self._asked(lambda: self._fetched(partition, offset), f"partition {partition} from {offset}", idle_s)
         for batch in _batches(data):
@@ -141,16 +148,14 @@ class KafkaLog:
         return found, offset
 
     def _fetched(self, partition: int, offset: int) -> bytes:
-        """The bytes of the log from the batch with `offset` on. Raises KafkaError if there are none."""
-        answer = self._admin._manager.run(self._fetch, partition, offset)
-        told = answer.responses[0].partitions[0]
-        if told.error_code or not told.records:
-            raise KafkaError(f"error code {told.error_code}, {len(told.records or b'')} bytes")
-        return bytes(told.records)
+        """Returns the log's bytes from the batch with `offset` on. Raises KafkaError if empty."""
+        answer = wire.ask_leader(self._admin, self._fetch_request(partition, offset), self.topic, partition)
+        found = answer.responses[0].partitions[0]
+        if found.error_code or not found.records:
+            raise KafkaError(f"error code {found.error_code}, {len(found.records or b'')} bytes")
+        return bytes(found.records)
 
-    async def _fetch(self, partition: int, offset: int) -> Any:
-        place = TopicPartition(self.topic, partition)
-        leader = next(iter(await self._admin._async_get_leader_for_partitions([place])))
+    def _fetch_request(self, partition: int, offset: int) -> FetchRequest:
         asked = FetchRequest.FetchTopic.FetchPartition(
             partition=partition,
             current_leader_epoch=-1,
@@ -159,7 +164,7 @@ class KafkaLog:
             log_start_offset=-1,
             partition_max_bytes=FETCH_BYTES,
         )
-        request = FetchRequest(
+        return FetchRequest(
             max_wait_ms=FETCH_WAIT_MS,
             min_bytes=1,
             max_bytes=FETCH_BYTES,
@@ -171,7 +176,6 @@ class KafkaLog:
             max_version=FETCH_VERSION,
             **NO_SESSION,
         )
-        return await self._admin._manager.send(request, node_id=leader)
 
     def _asked(self, ask: Callable[[], Any], what: str, idle_s: float) -> Any:
         deadline = time.monotonic() + idle_s
@@ -181,19 +185,19 @@ class KafkaLog:
             except KafkaError as error:
                 if time.monotonic() > deadline:
                     raise ReadError(
-                        f"{self._where}: {what} could not be had within {idle_s:g} s ({error}); check that the broker "
-                        "is up"
+                        f"{self._where}: {what} could not be read within {idle_s:g} s ({error}). Check that the broker "
+                        "runs."
                     ) from error
             time.sleep(RETRY_PAUSE_S)
 
 
 def _batches(data: bytes) -> Iterator[Any]:
-    """The whole record batches at the start of `data`; the last one is mostly cut off."""
+    """Yields the complete record batches of `data`; the last batch is usually cut off."""
     yield from MemoryRecords(data)
 
 
 def _marker(batch: Any) -> str | None:
-    """How a transaction of the batch's producer ends here; None of a batch with records."""
+    """Returns how a transaction of the producer ends here; None for a batch with records."""
     if not batch.is_control_batch:
         return None
     return COMMIT if next(iter(batch)).commit else ABORT

@@ -1,8 +1,8 @@
-"""Numbers kept as offsets of consumer groups that have no members: markers, and the driver's generation.
+"""Stores markers and the driver's generation as offsets of consumer groups without members.
 
-Promise: a number that could not be read or written is an error and never taken for one that is not there: the broker
-tells such errors per partition, inside an answer that looks like success. What can go wrong: somebody's consumer joins
-the group (then offsets can't be written from outside), or the cluster does not answer in time.
+Promise: a number that cannot be read or written raises an error and is never taken for a missing number. The broker
+reports such errors per partition, inside an answer that looks like success. What can go wrong: a consumer joins the
+group, and then offsets cannot be written from outside; or the cluster does not answer in time.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient
 # A restart of the broker takes seconds.
 LIMIT_S = 20.0
 PAUSE_S = 0.05
-# UNSTABLE_OFFSET_COMMIT: a transaction with offsets of this group has not ended yet.
+# UNSTABLE_OFFSET_COMMIT: a transaction that contains offsets of this group has not ended yet.
 RETRIABLE = frozenset(
     {
         KafkaError.COORDINATOR_LOAD_IN_PROGRESS,
@@ -42,7 +42,7 @@ class Offsets:
 
     Args:
         client: librdkafka settings of the cluster.
-        topic: must be there.
+        topic: an existing topic.
     """
 
     def __init__(self, client: Mapping[str, Any], topic: str) -> None:
@@ -54,12 +54,12 @@ class Offsets:
         """Sets the group's number and reads it back.
 
         Raises:
-            KafkaException: the broker refused (the group has members, the topic is gone), holds another number, or
-                did not answer within LIMIT_S.
+            KafkaException: the broker refused (the group has members, the topic is gone), returned another number
+                afterwards, or did not answer within LIMIT_S.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number)])
         alter = self._admin.alter_consumer_group_offsets
-        # The limit is the client's: a future that one gives up by oneself raises an error that is not Kafka's.
+        # The client gets the limit: a time-out of the future itself would raise an error that is not Kafka's.
         _answered(lambda: alter([wanted], request_timeout=LIMIT_S)[group].result().topic_partitions)
         found = self.read(group)
         if found is None or found.number != number:
@@ -71,14 +71,14 @@ class Offsets:
 
 
 def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True) -> Noted | None:
-    """A group's number; None if there is none.
+    """Returns a group's number; None if there is none.
 
-    By a consumer: librdkafka's admin client dies of SIGSEGV where the answer is NOT_COORDINATOR, as a broker gives it
-    that has just made the offsets' topic (its issue 5040).
+    A consumer reads it, because librdkafka's admin client crashes (SIGSEGV, its issue 5040) on the answer
+    NOT_COORDINATOR. A broker gives that answer when it has just made the offsets' topic.
 
     Args:
-        client, group, topic: whose number it is.
-        stable: wait until no open transaction holds another number (KIP-447); otherwise the last committed one.
+        client, group, topic: the place of the number.
+        stable: waits until no open transaction contains another number (KIP-447); otherwise the last committed one.
 
     Raises:
         KafkaException: no answer, or an open transaction, for LIMIT_S.
@@ -92,13 +92,13 @@ def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True)
 
 
 def member_of(client: Mapping[str, Any], group: str, stable: bool = True) -> Consumer:
-    """A consumer that knows its group and never joins it."""
+    """Returns a consumer that names its group and never joins it."""
     level = "read_committed" if stable else "read_uncommitted"  # librdkafka: RequireStable of OffsetFetch
     return Consumer({**client, "group.id": group, "enable.auto.commit": False, "isolation.level": level})
 
 
 def _answered(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:
-    """The partitions of an answer without an error; a coordinator that is not ready is asked again."""
+    """Returns an answer's partitions, none with an error; retries while the coordinator starts."""
     deadline = time.monotonic() + LIMIT_S
     while True:
         try:

@@ -1,4 +1,4 @@
-"""The baseline: Spark's own Kafka sink, given rows and rejected records in one stream."""
+"""The baseline: Spark's own Kafka sink, which takes rows and rejected records in one stream."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
 
-# A rejected record of 1 MB passes through this producer too, with our headers.
+# This producer also writes rejected records of up to 1 MB, with our headers.
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 
 
 def options(client: Mapping[str, Any]) -> dict[str, str]:
-    """The options of Spark's Kafka sink, from librdkafka settings of the cluster."""
+    """Returns the options of Spark's Kafka sink for librdkafka settings of the cluster."""
     given = {f"kafka.{name}": str(value) for name, value in client.items()}
     return {**given, "kafka.max.request.size": str(MAX_REQUEST_BYTES), "includeHeaders": "true"}
 
 
 def routed(rows: DataFrame, topic: str, quarantine_topic: str) -> DataFrame:
-    """Adds each row's topic: accepted rows go to `topic`, rejected records with their headers to quarantine."""
+    """Adds the column `topic`: accepted rows go to `topic`, rejected records to `quarantine_topic`."""
     if quarantine.COLUMN not in rows.columns:
         return rows.withColumn("topic", f.lit(topic))
     rejected, good = f.col(quarantine.COLUMN), f.col(quarantine.COLUMN).isNull()

@@ -1,11 +1,11 @@
-"""The Kafka sink's committed reader: what a consumer with `isolation.level=read_committed` is shown.
+"""The Kafka sink's committed reader: a consumer with `isolation.level=read_committed`.
 
-Promise: partitions are assigned, not subscribed, and no offset is ever committed, so a reader leaves no trace
-and no group. The end of a read is a position, never a count: aborted records and the markers of transactions
-take up offsets but are never shown (KIP-98). A broker that restarts is waited for.
+Promise: partitions are assigned, not subscribed, and no offset is ever committed, so a reader leaves no trace and no
+group. The end of a read is a position, never a count: aborted records and transaction markers take up offsets, but a
+consumer never gets them (KIP-98). The reader waits for a broker that restarts.
 
-What can go wrong: an open transaction keeps the last stable offset (LSO) below the end of the log (HW), and
-nothing above it can be read, also not what other writers committed. The report then shows lso < hw.
+What can go wrong: an open transaction keeps the last stable offset (LSO) below the end of the log (HW). Nothing above
+the LSO can be read, not even rows that other writers committed. The report then has lso < hw.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.reader import End, ReadReport, Rows, now_us
 
-BATCH = 5_000  # records taken from the client's queue at a time: some 10 ms of work
-REQUEST_S = 10.0  # for an answer; a broker that is up needs milliseconds, one that restarts some seconds
-SETTLE_PAUSE_S = 0.05  # between two questions to the broker: what is waited for takes milliseconds, or a time-out
-READ_POLL_S = 0.2  # how long a read to the end waits for records before it looks at its clock
+BATCH = 5_000  # records taken from the client's queue at a time: about 10 ms of work
+REQUEST_S = 10.0  # per request; a running broker needs milliseconds, a restarting broker some seconds
+SETTLE_PAUSE_S = 0.05  # between two requests; a transaction ends within milliseconds, or by its time-out
+READ_POLL_S = 0.2  # how long a read to the end waits for records before it checks its limit
 
 _SETTINGS: dict[str, str | int | bool] = {
-    "group.id": "oncebench-reader",  # the client asks for one; never joined, nothing is committed to it
+    "group.id": "oncebench-reader",  # the client requires one; it is never joined and gets no offset
     "enable.auto.commit": False,
     "enable.auto.offset.store": False,
-    "auto.offset.reset": "error",  # records that are gone must be told, not jumped over
-    "enable.partition.eof": True,  # tells the end also where the last offsets hold nothing that can be shown
+    "auto.offset.reset": "error",  # deleted records must be reported, not skipped
+    "enable.partition.eof": True,  # reports the end even if the last offsets hold no visible record
     "check.crcs": True,
     "fetch.min.bytes": 1,  # the broker answers at once when a commit makes a record visible
-    "fetch.wait.max.ms": 100,  # any byte ends the wait; it only bounds how long a partition not in this request waits
-    "fetch.queue.backoff.ms": 5,  # as shipped, a full queue in the client would be looked at again after 1 s
+    "fetch.wait.max.ms": 100,  # any byte ends the wait; this only limits the wait of partitions not in the request
+    "fetch.queue.backoff.ms": 5,  # default: the client checks a full queue again after 1 s
     "reconnect.backoff.ms": 50,
-    "reconnect.backoff.max.ms": 250,  # as shipped, up to 10 s of the reader's own would be added to a recovery
+    "reconnect.backoff.max.ms": 250,  # default: the reader itself would add up to 10 s to a measured recovery
     "topic.metadata.refresh.fast.interval.ms": 100,
 }
 
@@ -65,10 +65,16 @@ _HOPELESS = frozenset(
 class KafkaReader:
     """Follows or reads one topic from its beginning; see `Reader`.
 
-    `committed=False` shows uncommitted and aborted records as well: for metrics, never for a judgement.
-    `client`: further librdkafka settings, such as security. `start_s`: how long the topic may take to exist.
-    `sink_id`: whose open transactions count as leftovers.
-    Raises `ReadError` if the topic can't be found by then.
+    Args:
+        bootstrap_servers: of the cluster.
+        topic: the topic.
+        committed: False also returns uncommitted and aborted records: for metrics, never for a verdict.
+        client: further librdkafka settings, such as security.
+        start_s: how long to wait for the topic to exist.
+        sink_id: the sink whose open transactions count as leftovers.
+
+    Raises:
+        ReadError: the topic does not exist after `start_s`.
     """
 
     def __init__(
@@ -94,22 +100,25 @@ class KafkaReader:
         self._reached = dict.fromkeys(self._partitions, 0)
 
     def poll(self, timeout_s: float) -> Rows:
-        """The rows that are there; waits up to `timeout_s` for the first. Raises `ReadError` if rows are gone."""
-        # consume(n, timeout) would wait until n records are there or the time is over, and so make each row late
+        """Returns the available rows, see `Reader.poll`. Raises `ReadError` if rows were deleted."""
+        # consume(n, timeout) would wait for n records or for the whole time-out, and so delay every row
         first = self._consumer.poll(timeout_s)
         if first is None:
             return Rows()
         return self._rows([first, *self._consumer.consume(BATCH, 0)])
 
     def ends(self) -> dict[int, End]:
-        """First offset, LSO and HW of each partition, as the broker has them now."""
+        """Returns the first offset, LSO and HW of each partition, from the broker."""
         low = self._offsets(OffsetSpec.earliest(), IsolationLevel.READ_UNCOMMITTED)
         lso = self._offsets(OffsetSpec.latest(), self._level)
         hw = self._offsets(OffsetSpec.latest(), IsolationLevel.READ_UNCOMMITTED)
         return {number: End(low[number], lso[number], hw[number]) for number in self._partitions}
 
     def read_to_end(self, take: Callable[[Rows], Any], *, settle_s: float, idle_s: float = 30.0) -> ReadReport:
-        """Read [0, LSO) of every partition; the ends are those at the moment when LSO reached HW, or time was up."""
+        """Reads [0, LSO) of every partition.
+
+        The ends are taken when every LSO has reached its HW, or after `settle_s`.
+        """
         ends, waited_s = self._settled(settle_s)
         quiet_since = time.monotonic()
         while behind := self._behind(ends):
@@ -127,7 +136,7 @@ class KafkaReader:
         return ReadReport(ends, waited_s, complete=not gone, note=note)
 
     def leftovers(self) -> list[str]:
-        """Transactions of the sink_id that nobody has ended."""
+        """Returns the open transactions of the sink_id."""
         if self._sink_id is None:
             return []
         with Coordinator({"bootstrap_servers": self._bootstrap_servers}) as coordinator:
@@ -135,7 +144,7 @@ class KafkaReader:
         return [f"open transaction {txn.transactional_id}" for txn in listed if txn.state == "Ongoing"]
 
     def close(self) -> None:
-        """Close the connections."""
+        """Closes the connections."""
         self._consumer.close()
 
     def _settled(self, limit_s: float) -> tuple[dict[int, End], float]:
@@ -148,7 +157,7 @@ class KafkaReader:
             time.sleep(SETTLE_PAUSE_S)
 
     def _behind(self, ends: Mapping[int, End]) -> list[str]:
-        """What is still to be read, in words. A partition is done when the client's position is at its end."""
+        """Describes what is still to be read, by the client's positions."""
         return [
             f"partition {number} read up to {max(self._reached[number], end.low)} of {end.lso}"
             for number, end in ends.items()
@@ -157,28 +166,28 @@ class KafkaReader:
 
     def _rows(self, messages: list[Message]) -> Rows:
         seen_us = now_us()
-        shown: list[Message] = []
+        records: list[Message] = []
         for message in messages:
             error = message.error()
             if error is None:
-                shown.append(message)
+                records.append(message)
                 self._reached[message.partition()] = message.offset() + 1
             elif error.code() == KafkaError._PARTITION_EOF:
                 number = message.partition()
                 self._reached[number] = max(self._reached[number], message.offset())
             elif error.fatal() or error.code() in _HOPELESS:
                 raise ReadError(
-                    f"{self._where} can't be read on: {error.str()} ({error.name()}); if its records were deleted "
-                    "(retention, or the topic made anew), run again with a fresh topic"
+                    f"{self._where} cannot be read further: {error.str()} ({error.name()}). If its records were "
+                    "deleted (by retention, or with the topic), run again with a new topic."
                 )
-            # whatever else the client reports it mends itself: a broker that is away or has just come back
+            # the client handles every other error itself, for example a broker that is away
         return Rows(
-            partition=[message.partition() for message in shown],
-            offset=[message.offset() for message in shown],
-            append_ms=[message.timestamp()[1] for message in shown],
-            key=[message.key() for message in shown],
-            value=[message.value() for message in shown],
-            headers=[message.headers() or () for message in shown],
+            partition=[message.partition() for message in records],
+            offset=[message.offset() for message in records],
+            append_ms=[message.timestamp()[1] for message in records],
+            key=[message.key() for message in records],
+            value=[message.value() for message in records],
+            headers=[message.headers() or () for message in records],
             seen_us=seen_us,
         )
 
@@ -194,13 +203,13 @@ class KafkaReader:
                 why = error.args[0].str()
             if time.monotonic() - start >= limit_s:
                 raise ReadError(
-                    f"{self._where} was not found within {limit_s:.0f} s ({why}); check the address, that the broker "
-                    "is up, and that the topic was created"
+                    f"{self._where} was not found within {limit_s:.0f} s ({why}). Check the address, that the broker "
+                    "runs, and that the topic was created."
                 )
             time.sleep(SETTLE_PAUSE_S)
 
     def _offsets(self, spec: OffsetSpec, level: IsolationLevel) -> dict[int, int]:
-        """Asks again while the broker has no answer: it comes back from a restart, or has only just made the topic."""
+        """Returns offsets; retries while a broker restarts or has only just made the topic."""
         wanted = {TopicPartition(self.topic, number): spec for number in self._partitions}
         start = time.monotonic()
         while True:
@@ -210,14 +219,14 @@ class KafkaReader:
             except KafkaException as error:
                 if time.monotonic() - start >= REQUEST_S:
                     raise ReadError(
-                        f"{self._where}: the broker did not tell its offsets ({error.args[0].str()}); check that it is "
-                        "up and that the topic may be read"
+                        f"{self._where}: the broker did not return the topic's offsets ({error.args[0].str()}). Check "
+                        "that the broker runs and that this user may read the topic."
                     ) from error
             time.sleep(SETTLE_PAUSE_S)
 
 
 def _below(rows: Rows, ends: Mapping[int, End]) -> Rows:
-    """The rows below the recorded ends: what was appended since is not part of this read."""
+    """Returns the rows below the recorded ends; later rows are not part of this read."""
     kept = [at for at, number in enumerate(rows.partition) if rows.offset[at] < ends[number].lso]
     if len(kept) == len(rows):
         return rows

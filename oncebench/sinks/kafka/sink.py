@@ -1,17 +1,19 @@
-"""Kafka, the driver's side: what is supported, commit by EndTxn, fencing, markers.
+"""The Kafka sink's driver side: supported guarantees, commit by EndTxn, fencing and markers.
 
-At-most-once is acks=0; at-least-once is acks=all with every delivery report checked. Exactly-once comes in two
-variants, both with a marker inside each transaction (a consumer-group offset, KIP-98 and KIP-447):
+At-most-once uses acks=0. At-least-once uses acks=all and checks every delivery report. Exactly-once has two variants.
+Both write a marker inside each transaction: a consumer-group offset (KIP-98 and KIP-447).
 
-* two-phase: a task writes in a transaction, flushes, and leaves it open; the driver decides and sends EndTxn for each
-  (as Flink's KafkaCommitter does by resuming the producer). The marker tells afterwards, when the coordinator's
-  answer does not, whether a partition was committed.
-* idempotent: each task commits its own transaction; the marker in it tells a replay to leave the partition out.
+* two-phase: a task writes in a transaction, flushes and leaves the transaction open. The driver decides and sends
+  EndTxn for each transaction (Flink's KafkaCommitter resumes the producer for the same purpose). If the coordinator's
+  answer is unclear, the marker shows whether a partition was committed.
+* idempotent: each task commits its own transaction. A replay that finds the marker skips the partition.
 
 Fencing: every start takes a generation, publishes it as a group offset, then fences every transactional id of this
-sink_id that no decision names. A worker of an older driver that makes its producer later sees the younger generation
-and stops. What can go wrong: markers are group offsets, which brokers forget after `offsets.retention.minutes`
-(7 days by default): a pipeline that stood still for longer with an open batch is not started (`forgets_after_s`).
+sink_id that no decision names. A worker of an older driver that makes its producer later finds the newer generation
+and stops.
+
+What can go wrong: markers are group offsets, and brokers forget them after `offsets.retention.minutes` (7 days by
+default). A pipeline that stood still for longer with an open batch is refused (`forgets_after_s`).
 """
 
 from __future__ import annotations
@@ -45,27 +47,27 @@ from oncebench.delivery.contract import (
 )
 from oncebench.delivery.errors import CommitUncertain, PipelineError, RefusedStart
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
-from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, Notes, end_forgotten, settle
+from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
 from oncebench.sinks.kafka.markers import Offsets
 from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.native import options, routed
 from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, WarmUp
 from oncebench.sinks.records import encode_records, records_schema_error
 
-# How long a commit may ask before it gives up and leaves the rest to a restart: a broker's restart takes seconds.
+# How long a commit retries before a restart must finish it. A broker's restart takes seconds.
 COMMIT_LIMIT_S = 60.0
-# Start-up requests to a broker that was found reachable before.
+# For start-up requests to a broker that has answered before.
 ADMIN_LIMIT_S = 20.0
-# A pipeline that lives on looks for transactions that Kafka forgot to end before the first batch that begins so long
-# after the last look, which takes a few requests. Readers wait until then.
-LOOK_AGAIN_S = 30.0
-# Markers read side by side, a client with its threads each: a start of some partitions takes as long as one of one.
-READ_AT_ONCE = 8
-# A coordinator writes its log for each id: so many take a second or two on a busy machine, of the 20 that they have.
-FENCED_AT_ONCE = 100
-# Of how many batches a worker may ask whether its last one is committed. One that was idle for longer makes a new
-# producer, which takes half a second; and every task is sent the list.
-ENDED_KEPT = 10
+# How often a running pipeline looks for hanging transactions, before a batch begins. The check takes a few requests.
+# Readers wait at a hanging transaction until then.
+HANGING_CHECK_S = 30.0
+# Markers are read in parallel, each by its own client: a start with some partitions takes as long as with one.
+READ_THREADS = 8
+# Ids per fencing request. A coordinator writes its log for each id: on a busy machine, 100 take 1 to 2 s of the limit.
+FENCE_CHUNK = 100
+# The driver sends each task the committed transactions of this many batches. A worker that was idle for longer makes a
+# new producer, which takes half a second.
+COMMITTED_KEPT = 10
 _log = logging.getLogger(__name__)
 
 
@@ -84,14 +86,15 @@ SUPPORTS = (
 
 
 class KafkaSink(Sink):
-    """Records with `key`, `value` and optionally `headers`, as Spark's own Kafka sink takes them, into one topic.
+    """Writes records (`key`, `value`, optional `headers`, as Spark's Kafka sink) to one topic.
 
     Args:
         topic: the output topic.
-        sink_id: names this sink to the cluster; two pipelines must not share one.
+        sink_id: names this sink in the cluster; two pipelines must not share it.
         partitions: tasks per batch.
         client: librdkafka settings of the cluster, `bootstrap.servers` at least.
-        transaction_timeout_ms: how long one may stay open, from its first row on (broker: transaction.max.timeout.ms).
+        transaction_timeout_ms: how long a transaction may stay open after its first row. The broker's limit is
+            transaction.max.timeout.ms.
         quarantine_topic: where Spark's own sink (`native`) writes rejected records.
     """
 
@@ -115,15 +118,15 @@ class KafkaSink(Sink):
         self._offsets = Offsets(self._client, topic)
         self._coordinator: Coordinator | None = None
         self._marks: dict[int, Mark] = {}
-        # Decided and committed before this driver started. With the batch, for a worker keeps its id and epoch: a
-        # decision of the next batch, on its way to the disk while this driver starts, names the same transaction.
+        # Decided and committed before this driver started. The batch is part of the entry because a worker keeps its id
+        # and epoch: a decision of the next batch, written while this driver starts, names the same transaction.
         self._done: set[tuple[int, Transaction]] = set()
         self._ended: dict[str, int] = {}
         self._retired: set[str] = set()
-        self._look_again = 0.0
+        self._next_check_at = 0.0
 
     def check_schema(self, schema: StructType) -> None:
-        """See `Sink.check_schema`: `key` and `value` are strings or binary, `headers` as Spark has them."""
+        """See `Sink.check_schema`: `key`, `value` as string or binary; `headers` in Spark's type."""
         wrong = records_schema_error(schema)
         if wrong is not None:
             raise RefusedStart(f"rows for Kafka topic {self._topic!r}: {wrong}")
@@ -132,8 +135,8 @@ class KafkaSink(Sink):
         """See `Sink.encode`: key and value as bytes."""
         return encode_records(rows)
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: generation published, older drivers fenced, markers read."""
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: publishes the generation, fences older drivers, reads the markers."""
         self._names = Names(self._names.sink_id, generation, self._topic)
         self._transactional = support.guarantee == EXACTLY_ONCE
         if not self._transactional:
@@ -141,14 +144,14 @@ class KafkaSink(Sink):
         self._check_timeout()
         self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
         follows = self._publish_generation(generation)
-        self._end_forgotten(self._take)
-        # A worker uses its id again once a batch is committed: where the marker is there, what the id holds now is of
-        # a later, undecided batch. Markers of a decided batch that is not committed yet can't be waited for.
+        self._end_hanging(self._fence_now)
+        # A worker uses its id again once a batch is committed. If the marker exists, the id's present transaction
+        # belongs to a later, undecided batch. A decided batch that is not committed yet never gets its markers here.
         marks = self._read_marks(stable=False)
-        open_ = [prepared for prepared in keep if not _has(marks, prepared["partition"], prepared["batch"])]
-        self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in keep if prepared not in open_}
+        open_ = [prepared for prepared in decided if not _is_committed(marks, prepared["partition"], prepared["batch"])]
+        self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in decided if prepared not in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
-        self._fence(self._left(self._fenced_before() if follows else 0) - named)
+        self._fence(self._ids_to_fence(self._fenced_before() if follows else 0) - named)
         self._note_fenced(generation - 1)
         self._marks = self._read_marks(stable=not open_)
 
@@ -168,21 +171,21 @@ class KafkaSink(Sink):
         return self._writer(commits=True)
 
     def _writer(self, commits: bool) -> TransactionalWriter:
-        if time.monotonic() > self._look_again:
-            self._look_for_hanging_transactions()
+        if time.monotonic() > self._next_check_at:
+            self._check_hanging_transactions()
         return TransactionalWriter(
             self._client, self._names, self._timeout_ms, commits, dict(self._ended), frozenset(self._retired)
         )
 
-    def _look_for_hanging_transactions(self) -> None:
-        """Ends transactions that hang since the last look. Housekeeping: a failure is logged, and tried again later.
+    def _check_hanging_transactions(self) -> None:
+        """Ends hanging transactions. A failure is logged, and the next check tries again.
 
-        No task of this driver runs between two batches, and those of older drivers are fenced: no id is fenced here.
+        No task of this driver runs between two batches, and older drivers' tasks are fenced: no id is fenced here.
         """
         try:
-            self._end_forgotten(None)
+            self._end_hanging(None)
         except (WireError, KafkaException, PipelineError) as error:
-            _log.warning("could not look for hanging transactions, next try in %g s: %s", LOOK_AGAIN_S, error)
+            _log.warning("could not look for hanging transactions, next try in %g s: %s", HANGING_CHECK_S, error)
 
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
@@ -192,7 +195,7 @@ class KafkaSink(Sink):
         return None if minutes is None else int(minutes) * 60.0
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
-        """See `Sink.commit`. Asks all coordinators at once; doubtful ids are retired and fenced before it returns.
+        """See `Sink.commit`. Asks all coordinators at once, then fences doubtful ids.
 
         Raises:
             CommitUncertain: a coordinator did not answer within COMMIT_LIMIT_S.
@@ -214,14 +217,14 @@ class KafkaSink(Sink):
             )
         lost: set[int] = set()
         if unclear:
-            marks = self._marks_after_doubt(batch, unclear)
-            lost = {p for p in unclear if not _has(marks, p, batch)}
-            _log.warning("batch %d: transactions of %s had ended elsewhere, %s lost", batch, unclear, lost)
+            marks = self._read_marks_of_unclear(batch, unclear)
+            lost = {p for p in unclear if not _is_committed(marks, p, batch)}
+            _log.warning("batch %d: transactions of partitions %s had ended before; lost: %s", batch, unclear, lost)
         for transaction, answer in zip(transactions, answers, strict=True):
             if answer.outcome is Outcome.DONE and not answer.doubtful:
                 self._ended.pop(transaction.transactional_id, None)
                 self._ended[transaction.transactional_id] = batch
-        for name in list(self._ended)[: -ENDED_KEPT * self.partitions]:
+        for name in list(self._ended)[: -COMMITTED_KEPT * self.partitions]:
             del self._ended[name]
         doubtful = {
             txn.transactional_id
@@ -229,20 +232,20 @@ class KafkaSink(Sink):
             if answer.doubtful or answer.outcome is Outcome.ELSEWHERE
         }
         if doubtful:
-            # An EndTxn that went unanswered may still arrive and would end the producer's next transaction (the flaw
-            # that KIP-890 mends for clients that speak TV2): these ids are never used again.
+            # An EndTxn without an answer may still arrive, and would then end the producer's next transaction (KIP-890
+            # mends this flaw for clients that use TV2). Therefore these ids are never used again.
             self._retired |= doubtful
             self._fence_doubtful(batch, doubtful)
         return lost
 
-    def _marks_after_doubt(self, batch: int, partitions: set[int]) -> dict[int, Mark]:
+    def _read_marks_of_unclear(self, batch: int, partitions: set[int]) -> dict[int, Mark]:
         try:
             return self._read_marks()
         except KafkaException as error:
             raise CommitUncertain(
-                f"batch {batch}, partitions {sorted(partitions)}: their transactions ended, and their markers, which "
-                f"say how, could not be read: {error.args[0]}. The batch is decided: start again when the broker is "
-                "back, and the replay finishes it."
+                f"batch {batch}, partitions {sorted(partitions)}: the transactions ended, but their markers could "
+                f"not be read: {error.args[0]}. The batch is decided: start again when the broker is back, and the "
+                "replay finishes it."
             ) from error
 
     def _fence_doubtful(self, batch: int, names: set[str]) -> None:
@@ -259,30 +262,29 @@ class KafkaSink(Sink):
         return Transaction(prepared["transactional_id"], prepared["producer_id"], prepared["epoch"])
 
     def _fence(self, names: set[str]) -> None:
-        """Fences ids, which makes their coordinators forget what they decided: so what Kafka forgot is ended before."""
+        """Ends hanging transactions, then fences ids: a fence erases the coordinators' decisions."""
         if names:
             assert self._coordinator is not None, "start() comes first"
             settle(self._coordinator, self._names.prefix, names, self._timeout_ms, ADMIN_LIMIT_S)
-            self._end_forgotten(self._take)
-            self._take(names)
+            self._end_hanging(self._fence_now)
+            self._fence_now(names)
 
-    def _take(self, names: Iterable[str]) -> None:
-        """Fences ids as they are; workers of this driver are told not to use theirs again."""
+    def _fence_now(self, names: Iterable[str]) -> None:
+        """Fences ids without any check before; workers of this driver then retire their ids."""
         assert self._coordinator is not None, "start() comes first"
         asked = sorted(names)
         self._retired.update(name for name in asked if name.startswith(self._names.own_prefix))
-        for at in range(0, len(asked), FENCED_AT_ONCE):
-            self._coordinator.fence(asked[at : at + FENCED_AT_ONCE], self._timeout_ms, ADMIN_LIMIT_S)
+        for at in range(0, len(asked), FENCE_CHUNK):
+            self._coordinator.fence(asked[at : at + FENCE_CHUNK], self._timeout_ms, ADMIN_LIMIT_S)
 
-    def _left(self, fenced: int) -> set[str]:
-        """Ids of older drivers' workers that may still be in use: not those of generations up to `fenced`, unless they
-        were used.
+    def _ids_to_fence(self, fenced: int) -> set[str]:
+        """Returns the ids that still need fencing: not `Empty`, or newer than generation `fenced`.
 
-        A fence leaves an id `Empty` (TransactionMetadata.prepareIncrementProducerEpoch), and nobody but its next
-        InitProducerId gets it out of that: the producer that had it has an older epoch, and is refused; where the
-        coordinator has forgotten the id (`transactional.id.expiration.ms`), by INVALID_PRODUCER_ID_MAPPING. An id that
-        was made after that fence is of a worker that looked for a younger generation after it was published, and
-        stopped. Fencing each again would take a start longer and longer, and keep Kafka from ever forgetting one.
+        A fence leaves an id `Empty` (TransactionMetadata.prepareIncrementProducerEpoch), and only its next
+        InitProducerId changes that. The fenced producer has an older epoch and is refused; if the coordinator has
+        forgotten the id (`transactional.id.expiration.ms`), with INVALID_PRODUCER_ID_MAPPING. An id made after that
+        fence belongs to a worker that found the newer generation and stopped. Fencing every id again would make each
+        start longer, and Kafka would never forget an id.
         """
         assert self._coordinator is not None, "start() comes first"
         return {
@@ -296,25 +298,25 @@ class KafkaSink(Sink):
         return 0 if noted is None else noted.number
 
     def _note_fenced(self, generation: int) -> None:
-        """Notes that all ids up to a generation are fenced, or named by an open decision and so not `Empty`."""
+        """Notes that all ids up to a generation are fenced, or not `Empty` (an open decision)."""
         group = self._names.fenced_group
         try:
             self._offsets.write(group, generation)
-        except KafkaException as error:  # the next start then fences each again
-            _log.warning("could not note in group %s what is fenced: %s", group, error)
+        except KafkaException as error:  # the next start then fences every id again
+            _log.warning("could not note the fenced generation in group %s: %s", group, error)
 
-    def _end_forgotten(self, fence: Callable[[Iterable[str]], None] | None) -> None:
+    def _end_hanging(self, fence: Callable[[Iterable[str]], None] | None) -> None:
         assert self._coordinator is not None, "start() comes first"
-        self._look_again = time.monotonic() + LOOK_AGAIN_S
+        self._next_check_at = time.monotonic() + HANGING_CHECK_S
         topics = self._topic, OFFSETS_TOPIC
-        end_forgotten(self._coordinator, self._names.prefix, topics, Notes(self._offsets), fence)
+        end_hanging_transactions(self._coordinator, self._names.prefix, topics, DecisionNotes(self._offsets), fence)
 
     def _check_timeout(self) -> None:
         allowed = self._broker_setting("transaction.max.timeout.ms")
         if allowed is not None and self._timeout_ms > int(allowed):
             raise RefusedStart(
                 f"transaction timeout {self._timeout_ms} ms is more than the broker allows "
-                f"(transaction.max.timeout.ms = {allowed}). Ask for less, or raise it on the broker."
+                f"(transaction.max.timeout.ms = {allowed}). Take a shorter one, or raise the broker's limit."
             )
 
     def _broker_setting(self, name: str) -> str | None:
@@ -322,40 +324,40 @@ class KafkaSink(Sink):
         resource = ConfigResource(ResourceType.BROKER, str(broker))
         try:
             found = self._admin.describe_configs([resource], request_timeout=ADMIN_LIMIT_S)[resource].result()
-        except KafkaException as error:  # not allowed to look: the broker itself refuses a wrong timeout later
-            if error.args[0].code() == KafkaError._TIMED_OUT:  # it may well allow it
+        except KafkaException as error:  # without the right to read it; the broker refuses a wrong time-out later
+            if error.args[0].code() == KafkaError._TIMED_OUT:  # not a question of rights
                 raise
             _log.warning("cannot read broker settings: %s", error)
             return None
         return found[name].value if name in found else None
 
     def _publish_generation(self, generation: int) -> bool:
-        """Says whether an older one was there still; whoever published a younger one knows more than this driver."""
+        """Publishes the generation; returns whether there was an older one, refuses a newer one."""
         group = self._names.generation_group
         published = self._offsets.read(group)
-        if published is not None and published.number > generation:  # equal: of a refused start, and put back since
+        if published is not None and published.number > generation:  # equal: after a refused start and a restore
             raise RefusedStart(
                 f"this start is generation {generation} of sink_id {self._names.sink_id!r} by its journal, and the "
-                f"cluster has seen generation {published.number} (offset of group {group}): the journal is new, older "
-                "(a copy that was put back, say), or another's. Nothing was read or written. Put the journal back as "
-                "it was last, with its checkpoint; if it is gone, take a new checkpoint, sink_id and output. If only "
-                "starts are missing in it, start again: each takes the next generation."
+                f"cluster has seen generation {published.number} (offset of group {group}). The journal is new, older "
+                "(for example a copy that was put back), or another's. Nothing was read or written. Restore the newest "
+                "journal with its checkpoint; if it is gone, take a new checkpoint, sink_id and output. If the journal "
+                "lacks only starts, start again: each start takes the next generation."
             )
         try:
             self._offsets.write(group, generation)
         except KafkaException as error:
             raise RefusedStart(
                 f"could not publish generation {generation} as an offset of group {group}: {error}. The output topic "
-                "must be there, and the group writable and without members (no console, no exporter)."
+                "must exist, and the group must be writable and without members (no console, no exporter)."
             ) from error
         return published is not None
 
     def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
-        """The newest committed marker of each partition; `stable`: once no transaction with one is open."""
+        """Returns each partition's newest marker; `stable` waits for open transactions first."""
         marks: dict[int, Mark] = {}
         groups = map(self._names.marker_group, range(self.partitions))
-        with ThreadPoolExecutor(READ_AT_ONCE) as beside:  # each has to find its group's coordinator, which takes time
-            noted_by = enumerate(beside.map(lambda group: self._offsets.read(group, stable), groups))
+        with ThreadPoolExecutor(READ_THREADS) as pool:  # each client first has to find its group's coordinator
+            noted_by = enumerate(pool.map(lambda group: self._offsets.read(group, stable), groups))
         for partition, found in noted_by:
             if found is not None:
                 noted = json.loads(found.metadata)
@@ -393,6 +395,6 @@ def _open(settings: SinkSettings) -> KafkaSink:
 KINDS = (SinkKind(name="kafka", supports=SUPPORTS, lacks={}, open=_open, takes=RECORDS),)
 
 
-def _has(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
-    """Whether a partition's marker says that this batch is committed."""
+def _is_committed(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
+    """Whether a partition's marker shows that this batch is committed."""
     return partition in marks and marks[partition].batch >= batch

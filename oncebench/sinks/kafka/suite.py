@@ -1,4 +1,4 @@
-"""What the suite needs of the Kafka sink: a topic per run, a committed reader, and a reader of the topic's log."""
+"""The Kafka sink in the suite: a topic per run, a committed reader and a log reader."""
 
 from __future__ import annotations
 

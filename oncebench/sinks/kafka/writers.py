@@ -1,9 +1,9 @@
-"""Kafka, the task's side: the writers that run inside Python workers.
+"""Kafka writers: the part of the sink that runs in Python workers.
 
-Promise: a producer lives as long as its worker process and has a transactional id of its own below the sink_id's
-prefix, so that no batch waits for `init_transactions` (half a second in librdkafka). A producer that saw any error is
-never used again: its id is left to be fenced, and the next one has a new name; so each id has one producer id and
-epoch for all its life.
+Promise: a producer exists as long as its worker process, so no batch waits for `init_transactions` (half a second in
+librdkafka). It has a transactional id of its own, with the sink_id's prefix. A transactional producer that saw any
+error is never used again: its id is left to be fenced, and the next producer has a new id. Therefore each
+transactional id has one producer id and one epoch.
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ import json
 import logging
 import time
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any
+from threading import Thread
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
@@ -22,29 +23,47 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer, Topic
 from oncebench.delivery import digest
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed
-from oncebench.sinks.kafka.bounded_call import run_in_thread
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.markers import member_of, read
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.records import records_of
 
-# Java's default partitioner hashes with murmur2: rows of a session land in the same partition from any client.
+# Java's default partitioner hashes with murmur2: every client then writes a session's rows to the same partition.
 COMMON = {"partitioner": "murmur2_random"}
-# Longer than a broker's restart (seconds), shorter than an operator's patience.
+# Longer than a broker's restart, which takes seconds.
 FLUSH_LIMIT_S = 120.0
-# init_transactions, send_offsets and commit on a healthy broker take milliseconds; a restart of the broker, seconds.
+# For init_transactions, send_offsets and commit: milliseconds on a healthy broker, seconds while it restarts.
 TRANSACTION_LIMIT_S = 60.0
-# librdkafka 2.14 waits for ever in send_offsets when the group's coordinator has gone away meanwhile, whatever limit it
-# is given (its issues 5456, 5511). Milliseconds otherwise; twice what a broker needs to start again after a kill.
+# librdkafka 2.14 ignores its own limit and waits for ever in send_offsets if the group's coordinator went away in
+# between (its issues 5456, 5511). The call usually takes milliseconds; 10 s are twice a broker's restart after a kill.
 MARK_LIMIT_S = 10.0
 
 _log = logging.getLogger(__name__)
 
-# One per worker process, cluster and kind of acknowledgement; processes are reused from batch to batch.
+# One per worker process, cluster and kind of acknowledgement. Spark reuses worker processes for later batches.
 _appenders: dict[tuple[str, bool], Producer] = {}
-# By driver: as many as the tasks of one batch that this process was given, one after the other.
+# By driver: one producer for each task of a batch that this process runs, one after the other.
 _transactional: dict[str, list[_Transactional]] = {}
 _group_metadata: dict[str, object] = {}
+
+T = TypeVar("T")
+
+
+def run_in_thread(call: Callable[[], T]) -> Future[T]:
+    """Starts a call that may never return; the future gets its result or error.
+
+    The call runs in a daemon thread. A caller may stop waiting; the call then continues, so do not reuse its objects.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future
 
 
 class _Reports:
@@ -69,7 +88,7 @@ def _produce_all(producer: Producer, topic: str, rows: Iterator[pa.RecordBatch],
                 try:
                     producer.produce(topic, key=key, value=value, headers=headers, on_delivery=reports)
                     break
-                except BufferError:  # the queue is full: let reports in, room comes back
+                except BufferError:  # the queue is full; handling delivery reports makes room
                     producer.poll(0.05)
             sent += 1
         producer.poll(0)
@@ -81,13 +100,13 @@ def _flush(producer: Producer, sent: int, reports: _Reports, must_be_acknowledge
     if must_be_acknowledged and (left or reports.error or reports.acknowledged != sent):
         raise DeliveryFailed(
             f"{reports.acknowledged} of {sent} rows were acknowledged within {FLUSH_LIMIT_S:g} s "
-            f"(first error: {reports.error}). Look at the broker; a restart of the pipeline writes the batch again."
+            f"(first error: {reports.error}). Check the broker. A restart of the pipeline writes the batch again."
         )
 
 
 @dataclass(frozen=True)
 class Appender:
-    """Writes rows outside of transactions: acks=0 without retries, or acks=all with every report checked."""
+    """Writes without transactions: acks=0 without retries, or acks=all with reports checked."""
 
     client: Mapping[str, Any]
     topic: str
@@ -123,7 +142,7 @@ class Appender:
 
 
 class _Transactional:
-    """A transactional producer of this worker process, and the one transaction it may have open."""
+    """A transactional producer of this worker process, with at most one open transaction."""
 
     def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int) -> None:
         self.name = names.fresh_id()
@@ -131,10 +150,10 @@ class _Transactional:
         self.sound = True
         self._failures = 0
         settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
-        # By default (`rebootstrap`) a client that has lost all brokers forgets them, but not that one of those was a
-        # group's coordinator: it waits for it, beyond any limit, when it sends the next marker.
+        # By default (`rebootstrap`) a client that lost all brokers forgets the brokers, but not which of them was a
+        # group's coordinator. It then waits for that coordinator, without any limit, when it sends the next marker.
         settings |= {"metadata.recovery.strategy": "none"}
-        # The one place where librdkafka tells of every connection that it loses; some ten lines for each, else none.
+        # Only librdkafka's debug log reports every lost connection: about ten lines for each, and no others.
         settings |= {"debug": "broker", "logger": self}
         self.producer = Producer({**client, **COMMON, **settings})
         self.producer.init_transactions(TRANSACTION_LIMIT_S)
@@ -149,16 +168,18 @@ class _Transactional:
             )
 
     def log(self, level: int, form: str, facility: str, *more: str) -> None:
-        """librdkafka's log, as `logging.Logger` would be called. A lost connection is a FAIL; it asks again by itself.
+        """Receives librdkafka's log lines (like `logging.Logger.log`) and counts lost connections.
 
-        Its callback for errors hears of connections that could not be made, and of no lost one.
+        librdkafka logs a lost connection with the facility FAIL and retries by itself. Its error callback reports only
+        connections that could not be made. If an upgrade of librdkafka changes the word FAIL, this test fails:
+        tests/unit/sinks/test_kafka_writers.py::test_librdkafka_logs_a_lost_connection_as_fail
         """
         self._failures += facility == "FAIL"
         if level > logging.DEBUG:
             _log.log(level, form, facility, *more)
 
     def commit(self) -> None:
-        """Commits the open transaction; if the driver has done so, that is a repetition to the broker."""
+        """Commits the open transaction; if the driver has committed it, the broker sees a repetition."""
         self._end(self.producer.commit_transaction)
 
     def abort(self) -> None:
@@ -166,10 +187,10 @@ class _Transactional:
         self._end(self.producer.abort_transaction)
 
     def _end(self, ask: Callable[[float], None]) -> None:
-        """Sends EndTxn. If a connection is lost meanwhile, this producer is `sound` no more and must not go on.
+        """Sends EndTxn. After a lost connection this producer is not `sound` and never used again.
 
-        The first EndTxn could still be on its way, and would end the next transaction (the flaw that KIP-890 mends for
-        clients that speak TV2).
+        The first EndTxn could still arrive, and would then end the next transaction (KIP-890 mends this flaw for
+        clients that use TV2).
         """
         self.producer.poll(0)  # serves `log`
         before = self._failures
@@ -180,7 +201,7 @@ class _Transactional:
 
 
 def _metadata(client: Mapping[str, Any], group: str) -> object:
-    """What `send_offsets_to_transaction` wants to know of a group; it has no members, only offsets."""
+    """Returns the metadata of a group without members for `send_offsets_to_transaction`."""
     if group not in _group_metadata:
         consumer = member_of(client, group)
         _group_metadata[group] = consumer.consumer_group_metadata()
@@ -190,12 +211,12 @@ def _metadata(client: Mapping[str, Any], group: str) -> object:
 
 @dataclass(frozen=True)
 class TransactionalWriter:
-    """Writes a partition in one transaction with its marker; prepares it, or (`commits`) commits it at once.
+    """Writes a partition and its marker in one transaction, which it prepares or commits.
 
     Args:
         client, names, timeout_ms: as in KafkaSink.
-        commits: commit in the task (idempotent), or leave the transaction open for the driver (two-phase).
-        ended: transactional id -> batch of the last transaction that the driver has committed of it.
+        commits: whether the task commits (idempotent) or leaves the transaction open for the driver (two-phase).
+        ended: transactional id -> batch of the newest transaction that the driver committed for this id.
         retired: ids that must not be used again.
     """
 
@@ -209,10 +230,10 @@ class TransactionalWriter:
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         begun = time.monotonic()
         try:
-            # A new producer takes half a second; meanwhile the rows are still being computed. The broker hears of the
-            # transaction with its first row, for its clock runs from there.
-            with ThreadPoolExecutor(1) as beside:
-                beginning = beside.submit(self._begun, task.batch)
+            # A new producer takes half a second, while the rows are still being computed. The transaction is sent to
+            # the broker with its first row, because the time-out counts from there.
+            with ThreadPoolExecutor(1) as pool:
+                beginning = pool.submit(self._begin, task.batch)
                 first = next(rows, None)
                 waited = time.perf_counter()
                 transactional = beginning.result()
@@ -224,7 +245,7 @@ class TransactionalWriter:
             return self._write(transactional, task, first, rows, {"begin": waited})
         except (DeliveryFailed, KafkaException, SystemError) as error:
             _transactional.clear()
-            raise DeliveryFailed(self._in_words(task, error, time.monotonic() - begun)) from error
+            raise DeliveryFailed(self._error_text(task, error, time.monotonic() - begun)) from error
         except BaseException:
             _transactional.clear()
             raise
@@ -238,17 +259,17 @@ class TransactionalWriter:
         timings: dict[str, float],
     ) -> tuple[dict[str, Any], dict[str, float]]:
         producer, reports = transactional.producer, _Reports()
-        # Two-phase: the decision holds rows and digest, so the marker need not wait for them. The coordinators take
-        # some milliseconds for it.
+        # Two-phase: the decision holds rows and digest, so the marker need not wait for them. The coordinators need
+        # some milliseconds for the marker.
         marking = None if self.commits else run_in_thread(lambda: self._mark(producer, task, {}))
         sent = _produce_all(producer, self.names.topic, _chain(first, rows), reports)
         sent_all = time.perf_counter()
         if marking is not None:
             marking.result()
-        waited = time.perf_counter() - sent_all  # for what the rows' own time has not hidden of the marker
+        waited = time.perf_counter() - sent_all  # the part of the marker's time that did not overlap with the rows
         task.reach("before-prepare")
         started = time.perf_counter() - waited
-        if self.commits:  # nothing else will hold what the replay must be compared with
+        if self.commits:  # only the marker can hold what a replay is compared with
             counted, summed = task.counted()
             self._mark(producer, task, {"rows": counted, "digest": digest.to_text(summed)})
         marked = time.perf_counter()
@@ -269,20 +290,21 @@ class TransactionalWriter:
         }
         return prepared, timings
 
-    def _in_words(self, task: TaskView, error: Exception, spent_s: float) -> str:
-        words = str(error)
+    def _error_text(self, task: TaskView, error: Exception, spent_s: float) -> str:
+        text = str(error)
         if not isinstance(error, DeliveryFailed):
-            # Kafka's client logs while it fails, and Python then tells of the log's call: the failure is its cause.
-            words = (
+            # Kafka's client logs while it fails, and Python then raises an error from the log call: the failure of
+            # Kafka's client is the cause of that error.
+            text = (
                 f"batch {task.batch}, partition {task.partition}: its transaction failed: {error.__cause__ or error}. "
                 "A restart of the pipeline aborts it and writes the batch again."
             )
         if spent_s * 1000 < self.timeout_ms:
-            return words
+            return text
         return (
-            f"{words} It had taken {spent_s:.0f} s, and Kafka aborts a transaction after transaction_timeout_ms, here "
-            f"{self.timeout_ms}: raise that (the broker allows transaction.max.timeout.ms), or set "
-            "max_events_per_batch, for smaller batches."
+            f"{text} It had taken {spent_s:.0f} s, and Kafka aborts a transaction after transaction_timeout_ms, here "
+            f"{self.timeout_ms}: raise the setting (the broker allows transaction.max.timeout.ms), or set "
+            "max_events_per_batch for smaller batches."
         )
 
     def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
@@ -299,13 +321,13 @@ class TransactionalWriter:
             ) from None
 
     def _undo_empty(self, transactional: _Transactional) -> None:
-        """Ends a transaction that got no row: there is nothing to decide about, and its marker must not stay."""
+        """Aborts a transaction without rows: there is no decision, and its marker must not stay."""
         transactional.abort()
 
-    def _begun(self, batch: int) -> _Transactional:
-        """A producer that has begun a transaction; nothing of it reaches the broker before a row or a marker does."""
+    def _begin(self, batch: int) -> _Transactional:
+        """Returns a producer in a new transaction; the broker sees it with the first row or marker."""
         mine = _transactional.setdefault(self.names.own_prefix, [])
-        mine[:] = [each for each in mine if self._may_serve(each, batch)]
+        mine[:] = [each for each in mine if self._is_usable(each, batch)]
         transactional = next((each for each in mine if each.open_batch != batch and self._ready(each)), None)
         if transactional is None:
             transactional = _Transactional(self.client, self.names, self.timeout_ms)
@@ -314,10 +336,11 @@ class TransactionalWriter:
         transactional.open_batch = batch
         return transactional
 
-    def _may_serve(self, transactional: _Transactional, batch: int) -> bool:
-        """Whether it may ever be used again: not if it was retired, if a request of it may still be on its way, or if
-        its last transaction was not committed by the driver. What is of this batch, of another task that this process
-        has done, the driver has yet to commit.
+    def _is_usable(self, transactional: _Transactional, batch: int) -> bool:
+        """Whether a producer may be used again.
+
+        Not if it is retired, if one of its requests may still arrive, or if the driver did not commit its last
+        transaction. A transaction of this batch belongs to another task of this process; the driver commits it later.
         """
         if transactional.name in self.retired or not transactional.sound:
             return False
@@ -325,10 +348,10 @@ class TransactionalWriter:
         return open_batch in (None, batch) or self.ended.get(transactional.name) == open_batch
 
     def _ready(self, transactional: _Transactional) -> bool:
-        """Ends what the driver has committed, and says whether a transaction may be begun.
+        """Ends what the driver committed; returns whether the producer may begin a transaction.
 
-        For the producer that one is still open. Under TV1 a second EndTxn with the same outcome is answered NONE and
-        lets it begin the next one.
+        The producer still has that transaction open. Under TV1 the broker answers a second EndTxn with the same outcome
+        with NONE, and the producer can begin the next transaction.
         """
         if transactional.open_batch is not None:
             transactional.commit()
@@ -337,7 +360,7 @@ class TransactionalWriter:
 
 @dataclass(frozen=True)
 class WarmUp:
-    """Makes a worker's producer before the first batch, so that no batch pays for it."""
+    """Makes a worker's producer before the first batch, so no batch waits for it."""
 
     client: Mapping[str, Any]
     names: Names

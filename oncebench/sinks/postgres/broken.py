@@ -1,7 +1,7 @@
-"""PostgreSQL, broken on purpose: a transaction per task and no ledger. None of this is for use.
+"""A deliberately broken PostgreSQL sink: a transaction per task and no ledger. Not for use.
 
-Whoever loses the answer to a COMMIT (here: dies right after it) cannot know whether the rows are there, and writes them
-again.
+A task that loses the answer to a COMMIT (here: dies right after it) cannot find out whether its rows were committed,
+and the replay writes them again.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""PostgreSQL: where it is, how this sink's things are called there, and how a connection to it is made.
+"""Connections to PostgreSQL: the DSN, the names of this sink in the server, and safe messages.
 
-Promise: the DSN comes from the environment variable ONCEBENCH_POSTGRES (what it leaves out, from libpq's own:
-PGPASSWORD, PGPASSFILE, PGSERVICE, ...) and stands in no configuration, target or message; `redacted` and `told` leave
-every password out. Each connection says in its application_name to which sink_id and epoch it belongs, and its COMMIT
-waits for the disk, whatever role, database and server say of that, now or after a reload of their settings. What can
-go wrong: a pooler in transaction mode between us and the server does not keep sessions; PREPARE TRANSACTION and
-fencing need the server itself.
+Promise: the DSN comes from the environment variable ONCEBENCH_POSTGRES; missing parts come from libpq's own variables
+(PGPASSWORD, PGPASSFILE, PGSERVICE, ...). It is never in a configuration, target or message: `redacted` and `error_text`
+leave every password out. Each connection's application_name contains its sink_id and epoch. COMMIT waits for the disk,
+whatever the settings of role, database and server are, also after a reload of these settings.
+
+What can go wrong: a pooler in transaction mode between us and the server does not keep sessions. PREPARE TRANSACTION
+and fencing need the server itself.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from psycopg import conninfo
 from oncebench.delivery.errors import RefusedStart
 
 VARIABLE = "ONCEBENCH_POSTGRES"
-# What libpq takes that is secret; `passfile` is only the name of a file.
+# Secret parameters of libpq; `passfile` is only the name of a file.
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 HIDDEN = "***"
-# libpq does not print passwords; this is for what may repeat one by chance. What is shorter stands in any sentence.
+# libpq does not print passwords, but another text may contain one by chance. Shorter texts occur in any sentence.
 SHORTEST_SECRET = 4
 _URIS = ("postgresql://", "postgres://")
-CONNECT_LIMIT_S = 5  # for one address: a server that is there answers in milliseconds, far away and loaded in a second
-# Rows are locked by a batch that is being written; a lock that is held for longer belongs to a transaction whose owner
-# is paused, and waiting would not end.
+CONNECT_LIMIT_S = 5  # per address: a running server answers in milliseconds, a distant and busy server within a second
+# A batch locks rows while it is written. A lock that is held for longer belongs to a transaction of a paused process,
+# and waiting would not end.
 LOCK_LIMIT_MS = 30_000
 SILENCE_LIMIT_MS = 60_000  # a cut network is noticed after this, not after the two hours of TCP's keep-alive
-# For all of the session, so that a reload of the server's settings does not change it either. `local`, `remote_write`
-# and `remote_apply` wait for the server's own disk too, and say more of its standbys only: that is for its operator.
+# Set for the session, so a reload of the server's settings does not change it. `local`, `remote_write` and
+# `remote_apply` also wait for the server's own disk. They differ in the standbys only, which is the operator's choice.
 _WAITS = (
     "SELECT set_config('synchronous_commit', CASE asked WHEN 'off' THEN 'on' ELSE asked END, false) "
     "FROM current_setting('synchronous_commit') AS asked"
@@ -44,7 +45,7 @@ GID_BYTES = 199  # a gid must be shorter than 200 bytes
 
 @dataclass(frozen=True)
 class Names:
-    """How things of this sink_id are called in the server. `epoch`: of the driver, counted by the server."""
+    """Names of a sink_id's objects in the server. `epoch`: of the driver, counted by the server."""
 
     sink_id: str
     epoch: int
@@ -52,7 +53,7 @@ class Names:
 
     @property
     def application_prefix(self) -> str:
-        """Every application_name of this sink_id starts with it. Names are cut at 63 bytes, so the id is hashed."""
+        """The prefix of this sink_id's application_names. The id is hashed: names are cut at 63 bytes."""
         return f"oncebench.{hashlib.sha256(self.sink_id.encode()).hexdigest()[:24]}."
 
     @property
@@ -61,21 +62,21 @@ class Names:
         return f"{self.application_prefix}{self.epoch}"
 
     def is_older(self, application: str) -> bool:
-        """Whether a session of this sink_id belongs to an older epoch; a driver that has none yet has done nothing."""
+        """Whether a session belongs to an older epoch; a driver without an epoch has done nothing yet."""
         epoch = application.removeprefix(self.application_prefix)
         return epoch.isdecimal() and 0 < int(epoch) < self.epoch
 
     @property
     def gid_prefix(self) -> str:
-        """Every prepared transaction of this sink_id starts with it: a sink_id has no colon."""
+        """The prefix of this sink_id's prepared transactions. A sink_id has no colon."""
         return f"{self.sink_id}:"
 
     def fresh_gid(self, batch: int, partition: int) -> str:
-        """A name for a prepared transaction that nobody has had before."""
+        """Returns a new name for a prepared transaction."""
         return f"{self.gid_prefix}{batch}:{partition}:{uuid.uuid4().hex}"
 
     def check(self) -> None:
-        """Raises RefusedStart for a sink_id whose prepared transactions could not be named."""
+        """Raises RefusedStart for a sink_id that cannot begin the name of a prepared transaction."""
         longest = self.fresh_gid(2**63 - 1, 2**31 - 1)
         if len(longest.encode()) > GID_BYTES or ":" in self.sink_id:
             raise RefusedStart(
@@ -85,7 +86,7 @@ class Names:
 
 
 def dsn() -> str:
-    """The DSN of this process.
+    """Returns the DSN of this process.
 
     Raises:
         RefusedStart: there is none.
@@ -100,32 +101,32 @@ def dsn() -> str:
 
 
 def parts(text: str) -> Mapping[str, str]:
-    """The parameters of a DSN, URI or key=value.
+    """Returns the parameters of a DSN, in URI or key=value form.
 
     Raises:
-        ValueError: it is none; the message does not repeat it, for it may hold a password.
+        ValueError: it is not a DSN. The message does not repeat it, because it may contain a password.
     """
     try:
         found = {name: str(value) for name, value in conninfo.conninfo_to_dict(text).items()}
     except psycopg.ProgrammingError:
         found = {}
     if found and text.startswith(_URIS):
-        # libpq ends a password at the first `/` or `@`, and takes the rest of it for a host: that would be shown.
+        # libpq ends a password at the first `/` or `@` and takes the rest for a host, which messages would contain.
         authority, _, path = text.split("://", 1)[1].split("?", maxsplit=1)[0].partition("/")
         if "@" in path or authority.count("@") > 1:
             raise ValueError("not a DSN: in a URI's password write / as %2F and @ as %40")
     if found:
         return found
-    raise ValueError("not a DSN that libpq understands; postgresql://user@host:5432/database, say")
+    raise ValueError("not a DSN that libpq understands, for example postgresql://user@host:5432/database")
 
 
 def secrets(text: str) -> list[str]:
-    """The secret values that a DSN holds."""
+    """Returns the secret values of a DSN."""
     return [value for name, value in parts(text).items() if name in SECRETS]
 
 
 def redacted(text: str) -> str:
-    """A DSN without its secrets, for people."""
+    """Returns a DSN with its secrets masked, for people."""
     try:
         known = parts(text)
     except ValueError:
@@ -134,30 +135,30 @@ def redacted(text: str) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """What is left of a DSN that may be shown and given to --postgres."""
+    """Returns a DSN without its secrets, which may be printed and passed to --postgres."""
     return conninfo.make_conninfo("", **{name: value for name, value in parts(text).items() if name not in SECRETS})
 
 
-def told(error: psycopg.Error, text: str | None = None) -> str:
-    """What an error says, in one line, without any secret of the DSN."""
-    said = error.diag.message_primary or " ".join(str(error).split())
+def error_text(error: psycopg.Error, text: str | None = None) -> str:
+    """Returns an error's message in one line, without any secret of the DSN."""
+    found = error.diag.message_primary or " ".join(str(error).split())
     try:
         hidden = secrets(text if text is not None else os.environ.get(VARIABLE, ""))
     except ValueError:
         hidden = []
     for secret in (each for each in hidden if len(each) >= SHORTEST_SECRET):
-        said = said.replace(secret, HIDDEN)
-    return said
+        found = found.replace(secret, HIDDEN)
+    return found
 
 
 def connect(application: str, text: str | None = None) -> psycopg.Connection:
-    """A connection in autocommit mode: transactions are begun and ended by statements of their own.
+    """Returns a connection in autocommit mode: statements begin and end transactions.
 
-    COMMIT waits for the disk, unless a transaction says otherwise of itself.
+    COMMIT waits for the disk, unless a transaction sets something else for itself.
 
     Raises:
-        psycopg.OperationalError: nobody answers, or the login is refused.
-        RefusedStart: no DSN is known, or it is none.
+        psycopg.OperationalError: the server does not answer, or refuses the login.
+        RefusedStart: there is no DSN, or it cannot be understood.
     """
     text = dsn() if text is None else text
     try:

@@ -1,13 +1,13 @@
-"""PostgreSQL's committed reader: what a SELECT is shown, each row once, as soon as it is committed.
+"""PostgreSQL's committed reader: returns each row once, as soon as a SELECT can see it.
 
-Rows do not become visible in the order of their ids, nor of their transactions' numbers. So it is asked what the
-present snapshot sees that the one before did not: rows of transactions that were not finished then (column `tx`,
-indexed). As long as the snapshot has not changed there is nothing to ask for. A row's position is its id, in one
+Rows do not become visible in the order of their ids, nor of their transactions' numbers. Each poll therefore asks for
+the rows that the present snapshot sees and the previous one did not: rows of transactions that had not ended then
+(column `tx`, indexed). While the snapshot is unchanged, there is nothing to ask for. A row's position is its id, in one
 partition.
 
-Promise: a row with a smaller id that is committed later is not missed, and a row that an upsert writes over itself is
-not shown again. What can go wrong: a transaction that stays open or prepared for long makes each look longer, never
-wrong; without `track_commit_timestamp` a row's time of commit is that of the look which found it.
+Promise: a row that is committed late with a smaller id is not missed. A row that an upsert overwrites with itself is
+not returned again. What can go wrong: a transaction that stays open or prepared for long makes each poll slower, never
+wrong. Without `track_commit_timestamp`, a row's time of commit is the time of the poll that found it.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ from psycopg.pq.abc import PGconn, PGresult
 
 from oncebench.delivery.errors import ReadError
 from oncebench.sinks.postgres import tables
-from oncebench.sinks.postgres.connection import Names, connect, told
+from oncebench.sinks.postgres.connection import Names, connect, error_text
 from oncebench.sinks.reader import NotAnsweredError, Rows, Snapshots, now_us, rows_of
 
 PAGE = 10_000  # rows held in memory at a time: some 10 MB
-# A server that is away is asked again for so long: a crash and the replay of its log take seconds.
+# How long the reader retries while the server is away: a crash and the replay of its log take seconds.
 AWAY_LIMIT_S = 60.0
-# Before it every transaction is unseen (1 and 2 are the server's own, rows begin at 3).
+# The snapshot that has seen no transaction (1 and 2 are the server's own, rows begin at 3).
 NOTHING_SEEN = "3:3:"
-SNAPSHOT = b"snapshot"  # the name of the statement that asks for the present one
+SNAPSHOT = b"snapshot"  # the name of the statement that returns the present snapshot
 
 
 class Table:
-    """Follows one table that has the columns `id` and `tx` of the suite.
+    """Polls a table that has the suite's columns `id` and `tx`.
 
     Args:
         names: see `Names`.
         columns: of a row.
-        texts: those of them that hold text.
+        texts: the columns that hold text.
         key: the column that is the key of a row.
     """
 
@@ -50,21 +50,21 @@ class Table:
         self._columns, self._texts, self._key = list(columns), list(texts), key
         self._seen = NOTHING_SEEN
         self._pages: Generator[Rows, None, None] | None = None
-        self._given: set[int] = set()  # ids of a look that is not done: it may have to begin anew
+        self._given: set[int] = set()  # ids that an unfinished poll has returned: the poll may have to begin again
         self._away_since: float | None = None
         try:
             self._connection = self._connect()
             self._connection.execute(sql.SQL("SELECT FROM {} LIMIT 0").format(sql.Identifier(names.table)))
             self._connection.rollback()
         except psycopg.Error as error:
-            raise ReadError(f"table {names.table!r} cannot be read: {told(error)}") from error
+            raise ReadError(f"table {names.table!r} cannot be read: {error_text(error)}") from error
 
     def fresh(self) -> Rows:
-        """The rows that have become visible since.
+        """Returns the rows that became visible since the last call.
 
         Raises:
             NotAnsweredError: the server is away, and may come back.
-            ReadError: it has been away for too long, or the table can't be read.
+            ReadError: the server has been away for too long, or the table cannot be read.
         """
         try:
             if self._connection.closed:
@@ -74,27 +74,27 @@ class Table:
             self._wait_for(error)
             raise NotAnsweredError from error
         except psycopg.Error as error:
-            raise ReadError(f"table {self._names.table!r} cannot be read on: {told(error)}") from error
+            raise ReadError(f"table {self._names.table!r} cannot be read further: {error_text(error)}") from error
         self._away_since = None
         return rows
 
     def leftovers(self) -> list[str]:
-        """Prepared transactions of the sink_id that nobody has committed or rolled back."""
+        """Lists the sink_id's prepared transactions that are neither committed nor rolled back."""
         if self._connection.closed:
             self._connection = self._connect()
         return [f"prepared transaction {gid}" for gid in prepared(self._connection, self._names)]
 
     def close(self) -> None:
-        """Closes the connection, in the middle of a look too."""
+        """Closes the connection, also in the middle of a poll."""
         if self._pages is not None:
-            with suppress(psycopg.Error):  # the server may have gone before us
+            with suppress(psycopg.Error):  # the server may have stopped before
                 self._pages.close()
         self._connection.close()
 
     def _connect(self) -> psycopg.Connection:
         connection = connect(f"oncebench.reader.{self._names.table[:40]}")
-        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ  # one snapshot for all pages of a look
-        # Of a table that has just been made the planner knows nothing, and would read all of it each time.
+        connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ  # one snapshot for all pages of a poll
+        # The planner has no statistics of a new table, and would read all of it each time.
         connection.execute("SET enable_seqscan = off")
         row = connection.execute("SHOW track_commit_timestamp").fetchone()
         dated = row is not None and row[0] == "on"
@@ -117,11 +117,11 @@ class Table:
             self._pages = None
             if self._snapshot() == self._seen:
                 return Rows()
-            self._pages = self._look()
+            self._pages = self._new_pages()
             rows = next(self._pages, None)
         return Rows() if rows is None else rows
 
-    def _look(self) -> Generator[Rows, None, None]:
+    def _new_pages(self) -> Generator[Rows, None, None]:
         with self._connection.transaction():
             now = self._snapshot()
             with self._connection.cursor(name="rows") as cursor:
@@ -144,8 +144,8 @@ class Table:
         )
 
     def _snapshot(self) -> str:
-        # Asked many times a second, so asked of libpq: a cursor's execute and fetch take a multiple of this. It is
-        # psycopg that waits, for libpq lets no signal through.
+        # Called many times a second, so it calls libpq: a cursor's execute and fetch take several times as long.
+        # psycopg waits for the answer, because libpq would block signals.
         pgconn = self._connection.pgconn
         pgconn.send_query_prepared(SNAPSHOT, ())
         (result,) = self._connection.wait(generators.execute(pgconn))
@@ -154,7 +154,7 @@ class Table:
         return snapshot.decode()
 
     def _wait_for(self, error: psycopg.Error) -> None:
-        """Gives up on a server that has been away for too long."""
+        """Raises ReadError once the server has been away for too long."""
         self._pages = None
         self._connection.close()
         now = time.monotonic()
@@ -162,7 +162,7 @@ class Table:
         if now - self._away_since > AWAY_LIMIT_S:
             raise ReadError(
                 f"table {self._names.table!r} cannot be read: for {AWAY_LIMIT_S:g} s PostgreSQL has not answered "
-                f"({told(error)}); look at the server, then run again"
+                f"({error_text(error)}). Check the server, then run again."
             ) from error
 
 
@@ -173,7 +173,7 @@ def _checked(pgconn: PGconn, result: PGresult) -> PGresult:
 
 
 def prepared(connection: psycopg.Connection, names: Names) -> list[str]:
-    """The gids of this sink_id's prepared transactions in this database, oldest first."""
+    """Returns the gids of this sink_id's prepared transactions in this database, oldest first."""
     rows = connection.execute(
         "SELECT gid FROM pg_prepared_xacts WHERE database = current_database() AND starts_with(gid, %s) "
         "ORDER BY prepared",
@@ -183,6 +183,6 @@ def prepared(connection: psycopg.Connection, names: Names) -> list[str]:
 
 
 def read(target: Mapping[str, Any]) -> Snapshots:
-    """A committed reader of a target; see `SuiteSink.read`."""
+    """Returns a committed reader of a target; see `SuiteSink.read`."""
     table = Table(Names(target["sink_id"], 0, target["output"]), target["columns"], target["texts"], target["key"])
     return Snapshots(table.fresh, table.leftovers, table.close)

@@ -1,21 +1,24 @@
-"""PostgreSQL, the driver's side: what is supported, commit by COMMIT PREPARED, fencing, the ledger's marks.
+"""The PostgreSQL sink's driver side: guarantees, COMMIT PREPARED, fencing and marks.
 
-Rows go in by COPY, one transaction per partition. At-most-once does not wait for the disk at COMMIT; the others do,
-also where role, database or server say `synchronous_commit = off`, and refuse a server that forces nothing to the disk
-(`fsync = off`). Exactly-once comes in three variants:
+COPY writes the rows, one transaction per partition. At-most-once does not wait for the disk at COMMIT. The other
+guarantees wait, even if role, database or server set `synchronous_commit = off`, and they refuse a server that forces
+nothing to the disk (`fsync = off`). Exactly-once has three variants:
 
-* two-phase: a task puts its rows and a ledger row into one transaction and prepares it (PREPARE TRANSACTION survives a
-  crash of everybody); the driver decides and commits each from its own session. "Does not exist" is settled by the
-  ledger row: it is there if, and only if, the transaction was committed.
+* two-phase: a task writes its rows and a ledger row in one transaction and prepares it (PREPARE TRANSACTION survives a
+  crash of client and server). The driver decides and commits each transaction from its own session. If a transaction
+  does not exist, the ledger row answers: it exists if, and only if, the transaction was committed.
 * idempotent: a task commits its rows together with the ledger row, whose primary key refuses the same batch again.
-* upsert: by row id; a replay writes each row over itself. No ledger, but a unique index and a second copy of each row.
+* upsert: a replay overwrites each row by its row id. It needs no ledger, but a unique index and a second copy of each
+  row.
 
-Fencing: a start takes the next epoch of its sink_id, ends the sessions of older epochs, and then rolls back what they
-prepared and no decision names: its locks would hold up the replay. What can go wrong: the role may not end another
-role's sessions (the start is refused and names them); max_prepared_transactions is 0, as shipped.
+Fencing: a start takes the next epoch of its sink_id and ends the sessions of older epochs. It then rolls back their
+prepared transactions that no decision names, whose locks would block the replay.
 
-The baseline (`native`) is Spark's JDBC writer called from foreachBatch, also where faults are not asked for: Spark has
-no streaming sink for JDBC. Records that were set aside are left out by it and go nowhere.
+What can go wrong: the role may not end another role's sessions, and the start is refused with their pids;
+max_prepared_transactions is 0, PostgreSQL's default.
+
+The baseline (`native`) is Spark's JDBC writer in foreachBatch, also in runs without faults, because Spark has no
+streaming sink for JDBC. It leaves rejected records out and does not write them anywhere.
 """
 
 from __future__ import annotations
@@ -47,15 +50,15 @@ from oncebench.delivery.contract import (
 from oncebench.delivery.errors import CommitUncertain, RefusedStart
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.postgres import tables
-from oncebench.sinks.postgres.connection import Names, connect, dsn, missing, parts, redacted, told
+from oncebench.sinks.postgres.connection import Names, connect, dsn, error_text, missing, parts, redacted
 from oncebench.sinks.postgres.reader import prepared as prepared_of
 from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, WarmUp
 
-OLDEST_SERVER = 130000  # xid8 and pg_current_xact_id, which the reader needs, came with 13
-# How long a commit may ask before it leaves the rest to a restart: a server that crashed is back within seconds.
+OLDEST_SERVER = 130000  # the reader needs xid8 and pg_current_xact_id, new in version 13
+# How long a commit retries before a restart must finish it. A server that crashed is back within seconds.
 COMMIT_LIMIT_S = 60.0
 COMMIT_PAUSE_S = 0.05
-# An ended session is gone when it has rolled back; that takes milliseconds.
+# An ended session disappears when it has rolled back, which takes milliseconds.
 FENCE_LIMIT_S = 20.0
 FENCE_PAUSE_S = 0.02
 _log = logging.getLogger(__name__)
@@ -72,11 +75,11 @@ SUPPORTS = (
 
 
 class PostgresSink(Sink):
-    """Rows in one table.
+    """Writes rows to one table.
 
     Args:
         table: the output table.
-        sink_id: names this sink to the server; two pipelines must not share one.
+        sink_id: names this sink in the server; two pipelines must not share it.
         partitions: tasks per batch.
         row_id: the columns that identify a row, for the variant `upsert`.
     """
@@ -91,16 +94,16 @@ class PostgresSink(Sink):
         self._marks: dict[int, Mark] = {}
 
     def check_schema(self, schema: StructType) -> None:
-        """See `Sink.check_schema`; the table itself is checked by `start`."""
+        """See `Sink.check_schema`; `start` checks the table itself."""
         wrong = tables.unsupported(schema)
         if wrong is not None:
             raise RefusedStart(f"rows for table {self._names.table!r}: {wrong}")
         self._schema = StructType([field for field in schema if field.name != quarantine.COLUMN])
 
-    def start(self, support: Support, generation: int, keep: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: settings checked, epoch taken, older drivers ended, orphans rolled back, marks read.
+    def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: checks settings, takes an epoch, fences older drivers, reads the marks.
 
-        The epoch is the server's own count and not `generation`, which begins anew with each checkpoint.
+        The server counts epochs itself, because `generation` begins again with each checkpoint.
         """
         del generation
         self._names.check()
@@ -115,10 +118,10 @@ class PostgresSink(Sink):
             self._names = Names(self._names.sink_id, epoch, self._names.table)
             connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
             self._end_older(connection)
-            self._roll_back_orphans(connection, {str(entry["gid"]) for entry in keep})
+            self._roll_back_orphans(connection, {str(entry["gid"]) for entry in decided})
             self._marks = tables.newest_marks(connection, self._names.sink_id)
         except psycopg.Error as error:
-            raise RefusedStart(f"PostgreSQL at {redacted(dsn())} is of no use to this sink: {told(error)}") from error
+            raise RefusedStart(f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}") from error
 
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._names)
@@ -172,14 +175,14 @@ class PostgresSink(Sink):
         if connection.info.server_version < OLDEST_SERVER:
             raise RefusedStart(f"PostgreSQL 13 or newer is needed, this is {_setting(connection, 'server_version')}")
         if _setting(connection, "server_encoding") != "UTF8":
-            raise RefusedStart("the database's encoding must be UTF8, or not every session key can be stored")
+            raise RefusedStart("the database's encoding must be UTF8: no other encoding stores every text")
         if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
-            raise RefusedStart("this server is a standby and takes no writes: name the primary")
+            raise RefusedStart("this server is a standby and takes no writes. Name the primary.")
         if support.guarantee != AT_MOST_ONCE and _setting(connection, "fsync") == "off":
             raise RefusedStart(
-                "this server runs with fsync = off: a crash of its machine may take back what was committed, or ruin "
-                f"all its data, and {support.guarantee} promises that nothing is lost. Set fsync = on in "
-                "postgresql.conf and reload the server, or take at-most-once"
+                "this server runs with fsync = off: a crash of its machine may undo commits or damage all its data, "
+                f"and {support.guarantee} promises that nothing is lost. Set fsync = on in postgresql.conf and reload "
+                "the server, or take at-most-once."
             )
         tables.check_table(connection, self._names.table, self._schema)
         self._check_row_id()
@@ -188,7 +191,7 @@ class PostgresSink(Sink):
             raise RefusedStart(
                 f"two-phase needs a prepared transaction per task, and max_prepared_transactions is {allowed}: set it "
                 f"to {2 * self.partitions} or more in postgresql.conf and restart the server, or take the variant "
-                "idempotent"
+                "idempotent."
             )
         if self._variant == "native":
             self._jdbc()
@@ -200,13 +203,13 @@ class PostgresSink(Sink):
         if not self._row_id or unknown or len(self._row_id) == len(self._schema.names):
             raise RefusedStart(
                 f"upsert needs the columns that identify a row, some of {self._schema.names} and not all; row_id is "
-                f"{list(self._row_id)}"
+                f"{list(self._row_id)}."
             )
 
     def _end_older(self, connection: psycopg.Connection) -> None:
-        """Ends the sessions of older epochs, paused ones too, and returns when they are gone.
+        """Ends the sessions of older epochs, also of paused processes, and returns when they are gone.
 
-        A task that begins a transaction later sees the younger epoch. So from here on nothing of theirs moves.
+        A task that begins a transaction later finds the newer epoch. Therefore older drivers can do nothing more.
         """
         deadline = time.monotonic() + FENCE_LIMIT_S
         refused = ""
@@ -223,7 +226,7 @@ class PostgresSink(Sink):
                 try:
                     connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
                 except psycopg.errors.InsufficientPrivilege as error:
-                    refused = told(error)
+                    refused = error_text(error)
             if time.monotonic() > deadline:
                 pids = ", ".join(map(str, older))
                 raise RefusedStart(
@@ -232,14 +235,14 @@ class PostgresSink(Sink):
                 )
             time.sleep(FENCE_PAUSE_S)
 
-    def _roll_back_orphans(self, connection: psycopg.Connection, keep: Collection[str]) -> None:
+    def _roll_back_orphans(self, connection: psycopg.Connection, decided: Collection[str]) -> None:
         for gid in prepared_of(connection, self._names):
-            if gid not in keep:
+            if gid not in decided:
                 _log.info("rolling back %s: no decision names it", gid)
                 connection.execute(sql.SQL("ROLLBACK PREPARED {}").format(sql.Literal(gid)))
 
     def _committed(self, batch: int, partition: int, gid: str) -> bool:
-        """Commits a prepared transaction; False if it is gone and was not committed."""
+        """Commits a prepared transaction; returns False if it is gone and was not committed."""
         statement = sql.SQL("COMMIT PREPARED {}").format(sql.Literal(gid))
         deadline = time.monotonic() + COMMIT_LIMIT_S
         while True:
@@ -247,26 +250,26 @@ class PostgresSink(Sink):
                 try:
                     self._connection().execute(statement)
                     return True
-                except psycopg.errors.UndefinedObject:  # it has ended, and what it did is visible if it did anything
+                except psycopg.errors.UndefinedObject:  # it has ended, and its ledger row is visible if it committed
                     return tables.in_ledger(self._connection(), self._names.sink_id, partition, batch) is not None
             except psycopg.Error as error:
-                # Away, or busy: a session whose answer was lost may still be at it.
+                # The server is away, or busy: a session whose answer was lost may still be committing.
                 busy = isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState)
                 again = busy or self._open is None or missing(self._open, error)
                 if not again or time.monotonic() > deadline:
                     raise CommitUncertain(
-                        f"batch {batch}, partition {partition}: {gid} could not be committed: {told(error)}. The batch "
-                        "is decided: start again when PostgreSQL is well, and the replay finishes it."
+                        f"batch {batch}, partition {partition}: {gid} could not be committed: {error_text(error)}. The "
+                        "batch is decided: start again when PostgreSQL works, and the replay finishes it."
                     ) from error
                 if not busy:
                     self.close()
             time.sleep(COMMIT_PAUSE_S)
 
     def _jdbc(self) -> dict[str, str]:
-        """Options of Spark's JDBC writer, from what libpq made of the DSN. It waits for the disk as we do."""
+        """Returns options of Spark's JDBC writer for the DSN. Its COMMIT also waits for the disk."""
         info, given = self._connection().info, parts(dsn())
         if info.host.startswith(("/", "@")):
-            raise RefusedStart("Spark's JDBC writer cannot use a Unix socket: name the server by host and port")
+            raise RefusedStart("Spark's JDBC writer cannot use a Unix socket. Name the server by host and port.")
         host = f"[{info.host}]" if ":" in info.host else info.host
         more = {name: given[name] for name in ("sslmode", "sslrootcert", "sslcert", "sslkey") if name in given}
         more["options"] = f"-c synchronous_commit={_setting(self._connection(), 'synchronous_commit')}"

@@ -1,13 +1,13 @@
-"""PostgreSQL: the output table, the ledger and the epochs of drivers; what they look like, and whether they do.
+"""PostgreSQL tables: output table, ledger and drivers' epochs; definitions and checks.
 
-The output table has the columns of the row. The suite adds `id` (the row's position) and `tx` (the transaction that
-wrote it, indexed: the suite's reader asks for the transactions that it has not seen yet). `oncebench_ledger` has a row
-per partition and batch that was written exactly once, put there by the transaction that wrote it. `oncebench_epochs`
-has each sink_id's newest epoch.
+The output table has the columns of a row. The suite adds `id` (the row's position) and `tx` (the transaction that wrote
+it, indexed: the suite's reader asks for transactions that it has not seen yet). `oncebench_ledger` has a row per
+partition and batch that was written exactly once; the transaction that wrote the batch adds it. `oncebench_epochs` has
+each sink_id's newest epoch.
 
-Promise: every value of the types in SQL_TYPES comes back as it was, and so does a null. text cannot hold U+0000, so it
-is stored as U+2400 and a 0, and U+2400 itself twice. What can go wrong: a column of another type, or a table of another
-shape, is refused with the column's name.
+Promise: every value of the types in SQL_TYPES is read back unchanged, and so is a null. PostgreSQL's text cannot hold
+U+0000, so U+0000 is stored as U+2400 and a 0, and U+2400 itself twice. What can go wrong: a column of another type, or
+a table with other columns, is refused, and the message names the column.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import Mark
 from oncebench.delivery.errors import RefusedStart
 
-# PostgreSQL's type of each Spark type, and further types of a user's table that take its text. Any other Spark type is
-# refused with the column's name.
+# PostgreSQL's type of each Spark type, then other types of a user's table that take the same text. Any other Spark type
+# is refused with the column's name.
 SQL_TYPES: Mapping[str, tuple[str, ...]] = {
     "string": ("text", "character varying", "character", "uuid", "json", "jsonb"),
     "byte": ("smallint", "integer", "bigint", "numeric"),
@@ -43,19 +43,18 @@ SQL_TYPES: Mapping[str, tuple[str, ...]] = {
     "timestamp": ("timestamp with time zone",),
     "timestamp_ntz": ("timestamp without time zone",),
 }
-# As long as the journal's entries (oncebench.delivery.journal): a checkpoint that is rolled back by hand further is
-# refused.
+# As many as the journal keeps (oncebench.delivery.journal). A checkpoint that is rolled back further is refused.
 KEEP_BATCHES = 100
 MICROSECONDS = 6
 # The digits after the point in `numeric(10,2)` or `timestamp(3) with time zone`.
 _DIGITS = re.compile(r"\((?:\d+,)?(-?\d+)\)")
-# One session at a time makes the tables: CREATE TABLE IF NOT EXISTS alone fails in one of two that run at once.
+# One session at a time makes the tables: of two concurrent CREATE TABLE IF NOT EXISTS, one fails.
 _MAKING = 0x6F6E6365  # "once"
 
 LEDGER = sql.Identifier("oncebench_ledger")
 EPOCHS = sql.Identifier("oncebench_epochs")
 NUL, STAND_IN = "\x00", "\u2400"
-# In this order: the stand-in first, then what stands in, then what COPY's text format would take for its own.
+# The order matters: first the stand-in, then NUL, then the characters that COPY's text format escapes.
 _STORED = ((STAND_IN, STAND_IN * 2), (NUL, STAND_IN + "0"))
 _COPY = (*_STORED, ("\\", "\\\\"), ("\t", "\\t"), ("\n", "\\n"), ("\r", "\\r"))
 _BACK = re.compile(f"{STAND_IN}([{STAND_IN}0])")
@@ -71,22 +70,22 @@ class Column:
 
 
 def stored(key: str) -> str:
-    """A session key as it stands in the table."""
+    """Returns a text in its stored form."""
     for found, put in _STORED:
         key = key.replace(found, put)
     return key
 
 
 def read_back(text: str) -> str:
-    """The session key that `stored` was given."""
+    """Returns the text of a stored form; the inverse of `stored`."""
     return _BACK.sub(lambda found: NUL if found[1] == "0" else STAND_IN, text) if STAND_IN in text else text
 
 
 def copy_text(batch: pa.RecordBatch) -> memoryview:
-    """A record batch in COPY's text format, columns in the order of the batch; a null is COPY's `\\N`."""
+    """Returns a record batch in COPY's text format, columns in the batch's order; a null is `\\N`."""
     texts = [_text(column).fill_null("\\N") for column in batch.columns]
     lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*texts, "\t"), "", "\n")
-    # The lines stand one behind the other in Arrow's own buffer: nothing is copied or looked at row by row.
+    # Arrow's buffer holds the lines in sequence, so no row is copied or read one by one.
     _, offsets, data = lines.buffers()
     ends = memoryview(offsets).cast("i")
     return memoryview(data)[ends[lines.offset] : ends[lines.offset + len(lines)]]
@@ -110,7 +109,7 @@ def _copied(texts: pa.Array) -> pa.Array:
 
 
 def unsupported(schema: StructType) -> str | None:
-    """Why PostgreSQL cannot store rows of this schema, and what to do; None if it can."""
+    """Returns why PostgreSQL cannot store rows of this schema, and what to do; None if it can."""
     for field in schema:
         if field.name != quarantine.COLUMN and field.dataType.typeName() not in SQL_TYPES:
             return (
@@ -120,8 +119,8 @@ def unsupported(schema: StructType) -> str | None:
     return None
 
 
-def wrong_with(found: Mapping[str, Column], schema: StructType) -> str | None:
-    """What keeps a table with these columns from taking rows of this schema; None if nothing does."""
+def table_error(found: Mapping[str, Column], schema: StructType) -> str | None:
+    """Returns why a table with these columns cannot take rows of this schema; None if it can."""
     names = {field.name for field in schema}
     for field in schema:
         kinds = SQL_TYPES[field.dataType.typeName()]
@@ -147,7 +146,7 @@ def _rounds(kind: str, spark_type: DataType) -> bool:
 
 
 def definition(table: str, schema: StructType) -> sql.Composed:
-    """The statement that makes an output table for rows of this schema."""
+    """Returns the statement that makes an output table for rows of this schema."""
     columns = sql.SQL(", ").join(
         sql.SQL("{} " + SQL_TYPES[field.dataType.typeName()][0]).format(sql.Identifier(field.name)) for field in schema
     )
@@ -155,30 +154,30 @@ def definition(table: str, schema: StructType) -> sql.Composed:
 
 
 def check_table(connection: psycopg.Connection, table: str, schema: StructType) -> None:
-    """Raises RefusedStart if the output table is not there or does not take rows of this schema."""
+    """Raises RefusedStart if the output table does not exist or cannot take rows of this schema."""
     described = connection.execute(
         "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '' "
         "FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
         (sql.Identifier(table).as_string(connection),),
     ).fetchall()
     found = {name: Column(name, kind, needed) for name, kind, needed in described}
-    wrong = wrong_with(found, schema) if found else "there is none in this database and search_path"
+    wrong = table_error(found, schema) if found else "there is none in this database and search_path"
     kept = connection.execute(
         "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p') AND relpersistence = 'p'",
         (sql.Identifier(table).as_string(connection),),
     ).fetchone()
     if wrong is None and kept is None:
-        wrong = "it is a view, or UNLOGGED or temporary, and so not kept when the server is killed"
+        wrong = "it is a view, UNLOGGED or temporary, and so not kept when the server is killed"
     if wrong is not None:
         statement = definition(table, schema).as_string(connection)
         raise RefusedStart(f"table {table!r} cannot take the output: {wrong}. Make it with: {statement}")
 
 
 def row_id(names: Sequence[str], schema: StructType) -> sql.Composed:
-    """The expressions of the unique index over a row's id.
+    """Returns the expressions of the unique index over a row's id.
 
     An index entry takes at most some 2,700 bytes and a text may be longer, so its SHA-256 is indexed (MD5 collisions
-    can be made on purpose). The way through decode() is there because convert_to() is not immutable.
+    can be made on purpose). The expression uses decode() because convert_to() is not immutable.
     """
     hashed = r"sha256(decode(replace({}, E'\\', E'\\\\'), 'escape'))"
     texts = {field.name for field in schema if field.dataType.typeName() == "string"}
@@ -186,7 +185,7 @@ def row_id(names: Sequence[str], schema: StructType) -> sql.Composed:
 
 
 def make_tables(connection: psycopg.Connection) -> None:
-    """Makes the ledger and the table of epochs, where they are not there yet."""
+    """Makes the ledger and the table of epochs, if missing."""
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
         connection.execute(
@@ -201,7 +200,7 @@ def make_tables(connection: psycopg.Connection) -> None:
 
 
 def make_row_ids_unique(connection: psycopg.Connection, table: str, names: Sequence[str], schema: StructType) -> None:
-    """Makes the unique index that an upsert needs, where it is not there yet.
+    """Makes the unique index that an upsert needs, if missing.
 
     Raises:
         RefusedStart: the table holds a row twice.
@@ -215,12 +214,12 @@ def make_row_ids_unique(connection: psycopg.Connection, table: str, names: Seque
     except psycopg.errors.UniqueViolation:
         raise RefusedStart(
             f"table {table!r} holds a row ({', '.join(names)}) twice, so that no upsert can work on it: remove the "
-            "doubled rows, or write to a fresh table"
+            "duplicated rows, or write to a new table."
         ) from None
 
 
 def next_epoch(connection: psycopg.Connection, sink_id: str) -> int:
-    """Takes the next epoch of a sink_id: tasks of older ones stop at their next transaction."""
+    """Takes the next epoch of a sink_id; tasks of older epochs stop at their next transaction."""
     statement = sql.SQL(
         "INSERT INTO {} AS known (sink_id, epoch) VALUES (%s, 1) "
         "ON CONFLICT (sink_id) DO UPDATE SET epoch = known.epoch + 1 RETURNING epoch"
@@ -231,15 +230,15 @@ def next_epoch(connection: psycopg.Connection, sink_id: str) -> int:
 
 
 def newest_epoch(connection: psycopg.Connection, sink_id: str) -> int | None:
-    """The epoch of the newest driver of a sink_id."""
+    """Returns the epoch of the newest driver of a sink_id."""
     row = connection.execute(sql.SQL("SELECT epoch FROM {} WHERE sink_id = %s").format(EPOCHS), (sink_id,)).fetchone()
     return None if row is None else int(row[0])
 
 
 def put_in_ledger(connection: psycopg.Connection, sink_id: str, partition: int, mark: Mark) -> bool:
-    """Puts a partition's marker there within the open transaction; False if it is there already.
+    """Adds a partition's marker in the open transaction; returns False if it exists already.
 
-    Waits for another transaction that is about to put the same marker.
+    Waits for a concurrent transaction that adds the same marker.
     """
     statement = sql.SQL(
         "WITH old AS (DELETE FROM {ledger} "
@@ -253,7 +252,7 @@ def put_in_ledger(connection: psycopg.Connection, sink_id: str, partition: int, 
 
 
 def in_ledger(connection: psycopg.Connection, sink_id: str, partition: int, batch: int) -> Mark | None:
-    """The marker of a partition's batch, if it was committed."""
+    """Returns the marker of a partition's batch; None if the batch is not committed."""
     statement = sql.SQL(
         "SELECT rows, digest FROM {} WHERE sink_id = %s AND partition = %s AND batch = %s"
     ).format(LEDGER)  # fmt: skip
@@ -262,7 +261,7 @@ def in_ledger(connection: psycopg.Connection, sink_id: str, partition: int, batc
 
 
 def newest_marks(connection: psycopg.Connection, sink_id: str) -> dict[int, Mark]:
-    """The newest marker of each partition."""
+    """Returns the newest marker of each partition."""
     statement = sql.SQL(
         "SELECT DISTINCT ON (partition) partition, batch, rows, digest FROM {} WHERE sink_id = %s "
         "ORDER BY partition, batch DESC"

@@ -1,12 +1,13 @@
-"""PostgreSQL, the task's side: the writers that run inside Python workers. Each partition is one transaction.
+"""PostgreSQL writers, which run in Python workers. Each partition is one transaction.
 
-Promise: rows go in by COPY, and what makes them exactly-once (the ledger row, the gid) in the same transaction. A
-connection lives as long as its worker process; one that saw any error is closed, which rolls back what it had begun. At
-its beginning each transaction looks whether a younger driver has taken an epoch. It takes no lock for that: a prepared
-transaction would go on holding it, and its own successor would wait for it; instead a driver that starts ends the
-sessions of older epochs before it looks at what they prepared.
+Promise: COPY writes the rows, and the same transaction holds what makes them exactly-once (the ledger row, the gid). A
+connection exists as long as its worker process. After any error it is closed, which rolls back its transaction. Each
+transaction first checks whether a newer driver has taken an epoch. The check takes no lock: a prepared transaction
+would keep the lock, and the next driver would wait for it. Instead a starting driver ends the sessions of older epochs
+before it lists their prepared transactions.
 
-What can go wrong: the answer to a COMMIT is lost; then the ledger says whether it was committed, where there is one.
+What can go wrong: the answer to a COMMIT is lost. The ledger, if the variant has one, then shows whether the
+transaction was committed.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from psycopg import sql
 from oncebench.delivery.contract import Mark, TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay
 from oncebench.sinks.postgres import tables
-from oncebench.sinks.postgres.connection import Names, connect, missing, told
+from oncebench.sinks.postgres.connection import Names, connect, error_text, missing
 
 # After a lost answer to COMMIT: a server that crashed replays its log first, which takes seconds.
 SETTLE_LIMIT_S = 60.0
 SETTLE_PAUSE_S = 0.1
 _STAGED = sql.Identifier("pg_temp", "oncebench_staged")
 
-# One per worker process and application_name; processes are reused from batch to batch.
+# One per worker process and application_name. Spark reuses worker processes for later batches.
 _connections: dict[str, psycopg.Connection] = {}
 
 
@@ -42,17 +43,17 @@ def _connection(names: Names) -> psycopg.Connection:
 
 
 def _drop(names: Names) -> None:
-    """Closes this process's connection: the server rolls back what was open in it."""
+    """Closes this process's connection: the server rolls back its open transaction."""
     known = _connections.pop(names.application, None)
     if known is not None:
         known.close()
 
 
 def _commit(connection: psycopg.Connection) -> None:
-    """COMMIT, in one message each time.
+    """Sends COMMIT in one message each time.
 
-    psycopg would prepare what it has said five times: COMMIT then travels once as a text that commits nothing, and
-    never again. Who listens between us and the server, as the suite's proxy does, would take the one for the deed.
+    psycopg would prepare a statement that it has sent five times. The text COMMIT then travels once more, in a message
+    that commits nothing, and never again. A proxy that reads the traffic, as the suite's does, would mistake it.
     """
     connection.execute("COMMIT", prepare=False)
 
@@ -63,7 +64,7 @@ def _listed(names: Sequence[str]) -> sql.Composed:
 
 @dataclass(frozen=True)
 class Appender:
-    """COPY and COMMIT, with no mark: at-most-once and at-least-once.
+    """Writes with COPY and COMMIT, without a mark: at-most-once and at-least-once.
 
     Args:
         names: see `Names`.
@@ -81,7 +82,7 @@ class Appender:
             return self._write(task, first, rows)
         except psycopg.Error as error:
             _drop(self.names)
-            raise DeliveryFailed(self._in_words(task, error)) from error
+            raise DeliveryFailed(self._error_text(task, error)) from error
         except BaseException:
             _drop(self.names)
             raise
@@ -106,7 +107,7 @@ class Appender:
         if taken != task.counted()[0]:
             raise DeliveryFailed(
                 f"batch {task.batch}, partition {task.partition}: the table took {taken} of "
-                f"{task.counted()[0]} rows. Something there keeps rows out, a trigger or a rule: remove it. Nothing of "
+                f"{task.counted()[0]} rows. A trigger or a rule of the table keeps rows out: remove it. Nothing of "
                 "this partition was committed."
             )
         timings["copy"] = (time.perf_counter() - started) * 1000
@@ -116,9 +117,9 @@ class Appender:
         return prepared, timings
 
     def _begin(self) -> psycopg.Connection:
-        """A connection with a transaction open, of this driver's epoch.
+        """Returns a connection with an open transaction, if this driver's epoch is the newest.
 
-        A connection that died since the last batch is made anew: nothing has been written yet.
+        A connection that died since the last batch is made again: nothing has been written yet.
         """
         connection = _connection(self.names)
         try:
@@ -147,20 +148,21 @@ class Appender:
         _commit(connection)
         return {}
 
-    def _in_words(self, task: TaskView, error: psycopg.Error) -> str:
+    def _error_text(self, task: TaskView, error: psycopg.Error) -> str:
         where = f"batch {task.batch}, partition {task.partition}"
         if isinstance(error, psycopg.errors.LockNotAvailable):
             return (
-                f"{where}: another transaction holds what this one must write ({told(error)}): a paused driver of "
-                f"sink_id {self.names.sink_id}, say. Look for it in pg_stat_activity (application_name "
+                f"{where}: another transaction locks what this one must write ({error_text(error)}), for example a "
+                f"paused driver of sink_id {self.names.sink_id}. Look for it in pg_stat_activity (application_name "
                 f"{self.names.application_prefix}...) and pg_prepared_xacts; a restart of the pipeline ends both."
             )
-        return f"{where}: PostgreSQL did not take it: {told(error)}. A restart of the pipeline writes the batch again."
+        text = error_text(error)
+        return f"{where}: PostgreSQL did not take it: {text}. A restart of the pipeline writes the batch again."
 
 
 @dataclass(frozen=True)
 class Upserter(Appender):
-    """COPY to a temporary table, then INSERT .. ON CONFLICT (row id) DO UPDATE: a row that is there is overwritten.
+    """Writes with COPY to a temporary table, then INSERT .. ON CONFLICT (row id) DO UPDATE.
 
     Args:
         row_id: the columns that identify a row.
@@ -212,7 +214,7 @@ class Upserter(Appender):
 
 @dataclass(frozen=True)
 class Marked(Appender):
-    """Rows and ledger row in one transaction, committed by the task: idempotent by the ledger's primary key."""
+    """Writes rows and ledger row in one transaction; the ledger's primary key makes it idempotent."""
 
     def _end(self, connection: psycopg.Connection, task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
         mark = Mark(task.batch, *task.counted())
@@ -231,9 +233,9 @@ class Marked(Appender):
         return {}
 
     def _settled(self, task: TaskView, mark: Mark) -> bool:
-        """Whether a COMMIT without an answer took place.
+        """Whether a COMMIT without an answer took effect.
 
-        Putting the marker there once more waits until a transaction that is still at it has ended.
+        Adding the marker once more waits until a transaction that still commits has ended.
         """
         deadline = time.monotonic() + SETTLE_LIMIT_S
         while True:
@@ -254,21 +256,21 @@ class Marked(Appender):
         if there is not None and not same:
             raise NondeterministicReplay(
                 f"batch {task.batch}, partition {task.partition}: the ledger has {there.rows} rows with digest "
-                f"{there.digest or 0:016x}, this run made {made.rows} with {made.digest or 0:016x}. Nothing of it was "
-                "written. Rows must depend on the input alone, and no two pipelines may share a sink_id."
+                f"{there.digest or 0:016x}, this run made {made.rows} with {made.digest or 0:016x}. Nothing of this "
+                "run was written. Rows must depend on the input alone, and no two pipelines may share a sink_id."
             )
 
 
 @dataclass(frozen=True)
 class Preparer(Appender):
-    """Rows and ledger row in one transaction that the task prepares and the driver commits."""
+    """Writes rows and ledger row in one transaction that the task prepares and the driver commits."""
 
     def _end(self, connection: psycopg.Connection, task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
         mark = Mark(task.batch, *task.counted())
         if not tables.put_in_ledger(connection, self.names.sink_id, task.partition, mark):
             raise DeliveryFailed(
-                f"batch {task.batch}, partition {task.partition}: the ledger says that it is committed, and there is "
-                "no decision about it in this checkpoint's journal: the checkpoint is another's, or was rolled back. "
+                f"batch {task.batch}, partition {task.partition}: the batch is committed by the ledger, but this "
+                "checkpoint's journal has no decision about it: the checkpoint is another's, or was rolled back. "
                 "Restore the right one, or take a new sink_id (rows would then be written again)."
             )
         gid = self.names.fresh_gid(task.batch, task.partition)
@@ -286,5 +288,7 @@ class WarmUp:
         try:
             _connection(self.names)
         except psycopg.Error as error:
-            raise DeliveryFailed(f"a worker cannot reach PostgreSQL as the driver could: {told(error)}") from error
+            raise DeliveryFailed(
+                f"a worker cannot reach PostgreSQL, but the driver could: {error_text(error)}"
+            ) from error
         return {}, {}

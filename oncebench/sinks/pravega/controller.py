@@ -1,14 +1,14 @@
-"""Pravega's controller, as far as this sink needs it: scopes, streams, segments and transactions, by gRPC.
+"""A client of Pravega's controller, by gRPC: scopes, streams, segments and transactions.
 
-Promise: a transaction is named by its id alone, and any process may end it: who began it is not asked. `commit` answers
-whether the controller has taken it (from then on it will be committed, whoever dies) and `state` what became of it.
+Promise: a transaction is named by its id alone, and any process may end it. `commit` returns whether the controller
+accepted the commit; an accepted commit happens even if the client dies. `state` returns how the transaction ended.
 
-Pravega's own Python client cannot do this: a handle that its `get_txn` gives counts as closed from the beginning, so
-that its `commit` and `abort` fail before they ask the controller (pravega 0.3.8).
+Pravega's own Python client cannot do this. A handle from its `get_txn` counts as closed from the beginning, so its
+`commit` and `abort` fail before they ask the controller (pravega 0.3.8).
 
-What can go wrong: the controller is away (`ControllerAway`: nothing is known); grpcio is not installed (`RefusedStart`
-with what to install). Nothing is imported until a controller is asked for. A process that has used one must not fork
-and use one in its child: gRPC does not survive that.
+What can go wrong: the controller is away (`ControllerAway`: the request may have been executed or not); grpcio is not
+installed (`RefusedStart` with the command that installs it). The module imports gRPC only when a controller is used. A
+process that has used a controller must not fork and use one in its child: gRPC does not support that.
 """
 
 from __future__ import annotations
@@ -21,22 +21,22 @@ from typing import Any
 
 from oncebench.delivery.errors import RefusedStart
 
-ANSWER_S = 20.0  # a controller that is up needs some milliseconds
+ANSWER_S = 20.0  # a running controller needs some milliseconds
 MISSING = (
     "" if find_spec("grpc") else "it needs the package grpcio: pip install -e '.[pravega]' in this project's folder"
 )
 
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
-    # As shipped, a controller that comes back would be looked for again after up to two minutes.
+    # By default gRPC waits up to two minutes before it connects to the controller again.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 100),
     ("grpc.max_reconnect_backoff_ms", 1000),
 )
 _PACKAGE = "io.pravega.controller.stream.api.grpc.v1"
 _SERVICE = f"/{_PACKAGE}.ControllerService"
-# What is used of the controller's messages (Controller.proto of Pravega): field -> (number, type). An enum is an int32
-# on the wire.
+# The used fields of the controller's messages (Pravega's Controller.proto): field -> (number, type). An enum is an
+# int32 on the wire.
 _MESSAGES: Mapping[str, Mapping[str, tuple[int, str]]] = {
     "ScopeInfo": {"scope": (1, "string")},
     "StreamInfo": {"scope": (1, "string"), "stream": (2, "string"), "accessOperation": (3, "int32")},
@@ -76,17 +76,17 @@ UNKNOWN, OPEN, COMMITTING, COMMITTED, ABORTING, ABORTED = range(6)
 _SUCCESS, _EXISTS = 0, 2
 _FIXED_SEGMENTS, _READ_WRITE = 0, 5
 _OF_TRANSACTION = "#transaction."
-_NO_TIME = -(1 << 63)  # "no time was noted", as Pravega's own clients have it
+_NO_TIME = -(1 << 63)  # "no time was noted", as in Pravega's own clients
 _SIGN = 1 << 63
 
 
 class ControllerAway(Exception):
-    """The controller gave no answer: what was asked may have been done or not."""
+    """The controller gave no answer; the request may have been executed or not."""
 
 
 @dataclass(frozen=True)
 class Stream:
-    """A stream's name; `str` gives it as `scope/stream`."""
+    """A stream's name; `str` returns it as `scope/stream`."""
 
     scope: str
     name: str
@@ -96,14 +96,14 @@ class Stream:
 
     @classmethod
     def named(cls, text: str) -> Stream:
-        """From `scope/stream`."""
+        """Returns the stream of a text `scope/stream`."""
         scope, _, name = text.partition("/")
         return cls(scope, name)
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Names of segments in ascending order of their ids, and the token that the store wants for them."""
+    """Names of segments in the order of their ids, and the store's token for them."""
 
     names: Sequence[str]
     token: str
@@ -111,14 +111,14 @@ class Segments:
 
 @dataclass(frozen=True)
 class Transaction:
-    """An open transaction: its id (32 hexadecimal digits), and its segments, which nobody reads before the commit."""
+    """An open transaction: its id (32 hexadecimal digits) and its hidden segments."""
 
     id: str
     segments: Segments
 
 
 class Controller:
-    """A connection to a controller at `host:port`. Raises `RefusedStart` if grpcio is not there."""
+    """A connection to a controller at `host:port`. Raises `RefusedStart` if grpcio is not installed."""
 
     def __init__(self, address: str) -> None:
         if MISSING:
@@ -130,7 +130,7 @@ class Controller:
         self._channel = grpc.insecure_channel(address, _OPTIONS)
 
     def make_stream(self, stream: Stream, segments: int) -> bool:
-        """Makes a stream of so many segments for ever, and its scope; False if the controller would not."""
+        """Makes a scope and a stream with a fixed number of segments; returns False if refused."""
         scope = self._ask("createScope", _new("ScopeInfo", scope=stream.scope)).status
         if scope not in (_SUCCESS, _EXISTS):
             return False
@@ -139,7 +139,7 @@ class Controller:
         return bool(made == _SUCCESS)
 
     def segments(self, stream: Stream) -> Segments:
-        """The stream's present segments; none if there is no such stream."""
+        """Returns the stream's present segments; none if there is no such stream."""
         try:
             found = self._ask("getCurrentSegments", _info(stream))
         except ControllerAway as error:
@@ -149,7 +149,7 @@ class Controller:
         return Segments([_named(stream, number) for number in _numbers(found.segmentRanges)], found.delegationToken)
 
     def home(self, segment: str) -> tuple[str, int]:
-        """Host and port of the segment store that has a segment of the stream's own."""
+        """Returns host and port of the segment store that has one of the stream's own segments."""
         scope, name, rest = segment.split("/")
         number, _, epoch = rest.partition(".#epoch.")
         wanted = (int(epoch) << 32) + int(number)
@@ -157,7 +157,7 @@ class Controller:
         return found.endpoint, found.port
 
     def begin(self, stream: Stream, lease_ms: int) -> Transaction:
-        """Begins a transaction, which the controller aborts when nobody has ended it within `lease_ms`."""
+        """Begins a transaction; the controller aborts it if it is not ended within `lease_ms`."""
         made = self._ask("createTransaction", _new("CreateTxnRequest", streamInfo=_info(stream), lease=lease_ms))
         high, low = made.txnId.highBits % (1 << 64), made.txnId.lowBits % (1 << 64)
         name = f"{high:016x}{low:016x}"
@@ -165,15 +165,15 @@ class Controller:
         return Transaction(name, Segments(segments, made.delegationToken))
 
     def commit(self, stream: Stream, transaction: str) -> bool:
-        """Whether the controller took the commit of a transaction, now or before; see `state` for when it is done."""
+        """Whether the controller accepted the commit, by this or an earlier request."""
         return bool(self._ask("commitTransaction", _request(stream, transaction)).status == _SUCCESS)
 
     def abort(self, stream: Stream, transaction: str) -> bool:
-        """Whether the controller took the abort of a transaction, now or before."""
+        """Whether the controller accepted the abort, by this or an earlier request."""
         return bool(self._ask("abortTransaction", _request(stream, transaction)).status == _SUCCESS)
 
     def state(self, stream: Stream, transaction: str) -> int:
-        """What became of a transaction; UNKNOWN of one that never was, or that ended a day ago."""
+        """Returns a transaction's state; UNKNOWN if it never existed, or ended more than a day ago."""
         return int(self._ask("checkTransactionState", _request(stream, transaction)).state)
 
     def close(self) -> None:
@@ -193,7 +193,7 @@ class Controller:
 
 
 def own_segment(segment: str) -> str:
-    """The stream's own segment into which one of a transaction is merged; it is in the same store."""
+    """Returns the stream's segment into which a transaction's segment is merged."""
     return segment.split(_OF_TRANSACTION, maxsplit=1)[0]
 
 
@@ -227,7 +227,7 @@ def _new(name: str, **fields: Any) -> Any:
 
 @cache
 def _types() -> Mapping[str, Any]:
-    """The classes of the messages, made when they are first needed."""
+    """Returns the classes of the messages, made at the first call."""
     from google.protobuf import descriptor_pb2, descriptor_pool, message_factory  # noqa: PLC0415
 
     file = descriptor_pb2.FileDescriptorProto(name="oncebench/pravega.proto", package=_PACKAGE, syntax="proto3")

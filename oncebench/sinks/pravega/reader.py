@@ -1,11 +1,11 @@
-"""Pravega's committed reader: the events of a stream's segments, as any reader group is shown them.
+"""Pravega's committed reader: returns a stream's events, as any reader group gets them.
 
-Promise: an event is given once, at its segment's number and its byte offset there, which never change. Events of a
-transaction stand in segments of its own until it is committed, and are merged into the stream's at once, segment by
-segment; so what is in the stream's segments is committed, and nothing hides it.
+Promise: an event is returned once. Its position is its segment's number and its byte offset there, which never change.
+A transaction's events are in segments of its own until the commit, which merges each of them into a segment of the
+stream. Therefore every event in the stream's segments is committed, and nothing hides it.
 
-What can go wrong: the stream was scaled (`ReadError`: only a stream whose segments have stayed the same is read); the
-server is away (`ReadError`).
+What can go wrong: the stream was scaled (`ReadError`: this reader supports a fixed set of segments only); the server is
+away (`ReadError`).
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ Found = TypeVar("Found")
 
 
 class _Segment:
-    """One segment and how far it was read."""
+    """One segment, and the position up to which it was read."""
 
     def __init__(self, controller: Controller, number: int, name: str, token: str) -> None:
         self.number = number
         self._name, self._token = name, token
         self._store = SegmentStore(*controller.home(name))
-        self._rest = Chunk(0, b"")  # what was read of an event that goes on
+        self._rest = Chunk(0, b"")  # the first part of an event whose rest is not read yet
 
     def fresh(self) -> list[tuple[int, bytes]]:
-        """(offset, event) of whole events that came since the last call; empty only if there are none."""
+        """Returns (offset, event) of complete new events; empty only if there are none."""
         there = self._store.length(self._name, self._token)
         events: list[tuple[int, bytes]] = []
         while not events and (begin := self._rest.offset + len(self._rest.data)) < there:
@@ -48,7 +48,7 @@ class _Segment:
 
 
 def read(where: str, stream: Stream, key: str) -> Snapshots:
-    """A committed reader of a stream, by the controller at `where`; `key`: the field that is the key of a row.
+    """Returns a committed reader of a stream, by the controller at `where`; `key`: a row's key.
 
     Raises:
         ReadError: there is no such stream, or the server is away.
@@ -77,8 +77,8 @@ def _segments(controller: Controller, stream: Stream) -> list[_Segment]:
         raise ReadError(f"there is no stream {stream} at {controller.address}")
     if any(not name.endswith(".#epoch.0") for name in found.names):
         raise ReadError(
-            f"{stream} was scaled (its segments are {', '.join(found.names)}), and this reader would miss what is in "
-            "those before: write to a stream with a fixed number of segments"
+            f"{stream} was scaled (its segments are {', '.join(found.names)}), and this reader would miss events of "
+            "earlier segments. Write to a stream with a fixed number of segments."
         )
     return [_Segment(controller, number, name, found.token) for number, name in enumerate(found.names)]
 
@@ -104,7 +104,7 @@ def _rows(number: int, events: list[tuple[int, bytes]], key: str) -> Rows:
 
 
 def _key(event: bytes, key: str) -> bytes | None:
-    """The field `key` of an event; None where the event is no row, which the audit then counts as corrupt."""
+    """Returns an event's field `key`; None if it is not a row, which the audit counts corrupt."""
     try:
         return str(orjson.loads(event)[key]).encode()
     except (ValueError, KeyError, TypeError):

@@ -1,14 +1,15 @@
-"""Pravega's segment store, as far as this sink needs it: append to a segment, ask for its length, read it.
+"""A client of Pravega's segment store: appends to a segment, reads its length and its bytes.
 
-Promise: `append` returns when the store has acknowledged every event, in order; what it answers else is raised as
-`SegmentError` with its kind. One connection serves one process and one thread. Positions are byte offsets, and an event
-stands in a segment as a type (0), a length and its bytes, all big-endian, so that any Pravega reader is shown it.
+Promise: `append` returns when the store has acknowledged every event, in order. Any other answer raises `SegmentError`
+with its kind. A connection is for one process and one thread. Positions are byte offsets. An event in a segment is a
+type (0), a length and the event's bytes, all big-endian, so any Pravega reader can read it.
 
 The commands are those of Pravega's wire protocol (`WireCommands` of pravega-shared-protocol) from version 5 on.
-Pravega's own Python client will not do: its transactions cannot be flushed, and its readers don't tell the segment.
+Pravega's own Python client is not enough: its transactions cannot be flushed, and its readers do not return the
+segment.
 
 What can go wrong: the store is away, silent for ANSWER_S, or cuts the connection (`OSError`); a segment is sealed or
-gone, because its transaction has ended (`SegmentError`). After either a connection must be closed.
+gone, because its transaction has ended (`SegmentError`). After either error the connection must be closed.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-# Of one answer. A store that is up needs milliseconds; one that recovers its containers some seconds.
+# Per answer. A running store needs milliseconds; a store that recovers its containers needs some seconds.
 ANSWER_S = 30.0
 CONNECT_S = 10.0
-# The server takes 8 MB in one append, and 16 MB in one command; smaller ones are written while the next is made.
+# The server takes 8 MB per append and 16 MB per command. Smaller blocks are written while the next one is made.
 BLOCK_BYTES = 512 * 1024
 READ_BYTES = 1024 * 1024
 EVENT_HEADER_BYTES = 8
@@ -30,7 +31,7 @@ EVENT_HEADER_BYTES = 8
 _HELLO, _SETUP, _SETUP_DONE, _BLOCK, _BLOCK_END, _APPENDED = -127, 1, 2, 3, 4, 7
 _READ, _READ_DONE, _INFO, _INFO_DONE, _KEEP_ALIVE = 9, 10, 11, 12, 100
 _NEWEST, _OLDEST = 10, 5
-# Answers that end a request: what they are called, in words for a person.
+# Answers that end a request -> their meaning, for people.
 FAILURES = {
     50: "another segment store has it",
     51: "the segment is sealed",
@@ -54,14 +55,14 @@ class SegmentError(Exception):
 
 @dataclass(frozen=True)
 class Chunk:
-    """Bytes of a segment from `offset` on; maybe fewer than there are."""
+    """Bytes of a segment from `offset` on, possibly not all of them."""
 
     offset: int
     data: bytes
 
 
 def framed(events: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """(number of events, bytes) blocks of at most BLOCK_BYTES, or one event."""
+    """Yields blocks (number of events, bytes). A block ends with the event that fills BLOCK_BYTES."""
     pieces: list[bytes] = []
     size = count = 0
     for event in events:
@@ -76,7 +77,7 @@ def framed(events: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def unframed(chunk: Chunk) -> tuple[list[tuple[int, bytes]], int]:
-    """The whole events of a chunk, each with its offset, and the offset at which the next one begins."""
+    """Returns the complete events of a chunk with their offsets, and the offset of the next event."""
     found = []
     at = 0
     while at + EVENT_HEADER_BYTES <= len(chunk.data):
@@ -90,7 +91,7 @@ def unframed(chunk: Chunk) -> tuple[list[tuple[int, bytes]], int]:
 
 
 class SegmentStore:
-    """A connection to one segment store. Raises `OSError` if there is none, or when it goes away."""
+    """A connection to one segment store. Raises `OSError` if the store is away or goes away."""
 
     def __init__(self, host: str, port: int) -> None:
         self._socket = socket.create_connection((host, port), CONNECT_S)
@@ -102,7 +103,7 @@ class SegmentStore:
         self._answer(_HELLO, f"{host}:{port}")
 
     def append(self, segment: str, token: str, blocks: Iterable[tuple[int, bytes]]) -> int:
-        """Appends blocks of events (see `framed`) and waits until all are acknowledged; returns how many there were."""
+        """Appends blocks of events (see `framed`), all acknowledged; returns the number of events."""
         writer = uuid.uuid4().bytes
         request = self._next()
         self._send(_SETUP, _LONG.pack(request), writer, _text(segment), _text(token))
@@ -120,14 +121,14 @@ class SegmentStore:
         return number
 
     def length(self, segment: str, token: str) -> int:
-        """How many bytes of the segment are there to be read."""
+        """Returns how many bytes of the segment can be read."""
         self._send(_INFO, _LONG.pack(self._next()), _text(segment), _text(token))
         answer = self._answer(_INFO_DONE, segment)
         _modified, written, _start = struct.unpack_from(">qqq", answer, len(answer) - 24)
         return int(written)
 
     def read(self, segment: str, token: str, offset: int, length: int) -> Chunk:
-        """Bytes that are there, see `length`: at the end of a segment the store would wait for more."""
+        """Returns existing bytes, see `length`: at the end of a segment the store would wait for more."""
         wanted = struct.pack(">qi", offset, length)
         self._send(_READ, _text(segment), wanted, _text(token), _LONG.pack(self._next()))
         answer = self._answer(_READ_DONE, segment)
@@ -138,7 +139,7 @@ class SegmentStore:
         return Chunk(found, answer[at : at + size])
 
     def close(self) -> None:
-        """Closes the connection; appends that were not acknowledged may or may not be there."""
+        """Closes the connection; appends without an acknowledgement may be stored or not."""
         self._from.close()
         self._socket.close()
 

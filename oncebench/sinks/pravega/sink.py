@@ -1,22 +1,22 @@
-"""Pravega: rows as events of a stream. At-most-once, at-least-once, and exactly-once by two-phase commit.
+"""The Pravega sink: rows as events of a stream, with exactly-once by two-phase commit.
 
-* two-phase: each task writes its rows into a Pravega transaction of its own, waits until the store has acknowledged
-  them all, and leaves it open; the driver journals the transactions' ids and lets the controller commit each. Who began
-  a transaction does not count, so a worker that is killed in between takes nothing with it.
-* at-least-once and at-most-once: events are appended to the stream's segments, each acknowledged; under at-most-once
-  after the batch was claimed.
+* two-phase: each task writes its rows in a Pravega transaction of its own, waits for all acknowledgements, and leaves
+  the transaction open. The driver journals the transactions' ids and asks the controller to commit each. Any process
+  may end a transaction, so a worker that is killed in between loses nothing.
+* at-least-once and at-most-once: events are appended to the stream's segments, and each is acknowledged. At-most-once
+  claims the batch first.
 
-The segment is chosen by the task and not by a hash of a routing key: a session's rows come from one task, so a reader
-is shown them in order, but a writer of somebody else's with routing keys would choose otherwise.
+The task chooses the segment, not a hash of a routing key. A session's rows come from one task, so a reader gets them in
+order. Another writer with routing keys would choose other segments.
 
-Fencing: only a driver that has decided asks for a commit, and the journal takes one decision on a batch: a driver or a
-task that wakes up late has nothing to show. What dead writers leave open no reader sees, and the controller aborts it
-when its lease (`transaction_timeout_ms`) runs out; it can be neither listed nor aborted before, for the controller has
-no call that lists open transactions.
+Fencing: only a driver that has decided asks for a commit, and the journal accepts one decision per batch. A driver or
+task that resumes late has nothing to commit. Readers never see the open transactions of dead writers. The controller
+aborts such a transaction when its lease (`transaction_timeout_ms`) ends. It cannot be aborted earlier, because the
+controller has no call that lists open transactions.
 
-What can go wrong: the lease runs out between pre-commit and commit (then the partition is lost, and written again or
-dropped, see `on_lost`); a decided batch is replayed a day later, when the controller has forgotten its transactions
-(`CommitUncertain`); the stream is scaled while a task writes (the batch fails and a restart writes it again).
+What can go wrong: the lease ends between prepare and commit, and the partition is lost (it is written again or dropped,
+see `on_lost`); a decided batch is replayed a day later, when the controller has forgotten its transactions
+(`CommitUncertain`); the stream is scaled while a task writes (the batch fails, and a restart writes it again).
 """
 
 from __future__ import annotations
@@ -49,20 +49,20 @@ from oncebench.sinks.pravega.controller import Controller, ControllerAway, Strea
 from oncebench.sinks.pravega.segment_store import SegmentError, SegmentStore, framed
 from oncebench.sinks.records import encode_records, records_of, records_schema_error
 
-VARIABLE = "ONCEBENCH_PRAVEGA"  # where the controller is: host:port
-# The controller merges a transaction's segments some 100 ms after it has taken the commit; one that was just started
-# takes its time.
+VARIABLE = "ONCEBENCH_PRAVEGA"  # the controller's address, host:port
+# The controller merges a transaction's segments about 100 ms after it accepted the commit; a newly started controller
+# needs longer.
 COMMIT_LIMIT_S = 60.0
 COMMIT_PAUSE_S = 0.01
 
-# One per worker process; processes are reused from batch to batch.
+# One per worker process. Spark reuses worker processes for later batches.
 _controllers: dict[str, Controller] = {}
 _homes: dict[str, tuple[str, int]] = {}
 _stores: dict[tuple[str, int], SegmentStore] = {}
 
 
 def address() -> str:
-    """Where the controller is. Raises `RefusedStart` if nobody has said so."""
+    """Returns the controller's address. Raises `RefusedStart` if the variable is not set."""
     found = os.environ.get(VARIABLE, "")
     if ":" not in found:
         raise RefusedStart(f"{VARIABLE} must name Pravega's controller as host:port; it is {found!r}")
@@ -76,7 +76,7 @@ def _controller(where: str) -> Controller:
 
 
 def _store(controller: Controller, segment: str) -> SegmentStore:
-    """A connection to the store that has a segment of the stream, and with it the segments of its transactions."""
+    """Returns a connection to the store of a segment and of its transactions' segments."""
     if segment not in _homes:
         _homes[segment] = controller.home(segment)
     home = _homes[segment]
@@ -86,7 +86,7 @@ def _store(controller: Controller, segment: str) -> SegmentStore:
 
 
 def _drop_stores() -> None:
-    """Closes this process's connections to segment stores; which store has what is asked anew after that."""
+    """Closes this process's connections to segment stores; the next use looks addresses up."""
     for store in _stores.values():
         store.close()
     _stores.clear()
@@ -95,10 +95,10 @@ def _drop_stores() -> None:
 
 @dataclass(frozen=True)
 class EventWriter:
-    """Writes a partition as events of one segment: of the stream's own, or of a transaction that it leaves open.
+    """Writes a partition as events of one segment: the stream's own, or an open transaction's.
 
     Attributes:
-        where: the controller.
+        where: the controller's address.
         stream: the stream.
         lease_ms: how long a transaction waits for the driver; None: no transaction.
     """
@@ -109,14 +109,14 @@ class EventWriter:
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         first = next(rows, None)
-        if first is None:  # no rows, no transaction: there is nothing to decide about
+        if first is None:  # without rows there is no transaction and nothing to decide
             task.reach("before-prepare")
             task.reach("after-prepare")
             return {}, {}
         try:
             return self._write(task, first, rows)
         except BaseException as error:
-            _drop_stores()  # what they still have to answer would be taken for answers to the next batch
+            _drop_stores()  # late answers would be taken for answers to the next batch
             if not isinstance(error, ControllerAway | SegmentError | OSError):
                 raise
             raise DeliveryFailed(
@@ -166,7 +166,7 @@ class WarmUp:
             for segment in controller.segments(self.stream).names:
                 _store(controller, segment)
         except (ControllerAway, SegmentError, OSError) as error:
-            raise DeliveryFailed(f"a worker cannot reach Pravega as the driver could: {error}") from error
+            raise DeliveryFailed(f"a worker cannot reach Pravega, but the driver could: {error}") from error
         return {}, {}
 
 
@@ -178,10 +178,10 @@ SUPPORTS = (
 
 
 class PravegaSink(Sink):
-    """Rows as events of one stream.
+    """Writes rows as events to one stream.
 
     Args:
-        stream: it is there already.
+        stream: an existing stream.
         partitions: tasks per batch.
         lease_ms: how long a prepared transaction may stay open.
     """
@@ -204,12 +204,12 @@ class PravegaSink(Sink):
         """See `Sink.encode`: the value is the event, as bytes."""
         return encode_records(rows)
 
-    def start(self, support: Support, _generation: int, _keep: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: the stream looked up, the lease tried out. What is fenced, and by what: see above."""
+    def start(self, support: Support, _generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: looks the stream up and tests the lease. Fencing: see the module."""
         try:
             found = self._controller.segments(self._stream)
             if not found.names:
-                raise RefusedStart(f"there is no stream {self._stream} at {self._where}: make it, or name another")
+                raise RefusedStart(f"there is no stream {self._stream} at {self._where}. Make it, or name another.")
             if support.variant == "two-phase":
                 self._controller.abort(self._stream, self._controller.begin(self._stream, self._lease_ms).id)
         except ControllerAway as error:
@@ -218,7 +218,7 @@ class PravegaSink(Sink):
                     f"Pravega takes no transaction with a lease of {self._lease_ms} ms ({error}): choose another "
                     "transaction time-out, or change controller.transaction.lease.count.min or .max"
                 ) from error
-            raise RefusedStart(f"Pravega's controller at {self._where} is of no use to this sink: {error}") from error
+            raise RefusedStart(f"Pravega's controller at {self._where} cannot be used: {error}") from error
 
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._where, self._stream)
@@ -233,33 +233,34 @@ class PravegaSink(Sink):
         return EventWriter(self._where, self._stream, self._lease_ms)
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
-        """See `Sink.commit`: returns when readers are shown the rows.
+        """See `Sink.commit`: returns when the rows are visible to readers.
 
         Raises:
             CommitUncertain: the controller gave no definite answer within COMMIT_LIMIT_S.
         """
         ids = {partition: str(entry["transaction"]) for partition, entry in prepared.items()}
         deadline = time.monotonic() + COMMIT_LIMIT_S
-        for transaction in ids.values():  # all of them first: the controller works on them side by side
+        for transaction in ids.values():  # all commits first, because the controller works on them in parallel
             self._insist(batch, deadline, partial(self._controller.commit, self._stream, transaction))
         return {partition for partition, name in ids.items() if not self._settled(batch, name, deadline)}
 
     def _settled(self, batch: int, transaction: str, deadline: float) -> bool:
-        """Waits until a transaction has ended; False if it was aborted."""
+        """Waits until a transaction has ended; returns False if it was aborted."""
         while True:
             state = self._insist(batch, deadline, partial(self._controller.state, self._stream, transaction))
             if state == control.COMMITTED:
                 return True
             if state in (control.ABORTING, control.ABORTED):
                 return False
-            if state == control.OPEN:  # the controller failed to take the commit
+            if state == control.OPEN:  # the controller did not accept the commit
                 self._insist(batch, deadline, partial(self._controller.commit, self._stream, transaction))
             if state == control.UNKNOWN:
                 raise CommitUncertain(
                     f"batch {batch}: the controller at {self._where} does not know transaction {transaction} of "
-                    f"{self._stream} any more (it forgets a day after the end), or never did: nobody can tell whether "
-                    "it was committed. Look whether the batch's rows are in the stream. If they are not, remove the "
-                    f"newest decision about batch {batch} from the checkpoint's journal, and a start writes it anew."
+                    f"{self._stream} any more (it forgets a day after the end), or never did. Nothing shows whether it "
+                    "was committed. Look whether the batch's rows are in the stream. If they are not, remove the "
+                    f"newest decision about batch {batch} from the checkpoint's journal, and a start writes the batch "
+                    "again."
                 )
             if time.monotonic() > deadline:
                 raise CommitUncertain(
@@ -269,7 +270,7 @@ class PravegaSink(Sink):
             time.sleep(COMMIT_PAUSE_S)
 
     def _insist(self, batch: int, deadline: float, ask: Callable[[], int]) -> int:
-        """Asks until there is an answer."""
+        """Repeats a request until the controller answers."""
         while True:
             try:
                 return ask()
@@ -277,7 +278,7 @@ class PravegaSink(Sink):
                 if time.monotonic() > deadline:
                     raise CommitUncertain(
                         f"batch {batch}: Pravega's controller at {self._where} could not be asked ({error}). The batch "
-                        "is decided: start again when it is well, and the replay finishes it."
+                        "is decided: start again when the controller works, and the replay finishes the batch."
                     ) from error
             time.sleep(COMMIT_PAUSE_S)
 
@@ -294,7 +295,7 @@ KINDS = (
         name="pravega",
         supports=SUPPORTS,
         lacks={
-            "exactly-once/idempotent": "a marker that is committed with the rows would be shown to readers as an event",
+            "exactly-once/idempotent": "readers would get a marker that is committed with the rows as an event",
             "at-least-once/native": "Spark ships no Pravega sink to compare with",
         },
         open=_open,

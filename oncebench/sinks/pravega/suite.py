@@ -1,4 +1,4 @@
-"""What the suite needs of the Pravega sink: a stream per run, and a committed reader."""
+"""The Pravega sink in the suite: a stream per run, and a committed reader."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ def _provide(place: Place) -> dict[str, Any]:
     finally:
         controller.close()
     if not made:
-        raise RefusedStart(f"{controller.address} makes no stream {stream}: it is there, or may not be called so")
+        raise RefusedStart(
+            f"{controller.address} makes no stream {stream}: it exists already, or the name is not allowed"
+        )
     return {"output": str(stream), "key": place.key}
 
 

@@ -1,11 +1,11 @@
-"""SQLite: the smallest sink, kept as the example of `docs/adding_a_sink.md`. Exactly-once, idempotent.
+"""The SQLite sink, the example of `docs/adding_a_sink.md`: exactly-once, idempotent.
 
-Promise: a task's rows and its marker (a row of the ledger: batch, rows, digest) are committed in one transaction, so a
-replay that finds the marker leaves the partition out. Every driver takes a generation in the same file; a worker of
-an older one finds a younger number inside its transaction and rolls back.
+Promise: a task's rows and its marker (a row of the ledger: batch, rows, digest) are committed in one transaction. A
+replay that finds the marker skips the partition. Every driver takes a generation in the same file. A worker of an older
+driver finds the newer generation inside its transaction and rolls back.
 
-What can go wrong: SQLite has one writer at a time, so tasks take turns (and wait BUSY_S at most); the file must be on
-a local disk of the machine that runs all tasks. The rows of a partition are held in memory until they are written.
+What can go wrong: SQLite has one writer at a time, so tasks take turns and wait at most BUSY_S. The file must be on a
+local disk of the machine that runs all tasks. The rows of a partition are held in memory until they are written.
 SQLite stores a NaN as a null.
 """
 
@@ -28,14 +28,14 @@ from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStar
 if TYPE_CHECKING:
     from oncebench.delivery.contract import TaskView
 
-# A batch of 100,000 rows is written in about a second; the other tasks of the machine wait their turn for so long.
+# Writing a batch of 100,000 rows takes about a second, and the other tasks of the machine wait for their turn.
 BUSY_S = 60.0
 # SQLite's type of each Spark type; a column of any other type is refused at the start.
 SQL_TYPES: Mapping[str, str] = {
     "string": "TEXT", "binary": "BLOB", "boolean": "INTEGER", "byte": "INTEGER", "short": "INTEGER",
     "integer": "INTEGER", "long": "INTEGER", "float": "REAL", "double": "REAL",
 }  # fmt: skip
-# The sink's own tables, beside the table `rows`.
+# The sink's own tables, in addition to the table `rows`.
 OWN_TABLES = """
 CREATE TABLE IF NOT EXISTS ledger (sink_id TEXT, part INTEGER, batch INTEGER NOT NULL, rows INTEGER NOT NULL,
                                    digest TEXT NOT NULL, PRIMARY KEY (sink_id, part));
@@ -45,8 +45,8 @@ CREATE TABLE IF NOT EXISTS drivers (sink_id TEXT PRIMARY KEY, generation INTEGER
 
 def connect(path: str) -> sqlite3.Connection:
     connection = sqlite3.connect(path, timeout=BUSY_S, isolation_level=None)
-    # A commit is on the disk when it returns. In WAL mode, as our files are made, FULL would do; in any other a power
-    # cut could then bring back the rollback journal, and with it what was there before the commit.
+    # A commit is on the disk when it returns. In WAL mode, which our files have, FULL would be enough. In other modes a
+    # power cut could then restore the rollback journal, and with it the state before the commit.
     connection.execute("PRAGMA synchronous = EXTRA")
     return connection
 
@@ -89,8 +89,8 @@ class MarkedWriter:
                 task.reach("after-prepare")
         except sqlite3.Error as error:
             raise DeliveryFailed(
-                f"batch {task.batch}, partition {task.partition}: {self.path} did not take it: {error}. Nothing of it "
-                "was written; mend the file or its disk, and a restart of the pipeline writes the batch again."
+                f"batch {task.batch}, partition {task.partition}: {self.path} did not take the rows: {error}. Nothing "
+                "was written. Mend the file or its disk, and a restart of the pipeline writes the batch again."
             ) from error
         return {}, {"prepare": (time.perf_counter() - started) * 1000}
 
@@ -104,7 +104,7 @@ class MarkedWriter:
 
 
 def quoted(name: str) -> str:
-    """A column's name as SQL has it."""
+    """Returns a column's name quoted for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
@@ -115,7 +115,7 @@ def _insert(names: Sequence[str]) -> str:
 
 @dataclass(frozen=True)
 class _WarmUp:
-    """SQLite opens in a millisecond: there is nothing to make ready."""
+    """Does nothing: SQLite opens in a millisecond."""
 
     def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         return {}, {}
@@ -125,11 +125,11 @@ SUPPORTS = (Support(EXACTLY_ONCE, "idempotent", "rows and a ledger row in one tr
 
 
 class SqliteSink(Sink):
-    """Rows in a table of one file.
+    """Writes rows to a table of one file.
 
     Args:
         path: the file, with its tables.
-        sink_id: whose markers and generations these are.
+        sink_id: names this sink's markers and generation in the file.
         partitions: tasks per batch.
     """
 
@@ -148,8 +148,8 @@ class SqliteSink(Sink):
                     "to one of: " + ", ".join(SQL_TYPES)
                 )
 
-    def start(self, _support: Support, generation: int, _keep: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: takes the generation, then reads the markers; what was open SQLite has rolled back."""
+    def start(self, _support: Support, generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: takes the generation, reads the markers. SQLite rolls open writes back."""
         self._generation = generation
         try:
             with closing(connect(self._path)) as connection, transaction(connection):
@@ -160,12 +160,12 @@ class SqliteSink(Sink):
         except sqlite3.Error as error:
             raise RefusedStart(
                 f"{self._path} is not usable ({error}): it must be an SQLite file with the tables of this sink, on a "
-                "disk that can be written"
+                "writable disk."
             ) from error
         self._marks = {part: Mark(batch, rows, digest.from_text(text)) for part, batch, rows, text in found}
 
     def _take_generation(self, connection: sqlite3.Connection, generation: int) -> None:
-        """Notes this driver's generation, which never goes back: a late start of an older driver is refused."""
+        """Notes this driver's generation, which never goes back: an older driver is refused."""
         (newest,) = connection.execute(
             "INSERT INTO drivers VALUES (?, ?) ON CONFLICT (sink_id) "
             "DO UPDATE SET generation = max(generation, excluded.generation) RETURNING generation",
@@ -174,8 +174,8 @@ class SqliteSink(Sink):
         if newest > generation:
             raise RefusedStart(
                 f"{self._path} has seen generation {newest} of sink_id {self._sink_id!r}, and this start is generation "
-                f"{generation} by its journal: the journal is new, older, or another's. Put the journal back as it was "
-                "last, with its checkpoint, or take a new checkpoint, sink_id and output."
+                f"{generation} by its journal: the journal is new, older, or another's. Restore the newest journal "
+                "with its checkpoint, or take a new checkpoint, sink_id and output."
             )
 
     def warm_up_writer(self) -> _WarmUp:

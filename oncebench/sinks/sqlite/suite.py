@@ -1,4 +1,4 @@
-"""What the suite needs of the SQLite sink: a file with its tables, and a committed reader."""
+"""The SQLite sink in the suite: a file with its tables, and a committed reader."""
 
 from __future__ import annotations
 

@@ -196,8 +196,8 @@ def test_a_port_that_was_taken_meanwhile_is_replaced(tmp_path: Path, monkeypatch
 def test_it_starts_without_its_class_archive(
     archive: bytes | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepared = start_files(find_java())
-    (tmp_path / "bootstrap.checkpoint").write_bytes((prepared.folder / "bootstrap.checkpoint").read_bytes())
+    files = start_files(find_java())
+    (tmp_path / "bootstrap.checkpoint").write_bytes((files.folder / "bootstrap.checkpoint").read_bytes())
     if archive is not None:
         (tmp_path / "classes.jsa").write_bytes(archive)
     monkeypatch.setattr(kafka_module, "start_files", lambda _: StartFiles(tmp_path))
@@ -300,16 +300,16 @@ def test_the_first_run_prepares_the_cache_for_later_runs(tmp_path: Path, monkeyp
     (tmp_path / "cache" / "jars").symlink_to(real / "jars")  # saves the download of the jars
     monkeypatch.setenv("ONCEBENCH_CACHE", str(tmp_path / "cache"))
     java = provision()
-    prepared = start_files(java)
-    made = {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()}
+    files = start_files(java)
+    made = {path.name: path.stat().st_mtime_ns for path in files.folder.iterdir()}
     assert made.keys() == {"bootstrap.checkpoint", "classes.jsa"}
     assert [path.name for path in files.folder.parent.iterdir()] == [files.folder.name]
     before = sorted((cache_dir() / "spark").iterdir())
     spark, home = before
     assert home.name.startswith("home-")
     assert {path.name for path in spark.iterdir()} == {"classes.jsa", "made-for"}
-    assert start_files(provision()) == prepared
-    assert {path.name: path.stat().st_mtime_ns for path in prepared.folder.iterdir()} == made
+    assert start_files(provision()) == files
+    assert {path.name: path.stat().st_mtime_ns for path in files.folder.iterdir()} == made
     assert sorted((cache_dir() / "spark").iterdir()) == before
 
 

@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
 from oncebench.servers.kafka.broker import KafkaBroker
-from oncebench.sinks.kafka.coordinator import Coordinator, Ended, Outcome, Transaction
+from oncebench.sinks.kafka.coordinator import Coordinator, EndTxnResult, Outcome, Transaction
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 10.0
@@ -71,7 +71,7 @@ def until(what: str, done: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def end(coordinator: Coordinator, transaction: Transaction, commit: bool = True) -> Ended:
+def end(coordinator: Coordinator, transaction: Transaction, commit: bool = True) -> EndTxnResult:
     return coordinator.end([transaction], commit, LIMIT_S)[0]
 
 
@@ -104,7 +104,7 @@ def test_committing_twice_is_answered_as_done(kafka: KafkaBroker, coordinator: C
 def test_committing_what_was_aborted_says_so(kafka: KafkaBroker, coordinator: Coordinator, topic: str) -> None:
     _, transaction = prepared(kafka, coordinator, topic)
     assert end(coordinator, transaction, commit=False).outcome is Outcome.DONE
-    assert end(coordinator, transaction) == Ended(Outcome.ELSEWHERE, 48, doubtful=False)  # INVALID_TXN_STATE
+    assert end(coordinator, transaction) == EndTxnResult(Outcome.ELSEWHERE, 48, doubtful=False)  # INVALID_TXN_STATE
     assert committed(kafka, topic) == []
 
 
@@ -128,7 +128,7 @@ def test_a_fenced_transaction_is_aborted_and_can_never_be_committed(
 ) -> None:
     _, transaction = prepared(kafka, coordinator, topic)
     coordinator.fence([transaction.transactional_id], 60_000, LIMIT_S)
-    assert end(coordinator, transaction) == Ended(Outcome.ELSEWHERE, 90, doubtful=False)  # PRODUCER_FENCED
+    assert end(coordinator, transaction) == EndTxnResult(Outcome.ELSEWHERE, 90, doubtful=False)  # PRODUCER_FENCED
     assert committed(kafka, topic) == []
     assert coordinator.describe([transaction.transactional_id])[transaction.transactional_id].state == "Empty"
 

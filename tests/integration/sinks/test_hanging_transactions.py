@@ -16,10 +16,16 @@ from kafka.protocol.producer import ProduceRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.structs import TopicPartition as Place
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import HangingTransaction, RefusedStart
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction
-from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, Ended, Notes, end_forgotten, settle
+from oncebench.sinks.kafka.hanging_transactions import (
+    OFFSETS_TOPIC,
+    DecisionNotes,
+    Repair,
+    end_hanging_transactions,
+    settle,
+)
 from oncebench.sinks.kafka.markers import Offsets
 
 pytestmark = pytest.mark.integration
@@ -47,7 +53,7 @@ class World:
         self.fenced: list[str] = []
         offsets = Offsets({"bootstrap.servers": broker.bootstrap_servers}, self.topic)
         offsets.write("any", 0)  # as every start does: only then the groups' topic is there
-        self.notes = Notes(offsets)
+        self.notes = DecisionNotes(offsets)
 
     @property
     def name(self) -> str:
@@ -87,8 +93,10 @@ class World:
         self.fenced += names
         self.coordinator.fence(self.fenced, 60_000, LIMIT_S)
 
-    def end_forgotten(self) -> list[Ended]:
-        return end_forgotten(self.coordinator, self.prefix, (self.topic, OFFSETS_TOPIC), self.notes, self.fence)
+    def end_hanging_transactions(self) -> list[Repair]:
+        return end_hanging_transactions(
+            self.coordinator, self.prefix, (self.topic, OFFSETS_TOPIC), self.notes, self.fence
+        )
 
     def shown(self, partition: int) -> list[bytes | None]:
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap_servers, **READER})
@@ -113,18 +121,18 @@ def test_what_was_decided_holds_where_the_partition_never_heard_of_it(
 ) -> None:
     world.ends(commit)
     world.leaves_open()
-    (ended,) = world.end_forgotten()
+    (ended,) = world.end_hanging_transactions()
     assert (ended.transactional_id, ended.place.partition, ended.commit) == (world.name, 1, commit)
     assert world.coordinator.open_in(world.topic) == []
     assert world.shown(1) == shown
-    assert world.end_forgotten() == []
+    assert world.end_hanging_transactions() == []
 
 
 def test_a_transaction_that_is_still_to_be_decided_is_left_alone(world: World) -> None:
     world.producer.begin_transaction()
     world.producer.produce(world.topic, b"row", partition=0)
     world.producer.flush(LIMIT_S)
-    assert world.end_forgotten() == []
+    assert world.end_hanging_transactions() == []
     assert world.fenced == []
     world.producer.commit_transaction(LIMIT_S)
     assert world.shown(0) == [b"row"]
@@ -133,7 +141,7 @@ def test_a_transaction_that_is_still_to_be_decided_is_left_alone(world: World) -
 def test_what_another_sink_has_left_open_is_not_looked_at(world: World, broker: KafkaBroker) -> None:
     world.ends(commit=True)
     world.leaves_open()
-    assert end_forgotten(world.coordinator, "another.", (world.topic,), world.notes, world.fence) == []
+    assert end_hanging_transactions(world.coordinator, "another.", (world.topic,), world.notes, world.fence) == []
     assert len(world.coordinator.open_in(world.topic)) == 1
 
 
@@ -142,7 +150,7 @@ def test_where_nobody_knows_any_more_what_was_decided_the_start_is_refused_with_
     world.leaves_open()
     world.coordinator.fence([world.name], 60_000, LIMIT_S)  # takes the id: its coordinator begins anew
     with pytest.raises(RefusedStart, match=r"kafka-transactions.sh abort --topic \S+ --partition 1 --start-offset 0"):
-        world.end_forgotten()
+        world.end_hanging_transactions()
 
 
 @pytest.mark.parametrize(("commit", "shown"), [(True, [b"not heard of"]), (False, [])])
@@ -153,10 +161,10 @@ def test_what_was_decided_outlives_a_death_between_the_fence_and_the_marker(
     world.leaves_open()
     with monkeypatch.context() as broken:
         broken.setattr(world.coordinator, "write_marker", raises(NotLeaderForPartitionError))
-        with pytest.raises(RefusedStart, match="Start again: what was decided is known still"):
-            world.end_forgotten()
+        with pytest.raises(HangingTransaction, match="the decision is still known"):
+            world.end_hanging_transactions()
     assert world.transaction.state == "Empty", "or its coordinator knew"
-    (ended,) = world.end_forgotten()
+    (ended,) = world.end_hanging_transactions()
     assert ended.commit == commit
     assert world.shown(1) == shown
     assert world.fenced == [world.name], "it was fenced already"
@@ -201,6 +209,6 @@ def test_a_topic_that_is_not_there_is_not_taken_for_one_with_nothing_open(world:
 
 def test_a_sink_whose_partitions_are_all_in_order_is_told_nothing_and_fenced_by_nobody(world: World) -> None:
     world.ends(commit=True)
-    assert world.end_forgotten() == []
+    assert world.end_hanging_transactions() == []
     assert world.fenced == []
     world.ends(commit=True)

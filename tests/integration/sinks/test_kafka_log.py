@@ -69,7 +69,7 @@ def test_a_log_that_cannot_be_read_is_told_and_its_file_is_not_closed(kafka: Kaf
         report = save_log(log, tmp_path / "log.arrow", {0: End(0, 3, 3)}, idle_s=0.5)
     assert not report.complete
     assert f"the log of topic {topic}" in report.note
-    assert "partition 0 from 2 could not be had within 0.5 s" in report.note
+    assert "partition 0 from 2 could not be read within 0.5 s" in report.note
     stream = read_stream(tmp_path / "log.arrow", LOG)
     assert (stream.complete, stream.table["last_offset"].to_pylist()) == (False, [1])
 

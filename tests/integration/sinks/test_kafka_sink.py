@@ -334,7 +334,7 @@ def left_by(output: Output, generation: int) -> dict[str, Any]:
 def test_a_start_without_a_note_of_what_is_fenced_fences_all_and_a_part_at_a_time(
     output: Output, fenced: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncebench.sinks.kafka.sink.FENCED_AT_ONCE", 2)
+    monkeypatch.setattr("oncebench.sinks.kafka.sink.FENCE_CHUNK", 2)
     names = Names(output.sink_id, 1, output.topic)
     with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
         made = sorted(names.fresh_id() for _ in range(5))
@@ -348,7 +348,7 @@ def test_a_start_without_a_note_of_what_is_fenced_fences_all_and_a_part_at_a_tim
 def test_what_a_task_is_told_of_committed_batches_does_not_grow(
     output: Output, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncebench.sinks.kafka.sink.ENDED_KEPT", 2)
+    monkeypatch.setattr("oncebench.sinks.kafka.sink.COMMITTED_KEPT", 2)
     driver = output.driver("two-phase", 1)
     for batch in range(4):
         prepared = write(driver.prepare_writer(), batch, "each")

@@ -64,7 +64,7 @@ def run_command(*words: str, cwd: Path | None = None, **environment: str) -> tup
         ((*GOOD, "--duration", "3", "--sessions", "3"), "not both"),
         ((*GOOD, "--sessions", "0"), "at least 1 is needed"),
         ((*GOOD, "--master", "moon"), "is not a Spark master"),
-        ((*GOOD, "--master", "local[2,4]"), "master local[2,4] tries a failed task again"),
+        ((*GOOD, "--master", "local[2,4]"), "master local[2,4] tries failed tasks again"),
         ((*GOOD, "--partitions", "0"), "is not in the range"),
         ((*GOOD, "--json", "no/such/folder/report.json"), "there is no folder no/such/folder. Create it"),
         ((*GOOD, "--json", "/"), "it is a folder"),

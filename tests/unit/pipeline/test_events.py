@@ -1,4 +1,4 @@
-"""What a record must be like to be an event, and which one reason it gets otherwise."""
+"""Valid events, and the one reason for which any other record is rejected."""
 
 import json
 
@@ -19,7 +19,7 @@ def without(name: str) -> bytes:
     return json.dumps({key: value for key, value in GOOD.items() if key != name}).encode()
 
 
-def test_a_valid_event_is_read_whole() -> None:
+def test_a_valid_event_is_read_completely() -> None:
     assert check(b"s-1", encoded()) == Event(5, 7, 1_700_000_000_000_000)
 
 
@@ -61,12 +61,12 @@ def test_fields_beyond_the_five_are_allowed() -> None:
         *[(b"s-1", encoded(type=kind), "unknown-type") for kind in ("pause_event", "", 3, None, [])],
     ],
 )
-def test_a_record_that_is_no_event_gets_the_first_reason_that_fits(
+def test_an_invalid_record_gets_the_first_reason_that_applies(
     key: bytes | None, value: bytes | None, reason: str
 ) -> None:
     assert check(key, value) == reason
 
 
 @given(st.none() | st.binary(max_size=200), st.none() | st.binary(max_size=200))
-def test_no_bytes_whatever_make_it_raise(key: bytes | None, value: bytes | None) -> None:
+def test_no_bytes_make_the_check_raise(key: bytes | None, value: bytes | None) -> None:
     assert isinstance(check(key, value), Event | str)

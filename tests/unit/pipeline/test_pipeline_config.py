@@ -1,4 +1,4 @@
-"""A pipeline's configuration is checked before anything is started, and what a query gives before it runs."""
+"""A pipeline's configuration and query are checked before anything starts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def written(folder: Path, **changes: Any) -> Path:
     return path
 
 
-def test_what_is_written_is_read_back(tmp_path: Path) -> None:
+def test_a_written_configuration_is_read_back(tmp_path: Path) -> None:
     made = config(tmp_path, max_events_per_batch=7, jars=("a.jar",), kafka={"a": "b"}, spark={"c": "d"}, trace=True)
     write_config(made, tmp_path / "pipeline.json")
     assert read_config(tmp_path / "pipeline.json") == made
@@ -66,11 +66,11 @@ def test_a_field_of_the_wrong_type_is_refused_by_its_name(tmp_path: Path, field:
         read_config(written(tmp_path, **{field: value}))
 
 
-def test_null_is_taken_where_a_field_may_be_without_a_value(tmp_path: Path) -> None:
+def test_null_is_accepted_for_an_optional_field(tmp_path: Path) -> None:
     assert read_config(written(tmp_path, max_events_per_batch=None)).max_events_per_batch is None
 
 
-def test_an_unknown_sink_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+def test_an_unknown_sink_is_refused_with_the_known_ones(tmp_path: Path) -> None:
     (tmp_path / "record").mkdir()
     with pytest.raises(RefusedStart, match=r"no sink 'kafak'; there are: .*kafka.*postgres"):
         Job(config(tmp_path, sink="kafak")).run()
@@ -81,7 +81,7 @@ closed: list[str] = []
 
 @pytest.fixture
 def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Starts a job whose sink, when it is started, calls this."""
+    """Starts a job whose sink calls this function at its start."""
 
     closed.clear()
 
@@ -110,14 +110,12 @@ def raising(error: Exception) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("error", [KafkaException("timed out"), KafkaError("timed out")], ids=["confluent", "kafka"])
-def test_a_kafka_that_does_not_answer_at_start_is_told_with_its_address_and_is_worth_another_start(
-    starting: Callable[..., None], error: Exception
-) -> None:
+def test_a_kafka_that_does_not_answer_at_the_start_is_named(starting: Callable[..., None], error: Exception) -> None:
     with pytest.raises(NoKafka, match=r"Kafka at localhost:1 did not .*timed out.*start again"):
         starting(raising(error))
 
 
-def test_a_start_that_a_younger_one_has_overtaken_is_no_wrong_setting(
+def test_a_start_that_a_newer_driver_overtook_reports_that_driver(
     starting: Callable[..., None], tmp_path: Path
 ) -> None:
     def overtaken() -> None:
@@ -135,7 +133,7 @@ def test_a_refused_start_closes_the_sink(starting: Callable[..., None]) -> None:
 
 
 class Passed(Exception):
-    """The checks of a start are behind it."""
+    """The checks of a start have passed."""
 
 
 @pytest.mark.parametrize(
@@ -143,7 +141,7 @@ class Passed(Exception):
     [(True, 169, RefusedStart), (True, 167, Passed), (False, 169, Passed)],
     ids=["older than its marker", "younger", "undecided, so not committed"],
 )
-def test_an_open_batch_whose_marker_may_have_been_forgotten_is_not_replayed(
+def test_an_open_batch_older_than_its_marker_is_not_replayed(
     starting: Callable[..., None],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -166,9 +164,7 @@ def test_an_open_batch_whose_marker_may_have_been_forgotten_is_not_replayed(
         starting(lambda: None, forgets_after_s=lambda: 168 * 3600.0)
 
 
-def test_a_kafka_that_goes_away_during_the_last_check_is_no_other_error(
-    starting: Callable[..., None], tmp_path: Path
-) -> None:
+def test_a_kafka_that_goes_away_during_the_last_check_is_named(starting: Callable[..., None], tmp_path: Path) -> None:
     checkpoint = config(tmp_path).checkpoint
     open_journal(checkpoint, Identity("mine", "kafka", EXACTLY_ONCE, "two-phase", 2)).decide(3, 0, {"partitions": []})
     (checkpoint / "offsets").mkdir()
@@ -197,12 +193,12 @@ def test_a_kafka_that_goes_away_during_the_last_check_is_no_other_error(
         ("kafka", {"ssl.ca.location": "ca.pem"}, "ssl.ca.location .*not supported yet.*PLAINTEXT listener"),
     ],
 )
-def test_a_field_with_a_value_that_it_cannot_have_is_refused(tmp_path: Path, field: str, value: Any, told: str) -> None:
+def test_a_wrong_value_is_refused(tmp_path: Path, field: str, value: Any, told: str) -> None:
     with pytest.raises(RefusedStart, match=told):
         read_config(written(tmp_path, **{field: value}))
 
 
-def test_a_kafka_setting_that_asks_for_no_more_than_plain_text_is_taken(tmp_path: Path) -> None:
+def test_a_kafka_setting_for_plaintext_is_accepted(tmp_path: Path) -> None:
     kafka = {"security.protocol": "PLAINTEXT", "client.id": "me"}
     assert read_config(written(tmp_path, kafka=kafka)).kafka == kafka
 
@@ -211,19 +207,17 @@ def test_a_kafka_setting_that_asks_for_no_more_than_plain_text_is_taken(tmp_path
 @pytest.mark.parametrize(
     "uri", ["file:///data/cp", "file:/data/cp", "hdfs://name:8020/cp", "s3a://bucket/cp", "file:cp", "./a:/b"]
 )
-def test_a_folder_that_spark_would_look_for_elsewhere_than_our_journal_is_refused(
-    tmp_path: Path, name: str, uri: str
-) -> None:
+def test_a_folder_named_by_a_uri_is_refused(tmp_path: Path, name: str, uri: str) -> None:
     with pytest.raises(RefusedStart, match=f"{name} is '{uri}', a URI.*Give the path of a folder"):
         read_config(written(tmp_path, **{name: uri}))
 
 
 @pytest.mark.parametrize("plain", ["/data/cp", "data/cp", "cp", "/data/a:b", "data/a:/b"])
-def test_a_folder_that_is_a_path_for_spark_too_is_taken(tmp_path: Path, plain: str) -> None:
+def test_a_plain_path_is_accepted(tmp_path: Path, plain: str) -> None:
     assert read_config(written(tmp_path, checkpoint=plain)).checkpoint == Path(plain)
 
 
-def test_a_file_that_holds_no_object_is_refused(tmp_path: Path) -> None:
+def test_a_file_without_an_object_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pipeline.json").write_text("null")
     with pytest.raises(RefusedStart, match="must hold an object"):
         read_config(tmp_path / "pipeline.json")
@@ -234,7 +228,7 @@ def test_a_file_that_holds_no_object_is_refused(tmp_path: Path) -> None:
     ["spark.master", "spark.task.maxFailures", "spark.speculation", "spark.stage.maxConsecutiveAttempts",
      "spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled", "spark.python.daemon.module"],
 )  # fmt: skip
-def test_a_setting_on_which_the_guarantees_rest_is_not_a_jobs_to_change(tmp_path: Path, name: str) -> None:
+def test_a_job_cannot_change_a_setting_that_the_guarantees_need(tmp_path: Path, name: str) -> None:
     (tmp_path / "record").mkdir()
     with pytest.raises(RefusedStart, match=f"the guarantees rest on {name}"):
         Job(config(tmp_path, spark={name: "4"})).run()
@@ -254,14 +248,14 @@ def test_a_setting_on_which_the_guarantees_rest_is_not_a_jobs_to_change(tmp_path
 def test_the_last_line_of_a_dead_query_names_its_cause(told: str, cause: str) -> None:
     class Ours:
         def check_still_ours(self) -> None:
-            """Nobody else has been here."""
+            """There is no other driver."""
 
     words = explain(RuntimeError(told), Ours())  # type: ignore[arg-type]
     assert type(words) is QueryDied
-    assert str(words).startswith(f"{cause}. A restart runs again")
+    assert str(words).startswith(f"{cause}. Mend the cause")
 
 
-def test_a_jobs_own_settings_of_spark_come_over_the_sinks_and_these_over_ours(tmp_path: Path) -> None:
+def test_a_jobs_spark_settings_override_the_sinks_and_ours(tmp_path: Path) -> None:
     of_sink = {"spark.ui.enabled": "by the sink", "spark.jars": "by the sink"}
     told = settings(config(tmp_path, spark={"spark.jars": "by the job"}), of_sink)
     assert (told["spark.ui.enabled"], told["spark.jars"]) == ("by the sink", "by the job")

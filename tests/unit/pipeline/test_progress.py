@@ -1,4 +1,4 @@
-"""What a start tells of the batch that it will run again; and what becomes of lines that cannot be written."""
+"""The open batch at a start, and progress lines that cannot be written."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from pipeline.progress import Listener, Progress
     ("offsets", "commits", "left"),
     [((), (), None), ((0,), (), 0), ((0, 1), (0,), 1), ((9, 10), (9, 10), None), ((9, 10, 11), (9, 10), 11)],
 )
-def test_the_batch_that_spark_runs_again_is_the_newest_that_it_has_not_committed(
+def test_the_open_batch_is_the_newest_uncommitted_one(
     tmp_path: Path, offsets: tuple[int, ...], commits: tuple[int, ...], left: int | None
 ) -> None:
     for log, batches in (("offsets", offsets), ("commits", commits)):
@@ -31,7 +31,7 @@ def test_the_batch_that_spark_runs_again_is_the_newest_that_it_has_not_committed
     assert open_batch(tmp_path) == left
 
 
-def test_a_new_checkpoint_has_none(tmp_path: Path) -> None:
+def test_a_new_checkpoint_has_no_open_batch(tmp_path: Path) -> None:
     assert open_batch(tmp_path / "new") is None
 
 
@@ -39,20 +39,20 @@ ENTRY = 'v1\n{"batchWatermarkMs":0,"batchTimestampMs":1500,"conf":{}}\n{"in":{"0
 
 
 def checkpointed(folder: Path, entry: str) -> Path:
-    """A checkpoint with one batch, whose entry in the offset log is this."""
+    """A checkpoint with one batch and this entry in the offset log."""
     for log, text in (("offsets", entry), ("commits", "v1\n{}")):
         (folder / log).mkdir()
         (folder / log / "3").write_text(text)
     return folder
 
 
-def test_an_entry_of_the_offset_log_tells_when_its_batch_was_planned_and_how_far_it_reaches(tmp_path: Path) -> None:
+def test_an_offset_log_entry_has_time_and_end_of_its_batch(tmp_path: Path) -> None:
     checkpoint = checkpointed(tmp_path, ENTRY)
     assert (begun_at(checkpoint, 3), committed_position(checkpoint, "in")) == (1.5, (3, {"0": 7}))
 
 
 @pytest.mark.parametrize("kept", [0, 30, 45, len(ENTRY) - 3])
-def test_a_damaged_entry_of_the_offset_log_refuses_the_start_and_is_named(tmp_path: Path, kept: int) -> None:
+def test_a_damaged_offset_log_entry_refuses_the_start(tmp_path: Path, kept: int) -> None:
     checkpoint = checkpointed(tmp_path, ENTRY[:kept])
     with pytest.raises(
         RefusedStart, match=r"offsets/3 in Spark's offset log can't be read .*: the checkpoint is damaged"
@@ -60,7 +60,7 @@ def test_a_damaged_entry_of_the_offset_log_refuses_the_start_and_is_named(tmp_pa
         committed_position(checkpoint, "in")
 
 
-def test_an_entry_that_is_cut_where_it_tells_when_its_batch_was_planned_refuses_the_start(tmp_path: Path) -> None:
+def test_an_entry_that_is_cut_within_its_time_refuses_the_start(tmp_path: Path) -> None:
     with pytest.raises(RefusedStart, match=r"offsets/3 .* the checkpoint is damaged"):
         begun_at(checkpointed(tmp_path, ENTRY[:45]), 3)
 
@@ -72,26 +72,24 @@ def lines(path: Path) -> list[Any]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_a_job_goes_on_without_the_lines_that_its_disk_does_not_take_and_warns_once(
+def test_a_job_continues_without_lost_lines_and_warns_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     progress = Progress(FULL, whole=False)
     for batch in range(3):
         progress.write("sink", batch=batch)
     (warning,) = caplog.messages
-    assert "/dev/full cannot be written (No space left on device): the pipeline goes on" in warning
+    assert "/dev/full cannot be written (No space left on device): the pipeline continues" in warning
     assert "Make room" in warning
 
 
-def test_a_run_that_is_judged_by_its_lines_stops_at_the_first_that_is_not_taken() -> None:
+def test_a_judged_run_stops_at_the_first_lost_line() -> None:
     with pytest.raises(OSError, match="No space left on device: '/dev/full'"):
         Progress(FULL, whole=True).write("sink", batch=0)
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_line_that_a_full_disk_took_a_part_of_spoils_no_other(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool
-) -> None:
+def test_a_torn_line_spoils_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, whole: bool) -> None:
     progress = Progress(tmp_path / "progress.jsonl", whole)
     progress.write("sink", batch=0)
     write = os.write
@@ -104,9 +102,7 @@ def test_a_line_that_a_full_disk_took_a_part_of_spoils_no_other(
     assert (json.loads(first)["batch"], torn, json.loads(last)["batch"]) == (0, '{"kin', 2)
 
 
-def test_of_a_job_of_days_the_newest_lines_are_kept_and_never_more_than_twice_the_limit(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_newest_lines_are_kept_within_twice_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.progress.MOST_BYTES", 1000)
     path, older = tmp_path / "progress.jsonl", tmp_path / "progress.jsonl.1"
     progress = Progress(path, whole=False)
@@ -119,9 +115,7 @@ def test_of_a_job_of_days_the_newest_lines_are_kept_and_never_more_than_twice_th
     assert sorted(tmp_path.iterdir()) == [path, older]
 
 
-def test_a_new_file_that_found_no_room_is_begun_once_there_is_some(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_new_file_without_room_is_made_later(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.progress.MOST_BYTES", 10)
     path = tmp_path / "progress.jsonl"
     progress = Progress(path, whole=False)
@@ -133,7 +127,7 @@ def test_a_new_file_that_found_no_room_is_begun_once_there_is_some(
     assert [line["batch"] for line in lines(path)] == [2]
 
 
-def test_a_run_that_is_judged_by_its_lines_keeps_all_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_judged_run_keeps_all_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("pipeline.progress.MOST_BYTES", 1000)
     path = tmp_path / "progress.jsonl"
     progress = Progress(path, whole=True)
@@ -144,12 +138,12 @@ def test_a_run_that_is_judged_by_its_lines_keeps_all_of_them(tmp_path: Path, mon
 
 
 class Nobody:
-    """Monitoring that goes nowhere."""
+    """Monitoring without a cluster."""
 
     def commit(self, _offsets: object) -> None: ...
 
 
-def test_a_batch_line_says_when_the_trigger_began_and_not_only_when_it_was_written(tmp_path: Path) -> None:
+def test_a_batch_line_has_the_beginning_of_its_trigger(tmp_path: Path) -> None:
     source = {"startOffset": {"in": {"0": 1}}, "endOffset": {"in": {"0": 5}}}
     told = {
         "batchId": 7, "timestamp": "2026-11-23T17:31:05.571Z", "numInputRows": 4, "stateOperators": [],
@@ -164,7 +158,7 @@ def test_a_batch_line_says_when_the_trigger_began_and_not_only_when_it_was_writt
 
 
 @pytest.mark.parametrize("whole", [True, False])
-def test_a_batch_line_that_cannot_be_written_ends_a_run_that_is_judged(whole: bool) -> None:
+def test_a_lost_batch_line_ends_a_judged_run(whole: bool) -> None:
     """Spark only logs what a listener raises, so the listener reports it to the job."""
     seen = {
         "batchId": 7, "timestamp": "2026-11-23T17:31:05.571Z", "numInputRows": 4, "stateOperators": [],

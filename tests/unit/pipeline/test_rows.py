@@ -1,4 +1,4 @@
-"""The columns of the job's rows, and what a query that makes other columns is answered."""
+"""The columns of the job's rows; a query with other columns is refused."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ REJECTED = StructType(
 
 
 def query(*fields: StructField) -> Any:
-    """As much of a DataFrame as the check asks for."""
+    """The part of a DataFrame that the check uses."""
     return SimpleNamespace(schema=StructType(list(fields)))
 
 
@@ -35,7 +35,7 @@ def test_key_and_row_id_are_columns_of_the_row() -> None:
     assert {KEY, *ID} <= set(ROW)
 
 
-def test_sinks_of_records_are_given_key_and_value() -> None:
+def test_sinks_of_records_get_key_and_value() -> None:
     assert schema_for(COLUMNS) == SCHEMA
     assert records_schema_error(schema_for(RECORDS)) is None
 
@@ -48,7 +48,7 @@ def test_a_query_with_the_rows_columns_passes() -> None:
 @pytest.mark.parametrize(
     ("fields", "message"),
     [
-        ([each for each in SCHEMA if each.name != "j"], "'j' .* is not there; .*rows.py says int"),
+        ([each for each in SCHEMA if each.name != "j"], "'j' .* is missing; .*rows.py has int"),
         ([each if each.name != "j" else StructField("j", LongType()) for each in SCHEMA], "'j' .* is bigint; .* int"),
         ([*SCHEMA, StructField("when", LongType())], "has a column 'when'"),
         ([*SCHEMA, StructField(quarantine.COLUMN, StringType())], "'quarantine' .* is string; it must be struct"),

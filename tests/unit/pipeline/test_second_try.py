@@ -1,4 +1,4 @@
-"""Only the first attempt at a task writes, and a Spark with executors beside its driver keeps its secret."""
+"""Only the first attempt at a task writes; separate executors keep their secret."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ CONFIG = PipelineConfig(
 
 
 class Untouched(Iterator[pa.RecordBatch]):
-    """A writer that nobody may call, and rows that nobody may take."""
+    """A writer that must not be called, with rows that must not be read."""
 
     def write(self, _task: Any, _rows: Any) -> tuple[dict[str, Any], dict[str, float]]:
         raise AssertionError("it wrote")
@@ -57,12 +57,12 @@ def second_try(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
     ids=["a writer's", "one that drains", "one of a batch that is written whole", "one of Spark's own writer"],
 )
-def test_a_second_attempt_at_a_task_ends_the_batch_before_it_has_read_or_written_a_row(task: Any) -> None:
+def test_a_second_attempt_at_a_task_ends_the_batch_at_once(task: Any) -> None:
     with pytest.raises(TaskTriedAgain, match=r"batch 7, partition 3: Spark has started this task again \(attempt 2\)"):
         list(task(Untouched()))
 
 
-def test_a_task_beyond_the_partitions_that_have_marks_ends_the_batch_before_it_has_read_or_written_a_row(
+def test_a_task_without_a_mark_ends_the_batch_at_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(TaskContext, "_taskContext", None)
@@ -74,18 +74,18 @@ def test_a_task_beyond_the_partitions_that_have_marks_ends_the_batch_before_it_h
     assert list(WriteTask(7, 2, None, None, FAILPOINTS, QUARANTINE)(iter(()))), "what is drained has no marks to keep"
 
 
-def test_what_the_second_attempt_said_is_what_the_pipeline_says_at_its_end() -> None:
+def test_the_pipeline_reports_the_second_attempts_error() -> None:
     told = f"Job aborted.\n{TaskTriedAgain.__module__}.TaskTriedAgain: batch 7, partition 3: again\n\tat java"
 
     class Ours:
         def check_still_ours(self) -> None:
-            """Nobody else has been here."""
+            """There is no other driver."""
 
     words = explain(RuntimeError(told), Ours())  # type: ignore[arg-type]
     assert (type(words), str(words)) == (TaskTriedAgain, "batch 7, partition 3: again")
 
 
-def test_spark_is_told_to_try_nothing_again() -> None:
+def test_spark_is_set_to_try_nothing_again() -> None:
     told = settings(CONFIG)
     assert {name: told[name] for name in ("spark.task.maxFailures", "spark.stage.maxConsecutiveAttempts")} == {
         "spark.task.maxFailures": "1", "spark.stage.maxConsecutiveAttempts": "1"
@@ -93,7 +93,7 @@ def test_spark_is_told_to_try_nothing_again() -> None:
     assert (told["spark.speculation"], told["spark.stage.ignoreDecommissionFetchFailure"]) == ("false", "false")
 
 
-def test_executors_beside_the_driver_find_its_jars_and_options_and_others_are_told_nothing() -> None:
+def test_only_separate_executors_get_the_drivers_jars_and_options() -> None:
     assert not any(name.startswith("spark.executor") for name in settings(CONFIG))
     told = settings(replace(CONFIG, master="local-cluster[2,1,1024]"))
     assert told["spark.executor.extraClassPath"] == "kafka.jar:fs.jar"
@@ -101,9 +101,7 @@ def test_executors_beside_the_driver_find_its_jars_and_options_and_others_are_to
     assert told["spark.authenticate"] == "true"
 
 
-def test_the_secret_of_executors_is_new_in_each_home_readable_by_nobody_else_and_in_no_setting(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_home_has_a_new_private_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("SPARK_HOME", "SPARK_CONF_DIR"):
         monkeypatch.setenv(name, "nowhere")
     secrets = []

@@ -1,4 +1,4 @@
-"""Sockets have short names in a folder of the pipeline's own, and nothing of the dead is left."""
+"""Sockets have short names in a private folder, which is removed after a crash too."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SUN_PATH = 107
 OF_SPARK = len("/.") + 36 + len(".sock")  # a UUID between them
 
 
-def test_their_folder_is_ours_alone_short_whatever_the_record_and_gone_at_the_end(tmp_path: Path) -> None:
+def test_the_sockets_folder_is_private_short_and_removed(tmp_path: Path) -> None:
     deep = tmp_path.joinpath(*["a-folder-with-a-long-name"] * 8)
     with short_sockets(replace(CONFIG, record=deep)) as config:
         folder = Path(config.sockets or "")
@@ -25,7 +25,7 @@ def test_their_folder_is_ours_alone_short_whatever_the_record_and_gone_at_the_en
     assert not folder.exists()
 
 
-def test_the_next_life_and_a_sweep_remove_those_of_the_dead_and_no_others(tmp_path: Path) -> None:
+def test_only_sockets_of_dead_pipelines_are_removed(tmp_path: Path) -> None:
     record, other = tmp_path / "mine", tmp_path / "another's"
     dead = [Path(f"{_PLACE}/{_prefix(folder)}999999999-x") for folder in (record, other)]
     running = Path(f"{_PLACE}/{_prefix(record)}{os.getppid()}-x")
@@ -42,7 +42,7 @@ def test_the_next_life_and_a_sweep_remove_those_of_the_dead_and_no_others(tmp_pa
                 folder.rmdir()
 
 
-def test_a_cluster_stays_with_tcp(tmp_path: Path) -> None:
+def test_a_cluster_uses_tcp(tmp_path: Path) -> None:
     with short_sockets(replace(CONFIG, record=tmp_path, master="spark://host:7077")) as config:
         assert config.sockets is None
         assert not any("socket" in name for name in settings(config))

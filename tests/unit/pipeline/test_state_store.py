@@ -1,4 +1,4 @@
-"""What of the state is written in each batch is what was asked for."""
+"""Each batch writes the state in the configured form."""
 
 from __future__ import annotations
 
@@ -11,9 +11,7 @@ from pipeline.spark.session import settings
 
 
 @pytest.mark.parametrize(("state_store", "changelog"), [(CHANGELOG, "true"), (SNAPSHOTS, "false")])
-def test_spark_is_told_whether_to_write_the_states_changes_or_its_files(
-    tmp_path: Path, state_store: str, changelog: str
-) -> None:
+def test_spark_writes_the_state_as_configured(tmp_path: Path, state_store: str, changelog: str) -> None:
     config = PipelineConfig(
         "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", "two-phase", "id", tmp_path, tmp_path,
         state_store=state_store,

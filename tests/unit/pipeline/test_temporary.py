@@ -1,4 +1,4 @@
-"""Temporary files of killed pipelines are removed by the next one, and those of a running one are left alone."""
+"""Temporary files of killed pipelines are removed by the next; running pipelines keep theirs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from pipeline.spark.temporary import own_temporary
 CONFIG = PipelineConfig("", "", {}, "", "", "", "", "", Path(), Path(), jvm_options=("-Xshare:auto",))
 
 
-def test_files_go_below_the_record_and_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_go_below_the_record_and_are_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", "/tmp")  # as Python has it once it was asked
     monkeypatch.setenv("TMPDIR", "/tmp")
     monkeypatch.setenv("SPARK_LOCAL_DIRS", "/tmp")

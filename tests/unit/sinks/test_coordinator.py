@@ -1,4 +1,4 @@
-"""What a coordinator's connection makes of answers that look like success."""
+"""A coordinator's answers that look like success and are errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from oncebench.sinks.kafka.coordinator import Coordinator
 
 
 class Answering:
-    """kafka-python's client: a topic's metadata tells an error inside, beside no partitions."""
+    """kafka-python's client: a topic's metadata contains an error and no partitions."""
 
     def __init__(self, error_code: int) -> None:
         self.error_code = error_code
@@ -25,9 +25,7 @@ class Answering:
 
 
 @pytest.mark.parametrize(("code", "error"), [(29, TopicAuthorizationFailedError), (3, UnknownTopicOrPartitionError)])
-def test_a_topic_that_may_not_be_looked_at_or_is_not_there_is_never_taken_for_one_with_nothing_open(
-    code: int, error: type[KafkaError]
-) -> None:
+def test_a_topic_that_cannot_be_described_raises_its_error(code: int, error: type[KafkaError]) -> None:
     coordinator = Coordinator.__new__(Coordinator)
     coordinator._admin = Answering(code)
     with pytest.raises(error, match="out"):

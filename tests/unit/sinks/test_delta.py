@@ -1,4 +1,4 @@
-"""The Delta sink's own look at a table's log, and its reader, over tables written by another implementation."""
+"""The Delta sink's log functions and reader, on tables of another implementation."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from oncebench.delivery.errors import ReadError, RefusedStart
 from oncebench.delivery.journal import Identity, checkpoint_id, open_journal
 from oncebench.sinks.delta import reader as delta_reader
 from oncebench.sinks.delta import sink as delta_sink
-from oncebench.sinks.delta.log import columns_of, commits, difference, files_of, row_count, transactions
-from oncebench.sinks.delta.reader import Following
+from oncebench.sinks.delta.log import column_difference, columns_of, commits, files_of, row_count, transactions
+from oncebench.sinks.delta.reader import TableFollower
 from oncebench.sinks.delta.sink import DeltaSink
 from pipeline import rows as job_rows
 
@@ -51,21 +51,19 @@ def own_id(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("uri", ["file:///data/table", "file:/data/table", "hdfs://name/table"])
-def test_a_table_that_spark_would_look_for_elsewhere_than_we_do_is_refused_at_start(tmp_path: Path, uri: str) -> None:
+def test_a_table_named_by_a_uri_is_refused(tmp_path: Path, uri: str) -> None:
     with pytest.raises(RefusedStart, match=r"is a URI for Spark.*Give the path"):
         DeltaSink(Path(uri), "sink", 2, tmp_path / "checkpoint").start(IDEMPOTENT, 1, [])
 
 
-def test_a_checkpoint_keeps_its_id_and_a_new_one_in_its_place_has_another(tmp_path: Path) -> None:
+def test_a_checkpoint_keeps_its_id_and_a_new_one_gets_another(tmp_path: Path) -> None:
     first = own_id(tmp_path)
     assert own_id(tmp_path) == first
     (tmp_path / "checkpoint").rename(tmp_path / "lost")
     assert own_id(tmp_path) != first
 
 
-def test_a_start_finds_the_newest_batch_with_the_rows_and_digest_of_its_commit_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_start_finds_the_newest_batch_and_its_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The digest itself is Spark's; `tests/integration/sinks/test_delta.py` compares it with a replay's."""
     read: list[list[str]] = []
     monkeypatch.setattr(
@@ -84,7 +82,7 @@ def test_a_start_finds_the_newest_batch_with_the_rows_and_digest_of_its_commit_a
     assert read == [["b"]]
 
 
-def test_entries_are_found_in_a_checkpoint_of_the_log_too(tmp_path: Path) -> None:
+def test_entries_in_a_checkpoint_of_the_log_are_found(tmp_path: Path) -> None:
     table = tmp_path / "table"
     append(table, rows("a"), "one", 3)
     append(table, rows("b"), "two", 5)
@@ -97,27 +95,27 @@ def test_entries_are_found_in_a_checkpoint_of_the_log_too(tmp_path: Path) -> Non
         files_of(log, "one", 3)
 
 
-def test_a_start_is_refused_where_another_checkpoint_of_this_sink_id_has_written(tmp_path: Path) -> None:
+def test_entries_of_another_checkpoint_refuse_the_start(tmp_path: Path) -> None:
     append(tmp_path / "table", rows("a"), "sink/of-a-lost-checkpoint", 4)
     with pytest.raises(RefusedStart, match=r"batches up to 4 of sink_id 'sink'.*take a new sink_id"):
         sink(tmp_path).start(IDEMPOTENT, 1, ())
     assert "up to 4" not in (tmp_path / "checkpoint" / "journal" / "checkpoint.json").read_text()
 
 
-def test_a_start_is_refused_where_the_table_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_table_refuses_the_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("os.access", lambda path, _mode: path != tmp_path)
     with pytest.raises(RefusedStart, match=r"table cannot be written\. Nothing was written"):
         sink(tmp_path).start(IDEMPOTENT, 1, ())
 
 
-def test_a_sink_id_that_another_begins_with_is_not_taken_for_it(tmp_path: Path) -> None:
+def test_a_sink_id_that_is_a_prefix_of_another_is_distinct(tmp_path: Path) -> None:
     append(tmp_path / "table", rows("a"), "sink-2/id", 4)
     started = sink(tmp_path)
     started.start(IDEMPOTENT, 1, ())
     assert started.marks() == {}
 
 
-def test_a_start_is_refused_where_an_open_batch_can_no_longer_be_compared(tmp_path: Path) -> None:
+def test_an_open_batch_without_its_files_refuses_the_start(tmp_path: Path) -> None:
     append(tmp_path / "table", rows("a"), own_id(tmp_path), 0)
     next((tmp_path / "table").glob("*.parquet")).unlink()
     with pytest.raises(RefusedStart, match="could not be compared"):
@@ -135,7 +133,7 @@ def test_a_start_is_refused_where_an_open_batch_can_no_longer_be_compared(tmp_pa
         (rows("a").append_column("when", pa.array([1, 2, 3])), "'when'"),
     ],
 )
-def test_a_table_made_for_other_rows_is_refused_by_column(tmp_path: Path, content: pa.Table, named: str) -> None:
+def test_a_table_with_other_columns_is_refused_by_column(tmp_path: Path, content: pa.Table, named: str) -> None:
     append(tmp_path / "table", content)
     with pytest.raises(RefusedStart, match=named):
         sink(tmp_path).start(Support("at-least-once", "acknowledged", ""), 1, ())
@@ -143,7 +141,7 @@ def test_a_table_made_for_other_rows_is_refused_by_column(tmp_path: Path, conten
 
 def test_a_partitioned_table_is_refused(tmp_path: Path) -> None:
     write_deltalake(str(tmp_path / "table"), rows("a"), partition_by=["j"])
-    assert "partitioned by column 'j'" in str(difference(tmp_path / "table", columns_of(job_rows.SCHEMA)))
+    assert "partitioned by column 'j'" in str(column_difference(tmp_path / "table", columns_of(job_rows.SCHEMA)))
 
 
 def test_rows_are_counted_over_all_files_of_a_commit(tmp_path: Path) -> None:
@@ -152,9 +150,9 @@ def test_rows_are_counted_over_all_files_of_a_commit(tmp_path: Path) -> None:
     assert row_count([tmp_path / "two", tmp_path / "one"]) == 10
 
 
-def test_a_reader_shows_each_committed_row_once_and_nothing_of_an_uncommitted_file(tmp_path: Path) -> None:
+def test_a_reader_returns_each_committed_row_once(tmp_path: Path) -> None:
     table = tmp_path / "table"
-    reader = Following(table, "session_key")
+    reader = TableFollower(table, "session_key")
     assert len(reader.fresh()) == 0  # no table yet
     append(table, rows("a"))
     pq.write_table(rows("z"), table / "part-of-a-dead-writer.parquet")
@@ -172,12 +170,10 @@ def test_a_reader_shows_each_committed_row_once_and_nothing_of_an_uncommitted_fi
     assert reader.leftovers() == ["part-of-a-dead-writer.parquet", "part-torn.parquet"]
 
 
-def test_a_reader_that_follows_a_table_is_told_of_new_versions_by_their_entries_alone(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_finds_new_versions_by_their_log_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     table = tmp_path / "table"
     append(table, rows("a"))
-    reader = Following(table, "session_key")
+    reader = TableFollower(table, "session_key")
     assert len(reader.fresh()) == 3
     append(table, rows("b"))
     append(table, rows("c"))
@@ -188,7 +184,7 @@ def test_a_reader_that_follows_a_table_is_told_of_new_versions_by_their_entries_
     assert len(reader.fresh()) == 0
 
 
-def test_a_start_on_a_table_that_cannot_be_understood_is_refused_in_words(tmp_path: Path) -> None:
+def test_a_table_that_cannot_be_understood_refuses_the_start(tmp_path: Path) -> None:
     append(tmp_path / "table", rows("a"))
     entry = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
     entry.write_bytes(entry.read_bytes()[:40])  # a torn log
@@ -196,16 +192,16 @@ def test_a_start_on_a_table_that_cannot_be_understood_is_refused_in_words(tmp_pa
         sink(tmp_path).start(IDEMPOTENT, 1, ())
 
 
-def test_a_reader_of_a_table_that_cannot_be_understood_says_so(tmp_path: Path) -> None:
+def test_a_reader_reports_a_table_that_cannot_be_understood(tmp_path: Path) -> None:
     append(tmp_path / "table", rows("a"))
     entry = tmp_path / "table" / "_delta_log" / f"{0:020}.json"
     entry.write_bytes(entry.read_bytes().replace(b'"minReaderVersion":1', b'"minReaderVersion":99'))
     with pytest.raises(ReadError, match=r"Delta table .* cannot be read: "):
-        Following(tmp_path / "table", "session_key").fresh()
+        TableFollower(tmp_path / "table", "session_key").fresh()
 
 
-def test_a_reader_that_comes_late_is_shown_each_version_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_reader, "FILES_A_LOOK", 2)
+def test_a_late_reader_gets_complete_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(delta_reader, "FILES_A_POLL", 2)
     table = tmp_path / "table"
     append(table, rows("a"))
     (commit,) = commits(table / "_delta_log")
@@ -215,6 +211,6 @@ def test_a_reader_that_comes_late_is_shown_each_version_whole(tmp_path: Path, mo
     adds = [{"add": {**add, "path": f"{name}.parquet"}} for name in ("p1", "p2", "p3")]
     commit.with_name(f"{1:020}.json").write_text("\n".join(map(json.dumps, adds)))
     append(table, rows("b"))
-    reader = Following(table, "session_key")
+    reader = TableFollower(table, "session_key")
     looks = [{json.loads(value or b"")["session_key"] for value in reader.fresh().value} for _ in range(4)]
     assert looks == [{"a"}, {"p1", "p2", "p3"}, {"b"}, set()]

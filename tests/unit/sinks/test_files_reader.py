@@ -1,4 +1,4 @@
-"""The reader of a folder of files: each row once, nothing hidden, and what is torn is told and not passed over."""
+"""The reader of a folder of files: each row once, nothing hidden, torn data reported."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from oncebench.sinks.reader import now_us
 from tests.unit.sinks.test_files_sink import batches, pending, prepared, rows, shown, sink, values
 
 
-def test_a_reader_is_given_each_file_once_and_never_what_is_hidden(tmp_path: Path) -> None:
+def test_a_reader_reads_each_file_once_and_no_hidden_file(tmp_path: Path) -> None:
     made, reader = sink(tmp_path), read_folder(JSON_LINES, tmp_path, "session_key")
     for name in (".hidden.jsonl", "_SUCCESS"):
         (tmp_path / name).write_text("{}\n")
@@ -29,7 +29,7 @@ def test_a_reader_is_given_each_file_once_and_never_what_is_hidden(tmp_path: Pat
     assert reader.leftovers() == [f"temporary file .pending/{name}" for name in pending(tmp_path)]
 
 
-def test_a_row_is_seen_when_its_file_was_read_and_not_when_it_has_become_an_object(tmp_path: Path) -> None:
+def test_a_row_is_seen_before_it_is_decoded(tmp_path: Path) -> None:
     decoding_us = []
 
     def decoded() -> list[dict[str, str]]:
@@ -48,20 +48,20 @@ def test_rows_of_two_files_never_share_a_position(tmp_path: Path) -> None:
     assert len(set(zip(found.partition, found.offset, strict=True))) == len(found) == 40
 
 
-def test_half_a_line_is_given_as_a_row_that_nobody_owes_and_not_passed_over(tmp_path: Path) -> None:
+def test_half_a_line_becomes_an_unreadable_row(tmp_path: Path) -> None:
     (tmp_path / "torn.jsonl").write_bytes(b'{"session_key":"a"}\n{"session_key":"b","j')
     assert shown(tmp_path) == [{"session_key": "a"}, {"unreadable": '{"session_key":"b","j'}]
 
 
-def test_a_parquet_file_without_its_end_is_given_as_a_row_that_nobody_owes(tmp_path: Path) -> None:
+def test_a_parquet_file_without_its_end_becomes_an_unreadable_row(tmp_path: Path) -> None:
     (tmp_path / "torn.parquet").write_bytes(b"PAR1 and no more")
     assert shown(tmp_path, PARQUET) == [{"unreadable": "torn.parquet"}]
 
 
-def test_a_parquet_file_whose_end_is_there_and_whose_beginning_is_not_is_given_as_a_row_that_nobody_owes(
+def test_a_parquet_file_without_its_beginning_becomes_an_unreadable_row(
     tmp_path: Path,
 ) -> None:
-    """A power cut may leave that: the last block of the file has reached the disk, the first has not."""
+    """A power cut may cause this: the file's last block has reached the disk, its first has not."""
     path = tmp_path / "torn.parquet"
     with path.open("xb") as file:
         PARQUET.write(file, next(batches(rows())), iter(()))
@@ -70,9 +70,7 @@ def test_a_parquet_file_whose_end_is_there_and_whose_beginning_is_not_is_given_a
     assert shown(tmp_path, PARQUET) == [{"unreadable": "torn.parquet"}]
 
 
-def test_a_parquet_file_that_the_disk_does_not_give_is_no_torn_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_of_the_disk_is_not_a_torn_parquet_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_args: object) -> None:
         raise OSError(errno.EIO, "Input/output error")
 
@@ -82,7 +80,7 @@ def test_a_parquet_file_that_the_disk_does_not_give_is_no_torn_one(
         shown(tmp_path, PARQUET)
 
 
-def test_in_a_folder_of_sparks_own_sink_only_what_its_log_names_counts(tmp_path: Path) -> None:
+def test_in_a_folder_of_sparks_own_sink_only_logged_files_count(tmp_path: Path) -> None:
     log = tmp_path / "_spark_metadata"
     log.mkdir()
     for number, name in enumerate(("a.json", "b c.json", "orphan.json")):
@@ -97,11 +95,11 @@ def test_in_a_folder_of_sparks_own_sink_only_what_its_log_names_counts(tmp_path:
     assert len(reader.poll(0)) == 0
     assert [row["session_key"] for row in shown(tmp_path)] == ["a.json", "b c.json"]
     assert reader.leftovers() == ["unreferenced file orphan.json"]
-    everybody_else = read_folder(JSON_LINES, tmp_path, "session_key", heeding_metadata=False).poll(0)
+    everybody_else = read_folder(JSON_LINES, tmp_path, "session_key", respect_metadata=False).poll(0)
     assert len(everybody_else) == 3
 
 
-def test_a_folder_that_is_not_there_yet_has_no_rows(tmp_path: Path) -> None:
+def test_a_folder_that_does_not_exist_yet_has_no_rows(tmp_path: Path) -> None:
     reader = read_folder(JSON_LINES, tmp_path / "later", "session_key")
     assert len(reader.poll(0)) == 0
     made = sink(tmp_path / "later")

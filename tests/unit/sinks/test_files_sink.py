@@ -1,4 +1,4 @@
-"""The file sinks without Spark: what stands in the folder after each step, and what a reader of it is shown."""
+"""The file sinks without Spark: the folder's content and a reader's rows after each step."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def pending(folder: Path) -> list[str]:
 
 
 @forms
-def test_rows_are_read_back_as_they_were_written_in_their_order(tmp_path: Path, form: Format) -> None:
+def test_rows_are_read_back_in_their_order(tmp_path: Path, form: Format) -> None:
     made = sink(tmp_path, form)
     entry, timings = made.prepare_writer().write(Task(), batches(rows("a"), rows("ü\n\"'")))
     made.commit(7, {1: entry})
@@ -113,7 +113,7 @@ def test_a_partition_without_rows_leaves_no_file_and_nothing_to_decide(tmp_path:
     assert pending(tmp_path) == []
 
 
-def test_writers_travel_to_other_processes(tmp_path: Path) -> None:
+def test_writers_can_be_pickled(tmp_path: Path) -> None:
     made = sink(tmp_path)
     for writer in (
         made.prepare_writer(),
@@ -128,7 +128,7 @@ def test_writers_travel_to_other_processes(tmp_path: Path) -> None:
 
 
 @forms
-def test_what_is_prepared_is_hidden_until_the_commit(tmp_path: Path, form: Format) -> None:
+def test_prepared_files_are_hidden_until_the_commit(tmp_path: Path, form: Format) -> None:
     made = sink(tmp_path, form)
     entry = prepared(made)
     assert shown(tmp_path, form) == []
@@ -138,7 +138,7 @@ def test_what_is_prepared_is_hidden_until_the_commit(tmp_path: Path, form: Forma
     assert pending(tmp_path) == []
 
 
-def test_a_commit_that_is_made_again_finds_its_work_done(tmp_path: Path) -> None:
+def test_a_repeated_commit_finds_its_work_done(tmp_path: Path) -> None:
     made = sink(tmp_path)
     parts = {p: prepared(made, partition=p) for p in (0, 1)}
     assert made.commit(7, {0: parts[0]}) == set()
@@ -147,7 +147,7 @@ def test_a_commit_that_is_made_again_finds_its_work_done(tmp_path: Path) -> None
         assert shown(tmp_path) == rows() * 2
 
 
-def test_a_commit_tells_which_partitions_are_in_neither_place_and_shows_the_others(tmp_path: Path) -> None:
+def test_a_commit_returns_lost_partitions_and_publishes_the_others(tmp_path: Path) -> None:
     made = sink(tmp_path)
     parts = {p: prepared(made, partition=p) for p in (0, 1)}
     (tmp_path / ".pending" / parts[0]["file"]).unlink()
@@ -155,7 +155,7 @@ def test_a_commit_tells_which_partitions_are_in_neither_place_and_shows_the_othe
     assert shown(tmp_path) == rows()
 
 
-def test_a_file_that_has_both_names_after_a_power_cut_is_committed_and_left_with_one(tmp_path: Path) -> None:
+def test_a_file_with_both_names_after_a_power_cut_is_committed(tmp_path: Path) -> None:
     made = sink(tmp_path)
     entry = prepared(made)
     (tmp_path / "part-s-000000007-00001.jsonl").hardlink_to(tmp_path / ".pending" / entry["file"])
@@ -163,7 +163,7 @@ def test_a_file_that_has_both_names_after_a_power_cut_is_committed_and_left_with
     assert (shown(tmp_path), pending(tmp_path)) == (rows(), [])
 
 
-def test_a_commit_never_replaces_a_file_that_is_another_ones(tmp_path: Path) -> None:
+def test_a_commit_never_replaces_another_pipelines_file(tmp_path: Path) -> None:
     made = sink(tmp_path)
     first, second = prepared(made), prepared(made, count=3)
     made.commit(7, {1: first})
@@ -174,12 +174,12 @@ def test_a_commit_never_replaces_a_file_that_is_another_ones(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("name", ["../evil.jsonl", "part-other-000000007-00001.g1." + "0" * 32 + ".jsonl", ""])
-def test_a_commit_touches_no_file_that_this_sink_id_did_not_name(tmp_path: Path, name: str) -> None:
+def test_a_commit_refuses_names_of_other_sinks(tmp_path: Path, name: str) -> None:
     with pytest.raises(CommitUncertain, match="never made"):
         sink(tmp_path).commit(7, {1: {"file": name}})
 
 
-def test_a_start_deletes_what_no_decision_names_and_nothing_else(tmp_path: Path) -> None:
+def test_a_start_deletes_only_undecided_files(tmp_path: Path) -> None:
     first, other = sink(tmp_path, generation=1), sink(tmp_path, sink_id="s-000000007-00001", generation=1)
     younger = sink(tmp_path, generation=3)
     undecided, decided = prepared(first), prepared(first)
@@ -192,7 +192,7 @@ def test_a_start_deletes_what_no_decision_names_and_nothing_else(tmp_path: Path)
     assert undecided["file"] not in kept
 
 
-def test_what_a_start_tried_the_folder_with_is_gone_after_the_next_one_even_if_the_first_was_killed(
+def test_a_killed_starts_test_file_is_removed_by_the_next_start(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as killed:  # between the rename and the end
@@ -203,7 +203,7 @@ def test_what_a_start_tried_the_folder_with_is_gone_after_the_next_one_even_if_t
     assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
 
 
-def test_a_driver_that_wakes_up_late_shows_nothing_of_what_was_aborted(tmp_path: Path) -> None:
+def test_a_late_driver_publishes_no_aborted_file(tmp_path: Path) -> None:
     zombie = sink(tmp_path, generation=1)
     entry = prepared(zombie)
     sink(tmp_path, generation=2)
@@ -211,7 +211,7 @@ def test_a_driver_that_wakes_up_late_shows_nothing_of_what_was_aborted(tmp_path:
     assert shown(tmp_path) == []
 
 
-def test_a_task_that_wakes_up_late_shows_nothing_and_its_file_goes_at_the_next_start(tmp_path: Path) -> None:
+def test_a_late_tasks_file_stays_hidden_and_is_deleted(tmp_path: Path) -> None:
     late = sink(tmp_path, generation=1).prepare_writer()
     sink(tmp_path, generation=2)
     late.write(Task(), batches(rows()))
@@ -234,7 +234,7 @@ def test_the_newest_final_name_of_each_partition_is_its_mark(tmp_path: Path) -> 
 
 @forms
 @pytest.mark.parametrize("writer", [FileSink.acknowledged_writer, FileSink.unacknowledged_writer])
-def test_a_file_is_shown_whole_by_its_task_and_not_before_its_last_row(
+def test_a_task_publishes_its_file_after_the_last_row(
     tmp_path: Path, form: Format, writer: Callable[[FileSink], Any]
 ) -> None:
     seen: list[list[Any]] = []
@@ -244,13 +244,13 @@ def test_a_file_is_shown_whole_by_its_task_and_not_before_its_last_row(
     assert shown(tmp_path, form) == rows() + rows("s2")
 
 
-def test_at_least_once_a_second_attempt_stands_beside_the_first(tmp_path: Path) -> None:
+def test_at_least_once_keeps_both_attempts(tmp_path: Path) -> None:
     for _ in range(2):
         sink(tmp_path).acknowledged_writer().write(Task(), batches(rows()))
     assert shown(tmp_path) == rows() * 2
 
 
-def test_at_most_once_a_second_attempt_takes_the_place_of_the_first(tmp_path: Path) -> None:
+def test_at_most_once_keeps_one_attempt(tmp_path: Path) -> None:
     for _ in range(2):
         sink(tmp_path).unacknowledged_writer().write(Task(), batches(rows()))
     assert shown(tmp_path) == rows()
@@ -261,7 +261,7 @@ def test_at_most_once_a_second_attempt_takes_the_place_of_the_first(tmp_path: Pa
 
 @forms
 @pytest.mark.parametrize("code", [errno.ENOSPC, errno.EROFS])
-def test_a_write_that_fails_leaves_nothing_and_says_what_to_do(tmp_path: Path, form: Format, code: int) -> None:
+def test_a_failed_write_leaves_nothing_and_names_the_next_step(tmp_path: Path, form: Format, code: int) -> None:
     def fail() -> None:
         raise OSError(code, "refused")
 
@@ -274,7 +274,7 @@ def test_a_write_that_fails_leaves_nothing_and_says_what_to_do(tmp_path: Path, f
 
 
 @forms
-def test_a_file_system_that_takes_only_a_part_leaves_nothing_half(tmp_path: Path, form: Format) -> None:
+def test_a_partial_write_leaves_no_file(tmp_path: Path, form: Format) -> None:
     made, allowed = sink(tmp_path, form), resource.getrlimit(resource.RLIMIT_FSIZE)
     many = [row for number in range(2000) for row in rows(f"session-{number}", 1)]
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, allowed[1]))
@@ -286,7 +286,7 @@ def test_a_file_system_that_takes_only_a_part_leaves_nothing_half(tmp_path: Path
     assert (pending(tmp_path), shown(tmp_path, form)) == ([], [])
 
 
-def test_a_folder_that_cannot_be_made_is_refused_at_start(tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_made_refuses_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RefusedStart, match=r"cannot write .*Take another folder"):
         sink(tmp_path / "file")
@@ -295,19 +295,19 @@ def test_a_folder_that_cannot_be_made_is_refused_at_start(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("sink_id", ["", "a/b", "..\n", "x" * 240])
-def test_a_sink_id_that_makes_no_file_name_is_refused_at_start(tmp_path: Path, sink_id: str) -> None:
+def test_a_sink_id_that_is_not_a_file_name_refuses_the_start(tmp_path: Path, sink_id: str) -> None:
     with pytest.raises(RefusedStart, match="sink_id"):
         sink(tmp_path, sink_id=sink_id)
 
 
 @pytest.mark.parametrize("uri", ["s3a://bucket/folder", "file:/data/folder"])
-def test_what_spark_takes_for_a_uri_is_refused_at_start(uri: str) -> None:
+def test_a_uri_refuses_the_start(uri: str) -> None:
     made = FileSink(JSON_LINES, uri, "s", 2)
     with pytest.raises(RefusedStart, match="no atomic rename"):
         made.start(TWO_PHASE, 1, [])
 
 
-def test_files_of_ours_and_of_sparks_own_sink_never_share_a_folder(tmp_path: Path) -> None:
+def test_our_files_and_sparks_own_never_share_a_folder(tmp_path: Path) -> None:
     ours, sparks = tmp_path / "ours", tmp_path / "sparks"
     sink(ours).acknowledged_writer().write(Task(), batches(rows()))
     with pytest.raises(RefusedStart, match="would hide"):
@@ -320,7 +320,7 @@ def test_files_of_ours_and_of_sparks_own_sink_never_share_a_folder(tmp_path: Pat
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
-def test_a_kind_finds_what_it_has_provided(tmp_path: Path, kind: SinkKind) -> None:
+def test_a_kind_finds_the_output_that_it_provided(tmp_path: Path, kind: SinkKind) -> None:
     made = suite_sinks()[kind.name]
     target = made.provide(Place("s", tmp_path, 2, {}, str, job_rows.SCHEMA, job_rows.KEY))
     assert json.loads(json.dumps(target)) == target

@@ -1,4 +1,4 @@
-"""What is taken for forgotten: what was open before the coordinator was asked, and still is after the fence."""
+"""Hanging transactions: open before the coordinator was asked, and still open after the fence."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from kafka.errors import ClusterAuthorizationFailedError, TopicAuthorizationFail
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.kafka.coordinator import OpenIn, Transaction
-from oncebench.sinks.kafka.hanging_transactions import end_forgotten
+from oncebench.sinks.kafka.hanging_transactions import end_hanging_transactions
 
 HANGING = OpenIn("out", 1, 205, 11)
 TOPICS = ("out", "__consumer_offsets")
 
 
 class Pretended:
-    """A coordinator whose partitions are looked at several times; `looks`: what each look at `out` finds."""
+    """A coordinator whose partitions are listed several times; `looks`: the result of each list of `out`."""
 
     def __init__(self, state: str, *looks: list[OpenIn]) -> None:
         self.state, self.looks = state, list(looks)
@@ -44,7 +44,7 @@ class Pretended:
 
 
 class Nothing:
-    """Notes, of which there are none."""
+    """Decision notes without any entry."""
 
     def write(self, transaction: Transaction, commit: bool) -> None:
         assert (transaction.epoch, commit) == (3, transaction.state == "CompleteCommit")
@@ -54,18 +54,18 @@ class Nothing:
 
 
 def ended(world: Any) -> list[tuple[OpenIn, bool]]:
-    end_forgotten(world, "it.", TOPICS, cast("Any", Nothing()), world.fenced.extend)
+    end_hanging_transactions(world, "it.", TOPICS, cast("Any", Nothing()), world.fenced.extend)
     return list(world.marked)
 
 
 @pytest.mark.parametrize(("state", "commit"), [("CompleteCommit", True), ("CompleteAbort", False)])
-def test_what_is_open_before_and_after_the_fence_is_ended_as_its_coordinator_decided(state: str, commit: bool) -> None:
+def test_a_hanging_transaction_is_ended_as_decided(state: str, commit: bool) -> None:
     world = Pretended(state, [HANGING], [HANGING], [HANGING])
     assert ended(world) == [(HANGING, commit)]
     assert world.fenced == ["it.1"]
 
 
-def test_what_a_living_producer_has_begun_meanwhile_is_not_ended() -> None:
+def test_a_transaction_that_began_after_the_first_list_is_not_ended() -> None:
     later = OpenIn("out", 1, 999, 11)
     assert ended(Pretended("CompleteCommit", [HANGING], [later])) == []
     assert ended(Pretended("CompleteCommit", [HANGING], [HANGING], [later])) == []
@@ -73,32 +73,32 @@ def test_what_a_living_producer_has_begun_meanwhile_is_not_ended() -> None:
 
 
 @pytest.mark.parametrize("state", ["Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"])
-def test_what_the_coordinator_is_still_at_work_on_is_neither_fenced_nor_ended(state: str) -> None:
+def test_a_transaction_in_progress_is_neither_fenced_nor_ended(state: str) -> None:
     world = Pretended(state, [HANGING])
     assert (ended(world), world.fenced) == ([], [])
 
 
-def test_what_is_not_ours_or_not_open_is_left_alone() -> None:
+def test_foreign_and_closed_transactions_are_left_alone() -> None:
     theirs = OpenIn("out", 0, 5, 12)
     for looks in ([theirs], []):
         world = Pretended("CompleteCommit", looks)
         assert (ended(world), world.fenced) == ([], [])
 
 
-def test_what_is_well_again_at_the_second_look_is_not_fenced() -> None:
+def test_a_marker_that_arrives_late_prevents_the_fence() -> None:
     world = Pretended("CompleteCommit", [HANGING], [])
     assert (ended(world), world.fenced) == ([], [])
 
 
 @pytest.mark.parametrize("state", ["Empty", "Dead"])
-def test_a_decision_that_nobody_knows_any_more_is_not_guessed(state: str) -> None:
+def test_a_lost_decision_is_not_guessed(state: str) -> None:
     world = Pretended(state, [HANGING], [HANGING])
     with pytest.raises(RefusedStart, match="no longer knows whether it was committed"):
         ended(world)
     assert (world.marked, world.fenced) == ([], [])
 
 
-def test_a_cluster_that_allows_no_markers_is_told_what_it_takes() -> None:
+def test_a_missing_right_to_write_markers_is_named() -> None:
     world = Pretended("CompleteCommit", [HANGING], [HANGING], [HANGING])
     world.refuses = ClusterAuthorizationFailedError
     with pytest.raises(RefusedStart, match=r"It is committed.*ALTER on the cluster"):

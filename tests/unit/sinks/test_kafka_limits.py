@@ -1,4 +1,4 @@
-"""A broker that does not answer is told as Kafka's error, which every handler knows, and in time."""
+"""A broker that does not answer raises Kafka's error in time, and every handler catches it."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ NOBODY: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
 
 
 class OneBroker:
-    """The metadata of a broker that went away since."""
+    """The metadata of a broker that has gone away."""
 
     brokers = (0,)
 
 
-def test_a_number_that_could_not_be_written_in_time_is_an_error_of_kafka(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_that_times_out_raises_kafkas_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(markers, "LIMIT_S", 0.2)
     with pytest.raises(KafkaException) as failed:
         Offsets(NOBODY, "out").write("group", 1)
     assert failed.value.args[0].code() == KafkaError._TIMED_OUT
 
 
-def test_a_broker_setting_that_could_not_be_read_in_time_is_an_error_of_kafka_and_not_taken_for_a_hidden_one(
+def test_a_broker_setting_that_times_out_raises_kafkas_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kafka, "ADMIN_LIMIT_S", 0.2)

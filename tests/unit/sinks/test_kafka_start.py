@@ -1,4 +1,4 @@
-"""What becomes of transactions that Kafka forgets to end around a start of the Kafka sink, on a pretended cluster."""
+"""Hanging transactions around a start of the Kafka sink, on a simulated cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kafka.errors import ClusterAuthorizationFailedError, NotLeaderForPartitionE
 
 from oncebench.delivery.errors import CommitUncertain, HangingTransaction, RefusedStart
 from oncebench.sinks.kafka import sink as kafka
-from oncebench.sinks.kafka.coordinator import Ended, OpenIn, Outcome, Transaction
+from oncebench.sinks.kafka.coordinator import EndTxnResult, OpenIn, Outcome, Transaction
 from oncebench.sinks.kafka.markers import Noted
 from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
 
@@ -23,7 +23,7 @@ OLD, OWN = "it.txn.g1.7.a", "it.txn.g2.7.b"
 
 @dataclass
 class Cluster:
-    """Coordinators and partitions. A place of `forgets` never hears of an end; the others do when it is complete.
+    """Coordinators and partitions. A place in `forgets` never gets a marker; other places get it at the end.
 
     Offsets of groups are in it too. What is prepared is complete when it is fenced, or listed for the third time.
     """
@@ -82,12 +82,12 @@ class Cluster:
         self.open.remove(place)
         self.marked.append((transaction.transactional_id, commit))
 
-    def end(self, transactions: list[Transaction], commit: bool, limit_s: float) -> list[Ended]:
+    def end(self, transactions: list[Transaction], commit: bool, limit_s: float) -> list[EndTxnResult]:
         """Each is committed, once its first answer got lost."""
         assert commit, limit_s
         for txn in transactions:
             self.known[txn.transactional_id] = replace(txn, state="PrepareCommit")
-        return [Ended(Outcome.DONE, 0, doubtful=True) for _ in transactions]
+        return [EndTxnResult(Outcome.DONE, 0, doubtful=True) for _ in transactions]
 
     def read(self, group: str, _stable: bool = True) -> Noted | None:
         return Noted(self.numbers[group], "") if group in self.numbers else None
@@ -114,18 +114,18 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., KafkaSink]:
 
 
 def begins_a_batch(sink: KafkaSink) -> None:
-    """With a look for what was forgotten."""
-    sink._look_again = 0.0
+    """Begins a batch with a check for hanging transactions."""
+    sink._next_check_at = 0.0
     sink.prepare_writer()
 
 
 def left(state: str) -> Cluster:
-    """What an older driver left in two partitions, of which the second never hears how it ends."""
+    """An older driver's transaction in two partitions; the second never gets its marker."""
     return Cluster({OLD: Transaction(OLD, 11, 3, state)}, {place(0), place(1)}, {place(1)})
 
 
 @pytest.mark.parametrize(("state", "commit"), [("PrepareCommit", True), ("PrepareAbort", False), ("Ongoing", False)])
-def test_what_ends_while_a_start_fences_it_and_is_forgotten_is_ended_as_its_coordinator_decided(
+def test_a_transaction_that_hangs_during_a_start_is_ended_as_decided(
     driver: Callable[..., KafkaSink], state: str, commit: bool
 ) -> None:
     cluster = left(state)
@@ -139,7 +139,7 @@ def test_what_ends_while_a_start_fences_it_and_is_forgotten_is_ended_as_its_coor
     ("refusal", "help_"),
     [(NotLeaderForPartitionError, "Start again"), (ClusterAuthorizationFailedError, "ALTER on the cluster")],
 )
-def test_what_was_decided_is_known_to_the_next_start_where_no_marker_could_be_written(
+def test_the_next_start_has_the_decision_if_no_marker_was_written(
     driver: Callable[..., KafkaSink], state: str, refusal: type[Exception], help_: str
 ) -> None:
     cluster = left(state)
@@ -156,7 +156,7 @@ def test_what_was_decided_is_known_to_the_next_start_where_no_marker_could_be_wr
     assert (cluster.marked, cluster.open) == ([(OLD, state.endswith("Commit"))], set())
 
 
-def test_a_note_of_what_was_decided_is_not_taken_for_one_about_a_later_transaction(
+def test_a_decision_note_is_not_applied_to_a_later_transaction(
     driver: Callable[..., KafkaSink],
 ) -> None:
     cluster = left("CompleteCommit")
@@ -170,7 +170,7 @@ def test_a_note_of_what_was_decided_is_not_taken_for_one_about_a_later_transacti
     assert cluster.marked == []
 
 
-def test_an_id_that_is_well_is_not_fenced_because_its_markers_were_on_their_way(
+def test_an_id_whose_markers_arrive_late_is_not_fenced(
     driver: Callable[..., KafkaSink],
 ) -> None:
     cluster = Cluster({}, set(), set())
@@ -188,7 +188,7 @@ def test_an_id_that_is_well_is_not_fenced_because_its_markers_were_on_their_way(
     assert sink.prepare_writer().retired == {OWN}
 
 
-def test_an_id_of_this_driver_that_is_fenced_over_what_was_forgotten_is_not_used_again(
+def test_an_own_id_that_was_fenced_is_not_used_again(
     driver: Callable[..., KafkaSink],
 ) -> None:
     cluster = Cluster({}, set(), {place(1, 13)})
@@ -201,7 +201,7 @@ def test_an_id_of_this_driver_that_is_fenced_over_what_was_forgotten_is_not_used
     assert set(cluster.taken) == {OWN, other} == sink.prepare_writer().retired
 
 
-def test_what_was_committed_in_doubt_and_forgotten_is_committed_before_its_id_is_fenced(
+def test_a_doubtful_commit_that_hangs_is_committed_before_the_fence(
     driver: Callable[..., KafkaSink],
 ) -> None:
     cluster = Cluster({}, set(), {place(1, 12)})
@@ -214,8 +214,8 @@ def test_what_was_committed_in_doubt_and_forgotten_is_committed_before_its_id_is
     assert cluster.known[OWN].state == "Empty"
 
 
-def test_a_broker_that_fails_a_repair_within_a_batch_does_not_end_it(driver: Callable[..., KafkaSink]) -> None:
-    """The look is housekeeping: it must not be less patient than the batch itself."""
+def test_a_failed_repair_does_not_end_the_batch(driver: Callable[..., KafkaSink]) -> None:
+    """The check must not be less tolerant than the batch itself."""
     cluster = Cluster({}, set(), set())
     sink = driver(cluster)
     cluster.known = {OLD: Transaction(OLD, 11, 3, "CompleteCommit")}
@@ -227,7 +227,7 @@ def test_a_broker_that_fails_a_repair_within_a_batch_does_not_end_it(driver: Cal
     assert cluster.marked == [(OLD, True)]
 
 
-def test_a_broker_that_does_not_answer_the_look_does_not_end_a_batch(driver: Callable[..., KafkaSink]) -> None:
+def test_a_check_without_an_answer_does_not_end_the_batch(driver: Callable[..., KafkaSink]) -> None:
     cluster = Cluster({}, set(), set())
     sink = driver(cluster)
 
@@ -239,7 +239,7 @@ def test_a_broker_that_does_not_answer_the_look_does_not_end_a_batch(driver: Cal
 
 
 def test_a_fence_that_fails_after_a_doubtful_commit_asks_for_a_restart(driver: Callable[..., KafkaSink]) -> None:
-    """Not RefusedStart: after that the suite would not start the pipeline again."""
+    """RefusedStart would be wrong: the suite does not start the pipeline again after it."""
     cluster = Cluster({}, set(), {place(1, 12)})
     sink = driver(cluster)
     cluster.known = {OWN: Transaction(OWN, 12, 0, "Ongoing")}
@@ -250,14 +250,14 @@ def test_a_fence_that_fails_after_a_doubtful_commit_asks_for_a_restart(driver: C
 
 @pytest.mark.parametrize(
     ("code", "message"),
-    [(53, r"TransactionalIdAuthorizationFailedError \(53\); waiting does not help"), (-1, "within 60 s")],
+    [(53, r"TransactionalIdAuthorizationFailedError \(53\). Waiting does not help"), (-1, "within 60 s")],
 )
 def test_an_uncertain_commit_names_the_error_and_whether_waiting_helps(
     driver: Callable[..., KafkaSink], code: int, message: str
 ) -> None:
     cluster = Cluster({}, set(), set())
     sink = driver(cluster)
-    cluster.end = lambda txns, **_: [Ended(Outcome.UNKNOWN, code, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
+    cluster.end = lambda txns, **_: [EndTxnResult(Outcome.UNKNOWN, code, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
     with pytest.raises(CommitUncertain, match=message):
         sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
 
@@ -270,7 +270,7 @@ def test_markers_that_cannot_be_read_make_a_commit_uncertain(
 
     cluster = Cluster({}, set(), set())
     sink = driver(cluster)
-    cluster.end = lambda txns, **_: [Ended(Outcome.ELSEWHERE, 48, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
+    cluster.end = lambda txns, **_: [EndTxnResult(Outcome.ELSEWHERE, 48, doubtful=False) for _ in txns]  # type: ignore[method-assign, assignment, misc]
     monkeypatch.setattr(KafkaSink, "_read_marks", unreadable)
     with pytest.raises(CommitUncertain, match="could not be read: no answer"):
         sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})

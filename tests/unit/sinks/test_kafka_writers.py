@@ -1,7 +1,8 @@
-"""The Kafka tasks' own limits, where Kafka's client has none."""
+"""The Kafka writers: their own limits, their producers, and lost connections."""
 
 from __future__ import annotations
 
+import socket
 import threading
 import time
 from contextlib import nullcontext
@@ -10,13 +11,12 @@ from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError
+from confluent_kafka import KafkaError, Producer
 
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.sinks.kafka import writers
-from oncebench.sinks.kafka.bounded_call import run_in_thread
 from oncebench.sinks.kafka.names import Names
-from oncebench.sinks.kafka.writers import Appender, TransactionalWriter
+from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, _Transactional, run_in_thread
 
 
 @dataclass
@@ -50,7 +50,7 @@ class NeverAnswers:
         self.released.wait()
 
 
-def test_a_client_that_never_answers_fails_the_task_instead_of_holding_up_the_pipeline(
+def test_a_client_that_never_answers_fails_the_task(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(writers, "MARK_LIMIT_S", 0.05)
@@ -64,16 +64,14 @@ def test_a_client_that_never_answers_fails_the_task_instead_of_holding_up_the_pi
         stuck.released.set()
 
 
-def test_what_runs_aside_gives_its_result_and_its_error_and_keeps_no_process_alive() -> None:
+def test_a_call_in_a_thread_returns_its_result_or_error() -> None:
     assert run_in_thread(lambda: threading.current_thread().daemon).result(5) is True
     with pytest.raises(ZeroDivisionError):
         run_in_thread(lambda: 1 // 0).result(5)
 
 
 @pytest.mark.parametrize("commits", [True, False], ids=["idempotent", "two-phase"])
-def test_what_a_task_waits_for_its_marker_is_in_what_it_took_to_prepare(
-    monkeypatch: pytest.MonkeyPatch, commits: bool
-) -> None:
+def test_the_time_to_prepare_contains_the_wait_for_the_marker(monkeypatch: pytest.MonkeyPatch, commits: bool) -> None:
     took_s = 0.05
     monkeypatch.setattr(TransactionalWriter, "_mark", lambda *_: time.sleep(took_s))
     monkeypatch.setattr(writers, "_produce_all", lambda *_: 0)
@@ -86,7 +84,7 @@ def test_what_a_task_waits_for_its_marker_is_in_what_it_took_to_prepare(
 
 
 class Recorded:
-    """A producer that records how it was made, and refuses the first row that it is given."""
+    """A producer that records its settings and refuses the first row."""
 
     made: ClassVar[list[dict[str, Any]]] = []
 
@@ -128,3 +126,27 @@ def test_a_producer_that_saw_an_error_is_never_used_again(recorded: list[dict[st
         appended("one:1", acknowledged, b"too large")
     appended("one:1", acknowledged)
     assert len(recorded) == 2
+
+
+def test_librdkafka_logs_a_lost_connection_as_fail() -> None:
+    """`_Transactional.log` counts these lines: they are the only report of a connection that was lost."""
+    transactional = _Transactional.__new__(_Transactional)
+    transactional._failures = 0
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def cut() -> None:
+            connection, _ = server.accept()
+            connection.recv(1)
+            connection.close()
+
+        cutting = run_in_thread(cut)
+        servers = f"127.0.0.1:{server.getsockname()[1]}"
+        producer = Producer(
+            {"bootstrap.servers": servers, "reconnect.backoff.ms": 60_000, "reconnect.backoff.max.ms": 60_000,
+             "debug": "broker", "logger": transactional}
+        )  # fmt: skip
+        cutting.result(10)
+        deadline = time.monotonic() + 10
+        while transactional._failures == 0 and time.monotonic() < deadline:
+            producer.poll(0.05)
+        assert transactional._failures > 0  # the server still listens: no attempt to connect has failed

@@ -1,4 +1,4 @@
-"""The PostgreSQL sink without a server: names, secrets, the table's shape, and keys on their way there and back."""
+"""The PostgreSQL sink without a server: names, secrets, the table's columns, stored texts."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ from oncebench.sinks.postgres.connection import (
     VARIABLE,
     Names,
     connect,
+    error_text,
     parts,
     redacted,
-    told,
     without_secrets,
 )
 from oncebench.sinks.postgres.reader import Table
-from oncebench.sinks.postgres.tables import Column, copy_text, read_back, stored, wrong_with
+from oncebench.sinks.postgres.tables import Column, copy_text, read_back, stored, table_error
 from oncebench.sinks.reader import NotAnsweredError
 from pipeline.rows import SCHEMA
 
@@ -48,14 +48,14 @@ GOOD = {
 }
 
 
-def test_a_gid_tells_sink_batch_and_partition_is_never_used_again_and_belongs_to_no_longer_sink_id() -> None:
+def test_a_gid_is_unique_and_names_sink_batch_and_partition() -> None:
     gid = NAMES.fresh_gid(7, 1)
     assert gid.startswith("ob-1.a_b:7:1:")
     assert gid != NAMES.fresh_gid(7, 1)
     assert not replace(NAMES, sink_id="ob-1.a_bc").fresh_gid(7, 1).startswith(NAMES.gid_prefix)
 
 
-def test_a_sink_id_too_long_for_a_gid_is_refused_with_the_length_that_would_do() -> None:
+def test_a_sink_id_too_long_for_a_gid_is_refused_with_the_limit() -> None:
     with pytest.raises(RefusedStart, match=r"at most (\d+) bytes$") as refused:
         replace(NAMES, sink_id="s" * 150).check()
     fits = replace(NAMES, sink_id="s" * int(str(refused.value).split()[-2]))
@@ -63,7 +63,7 @@ def test_a_sink_id_too_long_for_a_gid_is_refused_with_the_length_that_would_do()
     assert len(fits.fresh_gid(2**63 - 1, 2**31 - 1)) == GID_BYTES
 
 
-def test_application_names_of_a_sink_id_share_a_prefix_and_are_short_enough_not_to_be_cut() -> None:
+def test_application_names_share_a_prefix_and_are_never_cut() -> None:
     long = replace(NAMES, sink_id="s" * 120, epoch=2**63 - 1)
     assert long.application.startswith(long.application_prefix)
     assert len(long.application) <= 63
@@ -78,24 +78,26 @@ def test_application_names_of_a_sink_id_share_a_prefix_and_are_short_enough_not_
         "postgresql://joe@db.example/rows?password=hunter2",
     ],
 )
-def test_no_password_is_ever_shown(dsn: str) -> None:
+def test_no_password_is_ever_printed(dsn: str) -> None:
     assert "hunter2" not in redacted(dsn)
     assert "joe" in redacted(dsn)
     assert parts(without_secrets(dsn)) == {name: value for name, value in parts(dsn).items() if value != "hunter2"}
-    assert told(psycopg.OperationalError("no login\nwith hunter2"), dsn) == "no login with ***"
+    assert error_text(psycopg.OperationalError("no login\nwith hunter2"), dsn) == "no login with ***"
 
 
-def test_a_secret_that_stands_in_any_word_is_not_looked_for_there() -> None:
-    assert told(psycopg.OperationalError("permission denied"), "host=db.example password=p") == "permission denied"
+def test_a_very_short_secret_is_not_masked() -> None:
+    assert (
+        error_text(psycopg.OperationalError("permission denied"), "host=db.example password=p") == "permission denied"
+    )
 
 
-def test_a_time_limit_that_is_none_is_refused_before_anybody_is_asked() -> None:
+def test_a_wrong_time_limit_is_refused_before_connecting() -> None:
     for wrong in ("abc", "3.5"):
         with pytest.raises(RefusedStart, match="must be a whole number of seconds"):
             connect("test", f"host=127.0.0.1 port=1 connect_timeout={wrong}")
 
 
-def test_what_is_no_dsn_is_refused_without_being_repeated() -> None:
+def test_a_text_that_is_not_a_dsn_is_refused_without_repeating_it() -> None:
     whole = "postgresql://joe:{}@db.example:5432/rows"
     for text in (
         "hunter2",
@@ -111,7 +113,7 @@ def test_what_is_no_dsn_is_refused_without_being_repeated() -> None:
         )
 
 
-def test_a_password_on_the_command_line_is_refused_without_being_repeated_and_nothing_is_left(
+def test_a_password_on_the_command_line_is_refused_without_repeating_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.delenv(VARIABLE, raising=False)
@@ -132,13 +134,13 @@ def test_only_sessions_of_older_epochs_are_ended() -> None:
     assert not NAMES.is_older("oncebench.reader.x")
 
 
-def test_what_is_wrong_with_a_table_names_the_column() -> None:
-    assert wrong_with(GOOD, SCHEMA) is None
-    assert wrong_with({**GOOD, "note": Column("note", "text", needed=False)}, SCHEMA) is None
+def test_an_error_of_a_table_names_the_column() -> None:
+    assert table_error(GOOD, SCHEMA) is None
+    assert table_error({**GOOD, "note": Column("note", "text", needed=False)}, SCHEMA) is None
     without = {name: column for name, column in GOOD.items() if name != "total"}
-    assert wrong_with(without, SCHEMA) == "it has no column total (bigint)"
-    assert wrong_with({**GOOD, "j": Column("j", "text", True)}, SCHEMA) == "its column j is text, not integer"
-    assert "column note has no default" in str(wrong_with({**GOOD, "note": Column("note", "text", True)}, SCHEMA))
+    assert table_error(without, SCHEMA) == "it has no column total (bigint)"
+    assert table_error({**GOOD, "j": Column("j", "text", True)}, SCHEMA) == "its column j is text, not integer"
+    assert "column note has no default" in str(table_error({**GOOD, "note": Column("note", "text", True)}, SCHEMA))
 
 
 @pytest.mark.parametrize(
@@ -156,20 +158,20 @@ def test_what_is_wrong_with_a_table_names_the_column() -> None:
     ],
 )
 def test_a_column_that_would_round_silently_is_refused(kind: str, spark_type: DataType, rounds: bool) -> None:
-    wrong = wrong_with({"x": Column("x", kind, needed=False)}, StructType([StructField("x", spark_type)]))
+    wrong = table_error({"x": Column("x", kind, needed=False)}, StructType([StructField("x", spark_type)]))
     assert ("which would round" in (wrong or "")) == rounds
     assert rounds or wrong is None
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x00\u24000\\\t\n")))
-def test_any_key_can_be_stored_and_comes_back_as_it_was(key: str) -> None:
+def test_any_key_is_read_back_unchanged(key: str) -> None:
     assert "\x00" not in stored(key)
     assert read_back(stored(key)) == key
 
 
 @settings(deadline=None)  # the first call loads what Arrow needs
 @given(st.lists(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x00\u24000\\\t\r\nN."))))
-def test_copy_text_has_a_line_per_row_that_reads_back_by_the_rules_of_the_text_format(keys: list[str]) -> None:
+def test_copy_text_reads_back_row_by_row(keys: list[str]) -> None:
     rows = batch(keys)
     lines = bytes(copy_text(rows)).decode().split("\n")
     assert lines.pop() == ""
@@ -203,7 +205,7 @@ def unescaped(text: str) -> str:
     return made
 
 
-def test_a_server_that_is_away_is_not_taken_for_an_empty_table() -> None:
+def test_a_server_that_is_away_is_not_an_empty_table() -> None:
     table: Any = Table.__new__(Table)
     table._connection = SimpleNamespace(closed=False, close=lambda: None)
     table._names, table._pages, table._away_since = SimpleNamespace(table="t"), None, None

@@ -1,4 +1,4 @@
-"""The Pravega sink without a server: the wire against a store of a few lines, commits against a made-up controller."""
+"""The Pravega sink without a server: a small store and a simulated controller."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HEADER = struct.Struct(">ii")
 
 
 class Store:
-    """A segment store that keeps what is appended, and answers as `refuse` says if it says anything."""
+    """A segment store that keeps appended bytes; `refuse` sets another answer."""
 
     def __init__(self) -> None:
         self.held = b""
@@ -93,7 +93,7 @@ class Store:
 
 
 class Made(Controller):
-    """A controller that does as it is told: an answer or an error by call."""
+    """A controller with a given answer or error for each call."""
 
     def __init__(self, store: Store | None = None, **answers: Any) -> None:
         self.address = "nowhere:1"
@@ -157,7 +157,7 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def use(monkeypatch: pytest.MonkeyPatch, store: Store) -> Callable[..., Made]:
-    """Puts a made-up controller in place of every other."""
+    """Replaces every controller by a simulated one."""
 
     def used(**answers: Any) -> Made:
         made = Made(store, **answers)
@@ -177,7 +177,7 @@ def sink() -> PravegaSink:
     return PravegaSink(STREAM, 2, 60_000)
 
 
-def test_events_are_cut_into_blocks_and_found_again_with_their_offsets_also_from_half_a_chunk() -> None:
+def test_events_are_framed_in_blocks_and_read_back() -> None:
     events = [b"a", b"", b"x" * segment_store.BLOCK_BYTES, b"end"]
     blocks = list(framed(events))
     assert [count for count, _ in blocks] == [3, 1]
@@ -203,7 +203,7 @@ def test_what_is_appended_and_acknowledged_is_read_with_its_offsets(store: Store
     assert offsets[0] == 0
 
 
-def test_an_event_that_is_no_row_is_shown_and_has_no_key(store: Store, use: Callable[..., Made]) -> None:
+def test_an_event_that_is_not_a_row_has_no_key(store: Store, use: Callable[..., Made]) -> None:
     use()
     store.held = b"".join(data for _, data in framed([b"{", b"[]", b"{}"]))
     shown: list[Any] = []
@@ -257,30 +257,30 @@ def test_a_task_that_dies_leaves_no_connection_with_answers_still_to_come(use: C
     assert pravega._stores == {}
 
 
-def test_a_commit_waits_until_readers_are_shown_the_rows(use: Callable[..., Made]) -> None:
+def test_a_commit_waits_until_the_rows_are_visible(use: Callable[..., Made]) -> None:
     made = use(state=[pravega_controller.COMMITTING, pravega_controller.COMMITTING, pravega_controller.COMMITTED])
     assert sink().commit(7, {0: {"transaction": "a" * 32}, 1: {"transaction": "b" * 32}}) == set()
     assert made.asked == ["commit", "commit", "state", "state", "state", "state"]
 
 
 @pytest.mark.parametrize("state", [pravega_controller.ABORTING, pravega_controller.ABORTED])
-def test_a_transaction_that_its_lease_has_ended_is_lost(use: Callable[..., Made], state: int) -> None:
+def test_a_transaction_whose_lease_ended_is_lost(use: Callable[..., Made], state: int) -> None:
     use(commit=[True, False], state=[pravega_controller.COMMITTED, state])
     assert sink().commit(7, {0: {"transaction": "a" * 32}, 1: {"transaction": "b" * 32}}) == {1}
 
 
-def test_a_commit_that_was_made_before_is_done(use: Callable[..., Made]) -> None:
+def test_a_repeated_commit_is_done(use: Callable[..., Made]) -> None:
     use(commit=[False], state=[pravega_controller.COMMITTED])
     assert sink().commit(7, {0: {"transaction": "a" * 32}}) == set()
 
 
-def test_a_commit_that_the_controller_failed_to_take_is_asked_for_again(use: Callable[..., Made]) -> None:
+def test_a_commit_that_was_not_accepted_is_repeated(use: Callable[..., Made]) -> None:
     made = use(commit=[False, True], state=[pravega_controller.OPEN, pravega_controller.COMMITTED])
     assert sink().commit(7, {0: {"transaction": "a" * 32}}) == set()
     assert made.asked == ["commit", "state", "commit", "state"]
 
 
-def test_a_transaction_that_the_controller_has_forgotten_is_not_decided_by_guess(
+def test_a_forgotten_transaction_is_not_guessed(
     use: Callable[..., Made],
 ) -> None:
     use(commit=[False], state=[pravega_controller.UNKNOWN])
@@ -288,7 +288,7 @@ def test_a_transaction_that_the_controller_has_forgotten_is_not_decided_by_guess
         sink().commit(7, {0: {"transaction": "a" * 32}})
 
 
-def test_a_controller_that_is_away_is_asked_again_until_it_answers_or_time_is_up(use: Callable[..., Made]) -> None:
+def test_a_request_is_repeated_until_an_answer_or_the_limit(use: Callable[..., Made]) -> None:
     away = ControllerAway("no answer")
     use(commit=[away, away, True])
     assert sink().commit(7, {0: {"transaction": "a" * 32}}) == set()
@@ -300,14 +300,14 @@ def test_a_controller_that_is_away_is_asked_again_until_it_answers_or_time_is_up
         sink().commit(7, {0: {"transaction": "a" * 32}})
 
 
-def test_a_start_tries_the_stream_and_the_lease(use: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_start_tests_the_stream_and_the_lease(use: Callable[..., Made], monkeypatch: pytest.MonkeyPatch) -> None:
     made = use()
     sink().start(TWO_PHASE, 1, [])
     assert made.asked == ["segments", "begin", "abort"]
     for answers, says in (
         ({"segments": [Segments((), "")]}, "there is no stream scope/stream"),
         ({"begin": [ControllerAway("lease value too large")]}, "choose another transaction time-out"),
-        ({"segments": [ControllerAway("gone")]}, "is of no use to this sink: gone"),
+        ({"segments": [ControllerAway("gone")]}, "cannot be used: gone"),
     ):
         use(**answers)
         with pytest.raises(RefusedStart, match=says):
@@ -317,7 +317,7 @@ def test_a_start_tries_the_stream_and_the_lease(use: Callable[..., Made], monkey
         sink()
 
 
-def test_a_reader_says_what_it_cannot_read(store: Store, use: Callable[..., Made]) -> None:
+def test_a_reader_reports_what_it_cannot_read(store: Store, use: Callable[..., Made]) -> None:
     for answer, says in (
         (Segments((), ""), "there is no stream"),
         (Segments((SEGMENT, "scope/stream/1.#epoch.1"), ""), "was scaled"),
@@ -328,7 +328,7 @@ def test_a_reader_says_what_it_cannot_read(store: Store, use: Callable[..., Made
             reader.read("nowhere:1", STREAM, "session_key")
 
 
-def test_a_store_that_nobody_runs_is_an_os_error() -> None:
+def test_a_store_that_is_away_is_an_os_error() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
     with pytest.raises(OSError):
@@ -337,12 +337,12 @@ def test_a_store_that_nobody_runs_is_an_os_error() -> None:
 
 @pytest.fixture
 def without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As it is where the extra was not installed."""
+    """The state without the extra."""
     missing = replace(SINKS["pravega"], missing="it needs the package grpcio: pip install ..")
     monkeypatch.setitem(SINKS, "pravega", missing)  # type: ignore[arg-type]
 
 
-def test_without_the_extra_it_is_listed_and_never_run_unless_it_is_named(without: None, tmp_path: Path) -> None:
+def test_without_the_extra_the_sink_is_listed_and_not_run(without: None, tmp_path: Path) -> None:
     shown = CliRunner().invoke(cli, ["list"]).output
     assert "pravega runs only with --sink pravega: it needs the package grpcio" in shown
     assert "pravega" not in supports.installed()
@@ -353,13 +353,13 @@ def test_without_the_extra_it_is_listed_and_never_run_unless_it_is_named(without
         lab.open_lab(tmp_path, sinks=["pravega"]).__enter__()
 
 
-def test_a_controller_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_controller_without_grpc_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pravega_controller, "MISSING", "it needs the package grpcio: pip install ..")
     with pytest.raises(RefusedStart, match="needs the package grpcio"):
         Controller("nowhere:1")
 
 
-def test_an_id_of_a_transaction_is_what_the_controller_means_by_it() -> None:
+def test_a_transactions_id_matches_the_controllers_numbers() -> None:
     for name in ("0" * 31 + "1", "80000000000000008000000000000001", "f" * 32, "7" + "f" * 31):
         asked = pravega_controller._request(STREAM, name)
         sent = type(asked).FromString(asked.SerializeToString()).txnId

@@ -1,11 +1,11 @@
-"""Readers of sinks that are no log: what is new is given once, and a row's place is the same in every read."""
+"""Readers that poll: new rows are returned once, and a row's place is the same in every read."""
 
 from __future__ import annotations
 
 import time
 from itertools import pairwise
 
-from oncebench.sinks.reader import LINE_BITS, LOOK_SHARE, NotAnsweredError, Rows, Snapshots, place_in_file, rows_of
+from oncebench.sinks.reader import LINE_BITS, POLL_SHARE, NotAnsweredError, Rows, Snapshots, place_in_file, rows_of
 
 
 def some(*offsets: int) -> Rows:
@@ -13,7 +13,7 @@ def some(*offsets: int) -> Rows:
     return rows_of([(0, offset) for offset in offsets], [1] * len(offsets), rows, "session_key", 9)
 
 
-def test_a_poll_waits_for_rows_and_gives_them_at_once() -> None:
+def test_a_poll_returns_rows_as_soon_as_there_are_some() -> None:
     looks = iter([Rows(), Rows(), some(1, 2)])
     started = time.monotonic()
     assert Snapshots(lambda: next(looks)).poll(30.0).offset == [1, 2]
@@ -26,7 +26,7 @@ def test_a_poll_without_rows_ends_in_time() -> None:
     assert 0.05 <= time.monotonic() - started < 5.0
 
 
-def test_a_look_that_others_kept_waiting_does_not_make_the_next_late() -> None:
+def test_a_poll_that_waited_for_others_does_not_delay_the_next() -> None:
     looks = iter([Rows(), some(1)])
 
     def preempted() -> Rows:
@@ -38,7 +38,7 @@ def test_a_look_that_others_kept_waiting_does_not_make_the_next_late() -> None:
     assert time.monotonic() - started < 0.4  # by wall time the pause alone would be longer
 
 
-def test_dear_looks_take_no_more_than_their_share_of_a_core() -> None:
+def test_expensive_polls_stay_below_their_share_of_a_core() -> None:
     looks = 0
 
     def dear() -> Rows:
@@ -50,10 +50,10 @@ def test_dear_looks_take_no_more_than_their_share_of_a_core() -> None:
         return Rows()
 
     Snapshots(dear).poll(0.5)
-    assert looks <= 0.5 / 0.01 * LOOK_SHARE + 2  # the first, and the one at the end
+    assert looks <= 0.5 / 0.01 * POLL_SHARE + 2  # the first, and the one at the end
 
 
-def test_a_read_takes_everything_and_says_that_the_sink_is_no_log() -> None:
+def test_a_read_takes_everything_and_reports_no_log() -> None:
     looks = iter([some(1), some(2, 3), Rows()])
     taken: list[int] = []
     report = Snapshots(lambda: next(looks)).read_to_end(lambda rows: taken.extend(rows.offset))
@@ -61,7 +61,7 @@ def test_a_read_takes_everything_and_says_that_the_sink_is_no_log() -> None:
     assert (report.complete, report.log, report.ends) == (True, False, {})
 
 
-def test_a_read_does_not_take_a_sink_that_is_away_for_one_without_rows() -> None:
+def test_a_read_waits_for_a_sink_that_is_away() -> None:
     looks = iter([some(1), NotAnsweredError(), some(2), Rows()])
 
     def fresh() -> Rows:
@@ -75,7 +75,7 @@ def test_a_read_does_not_take_a_sink_that_is_away_for_one_without_rows() -> None
     assert taken == [1, 2]
 
 
-def test_a_poll_of_a_sink_that_is_away_gives_nothing_and_goes_on() -> None:
+def test_a_poll_continues_while_the_sink_is_away() -> None:
     looks = iter([NotAnsweredError(), some(1)])
 
     def fresh() -> Rows:
@@ -87,13 +87,13 @@ def test_a_poll_of_a_sink_that_is_away_gives_nothing_and_goes_on() -> None:
     assert Snapshots(fresh).poll(5.0).offset == [1]
 
 
-def test_rows_take_the_form_in_which_every_sink_is_judged() -> None:
+def test_rows_are_converted_to_key_and_json_value() -> None:
     rows = rows_of([(3, 7)], [5], [{"session_key": 'a"b', "j": 1}], "session_key", 9)
     assert (rows.partition, rows.offset, rows.append_ms, rows.seen_us) == ([3], [7], [5], 9)
     assert (rows.key, rows.value) == ([b'a"b'], [b'{"session_key":"a\\"b","j":1}'])
 
 
-def test_a_place_in_a_file_ascends_with_the_line_and_fits_what_the_audit_packs() -> None:
+def test_a_place_in_a_file_ascends_and_fits_the_audits_bits() -> None:
     places = [place_in_file("part-0", line) for line in (0, 1, 2**LINE_BITS - 1)]
     assert all(one < other for one, other in pairwise(places))
     assert len({place_in_file(f"part-{number}", 0) for number in range(1000)}) == 1000

@@ -19,9 +19,7 @@ EXTRA = 3  # PRAGMA synchronous as a number: the folder is forced too, after the
 
 
 @pytest.mark.parametrize("mode", ["wal", "delete"])
-def test_a_commit_is_on_the_disk_with_the_end_of_its_journal_in_whichever_mode_the_file_is(
-    tmp_path: Path, mode: str
-) -> None:
+def test_a_commit_is_on_the_disk_in_every_journal_mode(tmp_path: Path, mode: str) -> None:
     path = str(tmp_path / "rows.sqlite")
     with closing(connect(path)) as connection:
         connection.execute(f"PRAGMA journal_mode = {mode}")
@@ -38,7 +36,7 @@ def test_the_page_on_new_sinks_prints_this_sinks_own_check_of_the_columns() -> N
 
 
 def test_the_generation_never_goes_back(tmp_path: Path) -> None:
-    """A late start of an older driver is refused, and the younger driver's workers go on."""
+    """A late start of an older driver is refused, and the newer driver's workers continue."""
     target = suite_sinks()["sqlite"].provide(Place("s", tmp_path, 2, {}, str, SCHEMA, KEY))
     for generation in (2, 3):
         SqliteSink(target["output"], "s", 2).start(SUPPORTS[0], generation, [])

@@ -1,0 +1,98 @@
+"""The one place that uses private names of kafka-python.
+
+kafka-python has no public call that sends a request to a transaction's coordinator or to a partition's leader.
+`connect` checks that every private name exists, so an upgrade that renames one is refused at the start of the pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from importlib.metadata import version
+from operator import attrgetter
+from typing import Any
+
+from kafka.admin import KafkaAdminClient
+from kafka.errors import KafkaError
+from kafka.protocol.metadata import CoordinatorType
+from kafka.structs import TopicPartition
+
+from oncebench.delivery.errors import RefusedStart
+
+Codes = Collection[int | None]
+Answers = dict[int, int | None]
+
+TESTED_VERSION = "3.0.12"
+PRIVATE_NAMES = (
+    "_manager.run",
+    "_manager.send",
+    "_manager.cluster._coordinators",
+    "_find_coordinator_ids",
+    "_async_get_leader_for_partitions",
+)
+
+
+def connect(settings: Mapping[str, Any]) -> KafkaAdminClient:
+    """Returns a client whose private names were checked.
+
+    Raises:
+        KafkaError: the cluster cannot be reached.
+        RefusedStart: see `check_client`.
+    """
+    admin = KafkaAdminClient(**settings)
+    try:
+        check_client(admin)
+    except RefusedStart:
+        admin.close()
+        raise
+    return admin
+
+
+def check_client(admin: Any) -> None:
+    """Raises RefusedStart if kafka-python lacks a private name that this module uses."""
+    for name in PRIVATE_NAMES:
+        try:
+            attrgetter(name)(admin)
+        except AttributeError:
+            raise RefusedStart(
+                f"kafka-python {version('kafka-python')} has no `{name}`, which the Kafka sink needs. Install the "
+                f"version that was tested: pip install kafka-python=={TESTED_VERSION}"
+            ) from None
+
+
+def ask_coordinators(admin: Any, requests: Mapping[int, Any], ids: Mapping[int, str], stale: Codes) -> Answers:
+    """Sends each request to the coordinator of its transactional id, all in flight at once.
+
+    Returns the error codes, None where no answer came. After an answer in `stale` the next request looks the
+    coordinator up again.
+    """
+    answers: Answers = admin._manager.run(_ask_coordinators, admin, requests, ids, stale)
+    return answers
+
+
+async def _ask_coordinators(admin: Any, requests: Mapping[int, Any], ids: Mapping[int, str], stale: Codes) -> Answers:
+    manager = admin._manager
+    try:
+        nodes = await admin._find_coordinator_ids(list(ids.values()), key_type=CoordinatorType.TRANSACTION)
+    except KafkaError:
+        return dict.fromkeys(requests)
+    sent = {at: manager.send(request, node_id=nodes[ids[at]]) for at, request in requests.items()}
+    answers: Answers = {}
+    for at, future in sent.items():
+        try:
+            answers[at] = (await future).error_code
+        except KafkaError:
+            answers[at] = None
+    for at, code in answers.items():
+        if code in stale:
+            manager.cluster._coordinators.pop((CoordinatorType.TRANSACTION, ids[at]), None)
+    return answers
+
+
+def ask_leader(admin: Any, request: Any, topic: str, partition: int) -> Any:
+    """Sends a request to the leader of a partition and returns the answer. Raises KafkaError."""
+    return admin._manager.run(_ask_leader, admin, request, TopicPartition(topic, partition))
+
+
+async def _ask_leader(admin: Any, request: Any, place: TopicPartition) -> Any:
+    leader = next(iter(await admin._async_get_leader_for_partitions([place])))
+    return await admin._manager.send(request, node_id=leader)
