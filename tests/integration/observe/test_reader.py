@@ -167,7 +167,7 @@ def test_a_missing_topic_is_an_error_and_is_not_created(kafka: KafkaBroker) -> N
 
 def test_a_missing_broker_is_an_error_in_time() -> None:
     start = time.monotonic()
-    with pytest.raises(ReadError, match="check the address"):
+    with pytest.raises(ReadError, match="Check the address"):
         KafkaReader("127.0.0.1:1", "any", start_s=0.5)
     assert time.monotonic() - start < 10
 
