@@ -149,7 +149,7 @@ def test_a_column_that_the_query_lacks_is_refused_by_name(lab: Lab, tmp_path: Pa
     ends_with(tmp_path, 'rows.drop("note").repartition(4, "order_id")')
     code, said = ended(own)
     assert code == 2
-    assert "column 'note' of the query in pipeline/query.py is not there; pipeline/rows.py has string" in said
+    assert "column 'note' of the query in pipeline/query.py is missing; pipeline/rows.py has string" in said
 
 
 def test_a_job_whose_record_stands_on_a_full_disk_writes_on_batch_after_batch(lab: Lab, tmp_path: Path) -> None:
