@@ -110,16 +110,16 @@ def _wrapped(text: str) -> list[str]:
 
 
 def _counts(report: Report) -> list[str]:
-    """Sessions and rows, with those that primed the pipeline counted separately."""
+    """Sessions and rows, with those of the warm-up counted separately."""
     sessions, rows = report["sessions"], report["rows"]
     # Older reports do not count them. Every session that Kafka acknowledged is finished, so the others are priming.
     primed = sessions.get("primed", max(0, sessions["finished"] - sessions["acknowledged"]))
     of_load, before = sessions["finished"] - primed, primed * ROWS
     return [
         f"  sessions    {of_load:,} of {sessions['acknowledged']:,} finished"
-        + (f", after {primed:,} that primed the pipeline" if primed else ""),
+        + (f", after {primed:,} for warm-up" if primed else ""),
         f"  rows        {rows['expected'] - before:,} expected"
-        + (f" + {before:,} from priming" if primed else "")
+        + (f" + {before:,} from warm-up" if primed else "")
         + f", {rows['visible']:,} visible{' in all' if primed else ''}, "
         f"{rows['lost']:,} lost, {rows['duplicated']:,} duplicated",
     ]

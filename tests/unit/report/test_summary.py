@@ -84,8 +84,8 @@ def test_only_a_healthy_run_with_a_surely_growing_lag_fell_behind(changes: dict[
 @pytest.mark.parametrize("primed", [{}, {"primed": 30}])
 def test_priming_is_not_counted_as_load(primed: dict[str, int]) -> None:
     counts = lines(report(sessions={"acknowledged": 45, "finished": 75, **primed}, rows=ROWS | {"lost": 20}))
-    assert counts["sessions"] == "45 of 45 finished, after 30 that primed the pipeline"
-    assert counts["rows"] == "900 expected + 600 from priming, 1,480 visible in all, 20 lost, 0 duplicated"
+    assert counts["sessions"] == "45 of 45 finished, after 30 for warm-up"
+    assert counts["rows"] == "900 expected + 600 from warm-up, 1,480 visible in all, 20 lost, 0 duplicated"
     alone = lines(report(sessions={"acknowledged": 45, "finished": 44}, rows=ROWS | {"expected": 880}))
     assert alone["sessions"] == "44 of 45 finished"
     assert alone["rows"] == "880 expected, 1,480 visible, 0 lost, 0 duplicated"
