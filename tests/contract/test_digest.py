@@ -10,9 +10,7 @@ from pyspark.sql import functions as f
 
 from oncebench.delivery import digest
 from oncebench.lab.lab import Lab
-from pipeline.config import PipelineConfig
-from pipeline.spark.session import session
-from pipeline.spark.sockets import short_sockets
+from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
@@ -48,11 +46,8 @@ VALUES = {
 
 @pytest.fixture(scope="module")
 def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    with short_sockets(PipelineConfig("", "", {}, "", "", "", "", "", folder, folder, **lab.spark([]))) as config:
-        started = session(config)
+    with spark_session(sinkless(lab, tmp_path_factory.mktemp("spark"))) as started:
         yield started
-        started.stop()
 
 
 def hashes(spark: SparkSession, *rows: str) -> list[int]:

@@ -14,8 +14,7 @@ from oncebench.delivery.errors import RefusedStart
 from oncebench.lab.lab import Lab
 from pipeline.config import PipelineConfig
 from pipeline.query import query
-from pipeline.spark.session import session
-from pipeline.spark.sockets import short_sockets
+from tests.spark_sessions import spark_session
 
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
@@ -50,10 +49,8 @@ def config(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> PipelineConfig
 
 @pytest.fixture(scope="module")
 def spark(config: PipelineConfig) -> Iterator[SparkSession]:
-    with short_sockets(config) as given:
-        started = session(given)
+    with spark_session(config) as started:
         yield started
-        started.stop()
 
 
 def rate(spark: SparkSession) -> DataFrame:

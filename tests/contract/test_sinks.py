@@ -18,10 +18,8 @@ from oncebench.delivery.journal import open_journal
 from oncebench.experiments.batches import generated_rows
 from oncebench.lab.lab import Lab
 from oncebench.sinks.registry import SINKS
-from pipeline.config import PipelineConfig
-from pipeline.spark.session import session
-from pipeline.spark.sockets import short_sockets
 from tests.contract.attempts import PARTITIONS, ROW, Made, Output, identity, keeps, make_output, rows_for
+from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
@@ -59,14 +57,9 @@ exact = pytest.mark.parametrize("case", EXACT, ids=called)
 @pytest.fixture(scope="module")
 def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """One Spark session with the settings of every sink."""
-    folder = tmp_path_factory.mktemp("spark")
     settings = {name: value for kind in SINKS.values() for name, value in kind.spark.items()}
-    with short_sockets(
-        PipelineConfig("", "", {}, "", "", "", "", "", folder, folder, **lab.spark(SINKS.values()))
-    ) as config:
-        started = session(config, settings)
+    with spark_session(sinkless(lab, tmp_path_factory.mktemp("spark"), SINKS.values()), settings) as started:
         yield started
-        started.stop()
 
 
 @pytest.fixture

@@ -25,11 +25,10 @@ from oncebench.sinks.registry import SINKS, suite_sinks
 from pipeline.config import PipelineConfig
 from pipeline.rows import KEY
 from pipeline.sink import open_sink
-from pipeline.spark.session import session as spark_session
-from pipeline.spark.sockets import short_sockets
 from tests.contract.attempts import Output, make_output
 from tests.every_type import FLAT, NESTED, frame, give_the_job, schema
 from tests.pipelines import Fixture, every_row, position, session, wait_for
+from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -83,13 +82,10 @@ def test_a_lost_checkpoint_and_a_reused_sink_id_are_refused_and_lose_nothing(fix
 def output(lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Output]:
     """A table whose rows have a column of every type."""
     kind = SINKS["delta"]
-    empty = PipelineConfig("", "", {}, "", "", "", "", "", tmp_path, tmp_path, **lab.spark([kind]))
     give_the_job(monkeypatch, schema(FLAT | NESTED))
     (support,) = [each for each in kind.supports if (each.guarantee, each.variant) == (EXACTLY_ONCE, "idempotent")]
-    with short_sockets(empty) as given:
-        spark = spark_session(given, kind.spark)
+    with spark_session(sinkless(lab, tmp_path, [kind]), kind.spark) as spark:
         yield make_output(kind, support, lab, spark, tmp_path / "delta", f"delta-{tmp_path.name}")
-        spark.stop()
 
 
 def mark_of(output: Output) -> Mark:

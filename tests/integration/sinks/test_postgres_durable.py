@@ -13,17 +13,14 @@ from urllib.parse import quote
 import psycopg
 import pytest
 from psycopg import sql
-from pyspark.sql import SparkSession
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.lab.lab import Lab
 from oncebench.servers.postgres import SERVICE, PostgresServer
 from oncebench.sinks.postgres.connection import VARIABLE
-from pipeline.config import PipelineConfig
-from pipeline.spark.session import session
-from pipeline.spark.sockets import short_sockets
 from tests.contract.attempts import PARTITIONS, make_output, rows_for
 from tests.integration.sinks.test_postgres import SINK, SUPPORTS, Output, batch, drop_connections, write, writer_of
+from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = pytest.mark.integration
 WAIT_S = 30.0  # a reload is done in milliseconds
@@ -146,16 +143,10 @@ def test_sparks_own_writer_waits_for_the_disk_too(
     monkeypatch.setenv(VARIABLE, server.dsn)
     do(server, "ALTER ROLE postgres SET synchronous_commit = off")
     try:
-        with short_sockets(
-            PipelineConfig("", "", {}, "", "", "", "", "", tmp_path, tmp_path, **lab.spark([SINK.kind]))
-        ) as config:
-            spark: SparkSession = session(config)
-            try:
-                output = make_output(SINK.kind, SUPPORTS["native"], lab, spark, tmp_path / "native", "native")
-                note_the_setting(server, "native")
-                assert output.deliver(0, [rows_for(f"k{partition}", 1) for partition in range(PARTITIONS)])
-            finally:
-                spark.stop()
+        with spark_session(sinkless(lab, tmp_path, [SINK.kind])) as spark:
+            output = make_output(SINK.kind, SUPPORTS["native"], lab, spark, tmp_path / "native", "native")
+            note_the_setting(server, "native")
+            assert output.deliver(0, [rows_for(f"k{partition}", 1) for partition in range(PARTITIONS)])
     finally:
         do(server, "ALTER ROLE postgres RESET synchronous_commit")
     assert noted(server, "native") == ["on"] * PARTITIONS

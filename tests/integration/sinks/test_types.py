@@ -26,12 +26,10 @@ from oncebench.sinks.postgres.tables import SQL_TYPES, read_back
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import SINKS, suite_sinks
 from oncebench.sinks.sqlite.sink import SQL_TYPES as SQLITE_TYPES
-from pipeline.config import PipelineConfig
 from pipeline.sink import open_sink
-from pipeline.spark.session import session
-from pipeline.spark.sockets import short_sockets
 from tests.contract.attempts import Output, make_output
 from tests.every_type import FLAT, KEY, NESTED, frame, give_the_job, schema, values
+from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -44,15 +42,12 @@ POSTGRES = [support.variant for support in SINKS["postgres"].supports]
 
 @pytest.fixture(scope="module")
 def spark(lab: Lab, server: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("spark")
     kinds = [SINKS[name] for name in ("postgres", "delta", "kafka")]
     settings = {**SINKS["delta"].spark, "spark.sql.session.timeZone": ZONE}
-    config = PipelineConfig("", "", {}, "", "", "", "", "", folder, folder, **lab.spark(kinds))
-    with short_sockets(config) as given, pytest.MonkeyPatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setenv(VARIABLE, server.dsn)  # its workers have the environment of its start
-        started = session(given, settings)
-        yield started
-        started.stop()
+        with spark_session(sinkless(lab, tmp_path_factory.mktemp("spark"), kinds), settings) as started:
+            yield started
 
 
 @pytest.fixture
