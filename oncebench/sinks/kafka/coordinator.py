@@ -11,13 +11,13 @@ version 5 (TV2, KIP-890) the broker raises the producer's epoch at the commit, a
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
 from typing import Any
 
-from kafka.errors import KafkaError, TransactionalIdNotFoundError, for_code
+from kafka.errors import BrokerResponseError, KafkaError, TransactionalIdNotFoundError, for_code
 from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 from kafka.structs import TopicPartition
@@ -175,7 +175,7 @@ class Coordinator:
         found = {}
         for name in transactional_ids:
             try:
-                seen = self._admin.describe_transactions([name])[name]
+                seen = self._loaded(self._admin.describe_transactions, [name])[name]
             except TransactionalIdNotFoundError:
                 continue
             found[name] = Transaction(name, seen.producer_id, seen.producer_epoch, str(seen.state.value))
@@ -183,13 +183,29 @@ class Coordinator:
 
     def listed(self, prefix: str) -> list[Transaction]:
         """Returns every transactional id with this prefix and its state; epochs are -1."""
-        listings = self._admin.list_transactions()
+        listings = self._loaded(self._admin.list_transactions)
         return [
             Transaction(seen.transactional_id, seen.producer_id, -1, str(seen.state.value))
             for broker in listings.values()
             for seen in broker
             if seen.transactional_id.startswith(prefix)
         ]
+
+    def _loaded(self, read: Callable[..., Any], *arguments: Any) -> Any:
+        """Repeats a read while a coordinator loads its transactions or moves to another broker.
+
+        Raises:
+            KafkaError: any other error, or no answer within REQUEST_TIMEOUT_MS.
+        """
+        deadline = time.monotonic() + REQUEST_TIMEOUT_MS / 1000
+        while True:
+            try:
+                return read(*arguments)
+            except BrokerResponseError as error:
+                if error.errno not in RETRIABLE or time.monotonic() > deadline:
+                    raise
+                wire.forget_coordinators(self._admin)
+                time.sleep(RETRY_PAUSE_MAX_S)
 
     def open_in(self, topic: str) -> list[OpenIn]:
         """Returns a topic's open transactions, from the leaders (DescribeProducers, KIP-664).

@@ -88,6 +88,11 @@ async def _ask_coordinators(admin: Any, requests: Mapping[int, Any], ids: Mappin
     return answers
 
 
+def forget_coordinators(admin: Any) -> None:
+    """Makes the next request look its coordinator up again."""
+    admin._manager.cluster._coordinators.clear()
+
+
 def ask_leader(admin: Any, request: Any, topic: str, partition: int) -> Any:
     """Sends a request to the leader of a partition and returns the answer. Raises KafkaError."""
     return admin._manager.run(_ask_leader, admin, request, TopicPartition(topic, partition))

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from kafka.errors import KafkaError, TopicAuthorizationFailedError, UnknownTopicOrPartitionError
+from kafka.errors import (
+    ClusterAuthorizationFailedError,
+    CoordinatorLoadInProgressError,
+    KafkaError,
+    NotCoordinatorError,
+    TopicAuthorizationFailedError,
+    UnknownTopicOrPartitionError,
+)
 
 from oncebench.sinks.kafka.coordinator import Coordinator
 
@@ -30,3 +38,44 @@ def test_a_topic_that_cannot_be_described_raises_its_error(code: int, error: typ
     coordinator._admin = Answering(code)
     with pytest.raises(error, match="out"):
         coordinator.open_in("out")
+
+
+class Loading:
+    """kafka-python's client: the coordinator answers with these errors first, then with one transaction."""
+
+    def __init__(self, *errors: type[KafkaError]) -> None:
+        self.errors = list(errors)
+        self.found = {"a": 0}
+        self._manager = SimpleNamespace(cluster=SimpleNamespace(_coordinators=self.found))
+
+    def list_transactions(self) -> dict[int, list[Any]]:
+        if self.errors:
+            raise self.errors.pop(0)
+        return {0: [SimpleNamespace(transactional_id="a", producer_id=7, state=SimpleNamespace(value="Ongoing"))]}
+
+    def describe_transactions(self, names: list[str]) -> dict[str, Any]:
+        state = SimpleNamespace(producer_id=7, producer_epoch=1, state=SimpleNamespace(value="Ongoing"))
+        return {name: state for name in names if self.list_transactions()}
+
+
+def asking(*errors: type[KafkaError]) -> Coordinator:
+    coordinator = Coordinator.__new__(Coordinator)
+    coordinator._admin = Loading(*errors)
+    return coordinator
+
+
+def test_reads_wait_for_a_coordinator_that_still_loads() -> None:
+    errors = (CoordinatorLoadInProgressError, NotCoordinatorError)
+    assert [txn.producer_id for txn in asking(*errors).listed("a")] == [7]
+    assert asking(*errors).describe(["a"])["a"].producer_id == 7
+
+
+def test_a_coordinator_that_moved_is_looked_up_again() -> None:
+    coordinator = asking(NotCoordinatorError)
+    coordinator.listed("a")
+    assert coordinator._admin.found == {}
+
+
+def test_missing_rights_are_not_waited_for() -> None:
+    with pytest.raises(ClusterAuthorizationFailedError):
+        asking(ClusterAuthorizationFailedError).listed("a")
