@@ -242,8 +242,8 @@ def _print(
     for cell in found:
         if cell.outcome not in ("kept", "limit"):
             click.echo(f"{' '.join(cell.row)} {cell.fault}: {cell.text} {cell.details}\n  {cell.reproduce}", err=True)
-    written = results.write_text(".md", text), results.write_text(".xml", fault_matrix.junit(found))
-    click.echo("\nreports {}\ntables  {}  {}".format("  ".join(map(str, stored)), *written), err=True)
+    table, junit = results.write_text(".md", text), results.write_text(".xml", fault_matrix.junit(found))
+    click.echo(f"\nreports {'  '.join(map(str, stored))}\ntable   {table}\nJUnit   {junit}", err=True)
 
 
 def _title(row: Row) -> str:

@@ -24,13 +24,13 @@ LOCAL = PUBLISHED / "local"
 
 
 def stamp() -> str:
-    """A name for a series that starts now: names sort by time, one per second."""
-    return time.strftime("%Y%m%d-%H%M%S")
+    """A name for a series that this process starts now. Names sort by time, and two processes never share one."""
+    return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 
 def default_work_dir(kind: str) -> Path:
-    """A new work folder for this process, even if another process starts in the same second."""
-    return LOCAL / "work" / f"{kind}-{stamp()}-{os.getpid()}"
+    """A new work folder for this process."""
+    return LOCAL / "work" / f"{kind}-{stamp()}"
 
 
 class Results:
