@@ -1,8 +1,7 @@
 """One micro-batch in the driver: run it through a writer, or drain it.
 
-Promise: whatever a protocol does with a batch, its rows are consumed exactly once in this attempt, counted and digested
-by the tasks (`oncebench.delivery.tasks`). A batch has no more tasks than the job has partitions, because marks are kept
-for those only.
+Promise: each attempt consumes the rows of a batch exactly once, under every protocol. The tasks count and digest them
+(`oncebench.delivery.tasks`). A batch has no more tasks than the job has partitions, because marks exist for those only.
 """
 
 from __future__ import annotations
@@ -26,18 +25,18 @@ from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.tasks import RESULT_SCHEMA, CountTask, PassTask, WarmUpTask, WriteTask
 
-# Rows and digest of a partition; the digest is None where it cannot be compared.
+# Rows and digest of a partition; the digest is None if this version cannot compare it.
 Counted = tuple[int, int | None]
 _Result = tuple[dict[str, Any], float]
 
 
 def data_columns(schema: StructType) -> list[str]:
-    """The columns of a row, without the ones that the delivery code adds or takes away."""
+    """Returns the columns of a row, without those that the delivery code adds or removes."""
     return [name for name in schema.names if name not in (quarantine.COLUMN, digest.HASH)]
 
 
 def deliverable(rows: DataFrame, sink: Sink) -> DataFrame:
-    """The rows of a query as `Batch` takes them: encoded for the sink, each with its hash."""
+    """Returns a query's rows in the form for `Batch`: encoded for the sink, each with its hash."""
     encoded = sink.encode(rows)
     return digest.with_hash(encoded, data_columns(encoded.schema))
 
@@ -52,19 +51,19 @@ class _Lists(AccumulatorParam[list[_Result]]):
 
 @cache
 def _results(context: SparkContext) -> Accumulator[list[_Result]]:
-    """One accumulator for all batches: pyspark keeps every accumulator that was ever made."""
+    """Returns one accumulator for all batches, because pyspark never frees an accumulator."""
     return context.accumulator([], _Lists())
 
 
 class Batch:
-    """A micro-batch in the driver. `timings_ms` collects what each step took.
+    """A micro-batch in the driver. `timings_ms` collects the time of each step.
 
     Args:
-        rows: its rows, `deliverable`.
+        rows: the result of `deliverable`.
         number: the batch id of Spark.
-        partitions: how many tasks it may have.
-        rows_before: how many rows the batch before this one had (None: not known). Failpoints use it until this batch
-            has run: a fault that names no batch must not hit where there are no rows.
+        partitions: the most tasks that the batch may have.
+        rows_before: number of rows in the previous batch (None: unknown). Failpoints use this number until the batch
+            has run, because a fault that names no batch must not hit a batch without rows.
     """
 
     def __init__(
@@ -89,7 +88,7 @@ class Batch:
         self._quarantine = quarantine
 
     def asks_for(self, point: str) -> bool:
-        """Whether a fault was asked for at this point in this run."""
+        """Whether this run was asked for a fault at this point."""
         return self._failpoints.asks_for(point)
 
     def failpoint(self, point: str) -> None:
@@ -106,12 +105,12 @@ class Batch:
         """Runs the batch through a writer.
 
         Args:
-            writer: what writes. A `BatchWriter` takes neither `only` nor `expected`: it writes all or nothing.
+            writer: writes the rows. A `BatchWriter` takes neither `only` nor `expected`: it writes all rows or none.
             only: the partitions to write (None: all); the others are drained.
-            expected: (rows, digest) by partition from the first time this batch was run.
+            expected: partition -> (rows, digest) of the batch's first run.
 
         Raises:
-            NondeterministicReplay: a partition made other rows than `expected`, or none.
+            NondeterministicReplay: the rows of a partition differ from `expected`.
         """
         if isinstance(writer, BatchWriter):
             assert only is None, "a BatchWriter cannot write some of the partitions"
@@ -124,19 +123,19 @@ class Batch:
         return results
 
     def native_rows(self) -> DataFrame:
-        """The rows for Spark's own sink; with faults asked for, they pass a task's failpoints."""
+        """Returns the rows for Spark's own sink; in a run with faults they pass a task's failpoints."""
         rows = self.rows.drop(digest.HASH)
         if not self._failpoints.faults:
             return rows
         return rows.mapInArrow(PassTask(self.id, self._failpoints).__call__, rows.schema)
 
     def drain(self, expected: Mapping[int, Counted] | None = None, keep: bool = False) -> None:
-        """Consumes the rows without writing any: the sink holds the batch, or must not get it again.
+        """Consumes the rows and writes none: the sink holds the batch, or must not get it again.
 
         Args:
             expected: see `run`.
-            keep: keep the rows in Spark (on its disks where its memory is full) for a `run` that follows: the query's
-                operator makes them, and commits its state, once.
+            keep: whether Spark keeps the rows (in memory, or on its disks) for a `run` that follows. The query's
+                operator then makes the rows and commits its state only once.
         """
         self.drained = True
         if keep:
@@ -172,15 +171,15 @@ class Batch:
         schema = StructType([self.rows.schema[name] for name in data_columns(self.rows.schema)])
         with self.timed("run"):
             self.timings_ms |= writer.write_batch(self.rows.mapInArrow(counting, schema), self.id)
-        # By two clocks: on a cluster it is as good as theirs agree.
+        # The driver's clock minus a worker's clock: on a cluster, their difference is the error.
         last_s = max((handed_over_s for _, handed_over_s in results.value), default=time.time())
         self.timings_ms["commit"] = max(0.0, time.time() - last_s) * 1000
         self.results = sorted((Written(**result) for result, _ in results.value), key=lambda made: made.partition)
         if not self.results:
             raise AnotherDriver(
-                f"batch {self.id}: the sink holds it already and ran nothing, and it did not hold it when this driver "
-                "started: another driver has written it meanwhile. This one stops and has written nothing more. Let "
-                "one driver run per checkpoint."
+                f"batch {self.id}: the sink holds this batch already and ran no task. The sink did not hold the batch "
+                "when this driver started, so another driver has written it meanwhile. This driver stops and has "
+                "written nothing more. Let only one driver run per checkpoint."
             )
         self.failpoint("after-prepare")
         return self.results
@@ -194,9 +193,9 @@ class Batch:
             if rows != made.rows or first_digest not in (made.digest, None):
                 raise NondeterministicReplay(
                     f"batch {self.id}, {_name(made.partition)}: the replay made {made.rows} rows with digest "
-                    f"{made.digest:016x}, the first run made {rows} with {first_digest or 0:016x}. Rows must depend on "
-                    "the input alone, and so must the task that a row is in; the replay has written nothing. Compare "
-                    "the pipeline's code and settings with those of the first run."
+                    f"{made.digest:016x}, the first run made {rows} with {first_digest or 0:016x}. Rows, and the task "
+                    "that each row is in, must depend on the input alone; the replay has written nothing. Compare the "
+                    "pipeline's code and settings with those of the first run."
                 )
 
 
@@ -205,6 +204,6 @@ def _name(partition: int) -> str:
 
 
 def warm_up(tasks: DataFrame, writer: Writer, failpoints: Failpoints, quarantine: Quarantine) -> None:
-    """Warms up as many workers as a batch uses: an operator's and a writer's per task."""
+    """Warms up all workers that a batch uses: per task one for the operator, one for the writer."""
     warm = WarmUpTask(writer, replace(failpoints, faults=(), trace=None), quarantine).__call__
     tasks.mapInArrow(warm, tasks.schema).mapInArrow(warm, tasks.schema).collect()

@@ -25,21 +25,21 @@ EXACTLY_ONCE = "exactly-once"
 GUARANTEES = (AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE)
 # Stands for the whole batch in place of a partition number, for sinks that commit a batch in one step.
 WHOLE_BATCH = -1
-# What a sink's writers take: the columns of the DataFrame, or a record's `key`, `value` and `headers`.
+# The input of a sink's writers: the columns of the DataFrame, or a record's `key`, `value` and `headers`.
 COLUMNS, RECORDS = "columns", "records"
 
 
 @dataclass(frozen=True)
 class Support:
-    """One guarantee that a sink keeps, and how.
+    """A guarantee of a sink, and the variant by which the sink keeps it.
 
     Attributes:
         guarantee: one of GUARANTEES.
-        variant: how the guarantee is kept, for example `two-phase`.
-        how: one sentence for people.
-        default: whether this variant is used where none is named.
-        expected_anomaly: the anomaly code that a deliberately broken sink must show; None for a sound one.
-        triggering_faults: the faults under which it shows that anomaly.
+        variant: short name, for example `two-phase`.
+        how: one sentence for people that describes the variant.
+        default: whether this variant is used if the user names none.
+        expected_anomaly: the anomaly code that a deliberately broken sink must show; None for a sound sink.
+        triggering_faults: the faults under which a broken sink shows that anomaly.
     """
 
     guarantee: str
@@ -52,18 +52,18 @@ class Support:
 
 @dataclass(frozen=True)
 class SinkSettings:
-    """What a job's configuration gives to a sink of any kind; each kind takes what it needs.
+    """A job's settings for a sink of any kind. Each kind uses the ones that it needs.
 
     Attributes:
-        output: where the rows go, as the kind has it: `output` names a topic, a table or a folder.
-        sink_id: names this sink in its server; no two pipelines may share one.
+        output: the place of the rows, in the form of the kind; its field `output` names a topic, a table or a folder.
+        sink_id: names this sink in its server; no two pipelines may share a sink_id.
         partitions: tasks per batch.
         checkpoint: folder of Spark's checkpoint, with the journal in it.
         kafka: librdkafka settings of the job's cluster, `bootstrap.servers` at least.
         transaction_timeout_ms: how long a prepared transaction may stay open.
         quarantine_topic: where Spark's own Kafka sink (`native`) writes rejected records.
         row_id: the columns that identify a row, for a sink that overwrites rows (`upsert`).
-        variant: of the guarantee; deliberately broken sinks differ by it.
+        variant: the variant of the guarantee; it selects one of the deliberately broken sinks.
     """
 
     output: Mapping[str, Any]
@@ -79,21 +79,21 @@ class SinkSettings:
 
 @dataclass(frozen=True)
 class SinkKind:
-    """A kind of sink: all that a job needs to use it.
+    """A kind of sink, with everything that a job needs to use it.
 
     Attributes:
-        name: what a user calls it.
-        supports: the guarantees that it keeps; one default per guarantee.
-        lacks: guarantee or variant -> why the kind does not have it.
+        name: the name that a user gives, for example as `--sink`.
+        supports: the guarantees that the kind keeps; one default per guarantee.
+        lacks: guarantee or variant -> the reason why the kind does not have it.
         open: makes the driver's side from a job's settings.
         takes: COLUMNS or RECORDS.
-        jars: lock files of the jars that Spark needs for it.
-        spark: settings that Spark needs for it.
+        jars: lock files of the jars that Spark needs for this kind.
+        spark: settings that Spark needs for this kind.
         protocols: (guarantee, variant) -> protocol, for deliberately broken kinds; all others are in
             `oncebench.delivery.protocols`.
-        batch_atomic: whether the driver writes a batch in one atomic step (`BatchWriter`), not its tasks.
-        missing: which extra is not installed, and how to install it; empty where nothing is missing. Such a kind is
-            listed and its stored reports can be read, but a run that names it is refused.
+        batch_atomic: whether the driver writes a batch in one atomic step (`BatchWriter`), instead of the tasks.
+        missing: an extra that is not installed, and how to install it; empty if nothing is missing. A kind without
+            its extra is listed, and its stored reports can be read, but a run that names the kind is refused.
     """
 
     name: str
@@ -108,9 +108,9 @@ class SinkKind:
     missing: str = ""
 
     def commits_per_task(self, support: Support) -> bool:
-        """Whether commit state is kept per task number, so a replay must keep rows in their tasks.
+        """Whether commit state belongs to task numbers, so a replay must keep rows in their tasks.
 
-        False for a sink that commits whole batches, for one that overwrites rows by their id (`upsert`), and for
+        False for sinks that commit whole batches, for sinks that overwrite rows by their id (`upsert`), and for
         Spark's own sinks.
         """
         own = support.variant not in ("upsert", "native")
@@ -119,13 +119,13 @@ class SinkKind:
 
 @dataclass(frozen=True)
 class Written:
-    """What one task did with its partition of a batch.
+    """The result of one task with its partition of a batch.
 
     Attributes:
         partition: number of the task, 0 to partitions - 1.
         rows: rows of the partition.
         digest: order-free digest of these rows (`oncebench.delivery.digest`).
-        prepared: what the driver needs to commit or find this partition's work; empty when there was nothing.
+        prepared: data with which the driver commits or finds this partition's work; empty if there was no work.
         quarantined: number of rejected records, by reason.
         timings_ms: parts of the task's time, by name.
     """
@@ -142,8 +142,8 @@ class Written:
 class Mark:
     """A marker found in the sink: the newest batch that a partition committed.
 
-    Under two-phase commit rows and digest stand in the decision, and `rows` is 0 here. `digest` is None where the
-    marker holds none that this version can compare.
+    Under two-phase commit the decision contains rows and digest, and `rows` is 0 here. `digest` is None if the marker
+    holds no digest that this version can compare.
     """
 
     batch: int
@@ -152,7 +152,7 @@ class Mark:
 
 
 class TaskView(Protocol):
-    """A writer's view of its task: position, counts so far, failpoints."""
+    """The interface of a task for its writer: position, counts so far, failpoints."""
 
     batch: int
     partition: int
@@ -161,35 +161,39 @@ class TaskView(Protocol):
         """Reaches a failpoint of this task."""
 
     def counted(self) -> tuple[int, int]:
-        """(rows, digest) of the rows handed out so far."""
+        """Returns (rows, digest) of the rows that the writer has got so far."""
 
 
 class Writer(Protocol):
-    """Writes one partition of a batch inside a Python worker. Picklable; must consume all rows."""
+    """Writes one partition of a batch in a Python worker. Can be pickled; must consume all rows."""
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch], /) -> tuple[dict[str, Any], dict[str, float]]:
-        """Writes every row; returns (prepared, timings_ms). Raises if a row is less safe than promised.
+        """Writes every row and returns (prepared, timings_ms).
 
-        Rows come as record batches with the columns that `Sink.encode` returned.
+        Raises if a row is less safe than the guarantee promises. Rows come as record batches with the columns that
+        `Sink.encode` returned.
         """
 
 
 @runtime_checkable
 class BatchWriter(Protocol):
-    """Writes a whole batch from the driver by Spark's writer, for sinks that commit a batch at once."""
+    """Writes a whole batch from the driver, with Spark's writer.
+
+    For sinks that commit a batch at once.
+    """
 
     def write_batch(self, rows: DataFrame, batch: int, /) -> dict[str, float]:
-        """Writes all rows in one go and returns timings_ms.
+        """Writes all rows in one step and returns timings_ms.
 
-        `commit` is added to the timings: from the moment when the last task had handed over its last row.
+        The caller adds `commit` to the timings: the time since the last task handed over its last row.
         """
 
 
 class Sink:
     """The driver's side of a sink. Methods may return a `BatchWriter` in place of a `Writer`.
 
-    A sink implements `start`, `warm_up_writer`, and the steps of what its kind declares. A step that no declaration
-    needs is never called, and raises if it is.
+    A sink implements `start`, `warm_up_writer`, and the steps of the guarantees that its kind declares. The protocols
+    never call any other step; such a call raises.
     """
 
     partitions: int
@@ -198,24 +202,24 @@ class Sink:
         """Checks the columns before anything is read or written; by default every schema passes.
 
         Raises:
-            RefusedStart: the sink cannot store a column; the message names it and what to do.
+            RefusedStart: the sink cannot store a column; the message names the column and the next step.
         """
 
     def encode(self, rows: DataFrame, /) -> DataFrame:
-        """Returns what the writers take, computed in the JVM; by default the rows as they are."""
+        """Returns the writers' input, computed in the JVM; by default the unchanged rows."""
         return rows
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]], /) -> None:
-        """Checks settings, fences older drivers of this sink_id and aborts what they left.
+        """Checks settings, fences older drivers of this sink_id and aborts their open work.
 
         Args:
             support: the guarantee of this run.
-            generation: of this driver, from the journal.
-            decided: what the newest decided batch prepared, each with its `batch` and `partition`: not to be aborted
-                unless it is committed already.
+            generation: this driver's number, from the journal.
+            decided: the prepared work of the newest decided batch, each with its `batch` and `partition`. It must not
+                be aborted unless it is committed already.
 
         Raises:
-            RefusedStart: a setting does not allow the guarantee; the message says which.
+            RefusedStart: a setting does not allow the guarantee; the message names the setting.
         """
         raise self._undeclared("start")
 
@@ -224,47 +228,52 @@ class Sink:
         raise self._undeclared("warm_up_writer")
 
     def unacknowledged_writer(self) -> Writer | BatchWriter:
-        """at-most-once: writes each row once, never again."""
+        """Returns the writer for at-most-once: it writes each row once and never again."""
         raise self._undeclared("unacknowledged_writer")
 
     def acknowledged_writer(self) -> Writer | BatchWriter:
-        """at-least-once: writes, and returns only when every row is acknowledged."""
+        """Returns the writer for at-least-once: it returns when every row is acknowledged."""
         raise self._undeclared("acknowledged_writer")
 
     def idempotent_writer(self) -> Writer | BatchWriter:
-        """exactly-once, idempotent: rows and the batch's marker in one atomic step."""
+        """Returns the writer for idempotent exactly-once: rows and marker in one atomic step."""
         raise self._undeclared("idempotent_writer")
 
     def prepare_writer(self) -> Writer:
-        """exactly-once, two-phase: rows durable but invisible, with the marker among them."""
+        """Returns the writer for two-phase exactly-once: rows and marker durable, but invisible."""
         raise self._undeclared("prepare_writer")
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]], /) -> set[int]:
-        """Makes prepared partitions visible; may be repeated. Returns partitions that are lost for good."""
+        """Makes prepared partitions visible, and returns those that are lost for good.
+
+        A call may be repeated.
+        """
         raise self._undeclared("commit")
 
     def marks(self) -> Mapping[int, Mark]:
-        """The newest marker of each partition, found at the start (WHOLE_BATCH for a `BatchWriter`)."""
+        """Returns each partition's newest marker at the start (WHOLE_BATCH for a `BatchWriter`)."""
         return {}
 
     def newest_batch(self) -> int:
-        """The newest batch of this sink_id in the sink, found at the start; -1: none."""
+        """Returns the newest batch of this sink_id that the sink held at the start; -1: none."""
         return max((mark.batch for mark in self.marks().values()), default=-1)
 
     def forgets_after_s(self) -> float | None:
-        """How long a marker is sure to be there after its batch; None: for ever, or there is none."""
+        """Returns how long the sink keeps a marker at least; None: for ever, or it has no markers."""
         return None
 
     def write_native(self, rows: DataFrame, /) -> None:
-        """The baseline: Spark's own writer in foreachBatch; rows are not encoded."""
+        """Writes the baseline, with Spark's own writer in foreachBatch; rows are not encoded."""
         raise self._undeclared("write_native")
 
     def stream_native(self, rows: DataFrame, /) -> DataStreamWriter:
-        """The baseline: Spark's own streaming sink; rows are not encoded."""
+        """Returns the baseline, Spark's own streaming sink; rows are not encoded."""
         raise self._undeclared("stream_native")
 
     def close(self) -> None:
-        """Gives back what `start` took; nothing by default."""
+        """Releases everything that `start` opened; by default nothing."""
 
     def _undeclared(self, step: str) -> NotImplementedError:
-        return NotImplementedError(f"{type(self).__name__} declares a guarantee that needs {step}(), and has none")
+        return NotImplementedError(
+            f"{type(self).__name__} declares a guarantee that needs {step}(), but does not implement it"
+        )

@@ -12,26 +12,29 @@ from oncebench.delivery.contract import WHOLE_BATCH, Sink, Written
 from oncebench.delivery.errors import RefusedStart, TransactionLost
 from oncebench.delivery.journal import Journal
 
-# What to do with a decided partition whose prepared work is gone: write it again, or leave it out.
+# Treatment of a decided partition whose prepared work is gone: write it again, or leave it out.
 REWRITE, DROP = "rewrite", "drop"
 _log = logging.getLogger(__name__)
 
 
 def pass_decision_failpoints(batch: Batch) -> None:
-    """Reaches the failpoints around a decision, for protocols without one: every point exists in every protocol."""
+    """Reaches the failpoints around a decision, in a protocol without a decision.
+
+    Every failpoint exists in every protocol.
+    """
     for point in ("before-decision", "after-decision", "mid-commit"):
         batch.failpoint(point)
 
 
 def commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
-    """Commits what was prepared, and returns the partitions that are lost for good.
+    """Commits the prepared work, and returns the partitions that are lost for good.
 
     All partitions are committed in one call, unless a fault is asked for at `mid-commit`.
     """
     with batch.timed("commit"):
         if not batch.asks_for("mid-commit"):
             return sink.commit(batch.id, prepared)
-        # One partition is committed before the others, so that a death can fall in between.
+        # One partition is committed before the others, so that a fault can hit in between.
         parts = sorted(prepared)
         lost = sink.commit(batch.id, {p: prepared[p] for p in parts[:1]})
         batch.failpoint("mid-commit")
@@ -39,12 +42,12 @@ def commit(batch: Batch, sink: Sink, prepared: Mapping[int, Mapping[str, Any]]) 
 
 
 def decision(prepared: Sequence[Written]) -> dict[str, Any]:
-    """The journal's entry for a decided batch."""
+    """Returns the journal's entry for a decided batch."""
     return {"partitions": [_entry(written) for written in prepared]}
 
 
 def newest_prepared(decisions: list[dict[str, Any]]) -> dict[int, Mapping[str, Any]]:
-    """What each partition prepared by its newest decision."""
+    """Returns each partition's prepared work, from the newest decision that names it."""
     return {
         entry["partition"]: entry["prepared"]
         for decision in decisions
@@ -54,7 +57,7 @@ def newest_prepared(decisions: list[dict[str, Any]]) -> dict[int, Mapping[str, A
 
 
 def first_run(decisions: list[dict[str, Any]]) -> dict[int, Counted]:
-    """Rows and digest of each partition when the batch was run first; empty if it is undecided."""
+    """Returns rows and digest per partition of the batch's first run; empty if it is undecided."""
     if not decisions:
         return {}
     return {
@@ -63,37 +66,37 @@ def first_run(decisions: list[dict[str, Any]]) -> dict[int, Counted]:
 
 
 def partitions_without(sink: Sink, done: Mapping[int, object]) -> set[int]:
-    """The partitions whose marker is not there; none where one marker covers the whole batch."""
+    """Returns the partitions without a marker; none if one marker covers the whole batch."""
     return set() if WHOLE_BATCH in done else {p for p in range(sink.partitions) if p not in done}
 
 
 def refuse_older_journal(batch: Batch, sink: Sink, journal: Journal) -> None:
-    """Refuses a batch that the sink holds and the journal has no decision about.
+    """Refuses a batch that the sink holds although the journal has no decision about it.
 
-    Nothing is committed without a decision, so a marker of an undecided batch belongs to a journal that is not here.
+    Nothing is committed without a decision, so a marker of an undecided batch belongs to another journal.
     """
     there = sorted(p for p, mark in sink.marks().items() if mark.batch >= batch.id)
     if there:
         raise RefusedStart(
             f"batch {batch.id} is not decided in {journal.folder}, but the sink holds partitions {there} of it or of a "
-            "later batch: the journal is older than the sink (a restored copy, for example), or another's. Nothing was "
-            "written. Restore the newest journal with its checkpoint; if it is gone, take a new checkpoint, sink_id "
-            "and output."
+            "later batch. The journal is older than the sink (for example a restored copy), or belongs to another "
+            "pipeline. Nothing was written. Restore the newest journal with its checkpoint. If that journal is gone, "
+            "take a new checkpoint, sink_id and output."
         )
 
 
 def transaction_lost(batch: Batch, lost: set[int]) -> TransactionLost:
-    """The error for prepared work that was gone before its commit."""
+    """Returns the error for prepared work that was gone before its commit."""
     return TransactionLost(
-        f"batch {batch.id}: what partitions {sorted(lost)} had prepared is gone: its transaction took longer than its "
-        "time-out between prepare and commit, was fenced, or its file was removed. Nothing is lost: start again, and "
-        "the replay writes these partitions anew. If it happens again, raise transaction_timeout_ms, or set "
-        "max_events_per_batch, for smaller batches."
+        f"batch {batch.id}: the prepared work of partitions {sorted(lost)} is gone. Its transaction took longer than "
+        "its time-out between prepare and commit, or was fenced, or its file was removed. No row is lost: start again, "
+        "and the replay writes these partitions anew. If this happens again, raise transaction_timeout_ms, or set "
+        "max_events_per_batch to get smaller batches."
     )
 
 
 def report_dropped(batch: Batch, lost: set[int] | None, on_lost: str) -> None:
-    """Logs the partitions that are left out, where the job asked to drop what is lost."""
+    """Logs the partitions that are left out, if the job's `on_lost` is `drop`."""
     if lost and on_lost == DROP:
         batch.dropped = sorted(lost)
         _log.error("batch %d: partitions %s are LOST: their transactions were aborted", batch.id, sorted(lost))

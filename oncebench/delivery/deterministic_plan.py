@@ -1,8 +1,8 @@
 """Checks that a query assigns rows to tasks deterministically, which exactly-once requires.
 
 Promise: `refuse_without_shuffle` passes a query only if each of its rows comes through a shuffle by key. After such a
-shuffle, the row alone decides its task. Without one, Spark makes a task for each Kafka partition that has new records
-and numbers the tasks in the order of a hash map (KafkaMicroBatchStream.planInputPartitions, KafkaOffsetReader). A
+shuffle, the row alone decides its task. Without one, Spark makes a task for each Kafka partition that has new records.
+Spark numbers these tasks in the order of a hash map (KafkaMicroBatchStream.planInputPartitions, KafkaOffsetReader). A
 replay may number them differently, and the marks of one partition would be read as those of another. A sound plan that
 this module does not know is refused too.
 """
@@ -31,8 +31,8 @@ def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
     if not _distributed_by_key(rows._jdf.queryExecution().analyzed()):
         raise RefusedStart(
             "the query in pipeline/query.py has no shuffle by key before the sink. Exactly-once keeps marks by task "
-            "number, and a replay could number such tasks differently. End the query with "
-            f'`rows.repartition({partitions}, "{key}")`, or another column that is in the rows.'
+            "number, and without a shuffle a replay could number the tasks differently. End the query with "
+            f'`rows.repartition({partitions}, "{key}")`, or with another column that is in the rows.'
         )
 
 
@@ -42,10 +42,10 @@ def _distributed_by_key(node: Any) -> bool:
     below = [child for child in map(children.apply, range(children.size())) if child.isStreaming()]
     if name in _BY_KEY:
         return True
-    if name == "RepartitionByExpression":  # by range it depends on a sample of the input tasks
+    if name == "RepartitionByExpression":  # a repartition by range depends on a sample of the input tasks
         by = node.partitionExpressions()
         if by.size() and not any(by.apply(at).nodeName() == "SortOrder" for at in range(by.size())):
             return True
-    if name == "Join" and len(below) > 1:  # of two streams; a table joined to one stream may be broadcast
+    if name == "Join" and len(below) > 1:  # two streams; a table that is joined to one stream may be broadcast
         return True
     return bool(below) and all(map(_distributed_by_key, below))

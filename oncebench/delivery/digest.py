@@ -1,12 +1,12 @@
-"""An order-free digest of rows: equal for equal multisets of rows, however batched.
+"""An order-free digest of rows: equal multisets of rows have equal digests, in any batches.
 
-The JVM adds a hash of each row (`with_hash`: `xxhash64` over all columns and over which of them are null); a task sums
-the hashes of its rows modulo 2**64. It works for every Spark schema, nulls and nested columns included.
+The JVM adds a hash of each row (`with_hash`: `xxhash64` over all columns and their isNull flags). A task sums the
+hashes of its rows modulo 2**64. The digest works for every Spark schema, with nulls and nested columns.
 
 Promise: two runs of a batch that make the same rows in a partition give the same (rows, digest). A missing, added or
-changed row changes the digest, but for a chance of 2**-64. The digest stands with the marker or the decision, so that a
-replay that makes other rows is detected (SPARK-28650: the same partition and epoch may hold other rows). It guards
-against accidents, not against forgery.
+changed row changes the digest, except with a probability of 2**-64. The digest is stored with the marker or the
+decision, so that a replay with different rows is detected (SPARK-28650: the same partition and epoch may hold different
+rows). The digest protects against accidents, not against forgery.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from pyspark.sql import functions as f
 
 # The column that holds a row's hash until the writers get the rows.
 HASH = "__row_hash"
-# Names the hash in what is stored: digests of another kind are not compared. Earlier versions stored plain hex.
+# The prefix of a stored digest names its hash: digests of another kind are not compared. Older stored digests are plain
+# hexadecimal.
 _KIND = "xxhash64:"
 _WORD = 2**64
-# How a nested column is written to be hashed: nulls, microseconds and one time zone, whatever the session has. Stored
-# digests depend on it.
+# The text form of a nested column before it is hashed: with nulls and microseconds, in UTC under every session time
+# zone. Stored digests depend on this form.
 _NESTED = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-# Spark types whose values xxhash64 takes as they are. It skips nulls inside nested values and refuses maps and
-# variants, so all others are hashed by their JSON text.
+# Spark types whose values xxhash64 hashes completely. The function skips nulls inside nested values and refuses maps
+# and variants, so values of all other types are hashed by their JSON text.
 _FLAT = frozenset(
     {
         "string", "binary", "boolean", "byte", "short", "integer", "long", "float", "double", "decimal", "date",
@@ -53,7 +54,7 @@ def with_hash(rows: DataFrame, columns: list[str]) -> DataFrame:
 
 
 def digest(hashes: pa.Array) -> int:
-    """Digest of rows by their hashes (int64, no nulls); combine digests with `add`."""
+    """Returns the digest of rows from their hashes (int64, no nulls); `add` combines digests."""
     if len(hashes) == 0:
         return 0
     with np.errstate(over="ignore"):
@@ -62,17 +63,20 @@ def digest(hashes: pa.Array) -> int:
 
 
 def add(left: int, right: int) -> int:
-    """The digest of two multisets together."""
+    """Returns the digest of the union of two multisets."""
     return (left + right) % _WORD
 
 
 def to_text(digest: int) -> str:
-    """A digest as a marker or a decision stores it."""
+    """Returns a digest in the form that markers and decisions store."""
     return f"{_KIND}{digest:016x}"
 
 
 def from_text(text: object) -> int | None:
-    """The digest that `to_text` stored; None for one of another kind, as earlier versions stored."""
+    """Returns the digest in a text of `to_text`; None for a text of another kind.
+
+    Older markers and decisions contain digests of another kind.
+    """
     if isinstance(text, str) and text.startswith(_KIND):
         return int(text.removeprefix(_KIND), 16)
     return None

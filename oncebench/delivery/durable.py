@@ -1,6 +1,6 @@
 """Makes folders that survive a power cut.
 
-Promise: a folder made by `make_folder` is there after a power cut, with all folders above it. That also holds where an
+Promise: a folder made by `make_folder` exists after a power cut, with all folders above it. That is true even if an
 earlier driver was killed halfway. What can go wrong: a file system without fsync of folders.
 """
 
@@ -12,9 +12,10 @@ from pathlib import Path
 
 
 def is_uri(text: str) -> bool:
-    """Whether Spark (Hadoop's Path) reads this path as a URI, for example `file:/data`: a colon precedes any slash.
+    """Whether Spark (Hadoop's Path) reads this path as a URI: a colon precedes any slash.
 
-    Python reads it as a relative path, so the two would work in two places.
+    For example `file:/data`. Python reads such a path as a relative path, so Spark and Python would use different
+    folders.
     """
     return ":" in text.split("/", maxsplit=1)[0]
 
@@ -29,7 +30,10 @@ def fsync_folder(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and its missing parents, from the top; each is forced to the disk before the next."""
+    """Makes a folder and its missing parents, from the top.
+
+    Each folder is forced to the disk before the next one is made.
+    """
     if folder.is_dir():
         with suppress(PermissionError):  # a process that may not read the folder above has not made this one
             fsync_folder(folder.parent)

@@ -1,13 +1,13 @@
-"""Errors that end a query, each with what to do next.
+"""Errors that end a query. Each names the next step for the operator.
 
-Every one of them ends the query: a driver that went on after one could lose or duplicate rows.
+A driver that continued after such an error could lose or duplicate rows.
 """
 
 from __future__ import annotations
 
 
 class PipelineError(Exception):
-    """The pipeline stops; the message says what is wrong, where, and what to do."""
+    """The pipeline stops; the message names the problem, its place and the next step."""
 
 
 class RefusedStart(PipelineError):
@@ -19,7 +19,10 @@ class AnotherDriver(PipelineError):
 
 
 class NondeterministicReplay(PipelineError):
-    """A replayed batch made other rows than its first run; going on would lose or duplicate some."""
+    """A replayed batch made other rows than its first run.
+
+    A driver that continued would lose or duplicate rows.
+    """
 
 
 class DeliveryFailed(PipelineError):
@@ -27,7 +30,10 @@ class DeliveryFailed(PipelineError):
 
 
 class TaskTriedAgain(PipelineError):
-    """Spark started a task again whose first attempt may have written; a restart replays the batch."""
+    """Spark started a task again, and the first attempt may have written.
+
+    A restart replays the batch.
+    """
 
 
 class TooManyTasks(PipelineError):
@@ -35,7 +41,7 @@ class TooManyTasks(PipelineError):
 
 
 class CommitUncertain(PipelineError):
-    """The sink could not be asked whether a decided batch is committed; a restart finishes it."""
+    """The sink did not answer whether a decided batch is committed; a restart finishes it."""
 
 
 class TransactionLost(PipelineError):
@@ -51,12 +57,12 @@ class HangingTransaction(PipelineError):
 
 
 class QueryDied(PipelineError):
-    """Spark, or a writer of Spark's, failed; a restart runs again what was not committed."""
+    """Spark or one of its writers failed; a restart repeats the batches that were not committed."""
 
 
 class StoppedGently(PipelineError):
-    """The driver stopped between two batches, as asked. Not a failure."""
+    """The driver stopped between two batches on request. This is not a failure."""
 
 
 class ReadError(PipelineError):
-    """A sink cannot be read; the message says which, why, and what to do."""
+    """A sink cannot be read; the message names the sink, the reason and the next step."""

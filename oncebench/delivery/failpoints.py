@@ -1,14 +1,14 @@
 """Named places where a run can be killed or stopped; off unless asked for.
 
-Promise: a fault acts once, in the order in which the faults were given. Its hit is on disk (fsynced) before it acts,
-whether the driver or a worker process reaches the failpoint. A second fault is armed only after the first has acted: in
-the next attempt of a killed pipeline, or when a stopped one goes on. So `--fault after-prepare --fault after-prepare`
-kills a batch and again its replay, and no other task of a dying process can use up the second fault.
+Promise: each fault acts once, in the given order. Its hit is on disk (fsynced) before the fault acts, whether the
+driver or a worker process reaches the failpoint. A second fault is armed only after the first has acted: in the next
+attempt of a killed pipeline, or when a stopped pipeline continues. So `--fault after-prepare --fault after-prepare`
+kills a batch and then its replay, and no other task of a dying process can use up the second fault.
 
 `kill` sends SIGKILL to every process of the pipeline's session (driver, JVM, workers). Any other action sends SIGSTOP
-to all of them. The suite reads the hit, acts from outside, and continues them or not. After a `zombie` the stopped
-driver has a successor, and later faults are for the successor. The form follows FreeBSD's fail(9) and fail-rs: named
-points in the code, actions from outside.
+to all of them. The suite reads the hit, acts from outside, and then may let the processes continue. After a `zombie`
+the stopped driver has a successor, and later faults apply to the successor. The design follows FreeBSD's fail(9) and
+fail-rs: named points in the code, actions from outside.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ POINTS = (
     "after-commit",
     "after-commit-log",
 )
-# Batches 0 to 2 pay for start-up (JIT, first RocksDB files), and a recovery is measured against the latencies before.
+# Batches 0 to 2 are slow because of the start (JIT, first RocksDB files). A recovery is compared with the latencies of
+# the batches before the fault.
 FIRST_BATCH = 6
 KILL, ZOMBIE = "kill", "zombie"
 FORM = "POINT[:FAULT[:SECONDS]][@batch=N|@after=N]"
@@ -45,11 +46,11 @@ _SPEC = re.compile(
 
 @dataclass(frozen=True)
 class Fault:
-    """One fault: where, what, and when.
+    """One fault: its place, its action and its batch.
 
-    `batch`: in this batch, with or without rows. `after`: in the first batch with rows that comes this many batches
-    after the one that the fault before it hit. Neither: in the first batch with rows from FIRST_BATCH on, or, after
-    another fault, the first with rows that comes, which is that fault's replay.
+    With `batch`, the fault hits in this batch, even without rows. With `after`, it hits in the first batch with rows
+    that comes at least this many batches after the batch of the previous fault. With neither, the first fault hits in
+    the first batch with rows from FIRST_BATCH on. A later fault hits in the next batch with rows, which is the replay.
     """
 
     point: str
@@ -65,10 +66,10 @@ class Fault:
 
 
 def parse_fault(text: str) -> Fault:
-    """Reads `POINT[:FAULT[:SECONDS]][@batch=N|@after=N]`; the fault's name is not checked here.
+    """Reads `POINT[:FAULT[:SECONDS]][@batch=N|@after=N]`; does not check the fault's name.
 
     Raises:
-        ValueError: with what was wrong and what would do.
+        ValueError: names the mistake and the allowed values.
     """
     match = _SPEC.fullmatch(text)
     if match is None:
@@ -82,13 +83,15 @@ def parse_fault(text: str) -> Fault:
 
 @dataclass(frozen=True)
 class Failpoints:
-    """The faults of a run, and the files of their hits and of the trace. Cheap to pickle to a worker.
+    """The faults of a run, and the files of their hits and of the trace.
+
+    It is sent to every worker, so it must be cheap to pickle.
 
     Args:
-        faults: in the order in which they are to act.
+        faults: in the order in which they act.
         hits: file of hits, one JSON line each: {fault, point, batch, partition, rows, action, seconds, t_us, pid,
-            life}; a life is a session of processes.
-        trace: file of every point reached (not fsynced), or None; it shows where a random kill hit.
+            life}; `life` is the id of the session of processes.
+        trace: file of all reached points (not fsynced), or None. It shows where a random kill hit.
     """
 
     faults: tuple[Fault, ...]
@@ -96,7 +99,10 @@ class Failpoints:
     trace: Path | None
 
     def reach(self, point: str, batch: int, rows: int | None = None, partition: int | None = None) -> None:
-        """Marks the place of the point; `rows` is how many rows are at stake there (None: not known)."""
+        """Reaches a point: notes it in the trace, and acts if the next fault belongs here.
+
+        `rows` is the number of rows that a fault here would affect (None: unknown).
+        """
         if self.trace is not None:
             _append(self.trace, {"t_us": _now_us(), "point": point, "batch": batch, "partition": partition})
         if not self.faults:
@@ -110,12 +116,13 @@ class Failpoints:
         if fault.point != point or not _fits(fault, batch, rows, last and last["batch"]):
             return
         if last is not None and last["life"] == os.getsid(0) and not self._stopped(armed - 1).exists():
-            return  # the fault before this one is about to act on this process
+            return  # the previous fault is about to act on this process
         if _is_zombie(before):
             return
-        # By session: a process that dies between this and the hit must not disarm the fault for its successors.
+        # The name contains the session: a process that dies before it writes the hit must not disarm the fault for its
+        # successors.
         if not _take(self.hits.with_name(f"{self.hits.name}.{armed}.{os.getsid(0)}")):
-            return  # another task of this batch came first
+            return  # another task of this batch was first
         hit = {"fault": str(fault), "point": point, "batch": batch, "partition": partition, "rows": rows}
         act = {"action": fault.action, "seconds": fault.seconds or 0.0, "t_us": _now_us(), "pid": os.getpid()}
         act["life"] = os.getsid(0)
@@ -128,7 +135,10 @@ class Failpoints:
         os.kill(os.getpid(), signal.SIGSTOP)
 
     def asks_for(self, point: str) -> bool:
-        """Whether a fault was asked for at this point: some points exist only where a batch is cut up for them."""
+        """Whether a fault of the run belongs to this point.
+
+        A batch is split into parts for some points, and only if a fault belongs to them.
+        """
         return any(fault.point == point for fault in self.faults)
 
     def _stopped(self, number: int) -> Path:
@@ -178,7 +188,10 @@ def _take(path: Path) -> bool:
 
 
 def _signal_session(number: signal.Signals) -> None:
-    """Sends a signal to every other process of this session; PySpark's daemon leaves the process group."""
+    """Sends a signal to every other process of this session.
+
+    The process group would not be enough, because PySpark's daemon leaves it.
+    """
     session, own = os.getsid(0), os.getpid()
     for entry in Path("/proc").iterdir():
         if not entry.name.isdigit() or int(entry.name) == own:

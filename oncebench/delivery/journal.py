@@ -1,12 +1,12 @@
-"""The durable mark of a delivery guarantee: claims, decisions and the generation of the driver.
+"""The journal, the durable mark of a guarantee: claims, decisions, generations of drivers.
 
 Promise: once `claim` or `decide` has returned, the entry survives kill -9 and power loss, because file and folder are
 fsynced. No two drivers can make the same entry: link(2) puts an entry in place and refuses an existing name. What can
-go wrong: a file system without link or fsync semantics; then the first entry fails with the reason.
+go wrong: a file system without link or fsync; then the first entry fails with the reason.
 
-The journal lies inside the checkpoint folder, so that the two are copied together. Entries:
+The journal is inside the checkpoint folder, so that the two are copied together. Entries:
 
-    identity.json                 what this checkpoint belongs to
+    identity.json                 the pipeline that this checkpoint belongs to
     checkpoint.json               a random id of this checkpoint
     generation-00000003.json      the third driver that was started here
     claim-000000012.json          at-most-once: batch 12 may have been written
@@ -36,7 +36,7 @@ from oncebench.delivery.errors import AnotherDriver, RefusedStart
 KEEP_BATCHES = 100
 # A temporary file exists for the milliseconds of one fsync; after an hour its writer is dead.
 LEFTOVER_S = 3600.0
-# A folder's time stamp moves in steps of up to 10 ms: a stamp younger than this may hide a later change.
+# A folder's time stamp has steps of up to 10 ms, so a younger stamp than this may hide a later change.
 STAMP_NS = 50_000_000
 _ENTRY = re.compile(r"(claim|decision)-(\d{9,})(?:\.(\d+))?\.json")
 _GENERATION = re.compile(r"generation-(\d{8,})\.json")
@@ -44,7 +44,7 @@ _GENERATION = re.compile(r"generation-(\d{8,})\.json")
 
 @dataclass(frozen=True)
 class Identity:
-    """What a checkpoint belongs to; a start with another identity is refused."""
+    """The pipeline that a checkpoint belongs to; a start with another identity is refused."""
 
     sink_id: str
     sink: str
@@ -62,16 +62,17 @@ class Journal:
         self._listed: tuple[int, int] | None = None  # the folder's time stamp, and the newest generation then
 
     def check_still_ours(self) -> None:
-        """Raises AnotherDriver when a younger driver was started on this checkpoint."""
+        """Raises AnotherDriver if a younger driver was started on this checkpoint."""
         newest = self._newest_generation()
         if newest > self.generation:
             raise AnotherDriver(
-                f"another driver was started on this checkpoint ({self.folder / _generation_name(newest)}); this one, "
-                f"generation {self.generation}, stops and has written nothing more. Let one driver run per checkpoint."
+                f"another driver was started on this checkpoint ({self.folder / _generation_name(newest)}). This "
+                f"driver, generation {self.generation}, stops and has written nothing more. Let only one driver run "
+                "per checkpoint."
             )
 
     def _newest_generation(self) -> int:
-        """The newest generation. The folder is listed again only after its time stamp has changed."""
+        """Returns the newest generation; lists the folder only if its time stamp has changed."""
         changed = self.folder.stat().st_mtime_ns
         if self._listed is not None and self._listed[0] == changed:
             return self._listed[1]
@@ -85,7 +86,7 @@ class Journal:
         self.check_still_ours()
         name = f"claim-{batch:09d}.json"
         if self._put(name, {"batch": batch, "generation": self.generation}):
-            self.check_still_ours()  # else another driver may have done the batch and pruned its claim
+            self.check_still_ours()  # a younger driver may have done the batch and pruned its claim
             return True
         self._refuse_younger(name)
         return False
@@ -95,24 +96,24 @@ class Journal:
 
         Args:
             batch: the batch id.
-            attempt: 0, or how often partitions of this batch were rewritten after they had been lost.
-            entry: what commit needs, as JSON.
+            attempt: 0, or how often lost partitions of this batch were written again.
+            entry: the data that a commit needs, as JSON.
         """
         self.check_still_ours()
         name = f"decision-{batch:09d}.{attempt}.json"
         if not self._put(name, {"batch": batch, "generation": self.generation, **entry}):
             raise AnotherDriver(
-                f"batch {batch} was decided by another driver ({self.folder / name}); this one, generation "
-                f"{self.generation}, stops: what it prepared stays invisible and is aborted at the next start."
+                f"batch {batch} was decided by another driver ({self.folder / name}). This driver, generation "
+                f"{self.generation}, stops. Its prepared rows stay invisible, and the next start aborts them."
             )
         self.check_still_ours()
 
     def decisions(self, batch: int) -> list[dict[str, Any]]:
-        """Every decision about a batch, oldest first; empty when it is undecided.
+        """Returns every decision about a batch, oldest first; empty if it is undecided.
 
         Raises:
-            AnotherDriver: a younger driver was started, or decided this batch since this one looked. The transactions
-                that such a decision names may hold a later batch by then.
+            AnotherDriver: a younger driver was started, or has decided this batch since the last check. The
+                transactions that such a decision names may contain a later batch by then.
         """
         self.check_still_ours()
         found: list[dict[str, Any]] = []
@@ -124,17 +125,20 @@ class Journal:
         for decision in found:
             if decision["generation"] > self.generation:
                 raise AnotherDriver(
-                    f"batch {batch} was decided by another driver, of generation {decision['generation']}; this one, "
-                    f"generation {self.generation}, stops and has written nothing more."
+                    f"batch {batch} was decided by another driver, of generation {decision['generation']}. This "
+                    f"driver, generation {self.generation}, stops and has written nothing more."
                 )
         return found
 
     def newest_decision(self) -> int | None:
-        """The highest batch with a decision, or None."""
+        """Returns the highest batch with a decision, or None."""
         return max((batch for kind, batch in self._entries() if kind == "decision"), default=None)
 
     def newest_prepared(self) -> list[dict[str, Any]]:
-        """What the newest decided batch prepared, each with `batch` and `partition`; commits may be unfinished."""
+        """Returns the prepared work of the newest decided batch, each with `batch` and `partition`.
+
+        Its commit may be unfinished.
+        """
         newest = self.newest_decision()
         if newest is None:
             return []
@@ -146,7 +150,7 @@ class Journal:
         ]
 
     def prune(self, batch: int) -> None:
-        """Removes entries of batches that Spark's own checkpoint no longer holds."""
+        """Removes entries more than KEEP_BATCHES older than `batch`; Spark removes its own too."""
         for path in self.folder.iterdir():
             entry = _ENTRY.fullmatch(path.name)
             if entry and int(entry[2]) < batch - KEEP_BATCHES:
@@ -162,8 +166,8 @@ class Journal:
         author = json.loads((self.folder / name).read_text())["generation"]
         if author >= self.generation:
             raise AnotherDriver(
-                f"{self.folder / name} was written by another driver (generation {author}, this is "
-                f"{self.generation}); this one stops and writes nothing more."
+                f"{self.folder / name} was written by another driver (generation {author}). This driver, generation "
+                f"{self.generation}, stops and writes nothing more."
             )
 
     def _put(self, name: str, entry: dict[str, Any]) -> bool:
@@ -171,7 +175,7 @@ class Journal:
 
 
 def put_exclusively(folder: Path, name: str, entry: dict[str, Any]) -> bool:
-    """Writes a JSON file durably unless the name exists; returns whether it did."""
+    """Writes a JSON file durably, unless the name exists; returns whether it was written."""
     temporary = folder / f".{name}.{uuid.uuid4().hex}"
     try:
         with temporary.open("w") as file:
@@ -189,9 +193,10 @@ def put_exclusively(folder: Path, name: str, entry: dict[str, Any]) -> bool:
 
 
 def checkpoint_id(checkpoint: Path) -> str:
-    """The random id of this checkpoint; another checkpoint in the same place has another id.
+    """Returns the random id of a checkpoint; a new checkpoint in the same place has another id.
 
-    It is made when first asked for, by sinks whose markers must not outlive the checkpoint. The journal must be open.
+    The first call makes the id. Sinks use it if their markers must not outlive the checkpoint. The journal must be
+    open.
     """
     folder = checkpoint / "journal"
     put_exclusively(folder, "checkpoint.json", {"id": uuid.uuid4().hex})
@@ -208,10 +213,12 @@ def _newest_generation(folder: Path) -> int:
 
 
 def open_journal(checkpoint: Path, identity: Identity) -> Journal:
-    """Opens a checkpoint's journal and takes the next generation; older drivers stop at their next step.
+    """Opens a checkpoint's journal and takes the next generation.
+
+    Older drivers then stop at their next step.
 
     Raises:
-        RefusedStart: the checkpoint belongs to something else, or has batches but no journal.
+        RefusedStart: the checkpoint belongs to another pipeline, or has batches but no journal.
     """
     folder = checkpoint / "journal"
     has_batches = (checkpoint / "offsets").is_dir() and any(
@@ -220,10 +227,10 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
     if has_batches and not (folder / "identity.json").exists():
         raise RefusedStart(
             f"{checkpoint} has batches but no journal: it was not made by this pipeline, or its journal was removed. "
-            "Restore the newest journal folder (an older copy lacks what was committed since), or take a new "
-            "checkpoint folder and a new sink_id."
+            "Restore the newest journal folder (an older copy lacks the newest commits), or take a new checkpoint "
+            "folder and a new sink_id."
         )
-    make_folder(folder)  # an entry is as durable as the folder that it stands in
+    make_folder(folder)  # an entry is only as durable as its folder
     _remove_leftovers(folder)
     if not put_exclusively(folder, "identity.json", asdict(identity)):
         _compare(checkpoint, _recorded_identity(folder), identity)
@@ -238,7 +245,10 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
 
 
 def _remove_leftovers(folder: Path) -> None:
-    """Removes temporary files of dead writers; a young file may be one that another driver is about to link."""
+    """Removes temporary files of dead writers.
+
+    A young file stays, because another driver may be about to link it.
+    """
     for leftover in folder.glob(".*.json.*"):
         with suppress(FileNotFoundError):
             if time.time() - leftover.stat().st_mtime > LEFTOVER_S:
@@ -246,7 +256,10 @@ def _remove_leftovers(folder: Path) -> None:
 
 
 def _recorded_identity(folder: Path) -> Identity:
-    """The identity that the checkpoint was made with; earlier versions called the guarantee `delivery`."""
+    """Returns the identity that the checkpoint was made with.
+
+    In older checkpoints the field `guarantee` has the name `delivery`.
+    """
     fields = json.loads((folder / "identity.json").read_text())
     return Identity(**{"guarantee" if name == "delivery" else name: value for name, value in fields.items()})
 

@@ -1,10 +1,10 @@
-"""The delivery guarantees side by side: where the durable mark stands relative to the write.
+"""The delivery guarantees side by side. They differ in the place of their durable mark.
 
-Spark's order for batch N: it writes `offsets/N`, runs the batch (its state commits as the tasks drain), calls the sink,
-and writes `commits/N`. After a crash in between, Spark runs N again with the same input. So the place of the durable
-mark decides what a guarantee promises. How rows are written is up to the sink.
+Spark's order for batch N: it writes `offsets/N`, runs the batch, calls the sink, and writes `commits/N`. The batch's
+state is committed when its tasks have consumed their rows. After a crash in between, Spark runs N again with the same
+input. Therefore the place of the durable mark determines the guarantee. The sink determines how rows are written.
 
-A replay never returns early: rows that are not written are drained, or Spark would not commit the batch's state.
+A replay never returns early: rows that are not written are drained. Otherwise Spark would not commit the batch's state.
 """
 
 from __future__ import annotations
@@ -32,7 +32,10 @@ Protocol = Callable[[Batch, Sink, Journal, str], None]
 
 
 def at_most_once(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
-    """Claims the batch, then writes it. A batch that was claimed before may be written: it is never written again."""
+    """Claims the batch, then writes it.
+
+    A batch with an earlier claim may have been written already, so it is drained and not written again.
+    """
     batch.failpoint("before-decision")
     with batch.timed("decide"):
         first_time = journal.claim(batch.id)
@@ -51,9 +54,10 @@ def at_least_once(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) ->
 
 
 def exactly_once_idempotent(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
-    """Writes rows and marker in one atomic step per partition. A replay leaves out the partitions with the marker.
+    """Writes rows and marker in one atomic step per partition.
 
-    It writes the others only after it has made the same rows of the marked ones again: those are committed for good.
+    A replay does not write the partitions that have the marker, because those are committed for good. It first makes
+    their rows again and checks that they are the same; only then does it write the other partitions.
     """
     done = {p: (mark.rows, mark.digest) for p, mark in sink.marks().items() if mark.batch == batch.id}
     others = partitions_without(sink, done)
@@ -65,7 +69,10 @@ def exactly_once_idempotent(batch: Batch, sink: Sink, _journal: Journal, _on_los
 
 
 def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: str) -> None:
-    """Prepares in every task, makes one durable decision, commits. A replay finishes what was decided."""
+    """Prepares in every task, makes one durable decision, then commits.
+
+    A replay finishes a decided batch.
+    """
     decisions = journal.decisions(batch.id)
     lost = None
     if decisions:
@@ -88,7 +95,7 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
 
 
 def native(batch: Batch, sink: Sink, _journal: Journal, _on_lost: str) -> None:
-    """The baseline: Spark's own writer, without a mark of ours. It keeps what Spark promises."""
+    """Writes the baseline, with Spark's own writer and no mark of ours; keeps Spark's promise."""
     with batch.timed("run"):
         sink.write_native(batch.native_rows())
     batch.failpoint("after-prepare")
@@ -102,22 +109,24 @@ PROTOCOLS: Mapping[tuple[str, str], Protocol] = {
     (EXACTLY_ONCE, "native"): native,
     (EXACTLY_ONCE, "two-phase"): exactly_once_two_phase,
     (EXACTLY_ONCE, "idempotent"): exactly_once_idempotent,
-    # Writes by row id and waits: a replay writes each row again, over itself.
+    # Writes by row id and waits for acknowledgements: a replay overwrites each row with itself.
     (EXACTLY_ONCE, "upsert"): at_least_once,
 }
 
 
 def protocol_of(kind: SinkKind, support: Support) -> Protocol:
-    """The protocol by which a kind of sink keeps a guarantee that it supports."""
+    """Returns the protocol with which a kind of sink keeps a supported guarantee."""
     key = (support.guarantee, support.variant)
     return kind.protocols.get(key) or PROTOCOLS[key]
 
 
 def choose(kind: SinkKind, guarantee: str, variant: str | None) -> Support:
-    """The support that a kind of sink declares for a guarantee; its default variant where none is named.
+    """Returns a sink kind's declared support for a guarantee.
+
+    Without a named variant it is the guarantee's default variant.
 
     Raises:
-        RefusedStart: the sink does not support it.
+        RefusedStart: the sink does not support the guarantee or the variant.
     """
     for support in kind.supports:
         if support.guarantee == guarantee and (support.variant == variant if variant else support.default):

@@ -1,13 +1,13 @@
-"""Where rejected records go: to a Kafka topic of their own, with the reason.
+"""The quarantine: copies rejected records, with the reason, to a Kafka topic of their own.
 
-A query rejects a record by a row whose `quarantine` column is not null: a struct of TYPE. Its other columns are then
-ignored. A query without that column rejects nothing.
+A query rejects a record by a row whose `quarantine` column, a struct of TYPE, is not null. The row's other columns are
+then ignored. A query without that column rejects nothing.
 
-Promise: a rejected record is copied at least once, under every guarantee and also when a batch is drained. A batch is
-not reported as done before its copies are acknowledged. A copy carries key and value of the original and the headers
+Promise: a rejected record is copied at least once, under every guarantee, even if the batch is drained. A batch is not
+reported as done before its copies are acknowledged. A copy has the key and value of the original and the headers
 `reason`, `source_topic`, `source_partition` and `source_offset`. (topic, partition, offset) identifies the record, so a
-reader can drop repeats. What can go wrong: a quarantine topic whose `max.message.bytes` is smaller than the record. The
-copy then goes without the value, with the header `value_bytes` in its place.
+reader can drop repeats. What can go wrong: the quarantine topic's `max.message.bytes` is smaller than the record. The
+copy is then sent without the value, and the header `value_bytes` contains the value's length.
 """
 
 from __future__ import annotations
@@ -23,27 +23,27 @@ from pyspark.sql import functions as f
 
 from oncebench.delivery.errors import DeliveryFailed
 
-# The column of a row that is a rejected record, and its type in Spark's words.
+# The column that marks a row as a rejected record, and the column's type in Spark's syntax.
 COLUMN = "quarantine"
 FIELDS = ("reason", "source_partition", "source_offset", "key", "value")
 TYPE = "struct<reason:string,source_partition:int,source_offset:bigint,key:binary,value:binary>"
 
-# A record of 1 MB (Kafka's default limit) plus our headers is over 1 MB; the producer must let it through.
+# A record of 1 MB (Kafka's default limit) plus our headers is longer than 1 MB, and the producer must accept it.
 MAX_MESSAGE_BYTES = 8 * 1024 * 1024
 # Longer than a broker's restart, so that quarantine does not stop the pipeline before the sink would.
 FLUSH_LIMIT_S = 120.0
 
-# One producer per worker process and cluster; processes are reused from batch to batch.
+# One producer per worker process and cluster. Spark reuses worker processes for later batches.
 _producers: dict[str, Producer] = {}
 
 
 def without_rejected(rows: DataFrame) -> DataFrame:
-    """The accepted rows without the quarantine column, for Spark's own sinks."""
+    """Returns the accepted rows without the quarantine column, for Spark's own sinks."""
     return rows.where(f.col(COLUMN).isNull()).drop(COLUMN) if COLUMN in rows.columns else rows
 
 
 class Quarantine:
-    """Copies rejected records. Cheap to pickle; connects when the first record is rejected.
+    """Copies rejected records. It is cheap to pickle and connects at the first rejected record.
 
     Args:
         topic: the quarantine topic.
@@ -60,7 +60,7 @@ class Quarantine:
         return Quarantine, (self.topic, self.source_topic, self.client)  # a worker counts its own copies
 
     def copy(self, rejected: pa.StructArray) -> None:
-        """Sends copies of rejected records (fields: FIELDS); not yet acknowledged."""
+        """Sends copies of rejected records (fields: FIELDS) and does not wait for acknowledgements."""
         producer = self._producer()
         columns = [rejected.field(name).to_pylist() for name in FIELDS]
         for reason, partition, offset, key, value in zip(*columns, strict=True):
@@ -96,7 +96,7 @@ class Quarantine:
         """Waits until every copy is acknowledged; returns the number of records by reason.
 
         Raises:
-            DeliveryFailed: a copy was refused, or not acknowledged in time.
+            DeliveryFailed: a copy was refused or was not acknowledged in time.
         """
         if self._counts:
             left = self._producer().flush(FLUSH_LIMIT_S)

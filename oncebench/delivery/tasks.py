@@ -1,9 +1,9 @@
-"""Runs inside a Spark task: counts and digests the rows of one partition, and writes them.
+"""The code in a Spark task: counts and digests the rows of a partition, and writes them.
 
 Promise: every row of the input is consumed, whether it is written or not. Spark commits the state of a batch only for
-tasks that have used up their input (SPARK-52008). Rejected records go to quarantine in every case. Only the
-first attempt at a task writes: Spark may start a task again after it lost an executor or found it slow. That attempt
-ends the batch, and a new driver replays the batch as a whole, by its marks.
+tasks that have consumed their whole input (SPARK-52008). Rejected records always go to quarantine. Only the first
+attempt at a task writes. Spark may start a task again because its executor is lost or slow. Such a second attempt fails
+the batch, and a new driver replays the whole batch, as its marks require.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Task:
         return self.rows, self.digest
 
     def take(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The accepted rows, without hash and quarantine column; copies rejected records."""
+        """Yields the accepted rows without hash and quarantine column; copies rejected records."""
         for batch in batches:
             rows, hashes = digest.without_hash(self._accepted(batch))
             if rows.num_rows == 0:
@@ -67,7 +67,10 @@ class Task:
         return rows.filter(pc.is_null(rejected))
 
     def _in_halves(self, rows: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-        """Where a fault is asked for at `mid-write`, that point lies between the two halves of each record batch."""
+        """Yields a record batch in two halves, with the failpoint `mid-write` between them.
+
+        Only runs with a fault at `mid-write` use this.
+        """
         half = (rows.num_rows + 1) // 2
         yield rows.slice(0, half)
         self.reach("mid-write")
@@ -80,8 +83,8 @@ class WriteTask:
 
     Attributes:
         batch: number of the batch.
-        partitions: how many tasks a batch may have; marks are kept for these only.
-        writer: what writes; None: the rows are drained.
+        partitions: the most tasks that a batch may have, because marks exist for these only.
+        writer: writes the rows; None: the rows are drained.
         only: the partitions to write; None: all.
     """
 
@@ -99,9 +102,9 @@ class WriteTask:
             raise TooManyTasks(
                 f"batch {self.batch}: Spark runs a task for partition {partition}, but this pipeline keeps marks for "
                 f"{self.partitions} partitions only. This task has written nothing; other tasks of the batch may "
-                "have. End the query with a shuffle (groupBy, or repartition by a column into as many) and start "
-                "again with a new checkpoint, sink_id and output; or set `partitions` there to the most tasks that a "
-                "batch can have."
+                "have written. End the query with a shuffle: groupBy, or repartition by a column into "
+                f"{self.partitions} partitions. Or set `partitions` to the most tasks that a batch can have. Then "
+                "start again with a new checkpoint, sink_id and output."
             )
         task = Task(self.batch, partition, self.failpoints, self.quarantine)
         rows = task.take(batches)
@@ -121,7 +124,7 @@ class WriteTask:
 class CountTask:
     """Counts and digests rows before a `BatchWriter` takes them.
 
-    The results reach the driver as an accumulator, each with the moment at which the last row was handed over.
+    The driver gets the results through an accumulator, each with the time at which the last row was handed over.
     """
 
     batch: int
@@ -171,11 +174,11 @@ class WarmUpTask:
 
 
 def partition_of_first_attempt(batch: int) -> int:
-    """The partition of the task that runs here.
+    """Returns the partition of the running task.
 
     Raises:
-        TaskTriedAgain: this is not the task's first attempt. `spark.task.maxFailures` does not prevent that: a task
-            whose executor was decommissioned does not count as failed, nor does the copy of a slow task.
+        TaskTriedAgain: this is not the task's first attempt. `spark.task.maxFailures` does not prevent a second one:
+            a task whose executor was decommissioned does not count as failed, nor does a slow task that Spark copies.
     """
     context = TaskContext.get()
     if context is None:
@@ -183,8 +186,8 @@ def partition_of_first_attempt(batch: int) -> int:
     partition, attempt = context.partitionId(), context.attemptNumber()
     if attempt > 0:
         raise TaskTriedAgain(
-            f"batch {batch}, partition {partition}: Spark has started this task again (attempt {attempt + 1}), and the "
-            "attempt before may have written. This one has written nothing; a restart of the pipeline replays the "
-            "batch. If it happens again, look at the executors, and leave speculation off."
+            f"batch {batch}, partition {partition}: Spark has started this task again (attempt {attempt + 1}), and an "
+            "earlier attempt may have written. This attempt has written nothing; a restart of the pipeline replays the "
+            "batch. If this happens again, look at the executors, and leave speculation off."
         )
     return partition
