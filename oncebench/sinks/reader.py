@@ -26,7 +26,7 @@ import orjson
 Headers = Sequence[tuple[str, bytes | None]]
 
 # A row's place in a file as one position of 63 bits. A log's offset takes 44 bits (`oncebench.audit.python.reads`).
-LINE_BITS = 24  # 16 million rows in one file
+LINE_BITS = 24  # at most 16 million rows in one file
 NAME_BITS = 39  # two of 1,000 files collide with a probability of one in a million; the audit would report INCO
 OFFSET_BITS = 44
 # Between two polls of a sink that does not report changes: rows are seen 2.5 ms late on average, one percent of the
@@ -314,7 +314,10 @@ def rows_of(
 
 
 def _as_text(value: object) -> str:
-    """What JSON has no type for: bytes in base64, as Spark's `to_json` writes them; decimals and durations as text."""
+    """Converts a value for which JSON has no type.
+
+    Bytes become base64, as in Spark's `to_json`; decimals and durations become text.
+    """
     return base64.b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 

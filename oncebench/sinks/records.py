@@ -16,8 +16,8 @@ KEY, VALUE, HEADERS = "key", "value", "headers"
 _BYTES = ("string", "binary")
 _HEADERS_TYPE = "array<struct<key:string,value:binary>>"
 
-# How a row is written as JSON: with its nulls, and with times to the microsecond (Spark's default: milliseconds),
-# in UTC, because Spark writes other offsets without their seconds, which many had before 1900.
+# The JSON form of a row: with nulls, and with times to the microsecond (Spark's default: milliseconds). Times are in
+# UTC, because Spark writes other offsets without their seconds, and many offsets before 1900 have seconds.
 _JSON = {
     "ignoreNullFields": "false",
     "timeZone": "UTC",
@@ -46,7 +46,7 @@ def records_schema_error(schema: StructType) -> str | None:
 
 
 def row_as_json(columns: Sequence[str]) -> Column:
-    """The columns of a row as one JSON object; nothing of it is lost or left out."""
+    """Returns the columns of a row as one JSON object; it contains every value and every null."""
     return f.to_json(f.struct(*(f"`{name}`" for name in columns)), _JSON)
 
 

@@ -33,9 +33,9 @@ class Format:
     """A format of files.
 
     Attributes:
-        suffix: of a file's name.
+        suffix: the end of a file's name.
         spark: Spark's name of the format.
-        encode: converts the columns of the rows, in the JVM, to what is written.
+        encode: converts the columns of the rows, in the JVM, to the columns that are written.
         write: writes the first rows and then the others; the file is complete when it returns.
         read: reads a file.
     """

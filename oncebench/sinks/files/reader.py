@@ -1,7 +1,7 @@
-"""The file sinks' committed reader: reads a folder, or the files that `_spark_metadata` names.
+"""The file sinks' committed reader: reads a folder, or the files in `_spark_metadata`.
 
 Promise: a file is read once and completely, when its name is first seen. Names that begin with `.` or `_` are left out.
-In a folder of Spark's own streaming sink, only the files count that its log names, as for Spark.
+In a folder of Spark's own streaming sink, only the files that its log names count, as they do for Spark.
 `respect_metadata=False` reads such a folder as every other program does, for comparison.
 
 What can go wrong: with `respect_metadata=False` a file may be read while Spark is still writing it. A file may
@@ -70,7 +70,7 @@ class FolderReader:
         return rows_of(places, written_ms, rows, self._key, seen_us)
 
     def leftovers(self) -> list[str]:
-        """Lists invisible files: prepared ones, Spark's temporary ones, and those not in Spark's log."""
+        """Lists invisible files: prepared, temporary ones of Spark, and those not in Spark's log."""
         hidden = [
             path.relative_to(self._folder)
             for below in (PENDING, SPARK_TEMPORARY)

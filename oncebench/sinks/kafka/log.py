@@ -1,4 +1,4 @@
-"""Reads the broker's log of the output topic: who wrote each stretch, where transactions end.
+"""Reads the broker's log of the output topic: each stretch's writer, each transaction's end.
 
 Promise: the reader returns every record batch below the ends, also aborted batches and batches of open transactions.
 Each batch comes with the producer id in its header and the generation of the driver whose worker owned that producer.

@@ -21,7 +21,10 @@ def options(client: Mapping[str, Any]) -> dict[str, str]:
 
 
 def routed(rows: DataFrame, topic: str, quarantine_topic: str) -> DataFrame:
-    """Adds the column `topic`: accepted rows go to `topic`, rejected records to `quarantine_topic`."""
+    """Adds the column `topic`, the target of each row.
+
+    Accepted rows go to `topic`, rejected records to `quarantine_topic`.
+    """
     if quarantine.COLUMN not in rows.columns:
         return rows.withColumn("topic", f.lit(topic))
     rejected, good = f.col(quarantine.COLUMN), f.col(quarantine.COLUMN).isNull()

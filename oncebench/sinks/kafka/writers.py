@@ -179,7 +179,10 @@ class _Transactional:
             _log.log(level, form, facility, *more)
 
     def commit(self) -> None:
-        """Commits the open transaction; if the driver has committed it, the broker sees a repetition."""
+        """Commits the open transaction.
+
+        If the driver has committed it already, the broker accepts the request as a repetition.
+        """
         self._end(self.producer.commit_transaction)
 
     def abort(self) -> None:
@@ -348,7 +351,7 @@ class TransactionalWriter:
         return open_batch in (None, batch) or self.ended.get(transactional.name) == open_batch
 
     def _ready(self, transactional: _Transactional) -> bool:
-        """Ends what the driver committed; returns whether the producer may begin a transaction.
+        """Ends the transaction that the driver committed; returns whether the next may begin.
 
         The producer still has that transaction open. Under TV1 the broker answers a second EndTxn with the same outcome
         with NONE, and the producer can begin the next transaction.

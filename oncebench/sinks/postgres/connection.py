@@ -1,4 +1,4 @@
-"""Connections to PostgreSQL: the DSN, the names of this sink in the server, and safe messages.
+"""Connections to PostgreSQL: the DSN, this sink's names in the server, and safe messages.
 
 Promise: the DSN comes from the environment variable ONCEBENCH_POSTGRES; missing parts come from libpq's own variables
 (PGPASSWORD, PGPASSFILE, PGSERVICE, ...). It is never in a configuration, target or message: `redacted` and `error_text`
@@ -53,7 +53,10 @@ class Names:
 
     @property
     def application_prefix(self) -> str:
-        """The prefix of this sink_id's application_names. The id is hashed: names are cut at 63 bytes."""
+        """The prefix of this sink_id's application_names.
+
+        The name contains a hash of the id, because PostgreSQL cuts names at 63 bytes.
+        """
         return f"oncebench.{hashlib.sha256(self.sink_id.encode()).hexdigest()[:24]}."
 
     @property
@@ -62,7 +65,10 @@ class Names:
         return f"{self.application_prefix}{self.epoch}"
 
     def is_older(self, application: str) -> bool:
-        """Whether a session belongs to an older epoch; a driver without an epoch has done nothing yet."""
+        """Whether a session belongs to an older epoch.
+
+        A driver without an epoch has done nothing yet.
+        """
         epoch = application.removeprefix(self.application_prefix)
         return epoch.isdecimal() and 0 < int(epoch) < self.epoch
 

@@ -1,7 +1,7 @@
 """The PostgreSQL sink's driver side: guarantees, COMMIT PREPARED, fencing and marks.
 
 COPY writes the rows, one transaction per partition. At-most-once does not wait for the disk at COMMIT. The other
-guarantees wait, even if role, database or server set `synchronous_commit = off`, and they refuse a server that forces
+guarantees wait, even if role, database or server set `synchronous_commit = off`. They refuse a server that forces
 nothing to the disk (`fsync = off`). Exactly-once has three variants:
 
 * two-phase: a task writes its rows and a ledger row in one transaction and prepares it (PREPARE TRANSACTION survives a
@@ -207,9 +207,10 @@ class PostgresSink(Sink):
             )
 
     def _end_older(self, connection: psycopg.Connection) -> None:
-        """Ends the sessions of older epochs, also of paused processes, and returns when they are gone.
+        """Ends the sessions of older epochs and returns when they are gone.
 
-        A task that begins a transaction later finds the newer epoch. Therefore older drivers can do nothing more.
+        Sessions of paused processes are ended too. A task that begins a transaction later finds the newer epoch.
+        Therefore older drivers can do nothing more.
         """
         deadline = time.monotonic() + FENCE_LIMIT_S
         refused = ""

@@ -82,7 +82,10 @@ def read_back(text: str) -> str:
 
 
 def copy_text(batch: pa.RecordBatch) -> memoryview:
-    """Returns a record batch in COPY's text format, columns in the batch's order; a null is `\\N`."""
+    """Returns a record batch in COPY's text format; a null is `\\N`.
+
+    The columns are in the batch's order.
+    """
     texts = [_text(column).fill_null("\\N") for column in batch.columns]
     lines = pc.binary_join_element_wise(pc.binary_join_element_wise(*texts, "\t"), "", "\n")
     # Arrow's buffer holds the lines in sequence, so no row is copied or read one by one.
@@ -137,7 +140,10 @@ def table_error(found: Mapping[str, Column], schema: StructType) -> str | None:
 
 
 def _rounds(kind: str, spark_type: DataType) -> bool:
-    """Whether a column of this kind stores fewer digits after the point than the Spark type has, without an error."""
+    """Whether a column would round values of the Spark type without an error.
+
+    Such a column has fewer digits after the point than the Spark type.
+    """
     digits = _DIGITS.search(kind)
     if digits is None or not kind.startswith(("numeric", "timestamp")):
         return False
@@ -176,8 +182,8 @@ def check_table(connection: psycopg.Connection, table: str, schema: StructType) 
 def row_id(names: Sequence[str], schema: StructType) -> sql.Composed:
     """Returns the expressions of the unique index over a row's id.
 
-    An index entry takes at most some 2,700 bytes and a text may be longer, so its SHA-256 is indexed (MD5 collisions
-    can be made on purpose). The expression uses decode() because convert_to() is not immutable.
+    An index entry takes at most some 2,700 bytes, and a text may be longer. Therefore the index contains the text's
+    SHA-256 (MD5 collisions can be made on purpose). The expression uses decode() because convert_to() is not immutable.
     """
     hashed = r"sha256(decode(replace({}, E'\\', E'\\\\'), 'escape'))"
     texts = {field.name for field in schema if field.dataType.typeName() == "string"}

@@ -52,8 +52,8 @@ def _drop(names: Names) -> None:
 def _commit(connection: psycopg.Connection) -> None:
     """Sends COMMIT in one message each time.
 
-    psycopg would prepare a statement that it has sent five times. The text COMMIT then travels once more, in a message
-    that commits nothing, and never again. A proxy that reads the traffic, as the suite's does, would mistake it.
+    psycopg would prepare a statement that it has sent five times. It would send the text COMMIT once more, in a message
+    that commits nothing, and never again. A proxy that reads the traffic, such as the suite's, would misread this.
     """
     connection.execute("COMMIT", prepare=False)
 
@@ -176,7 +176,10 @@ class Upserter(Appender):
         return super().write(task, (self._with_id(batch, task) for batch in rows))
 
     def _with_id(self, rows: pa.RecordBatch, task: TaskView) -> pa.RecordBatch:
-        """Returns the rows; each must have its id. Two nulls differ to PostgreSQL: a replay would double the row."""
+        """Returns the rows, each with its complete id.
+
+        For PostgreSQL two nulls differ, so a replay would insert a row with a null in its id again.
+        """
         for name in self.row_id:
             if rows.column(name).null_count:
                 raise DeliveryFailed(
@@ -214,7 +217,10 @@ class Upserter(Appender):
 
 @dataclass(frozen=True)
 class Marked(Appender):
-    """Writes rows and ledger row in one transaction; the ledger's primary key makes it idempotent."""
+    """Writes rows and ledger row in one transaction.
+
+    The primary key of the ledger makes the write idempotent.
+    """
 
     def _end(self, connection: psycopg.Connection, task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
         mark = Mark(task.batch, *task.counted())
@@ -263,7 +269,10 @@ class Marked(Appender):
 
 @dataclass(frozen=True)
 class Preparer(Appender):
-    """Writes rows and ledger row in one transaction that the task prepares and the driver commits."""
+    """Writes rows and ledger row in one transaction.
+
+    The task prepares the transaction, and the driver commits it.
+    """
 
     def _end(self, connection: psycopg.Connection, task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
         mark = Mark(task.batch, *task.counted())

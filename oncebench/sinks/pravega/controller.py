@@ -118,7 +118,10 @@ class Transaction:
 
 
 class Controller:
-    """A connection to a controller at `host:port`. Raises `RefusedStart` if grpcio is not installed."""
+    """A connection to a controller at `host:port`.
+
+    Raises `RefusedStart` if grpcio is not installed.
+    """
 
     def __init__(self, address: str) -> None:
         if MISSING:

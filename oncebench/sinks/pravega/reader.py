@@ -104,7 +104,7 @@ def _rows(number: int, events: list[tuple[int, bytes]], key: str) -> Rows:
 
 
 def _key(event: bytes, key: str) -> bytes | None:
-    """Returns an event's field `key`; None if it is not a row, which the audit counts corrupt."""
+    """Returns an event's field `key`; None if the event is not a row (corrupt for the audit)."""
     try:
         return str(orjson.loads(event)[key]).encode()
     except (ValueError, KeyError, TypeError):

@@ -62,7 +62,10 @@ class Chunk:
 
 
 def framed(events: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
-    """Yields blocks (number of events, bytes). A block ends with the event that fills BLOCK_BYTES."""
+    """Yields blocks as (number of events, bytes).
+
+    A block ends with the event that fills BLOCK_BYTES.
+    """
     pieces: list[bytes] = []
     size = count = 0
     for event in events:
@@ -77,7 +80,7 @@ def framed(events: Iterable[bytes]) -> Iterator[tuple[int, bytes]]:
 
 
 def unframed(chunk: Chunk) -> tuple[list[tuple[int, bytes]], int]:
-    """Returns the complete events of a chunk with their offsets, and the offset of the next event."""
+    """Returns a chunk's complete events with their offsets, and the next event's offset."""
     found = []
     at = 0
     while at + EVENT_HEADER_BYTES <= len(chunk.data):
@@ -128,7 +131,10 @@ class SegmentStore:
         return int(written)
 
     def read(self, segment: str, token: str, offset: int, length: int) -> Chunk:
-        """Returns existing bytes, see `length`: at the end of a segment the store would wait for more."""
+        """Returns bytes that exist already (see `length`).
+
+        At the end of a segment the store would wait for more bytes.
+        """
         wanted = struct.pack(">qi", offset, length)
         self._send(_READ, _text(segment), wanted, _text(token), _LONG.pack(self._next()))
         answer = self._answer(_READ_DONE, segment)

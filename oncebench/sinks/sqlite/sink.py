@@ -165,7 +165,7 @@ class SqliteSink(Sink):
         self._marks = {part: Mark(batch, rows, digest.from_text(text)) for part, batch, rows, text in found}
 
     def _take_generation(self, connection: sqlite3.Connection, generation: int) -> None:
-        """Notes this driver's generation, which never goes back: an older driver is refused."""
+        """Stores this driver's generation, which never decreases; refuses an older driver."""
         (newest,) = connection.execute(
             "INSERT INTO drivers VALUES (?, ?) ON CONFLICT (sink_id) "
             "DO UPDATE SET generation = max(generation, excluded.generation) RETURNING generation",
