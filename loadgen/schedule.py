@@ -2,7 +2,7 @@
 
 **Order.** Session i starts in its own slot of 100 events and has its own spread of 1 to 2 s. Its events lie in that
 window, unevenly and in proportion to the shape's rate. Sorting all events by their place in the count of due events
-interleaves the sessions.
+mixes the events of different sessions.
 
 **Time.** The event at place k of that order is due at `shape.inverse(k)`, so the rate is exact at every moment. In
 return, the spread of some sessions differs from 1 to 2 s:

@@ -47,7 +47,7 @@ _MIDDLE = tuple(f'","seq":{seq},"type":"{event_type(seq)}","value":' for seq in 
 
 
 def session_key(seed: int, index: int) -> str:
-    """The key of session number `index`: the seed in hexadecimal, a dash, the number in eight digits."""
+    """The key of session number `index`: seed in hexadecimal, dash, number in eight digits."""
     return f"{seed:x}-{index:08d}"
 
 

@@ -39,7 +39,9 @@ def open_batch(checkpoint: Path) -> int | None:
 
 
 def begun_at(checkpoint: Path, batch: int) -> float | None:
-    """Returns when Spark planned a batch (OffsetSeqMetadata.batchTimestampMs); None if not noted.
+    """Returns the time at which Spark planned a batch; None if Spark did not store it.
+
+    The time is `OffsetSeqMetadata.batchTimestampMs`.
 
     Raises:
         RefusedStart: the entry is damaged.

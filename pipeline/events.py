@@ -53,7 +53,10 @@ def _is_int(x: object, low: int, high: int) -> bool:
 
 
 def check(key: bytes | None, value: bytes | None) -> Event | str:
-    """Returns the event in a Kafka record, or the reason to reject it (one of the constants above)."""
+    """Returns the event in a Kafka record, or the reason to reject the record.
+
+    A reason is one of the constants above.
+    """
     if key is None:
         return NULL_KEY
     if value is None:

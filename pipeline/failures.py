@@ -45,7 +45,7 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
 
 
 def _first_cause(failure: BaseException) -> str:
-    """Returns Java's innermost exception, or Python's text; of a traceback its last line."""
+    """Returns Java's innermost exception, or Python's text (the last line of a traceback)."""
     try:
         cause = getattr(failure, "java_exception", None)
         while cause is not None and cause.getCause() is not None:

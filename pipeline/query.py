@@ -18,8 +18,8 @@ from pipeline.config import PipelineConfig
 from pipeline.rows import ROW
 from pipeline.sessions import OUTPUT_SCHEMA, Sessions
 
-# Partitions of a batch may be read at different speed. Events that are older than the newest by this much are still in
-# time for the session timer, which counts from the later of event and watermark.
+# Partitions of a batch may be read at different speed. Events up to this much older than the newest event are still in
+# time for the session timer. The timer counts from the later of event and watermark.
 WATERMARK_DELAY = "10 seconds"
 
 

@@ -128,7 +128,10 @@ class Sessions(StatefulProcessor):
         self.session.update((finished, last_ms, arrived, ended_at, values))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002
-        """Removes a tombstone or an unfinished session from the state; rejects the unfinished session."""
+        """Removes a tombstone or an unfinished session from the state.
+
+        Rejects the unfinished session.
+        """
         known = self.session.get()
         if known is None:
             return

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pyspark
 
-_PARTS = ("bin", "jars")  # all that starting Spark needs
+_PARTS = ("bin", "jars")  # the folders that Spark needs for its start
 
 
 def link_spark(folder: Path) -> None:
-    """Makes an existing folder a SPARK_HOME, or leaves it unchanged if it is one. Raises OSError."""
+    """Makes an existing folder a SPARK_HOME, unless it is one already. Raises OSError."""
     installed = Path(pyspark.__file__).parent
     for part in _PARTS:
         with suppress(FileExistsError):  # another process was faster

@@ -1,7 +1,7 @@
 """The Spark session of the pipeline: its settings, with reasons.
 
-There are two modes of writing checkpoints. `as-shipped` is Spark's default: without Hadoop's native library, Spark
-starts child processes for every checkpoint file on a local disk (readlink for a rename, chmod for a file and its .crc).
+There are two modes of writing checkpoints. `as-shipped` is Spark's default. Without Hadoop's native library, Spark then
+starts child processes for every checkpoint file on a local disk: readlink for a rename, chmod for a file and its .crc.
 They cost tens of milliseconds a batch. `tuned` writes the same files without child processes, with
 FileSystemBasedCheckpointFileManager and a local file system that does not fork. A rename may then replace an existing
 file, so only our journal fences a second driver. Neither mode is for HDFS or object stores.
