@@ -78,7 +78,7 @@ def load_options(rate: str = "2000", duration: str = "20") -> Callable[[F], F]:
     def decorate(command: F) -> F:
         for option in (
             click.option("--rate", default="2000", metavar="EV/S",
-                         help=f"Events per second, or max: the whole load is there at the start [default: {rate}]."),
+                         help=f"Events per second, or max to send the whole load at the start [default: {rate}]."),
             click.option("--duration", type=float, metavar="S",
                          help=f"Seconds that the load lasts [default: {duration}]."),
             click.option("--sessions", type=int, metavar="N",

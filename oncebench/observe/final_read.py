@@ -26,7 +26,7 @@ IDLE_S = 30.0  # a broker on loopback that is silent for this long is down
 
 @dataclass(frozen=True)
 class LogReport:
-    """How the read of a log went.
+    """The outcome of the read of a log.
 
     Attributes:
         complete: whether the whole log was read; `note` has the reason if not.
@@ -40,7 +40,7 @@ class LogReport:
 
 @dataclass(frozen=True)
 class Output:
-    """How the read of an output went.
+    """The outcome of the read of an output.
 
     Attributes:
         read: the read of the rows.
@@ -97,7 +97,7 @@ def save_log(log: LogReader, path: Path, ends: Mapping[int, End], *, idle_s: flo
 
 
 def ends_json(output: Output, source: ReadReport) -> dict[str, Any]:
-    """The content of ends.json: how the reads of output and input went."""
+    """Returns the content of ends.json: the outcomes of the reads of output and input."""
     read, log = output.read, output.log
     return {
         "output": read.ends_json(),

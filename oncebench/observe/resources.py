@@ -24,7 +24,7 @@ from oncebench.observe.procfs import read_stats
 # Components of a run, by the names that reports and tables use.
 PIPELINE, BROKER = "pipeline", "broker"
 SUITE = "suite"  # this process: it samples, supervises the pipeline and shows the run
-# Components that make the load and observe it. They are no part of what a guarantee costs.
+# Components that make the load and observe it. They are not part of the cost of a guarantee.
 WATCHING = frozenset({"generator", "observer", SUITE})
 
 # Short enough for short-lived processes, long enough to cost little: a sample of 20 processes takes 1 ms.

@@ -273,7 +273,7 @@ class _Run:
         self.show(self.progress.status(phase))
 
     def _end_warm_up_time(self, phase: Phase) -> None:
-        """Measures anew once the warm-up time at the load's start is over."""
+        """Starts the measurement again when the warm-up time at the load's start is over."""
         plan = self.folder / "ledger" / "plan.json"
         if not self.warm and phase == LOADING and plan.exists():
             started_us = json.loads(plan.read_text())["started_us"]

@@ -14,7 +14,7 @@ timeline.jsonl has lines {"t_us", "event", ...} with these events and those that
 - random-kill: `landed` is the failpoint that the attempt passed last, or None
 - pipeline-failed: died by itself, also during a fault, with `exit_code` and `why`
 - pipeline-continued, pipeline-stopped
-- nemesis-over: a fault ended by itself, and the end of the run did not cut it short
+- nemesis-over: a fault ended by itself; it is missing if the end of the run ended the fault
 """
 
 from __future__ import annotations
@@ -287,7 +287,7 @@ class Supervisor:
 
         Args:
             config: replaces the configuration of the run.
-            keep_predecessor: lets the attempt before run on; then the caller ends it. Otherwise it is killed here.
+            keep_predecessor: lets the previous attempt continue, and the caller ends it. Otherwise it is killed here.
         """
         if not keep_predecessor:
             self._end_child()
@@ -323,9 +323,9 @@ class Supervisor:
 
 
 def _continue(context: FaultContext) -> None:
-    """Continues a pipeline whose fault was ended before it did so.
+    """Continues a pipeline whose fault ended without continuing it.
 
-    If the fault did, the pipeline may now be stopped for the next fault, and stays stopped.
+    If the fault continued the pipeline, the pipeline may now be stopped for the next fault, and stays stopped.
     """
     if context.standing:
         context.thaw()

@@ -1,1 +1,1 @@
-"""Everything that can be run, as data: cells, profiles, the fault matrix, sweeps."""
+"""All possible runs as data: cells, profiles, the fault matrix, sweeps."""

@@ -1,6 +1,6 @@
 """A cell: everything that one run depends on.
 
-That is sink, guarantee, variant, faults, load and settings.
+A cell consists of sink, guarantee, variant, faults, load and settings.
 
 Promise: `reproduce` returns the one command that runs the same cell again.
 """
@@ -85,7 +85,7 @@ class Cell:
 
     @property
     def brief(self) -> str:
-        """The title for lines of progress: many faults are counted instead of listed."""
+        """Returns the title for progress lines, with the number of faults if the list is long."""
         if len(self.faults) <= MOST_FAULTS_LISTED:
             return self.title
         configuration = replace(self, faults=(), open_sessions=0).title.removesuffix(", healthy")
