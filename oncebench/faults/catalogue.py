@@ -38,7 +38,7 @@ class FaultKind:
     Attributes:
         name: the action, as a user types it after the colon of a fault.
         description: a few words for lists.
-        inject: what the suite does; None: the pipeline does it to itself.
+        inject: the suite's part of the action; None: the pipeline does the whole action itself.
         timed: whether the action takes a number of seconds.
         breaks: the server that the action breaks. The suite must have started that server.
         points: the failpoints at which the action makes sense.

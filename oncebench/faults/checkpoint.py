@@ -1,4 +1,4 @@
-"""Damages the checkpoint between two attempts, as a disk crash or a person may do.
+"""Damages the checkpoint between two attempts, as a disk crash or an operator may damage it.
 
 The pipeline is killed, its checkpoint is kept, and another attempt starts on a damaged copy.
 
@@ -151,7 +151,7 @@ def delete_checkpoint(checkpoint: Path) -> None:
 
 
 class NothingThereError(Exception):
-    """The checkpoint has nothing that could be damaged."""
+    """The checkpoint has no file that this fault could damage."""
 
 
 def newest_entry(log: Path) -> Path:

@@ -40,7 +40,7 @@ class PipelineControl(Protocol):
 
         Args:
             config: replaces the configuration of the run.
-            keep_predecessor: lets an attempt that still runs go on running; otherwise it is killed.
+            keep_predecessor: lets an attempt that still runs continue; otherwise it is killed.
         """
 
     def batches(self) -> Sequence[Mapping[str, Any]]:
@@ -56,7 +56,7 @@ class PipelineControl(Protocol):
         """The message with which the newest attempt ended."""
 
     def record_exit(self) -> tuple[int | None, str] | None:
-        """Records how the newest attempt ended, once, and kills what is left of it.
+        """Records the end of the newest attempt, once, and kills its remaining processes.
 
         Returns the exit code and the last message, or None if a fault killed the attempt.
         """
@@ -67,7 +67,7 @@ class PipelineControl(Protocol):
 
 @dataclass
 class FaultContext:
-    """What one fault acts on.
+    """The pipeline, servers and timeline on which one fault acts.
 
     Attributes:
         control: starts and observes attempts of the pipeline.

@@ -2,11 +2,11 @@
 
 Promise: only a small disk that belongs to the run is filled (`oncebench.servers.small_disk`). The disk has room again
 when the fault ends. Neither the pipeline nor the broker is started while its disk is full. A pipeline whose sink is
-elsewhere may hit the next such fault before the broker has halted because of this one. The pipeline then stays stopped
-until this fault ends.
+elsewhere may hit the next such fault before the broker halts because of the first one. The pipeline then stays stopped
+until the first fault ends.
 
-Failure modes: within the seconds nothing is written, or nothing whose loss stops the process, or another fault kills
-the process first. The fault then counts as not exercised (`nemesis-idle`).
+Failure modes: the process writes nothing in the given seconds, or survives the lost write, or another fault kills the
+process first. The fault then counts as not exercised (`nemesis-idle`).
 """
 
 from __future__ import annotations
@@ -70,6 +70,7 @@ def fill_broker_disk(context: FaultContext, seconds: float) -> Generator[None]:
 def _wait_for_room(context: FaultContext, folder: str) -> Generator[None]:
     """Waits for the end of an earlier fault that still fills this disk.
 
-    The end of that fault would also free what this one fills. It ends by itself, at the latest after its seconds.
+    The end of the earlier fault would also free the space that this fault fills. The earlier fault ends by itself, at
+    the latest after its seconds.
     """
     yield from waiting(lambda: not any((context.config.record / folder).glob(f"{BALLAST}*")))

@@ -34,7 +34,7 @@ COME_LIMIT_S = 30.0
 ANSWER_LIMIT_S = 30.0
 # (answer, request) -> whether the answer reports success, and the fields to record.
 ReadAnswer = Callable[[bytes, bytes], tuple[bool, Mapping[str, Any]]]
-_COMMITTED = frozenset({"COMMIT", "COMMIT PREPARED"})  # PostgreSQL answers ROLLBACK to a COMMIT that it did not do
+_COMMITTED = frozenset({"COMMIT", "COMMIT PREPARED"})  # PostgreSQL answers ROLLBACK to a COMMIT that it did not execute
 
 
 def link_to(server: str) -> str:
@@ -119,7 +119,7 @@ def _catch_request(context: FaultContext, server: str, catch: Catch, event: str)
             yield from waiting(lambda: catch.over, ANSWER_LIMIT_S + (catch.held_s or 0.0))
     finally:
         proxy.forget(catch)
-    # The proxy forwards everything from here on, so an answer that has not come by now was not lost.
+    # The proxy forwards everything from now on, so an answer that has not arrived yet is not lost.
     if catch.request is None:
         context.idle("the pipeline sent no such request")
     elif catch.answer is None:

@@ -20,7 +20,7 @@ from oncebench.faults.context import OVERTAKEN, FaultContext, pausing, waiting
 
 # The main class of an executor's JVM.
 EXECUTOR = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
-# How often a crash loop kills the pipeline before it lets it come up.
+# How often a crash loop kills the pipeline before the pipeline may start completely.
 LOOP = 5
 # A start takes about 6 s and its first batch a little longer, so kills land before, during and after the start.
 LOOP_MAX_S = 8.0
@@ -99,7 +99,7 @@ def kill_executor(context: FaultContext, _seconds: float) -> Generator[None]:
 
 
 def stop_executor(context: FaultContext, seconds: float) -> Generator[None]:
-    """Stops the JVM of one executor (see `_executor`) for `seconds`. Its Python workers continue."""
+    """Stops one executor's JVM (see `_executor`) for `seconds`. Its Python workers continue."""
     yield from _stop_process(context, _executor(context), "executor", seconds)
 
 
@@ -118,9 +118,10 @@ def _stop_process(context: FaultContext, pid: int | None, name: str, seconds: fl
 
 
 def repartition(context: FaultContext, _seconds: float) -> Generator[None]:
-    """Kills the pipeline and starts it with one more partition, or as it was if it refuses.
+    """Kills the pipeline and starts it with one more partition.
 
-    Idle if the attempt ends for another reason, because it is then unknown whether it would have refused.
+    If the new attempt refuses, the pipeline starts again with the old number of partitions. If the attempt ends for
+    another reason, the fault counts as idle, because it is unknown whether the attempt would have refused.
     """
     with context.without_restarts():
         context.kill_pipeline()
@@ -141,8 +142,9 @@ def repartition(context: FaultContext, _seconds: float) -> Generator[None]:
 def zombie(context: FaultContext, _seconds: float) -> Generator[None]:
     """Starts a successor while the pipeline is stopped, and continues the first one later.
 
-    A false alarm has this effect. The first pipeline continues when its successor has committed the batch, so its late
-    step meets a finished batch. The end and the last message of the first pipeline are recorded.
+    A false alarm of a failure detector has this effect. The first pipeline continues when its successor has committed
+    the batch, so the next step of the first pipeline meets a finished batch. The end and the last message of the first
+    pipeline are recorded.
     """
     context.note("zombie-left", pid=context.child.pid)
     continued = ended = False

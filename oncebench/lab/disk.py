@@ -1,4 +1,4 @@
-"""Mounts the small disks of a run, only where a fault of the run fills one.
+"""Mounts the small disks of a run, only if a fault of the run fills one.
 
 Promise: after the run the folder has the same content as without a disk of its own. Failures: see `small_disk`.
 """

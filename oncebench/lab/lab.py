@@ -1,7 +1,7 @@
-"""Provides what several cells share: Java, the jars, a running Kafka and the sinks' servers.
+"""Provides the shared parts of several cells: Java, jars, a running Kafka, sinks' servers.
 
-Promise: each is found or started once, and everything that the lab started is stopped when its context ends. Failures:
-no Java, no jars, no broker; each is a `UserError` or `MissingEnvironment` that describes what to do.
+Promise: each part is found or started once, and everything that the lab started is stopped when its context ends.
+Failures: no Java, no jars, no broker. Each raises a `UserError` or `MissingEnvironment` that names the next step.
 """
 
 from __future__ import annotations

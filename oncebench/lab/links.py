@@ -1,4 +1,4 @@
-"""Opens proxies between the pipeline and its servers, where a fault acts on a link.
+"""Opens proxies between the pipeline and its servers, if a fault acts on a link.
 
 Promise: generator, observer and audit always connect to the servers directly. The pipeline does too, unless the run has
 such a fault. Then the pipeline gets the proxy's address, and Kafka's proxied listener advertises no other address. A

@@ -1,7 +1,7 @@
 """Checks whether a run can succeed on this machine.
 
 Promise: nothing is downloaded, and all checks take about a second. `checks()` never raises: a check that cannot be done
-counts as failed. A failed check has an advice.
+counts as failed. A failed check has advice for the user.
 """
 
 import os

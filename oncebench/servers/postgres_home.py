@@ -34,7 +34,7 @@ _PASSABLE_FOR_ALL = 0o001
 
 @dataclass(frozen=True)
 class Home:
-    """Where and as whom the server runs.
+    """The folder, the programs and the user with which the server runs.
 
     Attributes:
         folder: new and private to the server's user.

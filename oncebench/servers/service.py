@@ -1,7 +1,7 @@
 """A server that a sink needs: the user's own, which a variable names, or one of ours.
 
-Promise: while the server is open, the variable has its address for this process and its children. Afterwards the
-variable is as before, and a server that was started here is gone.
+Promise: while the server is open, the variable has its address for this process and its children. At the end the
+variable gets its old value, and a server that was started here is gone.
 
 Failure modes: the user's server cannot be used (`MissingEnvironment`), or ours does not start (`UserError`).
 """

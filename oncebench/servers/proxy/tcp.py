@@ -1,8 +1,8 @@
 """The proxy itself: accepts connections, forwards both directions, and catches one request.
 
 Promise: everything is forwarded unchanged unless a `Catch` or a `cut` is active. The proxy owns its port from the
-beginning: connections are refused until it is opened, and while the link is cut. Nothing of it is left when its context
-ends. It runs in a thread of this process, so it ends with the suite.
+beginning: connections are refused until it is opened, and while the link is cut. When its context ends, it has closed
+every connection. It runs in a thread of this process, so it ends with the suite.
 
 Failure modes: if the server does not listen, the client's connection is closed.
 """
@@ -27,7 +27,7 @@ _BIND_ATTEMPTS = 3  # another process may take a free port before we bind it
 
 @dataclass
 class Catch:
-    """Which request to catch next, what to do with it, and what became of it.
+    """A catch of one request: which request, the action on it, and the outcome.
 
     Attributes:
         wanted: whether this is the request to catch.
