@@ -1,10 +1,10 @@
 """Compares the counts of the two auditors: a pure function of the counts.
 
-Promise: every count of either auditor is compared, also the kinds of each code. A count that only one auditor has is
-compared with 0. Each reason names the count and both numbers.
+Promise: every count of either auditor is compared, including the kinds of each code. A count that only one auditor has
+is compared with 0. Each reason names the count and both numbers.
 
-What can go wrong: both auditors make the same mistake. They share no code, to make that unlikely. They do share the
-contract, which is not checked here.
+What can go wrong: both auditors make the same mistake. They share no code, which makes this unlikely. They share the
+contract, which this module does not check.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Why a fault was not actually exercised, per fault.
+"""Finds, for each fault, why the run did not exercise it.
 
 The reasons: it was not hit, it was hit elsewhere, it had no target, it was cut short, or its batch was not run again.
 

@@ -1,4 +1,4 @@
-"""What a run recorded, as files and as one value: everything the audit and the report need."""
+"""The record of a run, as files and as one value. Audit and report need nothing else."""
 
 from oncebench.record.run_folder import (
     FACTS,

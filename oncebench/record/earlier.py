@@ -13,7 +13,10 @@ CELL_NAMES: Mapping[str, str] = {"delivery": "guarantee"}
 
 
 def current_cell(cell: Any) -> Any:
-    """Returns the cell of a run folder or a report, with present field names; no object as is."""
+    """Returns the cell of a run folder or a report with present field names.
+
+    A value that is not an object is returned unchanged.
+    """
     if not isinstance(cell, dict):
         return cell
     return {CELL_NAMES.get(name, name): value for name, value in cell.items()}

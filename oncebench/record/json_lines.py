@@ -132,7 +132,7 @@ class AllLines:
             RecordError: see `read_lines`.
         """
         size = self._path.stat().st_size if self._path.exists() else -1
-        if size != self._size:  # the size from before the read: what is appended meanwhile is read next time
+        if size != self._size:  # the size from before the read: lines that are appended meanwhile are read next time
             self._items, self._size = read_lines(self._path).items, size
         return self._items
 

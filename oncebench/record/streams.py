@@ -1,4 +1,4 @@
-"""Arrow streams that grow while a run goes on: write batch by batch, read as far as they go.
+"""Arrow streams that grow during a run: written batch by batch, read to their last batch.
 
 Promise: what was appended before a `kill -9` can be read afterwards. A file that was cut off at any byte is read up to
 its last whole batch and reported incomplete, without an error. A file that is damaged, or was written by a newer

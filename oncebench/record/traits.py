@@ -1,7 +1,7 @@
-"""Facts about the sink of a run that judging the run needs, as its record holds them.
+"""The facts about a run's sink that the audit needs, as the run's record holds them.
 
-Promise: judging a stored run asks no registry and imports no sink. A run folder of an earlier version holds no facts
-about its sink; EARLIER has those of the sinks of that time.
+Promise: the audit of a stored run uses no registry and imports no sink. A run folder of an earlier version holds no
+facts about its sink; EARLIER has the facts of the sinks of that time.
 """
 
 from __future__ import annotations

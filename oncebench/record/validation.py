@@ -1,4 +1,4 @@
-"""Checks stored JSON against a schema, with pydantic, and reports what is wrong in one line.
+"""Checks stored JSON against a schema, with pydantic, and reports a mismatch in one line.
 
 Promise: `require` accepts only what fits its schema. For anything else its message names the file, the field, and what
 was expected, so no later code has to check again. Nothing is converted: "1" and true are no numbers. A schema names the

@@ -1,6 +1,6 @@
-"""Which batch lost or duplicated rows, so that each fault of a run is charged with its own.
+"""Finds the batch of each lost or duplicated row, and charges the fault of that batch.
 
-Promise: a row belongs to the batch that read the last event of its session. In that batch the session's rows come out.
+Promise: a row belongs to the batch that read the last event of its session. That batch makes the session's rows.
 Batches and their input ranges are those of the pipeline's `batch` lines. A fault is charged with the lost and the
 duplicated rows of its batch. No row is charged twice. Rows of batches without a fault are `uncharged`.
 

@@ -53,7 +53,7 @@ class Latency:
 
 @dataclass(frozen=True)
 class Findings:
-    """What the audit found.
+    """The findings of the audit.
 
     Attributes:
         anomalies: every code of the catalogue, also those with count 0.

@@ -1,6 +1,6 @@
 """Anomalies of whole batches: rows missing after a reported commit, and visibility in parts.
 
-Promise: a row belongs to the batch that read the last event of its session. In that batch the session's rows come out.
+Promise: a row belongs to the batch that read the last event of its session. That batch makes the session's rows.
 A batch read the input from the end of the batch before it to its own end, by the pipeline's `batch` lines. A batch
 whose input range is not known is not judged.
 """

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 _RANKS = {"p50": 0.50, "p95": 0.95, "p99": 0.99, "p999": 0.999}
-# Where a curve is drawn, in per cent; denser towards the tail, because the tail is of interest.
+# The points of a curve, in per cent. They are denser towards the tail, because readers look at the tail.
 CURVE = (0.0, 5.0, 10.0, 25.0, 50.0, 75.0, 90.0, 95.0, 98.0, 99.0, 99.5, 99.9, 99.99, 100.0)
 
 

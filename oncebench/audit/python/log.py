@@ -1,4 +1,4 @@
-"""Anomalies of the output's log: who wrote each stretch, and how its transaction ended.
+"""Anomalies of the output's log, from each stretch's writer and its transaction's outcome.
 
 Promise: arithmetic on the positions of stretches and of visible rows, never on totals. A sink without such a log has no
 stretches, and nothing is counted.

@@ -1,6 +1,8 @@
-"""Partitions with a stuck last stable offset (STALL-LSO), by a hanging or delayed transaction.
+"""Finds partitions whose last stable offset is stuck (STALL-LSO).
 
-Promise: the rule of KIP-664's find-hanging, over what partitions and coordinators reported at the end of the run.
+A hanging or delayed transaction keeps the offset in its place.
+
+Promise: the rule of KIP-664's find-hanging, applied to the reports of partitions and coordinators at the end of a run.
 
 What can go wrong: the run recorded no transactions. Then the kind is `untold`.
 """

@@ -171,7 +171,7 @@ def _is_closed(path: Path) -> bool:
 
 
 def _lines(path: Path, mark: str) -> list[dict[str, Any]]:
-    """Reads the objects of a JSON lines file, also an object that was appended to a cut-off line.
+    """Reads the objects of a JSON lines file, also those appended to a cut-off line.
 
     `mark`: a field that every line has, and no object inside a line.
     """

@@ -31,7 +31,10 @@ def parse_nonstandard(batches: Iterable[pa.RecordBatch], texts: Sequence[str], n
 
 
 def _no_values() -> pa.RecordBatch:
-    """Gives an empty table its columns; not a constant, because Arrow's first array imports pandas."""
+    """Returns a batch without rows, from which an empty table gets its columns.
+
+    The batch is not a constant, because Arrow's first array imports pandas.
+    """
     return pa.record_batch({"pos": pa.array([], pa.int64()), "nonstandard": pa.array([], pa.binary())})
 
 

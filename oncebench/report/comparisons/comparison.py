@@ -1,7 +1,7 @@
 """The result of a series of runs as one text, for `oncebench compare` and `oncebench table`.
 
-Promise: a pure function of reports. The table of all cells comes first. The other parts follow where there is something
-to report: why a kept run has no figures, what each fault did, what each guarantee costs compared with at-least-once,
+Promise: a pure function of reports. The table of all cells comes first. The other parts follow if they have content:
+kept runs without figures, the effects of each fault, the cost of each guarantee compared with at-least-once,
 recoveries, and the sustained rates. The part on faults needs runs with several faults of one kind; `oncebench faults`
 covers mixtures.
 """
@@ -51,7 +51,7 @@ def _parts(reports: Sequence[Report]) -> Iterator[str]:
 
 
 def _without_speed(reports: Sequence[Report]) -> Iterator[str]:
-    """Why a run kept its promise and still has no figures, a line per run."""
+    """Returns a line per run that kept its promise but has no figures, with the reason."""
     for report in reports:
         if report["verdict"] == Verdict.KEPT and not only_tried(report) and (why := "; ".join(why_no_speed(report))):
             run = f"{' '.join(configuration_of(report))}, {title(report) or 'healthy'}, seed {report['seed']}"

@@ -1,9 +1,9 @@
-"""What one guarantee costs compared with another: differences between runs that took turns.
+"""The cost of one guarantee compared with another: differences between runs that took turns.
 
 Promise: pure functions of reports. A run is compared only with runs of its own round: same sink, load, settings and
-seed. A machine that becomes slower or faster meanwhile therefore moves both. Rounds of several series are never mixed.
-The interval is the percentile bootstrap (95 %) over the rounds' differences. It is wide with few rounds. An interval
-that crosses zero shows no difference. Fewer than FEWEST_ROUNDS rounds have no interval and show nothing.
+seed. A machine that becomes slower or faster meanwhile therefore changes both runs. Rounds of several series are never
+mixed. The interval is the percentile bootstrap (95 %) over the rounds' differences. It is wide with few rounds. An
+interval that crosses zero shows no difference. Fewer than FEWEST_ROUNDS rounds have no interval and show nothing.
 What can go wrong: a run without a meaningful speed (`metrics.why_no_speed`) is left out, together with its round. So is
 a pair of runs whose loads differ.
 """
@@ -28,8 +28,8 @@ RESAMPLES = 10_000
 # A percentile bootstrap of a median reaches from the smallest value to the largest, or little less. Without a real
 # difference it still excludes zero by chance: in 50 % of two rounds, 25 % of three, 12 % of four and 6 % of five.
 FEWEST_ROUNDS = 5
-# By how much of the larger one the events of a pair may differ (the rule of Spark's own latency benchmark). The plan is
-# the same for both, so a larger difference would be another load.
+# The numbers of events of a pair may differ by this share of the larger number (the rule of Spark's own latency
+# benchmark). The plan is the same for both, so a larger difference would be another load.
 SAME_LOAD = 0.02
 BASELINE: Variant = ("at-least-once", "acknowledged")
 # Fields of a run's configuration in which the two runs of a pair differ.
@@ -54,7 +54,7 @@ class Difference:
 
     @property
     def has_interval(self) -> bool:
-        """Whether there are enough rounds for `low` and `high` to mean something."""
+        """Whether there are enough rounds for a meaningful interval from `low` to `high`."""
         return len(self.rounds) >= FEWEST_ROUNDS
 
     def shows(self, none: float = 0.0) -> bool:
@@ -68,9 +68,9 @@ class Difference:
 
 @dataclass(frozen=True)
 class Setting:
-    """What the runs of a comparison share.
+    """The common part of the runs of a comparison.
 
-    The sink, the machine, and the configuration without guarantee, variant and seed.
+    It consists of the sink, the machine, and the configuration without guarantee, variant and seed.
     """
 
     sink: str
@@ -197,7 +197,7 @@ def _same_load(one: Report, other: Report) -> bool:
 
 
 def difference(rounds: Rounds, metric: Metric, variant: Variant, baseline: Variant = BASELINE) -> Difference | None:
-    """By how much `variant` exceeds `baseline`, in the metric's unit; None without pairs."""
+    """Returns `variant` minus `baseline`, in the metric's unit; None without pairs."""
     values = [mine - other for mine, other in pairs(rounds, metric, variant, baseline)]
     return bootstrap(values) if values else None
 

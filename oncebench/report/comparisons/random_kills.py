@@ -1,4 +1,4 @@
-"""Where random kills hit, and which rate of violations they leave possible.
+"""Counts where random kills hit, and bounds the rate of violations that is still possible.
 
 Promise: a pure function of reports. There is one row per sink, guarantee and variant that was killed at random. Each
 kill is counted once, under the last failpoint that its attempt had passed. An attempt that had passed none was
@@ -62,5 +62,5 @@ def kills_by_point(reports: Iterable[Report]) -> Counter[str]:
 
 
 def bound(kills: int) -> str:
-    """The rate of violations per kill that so many kills without one leave possible (95 %)."""
+    """Returns the upper bound (95 %) of violations per kill, after so many kills without one."""
     return f"{_RULE_OF_THREE / kills:.1%}" if kills >= _RULE_OF_THREE else "-"

@@ -73,7 +73,7 @@ class RepeatedRatio:
 
     @property
     def repeats(self) -> bool:
-        """Whether the first median is where a repetition of the second is to be expected."""
+        """Whether the first median is in the interval for a repetition of the second."""
         low, high = repetition_interval(self.second)
         return low <= self.first.median <= high
 
@@ -84,7 +84,7 @@ class RepeatedRatio:
 
 
 def repetition_interval(found: Difference) -> tuple[float, float]:
-    """Where to expect the median of a second series with as many rounds.
+    """Returns the interval for the expected median of a second series with as many rounds.
 
     Two medians with the same error differ by the square root of 2 times that error. The interval is that much wider, as
     a factor and not as a sum, because ratios scatter by factors.
@@ -96,17 +96,18 @@ def repetition_interval(found: Difference) -> tuple[float, float]:
 def mann_whitney_p(one: Sequence[float], other: Sequence[float]) -> float:
     """The exact two-sided p of Mann and Whitney.
 
-    That is how often chance puts two samples as far apart as these.
-    It counts all ways to deal the values out to two samples, by the sums of their ranks and not one by one: there are
-    252 for five and five values, and 2.7 million for twelve and twelve. Equal values share their ranks. This is why
-    scipy does not do it: `scipy.stats.mannwhitneyu` is exact only where no two values are equal.
+    This is the probability that chance puts two samples as far apart as these.
+
+    The function counts all divisions of the values into two samples: 252 for five and five values, and 2.7 million for
+    twelve and twelve. It groups them by the sums of their ranks and does not visit them one by one. Equal values share
+    their ranks. `scipy.stats.mannwhitneyu` is not used, because it is exact only if no two values are equal.
     """
     values = sorted([*one, *other])
 
     def rank(value: float) -> int:
-        return bisect_left(values, value) + bisect_right(values, value)  # twice the mean rank less 1: a whole number
+        return bisect_left(values, value) + bisect_right(values, value)  # twice the mean rank minus 1, a whole number
 
-    # The number of ways to deal, by how many values the first sample has and by the sum of their ranks.
+    # The number of divisions, by the number of values in the first sample and by the sum of their ranks.
     ways: Counter[tuple[int, int]] = Counter({(0, 0): 1})
     for value in values:
         ways.update({(n + 1, total + rank(value)): count for (n, total), count in ways.items() if n < len(one)})

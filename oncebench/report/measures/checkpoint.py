@@ -122,9 +122,9 @@ def batch_costs(progress: Progress) -> dict[str, float | int | None]:
 def split(progress: Progress) -> dict[str, float | None]:
     """The mean batch in ms, split into parts that add up to `total`.
 
-    The parts: planning (offsets to read, plan), the state's commit, the sink's prepare (of the slowest task), decide
-    and commit, the offset log, the commit log, and the `rest`. The rest is reading, shuffling and computing rows. For a
-    sink that measures no times of its own, it includes writing.
+    The parts of Spark are planning (offsets to read, plan), the state's commit, the offset log and the commit log. The
+    parts of the sink are prepare (of the slowest task), decide and commit. The `rest` is reading, shuffling and
+    computing rows. For a sink that measures no times of its own, the rest includes writing.
     """
     sinks = {line["batch"]: line["timings_ms"] for line in progress.lines if line["kind"] == "sink"}
     parts = [

@@ -24,8 +24,8 @@ Getter = Callable[[Report], float | None]
 PROMISE, SPEED, LATENCY, CHECKPOINT, PRICE, RECOVERY = (
     "promise", "speed", "latency", "checkpoint", "price", "recovery"
 )  # fmt: skip
-# If more than one event in a hundred was later than this, the generator did not keep the rate that the figures are
-# reported for. Sends come in steps of 10 ms.
+# If more than one event in a hundred was later than this, the generator did not keep the rate of the report. Sends come
+# in steps of 10 ms.
 LATE_MS = 100.0
 
 

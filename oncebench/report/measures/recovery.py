@@ -43,11 +43,11 @@ ANSWERS = ("pipeline-killed", "pipeline-failed", CONTINUED, "random-kill", "zomb
 
 @dataclass(frozen=True)
 class Recovery:
-    """Milliseconds after the fault, and rows; None for what did not happen or was not seen.
+    """Milliseconds after the fault, and rows; None if a mark did not happen or was not seen.
 
     `replayed_rows` counts the rows that were made again after the restart, whether they were written or only drained.
     They belong to batches that had begun before the fault, or that the killed attempt left open. A replay that was
-    killed itself counts where it was completed.
+    killed itself counts for the fault after which it was completed.
     """
 
     detect: float | None = None
