@@ -1,1 +1,1 @@
-"""What proves the product: protocol model, crash-state search, mutants. Not part of the wheel."""
+"""The proofs: protocol model, crash-state search, mutants. They are not part of the wheel."""

@@ -158,7 +158,10 @@ def ms_per_step(kafka: KafkaBroker, topic: str, rows: int, settings: Mapping[str
 
 
 def read_per_s(kafka: KafkaBroker, topic: str, level: str) -> float:
-    """Records per second of one reader at an isolation level, from the first record to READ_RECORDS."""
+    """Returns one reader's records per second at an isolation level.
+
+    The time counts from the first record to READ_RECORDS.
+    """
     consumer = Consumer({
         "bootstrap.servers": kafka.bootstrap_servers, "group.id": "reads", "isolation.level": level,
         "enable.auto.commit": False,

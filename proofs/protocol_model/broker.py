@@ -55,7 +55,7 @@ def begin(world: World, asked: Id, batch: int, partition: int, marked: bool) -> 
 
 
 def write(world: World, asked: Id, halves: int, marked: bool) -> World | None:
-    """Adds rows (and the marker) to the open transaction; returns None if no transaction is open."""
+    """Adds rows (and the marker) to the open transaction; returns None if none is open."""
     txn = find(world, asked)
     if txn is None or txn.id != asked or txn.state != ONGOING:
         return None

@@ -52,7 +52,10 @@ class Producer(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """An EndTxn that the driver has to send: the answer so far, and whether any attempt got none."""
+    """An EndTxn that the driver has to send.
+
+    Contains the answer so far, and whether any attempt got no answer.
+    """
 
     prepared: Prepared
     answer: str = ""
