@@ -193,8 +193,8 @@ class Batch:
             if rows != made.rows or first_digest not in (made.digest, None):
                 raise NondeterministicReplay(
                     f"batch {self.id}, {_name(made.partition)}: the replay made {made.rows} rows with digest "
-                    f"{made.digest:016x}, the first run made {rows} with {first_digest or 0:016x}. Rows, and the task "
-                    "that each row is in, must depend on the input alone; the replay has written nothing. Compare the "
+                    f"{made.digest:016x}, the first run made {rows} with {first_digest or 0:016x}. Rows must depend on "
+                    "the input alone, and so must the task of each row; the replay has written nothing. Compare the "
                     "pipeline's code and settings with those of the first run."
                 )
 
