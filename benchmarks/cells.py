@@ -1,4 +1,4 @@
-"""What each guarantee of each sink costs, and whether it is kept, tracked over commits.
+"""Tracks over commits the cost of each sink's guarantees, and whether each is kept.
 
 Lower is better, except for a share (`checkpoint_percent`), which also falls when the rest of a batch grows.
 

@@ -61,7 +61,7 @@ class Constant:
         return t_s * self.rate
 
     def inverse(self, count: Floats) -> Floats:
-        """When event number `count` is due."""
+        """The time at which event number `count` is due."""
         return count / self.rate
 
 
@@ -128,7 +128,7 @@ class Burst:
         return periods * self._per_period + calm * self.rate + (inside - calm) * self.peak_rate
 
     def inverse(self, count: Floats) -> Floats:
-        """When event number `count` is due."""
+        """The time at which event number `count` is due."""
         periods = np.floor(count / self._per_period)
         inside = count - periods * self._per_period
         calm = np.minimum(inside, self._calm_s * self.rate)

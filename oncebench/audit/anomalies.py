@@ -186,7 +186,7 @@ CATALOGUE = {
 
 @dataclass(frozen=True)
 class Anomaly:
-    """How often one code occurred; `split` divides the count by kind, if the code has kinds."""
+    """The count of one code; `split` divides the count by kind, if the code has kinds."""
 
     count: int = 0
     examples: tuple[Mapping[str, Any], ...] = ()

@@ -35,7 +35,7 @@ from oncebench.record.traits import traits_of
 
 
 class Verdict(StrEnum):
-    """What a run came to, as reports store it. `oncebench.errors` has the exit codes."""
+    """The outcome of a run, as reports store it. `oncebench.errors` has the exit codes."""
 
     KEPT = "kept"
     BROKEN = "broken"
@@ -98,7 +98,7 @@ class JudgedCell(Protocol):
 
 @dataclass(frozen=True)
 class Facts:
-    """What a verdict rests on, besides the counts. Reasons and notes are sentences for people.
+    """The basis of a verdict, besides the counts. Reasons and notes are sentences for people.
 
     Attributes:
         failed: a fault was requested or acted, or the pipeline exited.

@@ -307,7 +307,7 @@ def why_not_on_master(fault: Fault, master: str) -> str | None:
 
 
 def why_malformed(fault: Fault) -> str | None:
-    """What is wrong with the text of a fault; None if it is well formed."""
+    """Returns the mistake in the text of a fault; None if the text is well formed."""
     action = FAULTS.get(fault.action)
     if action is None:
         return f"unknown fault action {fault.action!r}; available: {', '.join(FAULTS)}"

@@ -54,7 +54,7 @@ _NONE = (None, None)
 
 @dataclass(frozen=True)
 class Config:
-    """Which sink to follow, and where to write."""
+    """The sink to follow, and the files to write."""
 
     sink: str
     target: dict[str, Any]

@@ -42,7 +42,7 @@ class _Process:
 
 
 def start_time(pid: int) -> int:
-    """When `pid` started: clock ticks since boot (Linux), or µs since 1970.
+    """The start time of `pid`: clock ticks since boot (Linux), or µs since 1970.
 
     Raises `ProcessLookupError` if there is no such process.
     """

@@ -37,6 +37,6 @@ def configurations_of(reports: Iterable[Report]) -> dict[Configuration, str]:
 
 
 def place_of(configuration: Configuration) -> tuple[Any, ...]:
-    """What sorts configurations: the sink, then the order of guarantees, then the variant."""
+    """The sort key of a configuration: the sink, then the order of guarantees, then the variant."""
     sink, guarantee, variant = configuration
     return sink, order_of(guarantee, variant)

@@ -128,12 +128,12 @@ class _Run:
 
     @property
     def started_us(self) -> int:
-        """When the load began."""
+        """The time at which the load began."""
         return self.record.plan.started_us
 
     @property
     def warm_us(self) -> int:
-        """When the warm-up ended."""
+        """The time at which the warm-up ended."""
         return self.started_us + round(self.cell.warmup_s * 1e6)
 
     @property

@@ -1,4 +1,4 @@
-"""Which guarantees and variants a sink supports, and which sinks are installed.
+"""Lists the guarantees and variants of each sink, and the installed sinks.
 
 Failure modes: an unknown sink, guarantee or variant raises `UserError` with exit code 2 and lists the possible ones.
 """

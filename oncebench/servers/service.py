@@ -31,7 +31,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Service:
-    """How to open a server.
+    """The steps that open a server.
 
     Attributes:
         variable: the environment variable with the address of the server.

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run may put its output, and what its rows look like.
+    """The place for a run's output, and the form of its rows.
 
     Attributes:
         name: of the run, never used before; letters, digits, `.`, `_` and `-`. Also the pipeline's sink_id.

@@ -103,7 +103,7 @@ class Rows:
         self._task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]] = iter
 
     def mapInArrow(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: str) -> Rows:
-        """As in Spark."""
+        """Stores the task, which `collect` runs for each partition."""
         self._task = task
         return self
 

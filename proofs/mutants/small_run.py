@@ -145,11 +145,11 @@ class Run:
         self.forced: set[int] = set()  # inodes of files forced to the disk
 
     def asks_for(self, _point: str) -> bool:
-        """As of Failpoints: every point is passed."""
+        """See `Failpoints.asks_for`: true, so the protocols pass every point."""
         return True
 
     def reach(self, point: str, batch: int, _rows: int | None = None, partition: int | None = None) -> None:
-        """As in Failpoints."""
+        """See `Failpoints.reach`."""
         if partition is None or point == "after-prepare":
             self.look()  # not earlier: the reader would read a file that was just begun as empty, and never again
         for fault in self.left:

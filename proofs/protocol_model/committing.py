@@ -53,7 +53,7 @@ def to_end(driver: Driver, entries: Iterable[Prepared], setting: Setting) -> Dri
 
 
 def steps(world: World, driver: Driver, setting: Setting) -> Iterator[Move]:
-    """What the driver can do next."""
+    """The driver's possible next steps."""
     if driver.at in ("after-decision", "mid-commit"):
         yield from _end(world, driver, setting)
     else:

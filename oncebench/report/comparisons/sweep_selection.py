@@ -1,4 +1,4 @@
-"""Which healthy settings are the full comparison, and which belong to sweeps.
+"""Finds the healthy settings of the full comparison, and those of sweeps.
 
 Promise: pure functions of settings and rounds.
 The full comparison is recognised by its load (rate, warm-up and sessions of the profile `full`) and by the defaults in

@@ -1,4 +1,4 @@
-"""When a batch began and ended, according to its line in `progress.jsonl`.
+"""The beginning and the end of a batch, according to its line in `progress.jsonl`.
 
 Promise: times are from Spark's own clock of the trigger, in epoch µs, exact to the millisecond. Some lines have only
 the time at which they were written: lines of older runs, and lines that the next start wrote for a batch whose own
@@ -20,10 +20,10 @@ def took_us(line: Line) -> int:
 
 
 def ended_us(line: Line) -> int:
-    """When the batch was in Spark's commit log."""
+    """The time at which the batch was in Spark's commit log."""
     return int(line["began_us"]) + took_us(line) if "began_us" in line else int(line["t_us"])
 
 
 def began_us(line: Line) -> int:
-    """When the trigger of the batch began."""
+    """The time at which the batch's trigger began."""
     return ended_us(line) - took_us(line)

@@ -27,7 +27,7 @@ PARTS = ("planning", "rest", "state", "prepare", "decide", "commit", "offset_log
 
 @dataclass(frozen=True)
 class Progress:
-    """What the pipeline reported of its batches.
+    """The pipeline's reports of its batches.
 
     Attributes:
         lines: the lines of `progress.jsonl`.
@@ -53,7 +53,7 @@ class Progress:
         return found
 
     def state_commit_ms(self, line: Mapping[str, Any]) -> float:
-        """How long a batch waited for its state commits.
+        """The time for which a batch waited for its state commits.
 
         Spark reports their sum over the partitions.
         """
@@ -65,7 +65,7 @@ class Progress:
 
 
 def cores_of(master: str) -> int | None:
-    """How many tasks a Spark master runs at a time; None if its name has no number."""
+    """The number of tasks that a Spark master runs at a time; None if its name has no number."""
     if found := re.fullmatch(r"local-cluster\[\s*(\d+)\s*,\s*(\d+)\s*,.*\]", master):
         return int(found[1]) * int(found[2])
     found = re.fullmatch(r"local\[\s*(\d+)\s*(?:,.*)?\]", master)

@@ -74,7 +74,7 @@ def flat_out(report: Report) -> bool:
 
 
 def sessions_needed(quantile: Quantile) -> int:
-    """How many sessions a quantile needs, so that at least one session lies above it."""
+    """The number of sessions that a quantile needs, so that at least one session lies above it."""
     return round(1 / (1 - float(f"0.{quantile[1:]}")))
 
 

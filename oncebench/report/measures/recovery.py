@@ -1,4 +1,4 @@
-"""How long each fault kept rows from becoming visible: pure functions of a record.
+"""The time for which each fault delayed visible rows: pure functions of a record.
 
 The marks of a recovery, each in milliseconds after its fault:
 
@@ -64,7 +64,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Observed:
-    """What a run recorded of its attempts and of its rows.
+    """A run's record of its attempts and of its rows.
 
     Attributes:
         timeline: the supervisor's lines.
@@ -186,7 +186,7 @@ def _limit_us(observed: Observed, fault_us: int) -> float | None:
 
 
 def _caught_up(observed: Observed, limit_us: float | None, visible_us: int | None, end_us: int | None) -> int | None:
-    """When the first row was seen after which, for CALM_S, no row was late.
+    """The time of the first row after which, for CALM_S, no row was late.
 
     A late row counts from the moment at which it became late, so a silence is not calm.
     """

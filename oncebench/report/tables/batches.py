@@ -37,7 +37,7 @@ def by_arm(lines: Sequence[Mapping[str, Any]]) -> dict[str, dict[int, float]]:
 
 
 def extra_ms(times: Mapping[str, Mapping[int, float]], arm: str, baseline: str) -> Difference:
-    """How much longer a batch of `arm` takes than a batch of `baseline` in the same round."""
+    """The time of a batch of `arm` minus that of a batch of `baseline` in the same round."""
     return bootstrap([times[arm][at] - times[baseline][at] for at in times[arm] if at in times[baseline]])
 
 
