@@ -24,7 +24,10 @@ LOCAL = PUBLISHED / "local"
 
 
 def stamp() -> str:
-    """A name for a series that this process starts now. Names sort by time, and two processes never share one."""
+    """A name for a series that this process starts now.
+
+    Names sort by time, and two processes never share a name.
+    """
     return f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}"
 
 

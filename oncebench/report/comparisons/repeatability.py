@@ -163,7 +163,7 @@ def noise_markdown(reports: Iterable[Report], columns: Sequence[Metric] = COLUMN
 
 
 def repeated_markdown(found: Sequence[RepeatedRatio]) -> str:
-    """Counts the ratios that agree, repeat and differ, per metric; lists those that do not agree.
+    """Counts the ratios that agree, repeat or differ, per metric; lists those that disagree.
 
     Empty without ratios.
     """
