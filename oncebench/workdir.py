@@ -20,7 +20,7 @@ from typing import IO, Self
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
 
-MARKER = "oncebench-work.json"
+WORK_FOLDER_FILE = "oncebench-work.json"
 _SCHEMA = 1
 _PRIVATE = 0o700
 # Files that a run (alone or in a series), a load or timed batches leave behind.
@@ -46,9 +46,9 @@ class WorkDir:
     def delete(self) -> None:
         """Deletes the work dir and everything in it, the marker last, and releases the lock."""
         for child in self.path.iterdir():
-            if child.name != MARKER:
+            if child.name != WORK_FOLDER_FILE:
                 delete_below(self.path, child)
-        (self.path / MARKER).unlink()
+        (self.path / WORK_FOLDER_FILE).unlink()
         self.path.rmdir()
         self.close()
 
@@ -59,7 +59,7 @@ class WorkDir:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         try:
-            if kind is not None and self._made and [child.name for child in self.path.iterdir()] == [MARKER]:
+            if kind is not None and self._made and [child.name for child in self.path.iterdir()] == [WORK_FOLDER_FILE]:
                 self.delete()
         except FileNotFoundError:
             pass  # somebody removed the folder; the error that ended the context matters more
@@ -80,10 +80,10 @@ def open_work_dir(path: Path) -> WorkDir:
         made = not path.exists()
         path.mkdir(mode=_PRIVATE, parents=True, exist_ok=True)
         path = path.resolve()
-        marker = path / MARKER
+        marker = path / WORK_FOLDER_FILE
         if not marker.is_file() and any(path.iterdir()):
             raise UserError(
-                f"{path} contains files but no {MARKER}, so it is not a work dir of this suite. "
+                f"{path} contains files but no {WORK_FOLDER_FILE}, so it is not a work dir of this suite. "
                 "Choose a folder that is empty or does not exist yet"
             )
         lock = os.fdopen(os.open(marker, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+", encoding="utf-8")
@@ -137,11 +137,11 @@ def delete_below(marked: Path, target: Path) -> None:
     Raises:
         UserError: `marked` carries no marker, or `target` does not really lie below it; nothing is deleted.
     """
-    if not (marked / MARKER).is_file():
-        raise UserError(f"nothing is deleted below {marked}: it carries no {MARKER}")
+    if not (marked / WORK_FOLDER_FILE).is_file():
+        raise UserError(f"nothing is deleted below {marked}: it carries no {WORK_FOLDER_FILE}")
     real = target.parent.resolve() / target.name  # the target itself may be a link: then the link is removed
     root = marked.resolve()
-    if target.name in ("", ".", "..") or root not in real.parents or real == root / MARKER:
+    if target.name in ("", ".", "..") or root not in real.parents or real == root / WORK_FOLDER_FILE:
         raise UserError(f"{target} is not deleted: it does not lie below the work dir {marked}")
     if real.is_dir() and not real.is_symlink():
         shutil.rmtree(real)  # rmtree walks by folder handles, so it does not follow a link that appears meanwhile

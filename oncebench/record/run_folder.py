@@ -24,7 +24,7 @@ from oncebench.record.json_lines import Lines, read_lines
 from oncebench.record.streams import Stream, read_stream
 from oncebench.record.validation import OBJECT, RecordError, refuse_newer, require
 
-MARKER = "oncebench-work.json"
+WORK_FOLDER_FILE = "oncebench-work.json"
 FACTS = "facts.json"  # topics, servers, resources; missing if the run ended by an error
 MAX_SEQS = 100  # a session has seq 0..99
 
@@ -134,10 +134,10 @@ class Record:
         Raises:
             RecordError: `path` is no run folder, is damaged, or is newer than this code.
         """
-        marker = path / MARKER
-        if not marker.is_file():
-            raise RecordError(f"{path} is no run folder ({MARKER} is missing); give the work folder of a run")
-        _read_object(marker, OBJECT)
+        work_folder_file = path / WORK_FOLDER_FILE
+        if not work_folder_file.is_file():
+            raise RecordError(f"{path} is no run folder ({WORK_FOLDER_FILE} is missing); give the work folder of a run")
+        _read_object(work_folder_file, OBJECT)
         plan = _read_plan(path / "ledger" / "plan.json")
         return Record(
             path=path,

@@ -20,7 +20,7 @@ from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.python.audit import audit
 from oncebench.audit.sql import count
 from oncebench.audit.sql.files import LEDGER, Files, batch_ranges, committed, drained, placed, read_files
-from oncebench.record import FINAL, INPUT, MARKER, OBSERVED, QUARANTINE, Record
+from oncebench.record import FINAL, INPUT, OBSERVED, QUARANTINE, WORK_FOLDER_FILE, Record
 from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream, write_stream
 from oncebench.record.validation import require
@@ -311,7 +311,7 @@ def written(record: Record, folder: Path) -> Path:
         write_stream(folder / f"{name}.arrow", schema, [table.to_pydict()])
     (folder / "ends.json").write_text(json.dumps({"leftovers": [], "input": {}, **record.ends}))
     (folder / "cell.json").write_text(json.dumps({"run": "r", "cell": CELL.as_json()}))
-    (folder / MARKER).write_text("{}")
+    (folder / WORK_FOLDER_FILE).write_text("{}")
     batch = {"kind": "batch", "t_us": 1, "batch": 0, "start_offsets": {}, "input_rows": 1, "state": [],
              "duration_ms": {"triggerExecution": 1.0}, **record.progress.items[0]}  # fmt: skip
     torn = b'{"kind":"batch","t_us":1,"end_offsets":{"0":1}'  # a killed writer's, and then the next one's on its line

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from oncebench.cli import cli
 from oncebench.errors import ExitCode, MissingEnvironment, UserError
-from oncebench.workdir import MARKER, delete_below, open_work_dir, require_free
+from oncebench.workdir import WORK_FOLDER_FILE, delete_below, open_work_dir, require_free
 from tests import ROOT
 
 
@@ -20,7 +20,7 @@ def test_a_work_dir_is_private_and_carries_its_marker(tmp_path: Path) -> None:
     with open_work_dir(tmp_path / "some" / "work") as work:
         assert work.path == (tmp_path / "some" / "work").resolve()
         assert work.path.stat().st_mode & 0o777 == 0o700
-        assert json.loads((work.path / MARKER).read_text())["pid"] == os.getpid()
+        assert json.loads((work.path / WORK_FOLDER_FILE).read_text())["pid"] == os.getpid()
 
 
 def test_a_refused_start_removes_only_an_empty_folder_of_its_own(
@@ -36,12 +36,12 @@ def test_a_refused_start_removes_only_an_empty_folder_of_its_own(
     with open_work_dir(tmp_path / "some" / "well"):
         pass
     assert sorted(folder.name for folder in (tmp_path / "some").iterdir()) == ["used", "well"]
-    assert (mine / MARKER).exists()
+    assert (mine / WORK_FOLDER_FILE).exists()
 
 
 def test_a_removed_folder_does_not_hide_the_error(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="refused"), open_work_dir(tmp_path / "gone") as work:
-        (work.path / MARKER).unlink()
+        (work.path / WORK_FOLDER_FILE).unlink()
         work.path.rmdir()
         raise UserError("refused")
 
@@ -84,7 +84,7 @@ def test_a_killed_run_does_not_leave_the_work_dir_locked(tmp_path: Path) -> None
 
 def test_a_lock_without_a_written_pid_is_still_a_lock(tmp_path: Path) -> None:
     with open_work_dir(tmp_path / "work") as work:
-        (work.path / MARKER).write_text("")
+        (work.path / WORK_FOLDER_FILE).write_text("")
         with pytest.raises(UserError, match="in use by another process"):
             open_work_dir(tmp_path / "work")
 
@@ -108,7 +108,7 @@ def test_a_file_in_place_of_the_folder_is_a_clear_error(tmp_path: Path) -> None:
 def test_a_marker_that_is_a_link_is_not_written_through(tmp_path: Path) -> None:
     (tmp_path / "precious").write_text("precious")
     (tmp_path / "work").mkdir()
-    (tmp_path / "work" / MARKER).symlink_to(tmp_path / "precious")
+    (tmp_path / "work" / WORK_FOLDER_FILE).symlink_to(tmp_path / "precious")
     with pytest.raises((UserError, OSError)):
         open_work_dir(tmp_path / "work")
     assert (tmp_path / "precious").read_text() == "precious"
@@ -145,18 +145,18 @@ def test_a_tree_and_a_file_below_the_marker_are_deleted(work: Path) -> None:
 
 
 def test_without_a_marker_nothing_is_deleted(work: Path) -> None:
-    (work / MARKER).unlink()
-    with pytest.raises(UserError, match=f"carries no {MARKER}"):
+    (work / WORK_FOLDER_FILE).unlink()
+    with pytest.raises(UserError, match=f"carries no {WORK_FOLDER_FILE}"):
         delete_below(work, work / "kafka")
     assert (work / "kafka" / "data" / "log").exists()
 
 
-@pytest.mark.parametrize("target", ["", ".", "..", "../precious", "kafka/../../precious", f"{MARKER}", "kafka/.."])
+@pytest.mark.parametrize("target", ["", ".", "..", "../precious", "kafka/../../precious", WORK_FOLDER_FILE, "kafka/.."])
 def test_a_path_outside_the_work_dir_is_not_deleted(target: str, work: Path) -> None:
     with pytest.raises(UserError, match="not deleted"):
         delete_below(work, Path(f"{work}/{target}"))
     assert (work.parent / "precious" / "thesis.txt").exists()
-    assert (work / MARKER).exists()
+    assert (work / WORK_FOLDER_FILE).exists()
 
 
 def test_a_link_is_removed_and_not_followed(work: Path) -> None:

@@ -30,11 +30,12 @@ END_TXN_VERSION = 4
 INIT_PRODUCER_ID_VERSION = 5
 # A running coordinator answers in milliseconds; ten seconds cover a restart of the broker.
 REQUEST_TIMEOUT_MS = 10_000
-# Pause between two tries while the coordinator still writes markers, which takes single milliseconds.
+# Pause between two tries while the coordinator still writes transaction markers, which takes single milliseconds.
 RETRY_PAUSE_S = 0.002
 RETRY_PAUSE_MAX_S = 0.1
 
-# Stands for the coordinator's epoch in a marker that an operator writes; the leader then checks the producer only.
+# Stands for the coordinator's epoch in a transaction marker that an operator writes; the leader then checks only the
+# producer.
 NO_COORDINATOR = -1
 
 # Kafka's error codes (org.apache.kafka.common.protocol.Errors).
@@ -52,7 +53,7 @@ class Outcome(Enum):
     """The result of an EndTxn request."""
 
     DONE = "done"  # ended as asked, by this or by an earlier request
-    ELSEWHERE = "elsewhere"  # ended by someone else: aborted, timed out or fenced; only a marker shows which
+    ELSEWHERE = "elsewhere"  # ended by someone else: aborted, timed out or fenced; only the sink's marker shows which
     UNKNOWN = "unknown"  # no answer: the request may still take effect
 
 
@@ -225,7 +226,7 @@ class Coordinator:
             if producer.current_transaction_start_offset >= 0
         ]
 
-    def write_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
+    def write_transaction_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
         """Ends a transaction in one partition without its coordinator (WriteTxnMarkers, KIP-664).
 
         Raises:

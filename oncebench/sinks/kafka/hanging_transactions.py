@@ -1,8 +1,11 @@
-"""Ends hanging transactions (KIP-664): decided, but without a marker in a partition.
+"""Ends hanging transactions (KIP-664): decided, but without an end marker in a partition.
+
+The end marker is a control record; Kafka calls it a transaction marker. The sink's own markers are different: they are
+offsets of consumer groups (`oncebench.sinks.kafka.markers`).
 
 Kafka's brokers (4.3.1 and others with KRaft) can lose the end of a transaction. While a broker that went down registers
 again, a coordinator finds no leader of a partition and takes the partition for deleted. It then completes the
-transaction without a marker there (TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue, after
+transaction without a control record there (TransactionMarkerChannelManager.addTxnMarkersToBrokerQueue, after
 KRaftMetadataCache.getPartitionLeaderEndpoint). The transaction never ends in that partition: committed readers wait
 there for ever, and a part of a committed batch stays invisible.
 
@@ -14,8 +17,8 @@ decision. The decision is noted first (`DecisionNotes`), in case this start dies
 Before ids are fenced, `settle` waits until their transactions have ended, while the coordinators still know how.
 
 What can go wrong: the coordinator no longer has its decision, because someone else fenced the producer; or the cluster
-does not allow this user to write markers (ALTER on the cluster). Both raise `RefusedStart` with the next step. A topic
-that this user may not describe (READ on the topic) is left out with a warning.
+does not allow this user to write transaction markers (ALTER on the cluster). Both raise `RefusedStart` with the next
+step. A topic that this user may not describe (READ on the topic) is left out with a warning.
 """
 
 from __future__ import annotations
@@ -31,13 +34,14 @@ from oncebench.delivery.errors import HangingTransaction, RefusedStart
 from oncebench.sinks.kafka.coordinator import Coordinator, OpenIn, Transaction
 from oncebench.sinks.kafka.markers import Offsets
 
-# The topic with each batch's markers, which belong to the same transactions as its rows.
+# The topic with the sink's markers of each batch, which belong to the same transactions as its rows.
 OFFSETS_TOPIC = "__consumer_offsets"
 # States in which the coordinator has finished -> whether it committed.
 _DECIDED: Mapping[str, bool] = {"CompleteCommit": True, "CompleteAbort": False}
-# States in which the coordinator has yet to decide or will still write markers: the transaction does not hang.
+# States in which the coordinator has yet to decide or will still write transaction markers. Such a transaction does not
+# hang.
 _AT_WORK = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
-# Markers take single milliseconds.
+# Transaction markers take single milliseconds.
 _PAUSE_S = 0.01
 _log = logging.getLogger(__name__)
 
@@ -58,7 +62,7 @@ class DecisionNotes:
     is 1 if the producer's last transaction was committed, else 0. The note is valid for the next epoch only, and only
     if the coordinator has had no transaction since: a transaction that was open at the fence would have been aborted,
     which takes an epoch of its own. Therefore a note is never applied to another transaction. Kafka forgets notes as
-    it forgets markers (`offsets.retention.minutes`).
+    it forgets the sink's markers (`offsets.retention.minutes`).
     """
 
     def __init__(self, offsets: Offsets) -> None:
@@ -83,7 +87,7 @@ def _group(transaction: Transaction, epoch: int) -> str:
 
 
 def settle(coordinator: Coordinator, prefix: str, names: Collection[str], timeout_ms: int, limit_s: float) -> None:
-    """Aborts ongoing transactions of these ids and waits until all markers are sent.
+    """Aborts ongoing transactions of these ids and waits until all transaction markers are sent.
 
     Until an id is fenced, its coordinator then has the decision about its transaction.
 
@@ -122,7 +126,7 @@ def end_hanging_transactions(
 
     Raises:
         RefusedStart: a transaction's decision is lost, or the right to end it is missing.
-        HangingTransaction: a broker did not write the marker.
+        HangingTransaction: a broker did not write the transaction marker.
     """
     owners = {txn.producer_id: txn.transactional_id for txn in coordinator.listed(prefix)}
     if not owners:
@@ -136,7 +140,8 @@ def end_hanging_transactions(
         for place in suspects
         if owners[place.producer_id] in described and described[owners[place.producer_id]].state not in _AT_WORK
     }
-    if whose:  # if a marker has arrived since the first list, the transaction does not hang: its id is not fenced
+    # If a transaction marker has arrived since the first list, the transaction does not hang: its id is not fenced.
+    if whose:
         whose = _still(whose, coordinator, topics)
     decided = {txn: _decided(txn, notes) for txn in set(whose.values())}
     if fence is not None:
@@ -186,7 +191,7 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, comm
             f"its rows are missing in the output; if they may be dropped, `{by_hand}` ends it."
         )
     try:
-        coordinator.write_marker(transaction, place, commit)
+        coordinator.write_transaction_marker(transaction, place, commit)
     except KafkaError as error:
         outcome = "committed" if commit else "aborted"
         text = f"{where}. It is {outcome}, but no marker could be written: {error}."

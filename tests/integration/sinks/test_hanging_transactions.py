@@ -160,7 +160,7 @@ def test_what_was_decided_outlives_a_death_between_the_fence_and_the_marker(
     world.ends(commit)
     world.leaves_open()
     with monkeypatch.context() as broken:
-        broken.setattr(world.coordinator, "write_marker", raises(NotLeaderForPartitionError))
+        broken.setattr(world.coordinator, "write_transaction_marker", raises(NotLeaderForPartitionError))
         with pytest.raises(HangingTransaction, match="the decision is still known"):
             world.end_hanging_transactions()
     assert world.transaction.state == "Empty", "or its coordinator knew"

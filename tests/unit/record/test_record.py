@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from oncebench.record import FINAL, INPUT, MARKER, OBSERVED, QUARANTINE, Record
+from oncebench.record import FINAL, INPUT, OBSERVED, QUARANTINE, WORK_FOLDER_FILE, Record
 from oncebench.record.json_lines import LineWriter, read_lines
 from oncebench.record.streams import StreamWriter, read_stream, write_stream
 from oncebench.record.validation import SCHEMA_VERSION, RecordError
@@ -196,7 +196,7 @@ def test_a_file_without_objects_is_refused(tmp_path: Path, content: bytes) -> No
 def folder(tmp_path: Path) -> Path:
     """A run folder as a run leaves it, without its lines."""
     world = make_world(2, 2)
-    (tmp_path / MARKER).write_text('{"schema": 1}')
+    (tmp_path / WORK_FOLDER_FILE).write_text('{"schema": 1}')
     (tmp_path / "cell.json").write_text(json.dumps(CELL))
     (tmp_path / "ends.json").write_text(json.dumps(ENDS))
     (tmp_path / "facts.json").write_text(json.dumps(FACTS))
@@ -224,13 +224,13 @@ def test_a_whole_run_folder_is_loaded(folder: Path) -> None:
     assert record.ends["final_complete"] is True
 
 
-def test_a_folder_without_the_marker_is_no_run_folder(folder: Path) -> None:
-    (folder / MARKER).unlink()
+def test_a_folder_without_the_work_folder_file_is_no_run_folder(folder: Path) -> None:
+    (folder / WORK_FOLDER_FILE).unlink()
     with pytest.raises(RecordError, match="is no run folder"):
         Record.load(folder)
 
 
-@pytest.mark.parametrize("name", [MARKER, "ledger/plan.json", "cell.json", "ends.json", "facts.json"])
+@pytest.mark.parametrize("name", [WORK_FOLDER_FILE, "ledger/plan.json", "cell.json", "ends.json", "facts.json"])
 @pytest.mark.parametrize("version", ["2", "0", '"1"', "null"])
 def test_a_folder_of_a_newer_schema_is_refused(folder: Path, name: str, version: str) -> None:
     (folder / name).write_text(f'{{"schema": {version}}}')
@@ -238,7 +238,7 @@ def test_a_folder_of_a_newer_schema_is_refused(folder: Path, name: str, version:
         Record.load(folder)
 
 
-@pytest.mark.parametrize("name", ["cell.json", "ledger/plan.json", "ends.json", "facts.json", MARKER])
+@pytest.mark.parametrize("name", ["cell.json", "ledger/plan.json", "ends.json", "facts.json", WORK_FOLDER_FILE])
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff"])
 def test_a_damaged_object_is_refused_with_its_name(folder: Path, name: str, content: bytes) -> None:
     (folder / name).write_bytes(content)

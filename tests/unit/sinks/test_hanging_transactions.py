@@ -36,7 +36,7 @@ class Pretended:
     def describe(self, names: Iterable[str]) -> dict[str, Transaction]:
         return {name: Transaction(name, 11, 3, self.state) for name in names}
 
-    def write_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
+    def write_transaction_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
         assert transaction.epoch == 3
         if self.refuses is not None:
             raise self.refuses

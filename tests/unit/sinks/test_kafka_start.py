@@ -76,7 +76,7 @@ class Cluster:
         if names[1:]:
             self.fence(names[1:], timeout_ms, _limit_s)
 
-    def write_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
+    def write_transaction_marker(self, transaction: Transaction, place: OpenIn, commit: bool) -> None:
         if self.refuses is not None:
             raise self.refuses
         self.open.remove(place)
