@@ -36,7 +36,7 @@ from pipeline.checkpoint import begun_at, committed_position, newest_batch, open
 from pipeline.config import PipelineConfig
 from pipeline.failures import explain
 from pipeline.progress import Listener, Monitoring, Progress
-from pipeline.query import query as rows_of
+from pipeline.query import query as streaming_rows
 from pipeline.rows import KEY, check_query, rows_for
 from pipeline.sink import kind_and_support, open_sink
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
@@ -84,7 +84,7 @@ class Job:
                 self._warm_up(spark, sink)
                 listener = Listener(self._progress, monitoring, config.input_topic, self._fail)
                 spark.streams.addListener(listener)
-                self._follow(spark, kind, sink, support, journal)
+                self._run_query(spark, kind, sink, support, journal)
             except Exception as failure:
                 raise explain(failure, journal) from None
             finally:
@@ -164,10 +164,11 @@ class Job:
         tasks = spark.range(0, self.config.partitions, 1, self.config.partitions)
         warm_up(tasks, sink.warm_up_writer(), self._failpoints, self._quarantine)
 
-    def _follow(self, spark: SparkSession, kind: SinkKind, sink: Sink, support: Support, journal: Journal) -> None:
+    def _run_query(self, spark: SparkSession, kind: SinkKind, sink: Sink, support: Support, journal: Journal) -> None:
+        """Builds and starts the query, and waits until it ends or must stop."""
         config = self.config
         protocol = protocol_of(kind, support)
-        rows = rows_of(spark, config)
+        rows = streaming_rows(spark, config)
         check_query(rows)
         if kind.commits_per_task(support):
             refuse_without_shuffle(rows, config.partitions, KEY)

@@ -35,9 +35,9 @@ SLOW_MS = 10
 ROUNDS = 7
 # The sink's code, and its replacement.
 SLOWER = (
-    '        assert self._coordinator is not None, "start() comes first"\n        ended = ',
+    '        assert self._coordinator is not None, "start() comes first"\n        by_partition = ',
     f'        assert self._coordinator is not None, "start() comes first"\n        time.sleep({SLOW_MS / 1000})\n'
-    "        ended = ",
+    "        by_partition = ",
 )
 DUPLICATING = ("        return self._marks\n", "        return {}\n")
 AUTHOR = ("-c", "user.name=known-slowdown", "-c", "user.email=known-slowdown@localhost")

@@ -46,7 +46,7 @@ def decision(prepared: Sequence[Written]) -> dict[str, Any]:
     return {"partitions": [_entry(written) for written in prepared]}
 
 
-def newest_prepared(decisions: list[dict[str, Any]]) -> dict[int, Mapping[str, Any]]:
+def prepared_by_partition(decisions: list[dict[str, Any]]) -> dict[int, Mapping[str, Any]]:
     """Returns each partition's prepared work, from the newest decision that names it."""
     return {
         entry["partition"]: entry["prepared"]

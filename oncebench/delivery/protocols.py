@@ -18,9 +18,9 @@ from oncebench.delivery.decisions import (
     commit,
     decision,
     first_run,
-    newest_prepared,
     partitions_without,
     pass_decision_failpoints,
+    prepared_by_partition,
     refuse_older_journal,
     report_dropped,
     transaction_lost,
@@ -76,18 +76,18 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
     decisions = journal.decisions(batch.id)
     lost = None
     if decisions:
-        lost = commit(batch, sink, newest_prepared(decisions))
+        lost = commit(batch, sink, prepared_by_partition(decisions))
         if not lost or on_lost == DROP:
             report_dropped(batch, lost, on_lost)
             return batch.drain(first_run(decisions))
     else:
         refuse_older_journal(batch, sink, journal)
-    prepared = batch.run(sink.prepare_writer(), only=lost, expected=first_run(decisions))
+    written = batch.run(sink.prepare_writer(), only=lost, expected=first_run(decisions))
     batch.failpoint("before-decision")
     with batch.timed("decide"):
-        journal.decide(batch.id, len(decisions), decision(prepared))
+        journal.decide(batch.id, len(decisions), decision(written))
     batch.failpoint("after-decision")
-    lost = commit(batch, sink, {written.partition: written.prepared for written in prepared if written.prepared})
+    lost = commit(batch, sink, {each.partition: each.prepared for each in written if each.prepared})
     if lost and on_lost != DROP:
         raise transaction_lost(batch, lost)
     report_dropped(batch, lost, on_lost)

@@ -201,11 +201,11 @@ class KafkaSink(Sink):
             CommitUncertain: a coordinator did not answer within COMMIT_LIMIT_S.
         """
         assert self._coordinator is not None, "start() comes first"
-        ended = {p: self._transaction(entry) for p, entry in prepared.items()}
-        parts = sorted(p for p, transaction in ended.items() if (batch, transaction) not in self._done)
+        by_partition = {p: self._transaction(entry) for p, entry in prepared.items()}
+        parts = sorted(p for p, transaction in by_partition.items() if (batch, transaction) not in self._done)
         if not parts:
             return set()
-        transactions = [ended[p] for p in parts]
+        transactions = [by_partition[p] for p in parts]
         answers = self._coordinator.end(transactions, commit=True, limit_s=COMMIT_LIMIT_S)
         unclear = {p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.ELSEWHERE}
         silent = [p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.UNKNOWN]
