@@ -1,5 +1,8 @@
 """The order and the times of all events of a load, fixed before the first event is sent.
 
+A shape is the rate of the load over time (`loadgen.pacing`). Its `cumulative(t)` counts the events that are due until
+t, and its `inverse(k)` is the time at which event k is due. An event's place is a point on the axis of that count.
+
 **Order.** Session i starts in its own slot of 100 events and has its own spread of 1 to 2 s. Its events lie in that
 window, unevenly and in proportion to the shape's rate. Sorting all events by their place in the count of due events
 mixes the events of different sessions.

@@ -77,6 +77,7 @@ def encode(
 ) -> tuple[list[str], list[str]]:
     """Record keys and record values of these events, in their order.
 
+    `scheduled_us` is the time at which each event is due, in epoch µs. It becomes the event's field `scheduled_at`.
     A value equals `json.dumps(event, separators=(",", ":"))`. Keys and digits need no escapes, so an f-string makes the
     same text several times faster. Both are ASCII `str`; the client sends their bytes unchanged. A field `pad` makes a
     value `record_bytes` long if it is shorter (up to the ten bytes that the field itself needs).

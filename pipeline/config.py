@@ -35,7 +35,7 @@ class PipelineConfig:
         sink, guarantee, variant: see `oncebench.sinks` and `oncebench.delivery.protocols`.
         sink_id: permanent name of this pipeline in the sink; letters, digits, `.`, `_` and `-`.
         checkpoint: folder of Spark's checkpoint and of our journal; a path, not a URI.
-        record: folder for progress.jsonl, hits.jsonl and trace.jsonl.
+        record: the run folder; progress.jsonl, hits.jsonl and trace.jsonl go there.
         partitions: tasks per batch (state partitions and writers).
         trigger_ms: time between micro-batches; 0: as fast as possible.
         max_events_per_batch: limit of one batch; None: all available events.

@@ -28,6 +28,7 @@ from oncebench.delivery.decisions import (
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import Journal
 
+# The text is the job's `on_lost`: REWRITE or DROP (`oncebench.delivery.decisions`).
 Protocol = Callable[[Batch, Sink, Journal, str], None]
 
 
@@ -82,6 +83,7 @@ def exactly_once_two_phase(batch: Batch, sink: Sink, journal: Journal, on_lost: 
             return batch.drain(first_run(decisions))
     else:
         refuse_older_journal(batch, sink, journal)
+    # `lost` is None for an undecided batch: every partition is written. Otherwise only the lost partitions are.
     written = batch.run(sink.prepare_writer(), only=lost, expected=first_run(decisions))
     batch.failpoint("before-decision")
     with batch.timed("decide"):

@@ -58,7 +58,11 @@ class Output:
 
 
 def save_topic(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
-    """Writes input.arrow or final.arrow: every record in [0, end)."""
+    """Reads a topic or an output from beginning to end, and writes every record to `path`.
+
+    The path is input.arrow or final.arrow. The audit computes the expected rows from the first and compares them with
+    the second.
+    """
     return _save(reader, path, FINAL, _record, settle_s, idle_s)
 
 

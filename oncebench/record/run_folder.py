@@ -68,7 +68,10 @@ _LEDGER_TYPES: dict[str, type[np.generic]] = {
 
 @dataclass(frozen=True)
 class Plan:
-    """The generator's plan (`ledger/plan.json`); `started_us` is its start, in epoch µs."""
+    """The generator's plan (`ledger/plan.json`), read without the generator's code.
+
+    `started_us` is the start of the load, in epoch µs.
+    """
 
     seed: int
     sessions: int
@@ -81,7 +84,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Ledger:
-    """One entry per planned event, in schedule order; all arrays have the length `Plan.events`.
+    """The generator's ledger, read without the generator's code: an entry per planned event.
+
+    The entries are in schedule order, and all arrays have the length `Plan.events`.
 
     `sent_us` is 0 if the event was never attempted. `acked_us` is 0 if the outcome is unknown, negative if it failed.
     """

@@ -7,7 +7,8 @@ Promise: every start, death and restart is a line of timeline.jsonl. Every fault
 process of the pipeline is left when the supervisor is closed. Failures: the pipeline refuses to start (`UserError` with
 the pipeline's own message), or dies repeatedly (`UserError` after MAX_FAILURES in a row).
 
-timeline.jsonl has lines {"t_us", "event", ...} with these events and those that the faults note:
+timeline.jsonl has lines {"t_us", "event", ...} with these events and those that the faults note (a nemesis is
+a fault, in Jepsen's word):
 
 - pipeline-started
 - pipeline-killed: by a failpoint or a fault

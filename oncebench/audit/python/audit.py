@@ -1,7 +1,8 @@
 """The Python audit: a pure function from a record to its anomalies and latencies.
 
 Promise: it reads nothing but the record, changes nothing, and gives the same findings for any order of rows in the
-files. Every count follows the rule of its code in `anomalies.CATALOGUE`. `verdict` decides what is allowed.
+files. Every count follows the rule of its code in `anomalies.CATALOGUE`. The `judge_*` functions count anomalies; only
+`verdict.judge` gives a verdict.
 
 What can go wrong: a read is incomplete. Then the audit uses the rows that are there. `Findings.complete` says which
 reads were whole, and the verdict is `unknown`.
@@ -80,7 +81,7 @@ class Findings:
 
 
 def audit(record: Record, *, expected: Expected | None = None, warmup_s: float = 0.0) -> Findings:
-    """Audits a record.
+    """Counts the anomalies of a record, and computes its latencies.
 
     Args:
         expected: the model's rows, if the caller has them already.

@@ -217,7 +217,9 @@ class TransactionalWriter:
     """Writes a partition and its marker in one transaction, which it prepares or commits.
 
     Args:
-        client, names, timeout_ms: as in KafkaSink.
+        client: librdkafka settings of the cluster.
+        names: of this driver's transactional ids and marker groups, and of the output topic.
+        timeout_ms: how long a transaction may stay open after its first row.
         commits: whether the task commits (idempotent) or leaves the transaction open for the driver (two-phase).
         ended: transactional id -> batch of the newest transaction that the driver committed for this id.
         retired: ids that must not be used again.
@@ -231,6 +233,15 @@ class TransactionalWriter:
     retired: frozenset[str]
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        """See `Writer.write`: writes rows and marker; commits or leaves the transaction open.
+
+        Under two-phase the first result names the open transaction, so that the driver can commit it. Its fields are
+        `transactional_id`, `producer_id` and `epoch`. Under idempotent, or without rows, the first result is empty.
+
+        Raises:
+            DeliveryFailed: the transaction failed. A replay writes the partition again, unless its marker is committed.
+            AnotherDriver: a newer driver has started, and this worker stops.
+        """
         begun = time.monotonic()
         try:
             # A new producer takes half a second, while the rows are still being computed. The transaction is sent to
