@@ -142,6 +142,11 @@ FAULT = {
 }
 
 
+DEATHS: dict[str, Any] = {"asked": 1, "unasked": 0, "each_unasked": []}
+CHECKPOINT: dict[str, Any] = {"share_of_batch": None, "per_million_events": None, "per_batch": None}
+STEADINESS: dict[str, Any] = {"lag_slope": None, "latency_rise": None}
+
+
 def test_faults_that_fit_are_read(tmp_path: Path) -> None:
     missed = FAULT | {"hit": False, "t_us": None}
     chance = FAULT | {"fault": "random:kill"}
@@ -169,6 +174,21 @@ def test_a_report_that_fits_is_read(tmp_path: Path) -> None:
         (REPORT | {"cell": REPORT["cell"] | {"sink": "../x"}}, "has cell.sink = '../x': String should match pattern"),
         (REPORT | {"schema": True}, "judge it with a newer one"),
         (REPORT | {"config": []}, "has config = []: Input should be a valid dictionary"),
+        (REPORT | {"config": {"faults": None}}, "has config.faults = None: Input should be a valid list"),
+        (REPORT | {"config": {"trigger_ms": None}}, "has config.trigger_ms = None: Input should be a valid integer"),
+        (REPORT | {"config": {"rate": []}}, 'has config.rate = []: Input should be a number or "max"'),
+        (REPORT | {"deaths": DEATHS | {"unasked": None}}, "has deaths.unasked = None: Input should be a valid integer"),
+        (REPORT | {"deaths": DEATHS | {"each_unasked": "x"}}, "has deaths.each_unasked = 'x'"),
+        (REPORT | {"deaths": DEATHS | {"each_unasked": [{}]}}, "has no deaths.each_unasked[0].told"),
+        (REPORT | {"generator": {"lateness_ms": "x"}}, "has generator.lateness_ms = 'x'"),
+        (REPORT | {"generator": {"lateness_ms": {"p99": "x"}}}, "has generator.lateness_ms.p99 = 'x'"),
+        (REPORT | {"checkpoint": CHECKPOINT | {"per_million_events": "x"}}, "has checkpoint.per_million_events = 'x'"),
+        (REPORT | {"checkpoint": CHECKPOINT | {"per_batch": {"bytes": [], "files": 1}}}, "per_batch.bytes = []"),
+        (REPORT | {"steadiness": STEADINESS | {"lag_slope_error": "x"}}, "has steadiness.lag_slope_error = 'x'"),
+        (REPORT | {"price": {"written_bytes": "x"}}, "has price.written_bytes = 'x'"),
+        (REPORT | {"visibility_gap_ms": {"p50": "x"}}, "has visibility_gap_ms.p50 = 'x'"),
+        (REPORT | {"resources": {"broker": {}}}, "has no resources.broker.peak_rss_bytes"),
+        (REPORT | {"events": {"in_topic": "x"}}, "has events.in_topic = 'x'"),
         (REPORT | {"reproduce": "oncebench 'run"}, "has reproduce = "),
         (REPORT | {"faults": [FAULT | {"fault": "nonsense"}]}, "unknown failpoint"),
         (REPORT | {"faults": [FAULT | {"fault": "mid-write:teleport"}]}, "there is no fault 'teleport'"),
