@@ -73,7 +73,7 @@ def open_work_dir(path: Path) -> WorkDir:
     An existing folder is accepted only if it is empty or carries the marker.
 
     Raises:
-        UserError: the folder is not a work dir, or is in use (the message names the pid).
+        UserError: the folder is not a work dir (exit code 2), or is in use (the message names the pid).
         MissingEnvironment: the folder can't be written.
     """
     with disk_errors(path):
@@ -84,7 +84,8 @@ def open_work_dir(path: Path) -> WorkDir:
         if not marker.is_file() and any(path.iterdir()):
             raise UserError(
                 f"{path} contains files but no {WORK_FOLDER_FILE}, so it is not a work dir of this suite. "
-                "Choose a folder that is empty or does not exist yet"
+                "Choose a folder that is empty or does not exist yet",
+                exit_code=ExitCode.USAGE,
             )
         lock = os.fdopen(os.open(marker, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600), "r+", encoding="utf-8")
         try:

@@ -58,6 +58,15 @@ class GroupedCommand(click.Command):
                     formatter.write_dl(lines)
 
 
+class _Folder(click.Path):
+    """A folder. Empty text is refused, because it would be the current folder."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if value == "":
+            self.fail("the name of the folder is empty. Give a folder that is empty or does not exist yet", param, ctx)
+        return super().convert(value, param, ctx)
+
+
 def _finite(_context: click.Context, _option: click.Parameter, number: float) -> float:
     if not math.isfinite(number):
         raise click.BadParameter(f"{number} is not a number of seconds")
@@ -215,7 +224,7 @@ postgres_option = click.option(
     help="Your own PostgreSQL, without a password in the DSN; without the option, a server is started.",
 )  # fmt: skip
 work_dir_option = click.option(
-    "--work-dir", type=click.Path(path_type=Path, file_okay=False), metavar="DIR",
+    "--work-dir", type=_Folder(path_type=Path, file_okay=False), metavar="DIR",
     help="Folder for the files of the runs [default: results/local/work/<command>-<time>-<pid>].",
 )  # fmt: skip
 keep_option = click.option(

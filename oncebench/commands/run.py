@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import sys
@@ -23,12 +24,14 @@ from oncebench.commands.options import (
     work_dir_option,
 )
 from oncebench.delivery.failpoints import FORM
+from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import bytes_needed
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.lab import open_lab
 from oncebench.live.view import view
 from oncebench.measure import BULKY, exit_code, measure
+from oncebench.report.report import FILE
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
 from oncebench.report.summary import summary
@@ -118,7 +121,8 @@ def run(
     else:
         click.echo(summary(report, place))
         if json_path:
-            Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
+            with disk_errors(Path(json_path), f"instead of --json take the same report from {place / FILE}"):
+                Path(json_path).write_text(json.dumps(report, indent=1), "utf-8")
     sys.exit(ExitCode.INTERRUPTED if report["interrupted"] else exit_code([report]))
 
 
@@ -136,10 +140,28 @@ def require_writable(json_path: str | None) -> None:
         trouble = "it is a folder. Give a file in it"
     elif not path.parent.is_dir():
         trouble = f"there is no folder {path.parent}. Create it"
-    elif not os.access(path if path.exists() else path.parent, os.W_OK):
-        trouble = "it cannot be written. Give another file"
+    elif (error := _refusal(path.resolve())) is not None:
+        trouble = f"it cannot be written ({error.strerror}). Give another file"
     if trouble:
         raise UserError(f"--json {path}: {trouble}, or print the report with --json -", exit_code=ExitCode.USAGE)
+
+
+def _refusal(path: Path) -> OSError | None:
+    """The error of a first try to write the file; None: it can be written.
+
+    Permissions do not show everything: root may write to /proc, where no file can be created.
+    """
+    try:
+        if path.is_file():
+            path.open("ab").close()
+        elif not path.exists():
+            path.touch()
+            path.unlink()
+        elif not os.access(path, os.W_OK):  # a pipe is not tried: it would wait for its reader
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        return error
+    return None
 
 
 def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> Report:

@@ -18,9 +18,10 @@ Sink = Annotated[str, Field(pattern="^[a-z0-9-]+$")]  # any: a stored run may be
 Guarantee = Annotated[str, one_of(GUARANTEES)]
 _Fault = Annotated[str, AfterValidator(parse_fault)]
 _NO_RATE = {"custom_error_type": "rate", "custom_error_message": 'Input should be a number or "max"'}
-_Rate = Annotated[float | Literal["max"], GetPydanticSchema(lambda kind, make: {**make(kind), **_NO_RATE})]
+Rate = Annotated[float | Literal["max"], GetPydanticSchema(lambda kind, make: {**make(kind), **_NO_RATE})]
 _Partition = Annotated[str, Field(pattern="^[0-9]{1,10}$")]
 _Offsets = dict[_Partition, Count]
+_Seconds = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class StoredCell(TypedDict, closed=True):
@@ -31,7 +32,7 @@ class StoredCell(TypedDict, closed=True):
     variant: str
     faults: list[_Fault]
     random_kills: NotRequired[Count]
-    rate: NotRequired[_Rate]
+    rate: NotRequired[Rate]
     sessions: NotRequired[Count]
     open_sessions: NotRequired[Count]
     record_bytes: NotRequired[Count]
@@ -45,7 +46,7 @@ class StoredCell(TypedDict, closed=True):
     checkpoint_writing: NotRequired[str]
     state_store: NotRequired[str]
     master: NotRequired[str]
-    warmup_s: NotRequired[float]
+    warmup_s: NotRequired[_Seconds]
 
 
 class _Traits(TypedDict, closed=True):
@@ -70,7 +71,7 @@ class Plan(TypedDict):
     events: Count
     started_us: Whole
     topic: NotRequired[str]
-    rate: NotRequired[_Rate]
+    rate: NotRequired[Rate]
     shape: NotRequired[str]
 
 
@@ -88,6 +89,7 @@ class Facts(TypedDict):
     run: str
     topics: dict[str, str]
     kafka: dict[str, Any]
+    theirs: NotRequired[dict[str, str]]  # the addresses of the user's servers, by variable
     durability: NotRequired[dict[str, dict[str, str]]]  # older runs did not read it
     java: str | None
     interrupted: bool

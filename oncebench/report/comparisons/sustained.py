@@ -34,9 +34,10 @@ TOO_SHORT = "it was too short to tell"
 
 def fell_behind(report: Report) -> bool:
     """Whether the lag surely grew by LAG_SLOPE of the load; False without a slope."""
-    steadiness = report.get("steadiness") or {}
-    slope, error = steadiness.get("lag_slope"), steadiness.get("lag_slope_error") or 0.0
-    return slope is not None and slope - STANDARD_ERRORS * error >= LAG_SLOPE
+    steadiness = report.get("steadiness")
+    if not steadiness or (slope := steadiness["lag_slope"]) is None:
+        return False
+    return slope - STANDARD_ERRORS * (steadiness.get("lag_slope_error") or 0.0) >= LAG_SLOPE
 
 
 def backlog_in_latency(report: Report) -> bool:
@@ -103,8 +104,11 @@ def limits(reports: Iterable[Report]) -> list[Limit]:
 def _limit(setting: Setting, variant: Variant, series: str, probes: list[Report]) -> Limit:
     answers: dict[float, list[str]] = {}  # by rate, per probe why it was not sustained; empty text: it was
     for report in probes:
+        rate = report["config"]["rate"]
+        if isinstance(rate, str):
+            continue  # a flat-out load has no rate to keep up with
         if report.get("steadiness") and (reasons := list(why_not(report))) != [TOO_SHORT]:
-            answers.setdefault(report["config"]["rate"], []).append("; ".join(reasons))
+            answers.setdefault(rate, []).append("; ".join(reasons))
     failed = {rate: [why for why in of_rate if why] for rate, of_rate in answers.items()}
     lost = min((rate for rate, why in failed.items() if len(why) > 1), default=None)
     sustained = (rate for rate, of_rate in answers.items() if not of_rate[0] or of_rate.count("") > 1)

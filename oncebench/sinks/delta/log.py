@@ -109,9 +109,9 @@ def actions(commit: Path, kind: str) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def readable(kind: type[PipelineError], table: Path, advice: str) -> Iterator[None]:
-    """Converts errors of delta-rs (newer protocol, missing version) or a damaged log to `kind`."""
+    """Converts errors of delta-rs (newer protocol, missing version), the disk or a damaged log to `kind`."""
     try:
         yield
-    except (DeltaError, ValueError, pa.ArrowException) as error:
+    except (DeltaError, ValueError, OSError, pa.ArrowException) as error:
         lines = str(error).splitlines() or [type(error).__name__]  # a stack follows the first line
         raise kind(f"the Delta table {table} cannot be read: {lines[0]}. {advice}") from error

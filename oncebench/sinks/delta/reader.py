@@ -13,7 +13,7 @@ the final read of a run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from urllib.parse import unquote
 
@@ -41,7 +41,8 @@ class TableFollower:
     def fresh(self) -> Rows:
         """Returns the rows of files that a version names and that were not returned before."""
         try:
-            self._read_log()
+            with self._readable():
+                self._read_new_versions()
             read = [(name, ms, _columns(self._folder / name)) for name, ms in self._taken()]
         except OSError as error:
             raise ReadError(
@@ -52,9 +53,8 @@ class TableFollower:
         times = [ms for _, ms, rows in read for _ in range(rows.num_rows)]
         return rows_of(places, times, [row for _, _, rows in read for row in rows.to_pylist()], self._key, seen_us)
 
-    def _read_log(self) -> None:
-        with readable(ReadError, self._folder, "Read it again; if that fails too, its log is damaged."):
-            self._read_new_versions()
+    def _readable(self) -> AbstractContextManager[None]:
+        return readable(ReadError, self._folder, "Read it again; if that fails too, its log is damaged.")
 
     def _read_new_versions(self) -> None:
         if self._version < 0:
@@ -101,9 +101,10 @@ class TableFollower:
 
     def leftovers(self) -> list[str]:
         """Lists data files with rows that no version names: their writers died before the commit."""
-        self._read_log()
-        named = {unquote(add["add"]["path"]) for path in commits(self._folder / "_delta_log")
-                 for add in actions(path, "add")}  # fmt: skip
+        with self._readable():
+            self._read_new_versions()
+            named = {unquote(add["add"]["path"]) for path in commits(self._folder / "_delta_log")
+                     for add in actions(path, "add")}  # fmt: skip
         found = (path for path in self._folder.glob("*.parquet") if path.name not in named | self._seen)
         return sorted(path.name for path in found if _has_rows(path))
 

@@ -11,14 +11,16 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 import pytest
 from click.testing import CliRunner
 
 from oncebench.cli import COMMANDS, cli, main
-from oncebench.commands import doctor
+from oncebench.commands import doctor, run
 from oncebench.commands.options import HEADINGS, base_cell
+from oncebench.commands.run import require_writable
 from oncebench.delivery.contract import GUARANTEES
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import POINTS
@@ -68,6 +70,9 @@ def run_command(*words: str, cwd: Path | None = None, **environment: str) -> tup
         ((*GOOD, "--partitions", "0"), "is not in the range"),
         ((*GOOD, "--json", "no/such/folder/report.json"), "there is no folder no/such/folder. Create it"),
         ((*GOOD, "--json", "/"), "it is a folder"),
+        ((*GOOD, "--json", "/proc/report.json"), "--json /proc/report.json: it cannot be written ("),
+        ((*GOOD, "--work-dir", ""), "the name of the folder is empty"),
+        ((*GOOD, "--work-dir", "/etc"), "is not a work dir of this suite"),
         (("load", "--topic", "t"), "Give its address with --bootstrap-servers"),
         (("run", "--sink", "sqlite", "--guarantee", "at-least-once"), "does not support at-least-once (the example"),
         (
@@ -140,13 +145,42 @@ def test_missing_java_is_reported_with_the_variable_to_set(tmp_path: Path) -> No
     assert "JAVA_HOME" in err
 
 
+def test_a_try_of_the_reports_file_changes_nothing(tmp_path: Path) -> None:
+    earlier, link = tmp_path / "earlier.json", tmp_path / "link.json"
+    earlier.write_text("{}")
+    link.symlink_to(tmp_path / "target.json")
+    for path in (None, "-", earlier, link, tmp_path / "new.json"):
+        require_writable(path and str(path))
+    assert (sorted(tmp_path.iterdir()), earlier.read_text()) == ([earlier, link], "{}")
+
+
+def test_a_report_that_cannot_be_written_names_its_option_and_the_stored_report(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "reports").mkdir()
+
+    def folder_goes(*_: Any) -> dict[str, Any]:
+        (tmp_path / "reports").rmdir()
+        return {"interrupted": False}
+
+    monkeypatch.setattr(run, "run_one", folder_goes)
+    monkeypatch.setattr(run, "summary", lambda *_: "")
+    words = [*GOOD, "--json", "reports/r.json", "--work-dir", "work"]
+    failed = CliRunner().invoke(cli, words).exception
+    assert isinstance(failed, UserError)
+    assert failed.exit_code == ExitCode.ENVIRONMENT
+    assert "reports/r.json can't be written" in str(failed)
+    assert str(failed).endswith("or instead of --json take the same report from work/report.json")
+
+
 def test_a_foreign_folder_is_refused_as_work_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "theirs").mkdir()
     (tmp_path / "theirs" / "letter.txt").write_text("dear")
     refused = CliRunner().invoke(cli, [*GOOD, "--work-dir", "theirs"]).exception
     assert isinstance(refused, UserError)
-    assert "is not a work dir of this suite" in str(refused)
+    assert (refused.exit_code, "is not a work dir of this suite" in str(refused)) == (ExitCode.USAGE, True)
     assert (tmp_path / "theirs" / "letter.txt").read_text() == "dear"
 
 

@@ -76,6 +76,9 @@ def test_files_of_a_run_fit_their_schemas(item: Any, kind: Any) -> None:
             "has faults = 'after-commit': Input should be a valid list",
         ),
         ({**CELL, "sessions": True}, schema.StoredCell, "has sessions = True: Input should be a valid integer"),
+        ({**CELL, "warmup_s": float("nan")}, schema.StoredCell, "has warmup_s = nan: Input should be a finite number"),
+        ({**FACTS, "theirs": "x"}, schema.Facts, "has theirs = 'x': Input should be a valid dictionary"),
+        ({**FACTS, "theirs": {"KAFKA": 1}}, schema.Facts, "has theirs.KAFKA = 1: Input should be a valid string"),
         ({"final_complete": True}, schema.Ends, "has no output"),
         ({**ENDS, "output": {"0": {"lso": "1", "hw": 1}}}, schema.Ends, "has output.0.lso = '1'"),
         ({**ENDS, "output": {"zero": {"lso": 1, "hw": 1}}}, schema.Ends, "has output.zero: String should match"),
@@ -139,6 +142,11 @@ FAULT = {
 }
 
 
+DEATHS: dict[str, Any] = {"asked": 1, "unasked": 0, "each_unasked": []}
+CHECKPOINT: dict[str, Any] = {"share_of_batch": None, "per_million_events": None, "per_batch": None}
+STEADINESS: dict[str, Any] = {"lag_slope": None, "latency_rise": None}
+
+
 def test_faults_that_fit_are_read(tmp_path: Path) -> None:
     missed = FAULT | {"hit": False, "t_us": None}
     chance = FAULT | {"fault": "random:kill"}
@@ -166,6 +174,21 @@ def test_a_report_that_fits_is_read(tmp_path: Path) -> None:
         (REPORT | {"cell": REPORT["cell"] | {"sink": "../x"}}, "has cell.sink = '../x': String should match pattern"),
         (REPORT | {"schema": True}, "judge it with a newer one"),
         (REPORT | {"config": []}, "has config = []: Input should be a valid dictionary"),
+        (REPORT | {"config": {"faults": None}}, "has config.faults = None: Input should be a valid list"),
+        (REPORT | {"config": {"trigger_ms": None}}, "has config.trigger_ms = None: Input should be a valid integer"),
+        (REPORT | {"config": {"rate": []}}, 'has config.rate = []: Input should be a number or "max"'),
+        (REPORT | {"deaths": DEATHS | {"unasked": None}}, "has deaths.unasked = None: Input should be a valid integer"),
+        (REPORT | {"deaths": DEATHS | {"each_unasked": "x"}}, "has deaths.each_unasked = 'x'"),
+        (REPORT | {"deaths": DEATHS | {"each_unasked": [{}]}}, "has no deaths.each_unasked[0].told"),
+        (REPORT | {"generator": {"lateness_ms": "x"}}, "has generator.lateness_ms = 'x'"),
+        (REPORT | {"generator": {"lateness_ms": {"p99": "x"}}}, "has generator.lateness_ms.p99 = 'x'"),
+        (REPORT | {"checkpoint": CHECKPOINT | {"per_million_events": "x"}}, "has checkpoint.per_million_events = 'x'"),
+        (REPORT | {"checkpoint": CHECKPOINT | {"per_batch": {"bytes": [], "files": 1}}}, "per_batch.bytes = []"),
+        (REPORT | {"steadiness": STEADINESS | {"lag_slope_error": "x"}}, "has steadiness.lag_slope_error = 'x'"),
+        (REPORT | {"price": {"written_bytes": "x"}}, "has price.written_bytes = 'x'"),
+        (REPORT | {"visibility_gap_ms": {"p50": "x"}}, "has visibility_gap_ms.p50 = 'x'"),
+        (REPORT | {"resources": {"broker": {}}}, "has no resources.broker.peak_rss_bytes"),
+        (REPORT | {"events": {"in_topic": "x"}}, "has events.in_topic = 'x'"),
         (REPORT | {"reproduce": "oncebench 'run"}, "has reproduce = "),
         (REPORT | {"faults": [FAULT | {"fault": "nonsense"}]}, "unknown failpoint"),
         (REPORT | {"faults": [FAULT | {"fault": "mid-write:teleport"}]}, "there is no fault 'teleport'"),

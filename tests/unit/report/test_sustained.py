@@ -151,5 +151,10 @@ def test_a_damaged_probe_decides_nothing() -> None:
     assert found_limits(probe(1000, 0.0), *damaged) == [(1000, None, 2)]
 
 
+def test_a_probe_of_a_flat_out_load_decides_nothing() -> None:
+    flat_out = probe(2000, 0.0, config={"rate": "max", "sink": "kafka"})
+    assert found_limits(probe(1000, 0.0), flat_out) == [(1000, None, 2)]
+
+
 def test_an_interrupted_probe_decides_nothing() -> None:
     assert found_limits(probe(1000, 0.0), probe(2000, 0.5, interrupted=True)) == [(1000, None, 1)]

@@ -200,6 +200,15 @@ def test_a_reader_reports_a_table_that_cannot_be_understood(tmp_path: Path) -> N
         TableFollower(tmp_path / "table", "session_key").fresh()
 
 
+def test_a_folder_in_place_of_a_log_entry_is_reported_as_damage(tmp_path: Path) -> None:
+    append(tmp_path / "table", rows("a"))
+    (tmp_path / "table" / "_delta_log" / f"{1:020}.json").mkdir()
+    with pytest.raises(RefusedStart, match=r"Delta table .* cannot be read: .*Mend the table"):
+        sink(tmp_path).start(IDEMPOTENT, 1, ())
+    with pytest.raises(ReadError, match=r"Delta table .* cannot be read: .*its log is damaged"):
+        TableFollower(tmp_path / "table", "session_key").leftovers()
+
+
 def test_a_late_reader_gets_complete_versions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(delta_reader, "FILES_A_POLL", 2)
     table = tmp_path / "table"

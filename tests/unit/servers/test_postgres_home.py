@@ -1,0 +1,71 @@
+"""The temporary folder of a server of ours: a later start deletes it if its run was killed."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
+from oncebench.servers.postgres_home import _PREFIX, _temporary, remove_stale_homes
+from oncebench.workdir import MARKER, open_work_dir
+from tests import ROOT
+
+
+@pytest.fixture
+def dead(tmp_path: Path) -> Path:
+    """The folder of a run that was killed."""
+    code = "import os, sys; from pathlib import Path; from oncebench.workdir import open_work_dir; " \
+           "work = open_work_dir(Path(sys.argv[1])); os.kill(os.getpid(), 9)"  # fmt: skip
+    folder = tmp_path / f"{_PREFIX}dead"
+    subprocess.run([sys.executable, "-c", code, str(folder)], cwd=ROOT, check=False)
+    (folder / "postgres" / "data").mkdir(parents=True)
+    return folder
+
+
+def test_only_folders_of_killed_runs_are_deleted(tmp_path: Path, dead: Path) -> None:
+    held, fresh, link, foreign = (tmp_path / f"{_PREFIX}{name}" for name in ("held", "fresh", "link", "foreign"))
+    fresh.mkdir()
+    (fresh / MARKER).touch()  # its owner has not locked it yet
+    foreign.mkdir()
+    (foreign / "data").mkdir()
+    other = tmp_path / "other"
+    dead.rename(other)
+    link.symlink_to(other)
+    with open_work_dir(held):
+        remove_stale_homes(tmp_path)
+        assert all(each.exists() for each in (held, fresh, link, foreign, other / "postgres"))
+    other.rename(dead)
+    remove_stale_homes(tmp_path)
+    assert sorted(tmp_path.iterdir()) == sorted([fresh, link, foreign])
+
+
+def test_a_folder_whose_server_still_runs_stays(tmp_path: Path, dead: Path) -> None:
+    server = [sys.executable, "-c", "import time; print(flush=True); time.sleep(600)", str(dead / "postgres" / "data")]
+    with subprocess.Popen(server, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None
+        running.stdout.readline()
+        remove_stale_homes(tmp_path)
+        running.kill()
+    assert dead.exists()
+    remove_stale_homes(tmp_path)
+    assert not dead.exists()
+
+
+def test_a_folder_of_another_user_stays(tmp_path: Path, dead: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: dead.stat().st_uid + 1)
+    remove_stale_homes(tmp_path)
+    assert dead.exists()
+
+
+def test_a_start_deletes_the_folders_of_killed_runs(
+    tmp_path: Path, dead: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    with ExitStack() as stack:
+        assert _temporary(stack).parent == tmp_path
+        assert not dead.exists()
+    assert not list(tmp_path.iterdir())
