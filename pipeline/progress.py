@@ -38,6 +38,7 @@ from pathlib import Path
 from typing import Any
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
+from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
 from pipeline.checkpoint import offsets_of
@@ -152,8 +153,11 @@ class Listener:
 
     def listen(self, spark: SparkSession) -> None:
         """Adds this listener to the session's queries."""
-        jvm: Any = spark.sparkContext._jvm
-        spark._jsparkSession.streams().addListener(jvm.PythonStreamingQueryListenerWrapper(self))
+        context = spark.sparkContext
+        assert context._gateway is not None, "the session is started"
+        ensure_callback_server_started(context._gateway)
+        wrapper = getattr(context._jvm, "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper")
+        spark._jsparkSession.streams().addListener(wrapper(self))
 
     def onQueryStarted(self, event: Any) -> None:
         """Does nothing: the job has written `started` before."""
