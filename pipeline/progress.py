@@ -155,7 +155,7 @@ class Listener:
         """Adds this listener to the session's queries."""
         context = spark.sparkContext
         assert context._gateway is not None, "the session is started"
-        ensure_callback_server_started(context._gateway)
+        ensure_callback_server_started(context._gateway)  # type: ignore[no-untyped-call]
         wrapper = getattr(context._jvm, "org.apache.spark.sql.streaming.PythonStreamingQueryListenerWrapper")
         spark._jsparkSession.streams().addListener(wrapper(self))
 

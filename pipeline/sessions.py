@@ -32,8 +32,8 @@ ROWS_PER_SESSION = 20
 EVENTS_PER_ROW = EVENTS_PER_SESSION // ROWS_PER_SESSION
 MISSING = -1  # no event has this value: values are 0..999999
 
-# The operator returns a session (reason is null) or a rejected record (reason is not null). A session's two lists have an
-# element for each of its rows. A rejected record has the `key`, `value` and position of the input record.
+# The operator returns a session (reason is null) or a rejected record (reason is not null). The two lists of a session
+# have an element for each of its rows. A rejected record has the `key`, `value` and position of the input record.
 OUTPUT_SCHEMA = (
     "session_key string, ended_at bigint, totals array<bigint>, checksums array<bigint>, "
     "reason string, source_partition int, source_offset bigint, key binary, value binary"
