@@ -30,13 +30,21 @@ from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream
 from oncebench.sinks.kafka.coordinator import Transaction, end_txn_request
 from pipeline.events import check
-from pipeline.sessions import rows_of
+from pipeline.sessions import EVENTS_PER_ROW, finished_session
 
 SESSIONS = 100  # enough that one-time costs do not count
 EVENTS = SESSIONS * EVENTS_PER_SESSION
 STARTED_US = 1_700_000_000_000_000
 VALUES = list(range(EVENTS_PER_SESSION))
 ROW = ("session_key", "j", "events", "total", "checksum", "ended_at")
+
+
+def rows_of(session_key: str, values: list[int], ended_at: int) -> list[dict[str, Any]]:
+    """Returns the rows that the query makes of a finished session."""
+    session = finished_session(session_key, values, ended_at)
+    parts = enumerate(zip(session["totals"], session["checksums"], strict=True))
+    columns = [(session_key, j, EVENTS_PER_ROW, total, checksum, ended_at) for j, (total, checksum) in parts]
+    return [dict(zip(ROW, row, strict=True)) for row in columns]
 
 
 def made() -> tuple[list[str], list[str]]:
@@ -66,7 +74,7 @@ class Work:
     def _recorded(self, events: Sequence[Mapping[str, Any]]) -> Record:
         """Returns the record of a run with these events whose rows are all visible."""
         rows = [
-            {name: row[name] for name in ROW}
+            row
             for first in range(0, EVENTS, EVENTS_PER_SESSION)
             for session in (events[first : first + EVENTS_PER_SESSION],)
             for row in rows_of(
@@ -116,9 +124,9 @@ class Work:
             check(key, value)
 
     def rows(self) -> None:
-        """The rows of each session."""
+        """Totals and checksums of each session."""
         for key, _ in self.records[::EVENTS_PER_SESSION]:
-            list(rows_of(key.decode(), VALUES, STARTED_US))
+            finished_session(key.decode(), VALUES, STARTED_US)
 
     def digest(self) -> None:
         """The digest of all rows, from their hashes."""

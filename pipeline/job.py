@@ -82,8 +82,7 @@ class Job:
             try:
                 self._note_start(journal)
                 self._warm_up(spark, sink)
-                listener = Listener(self._progress, monitoring, config.input_topic, self._fail)
-                spark.streams.addListener(listener)
+                Listener(self._progress, monitoring, config.input_topic, self._fail).listen(spark)
                 self._run_query(spark, kind, sink, support, journal)
             except Exception as failure:
                 raise explain(failure, journal) from None

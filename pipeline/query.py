@@ -15,8 +15,8 @@ from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
 from pipeline.config import PipelineConfig
-from pipeline.rows import ROW
-from pipeline.sessions import OUTPUT_SCHEMA, Sessions
+from pipeline.packing import PACKED_SCHEMA, pack
+from pipeline.sessions import EVENTS_PER_ROW, OUTPUT_SCHEMA, Sessions
 
 # Partitions of a batch may be read at different speed. Events up to this much older than the newest event are still in
 # time for the session timer. The timer counts from the later of event and watermark.
@@ -56,7 +56,18 @@ def query(spark: SparkSession, config: PipelineConfig) -> DataFrame:
         .withWatermark("event_time", WATERMARK_DELAY)
         .select("key", "partition", "offset", "value", f.unix_millis("event_time").alias("event_ms"))
     )
+    packed = events.mapInArrow(pack, PACKED_SCHEMA)
     operator = Sessions(config.session_timeout_ms)
-    found = events.groupBy("key").transformWithState(operator, OUTPUT_SCHEMA, "append", "eventTime")
-    rejected = f.when(f.col("reason").isNotNull(), f.struct(*quarantine.FIELDS))
-    return found.select(*ROW, rejected.alias(quarantine.COLUMN))
+    found = packed.groupBy("key").transformWithState(operator, OUTPUT_SCHEMA, "append", "eventTime")
+    rejected = f.when(f.col("reason").isNotNull(), f.struct(*quarantine.FIELDS)).alias(quarantine.COLUMN)
+    # A session is one row until here. A rejected record has no lists, and stays one row.
+    parts = f.posexplode_outer(f.arrays_zip("totals", "checksums")).alias("j", "part")
+    return found.select("session_key", "ended_at", rejected, parts).select(
+        "session_key",
+        "j",
+        f.lit(EVENTS_PER_ROW).alias("events"),
+        f.col("part.totals").alias("total"),
+        f.col("part.checksums").alias("checksum"),
+        "ended_at",
+        quarantine.COLUMN,
+    )

@@ -1,4 +1,4 @@
-"""The stateful operator: makes 20 rows of a session once its 100 events have arrived.
+"""The stateful operator: makes one row of a session once its 100 events have arrived; the query makes 20 of it.
 
 Promise: the rows depend on the session's events alone, not on a clock, a batch number or an order of arrival other than
 (partition, offset). Therefore a replay of a batch makes the same rows. Each event ends in exactly one place: in the
@@ -25,50 +25,43 @@ from typing import Any
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
-from oncebench.delivery import quarantine
-from pipeline.events import (
-    AFTER_END,
-    EVENTS_PER_SESSION,
-    LAST_SEQ,
-    NEVER_ENDED,
-    REPEATED_SEQ,
-    Event,
-    check,
-)
-from pipeline.rows import ROW, SCHEMA
+from pipeline.events import AFTER_END, EVENTS_PER_SESSION, LAST_SEQ, NEVER_ENDED, REPEATED_SEQ
+from pipeline.packing import Arrived, offset_of, unpack
 
 ROWS_PER_SESSION = 20
 EVENTS_PER_ROW = EVENTS_PER_SESSION // ROWS_PER_SESSION
 MISSING = -1  # no event has this value: values are 0..999999
 
-# The operator returns a row (reason is null) or a rejected record (reason is not null). A rejected record has the
-# `key`, `value` and position of the input record.
-_REJECTED = "reason string, source_partition int, source_offset bigint, key binary, value binary"
-OUTPUT_SCHEMA = ", ".join([*(f"{each.name} {each.dataType.simpleString()}" for each in SCHEMA), _REJECTED])
+# The operator returns a session (reason is null) or a rejected record (reason is not null). The two lists of a session
+# have an element for each of its rows. A rejected record has the `key`, `value` and position of the input record.
+OUTPUT_SCHEMA = (
+    "session_key string, ended_at bigint, totals array<bigint>, checksums array<bigint>, "
+    "reason string, source_partition int, source_offset bigint, key binary, value binary"
+)
 STATE_SCHEMA = "finished boolean, last_ms long, arrived int, ended_at long, values array<int>"
-FIELDS = (*ROW, *quarantine.FIELDS)
-_Output = Row(*FIELDS)
+_Output = Row(*(field.split()[0] for field in OUTPUT_SCHEMA.split(", ")))
 
 
-def rows_of(session_key: str, values: list[int], ended_at: int) -> Iterator[Row]:
-    """Yields the 20 rows of a finished session.
+def finished_session(session_key: str, values: list[int], ended_at: int) -> Row:
+    """Returns a finished session: total and checksum of each of its 20 rows.
 
     Args:
         session_key: the session.
         values: the value of each event, indexed by seq; 100 of them.
         ended_at: the end event's `scheduled_at`, epoch µs.
     """
-    for j in range(ROWS_PER_SESSION):
-        first = j * EVENTS_PER_ROW
+    totals, checksums = [], []
+    for first in range(0, EVENTS_PER_SESSION, EVENTS_PER_ROW):
         part = values[first : first + EVENTS_PER_ROW]
-        text = "".join(f"{seq}={value};" for seq, value in enumerate(part, first))
-        checksum = zlib.crc32(text.encode("ascii"))
-        yield _Output(session_key, j, len(part), sum(part), checksum, ended_at, None, None, None, None, None)
+        text = "".join([f"{seq}={value};" for seq, value in enumerate(part, first)])
+        totals.append(sum(part))
+        checksums.append(zlib.crc32(text.encode("ascii")))
+    return _Output(session_key, ended_at, totals, checksums, None, None, None, None, None)
 
 
 def rejected(reason: str, partition: int | None, offset: int | None, key: bytes | None, value: bytes | None) -> Row:
     """Returns a rejected record for the quarantine topic."""
-    return _Output(None, None, None, None, None, None, reason, partition, offset, key, value)
+    return _Output(None, None, None, None, reason, partition, offset, key, value)
 
 
 class Sessions(StatefulProcessor):
@@ -86,34 +79,33 @@ class Sessions(StatefulProcessor):
         self.session = handle.getValueState("session", STATE_SCHEMA)
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
-        """Takes a batch's records of one key; yields the session's rows when it is complete."""
-        # Input rows: key, partition, offset, event_ms, value. A shuffle does not keep the order within a key; sorting
-        # by offset restores it.
-        records = sorted(rows, key=lambda row: (row["partition"], row["offset"]))
-        events: list[tuple[Row, Event]] = []
-        for record in records:
-            found = check(record["key"], record["value"])
-            if isinstance(found, str):
-                yield rejected(found, record["partition"], record["offset"], record["key"], record["value"])
+        """Takes a batch's packed rows of one key; yields the session when it is complete."""
+        accepted = []
+        for row in rows:
+            if row["reason"] is None:
+                accepted.append(row)
             else:
-                events.append((record, found))
-        if events:
-            yield from self._advance(bytes(key[0]).decode("utf-8"), events, timerValues)
+                yield rejected(row["reason"], row["partition"], offset_of(row), row["key"], row["texts"])
+        if accepted:
+            newest_ms = max(row["newest_ms"] for row in accepted)
+            # A batch from partitions of different age may have event times behind the watermark. The timer then counts
+            # from the watermark, or a session would expire as soon as it is seen.
+            seen_ms = max(newest_ms, timerValues.getCurrentWatermarkInMs())
+            # A shuffle does not keep the order within a key; `unpack` restores it.
+            yield from self._advance(bytes(key[0]), unpack(accepted), seen_ms)
 
-    def _advance(self, session_key: str, events: list[tuple[Row, Event]], timer_values: Any) -> Iterator[Row]:
+    def _advance(self, key: bytes, events: list[Arrived], seen_ms: int) -> Iterator[Row]:
         known = self.session.get()
         if known is None:
             finished, last_ms, arrived, ended_at, values = False, 0, 0, 0, [MISSING] * EVENTS_PER_SESSION
         else:
             finished, last_ms, arrived, ended_at, values = known
             values = list(values)
-        for record, event in events:
-            # A batch from partitions of different age may have event times behind the watermark. The timer then counts
-            # from the watermark, or a session would expire as soon as it is seen.
-            last_ms = max(last_ms, record["event_ms"], timer_values.getCurrentWatermarkInMs())
+        last_ms = max(last_ms, seen_ms)
+        for event in events:
             if finished or values[event.seq] != MISSING:
                 reason = AFTER_END if finished else REPEATED_SEQ
-                yield rejected(reason, record["partition"], record["offset"], record["key"], record["value"])
+                yield rejected(reason, event.partition, event.offset, key, event.text)
                 continue
             values[event.seq] = event.value
             arrived += 1
@@ -121,7 +113,7 @@ class Sessions(StatefulProcessor):
                 ended_at = event.scheduled_at
             if arrived == EVENTS_PER_SESSION:
                 finished = True
-                yield from rows_of(session_key, values, ended_at)
+                yield finished_session(key.decode("utf-8"), values, ended_at)
                 values = []
         if known is None:
             self.handle.registerTimer(last_ms + self.timeout_ms)

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from oncebench.delivery import quarantine
 from oncebench.delivery.digest import HASH
 from oncebench.sinks.files.formats import LINE
+from pipeline.sessions import EVENTS_PER_ROW
 
 
 def as_lines(rows: pa.RecordBatch) -> pa.RecordBatch:
@@ -35,6 +36,16 @@ def deliverable(encoded: pa.RecordBatch, rejected: pa.Array | None = None) -> pa
         columns[quarantine.COLUMN] = rejected
     columns[HASH] = pa.array([_hash(row) for row in encoded.to_pylist()], pa.int64())
     return pa.RecordBatch.from_pydict(columns)
+
+
+def exploded(made: Any) -> list[dict[str, Any]]:
+    """Returns the rows of a session or of a rejected record, as `pipeline.query` makes them in the JVM."""
+    rejected = {name: made[name] for name in quarantine.FIELDS}
+    row = {"session_key": made["session_key"], "ended_at": made["ended_at"], **rejected}
+    if made["totals"] is None:
+        return [row]
+    parts = enumerate(zip(made["totals"], made["checksums"], strict=True))
+    return [{**row, "j": j, "events": EVENTS_PER_ROW, "total": total, "checksum": crc} for j, (total, crc) in parts]
 
 
 def rejected_column(rows: pa.RecordBatch) -> pa.Array:

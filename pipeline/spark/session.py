@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from oncebench.delivery.errors import RefusedStart
 from pipeline.config import CHANGELOG, TUNED, PipelineConfig
+from pipeline.spark.jvm_names import keep_names
 from pipeline.spark.local_cluster import is_local_cluster, make_home
 
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
@@ -125,7 +126,9 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
     builder = SparkSession.builder.master(config.master)
     for name, value in settings(config, of_sink).items():
         builder = builder.config(name, value)
-    return builder.getOrCreate()
+    started = builder.getOrCreate()
+    keep_names(started.sparkContext._jvm)
+    return started
 
 
 def stop(spark: SparkSession) -> None:

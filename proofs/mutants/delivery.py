@@ -15,7 +15,7 @@ from oncebench.delivery.batch import Batch
 from oncebench.delivery.decisions import commit
 from oncebench.delivery.protocols import exactly_once_two_phase
 from oncebench.delivery.journal import Journal
-from pipeline.sessions import FIELDS, Sessions, rows_of
+from pipeline.sessions import Sessions, finished_session
 from oncebench.delivery.contract import Sink
 from proofs.mutants.small_run import QuarantineList
 from proofs.mutants.small_spark import PARTITIONS, Spark
@@ -59,7 +59,7 @@ class EmitsUnfinishedSessions(Sessions):
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:
         _, _, _, ended_at, values = self.session.get()
         for _ in super().handleExpiredTimer(key, timerValues, expiredTimerInfo):
-            yield from rows_of(key[0].decode(), [max(0, value) for value in values], ended_at)
+            yield finished_session(key[0].decode(), [max(0, value) for value in values], ended_at)
 
 
 class UsesTheClock(Sessions):
@@ -68,7 +68,7 @@ class UsesTheClock(Sessions):
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:
         for row in super().handleInputRows(key, rows, timerValues):
             now = {} if row["ended_at"] is None else {"ended_at": time.time_ns()}
-            yield Row(*FIELDS)(*{**row.asDict(), **now}.values())
+            yield Row(**{**row.asDict(), **now})
 
 
 # ------------------------------------------------------------------------------------------ Spark, and the quarantine

@@ -23,8 +23,9 @@ import pyarrow as pa
 from pyspark import TaskContext
 
 from pipeline.rows import ROW
-from pipeline.sessions import FIELDS, Sessions
-from proofs.without_jvm import as_columns, deliverable, rejected_column
+from pipeline.packing import pack
+from pipeline.sessions import Sessions
+from proofs.without_jvm import as_columns, deliverable, exploded, rejected_column
 from tests.unit.audit.audit_world import Sent
 
 PARTITIONS = 2
@@ -36,7 +37,15 @@ OUTPUT = pa.schema(
         *((name, pa.binary()) for name in ("key", "value")),
     ]
 )
-assert tuple(OUTPUT.names) == FIELDS
+INPUT = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("event_ms", pa.int64()),
+    ]
+)
 
 Ends = Mapping[int, int]  # per input partition, the offset behind the last event
 
@@ -175,18 +184,33 @@ class Spark:
         """One task's rows; its state is committed when all rows are drained."""
         state = self.state_of(number - 1, partition)
         groups: dict[bytes, list[dict[str, Any]]] = {}
-        for event in self.input_of(number):
-            key = event.key or b""
+        for packed in self.packed(number):
+            key = packed["key"] or b""
             if self.shuffled_to(key) == partition:
-                record = {"partition": event.partition, "offset": event.offset, "event_ms": event_ms(event)}
-                groups.setdefault(key, []).append({"key": key, "value": event.value, **record})
+                groups.setdefault(key, []).append(packed)
         seen = [event_ms(event) for before in range(number) for event in self.input_of(before)]
         made = _called(self.operator, state, groups, max(seen, default=0))
         if made:
-            columns = zip(*made, strict=True)
-            yield pa.RecordBatch.from_pydict(dict(zip(FIELDS, map(list, columns), strict=True)), OUTPUT)
+            yield pa.RecordBatch.from_pylist([row for each in made for row in exploded(each)], OUTPUT)
         self.checkpoint.states.setdefault(number, {})[partition] = state
         self.used_up.setdefault(number, set()).add(partition)
+
+    def packed(self, number: int) -> Iterator[dict[str, Any]]:
+        """The rows before the shuffle: a task packs the events of each input partition."""
+        for source in range(PARTITIONS):
+            records = [
+                {
+                    "key": event.key,
+                    "value": event.value,
+                    "partition": event.partition,
+                    "offset": event.offset,
+                    "event_ms": event_ms(event),
+                }
+                for event in self.input_of(number)
+                if event.partition == source
+            ]
+            for batch in pack(iter([pa.RecordBatch.from_pylist(records, INPUT)])):
+                yield from batch.to_pylist()
 
     def state_of(self, number: int, partition: int) -> State:
         """A copy of the state after a batch."""

@@ -6,7 +6,6 @@ import json
 import os
 from contextlib import nullcontext
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -145,12 +144,11 @@ class Nobody:
 
 def test_a_batch_line_has_the_beginning_of_its_trigger(tmp_path: Path) -> None:
     source = {"startOffset": {"in": {"0": 1}}, "endOffset": {"in": {"0": 5}}}
-    told = {
+    seen = {
         "batchId": 7, "timestamp": "2026-11-23T17:31:05.571Z", "numInputRows": 4, "stateOperators": [],
         "durationMs": {"addBatch": 246, "triggerExecution": 312}, "sources": [source],
     }  # fmt: skip
-    event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(told)))
-    Listener(Progress(tmp_path / "progress.jsonl", whole=True), Nobody(), "in", pytest.fail).onQueryProgress(event)  # type: ignore[arg-type]
+    Listener(Progress(tmp_path / "progress.jsonl", whole=True), Nobody(), "in", pytest.fail).record(json.dumps(seen))  # type: ignore[arg-type]
     (line,) = lines(tmp_path / "progress.jsonl")
     assert (line["kind"], line["batch"], line["end_offsets"]) == ("batch", 7, {"0": 5})
     assert line["began_us"] == 1_795_455_065_571_000
@@ -165,6 +163,5 @@ def test_a_lost_batch_line_ends_a_judged_run(whole: bool) -> None:
         "durationMs": {"addBatch": 246}, "sources": [{"startOffset": {}, "endOffset": {}}],
     }  # fmt: skip
     failed: list[BaseException] = []
-    event = SimpleNamespace(progress=SimpleNamespace(json=json.dumps(seen)))
-    Listener(Progress(FULL, whole), Nobody(), "in", failed.append).onQueryProgress(event)  # type: ignore[arg-type]
+    Listener(Progress(FULL, whole), Nobody(), "in", failed.append).record(json.dumps(seen))  # type: ignore[arg-type]
     assert [str(each) for each in failed] == (["[Errno 28] No space left on device: '/dev/full'"] if whole else [])

@@ -1,0 +1,161 @@
+"""Packed events give the rows and rejections that the same events give one by one."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pipeline.events import AFTER_END, LAST_SEQ, REPEATED_SEQ, check
+from pipeline.packing import pack
+from pipeline.sessions import EVENTS_PER_ROW, Sessions
+
+TIMEOUT_MS, WATERMARK_MS = 1000, 50
+SCHEMA = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("value", pa.binary()),
+        ("event_ms", pa.int64()),
+    ]
+)
+Record = dict[str, Any]
+
+
+def event(session: str, seq: int, value: int = 7) -> bytes:
+    kind = "start_event" if seq == 0 else "end_event" if seq == LAST_SEQ else "entry_event"
+    fields = {"session_key": session, "seq": seq, "type": kind, "value": value, "scheduled_at": 1_000 + seq}
+    return json.dumps(fields).encode()
+
+
+BAD = (
+    None, b"", b"{", b"[]", b"null", b"\xff", b'{"session_key": "a"}', b"x" * 70_000, b"[" * 5_000,
+    event("other", 3), event("a", 0).replace(b"start", b"bogus"), event("a", 0, -1), event("a", 0, 10**7),
+    event("a", 5).replace(b"7", b"7.0"), event("a", 5).replace(b"7", b"NaN"), event("a", 5).replace(b"7", b"1" * 30),
+    event("a", 5)[:-1] + b', "more": "\\ud800"}', event("a", 5)[:-1] + b', "value": 8}',
+)  # fmt: skip
+
+
+class Held:
+    """One key's state, the handle of its operator, and the timers of a batch."""
+
+    def __init__(self) -> None:
+        self.value: tuple[Any, ...] | None = None
+        self.timers: list[int] = []
+
+    def getValueState(self, _name: str, _schema: str) -> Held:
+        return self
+
+    def get(self) -> tuple[Any, ...] | None:
+        return self.value
+
+    def update(self, value: tuple[Any, ...]) -> None:
+        self.value = value
+
+    def registerTimer(self, at_ms: int) -> None:
+        self.timers.append(at_ms)
+
+    def getCurrentWatermarkInMs(self) -> int:
+        return WATERMARK_MS
+
+
+def packed(batches: Sequence[Sequence[Record]]) -> tuple[list[Any], dict[Any, Held]]:
+    """Output and states of the packed path; each batch is a list of records in the order of arrival."""
+    states: dict[Any, Held] = {}
+    made: list[Any] = []
+    for batch in batches:
+        groups: dict[Any, list[Record]] = {}
+        for partition in (0, 1):
+            records = [each for each in batch if each["partition"] == partition]
+            # Arrow splits a task's records anywhere.
+            halves = (records[: len(records) // 3], records[len(records) // 3 :])
+            for arrow in pack(pa.RecordBatch.from_pylist(half, SCHEMA) for half in halves):
+                for row in arrow.to_pylist():
+                    groups.setdefault(row["key"], []).append(row)
+        for key, rows in groups.items():
+            operator, held = Sessions(TIMEOUT_MS), states.setdefault(key, Held())
+            operator.init(held)  # type: ignore[arg-type]
+            made += operator.handleInputRows((key,), iter(rows[::-1]), held)
+    return made, states
+
+
+def one_by_one(batches: Sequence[Sequence[Record]]) -> tuple[list[Any], dict[Any, tuple[Any, ...]]]:
+    """The same from a plain model that takes one event after the other."""
+    states: dict[Any, tuple[Any, ...]] = {}
+    made: list[Any] = []
+    for batch in batches:
+        for each in sorted(batch, key=lambda record: (record["partition"], record["offset"])):
+            key, value, position = each["key"], each["value"], (each["partition"], each["offset"])
+            found = check(key, value)
+            if isinstance(found, str):
+                made.append((found, *position, key, value))
+                continue
+            finished, last_ms, ended_at, values = states.get(key, (False, 0, 0, {}))
+            last_ms = max(last_ms, each["event_ms"], WATERMARK_MS)
+            if finished or found.seq in values:
+                made.append((AFTER_END if finished else REPEATED_SEQ, *position, key, value))
+            else:
+                values = {**values, found.seq: found.value}
+                ended_at = found.scheduled_at if found.seq == LAST_SEQ else ended_at
+                if len(values) == LAST_SEQ + 1:
+                    finished = True
+                    made.append((key.decode(), ended_at, *zip(*parts(values), strict=True)))
+                    values = {}
+            states[key] = (finished, last_ms, ended_at, values)
+    return made, states
+
+
+def parts(values: dict[int, int]) -> Iterator[tuple[int, int]]:
+    for first in range(0, LAST_SEQ + 1, EVENTS_PER_ROW):
+        text = "".join(f"{seq}={values[seq]};" for seq in range(first, first + EVENTS_PER_ROW))
+        yield sum(values[seq] for seq in range(first, first + EVENTS_PER_ROW)), zlib.crc32(text.encode())
+
+
+def plain(made: Any) -> tuple[Any, ...]:
+    if made["reason"] is not None:
+        return tuple(made[name] for name in ("reason", "source_partition", "source_offset", "key", "value"))
+    return made["session_key"], made["ended_at"], tuple(made["totals"]), tuple(made["checksums"])
+
+
+@st.composite
+def inputs(draw: st.DrawFn) -> list[list[Record]]:
+    """Two sessions that may repeat, skip and exceed their events, with bad records in between, in some batches."""
+    sessions = [[("a", seq) for seq in range(100)], [("b", seq) for seq in range(draw(st.sampled_from([60, 100])))]]
+    events = [each for session in sessions for each in session]
+    events += draw(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 99)), max_size=8))
+    events = draw(st.permutations(events))
+    values: list[tuple[bytes | None, bytes | None]] = [(name.encode(), event(name, seq)) for name, seq in events]
+    for bad in draw(st.lists(st.tuples(st.sampled_from([None, b"a", b"\xff"]), st.sampled_from(BAD)), max_size=8)):
+        values.insert(draw(st.integers(0, len(values))), bad)
+    records = [
+        {"key": key, "partition": at % 2, "offset": at, "value": value, "event_ms": at}
+        for at, (key, value) in enumerate(values)
+    ]
+    cuts = sorted(draw(st.lists(st.integers(0, len(records)), max_size=3)))
+    return [records[first:last] for first, last in zip([0, *cuts], [*cuts, len(records)], strict=True)]
+
+
+@given(inputs())
+def test_packed_events_give_the_rows_of_single_events(batches: list[list[Record]]) -> None:
+    (made, held), (expected, states) = packed(batches), one_by_one(batches)
+    assert sorted(map(plain, made), key=repr) == sorted(expected, key=repr)
+    accepted = {key: state.value for key, state in held.items() if state.value is not None}
+    assert {key: value[:2] for key, value in accepted.items()} == {key: value[:2] for key, value in states.items()}
+    assert all(len(state.timers) == 1 for state in held.values() if state.value is not None)
+
+
+def test_every_bad_record_keeps_its_bytes_and_its_position() -> None:
+    bad = BAD[:-1]  # the last one is valid after all: JSON readers take the later of two equal names
+    records = [
+        {"key": b"a", "partition": 1, "offset": at, "value": value, "event_ms": 0} for at, value in enumerate(bad)
+    ]
+    made, _ = packed([records])
+    rejected = {plain(each)[2]: plain(each)[4] for each in made}
+    assert rejected == {at: value for at, value in enumerate(bad) if isinstance(check(b"a", value), str)}
+    assert len(rejected) >= 14
