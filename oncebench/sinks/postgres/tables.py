@@ -208,20 +208,39 @@ def make_tables(connection: psycopg.Connection) -> None:
 def make_row_ids_unique(connection: psycopg.Connection, table: str, names: Sequence[str], schema: StructType) -> None:
     """Makes the unique index that an upsert needs, if missing.
 
+    Any unique index that PostgreSQL accepts for the row's id will do. PostgreSQL names a new one, so no name is taken.
+
     Raises:
         RefusedStart: the table holds a row twice.
     """
-    index = sql.Identifier(f"{table[:40]}_row_id")
-    statement = sql.SQL("CREATE UNIQUE INDEX IF NOT EXISTS {} ON {} ({})").format(
-        index, sql.Identifier(table), row_id(names, schema)
-    )
+    ids = row_id(names, schema)
     try:
-        connection.execute(statement)
+        with connection.transaction():  # of two first starts at a time, one makes the index
+            connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_MAKING, table))
+            if not _has_unique_index(connection, sql.Identifier(table), names, ids):
+                connection.execute(sql.SQL("CREATE UNIQUE INDEX ON {} ({})").format(sql.Identifier(table), ids))
     except psycopg.errors.UniqueViolation:
         raise RefusedStart(
             f"table {table!r} holds a row ({', '.join(names)}) twice, so that no upsert can work on it: remove the "
             "duplicated rows, or write to a new table."
         ) from None
+
+
+def _has_unique_index(
+    connection: psycopg.Connection, table: sql.Identifier, names: Sequence[str], ids: sql.Composable
+) -> bool:
+    """Whether ON CONFLICT finds a valid unique index over these expressions of the columns.
+
+    PostgreSQL plans a statement and does not run it.
+    """
+    copied = sql.SQL("EXPLAIN INSERT INTO {table} ({cols}) SELECT {cols} FROM {table} ON CONFLICT ({ids}) DO NOTHING")
+    listed = sql.SQL(", ").join(map(sql.Identifier, names))
+    try:
+        with connection.transaction():
+            connection.execute(copied.format(table=table, cols=listed, ids=ids))
+    except psycopg.errors.InvalidColumnReference:  # "no unique or exclusion constraint matching"
+        return False
+    return True
 
 
 def next_epoch(connection: psycopg.Connection, sink_id: str) -> int:

@@ -1,0 +1,131 @@
+"""A user's own table on a real PostgreSQL: the unique index of an upsert."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pyarrow as pa
+import pytest
+from psycopg import sql
+from pyspark.sql.types import StringType, StructField, StructType
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.servers.postgres import PostgresServer
+from oncebench.sinks.postgres.connection import VARIABLE
+from oncebench.sinks.postgres.sink import PostgresSink
+from tests.integration.sinks.test_postgres import SUPPORTS, drop_connections, write
+
+pytestmark = pytest.mark.integration
+SCHEMA = StructType([StructField("id", StringType()), StructField("v", StringType())])
+ROWS = pa.record_batch({"id": ["1", "2"], "v": ["x", "x"]})
+LONG = "orders_of_the_european_customers_department_"
+
+Start = Callable[..., PostgresSink]
+
+
+@pytest.fixture
+def database(server: PostgresServer, monkeypatch: pytest.MonkeyPatch) -> Iterator[psycopg.Connection]:
+    """A connection to a database without any table."""
+    monkeypatch.setenv(VARIABLE, server.dsn)
+    with psycopg.connect(os.environ[VARIABLE], autocommit=True) as connection:
+        connection.execute("DROP SCHEMA public CASCADE; CREATE SCHEMA public")
+        yield connection
+
+
+@pytest.fixture
+def start(database: psycopg.Connection) -> Iterator[Start]:
+    with ExitStack() as stack:
+        stack.callback(drop_connections)
+
+        def started(table: str, variant: str = "upsert", row_id: tuple[str, ...] = ("id",)) -> PostgresSink:
+            sink = PostgresSink(table, f"s-{table[-12:]}", 1, row_id)
+            stack.callback(sink.close)
+            sink.check_schema(SCHEMA)
+            sink.start(SUPPORTS[variant], 1, [])
+            return sink
+
+        yield started
+
+
+def make(database: psycopg.Connection, table: str, columns: str = "id text, v text") -> None:
+    database.execute(sql.SQL(f"CREATE TABLE {{}} ({columns})").format(sql.Identifier(table)))
+
+
+def rows_in(database: psycopg.Connection, table: str) -> list[Any]:
+    return database.execute(sql.SQL("SELECT id, v FROM {} ORDER BY id").format(sql.Identifier(table))).fetchall()
+
+
+def indexes(database: psycopg.Connection) -> list[tuple[str, str]]:
+    """Table and name of each index on a user's table."""
+    found = database.execute(
+        "SELECT tablename, indexname FROM pg_indexes WHERE schemaname = 'public' AND tablename !~ '^oncebench'"
+    )
+    return sorted(found.fetchall())
+
+
+def upserted_twice(database: psycopg.Connection, sink: PostgresSink, table: str) -> bool:
+    for _ in range(2):
+        write(sink.acknowledged_writer(), 0, 0, ROWS)
+    return rows_in(database, table) == [("1", "x"), ("2", "x")]
+
+
+def test_tables_whose_names_begin_alike_have_an_index_each(database: psycopg.Connection, start: Start) -> None:
+    tables = [f"{LONG}a", f"{LONG}b", "日" * 21, "pc%s"]
+    for table in tables:
+        make(database, table)
+        assert upserted_twice(database, start(table), table)
+    assert sorted(table for table, _ in indexes(database)) == sorted(tables)
+
+
+def test_a_start_makes_no_second_index(database: psycopg.Connection, start: Start) -> None:
+    make(database, "rows")
+    for _ in range(2):
+        assert upserted_twice(database, start("rows"), "rows")
+    assert len(indexes(database)) == 1
+
+
+def test_a_table_that_was_renamed_leaves_its_name_to_the_next(database: psycopg.Connection, start: Start) -> None:
+    make(database, "rows")
+    start("rows")
+    database.execute("ALTER TABLE rows RENAME TO rows_of_may")
+    make(database, "rows")
+    assert upserted_twice(database, start("rows"), "rows")
+    assert {table for table, _ in indexes(database)} == {"rows", "rows_of_may"}
+
+
+def test_another_id_of_the_same_table_has_an_index_of_its_own(database: psycopg.Connection, start: Start) -> None:
+    make(database, "rows")
+    start("rows", row_id=("v",))
+    sink = start("rows")
+    assert len(indexes(database)) == 2
+    write(sink.acknowledged_writer(), 0, 0, ROWS.slice(0, 1))
+    assert rows_in(database, "rows") == [("1", "x")]
+
+
+@pytest.mark.parametrize("name", ["rows_row_id", "of_another_name"])
+def test_a_fitting_index_under_any_name_is_used(database: psycopg.Connection, start: Start, name: str) -> None:
+    make(database, "rows")
+    hashed = r"sha256(decode(replace(id, E'\\', E'\\\\'), 'escape'))"
+    database.execute(f"CREATE UNIQUE INDEX {name} ON rows ({hashed})")
+    assert upserted_twice(database, start("rows"), "rows")
+    assert indexes(database) == [("rows", name)]
+
+
+def test_an_index_that_is_not_unique_or_partial_is_no_help(database: psycopg.Connection, start: Start) -> None:
+    make(database, "rows")
+    hashed = r"sha256(decode(replace(id, E'\\', E'\\\\'), 'escape'))"
+    database.execute(f"CREATE INDEX plain ON rows ({hashed})")
+    database.execute(f"CREATE UNIQUE INDEX partial ON rows ({hashed}) WHERE v = 'y'")
+    assert upserted_twice(database, start("rows"), "rows")
+    assert len(indexes(database)) == 3
+
+
+def test_a_table_with_a_row_twice_is_refused(database: psycopg.Connection, start: Start) -> None:
+    make(database, "rows")
+    database.execute("INSERT INTO rows VALUES ('1', 'x'), ('1', 'y')")
+    with pytest.raises(RefusedStart, match=r"'rows' holds a row \(id\) twice.*remove the duplicated rows"):
+        start("rows")
