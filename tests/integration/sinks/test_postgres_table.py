@@ -1,4 +1,4 @@
-"""A user's own table on a real PostgreSQL: the unique index of an upsert."""
+"""A user's own table on a real PostgreSQL: the unique index of an upsert, and types that change a text."""
 
 from __future__ import annotations
 
@@ -129,3 +129,29 @@ def test_a_table_with_a_row_twice_is_refused(database: psycopg.Connection, start
     database.execute("INSERT INTO rows VALUES ('1', 'x'), ('1', 'y')")
     with pytest.raises(RefusedStart, match=r"'rows' holds a row \(id\) twice.*remove the duplicated rows"):
         start("rows")
+
+
+@pytest.mark.parametrize("kind", ["character(3)", "varchar(3)", "bpchar"])
+def test_a_type_that_changes_blanks_at_the_end_is_refused(
+    database: psycopg.Connection, start: Start, kind: str
+) -> None:
+    make(database, "rows", f"id text, v {kind}")
+    with pytest.raises(RefusedStart, match=r"table 'rows' .*its column v is (char|bpchar).*CREATE TABLE"):
+        start("rows", "idempotent")
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "kept"),
+    [
+        ("varchar", "a  ", "a  "),
+        ("json", '{"b": 1,  "a": 2, "a": 3}', '{"b": 1,  "a": 2, "a": 3}'),
+        ("jsonb", '{"b": 1,  "a": 2, "a": 3}', '{"a": 3, "b": 1}'),
+        ("uuid", "A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
+    ],
+)
+def test_a_text_is_kept_and_jsonb_and_uuid_keep_its_value(
+    database: psycopg.Connection, start: Start, kind: str, given: str, kept: str
+) -> None:
+    make(database, "rows", f"id text, v {kind}")
+    write(start("rows", "idempotent").idempotent_writer(), 0, 0, pa.record_batch({"id": ["1"], "v": [given]}))
+    assert database.execute("SELECT v::text FROM rows").fetchall() == [(kept,)]
