@@ -18,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import LiteralString
 
 import psycopg
 import pyarrow as pa
@@ -54,8 +55,16 @@ _DIGITS = re.compile(r"\((?:\d+,)?(-?\d+)\)")
 # One session at a time makes the tables: of two concurrent CREATE TABLE IF NOT EXISTS, one fails.
 _MAKING = 0x6F6E6365  # "once"
 
-LEDGER = sql.Identifier("oncebench_ledger")
-EPOCHS = sql.Identifier("oncebench_epochs")
+# Name, primary key, and columns with their types.
+OWN_TABLES: tuple[tuple[LiteralString, Sequence[LiteralString], Mapping[LiteralString, LiteralString]], ...] = (
+    (
+        "oncebench_ledger",
+        ("sink_id", "partition", "batch"),
+        {"sink_id": "text", "partition": "integer", "batch": "bigint", "rows": "bigint", "digest": "text"},
+    ),
+    ("oncebench_epochs", ("sink_id",), {"sink_id": "text", "epoch": "bigint"}),
+)
+LEDGER, EPOCHS = (sql.Identifier(table) for table, _, _ in OWN_TABLES)
 NUL, STAND_IN = "\x00", "\u2400"
 # The order matters: first the stand-in, then NUL, then the characters that COPY's text format escapes.
 _STORED = ((STAND_IN, STAND_IN * 2), (NUL, STAND_IN + "0"))
@@ -65,11 +74,18 @@ _BACK = re.compile(f"{STAND_IN}([{STAND_IN}0])")
 
 @dataclass(frozen=True)
 class Column:
-    """A column as the server describes it. `needed`: an insert must give a value."""
+    """A column as the server describes it.
+
+    Args:
+        name, kind: its name and type.
+        needed: an insert must give a value.
+        generated: an insert must not give a value.
+    """
 
     name: str
     kind: str
     needed: bool
+    generated: bool = False
 
 
 def stored(key: str) -> str:
@@ -141,6 +157,11 @@ def table_error(found: Mapping[str, Column], schema: StructType) -> str | None:
                 f"its column {field.name} is {found[field.name].kind}, which would cut blanks at the end: it must be "
                 f"{kinds[0]}"
             )
+        if found[field.name].generated:
+            return (
+                f"its column {field.name} is generated, and the rows fill it: run ALTER TABLE .. ALTER COLUMN .. DROP "
+                "EXPRESSION, or give the rows' column another name"
+            )
     for name, column in found.items():
         if name not in names and column.needed:
             return f"its column {name} has no default and would stay empty"
@@ -169,12 +190,14 @@ def definition(table: str, schema: StructType) -> sql.Composed:
 
 def check_table(connection: psycopg.Connection, table: str, schema: StructType) -> None:
     """Raises RefusedStart if the output table does not exist or cannot take rows of this schema."""
-    described = connection.execute(
-        "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '' "
-        "FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
-        (sql.Identifier(table).as_string(connection),),
-    ).fetchall()
-    found = {name: Column(name, kind, needed) for name, kind, needed in described}
+    found = _columns(connection, table)
+    if not found and "." in table:
+        place, _, name = table.rpartition(".")
+        raise RefusedStart(
+            f"table {table!r} cannot take the output: there is none of this name, dot included, in this database and "
+            f"search_path. The output is one identifier and takes its schema from search_path. For table {name!r} of "
+            f'schema {place!r}, set the output to {name!r} and run: ALTER ROLE .. SET search_path = "{place}"'
+        )
     wrong = table_error(found, schema) if found else "there is none in this database and search_path"
     kept = connection.execute(
         "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p') AND relpersistence = 'p'",
@@ -185,6 +208,17 @@ def check_table(connection: psycopg.Connection, table: str, schema: StructType) 
     if wrong is not None:
         statement = definition(table, schema).as_string(connection)
         raise RefusedStart(f"table {table!r} cannot take the output: {wrong}. Make it with: {statement}")
+
+
+def _columns(connection: psycopg.Connection, table: str) -> dict[str, Column]:
+    """Returns the columns of the table that search_path finds; none if there is no table."""
+    described = connection.execute(
+        "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '', "
+        "attgenerated <> '' FROM pg_attribute "
+        "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+        (sql.Identifier(table).as_string(connection),),
+    ).fetchall()
+    return {name: Column(name, *more) for name, *more in described}
 
 
 def row_id(names: Sequence[str], schema: StructType) -> sql.Composed:
@@ -199,18 +233,26 @@ def row_id(names: Sequence[str], schema: StructType) -> sql.Composed:
 
 
 def make_tables(connection: psycopg.Connection) -> None:
-    """Makes the ledger and the table of epochs, if missing."""
+    """Makes the ledger and the table of epochs, if missing.
+
+    Raises:
+        RefusedStart: another table has the name.
+    """
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
-        connection.execute(
-            sql.SQL(
-                "CREATE TABLE IF NOT EXISTS {} (sink_id text, partition integer, batch bigint, rows bigint NOT NULL, "
-                "digest text NOT NULL, PRIMARY KEY (sink_id, partition, batch))"
-            ).format(LEDGER)
-        )
-        connection.execute(
-            sql.SQL("CREATE TABLE IF NOT EXISTS {} (sink_id text PRIMARY KEY, epoch bigint NOT NULL)").format(EPOCHS)
-        )
+        for table, key, columns in OWN_TABLES:
+            defined = ", ".join(f"{name} {kind} NOT NULL" for name, kind in columns.items())
+            form = sql.SQL(f"({defined}, PRIMARY KEY ({', '.join(key)}))")
+            connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} {}").format(sql.Identifier(table), form))
+            found = _columns(connection, table)
+            kinds = {name: found[name].kind for name in columns if name in found}
+            keys = sql.SQL(", ").join(map(sql.Identifier, key))
+            if kinds != columns or not _has_unique_index(connection, sql.Identifier(table), key, keys):
+                raise RefusedStart(
+                    f"table {table!r} is not one that this sink made: it lacks the form {form.as_string()}. If "
+                    "another program made it, rename it and start again: the start makes a new one. If it is this "
+                    "sink's, restore its form."
+                )
 
 
 def make_row_ids_unique(connection: psycopg.Connection, table: str, names: Sequence[str], schema: StructType) -> None:

@@ -1,4 +1,4 @@
-"""A user's own table on a real PostgreSQL: the unique index of an upsert, and types that change a text."""
+"""A user's own table on a real PostgreSQL: the index of an upsert, types and names, tables of another form."""
 
 from __future__ import annotations
 
@@ -155,3 +155,42 @@ def test_a_text_is_kept_and_jsonb_and_uuid_keep_its_value(
     make(database, "rows", f"id text, v {kind}")
     write(start("rows", "idempotent").idempotent_writer(), 0, 0, pa.record_batch({"id": ["1"], "v": [given]}))
     assert database.execute("SELECT v::text FROM rows").fetchall() == [(kept,)]
+
+
+def test_a_name_with_a_schema_is_refused_with_the_way_to_name_it(database: psycopg.Connection, start: Start) -> None:
+    make(database, "rows")
+    with pytest.raises(RefusedStart, match=r"there is none .* is one identifier.*search_path = \"public\"") as refused:
+        start("public.rows", "idempotent")
+    assert "CREATE TABLE" not in str(refused.value)
+    make(database, "public.rows")
+    start("public.rows", "idempotent")
+
+
+@pytest.mark.parametrize(
+    ("table", "columns"),
+    [
+        ("oncebench_ledger", "x integer"),
+        ("oncebench_ledger", "sink_id text, partition integer, batch text, rows bigint, digest text"),
+        ("oncebench_ledger", "sink_id text, partition integer, batch bigint, rows bigint, digest text"),
+        ("oncebench_epochs", "x integer"),
+        ("oncebench_epochs", "sink_id text, epoch bigint"),
+    ],
+)
+def test_a_table_of_another_form_under_a_name_of_the_sink_is_refused(
+    database: psycopg.Connection, start: Start, table: str, columns: str
+) -> None:
+    make(database, "rows")
+    make(database, table, columns)
+    with pytest.raises(RefusedStart, match=rf"table '{table}' .*PRIMARY KEY \(sink_id.*rename it.*start again"):
+        start("rows", "idempotent")
+    database.execute(f"ALTER TABLE {table} RENAME TO kept")
+    write(start("rows", "idempotent").idempotent_writer(), 0, 0, ROWS)
+    assert len(rows_in(database, "rows")) == 2
+
+
+def test_a_generated_column_that_the_rows_fill_is_refused(database: psycopg.Connection, start: Start) -> None:
+    make(database, "rows", "id text, v text GENERATED ALWAYS AS (id || 'x') STORED")
+    with pytest.raises(RefusedStart, match=r"its column v is generated, and the rows fill it.*DROP EXPRESSION"):
+        start("rows", "idempotent")
+    make(database, "others", "id text, v text, more text GENERATED ALWAYS AS (id || 'x') STORED NOT NULL")
+    start("others", "idempotent")
