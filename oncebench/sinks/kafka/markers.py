@@ -7,17 +7,24 @@ group, and then offsets cannot be written from outside; or the cluster does not 
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from oncebench.delivery import digest
+from oncebench.delivery.contract import Mark
+
 # A restart of the broker takes seconds.
 LIMIT_S = 20.0
 PAUSE_S = 0.05
+# Markers are read in parallel, each by its own client: a start with some partitions takes as long as with one.
+READ_THREADS = 8
 # UNSTABLE_OFFSET_COMMIT: a transaction that contains offsets of this group has not ended yet.
 RETRIABLE = frozenset(
     {
@@ -68,6 +75,24 @@ class Offsets:
     def read(self, group: str, stable: bool = True) -> Noted | None:
         """See `read`."""
         return read(self._client, group, self._topic, stable)
+
+
+def newest_marks(offsets: Offsets, groups: Iterable[str], stable: bool) -> dict[int, Mark]:
+    """Returns each partition's newest marker.
+
+    Args:
+        offsets: of the sink's topic.
+        groups: the marker groups in the partitions' order.
+        stable: as in `read`.
+    """
+    with ThreadPoolExecutor(READ_THREADS) as pool:  # each client first has to find its group's coordinator
+        found = enumerate(pool.map(lambda group: offsets.read(group, stable), groups))
+    return {partition: _mark(noted) for partition, noted in found if noted is not None}
+
+
+def _mark(noted: Noted) -> Mark:
+    more = json.loads(noted.metadata)
+    return Mark(noted.number - 1, more.get("rows", 0), digest.from_text(more.get("digest")))
 
 
 def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True) -> Noted | None:

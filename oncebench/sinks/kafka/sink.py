@@ -18,12 +18,10 @@ default). A pipeline that stood still for longer with an open batch is refused (
 
 from __future__ import annotations
 
-import json
 import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
@@ -33,7 +31,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from oncebench.delivery import digest
 from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
@@ -48,9 +45,9 @@ from oncebench.delivery.contract import (
 from oncebench.delivery.errors import CommitUncertain, PipelineError, RefusedStart
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
-from oncebench.sinks.kafka.markers import Offsets
+from oncebench.sinks.kafka.markers import Offsets, newest_marks
 from oncebench.sinks.kafka.names import Names, generation_of
-from oncebench.sinks.kafka.native import options, routed
+from oncebench.sinks.kafka.topics import options, refuse_unfit, routed
 from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, WarmUp
 from oncebench.sinks.records import encode_records, records_schema_error
 
@@ -61,8 +58,6 @@ ADMIN_LIMIT_S = 20.0
 # How often a running pipeline looks for hanging transactions, before a batch begins. The check takes a few requests.
 # Readers wait at a hanging transaction until then.
 HANGING_CHECK_S = 30.0
-# Markers are read in parallel, each by its own client: a start with some partitions takes as long as with one.
-READ_THREADS = 8
 # Ids per fencing request. A coordinator writes its log for each id: on a busy machine, 100 take 1 to 2 s of the limit.
 FENCE_CHUNK = 100
 # The driver sends each task the committed transactions of this many batches. A worker that was idle for longer makes a
@@ -95,7 +90,7 @@ class KafkaSink(Sink):
         client: librdkafka settings of the cluster, `bootstrap.servers` at least.
         transaction_timeout_ms: how long a transaction may stay open after its first row. The broker's limit is
             transaction.max.timeout.ms.
-        quarantine_topic: where Spark's own sink (`native`) writes rejected records.
+        quarantine_topic: where rejected records go; empty if there are none. Only `native` writes it here.
     """
 
     def __init__(
@@ -139,6 +134,7 @@ class KafkaSink(Sink):
         """See `Sink.start`: publishes the generation, fences older drivers, reads the markers."""
         self._names = Names(self._names.sink_id, generation, self._topic)
         self._transactional = support.guarantee == EXACTLY_ONCE
+        self._check_topics()
         if not self._transactional:
             return
         self._check_timeout()
@@ -311,6 +307,10 @@ class KafkaSink(Sink):
         topics = self._topic, OFFSETS_TOPIC
         end_hanging_transactions(self._coordinator, self._names.prefix, topics, DecisionNotes(self._offsets), fence)
 
+    def _check_topics(self) -> None:
+        topics = {self._quarantine_topic: "the quarantine topic"} if self._quarantine_topic else {}
+        refuse_unfit(self._admin, {**topics, self._topic: "the output topic"}, ADMIN_LIMIT_S)
+
     def _check_timeout(self) -> None:
         allowed = self._broker_setting("transaction.max.timeout.ms")
         if allowed is not None and self._timeout_ms > int(allowed):
@@ -354,15 +354,8 @@ class KafkaSink(Sink):
 
     def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
         """Returns each partition's newest marker; `stable` waits for open transactions first."""
-        marks: dict[int, Mark] = {}
         groups = map(self._names.marker_group, range(self.partitions))
-        with ThreadPoolExecutor(READ_THREADS) as pool:  # each client first has to find its group's coordinator
-            noted_by = enumerate(pool.map(lambda group: self._offsets.read(group, stable), groups))
-        for partition, found in noted_by:
-            if found is not None:
-                noted = json.loads(found.metadata)
-                marks[partition] = Mark(found.number - 1, noted.get("rows", 0), digest.from_text(noted.get("digest")))
-        return marks
+        return newest_marks(self._offsets, groups, stable)
 
     def write_native(self, rows: DataFrame) -> None:
         routed(rows, self._topic, self._quarantine_topic).write.format("kafka").options(**options(self._client)).save()

@@ -99,7 +99,7 @@ def _flush(producer: Producer, sent: int, reports: _Reports, must_be_acknowledge
     left = producer.flush(FLUSH_LIMIT_S)
     if must_be_acknowledged and (left or reports.error or reports.acknowledged != sent):
         raise DeliveryFailed(
-            f"{reports.acknowledged} of {sent} rows were acknowledged within {FLUSH_LIMIT_S:g} s "
+            f"{reports.acknowledged} of {sent} rows were acknowledged{f' within {FLUSH_LIMIT_S:g} s' if left else ''} "
             f"(first error: {reports.error}). Check the broker. A restart of the pipeline writes the batch again."
         )
 
@@ -124,6 +124,12 @@ class Appender:
             raise
         if reports.error is not None:
             _appenders.pop(self._key, None)
+        if reports.acknowledged != sent:  # under acks=0 a report says only that the row left this process
+            _log.warning(
+                "batch %d, partition %d: %d of %d rows were not sent to topic %s, and at-most-once does not send them "
+                "again (first error: %s). Check the topic and the broker.",
+                *(task.batch, task.partition, sent - reports.acknowledged, sent, self.topic, reports.error),
+            )
         prepare = (time.perf_counter() - started) * 1000
         task.reach("after-prepare")
         return {}, {"prepare": prepare}
@@ -253,7 +259,7 @@ class TransactionalWriter:
                 transactional = beginning.result()
                 waited = (time.perf_counter() - waited) * 1000
             if first is None:
-                self._undo_empty(transactional)
+                transactional.abort()  # without rows there is no decision, and its marker must not stay
                 return {}, {}
             begun = time.monotonic()
             return self._write(transactional, task, first, rows, {"begin": waited})
@@ -333,10 +339,6 @@ class TransactionalWriter:
                 f"transaction within {MARK_LIMIT_S:g} s (was the broker restarted?). A restart of the pipeline aborts "
                 "the transaction and writes the batch again."
             ) from None
-
-    def _undo_empty(self, transactional: _Transactional) -> None:
-        """Aborts a transaction without rows: there is no decision, and its marker must not stay."""
-        transactional.abort()
 
     def _begin(self, batch: int) -> _Transactional:
         """Returns a producer in a new transaction; the broker sees it with the first row or marker."""

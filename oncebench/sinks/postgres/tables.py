@@ -6,8 +6,11 @@ partition and batch that was written exactly once; the transaction that wrote th
 each sink_id's newest epoch.
 
 Promise: every value of the types in SQL_TYPES is read back unchanged, and so is a null. PostgreSQL's text cannot hold
-U+0000, so U+0000 is stored as U+2400 and a 0, and U+2400 itself twice. What can go wrong: a column of another type, or
-a table with other columns, is refused, and the message names the column.
+U+0000, so U+0000 is stored as U+2400 and a 0, and U+2400 itself twice. Two types of a user's table keep a text's value
+but not its form: `jsonb` (order, blanks and repeated names of its fields) and `uuid` (case).
+
+What can go wrong: a column of another type, or a table with other columns, is refused, and the message names the
+column.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import LiteralString
 
 import psycopg
 import pyarrow as pa
@@ -29,7 +33,7 @@ from oncebench.delivery.errors import RefusedStart
 # PostgreSQL's type of each Spark type, then other types of a user's table that take the same text. Any other Spark type
 # is refused with the column's name.
 SQL_TYPES: Mapping[str, tuple[str, ...]] = {
-    "string": ("text", "character varying", "character", "uuid", "json", "jsonb"),
+    "string": ("text", "character varying", "uuid", "json", "jsonb"),
     "byte": ("smallint", "integer", "bigint", "numeric"),
     "short": ("smallint", "integer", "bigint", "numeric"),
     "integer": ("integer", "bigint", "numeric"),
@@ -51,8 +55,16 @@ _DIGITS = re.compile(r"\((?:\d+,)?(-?\d+)\)")
 # One session at a time makes the tables: of two concurrent CREATE TABLE IF NOT EXISTS, one fails.
 _MAKING = 0x6F6E6365  # "once"
 
-LEDGER = sql.Identifier("oncebench_ledger")
-EPOCHS = sql.Identifier("oncebench_epochs")
+# Name, primary key, and columns with their types.
+OWN_TABLES: tuple[tuple[LiteralString, Sequence[LiteralString], Mapping[LiteralString, LiteralString]], ...] = (
+    (
+        "oncebench_ledger",
+        ("sink_id", "partition", "batch"),
+        {"sink_id": "text", "partition": "integer", "batch": "bigint", "rows": "bigint", "digest": "text"},
+    ),
+    ("oncebench_epochs", ("sink_id",), {"sink_id": "text", "epoch": "bigint"}),
+)
+LEDGER, EPOCHS = (sql.Identifier(table) for table, _, _ in OWN_TABLES)
 NUL, STAND_IN = "\x00", "\u2400"
 # The order matters: first the stand-in, then NUL, then the characters that COPY's text format escapes.
 _STORED = ((STAND_IN, STAND_IN * 2), (NUL, STAND_IN + "0"))
@@ -62,11 +74,18 @@ _BACK = re.compile(f"{STAND_IN}([{STAND_IN}0])")
 
 @dataclass(frozen=True)
 class Column:
-    """A column as the server describes it. `needed`: an insert must give a value."""
+    """A column as the server describes it.
+
+    Args:
+        name, kind: its name and type.
+        needed: an insert must give a value.
+        generated: an insert must not give a value.
+    """
 
     name: str
     kind: str
     needed: bool
+    generated: bool = False
 
 
 def stored(key: str) -> str:
@@ -133,6 +152,16 @@ def table_error(found: Mapping[str, Column], schema: StructType) -> str | None:
             return f"its column {field.name} is {found[field.name].kind}, not {kinds[0]}"
         if _rounds(found[field.name].kind, field.dataType):
             return f"its column {field.name} is {found[field.name].kind}, which would round: it must be {kinds[0]}"
+        if found[field.name].kind.startswith("character varying("):  # SQL: longer by blanks alone is no error
+            return (
+                f"its column {field.name} is {found[field.name].kind}, which would cut blanks at the end: it must be "
+                f"{kinds[0]}"
+            )
+        if found[field.name].generated:
+            return (
+                f"its column {field.name} is generated, and the rows fill it: run ALTER TABLE .. ALTER COLUMN .. DROP "
+                "EXPRESSION, or give the rows' column another name"
+            )
     for name, column in found.items():
         if name not in names and column.needed:
             return f"its column {name} has no default and would stay empty"
@@ -161,12 +190,14 @@ def definition(table: str, schema: StructType) -> sql.Composed:
 
 def check_table(connection: psycopg.Connection, table: str, schema: StructType) -> None:
     """Raises RefusedStart if the output table does not exist or cannot take rows of this schema."""
-    described = connection.execute(
-        "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '' "
-        "FROM pg_attribute WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
-        (sql.Identifier(table).as_string(connection),),
-    ).fetchall()
-    found = {name: Column(name, kind, needed) for name, kind, needed in described}
+    found = _columns(connection, table)
+    if not found and "." in table:
+        place, _, name = table.rpartition(".")
+        raise RefusedStart(
+            f"table {table!r} cannot take the output: there is none of this name, dot included, in this database and "
+            f"search_path. The output is one identifier and takes its schema from search_path. For table {name!r} of "
+            f'schema {place!r}, set the output to {name!r} and run: ALTER ROLE .. SET search_path = "{place}"'
+        )
     wrong = table_error(found, schema) if found else "there is none in this database and search_path"
     kept = connection.execute(
         "SELECT 1 FROM pg_class WHERE oid = to_regclass(%s) AND relkind IN ('r', 'p') AND relpersistence = 'p'",
@@ -177,6 +208,17 @@ def check_table(connection: psycopg.Connection, table: str, schema: StructType) 
     if wrong is not None:
         statement = definition(table, schema).as_string(connection)
         raise RefusedStart(f"table {table!r} cannot take the output: {wrong}. Make it with: {statement}")
+
+
+def _columns(connection: psycopg.Connection, table: str) -> dict[str, Column]:
+    """Returns the columns of the table that search_path finds; none if there is no table."""
+    described = connection.execute(
+        "SELECT attname, format_type(atttypid, atttypmod), attnotnull AND NOT atthasdef AND attidentity = '', "
+        "attgenerated <> '' FROM pg_attribute "
+        "WHERE attrelid = to_regclass(%s) AND attnum > 0 AND NOT attisdropped",
+        (sql.Identifier(table).as_string(connection),),
+    ).fetchall()
+    return {name: Column(name, *more) for name, *more in described}
 
 
 def row_id(names: Sequence[str], schema: StructType) -> sql.Composed:
@@ -191,37 +233,64 @@ def row_id(names: Sequence[str], schema: StructType) -> sql.Composed:
 
 
 def make_tables(connection: psycopg.Connection) -> None:
-    """Makes the ledger and the table of epochs, if missing."""
+    """Makes the ledger and the table of epochs, if missing.
+
+    Raises:
+        RefusedStart: another table has the name.
+    """
     with connection.transaction():
         connection.execute("SELECT pg_advisory_xact_lock(%s)", (_MAKING,))
-        connection.execute(
-            sql.SQL(
-                "CREATE TABLE IF NOT EXISTS {} (sink_id text, partition integer, batch bigint, rows bigint NOT NULL, "
-                "digest text NOT NULL, PRIMARY KEY (sink_id, partition, batch))"
-            ).format(LEDGER)
-        )
-        connection.execute(
-            sql.SQL("CREATE TABLE IF NOT EXISTS {} (sink_id text PRIMARY KEY, epoch bigint NOT NULL)").format(EPOCHS)
-        )
+        for table, key, columns in OWN_TABLES:
+            defined = ", ".join(f"{name} {kind} NOT NULL" for name, kind in columns.items())
+            form = sql.SQL(f"({defined}, PRIMARY KEY ({', '.join(key)}))")
+            connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} {}").format(sql.Identifier(table), form))
+            found = _columns(connection, table)
+            kinds = {name: found[name].kind for name in columns if name in found}
+            keys = sql.SQL(", ").join(map(sql.Identifier, key))
+            if kinds != columns or not _has_unique_index(connection, sql.Identifier(table), key, keys):
+                raise RefusedStart(
+                    f"table {table!r} is not one that this sink made: it lacks the form {form.as_string()}. If "
+                    "another program made it, rename it and start again: the start makes a new one. If it is this "
+                    "sink's, restore its form."
+                )
 
 
 def make_row_ids_unique(connection: psycopg.Connection, table: str, names: Sequence[str], schema: StructType) -> None:
     """Makes the unique index that an upsert needs, if missing.
 
+    Any unique index that PostgreSQL accepts for the row's id will do. PostgreSQL names a new one, so no name is taken.
+
     Raises:
         RefusedStart: the table holds a row twice.
     """
-    index = sql.Identifier(f"{table[:40]}_row_id")
-    statement = sql.SQL("CREATE UNIQUE INDEX IF NOT EXISTS {} ON {} ({})").format(
-        index, sql.Identifier(table), row_id(names, schema)
-    )
+    ids = row_id(names, schema)
     try:
-        connection.execute(statement)
+        with connection.transaction():  # of two first starts at a time, one makes the index
+            connection.execute("SELECT pg_advisory_xact_lock(%s, hashtext(%s))", (_MAKING, table))
+            if not _has_unique_index(connection, sql.Identifier(table), names, ids):
+                connection.execute(sql.SQL("CREATE UNIQUE INDEX ON {} ({})").format(sql.Identifier(table), ids))
     except psycopg.errors.UniqueViolation:
         raise RefusedStart(
             f"table {table!r} holds a row ({', '.join(names)}) twice, so that no upsert can work on it: remove the "
             "duplicated rows, or write to a new table."
         ) from None
+
+
+def _has_unique_index(
+    connection: psycopg.Connection, table: sql.Identifier, names: Sequence[str], ids: sql.Composable
+) -> bool:
+    """Whether ON CONFLICT finds a valid unique index over these expressions of the columns.
+
+    PostgreSQL plans a statement and does not run it.
+    """
+    copied = sql.SQL("EXPLAIN INSERT INTO {table} ({cols}) SELECT {cols} FROM {table} ON CONFLICT ({ids}) DO NOTHING")
+    listed = sql.SQL(", ").join(map(sql.Identifier, names))
+    try:
+        with connection.transaction():
+            connection.execute(copied.format(table=table, cols=listed, ids=ids))
+    except psycopg.errors.InvalidColumnReference:  # "no unique or exclusion constraint matching"
+        return False
+    return True
 
 
 def next_epoch(connection: psycopg.Connection, sink_id: str) -> int:

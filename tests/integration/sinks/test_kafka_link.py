@@ -36,7 +36,7 @@ class Linked(Output):
 
     def driver(self, variant: str, generation: int, keep: Any = None, timeout_ms: int = TIMEOUT_MS) -> KafkaSink:
         client = {"bootstrap.servers": f"127.0.0.1:{self.proxy.port}"}
-        sink = KafkaSink(self.topic, self.sink_id, 1, client, timeout_ms, "none")
+        sink = KafkaSink(self.topic, self.sink_id, 1, client, timeout_ms, "")
         sink.start(support(variant), generation, keep or [])
         return sink
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 import time
@@ -68,7 +69,7 @@ class Output:
         keep: list[Mapping[str, Any]] | None = None,
         timeout_ms: int = TIMEOUT_MS,
     ) -> KafkaSink:
-        sink = KafkaSink(self.topic, self.sink_id, 1, {"bootstrap.servers": self.servers}, timeout_ms, "none")
+        sink = KafkaSink(self.topic, self.sink_id, 1, {"bootstrap.servers": self.servers}, timeout_ms, "")
         sink.start(support(variant), generation, keep or [])
         return sink
 
@@ -231,15 +232,7 @@ def test_a_checkpoint_that_was_put_back_after_a_start_without_it_was_refused_goe
     wait_for_rows(output, {"eight": 20})
 
 
-@pytest.mark.parametrize("why", ["members", "no topic"])
-def test_a_generation_that_could_not_be_published_refuses_the_start(
-    output: Output, kafka: KafkaBroker, why: str
-) -> None:
-    if why == "no topic":
-        output.topic = "there-is-none"
-        with pytest.raises(RefusedStart, match="could not publish generation 2"):
-            output.driver("idempotent", 2)
-        return
+def test_a_generation_that_could_not_be_published_refuses_the_start(output: Output, kafka: KafkaBroker) -> None:
     other = kafka.fresh_topic("other", 1)
     settings = {"bootstrap.servers": output.servers, "group.id": f"{output.sink_id}.generation"}
     with closing(Consumer(settings)) as member:
@@ -247,6 +240,24 @@ def test_a_generation_that_could_not_be_published_refuses_the_start(
         wait_for("the member to have joined", lambda: member.poll(0.1) is None and bool(member.assignment()))
         with pytest.raises(RefusedStart, match="without members"):
             output.driver("idempotent", 2)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [("there-is-none", "does not exist"), ("bad name é", "not allow"), ("", "not allow"), ("..", "not allow")],
+)
+def test_a_topic_that_takes_no_record_refuses_the_start_under_every_guarantee(
+    output: Output, variant: str, name: str, why: str
+) -> None:
+    quarantined = KafkaSink(output.topic, output.sink_id, 1, {"bootstrap.servers": output.servers}, TIMEOUT_MS, name)
+    if name:
+        with pytest.raises(RefusedStart, match=f"^the quarantine topic '{re.escape(name)}' .*{why}"):
+            quarantined.start(support(variant), 1, [])
+    output.topic = name
+    with pytest.raises(RefusedStart, match=f"^the output topic '{re.escape(name)}' .*{why}.*start again"):
+        output.driver(variant, 1)
+    assert "there-is-none" not in quarantined._admin.list_topics(timeout=20).topics, "a start creates no topic"
 
 
 def test_rows_that_take_longer_than_a_transaction_may_be_open_are_written_once_the_first_is_there(

@@ -8,10 +8,11 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import ConfigResource, ResourceType
 
+from oncebench.delivery.contract import Support
 from oncebench.sinks.kafka import markers
 from oncebench.sinks.kafka import sink as kafka
 from oncebench.sinks.kafka.markers import Offsets
-from oncebench.sinks.kafka.sink import KafkaSink
+from oncebench.sinks.kafka.sink import SUPPORTS, KafkaSink
 
 # Nobody listens there, and librdkafka asks again until its limit.
 NOBODY: dict[str, Any] = {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}
@@ -34,7 +35,7 @@ def test_a_broker_setting_that_times_out_raises_kafkas_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(kafka, "ADMIN_LIMIT_S", 0.2)
-    sink = KafkaSink("out", "it", 1, NOBODY, 60_000, "none")
+    sink = KafkaSink("out", "it", 1, NOBODY, 60_000, "")
     real = sink._admin
 
     class Gone:
@@ -48,4 +49,14 @@ def test_a_broker_setting_that_times_out_raises_kafkas_error(
     monkeypatch.setattr(sink, "_admin", Gone())
     with pytest.raises(KafkaException) as failed:
         sink._broker_setting("transaction.max.timeout.ms")
+    assert failed.value.args[0].code() == KafkaError._TIMED_OUT
+
+
+@pytest.mark.parametrize("support", SUPPORTS, ids=lambda support: support.variant)
+def test_a_start_that_times_out_at_its_topics_raises_kafkas_error(
+    monkeypatch: pytest.MonkeyPatch, support: Support
+) -> None:
+    monkeypatch.setattr(kafka, "ADMIN_LIMIT_S", 0.2)
+    with pytest.raises(KafkaException) as failed:
+        KafkaSink("out", "it", 1, NOBODY, 60_000, "bad").start(support, 1, [])
     assert failed.value.args[0].code() == KafkaError._TIMED_OUT

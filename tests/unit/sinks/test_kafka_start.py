@@ -104,8 +104,9 @@ def place(partition: int, producer_id: int = 11) -> OpenIn:
 def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., KafkaSink]:
     def started(cluster: Cluster, generation: int = 2) -> KafkaSink:
         monkeypatch.setattr(kafka, "Coordinator", lambda _settings: cluster)
+        monkeypatch.setattr(KafkaSink, "_check_topics", lambda _self: None)
         monkeypatch.setattr(KafkaSink, "_check_timeout", lambda _self: None)
-        sink = KafkaSink("out", "it", 1, {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}, 60_000, "none")
+        sink = KafkaSink("out", "it", 1, {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}, 60_000, "")
         sink._offsets = cast("Any", cluster)
         sink.start(TWO_PHASE, generation, [])
         return sink

@@ -128,6 +128,17 @@ def test_a_producer_that_saw_an_error_is_never_used_again(recorded: list[dict[st
     assert len(recorded) == 2
 
 
+def test_rows_that_at_most_once_could_not_send_are_logged(
+    recorded: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
+) -> None:
+    appended("one:1", False, b"too large", b"too large as well")
+    assert "batch 7, partition 1: 2 of 2 rows were not sent to topic out" in caplog.text
+    assert "MSG_SIZE_TOO_LARGE" in caplog.text
+    caplog.clear()
+    appended("one:1", False)
+    assert (len(recorded), caplog.text) == (2, "")
+
+
 def test_librdkafka_logs_a_lost_connection_as_fail() -> None:
     """`_Transactional.log` counts these lines: they are the only report of a connection that was lost."""
     transactional = _Transactional.__new__(_Transactional)

@@ -154,13 +154,29 @@ def test_an_error_of_a_table_names_the_column() -> None:
         ("timestamp(3) with time zone", TimestampType(), True),
         ("timestamp(6) with time zone", TimestampType(), False),
         ("timestamp with time zone", TimestampType(), False),
-        ("character varying(5)", StringType(), False),
+        ("character varying", StringType(), False),
     ],
 )
 def test_a_column_that_would_round_silently_is_refused(kind: str, spark_type: DataType, rounds: bool) -> None:
     wrong = table_error({"x": Column("x", kind, needed=False)}, StructType([StructField("x", spark_type)]))
     assert ("which would round" in (wrong or "")) == rounds
     assert rounds or wrong is None
+
+
+@pytest.mark.parametrize(
+    ("kind", "why"),
+    [
+        ("character(3)", "is character(3), not text"),
+        ("bpchar", "is bpchar, not text"),
+        ("character varying(3)", "is character varying(3), which would cut blanks at the end: it must be text"),
+        ("character varying", None),
+        ("json", None),
+        ("jsonb", None),
+    ],
+)
+def test_a_column_that_would_change_the_blanks_of_a_text_is_refused(kind: str, why: str | None) -> None:
+    wrong = table_error({"x": Column("x", kind, needed=False)}, StructType([StructField("x", StringType())]))
+    assert wrong == (why and f"its column x {why}")
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"]) | st.sampled_from("\x00\u24000\\\t\n")))
