@@ -23,7 +23,7 @@ import psutil
 
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import MissingEnvironment, UserError
-from oncebench.workdir import MARKER, open_work_dir
+from oncebench.workdir import WORK_FOLDER_FILE, open_work_dir
 
 # The user of a distribution's own PostgreSQL, and a user that exists everywhere and owns nothing.
 USERS = ("postgres", "nobody")
@@ -121,7 +121,7 @@ def remove_stale_homes(temp: Path) -> None:
     for folder in temp.glob(f"{_PREFIX}*"):
         with suppress(OSError, UserError):  # it is in use, or another start has removed it meanwhile
             # A folder whose marker is empty is new: its owner is about to lock it.
-            if _is_mine(folder) and (folder / MARKER).stat().st_size and not _has_server(folder):
+            if _is_mine(folder) and (folder / WORK_FOLDER_FILE).stat().st_size and not _has_server(folder):
                 with open_work_dir(folder) as work:  # the kernel released the lock when the owner died
                     work.delete()
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncebench.servers.postgres_home import _PREFIX, _temporary, remove_stale_homes
-from oncebench.workdir import MARKER, open_work_dir
+from oncebench.workdir import WORK_FOLDER_FILE, open_work_dir
 from tests import ROOT
 
 
@@ -29,7 +29,7 @@ def dead(tmp_path: Path) -> Path:
 def test_only_folders_of_killed_runs_are_deleted(tmp_path: Path, dead: Path) -> None:
     held, fresh, link, foreign = (tmp_path / f"{_PREFIX}{name}" for name in ("held", "fresh", "link", "foreign"))
     fresh.mkdir()
-    (fresh / MARKER).touch()  # its owner has not locked it yet
+    (fresh / WORK_FOLDER_FILE).touch()  # its owner has not locked it yet
     foreign.mkdir()
     (foreign / "data").mkdir()
     other = tmp_path / "other"
