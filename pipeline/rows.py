@@ -9,6 +9,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from oncebench.delivery import quarantine
+from oncebench.delivery.columns import check_columns
 from oncebench.delivery.contract import RECORDS
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.records import row_as_json
@@ -50,8 +51,9 @@ def check_query(rows: DataFrame) -> None:
     """Checks that a query has the columns of SCHEMA, and no others except a quarantine column.
 
     Raises:
-        RefusedStart: a column is missing, of another type, or unknown.
+        RefusedStart: a column is missing, of another type, unknown, or has a reserved name.
     """
+    check_columns(rows.schema)
     found: Mapping[str, DataType] = {field.name: field.dataType for field in rows.schema}
     for field in SCHEMA:
         kind = found[field.name].simpleString() if field.name in found else "missing"

@@ -18,7 +18,8 @@ from pyspark import Accumulator, AccumulatorParam, SparkContext
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from oncebench.delivery import digest, quarantine
+from oncebench.delivery import digest
+from oncebench.delivery.columns import check_columns, data_columns
 from oncebench.delivery.contract import WHOLE_BATCH, BatchWriter, Sink, Writer, Written
 from oncebench.delivery.errors import AnotherDriver, NondeterministicReplay
 from oncebench.delivery.failpoints import Failpoints
@@ -30,14 +31,15 @@ Counted = tuple[int, int | None]
 _Result = tuple[dict[str, Any], float]
 
 
-def data_columns(schema: StructType) -> list[str]:
-    """Returns the columns of a row, without those that the delivery code adds or removes."""
-    return [name for name in schema.names if name not in (quarantine.COLUMN, digest.HASH)]
-
-
 def deliverable(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Returns a query's rows in the form for `Batch`: encoded for the sink, each with its hash."""
+    """Returns a query's rows in the form for `Batch`: encoded for the sink, each with its hash.
+
+    Raises:
+        RefusedStart: see `check_columns`.
+    """
+    check_columns(rows.schema)
     encoded = sink.encode(rows)
+    check_columns(encoded.schema)
     return digest.with_hash(encoded, data_columns(encoded.schema))
 
 
