@@ -19,7 +19,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
 from oncebench.delivery import digest
-from oncebench.delivery.columns import check_columns, data_columns
+from oncebench.delivery.columns import check_columns, data_columns, map_in_arrow
 from oncebench.delivery.contract import WHOLE_BATCH, BatchWriter, Sink, Writer, Written
 from oncebench.delivery.errors import AnotherDriver, NondeterministicReplay
 from oncebench.delivery.failpoints import Failpoints
@@ -129,7 +129,7 @@ class Batch:
         rows = self.rows.drop(digest.HASH)
         if not self._failpoints.faults:
             return rows
-        return rows.mapInArrow(PassTask(self.id, self._failpoints).__call__, rows.schema)
+        return map_in_arrow(rows, PassTask(self.id, self._failpoints).__call__, rows.schema)
 
     def drain(self, expected: Mapping[int, Counted] | None = None, keep: bool = False) -> None:
         """Consumes the rows and writes none: the sink holds the batch, or must not get it again.
@@ -159,7 +159,7 @@ class Batch:
     ) -> list[Written]:
         task = WriteTask(self.id, self._partitions, writer, only, self._failpoints, self._quarantine)
         with self.timed("run"):
-            collected = self.rows.mapInArrow(task.__call__, RESULT_SCHEMA).collect()
+            collected = map_in_arrow(self.rows, task.__call__, RESULT_SCHEMA).collect()
         self.results = sorted((Written(**json.loads(row[0])) for row in collected), key=lambda w: w.partition)
         for step in {step for result in self.results for step in result.timings_ms}:
             self.timings_ms[step] = max(result.timings_ms.get(step, 0.0) for result in self.results)
@@ -172,7 +172,7 @@ class Batch:
         counting = CountTask(self.id, self._failpoints, self._quarantine, results).__call__
         schema = StructType([self.rows.schema[name] for name in data_columns(self.rows.schema)])
         with self.timed("run"):
-            self.timings_ms |= writer.write_batch(self.rows.mapInArrow(counting, schema), self.id)
+            self.timings_ms |= writer.write_batch(map_in_arrow(self.rows, counting, schema), self.id)
         # The driver's clock minus a worker's clock: on a cluster, their difference is the error.
         last_s = max((handed_over_s for _, handed_over_s in results.value), default=time.time())
         self.timings_ms["commit"] = max(0.0, time.time() - last_s) * 1000

@@ -46,11 +46,11 @@ def with_hash(rows: DataFrame, names: list[str]) -> DataFrame:
     """Adds HASH, a 64-bit hash of the named columns, to each row."""
     hashed: list[Column] = []
     for name in names:
-        column = f.col(f"`{name}`")
+        column = f.col(columns.quoted(name))
         flat = rows.schema[name].dataType.typeName() in _FLAT
         hashed.append(column if flat else f.to_json(f.struct(column), _NESTED))
     # xxhash64 skips nulls, so (null, 1) and (1, null) would hash alike. The isNull flags make them differ.
-    nulls = [f.col(f"`{name}`").isNull() for name in names]
+    nulls = [f.col(columns.quoted(name)).isNull() for name in names]
     return rows.withColumn(HASH, f.xxhash64(*hashed, *nulls))
 
 
