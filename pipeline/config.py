@@ -107,7 +107,7 @@ def read_config(path: Path) -> PipelineConfig:
     """
     try:
         fields = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RefusedStart(f"cannot read the pipeline's configuration {path}: {error}") from error
     if not isinstance(fields, dict):
         raise RefusedStart(f"{path} must hold an object with a field for each setting")
