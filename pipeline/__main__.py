@@ -9,9 +9,12 @@ import faulthandler
 import logging
 import signal
 import sys
+import threading
+from contextlib import ExitStack
 from pathlib import Path
 from types import FrameType
 
+from oncebench.delivery.durable import refuse_wrong_place
 from oncebench.delivery.errors import PipelineError, RefusedStart
 from pipeline.config import read_config
 from pipeline.spark.sockets import short_sockets
@@ -20,6 +23,13 @@ from pipeline.spark.temporary import own_temporary
 
 def main(arguments: list[str]) -> int:
     """Runs the pipeline that the configuration file describes."""
+    stopping = threading.Event()
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        stopping.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):  # first, because a signal may come at once
+        signal.signal(number, stop)
     faulthandler.enable()  # after a crash in a C library the log has the stack
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kafka").setLevel(logging.ERROR)
@@ -28,17 +38,13 @@ def main(arguments: list[str]) -> int:
         return 2
     try:
         config = read_config(Path(arguments[0]))
-        config.record.mkdir(parents=True, exist_ok=True)
         from pipeline.job import Job  # noqa: PLC0415  Spark is imported only once the configuration is right
 
-        with short_sockets(config) as config, own_temporary(config) as config:
-            job = Job(config)
-
-            def stop(_number: int, _frame: FrameType | None) -> None:
-                job.stopping.set()
-
-            for number in (signal.SIGTERM, signal.SIGINT):
-                signal.signal(number, stop)
+        with ExitStack() as opened:
+            with refuse_wrong_place("record", config.record):
+                config.record.mkdir(parents=True, exist_ok=True)
+                config = opened.enter_context(own_temporary(config))
+                job = Job(opened.enter_context(short_sockets(config)), stopping)
             job.run()
     except RefusedStart as error:
         print(f"refused to start: {error}", file=sys.stderr)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import re
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -106,7 +107,7 @@ def read_config(path: Path) -> PipelineConfig:
     """
     try:
         fields = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise RefusedStart(f"cannot read the pipeline's configuration {path}: {error}") from error
     if not isinstance(fields, dict):
         raise RefusedStart(f"{path} must hold an object with a field for each setting")
@@ -118,6 +119,11 @@ def read_config(path: Path) -> PipelineConfig:
     if unknown or missing:
         raise RefusedStart(f"{path}: unknown fields {unknown}, missing fields {missing}")
     for name, value in fields.items():
+        if not _is_text(value):
+            raise RefusedStart(
+                f"{path}: {name} is {value!r}, with a character that no name, path or setting can have (NUL or half of "
+                "a surrogate pair). Remove the character."
+            )
         if not _fits(value, _HINTS[name]):
             raise RefusedStart(f"{path}: {name} is {value!r}, and must be {_in_json(_HINTS[name])}")
         if name in _ONE_OF and value not in _ONE_OF[name]:
@@ -128,7 +134,10 @@ def read_config(path: Path) -> PipelineConfig:
         raise RefusedStart(f"{path}: sink_id is {fields['sink_id']!r}, and must be letters, digits, `.`, `_` and `-`")
     if not isinstance(fields["output"].get("output"), str):
         raise RefusedStart(f'{path}: output must hold "output": the topic, table or folder of the sink')
-    for name in ("checkpoint", "record"):
+    for name, text in (("output", fields["output"]["output"]), *((name, fields[name]) for name in _FOLDERS)):
+        if not text:
+            raise RefusedStart(f"{path}: {name} is empty, and must name a {'folder' if name in _FOLDERS else 'target'}")
+    for name in _FOLDERS:
         if is_uri(str(Path(fields[name]))):  # in the form that Spark gets
             raise RefusedStart(
                 f"{path}: {name} is {fields[name]!r}, a URI for Spark and a relative folder for the journal, which "
@@ -153,7 +162,7 @@ def read_config(path: Path) -> PipelineConfig:
         raise RefusedStart(f"{path}: {error}") from error
     for name in ("jars", "driver_jars", "jvm_options"):
         fields[name] = tuple(fields.get(name, ()))
-    for name in ("checkpoint", "record"):
+    for name in _FOLDERS:
         fields[name] = Path(fields[name])
     return PipelineConfig(**fields)
 
@@ -166,6 +175,7 @@ def write_config(config: PipelineConfig, path: Path) -> None:
 
 
 _HINTS = get_type_hints(PipelineConfig)
+_FOLDERS = ("checkpoint", "record")
 _ONE_OF = {
     "on_lost": ("rewrite", "drop"), "checkpoint_writing": (TUNED, AS_SHIPPED), "state_store": (CHANGELOG, SNAPSHOTS),
 }  # fmt: skip
@@ -180,6 +190,18 @@ _FIXED = (
 )  # fmt: skip
 
 _SECURED = ("sasl.", "ssl.")  # security.protocol is checked too: its value PLAINTEXT asks for neither
+
+
+def _is_text(value: Any) -> bool:
+    """Whether the texts in a value of a JSON file can be given to the system, to Spark and to a server."""
+    if isinstance(value, dict):
+        return all(map(_is_text, (*value, *value.values())))
+    if isinstance(value, list):
+        return all(map(_is_text, value))
+    try:
+        return not isinstance(value, str) or b"\0" not in os.fsencode(value)
+    except UnicodeEncodeError:
+        return False
 
 
 def _fits(value: Any, hint: Any) -> bool:

@@ -18,6 +18,7 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 import pyspark
+from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
 from py4j.protocol import Py4JError
@@ -50,9 +51,9 @@ COMMIT_LOG_POLL_S = 0.005
 class Job:
     """One run of the pipeline in this process."""
 
-    def __init__(self, config: PipelineConfig) -> None:
+    def __init__(self, config: PipelineConfig, stopping: threading.Event | None = None) -> None:
         self.config = config
-        self.stopping = threading.Event()
+        self.stopping = stopping or threading.Event()
         self._failure: BaseException | None = None
         self._last_delivered: tuple[int, int | None] = -1, 0  # batch and rows together: another thread reads them
         self._rows_before: int | None = None
@@ -70,6 +71,8 @@ class Job:
         Raises:
             PipelineError: see `oncebench.delivery.errors`.
         """
+        if self.stopping.is_set():
+            return
         config = self.config
         refuse_task_retries(config.master)
         refuse_fixed_settings(config.spark)
@@ -77,7 +80,8 @@ class Job:
         identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
         with self._started(kind, support, journal) as sink:
-            monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
+            with self._kafka_must_answer():
+                monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
             spark = session(config, kind.spark)
             try:
                 self._note_start(journal)
@@ -115,6 +119,11 @@ class Job:
             yield
         except (KafkaException, KafkaError) as error:  # of the two clients that a sink uses
             cause = error.args[0] if error.args else repr(error)
+            if isinstance(cause, ClientError) and cause.code() == ClientError._INVALID_ARG:
+                raise RefusedStart(
+                    f"Kafka's client refuses a setting of the configuration: {cause.str()}. Correct the setting in "
+                    "`kafka`, or remove it."
+                ) from error
             raise NoKafka(
                 f"Kafka at {self.config.bootstrap_servers} did not answer a request of the start: {cause}. Check that "
                 "it runs and that the address is right. No row was read or written; start again."

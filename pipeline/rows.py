@@ -9,6 +9,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from oncebench.delivery import quarantine
+from oncebench.delivery.columns import check_columns, quoted
 from oncebench.delivery.contract import RECORDS
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.records import row_as_json
@@ -43,15 +44,16 @@ def rows_for(takes: str, rows: DataFrame) -> DataFrame:
     if takes != RECORDS:
         return rows
     kept = [name for name in rows.columns if name == quarantine.COLUMN]
-    return rows.select(f.col(KEY).cast("string").alias("key"), row_as_json(ROW).alias("value"), *kept)
+    return rows.select(f.col(quoted(KEY)).cast("string").alias("key"), row_as_json(ROW).alias("value"), *kept)
 
 
 def check_query(rows: DataFrame) -> None:
     """Checks that a query has the columns of SCHEMA, and no others except a quarantine column.
 
     Raises:
-        RefusedStart: a column is missing, of another type, or unknown.
+        RefusedStart: a column is missing, of another type, or unknown. See also `check_columns`.
     """
+    check_columns(rows.schema)
     found: Mapping[str, DataType] = {field.name: field.dataType for field in rows.schema}
     for field in SCHEMA:
         kind = found[field.name].simpleString() if field.name in found else "missing"
@@ -66,8 +68,3 @@ def check_query(rows: DataFrame) -> None:
                 f"the query in pipeline/query.py has a column {name!r} that SCHEMA in pipeline/rows.py does not have. "
                 "Drop it in the query, or add it to SCHEMA."
             )
-    if quarantine.COLUMN in found and found[quarantine.COLUMN].simpleString() != quarantine.TYPE:
-        raise RefusedStart(
-            f"column {quarantine.COLUMN!r} of the query in pipeline/query.py is "
-            f"{found[quarantine.COLUMN].simpleString()}; it must be {quarantine.TYPE}, null where a row is accepted."
-        )

@@ -18,7 +18,8 @@ from pyspark import Accumulator, AccumulatorParam, SparkContext
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from oncebench.delivery import digest, quarantine
+from oncebench.delivery import digest
+from oncebench.delivery.columns import check_columns, data_columns, map_in_arrow
 from oncebench.delivery.contract import WHOLE_BATCH, BatchWriter, Sink, Writer, Written
 from oncebench.delivery.errors import AnotherDriver, NondeterministicReplay
 from oncebench.delivery.failpoints import Failpoints
@@ -30,14 +31,15 @@ Counted = tuple[int, int | None]
 _Result = tuple[dict[str, Any], float]
 
 
-def data_columns(schema: StructType) -> list[str]:
-    """Returns the columns of a row, without those that the delivery code adds or removes."""
-    return [name for name in schema.names if name not in (quarantine.COLUMN, digest.HASH)]
-
-
 def deliverable(rows: DataFrame, sink: Sink) -> DataFrame:
-    """Returns a query's rows in the form for `Batch`: encoded for the sink, each with its hash."""
+    """Returns a query's rows in the form for `Batch`: encoded for the sink, each with its hash.
+
+    Raises:
+        RefusedStart: see `check_columns`.
+    """
+    check_columns(rows.schema)
     encoded = sink.encode(rows)
+    check_columns(encoded.schema)
     return digest.with_hash(encoded, data_columns(encoded.schema))
 
 
@@ -127,7 +129,7 @@ class Batch:
         rows = self.rows.drop(digest.HASH)
         if not self._failpoints.faults:
             return rows
-        return rows.mapInArrow(PassTask(self.id, self._failpoints).__call__, rows.schema)
+        return map_in_arrow(rows, PassTask(self.id, self._failpoints).__call__, rows.schema)
 
     def drain(self, expected: Mapping[int, Counted] | None = None, keep: bool = False) -> None:
         """Consumes the rows and writes none: the sink holds the batch, or must not get it again.
@@ -157,7 +159,7 @@ class Batch:
     ) -> list[Written]:
         task = WriteTask(self.id, self._partitions, writer, only, self._failpoints, self._quarantine)
         with self.timed("run"):
-            collected = self.rows.mapInArrow(task.__call__, RESULT_SCHEMA).collect()
+            collected = map_in_arrow(self.rows, task.__call__, RESULT_SCHEMA).collect()
         self.results = sorted((Written(**json.loads(row[0])) for row in collected), key=lambda w: w.partition)
         for step in {step for result in self.results for step in result.timings_ms}:
             self.timings_ms[step] = max(result.timings_ms.get(step, 0.0) for result in self.results)
@@ -170,7 +172,7 @@ class Batch:
         counting = CountTask(self.id, self._failpoints, self._quarantine, results).__call__
         schema = StructType([self.rows.schema[name] for name in data_columns(self.rows.schema)])
         with self.timed("run"):
-            self.timings_ms |= writer.write_batch(self.rows.mapInArrow(counting, schema), self.id)
+            self.timings_ms |= writer.write_batch(map_in_arrow(self.rows, counting, schema), self.id)
         # The driver's clock minus a worker's clock: on a cluster, their difference is the error.
         last_s = max((handed_over_s for _, handed_over_s in results.value), default=time.time())
         self.timings_ms["commit"] = max(0.0, time.time() - last_s) * 1000

@@ -1,10 +1,10 @@
 """Checks that a query assigns rows to tasks deterministically, which exactly-once requires.
 
-Promise: `refuse_without_shuffle` passes a query only if each of its rows comes through a shuffle by key. After such a
-shuffle, the row alone decides its task. Without one, Spark makes a task for each Kafka partition that has new records.
-Spark numbers these tasks in the order of a hash map (KafkaMicroBatchStream.planInputPartitions, KafkaOffsetReader). A
-replay may number them differently, and the marks of one partition would be read as those of another. A sound plan that
-this module does not know is refused too.
+Promise: `refuse_without_shuffle` passes a query only if each of its rows comes last through a shuffle by key, into no
+more tasks than the pipeline has partitions. After such a shuffle, the row alone decides its task. Without one, Spark
+makes a task for each Kafka partition that has new records. Spark numbers these tasks in the order of a hash map
+(KafkaMicroBatchStream.planInputPartitions, KafkaOffsetReader). A replay may number them differently, and the marks of
+one partition would be read as those of another. A sound plan that this module does not know is refused too.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from pyspark.sql import DataFrame
 from oncebench.delivery.errors import RefusedStart
 
 # Spark's logical operators that distribute rows by a key (their physical ones require a ClusteredDistribution).
-# `Repartition` is not among them: it distributes round-robin, which depends on where the rows were before.
 _BY_KEY = frozenset(
     {
         "Aggregate", "Distinct", "Deduplicate", "DeduplicateWithinWatermark", "Window", "MapGroups", "CoGroup",
@@ -24,28 +23,46 @@ _BY_KEY = frozenset(
         "FlatMapGroupsInPandas", "FlatMapGroupsInArrow", "FlatMapCoGroupsInPandas", "FlatMapCoGroupsInArrow",
     }
 )  # fmt: skip
+# Operators that distribute rows by where they were before: round-robin, or by the places of tasks (coalesce). Spark's
+# optimizer also removes a shuffle by key directly below most of them (CollapseRepartition).
+_BY_PLACE = frozenset({"Repartition", "RebalancePartitions"})
 
 
 def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
-    """Raises RefusedStart for a query whose rows reach the sink without a shuffle by key."""
-    if not _distributed_by_key(rows._jdf.queryExecution().analyzed()):
+    """Raises RefusedStart for a query whose rows reach the sink without a shuffle by key, or in too many tasks."""
+    tasks = _tasks_by_key(rows._jdf.queryExecution().analyzed(), partitions)
+    remedy = f'End the query with `rows.repartition({partitions}, "{key}")`, or another column that is in the rows.'
+    if tasks is None:
         raise RefusedStart(
-            "the query in pipeline/query.py has no shuffle by key before the sink. Exactly-once keeps marks by task "
-            "number, and without a shuffle a replay could number the tasks differently. End the query with "
-            f'`rows.repartition({partitions}, "{key}")`, or with another column that is in the rows.'
+            "the query in pipeline/query.py has no shuffle by key as the last one before the sink. Exactly-once keeps "
+            f"marks by task number, and a replay could number such tasks differently. {remedy}"
+        )
+    if tasks > partitions:
+        raise RefusedStart(
+            f"the query in pipeline/query.py ends in {tasks} tasks. Exactly-once keeps marks by task number, and only "
+            f"for the {partitions} partitions of the pipeline. {remedy}"
         )
 
 
-def _distributed_by_key(node: Any) -> bool:
-    """Whether every row of a stream's logical plan comes through a shuffle by key."""
+def _tasks_by_key(node: Any, partitions: int) -> int | None:
+    """The tasks of a stream's logical plan; None unless every row comes last through a shuffle by key."""
     name, children = node.nodeName(), node.children()
     below = [child for child in map(children.apply, range(children.size())) if child.isStreaming()]
-    if name in _BY_KEY:
-        return True
-    if name == "RepartitionByExpression":  # a repartition by range depends on a sample of the input tasks
+    if name in _BY_PLACE:
+        return None
+    if name == "RepartitionByExpression":
         by = node.partitionExpressions()
-        if by.size() and not any(by.apply(at).nodeName() == "SortOrder" for at in range(by.size())):
-            return True
-    if name == "Join" and len(below) > 1:  # two streams; a table that is joined to one stream may be broadcast
-        return True
-    return bool(below) and all(map(_distributed_by_key, below))
+        by_range = any(by.apply(at).nodeName() == "SortOrder" for at in range(by.size()))  # of a sample of the input
+        asked = node.optNumPartitions()
+        return None if by_range or not by.size() else asked.get() if asked.isDefined() else partitions
+    if name in _BY_KEY:
+        return partitions
+    if name == "Join" and len(below) > 1:  # of two streams; a table joined to one stream may be broadcast
+        return partitions
+    tasks = [_tasks_by_key(child, partitions) for child in below]
+    known = [number for number in tasks if number is not None]
+    if not known or len(known) < len(tasks):
+        return None
+    # Spark makes one task of the tasks with the same number if a union's inputs are distributed alike
+    # (spark.sql.unionOutputPartitioning). Inputs with as many tasks may be; if they are not, the batch is refused.
+    return known[0] if len(set(known)) == 1 else sum(known)

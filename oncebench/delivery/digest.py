@@ -17,8 +17,9 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-# The column that holds a row's hash until the writers get the rows.
-HASH = "__row_hash"
+from oncebench.delivery import columns
+
+HASH = columns.HASH
 # The prefix of a stored digest names its hash: digests of another kind are not compared. Older stored digests are plain
 # hexadecimal.
 _KIND = "xxhash64:"
@@ -41,15 +42,15 @@ _FLAT = frozenset(
 )  # fmt: skip
 
 
-def with_hash(rows: DataFrame, columns: list[str]) -> DataFrame:
+def with_hash(rows: DataFrame, names: list[str]) -> DataFrame:
     """Adds HASH, a 64-bit hash of the named columns, to each row."""
     hashed: list[Column] = []
-    for name in columns:
-        column = f.col(f"`{name}`")
+    for name in names:
+        column = f.col(columns.quoted(name))
         flat = rows.schema[name].dataType.typeName() in _FLAT
         hashed.append(column if flat else f.to_json(f.struct(column), _NESTED))
     # xxhash64 skips nulls, so (null, 1) and (1, null) would hash alike. The isNull flags make them differ.
-    nulls = [f.col(f"`{name}`").isNull() for name in columns]
+    nulls = [f.col(columns.quoted(name)).isNull() for name in names]
     return rows.withColumn(HASH, f.xxhash64(*hashed, *nulls))
 
 

@@ -6,9 +6,21 @@ earlier driver was killed halfway. What can go wrong: a file system without fsyn
 
 from __future__ import annotations
 
+import errno
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+
+from oncebench.delivery.errors import RefusedStart
+
+# Errors that another attempt in the same place would meet again.
+_WRONG_PLACE = frozenset(
+    {
+        errno.EEXIST, errno.ENOTDIR, errno.EISDIR, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP,
+        errno.ENAMETOOLONG, errno.EOPNOTSUPP, errno.EINVAL,
+    }
+)  # fmt: skip
 
 
 def is_uri(text: str) -> bool:
@@ -41,3 +53,23 @@ def make_folder(folder: Path) -> None:
     make_folder(folder.parent)
     folder.mkdir(exist_ok=True)
     fsync_folder(folder.parent)
+
+
+@contextmanager
+def refuse_wrong_place(setting: str, folder: Path) -> Iterator[None]:
+    """Converts errors of a path that cannot be a folder with files, or not here, to RefusedStart.
+
+    Args:
+        setting: what names the folder.
+        folder: of the files that are made.
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _WRONG_PLACE:
+            raise  # a full disk, for example: a later attempt may pass
+        raise RefusedStart(
+            f"{setting} is {str(folder)!r}, and no file can be made there: {error.strerror}"
+            f"{f' ({error.filename})' if error.filename else ''}. Give the path of a folder that this user can write, "
+            "in a file system that has hard links and fsync."
+        ) from error

@@ -17,18 +17,19 @@ The counterpart in Flink is the committable in the checkpoint (TwoPhaseCommitSin
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import re
 import time
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from oncebench.delivery.durable import fsync_folder, make_folder
+from oncebench.delivery.durable import fsync_folder, make_folder, refuse_wrong_place
 from oncebench.delivery.errors import AnotherDriver, RefusedStart
 
 # Spark keeps the logs of 100 batches (spark.sql.streaming.minBatchesToRetain). A journal with fewer entries could not
@@ -114,6 +115,7 @@ class Journal:
         Raises:
             AnotherDriver: a younger driver was started, or has decided this batch since the last check. The
                 transactions that such a decision names may contain a later batch by then.
+            RefusedStart: a decision is damaged.
         """
         self.check_still_ours()
         found: list[dict[str, Any]] = []
@@ -121,7 +123,8 @@ class Journal:
             path = self.folder / f"decision-{batch:09d}.{attempt}.json"
             if not path.exists():
                 break
-            found.append(json.loads(path.read_text()))
+            with _refuse_damaged(path):
+                found.append(_decision(path))
         for decision in found:
             if decision["generation"] > self.generation:
                 raise AnotherDriver(
@@ -145,7 +148,7 @@ class Journal:
         return [
             {**entry["prepared"], "batch": newest, "partition": entry["partition"]}
             for made in self.decisions(newest)
-            for entry in made["partitions"]
+            for entry in made.get("partitions", ())
             if entry["prepared"]
         ]
 
@@ -163,7 +166,8 @@ class Journal:
                 yield entry[1], int(entry[2])
 
     def _refuse_younger(self, name: str) -> None:
-        author = json.loads((self.folder / name).read_text())["generation"]
+        with _refuse_damaged(self.folder / name):
+            author = int(json.loads((self.folder / name).read_text())["generation"])
         if author >= self.generation:
             raise AnotherDriver(
                 f"{self.folder / name} was written by another driver (generation {author}). This driver, generation "
@@ -200,7 +204,8 @@ def checkpoint_id(checkpoint: Path) -> str:
     """
     folder = checkpoint / "journal"
     put_exclusively(folder, "checkpoint.json", {"id": uuid.uuid4().hex})
-    return str(json.loads((folder / "checkpoint.json").read_text())["id"])
+    with _refuse_damaged(folder / "checkpoint.json"):
+        return str(json.loads((folder / "checkpoint.json").read_text())["id"])
 
 
 def _generation_name(generation: int) -> str:
@@ -218,8 +223,14 @@ def open_journal(checkpoint: Path, identity: Identity) -> Journal:
     Older drivers then stop at their next step.
 
     Raises:
-        RefusedStart: the checkpoint belongs to another pipeline, or has batches but no journal.
+        RefusedStart: the checkpoint belongs to another pipeline, has batches but no journal, has a damaged journal, or
+            cannot be in this place.
     """
+    with refuse_wrong_place("checkpoint", checkpoint):
+        return _open_journal(checkpoint, identity)
+
+
+def _open_journal(checkpoint: Path, identity: Identity) -> Journal:
     folder = checkpoint / "journal"
     has_batches = (checkpoint / "offsets").is_dir() and any(
         path.name.isdigit() for path in (checkpoint / "offsets").iterdir()
@@ -260,8 +271,39 @@ def _recorded_identity(folder: Path) -> Identity:
 
     In older checkpoints the field `guarantee` has the name `delivery`.
     """
-    fields = json.loads((folder / "identity.json").read_text())
-    return Identity(**{"guarantee" if name == "delivery" else name: value for name, value in fields.items()})
+    path = folder / "identity.json"
+    with _refuse_damaged(path):
+        found = json.loads(path.read_text()).items()
+        fields = {"guarantee" if name == "delivery" else name: value for name, value in found}
+        recorded = Identity(**{known.name: fields.pop(known.name) for known in dataclasses.fields(Identity)})
+    if fields:
+        raise RefusedStart(
+            f"{path} has fields that are unknown to this version: {sorted(fields)}. A newer version made the "
+            "checkpoint. Start that version, or take a new checkpoint folder and a new sink_id."
+        )
+    return recorded
+
+
+def _decision(path: Path) -> dict[str, Any]:
+    """Returns a decision; every field that is read later must be there."""
+    made: dict[str, Any] = json.loads(path.read_text())
+    if not isinstance(made["generation"], int):
+        raise TypeError("generation is not a number")
+    for entry in made.get("partitions", ()):
+        _ = entry["partition"], entry["rows"], entry["digest"], entry["prepared"]
+    return made
+
+
+@contextmanager
+def _refuse_damaged(entry: Path) -> Iterator[None]:
+    """Converts errors of an entry that is not as it was written to RefusedStart."""
+    try:
+        yield
+    except (ValueError, LookupError, TypeError, AttributeError, IsADirectoryError) as error:
+        raise RefusedStart(
+            f"{entry} is damaged ({type(error).__name__}: {error}). Restore the checkpoint with its journal, from "
+            "before the damage. Without the entry, nothing shows which rows were written."
+        ) from error
 
 
 def _compare(checkpoint: Path, recorded: Identity, asked: Identity) -> None:

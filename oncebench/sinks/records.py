@@ -11,6 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from oncebench.delivery import quarantine
+from oncebench.delivery.columns import quoted
 
 KEY, VALUE, HEADERS = "key", "value", "headers"
 _BYTES = ("string", "binary")
@@ -47,7 +48,7 @@ def records_schema_error(schema: StructType) -> str | None:
 
 def row_as_json(columns: Sequence[str]) -> Column:
     """Returns the columns of a row as one JSON object; it contains every value and every null."""
-    return f.to_json(f.struct(*(f"`{name}`" for name in columns)), _JSON)
+    return f.to_json(f.struct(*map(quoted, columns)), _JSON)
 
 
 def encode_records(rows: DataFrame) -> DataFrame:

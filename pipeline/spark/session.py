@@ -12,8 +12,10 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import signal
 import sys
 import tempfile
+import threading
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -126,9 +128,12 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
     builder = SparkSession.builder.master(config.master)
     for name, value in settings(config, of_sink).items():
         builder = builder.config(name, value)
-    started = builder.getOrCreate()
-    keep_names(started.sparkContext._jvm)
-    return started
+    at_interrupt = signal.getsignal(signal.SIGINT)
+    spark = builder.getOrCreate()
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGINT, at_interrupt)  # Spark's own handler would end the process with a traceback
+    keep_names(spark.sparkContext._jvm)
+    return spark
 
 
 def stop(spark: SparkSession) -> None:

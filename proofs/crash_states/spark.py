@@ -97,6 +97,8 @@ class Rows:
         as_actor: is called with the name of the actor of all further calls.
     """
 
+    columns = ROW
+
     def __init__(self, batch: int, count: int, suffix: str, as_actor: Callable[[str], None]) -> None:
         self._parts = [_input(batch, partition, count, suffix) for partition in range(PARTITIONS)]
         self._as_actor = as_actor

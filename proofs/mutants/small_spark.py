@@ -79,6 +79,7 @@ class _Frame:
     """A DataFrame as far as the delivery code uses it: a function per partition gives its rows."""
 
     parts: Sequence[Callable[[], Iterator[pa.RecordBatch]]]
+    columns = ROW
 
     def mapInArrow(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: Any) -> _Frame:
         return _Frame([lambda part=part: task(part()) for part in self.parts])  # type: ignore[misc]

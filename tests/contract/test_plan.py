@@ -25,7 +25,9 @@ STABLE: dict[str, Query] = {
     "counted": lambda rows: rows.groupBy("timestamp").count(),
     "deduplicated": lambda rows: rows.dropDuplicatesWithinWatermark(["value"]),
     "joined from two streams": lambda rows: rows.join(rows.select("value", f.col("timestamp").alias("later")), "value"),
-    "repartitioned by a column, then round-robin": lambda rows: rows.repartition(2, "value").repartition(2),
+    "repartitioned by a column into fewer tasks": lambda rows: rows.repartition(1, "value"),
+    "repartitioned round-robin, then by a column": lambda rows: rows.repartition(4).repartition(2, "value"),
+    "a union of rows that are repartitioned alike": lambda rows: by_value(rows, 2).union(by_value(rows, 2)),
     "repartitioned, then joined with a table": lambda rows: rows.repartition(2, "value").join(table(rows), "value"),
 }
 UNSTABLE: dict[str, Query] = {
@@ -33,8 +35,23 @@ UNSTABLE: dict[str, Query] = {
     "repartitioned round-robin": lambda rows: rows.repartition(2),
     "repartitioned by range": lambda rows: rows.repartitionByRange(2, "value"),
     "joined with a table": lambda rows: rows.join(table(rows), "value"),
+    "repartitioned by a column, then round-robin": lambda rows: by_value(rows, 2).repartition(2),
+    "repartitioned by a column, mapped, then round-robin": lambda rows: by_value(rows, 2).where("true").repartition(2),
+    "repartitioned by a column, then by range": lambda rows: by_value(rows, 2).repartitionByRange(2, "value"),
+    "repartitioned by a column, then coalesced": lambda rows: by_value(rows, 4).coalesce(2),
+    "counted, then round-robin": lambda rows: rows.groupBy("timestamp").count().repartition(2),
+    "counted, then by range": lambda rows: rows.groupBy("timestamp").count().repartitionByRange(2, "count"),
     "a union with unchanged rows": lambda rows: rows.repartition(2, "value").union(rows),
 }
+TOO_MANY: dict[str, tuple[Query, int]] = {
+    "repartitioned into more tasks": (lambda rows: by_value(rows, 4), 4),
+    "repartitioned into more tasks, then mapped": (lambda rows: by_value(rows, 3).select("value"), 3),
+    "a union of both": (lambda rows: by_value(rows, 2).union(by_value(rows, 1)), 3),
+}
+
+
+def by_value(rows: DataFrame, tasks: int) -> DataFrame:
+    return rows.repartition(tasks, "value")
 
 
 def table(rows: DataFrame) -> DataFrame:
@@ -70,3 +87,10 @@ def test_the_suites_own_query_may_start(spark: SparkSession, config: PipelineCon
 def test_a_query_without_stable_task_numbers_is_refused(spark: SparkSession, name: str) -> None:
     with pytest.raises(RefusedStart, match=r'End the query with `rows.repartition\(2, "value"\)`'):
         refuse_without_shuffle(UNSTABLE[name](rate(spark)), 2, "value")
+
+
+@pytest.mark.parametrize("name", TOO_MANY)
+def test_a_query_with_more_tasks_than_marks_is_refused(spark: SparkSession, name: str) -> None:
+    query, tasks = TOO_MANY[name]
+    with pytest.raises(RefusedStart, match=rf"ends in {tasks} tasks.* `rows.repartition\(2, \"value\"\)`"):
+        refuse_without_shuffle(query(rate(spark)), 2, "value")

@@ -49,6 +49,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from oncebench.delivery import digest
+from oncebench.delivery.columns import quoted
 from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
@@ -66,6 +67,9 @@ from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import checkpoint_id
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.delta.log import column_difference, columns_of, files_of, readable, row_count, transactions
+
+# The characters that Delta refuses in the columns of a new table (DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES).
+_NOT_IN_NAMES = " ,;{}()\n\t="
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,13 @@ class DeltaSink(Sink):
     def check_schema(self, schema: StructType) -> None:
         """See `Sink.check_schema`. Delta stores every type; `start` checks an existing table."""
         self._columns = columns_of(schema)
+        is_new = not (self._table / "_delta_log").exists()  # a table may have such names by Delta's column mapping
+        for name in self._columns:
+            if is_new and any(mark in name for mark in _NOT_IN_NAMES):
+                raise RefusedStart(
+                    f"column {name!r} cannot be stored in the Delta table {self._table}: Delta's names have none of "
+                    f"the characters {_NOT_IN_NAMES!r}. Give the column another name in the query."
+                )
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: compares columns, refuses other checkpoints' entries, reads the marker."""
@@ -235,7 +246,7 @@ class Replayable:
 
 def _digest_of(files: Sequence[Path], columns: list[str]) -> int:
     spark = SparkSession.builder.getOrCreate()  # the session of the query
-    rows = spark.read.parquet(*map(str, files)).select(*(f"`{name}`" for name in columns))
+    rows = spark.read.parquet(*map(str, files)).select(*map(quoted, columns))
     hashes = digest.with_hash(rows, columns).select(digest.HASH).toArrow().column(0)
     return digest.digest(hashes.combine_chunks())
 

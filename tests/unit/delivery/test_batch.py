@@ -46,6 +46,7 @@ class Frame:
     parts: Sequence[Sequence[str]]
     made: list[int]
     kept: bool = False
+    columns = ("session_key",)
 
     def mapInArrow(self, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], _schema: Any) -> Frame:
         if not self.kept:
@@ -155,7 +156,7 @@ class Handed:
     """The rows of a batch that a writer of Spark's takes, with the task that they pass on their way."""
 
     def __init__(self, task: Any = None) -> None:
-        self.task, self.schema = task, SCHEMA
+        self.task, self.schema, self.columns = task, SCHEMA, SCHEMA.names
         self.sparkSession = SimpleNamespace(sparkContext=Context())
 
     def mapInArrow(self, task: Any, _schema: Any) -> Handed:

@@ -9,7 +9,7 @@ import pytest
 
 from oncebench.delivery import journal
 from oncebench.delivery.errors import AnotherDriver, RefusedStart
-from oncebench.delivery.journal import KEEP_BATCHES, Identity, open_journal
+from oncebench.delivery.journal import KEEP_BATCHES, Identity, checkpoint_id, open_journal
 
 IDENTITY = Identity("orders", "kafka", "exactly-once", "two-phase", 2)
 
@@ -32,10 +32,10 @@ def test_an_older_driver_is_stopped_by_a_younger_one_at_every_step(tmp_path: Pat
 
 def test_a_decision_of_another_driver_is_never_replaced(tmp_path: Path) -> None:
     journal = open_journal(tmp_path, IDENTITY)
-    journal.decide(3, 0, {"partitions": [1]})
+    journal.decide(3, 0, {"by": 1})
     with pytest.raises(AnotherDriver, match="batch 3 was decided"):
-        journal.decide(3, 0, {"partitions": [2]})
-    assert [made["partitions"] for made in journal.decisions(3)] == [[1]]
+        journal.decide(3, 0, {"by": 2})
+    assert [made["by"] for made in journal.decisions(3)] == [1]
 
 
 def test_a_claim_of_the_same_generation_means_two_drivers(tmp_path: Path) -> None:
@@ -188,3 +188,39 @@ def test_a_driver_that_slept_until_its_entry_was_forgotten_does_not_act_on_a_new
     monkeypatch.setattr(journal, "put_exclusively", sleeps)
     with pytest.raises(AnotherDriver, match="another driver"):
         old.claim(7) if entry == "claim" else old.decide(7, 0, {})
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '"x"', '{"sink_id": "s"}', "{", "\x00"])
+def test_a_damaged_identity_is_refused_with_the_remedy(tmp_path: Path, text: str) -> None:
+    (open_journal(tmp_path, IDENTITY).folder / "identity.json").write_text(text)
+    with pytest.raises(RefusedStart, match=r"identity\.json is damaged .*Restore the checkpoint with its journal"):
+        open_journal(tmp_path, IDENTITY)
+
+
+def test_an_identity_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = open_journal(tmp_path, IDENTITY).folder / "identity.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "tier": 1}))
+    with pytest.raises(RefusedStart, match=r"unknown to this version: \['tier'\].*Start that version"):
+        open_journal(tmp_path, IDENTITY)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{}", '{"batch": 3, "gen', '{"generation": "x"}', '{"generation": 1, "partitions": [{}]}',
+             '{"generation": 1, "partitions": 7}'],
+)  # fmt: skip
+def test_a_damaged_decision_is_refused_with_the_remedy(tmp_path: Path, text: str) -> None:
+    journal = open_journal(tmp_path, IDENTITY)
+    (journal.folder / "decision-000000003.0.json").write_text(text)
+    with pytest.raises(RefusedStart, match=r"decision-000000003\.0\.json is damaged .*Restore the checkpoint"):
+        journal.newest_prepared()
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}"])
+def test_a_damaged_claim_or_id_is_refused_with_the_remedy(tmp_path: Path, text: str) -> None:
+    journal = open_journal(tmp_path, IDENTITY)
+    (journal.folder / "claim-000000003.json").write_text(text)
+    (journal.folder / "checkpoint.json").write_text(text)
+    with pytest.raises(RefusedStart, match=r"claim-000000003\.json is damaged"):
+        journal.claim(3)
+    with pytest.raises(RefusedStart, match=r"checkpoint\.json is damaged"):
+        checkpoint_id(tmp_path)
