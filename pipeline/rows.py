@@ -9,8 +9,9 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import DataType, IntegerType, LongType, StringType, StructField, StructType
 
 from oncebench.delivery import quarantine
-from oncebench.delivery.columns import check_columns, quoted
+from oncebench.delivery.batch import check_columns
 from oncebench.delivery.contract import RECORDS
+from oncebench.delivery.digest import quoted
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.records import row_as_json
 

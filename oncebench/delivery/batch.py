@@ -8,20 +8,20 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, reduce
 from typing import Any
 
+import pyarrow as pa
 from pyspark import Accumulator, AccumulatorParam, SparkContext
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType
 
-from oncebench.delivery import digest
-from oncebench.delivery.columns import check_columns, data_columns, map_in_arrow
+from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import WHOLE_BATCH, BatchWriter, Sink, Writer, Written
-from oncebench.delivery.errors import AnotherDriver, NondeterministicReplay
+from oncebench.delivery.errors import AnotherDriver, NondeterministicReplay, RefusedStart
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.tasks import RESULT_SCHEMA, CountTask, PassTask, WarmUpTask, WriteTask
@@ -29,6 +29,41 @@ from oncebench.delivery.tasks import RESULT_SCHEMA, CountTask, PassTask, WarmUpT
 # Rows and digest of a partition; the digest is None if this version cannot compare it.
 Counted = tuple[int, int | None]
 _Result = tuple[dict[str, Any], float]
+
+
+def data_columns(schema: StructType) -> list[str]:
+    """Returns the columns of a row, without those that the delivery code adds or removes."""
+    return [name for name in schema.names if name not in (quarantine.COLUMN, digest.HASH)]
+
+
+def check_columns(schema: StructType) -> None:
+    """Checks the columns of a query's rows.
+
+    Raises:
+        RefusedStart: there is no column, two have the same name, a name is reserved, or the quarantine column has
+            another type.
+    """
+    if not data_columns(schema):
+        raise RefusedStart("the query has no columns, so its rows hold nothing to write. Select at least one column.")
+    seen: dict[str, str] = {}
+    for name in schema.names:
+        if name.lower() == digest.HASH:
+            raise RefusedStart(
+                f"column {name!r} of the query has the name that each row's hash takes on its way to the sink, in "
+                "upper or lower case. Its values would be lost. Give the column another name."
+            )
+        if name.lower() in seen:
+            raise RefusedStart(
+                f"columns {seen[name.lower()]!r} and {name!r} of the query have the same name but for upper and lower "
+                "case, which Spark and most sinks do not distinguish. Rename one of them, or drop it."
+            )
+        seen[name.lower()] = name
+    kind = schema[quarantine.COLUMN].dataType.simpleString() if quarantine.COLUMN in seen.values() else quarantine.TYPE
+    if kind != quarantine.TYPE:
+        raise RefusedStart(
+            f"column {quarantine.COLUMN!r} of the query is {kind}; it must be {quarantine.TYPE}, null where a row is "
+            "accepted. Cast the column, or give it another name if it holds no rejected records."
+        )
 
 
 def deliverable(rows: DataFrame, sink: Sink) -> DataFrame:
@@ -41,6 +76,17 @@ def deliverable(rows: DataFrame, sink: Sink) -> DataFrame:
     encoded = sink.encode(rows)
     check_columns(encoded.schema)
     return digest.with_hash(encoded, data_columns(encoded.schema))
+
+
+def map_in_arrow(
+    rows: DataFrame, task: Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]], schema: StructType | str
+) -> DataFrame:
+    """`DataFrame.mapInArrow` for columns of any name; Spark's own fails at a dot or a backtick."""
+    names = rows.columns
+    if not any(mark in name for name in names for mark in ".`"):
+        return rows.mapInArrow(task, schema)
+    numbered = rows.toDF(*map(str, range(len(names))))
+    return numbered.mapInArrow(lambda batches: task(batch.rename_columns(names) for batch in batches), schema)
 
 
 class _Lists(AccumulatorParam[list[_Result]]):

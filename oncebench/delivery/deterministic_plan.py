@@ -34,8 +34,8 @@ def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
     remedy = f'End the query with `rows.repartition({partitions}, "{key}")`, or another column that is in the rows.'
     if tasks is None:
         raise RefusedStart(
-            "the query in pipeline/query.py has no shuffle by key as the last one before the sink. Exactly-once keeps "
-            f"marks by task number, and a replay could number such tasks differently. {remedy}"
+            "the last shuffle of the query in pipeline/query.py is not by key, or there is none. Exactly-once keeps "
+            f"marks by task number, and without such a shuffle a replay could number the tasks differently. {remedy}"
         )
     if tasks > partitions:
         raise RefusedStart(
@@ -63,6 +63,6 @@ def _tasks_by_key(node: Any, partitions: int) -> int | None:
     known = [number for number in tasks if number is not None]
     if not known or len(known) < len(tasks):
         return None
-    # Spark makes one task of the tasks with the same number if a union's inputs are distributed alike
-    # (spark.sql.unionOutputPartitioning). Inputs with as many tasks may be; if they are not, the batch is refused.
+    # Spark merges the tasks of a union's inputs if all have the same partitioning (spark.sql.unionOutputPartitioning).
+    # Inputs with equal numbers of tasks may have it. If they do not, the first batch is refused (TooManyTasks).
     return known[0] if len(set(known)) == 1 else sum(known)

@@ -17,9 +17,8 @@ import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
-from oncebench.delivery import columns
-
-HASH = columns.HASH
+# The column that holds a row's hash until the writers get the rows.
+HASH = "__row_hash"
 # The prefix of a stored digest names its hash: digests of another kind are not compared. Older stored digests are plain
 # hexadecimal.
 _KIND = "xxhash64:"
@@ -42,15 +41,20 @@ _FLAT = frozenset(
 )  # fmt: skip
 
 
-def with_hash(rows: DataFrame, names: list[str]) -> DataFrame:
+def quoted(name: str) -> str:
+    """A column's name as Spark's functions take it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def with_hash(rows: DataFrame, columns: list[str]) -> DataFrame:
     """Adds HASH, a 64-bit hash of the named columns, to each row."""
     hashed: list[Column] = []
-    for name in names:
-        column = f.col(columns.quoted(name))
+    for name in columns:
+        column = f.col(quoted(name))
         flat = rows.schema[name].dataType.typeName() in _FLAT
         hashed.append(column if flat else f.to_json(f.struct(column), _NESTED))
     # xxhash64 skips nulls, so (null, 1) and (1, null) would hash alike. The isNull flags make them differ.
-    nulls = [f.col(columns.quoted(name)).isNull() for name in names]
+    nulls = [f.col(quoted(name)).isNull() for name in columns]
     return rows.withColumn(HASH, f.xxhash64(*hashed, *nulls))
 
 

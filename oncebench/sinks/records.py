@@ -11,7 +11,7 @@ from pyspark.sql import functions as f
 from pyspark.sql.types import StructType
 
 from oncebench.delivery import quarantine
-from oncebench.delivery.columns import quoted
+from oncebench.delivery.digest import quoted
 
 KEY, VALUE, HEADERS = "key", "value", "headers"
 _BYTES = ("string", "binary")

@@ -49,7 +49,6 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
 from oncebench.delivery import digest
-from oncebench.delivery.columns import quoted
 from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
@@ -246,7 +245,7 @@ class Replayable:
 
 def _digest_of(files: Sequence[Path], columns: list[str]) -> int:
     spark = SparkSession.builder.getOrCreate()  # the session of the query
-    rows = spark.read.parquet(*map(str, files)).select(*map(quoted, columns))
+    rows = spark.read.parquet(*map(str, files)).select(*map(digest.quoted, columns))
     hashes = digest.with_hash(rows, columns).select(digest.HASH).toArrow().column(0)
     return digest.digest(hashes.combine_chunks())
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql.types import StringType, StructField, StructType
 
-from oncebench.delivery.batch import deliverable
-from oncebench.delivery.columns import check_columns
+from oncebench.delivery.batch import check_columns, deliverable
 from oncebench.delivery.contract import Sink
 from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.delta.sink import DeltaSink
