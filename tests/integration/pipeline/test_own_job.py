@@ -211,16 +211,14 @@ def test_a_query_without_a_shuffle_is_refused_before_it_writes_a_row(lab: Lab, t
     assert own.visible() == {}
 
 
-def test_a_query_that_deals_out_to_more_tasks_than_the_job_has_stops_before_it_doubles_a_row(
-    lab: Lab, tmp_path: Path
-) -> None:
+def test_a_query_with_more_tasks_than_partitions_is_refused(lab: Lab, tmp_path: Path) -> None:
     own = Own(lab, tmp_path, partitions=2)
     ends_with(tmp_path, 'rows.repartition(8, "order_id")')
     own.send(range(100))
     code, said = ended(own)
-    assert code == 1
-    assert "stopped: TooManyTasks: batch 0: Spark runs a task for partition" in said
-    assert max(own.visible().values(), default=0) <= 1
+    assert code == 2
+    assert "ends in 8 tasks" in said
+    assert own.visible() == {}
 
 
 def test_a_setting_that_would_have_tasks_tried_again_is_refused(lab: Lab, tmp_path: Path) -> None:
