@@ -139,7 +139,7 @@ def compare(
     reports: list[Report] = []
     failed_runs = FailedRuns()
     if len(rounds) > FEW_RUNS:
-        click.echo(f"{len(rounds)} runs, {at_least_s(rounds) / 60:.0f} min at least", err=True)
+        click.echo(f"{len(rounds)} runs, about {at_least_s(rounds) / 60:.0f} min", err=True)
     try:
         place = work_dir or default_work_dir("compare")
         with suppress_interruption():
