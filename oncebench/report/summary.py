@@ -203,7 +203,12 @@ def _all_recoveries(faults: Sequence[Fault]) -> list[str]:
     if len(marks) < 2 or not visible:
         return []
     times = f"first row {_seconds(median(visible))} (median), {_seconds(max(visible))} (longest)"
-    return [f"              of {len(marks)} faults: {times}"]
+    if len(visible) == len(marks):
+        return [f"              of {len(marks)} faults: {times}"]
+    return [
+        f"              of {len(visible)} of {len(marks)} faults: {times}; after the others no new row came before "
+        "the next fault or the end"
+    ]
 
 
 def _unasked(report: Report) -> list[Mapping[str, Any]]:

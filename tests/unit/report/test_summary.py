@@ -173,7 +173,9 @@ def test_several_recoveries_have_a_median_and_a_longest() -> None:
     marks = report()["recovery"] | {"replayed_rows": 1200}
     assert lines(report(recovery=marks))["recovery"].endswith("(longest gap 12.0 s, 1,200 rows made again)")
     several = [{**KILL, "recovery": {"first_visible": ms}} for ms in (3000.0, None, 4000.0, 9000.0)]
-    assert "of 4 faults: first row 4.0 s (median), 9.0 s (longest)" in summary(report(faults=several))
+    text = summary(report(faults=several))
+    assert "of 3 of 4 faults: first row 4.0 s (median), 9.0 s (longest); after the others no new row" in text
+    assert "of 3 faults: first row 4.0 s" in summary(report(faults=[several[0], *several[2:]]))
     assert "of 1 faults" not in summary(report(faults=several[:1]))
 
 
