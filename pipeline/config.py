@@ -193,7 +193,7 @@ _SECURED = ("sasl.", "ssl.")  # security.protocol is checked too: its value PLAI
 
 
 def _is_text(value: Any) -> bool:
-    """Whether the texts in a value of a JSON file can be given to the system, to Spark and to a server."""
+    """Whether the system, Spark and servers take every text in a value of a JSON file."""
     if isinstance(value, dict):
         return all(map(_is_text, (*value, *value.values())))
     if isinstance(value, list):

@@ -64,7 +64,10 @@ class _Session:
 
 
 def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Packs record batches of key, partition, offset, value and event_ms; one worker reads one Kafka partition."""
+    """Packs record batches of key, partition, offset, value and event_ms.
+
+    The result has the columns of PACKED_SCHEMA. `texts` of a rejected record is its value, null if that is null.
+    """
     for batch in batches:
         if batch.num_rows:
             yield pa.RecordBatch.from_pylist(list(_packed(batch)), schema=_ARROW)

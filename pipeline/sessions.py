@@ -1,4 +1,6 @@
-"""The stateful operator: makes one row of a session once its 100 events have arrived; the query makes 20 of it.
+"""The stateful operator: returns a session once its 100 events have arrived.
+
+The query splits a session into 20 rows.
 
 Promise: the rows depend on the session's events alone, not on a clock, a batch number or an order of arrival other than
 (partition, offset). Therefore a replay of a batch makes the same rows. Each event ends in exactly one place: in the

@@ -39,7 +39,7 @@ def deliverable(encoded: pa.RecordBatch, rejected: pa.Array | None = None) -> pa
 
 
 def exploded(made: Any) -> list[dict[str, Any]]:
-    """Returns the rows of a session or of a rejected record, as `pipeline.query` makes them in the JVM."""
+    """Returns the rows of a session or a rejected record, as `pipeline.query` makes them."""
     rejected = {name: made[name] for name in quarantine.FIELDS}
     row = {"session_key": made["session_key"], "ended_at": made["ended_at"], **rejected}
     if made["totals"] is None:

@@ -29,7 +29,7 @@ _BY_PLACE = frozenset({"Repartition", "RebalancePartitions"})
 
 
 def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
-    """Raises RefusedStart for a query whose rows reach the sink without a shuffle by key, or in too many tasks."""
+    """Refuses a query without a last shuffle by key, or with too many tasks (RefusedStart)."""
     tasks = _tasks_by_key(rows._jdf.queryExecution().analyzed(), partitions)
     remedy = f'End the query with `rows.repartition({partitions}, "{key}")`, or another column that is in the rows.'
     if tasks is None:
@@ -45,7 +45,7 @@ def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
 
 
 def _tasks_by_key(node: Any, partitions: int) -> int | None:
-    """The tasks of a stream's logical plan; None unless every row comes last through a shuffle by key."""
+    """Returns the tasks of a logical plan; None if its last shuffle is not by key."""
     name, children = node.nodeName(), node.children()
     below = [child for child in map(children.apply, range(children.size())) if child.isStreaming()]
     if name in _BY_PLACE:

@@ -57,7 +57,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def refuse_wrong_place(setting: str, folder: Path) -> Iterator[None]:
-    """Converts errors of a path that cannot be a folder with files, or not here, to RefusedStart.
+    """Converts errors of a path that cannot hold a folder with files to RefusedStart.
 
     Args:
         setting: what names the folder.

@@ -109,7 +109,7 @@ def actions(commit: Path, kind: str) -> Iterator[dict[str, Any]]:
 
 @contextmanager
 def readable(kind: type[PipelineError], table: Path, advice: str) -> Iterator[None]:
-    """Converts errors of delta-rs (newer protocol, missing version), the disk or a damaged log to `kind`."""
+    """Converts errors of delta-rs, of the disk or of a damaged log to `kind`."""
     try:
         yield
     except (DeltaError, ValueError, OSError, pa.ArrowException) as error:

@@ -159,3 +159,8 @@ def test_every_bad_record_keeps_its_bytes_and_its_position() -> None:
     rejected = {plain(each)[2]: plain(each)[4] for each in made}
     assert rejected == {at: value for at, value in enumerate(bad) if isinstance(check(b"a", value), str)}
     assert len(rejected) >= 14
+
+
+def test_an_event_behind_the_watermark_does_not_expire_at_once() -> None:
+    _, states = packed([[{"key": b"a", "partition": 0, "offset": 0, "value": event("a", 0), "event_ms": 3}]])
+    assert states[b"a"].timers == [WATERMARK_MS + TIMEOUT_MS]
