@@ -29,6 +29,9 @@ STABLE: dict[str, Query] = {
     "repartitioned round-robin, then by a column": lambda rows: rows.repartition(4).repartition(2, "value"),
     "a union of rows that are repartitioned alike": lambda rows: by_value(rows, 2).union(by_value(rows, 2)),
     "repartitioned, then joined with a table": lambda rows: rows.repartition(2, "value").join(table(rows), "value"),
+    "repartitioned by a column, with a random one": lambda rows: random(rows).repartition(2, "value"),
+    "repartitioned by random, then by a column": lambda rows: rows.repartition(2, f.rand()).repartition(2, "value"),
+    "deduplicated by a column, with a random one": lambda rows: random(rows).dropDuplicates(["value", "timestamp"]),
 }
 UNSTABLE: dict[str, Query] = {
     "unchanged": lambda rows: rows,
@@ -43,6 +46,29 @@ UNSTABLE: dict[str, Query] = {
     "counted, then by range": lambda rows: rows.groupBy("timestamp").count().repartitionByRange(2, "count"),
     "a union with unchanged rows": lambda rows: rows.repartition(2, "value").union(rows),
 }
+RANDOM: dict[str, Query] = {
+    "repartitioned by a random number": lambda rows: rows.repartition(2, f.rand()),
+    "repartitioned by an expression of a random number": lambda rows: rows.repartition(2, f.col("value") + f.rand()),
+    "repartitioned by a random number, then mapped": lambda rows: rows.repartition(2, f.rand()).select("value"),
+    "repartitioned by a random column": lambda rows: random(rows).repartition(2, "random"),
+    "repartitioned by a column made from a random one": lambda rows: (
+        random(rows).withColumn("more", f.col("random") + 1).repartition(2, "more")
+    ),
+    "repartitioned by a random column of a union": lambda rows: (
+        rows.withColumn("random", f.lit(0.5)).union(random(rows)).repartition(2, "random")
+    ),
+    "repartitioned by a random column of a table": lambda rows: (
+        rows.join(random(table(rows)), "value").repartition(2, "random")
+    ),
+    "repartitioned by an exploded random number": lambda rows: (
+        rows.select(f.explode(f.array(f.rand())).alias("random")).repartition(2, "random")
+    ),
+    "repartitioned by a function that is not deterministic": lambda rows: (
+        rows.repartition(2, f.udf(str, "string").asNondeterministic()("value"))
+    ),
+    "counted by a random column": lambda rows: random(rows).groupBy("timestamp", "random").count(),
+    "deduplicated by a random column": lambda rows: random(rows).dropDuplicatesWithinWatermark(["random"]),
+}
 TOO_MANY: dict[str, tuple[Query, int]] = {
     "repartitioned into more tasks": (lambda rows: by_value(rows, 4), 4),
     "repartitioned into more tasks, then mapped": (lambda rows: by_value(rows, 3).select("value"), 3),
@@ -52,6 +78,10 @@ TOO_MANY: dict[str, tuple[Query, int]] = {
 
 def by_value(rows: DataFrame, tasks: int) -> DataFrame:
     return rows.repartition(tasks, "value")
+
+
+def random(rows: DataFrame) -> DataFrame:
+    return rows.withColumn("random", f.rand())
 
 
 def table(rows: DataFrame) -> DataFrame:
@@ -87,6 +117,12 @@ def test_the_suites_own_query_may_start(spark: SparkSession, config: PipelineCon
 def test_a_query_without_stable_task_numbers_is_refused(spark: SparkSession, name: str) -> None:
     with pytest.raises(RefusedStart, match=r'End the query with `rows.repartition\(2, "value"\)`'):
         refuse_without_shuffle(UNSTABLE[name](rate(spark)), 2, "value")
+
+
+@pytest.mark.parametrize("name", RANDOM)
+def test_a_query_with_a_random_key_is_refused(spark: SparkSession, name: str) -> None:
+    with pytest.raises(RefusedStart, match=r"is not deterministic\..* `rows.repartition\(2, \"value\"\)`"):
+        refuse_without_shuffle(RANDOM[name](rate(spark)), 2, "value")
 
 
 @pytest.mark.parametrize("name", TOO_MANY)
