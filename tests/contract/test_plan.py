@@ -57,14 +57,14 @@ RANDOM: dict[str, Query] = {
     "repartitioned by a random column of a union": lambda rows: (
         rows.withColumn("random", f.lit(0.5)).union(random(rows)).repartition(2, "random")
     ),
-    "repartitioned by a random column of a table": lambda rows: (
-        rows.join(random(table(rows)), "value").repartition(2, "random")
+    "repartitioned by a random column of a table": lambda rows: rows.join(random(table(rows)), "value").repartition(
+        2, "random"
     ),
-    "repartitioned by an exploded random number": lambda rows: (
-        rows.select(f.explode(f.array(f.rand())).alias("random")).repartition(2, "random")
-    ),
-    "repartitioned by a function that is not deterministic": lambda rows: (
-        rows.repartition(2, f.udf(str, "string").asNondeterministic()("value"))
+    "repartitioned by an exploded random number": lambda rows: rows.select(
+        f.explode(f.array(f.rand())).alias("random")
+    ).repartition(2, "random"),
+    "repartitioned by a function that is not deterministic": lambda rows: rows.repartition(
+        2, f.udf(str, "string").asNondeterministic()("value")
     ),
     "counted by a random column": lambda rows: random(rows).groupBy("timestamp", "random").count(),
     "deduplicated by a random column": lambda rows: random(rows).dropDuplicatesWithinWatermark(["random"]),
