@@ -72,6 +72,8 @@ SUPPORTS = (
     Support(EXACTLY_ONCE, "idempotent", "a transaction per task with the batch's ledger row in it"),
     Support(EXACTLY_ONCE, "upsert", "INSERT .. ON CONFLICT (row id) DO UPDATE"),
 )
+# The variants that write with INSERT, which must not fill an identity column. The others write with COPY.
+INSERTING = frozenset({"native", "upsert"})
 
 
 class PostgresSink(Sink):
@@ -184,7 +186,7 @@ class PostgresSink(Sink):
                 f"and {support.guarantee} promises that nothing is lost. Set fsync = on in postgresql.conf and reload "
                 "the server, or take at-most-once."
             )
-        tables.check_table(connection, self._names.table, self._schema)
+        tables.check_table(connection, self._names.table, self._schema, self._variant in INSERTING)
         self._check_row_id()
         allowed = int(_setting(connection, "max_prepared_transactions"))
         if self._variant == "two-phase" and allowed < self.partitions:

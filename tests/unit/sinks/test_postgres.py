@@ -140,6 +140,9 @@ def test_an_error_of_a_table_names_the_column() -> None:
     without = {name: column for name, column in GOOD.items() if name != "total"}
     assert table_error(without, SCHEMA) == "it has no column total (bigint)"
     assert table_error({**GOOD, "j": Column("j", "text", True)}, SCHEMA) == "its column j is text, not integer"
+    always = {**GOOD, "j": Column("j", "integer", needed=False, identity=True)}
+    assert table_error(always, SCHEMA) is None
+    assert "its column j is GENERATED ALWAYS AS IDENTITY" in str(table_error(always, SCHEMA, inserts=True))
     assert "column note has no default" in str(table_error({**GOOD, "note": Column("note", "text", True)}, SCHEMA))
 
 
