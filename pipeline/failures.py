@@ -40,11 +40,11 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
     with suppress(Py4JError, OSError):
         _log.error("the query died:\n%s", failure)
     return QueryDied(
-        f"{_first_cause(failure)}. Mend the cause; the log has details. A restart then repeats what was not committed."
+        f"{first_cause(failure)}. Mend the cause; the log has details. A restart then repeats what was not committed."
     )
 
 
-def _first_cause(failure: BaseException) -> str:
+def first_cause(failure: BaseException) -> str:
     """Returns Java's innermost exception, or Python's text (the last line of a traceback)."""
     try:
         cause = getattr(failure, "java_exception", None)

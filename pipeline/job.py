@@ -82,7 +82,12 @@ class Job:
         with self._started(kind, support, journal) as sink:
             with self._kafka_must_answer():
                 monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
-            spark = session(config, kind.spark)
+            try:
+                spark = session(config, kind.spark)
+            except RefusedStart:
+                if self.stopping.is_set():  # a service manager's SIGTERM also ends a JVM that is starting
+                    return
+                raise
             try:
                 self._note_start(journal)
                 self._warm_up(spark, sink)

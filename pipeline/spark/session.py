@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+import shutil
 import signal
 import sys
 import tempfile
@@ -19,11 +20,14 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 
+from py4j.protocol import Py4JError
 from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from oncebench.delivery.errors import RefusedStart
 from pipeline.config import CHANGELOG, TUNED, PipelineConfig
+from pipeline.failures import first_cause
 from pipeline.spark.jvm_names import keep_names
 from pipeline.spark.local_cluster import is_local_cluster, make_home
 
@@ -118,7 +122,11 @@ def refuse_task_retries(master: str) -> None:
 
 
 def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -> SparkSession:
-    """Starts Spark with `settings`; workers run this interpreter and can import this package."""
+    """Starts Spark with `settings`; workers run this interpreter and can import this package.
+
+    Raises:
+        RefusedStart: the JVM does not start, or Spark refuses its settings.
+    """
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     home = str(Path(__file__).resolve().parents[2])
@@ -129,11 +137,26 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
     for name, value in settings(config, of_sink).items():
         builder = builder.config(name, value)
     at_interrupt = signal.getsignal(signal.SIGINT)
-    spark = builder.getOrCreate()
+    try:
+        spark = builder.getOrCreate()
+    except (PySparkRuntimeError, OSError) as error:  # the JVM ended before it answered, or could not be run
+        memory = settings(config, of_sink)["spark.driver.memory"]
+        raise RefusedStart(
+            f"Spark's JVM did not start; the lines above have its own message. JAVA_HOME is {_java_home()}: it must "
+            f"have Java 17, 21 or 25. spark.driver.memory is {memory}: this machine must have that much memory."
+        ) from error
+    except Py4JError as error:
+        raise RefusedStart(
+            f"Spark did not start: {first_cause(error)}. Correct the settings in `spark`, and start again."
+        ) from error
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, at_interrupt)  # Spark's own handler would end the process with a traceback
     keep_names(spark.sparkContext._jvm)
     return spark
+
+
+def _java_home() -> str:
+    return os.environ.get("JAVA_HOME") or f"not set, and java on the PATH is {shutil.which('java') or 'missing'}"
 
 
 def stop(spark: SparkSession) -> None:

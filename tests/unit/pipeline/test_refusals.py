@@ -19,12 +19,14 @@ from tests.unit.pipeline.test_pipeline_config import config
 PROGRAM = [sys.executable, "-m", "pipeline"]
 
 
-def started(folder: Path, changes: dict[str, Any]) -> subprocess.Popen[str]:
+NO_JAVA = {"JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"}
+
+
+def started(folder: Path, changes: dict[str, Any], environment: dict[str, str] = NO_JAVA) -> subprocess.Popen[str]:
     """The pipeline with a sink that needs no server, and no Java for Spark."""
     path, base = folder / "job.json", config(folder, sink="files-parquet")
     write_config(base, path)
     path.write_text(json.dumps({**json.loads(path.read_text()), "output": {"output": str(folder / "out")}, **changes}))
-    environment = {"JAVA_HOME": "/nonexistent", "PATH": "/nonexistent"}
     return subprocess.Popen([*PROGRAM, str(path)], stderr=subprocess.PIPE, text=True, env=environment)
 
 
@@ -67,6 +69,18 @@ def test_a_damaged_journal_is_refused(tmp_path: Path) -> None:
     journal = open_journal(config(tmp_path).checkpoint, identity)
     (journal.folder / "decision-000000003.0.json").write_text('{"batch": 3, "gen')
     assert "decision-000000003.0.json is damaged" in refusal(tmp_path)
+
+
+def test_a_jvm_that_does_not_start_is_a_refusal_that_names_java_and_memory(tmp_path: Path) -> None:
+    without = {"JAVA_HOME": "/nonexistent", "PATH": "/usr/bin:/bin"}  # the shell that starts Java exists
+    pipeline = started(tmp_path, {"spark": {"spark.driver.memory": "9000g"}}, without)
+    _, said = pipeline.communicate(timeout=60)
+    assert pipeline.returncode == 2, said
+    assert "Traceback" not in said
+    last = said.splitlines()[-1]
+    assert last.startswith("refused to start: Spark's JVM did not start")
+    assert "JAVA_HOME is /nonexistent: it must have Java 17" in last
+    assert "spark.driver.memory is 9000g" in last
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
