@@ -1,4 +1,4 @@
-"""Derives figures from the states of a run: rates, sparkline, time left, backlog, recovery.
+"""Derives figures from the states of a run: rates, sparkline, time left, backlog, and the wait after a fault.
 
 Promise: rates and sparkline cover the last seconds only. A figure that does not exist yet is None.
 """
@@ -42,7 +42,8 @@ class History:
         self._load_per_s: float | None = None
         self._fault = ""
         self._down: tuple[float, int] | None = None  # when rows ceased to appear, and how many were visible then
-        self.recovered_s: float | None = None
+        # From the newest fault until `visible` rose. Copies count too, so it is not the report's recovery.
+        self.rise_s: float | None = None
         self.left_s: float | None = None
         self.behind_s: float | None = None
 
@@ -105,12 +106,12 @@ class History:
     def _follow_fault(self, fault: str, sample: _Sample) -> None:
         down = fault.endswith(("restarting", "stopped"))
         if down and fault != self._fault:
-            self._down, self.recovered_s = (sample.at, sample.visible), None
+            self._down, self.rise_s = (sample.at, sample.visible), None
         elif down and self._down is not None:
             # Rows that were visible before the fault may be counted a moment after it.
             self._down = self._down[0], sample.visible
         elif self._down is not None and sample.visible > self._down[1]:
-            self.recovered_s, self._down = sample.at - self._down[0], None
+            self.rise_s, self._down = sample.at - self._down[0], None
         self._fault = fault
 
 

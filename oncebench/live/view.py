@@ -61,8 +61,8 @@ def fields(status: RunStatus, history: History) -> list[tuple[str, str]]:
     if status.batch:
         found.append(("batch", str(status.batch["batch"])))
     if status.fault:
-        again = "" if history.recovered_s is None else f", rows again after {history.recovered_s:.1f} s"
-        found.append(("fault", f"{status.fault}{again}"))
+        rise = "" if history.rise_s is None else f", visible rose {history.rise_s:.1f} s later"
+        found.append(("fault", f"{status.fault}{rise}"))
     return found
 
 

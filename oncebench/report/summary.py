@@ -1,7 +1,8 @@
 """A report in a few lines for a person: the promise first, then the cost, then the files.
 
 Promise: a run that fell behind its load says so in its second line. A run that was not `kept`, or has no meaningful
-speed, has its counts and the reason, as in the tables. Its report keeps the figures.
+speed, has its counts and the reason, as in the tables. Its report keeps the figures. A latency that includes an outage
+is marked.
 """
 
 from __future__ import annotations
@@ -9,15 +10,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import median
-from textwrap import wrap
 from typing import Any
 
-from oncebench.audit.anomalies import TERMS, terms_of
+from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.sustained import backlog_in_latency
 from oncebench.report.measures.metrics import BY_NAME, Quantile, cpu_ms_of_a_batch, flat_out, latency, why_no_speed
 from oncebench.report.schema import Fault, RecoveryMarks, Report
+from oncebench.report.tables.notes import OUTAGE, includes_outage
 from oncebench.scenario.fault_matrix import RANDOM_KILL
 
 _MEANING = {
@@ -87,26 +88,19 @@ def _auditors(report: Report) -> list[str]:
 
 
 def _anomalies(report: Report) -> list[str]:
-    """The codes with their counts, then their rules, then the terms that rules use.
+    """A line for each code: its count, the counts by kind, and what it means. Then the page with the exact rules.
 
-    A rule comes with the counts by kind.
-    Older reports without rules and kinds have the counts alone.
+    Older reports have no counts by kind.
     """
     if not report["anomalies"]:
         return []
-    rules, splits = report.get("rules", {}), report.get("splits", {})
-    lines = ["  seen        " + ", ".join(f"{code} {n}" for code, n in report["anomalies"].items())]
-    for code, rule in rules.items():
-        kinds = ", ".join(f"{kind} {n}" for kind, n in splits.get(code, {}).items() if n)
-        lines += _wrapped(f"{code}{f' ({kinds})' if kinds else ''}: {rule}")
-    terms = {term for rule in rules.values() for term in terms_of(rule)}
-    for term, meaning in TERMS.items():
-        lines += _wrapped(f"{term}: {meaning}") if term in terms else []
-    return lines
-
-
-def _wrapped(text: str) -> list[str]:
-    return wrap(text, 120, initial_indent=" " * 14, subsequent_indent=" " * 16, break_on_hyphens=False)
+    lines = []
+    for code, n in report["anomalies"].items():
+        kinds = ", ".join(f"{kind} {of}" for kind, of in report.get("splits", {}).get(code, {}).items() if of)
+        means = f": {CATALOGUE[code].means}" if code in CATALOGUE else ""  # a report of another version
+        lines.append(f"              {code} {n:,}{f' ({kinds})' if kinds else ''}{means}")
+    lines[0] = f"  seen      {lines[0][12:]}"
+    return [*lines, "              exact rules: docs/anomalies.md"]
 
 
 def _counts(report: Report) -> list[str]:
@@ -147,7 +141,10 @@ def _latency(report: Report) -> list[str]:
     found = {name: latency(name)(report) for name in _QUANTILES}
     figures = [f"{name} {_number(ms)}" for name, ms in found.items() if ms is not None]
     figures.append(f"max {_number(longest)}")
-    return [f"  latency     {'  '.join(figures)} ms, n {n:,} (scheduled end event to a committed reader)"]
+    lines = [f"  latency     {'  '.join(figures)} ms, n {n:,} (scheduled end event to a committed reader)"]
+    if includes_outage(report):
+        lines.append(f"              {OUTAGE}; the same command without a fault measures the latency of the cell")
+    return lines
 
 
 def _batch(report: Report) -> list[str]:
@@ -186,7 +183,7 @@ def _recovery(marks: RecoveryMarks) -> list[str]:
         f"caught up {_seconds(marks['caught_up'])}",
     ])  # fmt: skip
     replayed = marks.get("replayed_rows")  # older reports have no count
-    rows = "" if replayed is None else f", {replayed:,} rows made again"
+    rows = "" if replayed is None else f", {replayed:,} replayed rows"
     lines = [f"  recovery    {figures}  (longest gap {_seconds(marks['longest_gap'])}{rows})"]
     if marks["first_visible"] is None:
         lines.append("              no new row came after the fault: the load was too short (give a longer --duration)")

@@ -232,8 +232,8 @@ def cost_lines(reports: Sequence[Report]) -> list[str]:
             more, label = (price, "processor time of an event") if time is None else (time, "time per event")
             lines.append(
                 f"{where}: {_versus_baseline(variant)}, {rounds_text(extra)}: "
-                f"{extra.median:+.1f} ms a batch {extra.interval('+.1f')}"
-                + ("" if more is None else f", {label} x {more.median:.3f} {more.interval('.3f')}")
+                f"{extra.median:+.1f} ms a batch{_interval(extra, '+.1f', extra)}"
+                + ("" if more is None else f", {label} x {more.median:.3f}{_interval(more, '.3f', extra)}")
             )
     return lines
 
@@ -250,9 +250,15 @@ def recovery_lines(reports: Sequence[Report]) -> list[str]:
             if later is not None:
                 lines.append(
                     f"{setting.sink}, {faults}: {_versus_baseline(variant)}, {rounds_text(later)}: "
-                    f"{later.median:+.1f} s until new rows are seen {later.interval('+.1f')}"
+                    f"{later.median:+.1f} s until new rows are seen{_interval(later, '+.1f', later)}"
                 )
     return lines
+
+
+def _interval(found: Difference, form: str, named: Difference) -> str:
+    """The interval after a blank; nothing if the line names the rounds of `named` and these are as many."""
+    alike = not found.has_interval and len(found.rounds) == len(named.rounds)
+    return "" if alike else f" {found.interval(form)}"
 
 
 def rounds_text(found: Difference) -> str:

@@ -1,4 +1,4 @@
-"""Notes below a table: why a latency is missing, and which latencies include a backlog.
+"""Notes below a table: why a latency is missing, and which latencies include a backlog or an outage.
 
 Promise: pure functions of the reports in the table. A note appears only where it applies.
 """
@@ -12,6 +12,9 @@ from oncebench.report.measures.metrics import Quantile, flat_out, has_speed, ses
 from oncebench.report.schema import Report
 
 FELL_BEHIND = "fell behind"
+# Follows each latency of a row with a fault.
+OUTAGE_MARK = "*"
+OUTAGE = "includes the outage of each fault"
 # By heading of a latency column, its quantile.
 QUANTILES: Mapping[str, Quantile] = {"p50 ms": "p50", "p95 ms": "p95", "p99 ms": "p99", "p99.9 ms": "p999"}
 
@@ -25,20 +28,30 @@ def fell_behind(reports: Iterable[Report]) -> bool:
     return 2 * sum(behind) > len(behind)
 
 
-def notes(reports: Sequence[Report], headings: Iterable[str], behind: bool) -> str:
+def includes_outage(report: Report) -> bool:
+    """Whether a run had a fault, so that its rows waited while the pipeline or a server was down or stopped."""
+    return bool(report["cell"]["faults"] or report["cell"].get("random_kills"))
+
+
+def notes(reports: Sequence[Report], headings: Iterable[str], behind: bool, outage: bool = False) -> str:
     """The notes below a table, each a line, after an empty line; empty text without notes.
 
     Args:
         reports: the runs in the table.
         headings: the table's columns; notes are about latency columns only.
         behind: whether the table marks a row with FELL_BEHIND.
+        outage: whether the table marks a latency with OUTAGE_MARK.
     """
-    lines = [*_missing(reports, headings), *(_behind() if behind else ())]
+    lines = [*_missing(reports, headings), *(_behind() if behind else ()), *(_outage() if outage else ())]
     return "\n" + "\n".join(lines) + "\n" if lines else ""
 
 
 def _behind() -> Iterator[str]:
     yield f"{FELL_BEHIND}: the pipeline fell behind its load, so the latencies of this row include the backlog."
+
+
+def _outage() -> Iterator[str]:
+    yield f"{OUTAGE_MARK}: the latency {OUTAGE}. Compare guarantees by the rows without a fault."
 
 
 def _missing(reports: Sequence[Report], headings: Iterable[str]) -> Iterator[str]:

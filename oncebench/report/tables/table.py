@@ -4,7 +4,8 @@ Promise: each figure is a field of one report, or the median of that field over 
 A cell whose verdict is not `kept` has counts and no speed: a wrong answer must not look fast. A run without a
 meaningful speed (`metrics.why_no_speed`) adds no figure. Runs with other settings or other faults have rows of their
 own. Rows are sorted by guarantee, variant and faults, numbers by size.
-Markdown has thousands separators, and `-` where there is no figure. CSV has plain numbers and empty fields.
+Markdown has thousands separators, `-` where there is no figure, and a mark on latencies that include an outage. CSV has
+plain numbers and empty fields.
 """
 
 from __future__ import annotations
@@ -25,7 +26,14 @@ from oncebench.report.measures.metrics import BY_NAME, field, has_speed, latency
 from oncebench.report.outcome import LIMIT, ORDER, is_healthy, only_tried, outcome_of
 from oncebench.report.schema import Fault, Report
 from oncebench.report.tables.grid import grid
-from oncebench.report.tables.notes import FELL_BEHIND, fell_behind, notes
+from oncebench.report.tables.notes import (
+    FELL_BEHIND,
+    OUTAGE_MARK,
+    QUANTILES,
+    fell_behind,
+    includes_outage,
+    notes,
+)
 from oncebench.report.titles import faults_title
 
 
@@ -74,7 +82,8 @@ def markdown(reports: Sequence[Report]) -> str:
     table = [tuple(row[at] for at in columns) for row in (HEADINGS, *found)]
     in_table = [report for of_cell in groups.values() if _sound(of_cell) for report in of_cell]
     behind = any(map(_behind, groups.values()))
-    return grid(table, right_from=KEY_COLUMNS) + notes(in_table, HEADINGS, behind)
+    outage = any(cell.endswith(OUTAGE_MARK) for row in found for cell in row[KEY_COLUMNS:])
+    return grid(table, right_from=KEY_COLUMNS) + notes(in_table, HEADINGS, behind, outage)
 
 
 def as_csv(reports: Sequence[Report]) -> str:
@@ -196,5 +205,7 @@ def _figures(reports: Sequence[Report], plain: bool) -> list[str]:
     for column in COLUMNS:
         values = [value for value in map(column.of, timed if column.speed else reports) if value is not None]
         form, nothing = (column.form.replace(",", ""), "") if plain else (column.form, "-")
-        figures.append(form.format(median(values) if column.speed else sum(values)) if values else nothing)
+        marked = not plain and column.heading in QUANTILES and includes_outage(reports[0])
+        figure = form.format(median(values) if column.speed else sum(values)) if values else nothing
+        figures.append(f"{figure}{OUTAGE_MARK}" if values and marked else figure)
     return figures

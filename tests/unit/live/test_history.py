@@ -59,15 +59,15 @@ def test_time_left_belongs_to_the_load_only() -> None:
     assert Run().look(load_s=None)["phase"] == "loading"
 
 
-def test_rows_appear_again_when_there_are_more_than_at_the_fault() -> None:
+def test_a_fault_has_the_time_until_visible_rose() -> None:
     run = Run()
     run.look(visible=100)
-    assert "again" not in run.look(visible=100, fault="mid-write:kill in batch 6, restarting")["fault"]
+    assert "later" not in run.look(visible=100, fault="mid-write:kill in batch 6, restarting")["fault"]
     run.look(visible=120, fault="mid-write:kill in batch 6, restarting")  # visible before the kill, reported after it
-    assert "again" not in run.look(visible=120, fault="mid-write:kill in batch 6")["fault"]
+    assert "later" not in run.look(visible=120, fault="mid-write:kill in batch 6")["fault"]
     displayed = run.look(visible=140, fault="mid-write:kill in batch 6")
-    assert displayed["fault"] == "mid-write:kill in batch 6, rows again after 1.5 s"
-    assert "again" not in run.look(visible=140, fault="mid-commit:kill in batch 9, restarting")["fault"]
+    assert displayed["fault"] == "mid-write:kill in batch 6, visible rose 1.5 s later"
+    assert "later" not in run.look(visible=140, fault="mid-commit:kill in batch 9, restarting")["fault"]
 
 
 def test_a_sparkline_has_a_bar_per_value_and_a_space_for_none() -> None:

@@ -60,7 +60,7 @@ def test_kills_of_one_kind_have_a_table_and_mixtures_have_none() -> None:
     pair = [killed(BASE, *kills), killed(report()["cell"], *kills)]
     reported = text(pair)
     assert f"rows that each fault lost or duplicated:\n\n{tables.fault_markdown(pair)}" in reported
-    assert reported.endswith("until new rows are seen (1 round)\n")
+    assert reported.endswith("1 round: +0.0 s until new rows are seen\n")
     mixed = [killed(report()["cell"], "mid-write:kill", "after-commit:stop:5")]
     assert "rows that each fault" not in text(mixed)
 

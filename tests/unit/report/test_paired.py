@@ -116,7 +116,7 @@ def test_reports_with_older_rules_are_compared_separately() -> None:
 def test_only_a_flat_out_load_has_a_time_per_event() -> None:
     flat_out = [{**each, "config": {"rate": "max"}} for each in rounds(8.0)]
     (line,) = paired.cost_lines(flat_out)
-    assert line.endswith("time per event x 1.000 (1 round)")
+    assert line.endswith(", 1 round: +8.0 ms a batch, time per event x 1.000")
     assert "s/M events" in cost_table.markdown(flat_out)
     assert "s/M events" not in cost_table.markdown(rounds(8.0))  # it would be the load's own duration
 
@@ -173,11 +173,14 @@ def test_a_comparison_is_one_line() -> None:
     )
 
 
-def test_every_text_names_the_rounds_instead_of_an_interval() -> None:
+def test_every_text_names_the_rounds_once_instead_of_an_interval() -> None:
     (line,) = paired.cost_lines(rounds(8.0))
-    assert line.endswith(", 1 round: +8.0 ms a batch (1 round)")
+    assert line.endswith(", 1 round: +8.0 ms a batch")
     with_room = [each | {"config": {"trigger_ms": 1000}} for each in rounds(8.0)]
-    assert paired.cost_lines(with_room)[0].endswith("(1 round), processor time of an event x 1.000 (1 round)")
+    assert paired.cost_lines(with_room)[0].endswith(", 1 round: +8.0 ms a batch, processor time of an event x 1.000")
+    fewer = [each | {"config": {"trigger_ms": 1000}} for each in rounds(8.0, 9.0)]
+    fewer[3] = fewer[3] | {"cpu_s_per_million_events": None}
+    assert paired.cost_lines(fewer)[0].endswith(", processor time of an event x 1.000 (1 round)")
     table = cost_table.markdown(rounds(8.0), [BATCH])
     assert table.splitlines()[3].endswith("| 1      | 1.08x (1 round) |")
     assert "~" not in table

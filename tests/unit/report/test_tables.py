@@ -78,6 +78,18 @@ def test_a_cell_that_mostly_fell_behind_is_marked_with_a_note_below() -> None:
     assert "fell behind" not in tables.markdown([killed])
 
 
+def test_latencies_of_a_row_with_a_fault_are_marked_as_including_the_outage() -> None:
+    kills = {**report()["cell"], "random_kills": 3}
+    for faulted in (killed("after-commit:kill"), report(cell=kills)):
+        row = only_row(faulted)
+        assert (row["p50 ms"], row["p99 ms"], row["events/s"]) == ("5*", "7*", "1,000")
+        assert tables.markdown([report(), faulted]).splitlines()[-1] == (
+            "*: the latency includes the outage of each fault. Compare guarantees by the rows without a fault."
+        )
+        assert "*" not in tables.as_csv([faulted])
+    assert "*" not in tables.markdown([report()])
+
+
 def test_a_missing_percentile_has_its_reason_below_the_table() -> None:
     few = report(latency_ms={"p50": 5.0, "p95": 6.0, "p99": 7.0, "n": 45 * 20})
     table, notes = tables.markdown([few]).split("\n\n")
