@@ -24,8 +24,8 @@ from oncebench.commands.options import (
 )
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
-from oncebench.experiments.rate_search import Found, of_three, search
-from oncebench.experiments.series import Run, open_series
+from oncebench.experiments.rate_search import Found, fewest_rates, of_three, search
+from oncebench.experiments.series import Run, at_least_s, open_series
 from oncebench.report.comparisons import sustained
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS
 from oncebench.report.results import LOCAL, PUBLISHED, Results, default_work_dir, stamp
@@ -126,6 +126,7 @@ def sustain(
         raise UserError(f"no configuration has all words of {only!r}; see `oncebench list`", exit_code=ExitCode.USAGE)
     refuse_idle_postgres(cell.sink for cell in cells)
     results = Results(PUBLISHED if publish else LOCAL, f"sustain-{stamp()}")
+    click.echo(_estimate(cells, start, probe_s, precision, repeat), err=True)
     largest = [_at_rate(cell, min(HIGHEST, 4 * start), probe_s) for cell in cells]
     place = work_dir or default_work_dir("sustain")
     found: dict[Cell, Found] = {}
@@ -164,6 +165,13 @@ def sustain(
         sys.exit(ExitCode.BROKEN)
     if unfinished or failed_runs.lines:
         sys.exit(ExitCode.ERROR)
+
+
+def _estimate(cells: Sequence[Cell], start: float, probe_s: float, precision: float, repeat: int) -> str:
+    rates = fewest_rates(precision)
+    runs = [_at_rate(cell, start, probe_s) for cell in cells for _ in range(rates + repeat)]
+    searches = f"{len(cells)} search{'' if len(cells) == 1 else 'es'} of usually {rates} rates or more"
+    return f"{searches}, then {repeat} rounds: {at_least_s(runs) / 60:.0f} min or more"
 
 
 def _comparison_rates(found: Mapping[Cell, Found]) -> dict[str, float]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from math import sqrt
+from math import ceil, log, log2, sqrt
 
 
 @dataclass(frozen=True)
@@ -32,6 +32,14 @@ def of_three(keeps_up: Callable[[float], bool]) -> Callable[[float], bool]:
     of these ends far too low. A wrong yes is rare.
     """
     return lambda rate: keeps_up(rate) or (keeps_up(rate) and keeps_up(rate))
+
+
+def fewest_rates(precision: float) -> int:
+    """Returns how many rates a search tries at least, if the limit is not at an end of the range.
+
+    A sustained rate and twice that rate enclose the limit, and each rate after them halves the interval.
+    """
+    return 2 + max(0, ceil(log2(log(2) / log(1 + precision))))
 
 
 def search(keeps_up: Callable[[float], bool], start: float, lowest: float, highest: float, precision: float) -> Found:

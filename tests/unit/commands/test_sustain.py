@@ -94,6 +94,13 @@ def test_the_table_has_both_rates_around_the_limit_and_the_reason(pipelines: Pip
     assert int(probes) == sum(cell.variant == "two-phase" for cell in pipelines.ran)
 
 
+def test_the_estimate_comes_before_the_first_run(pipelines: Pipelines) -> None:
+    done = CliRunner().invoke(cli, WORDS)
+    # 24 s of load and 16 s more for each of 2 * (5 + 2) runs
+    assert done.stderr.startswith("2 searches of usually 5 rates or more, then 2 rounds: 9 min or more\n")
+    assert len(pipelines.ran) >= 2 * (5 + 2)
+
+
 def test_interrupted_rounds_print_finished_rounds(pipelines: Pipelines) -> None:
     CliRunner().invoke(cli, (*WORDS[:-1], "0"))
     pipelines.ends, pipelines.ran = len(pipelines.ran) + 3, []
