@@ -1,6 +1,6 @@
 """The catalogue of anomalies: meaning, exact rule, unit and kinds of each code.
 
-Promise: this is the only place where a rule is written. Reports, printed summaries and `docs/anomalies.md` quote it
+Promise: this is the only place where a rule is written. Reports, the published page and `docs/anomalies.md` quote it
 word for word. A count has one unit, and comes with at most `EXAMPLES` examples.
 """
 
