@@ -182,6 +182,6 @@ def _select(cells: list[Cell], name: Callable[[Cell], str], only: str | None) ->
 
 
 def _print_commands(reports: list[Report]) -> None:
-    click.echo("\nCommands that run each row again:", err=True)
+    click.echo("\nCommands that repeat each run:", err=True)
     for report in reports:
         click.echo(f"  {report['reproduce']}", err=True)
