@@ -10,14 +10,20 @@ Promise: the operator finds every record again, with its position and its bytes,
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from struct import Struct
-from typing import Any, NamedTuple
+from itertools import repeat
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from pipeline.events import Event, check
+from pipeline.events import check
+from pipeline.plain_events import EVENT, plain_events
 
 PACKED_SCHEMA = "key binary, partition int, newest_ms long, reason string, events binary, texts binary"
+# partition, offset, seq, value, scheduled_at, texts, start, end: `texts[start:end]` is the record's value.
+# A plain tuple, because a named one takes three times as long to make.
+Arrived = tuple[int, int, int, int, int, bytes, int, int]
 _ARROW = pa.schema(
     {
         "key": pa.binary(),
@@ -28,86 +34,90 @@ _ARROW = pa.schema(
         "texts": pa.binary(),
     }
 )
-# Of each event: offset, scheduled_at, value, seq, and the length of its text.
-_EVENT = Struct("<qqihi")
-
-
-class Arrived(NamedTuple):
-    """A record with an accepted event.
-
-    Attributes:
-        partition, offset: its position in the input topic.
-        seq, value, scheduled_at: see `pipeline.events.Event`.
-        text: the bytes of the record's value.
-    """
-
-    partition: int
-    offset: int
-    seq: int
-    value: int
-    scheduled_at: int
-    text: bytes
-
-
-class _Session:
-    """The accepted events of one session in a record batch."""
-
-    def __init__(self) -> None:
-        self.newest_ms = 0
-        self.events = bytearray()
-        self.texts: list[bytes] = []
-
-    def add(self, offset: int, event_ms: int, event: Event, text: bytes) -> None:
-        self.newest_ms = max(self.newest_ms, event_ms)
-        self.events += _EVENT.pack(offset, event.scheduled_at, event.value, event.seq, len(text))
-        self.texts.append(text)
 
 
 def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Packs record batches of key, partition, offset, value and event_ms.
+    """Packs record batches of key, partition, offset, value and timestamp.
 
     The result has the columns of PACKED_SCHEMA. `texts` of a rejected record is its value, null if that is null.
     """
     for batch in batches:
         if batch.num_rows:
-            yield pa.RecordBatch.from_pylist(list(_packed(batch)), schema=_ARROW)
+            yield from _packed(batch)
 
 
-def _packed(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    sessions: dict[tuple[bytes, int], _Session] = {}
-    columns = (batch.column(name).to_pylist() for name in ("key", "partition", "offset", "value", "event_ms"))
-    for key, partition, offset, value, event_ms in zip(*columns, strict=True):
+def _packed(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    events, accepted = plain_events(batch)
+    rejected = []
+    for at in np.flatnonzero(~accepted).tolist():  # in another spelling, or not an event
+        key, value = batch["key"][at].as_py(), batch["value"][at].as_py()
         found = check(key, value)
         if isinstance(found, str):
-            alone = _EVENT.pack(offset, 0, 0, 0, 0)
-            yield _row(key, partition, event_ms, found, alone, value)
-            continue
-        session = sessions.get((key, partition))
-        if session is None:
-            session = sessions[key, partition] = _Session()
-        session.add(offset, event_ms, found, value)
-    for (key, partition), session in sessions.items():
-        yield _row(key, partition, session.newest_ms, None, bytes(session.events), b"".join(session.texts))
+            rejected.append((at, found))
+        else:
+            events[at] = (events[at]["offset"], found.scheduled_at, found.value, found.seq, len(value))
+            accepted[at] = True
+    if rejected:
+        yield _rejected(batch, events, rejected)
+    if accepted.any():
+        yield _joined(batch.filter(pa.array(accepted)), events[accepted])
 
 
-def _row(key: bytes | None, partition: int, newest_ms: int, *rest: Any) -> dict[str, Any]:
-    return dict(zip(_ARROW.names, (key, partition, newest_ms, *rest), strict=True))
+def _rejected(batch: pa.RecordBatch, events: np.ndarray[Any, Any], found: list[tuple[int, str]]) -> pa.RecordBatch:
+    """Returns a row for each rejected record, from their numbers in the batch and their reasons."""
+    rows, reasons = zip(*found, strict=True)
+    those = batch.take(pa.array(rows))
+    alone = [event.tobytes() for event in events[list(rows)]]
+    times = _milliseconds(those["timestamp"])
+    return pa.record_batch([those["key"], those["partition"], times, reasons, alone, those["value"]], schema=_ARROW)
+
+
+def _joined(batch: pa.RecordBatch, events: np.ndarray[Any, Any]) -> pa.RecordBatch:
+    """Returns a row for each session and partition: its events and their texts, in the order of the batch."""
+    sessions = batch["key"].dictionary_encode()
+    session, partition = sessions.indices.to_numpy(), batch["partition"].to_numpy()
+    order = np.lexsort((partition, session))  # stable
+    session, partition = session[order], partition[order]
+    starts = np.flatnonzero(np.r_[True, (np.diff(session) != 0) | (np.diff(partition) != 0)])
+    bounds = np.r_[starts, len(order)]
+    texts = batch["value"].take(pa.array(order))
+    return pa.record_batch(
+        [
+            sessions.dictionary.take(pa.array(session[starts])),
+            pa.array(partition[starts]),
+            pa.array(np.maximum.reduceat(_milliseconds(batch["timestamp"]).to_numpy()[order], starts)),
+            pa.nulls(len(starts), pa.string()),
+            _slices(events[order].tobytes(), bounds * EVENT.itemsize),
+            _slices(texts.buffers()[2], np.frombuffer(texts.buffers()[1], np.int32)[bounds + texts.offset]),
+        ],
+        schema=_ARROW,
+    )
+
+
+def _slices(data: bytes | pa.Buffer, bounds: np.ndarray[Any, Any]) -> pa.Array:
+    """Returns a binary array of the slices of `data` between consecutive bounds."""
+    offsets = pa.py_buffer(bounds.astype(np.int32).tobytes())
+    data = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
+    return pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, offsets, data])
+
+
+def _milliseconds(times: pa.Array) -> pa.Array:
+    return pc.cast(pc.cast(times, pa.timestamp("ms", tz=times.type.tz), safe=False), pa.int64())
 
 
 def unpack(rows: Iterable[Any]) -> list[Arrived]:
     """Returns the accepted events of packed rows, in the order of partition and offset."""
-    found = []
+    found: list[Arrived] = []
     for row in rows:
-        texts, start = bytes(row["texts"]), 0
-        for offset, scheduled_at, value, seq, length in _EVENT.iter_unpack(row["events"]):
-            text = texts[start : start + length]
-            found.append(Arrived(row["partition"], offset, seq, value, scheduled_at, text))
-            start += length
-    found.sort(key=lambda each: each[:2])
+        events = np.frombuffer(row["events"], EVENT)
+        columns = [events[name].tolist() for name in ("offset", "seq", "value", "scheduled_at")]
+        ends = np.cumsum(events["length"]).tolist()
+        texts = repeat(bytes(row["texts"]))
+        found += zip(repeat(row["partition"]), *columns, texts, [0, *ends[:-1]], ends)
+    found.sort()  # no two events have the same partition and offset, so no other field is compared
     return found
 
 
 def offset_of(row: Any) -> int:
     """Returns the offset of a rejected record."""
-    offset: int = _EVENT.unpack(row["events"])[0]
-    return offset
+    return int(np.frombuffer(row["events"], EVENT)["offset"][0])

@@ -35,6 +35,10 @@ def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
         # wait, and the last rows would be seen half a second late. No fetches are sent between batches, so a short wait
         # costs nothing.
         "kafka.fetch.max.wait.ms": "10",
+        # Spark's source looks up the topic's ends after each poll, and the consumer then drops what it has fetched and
+        # not returned (InternalKafkaConsumer.fetch). With the default of 500 records a poll, it drops most of each
+        # fetch. No poll returns more than one fetch (max.partition.fetch.bytes: 1 MiB), whatever this limit is.
+        "kafka.max.poll.records": "1000000",
         # Lost input is an error and never skipped.
         "failOnDataLoss": "true",
         **{f"kafka.{name}": value for name, value in config.kafka.items()},
@@ -46,17 +50,19 @@ def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
 
 def query(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     """Returns the streaming rows: the columns of `rows.SCHEMA`, and the quarantine column."""
+    columns = ("key", "partition", "offset", "value", "timestamp")
+    packed = records(spark, config).select(*columns).mapInArrow(pack, PACKED_SCHEMA)
     # The session timer uses the record's time, but never a later time than the batch's: a record from the future must
-    # not expire every session. current_timestamp is the batch's time from the offset log, equal in a replay.
+    # not expire every session. current_timestamp is the batch's time from the offset log, equal in a replay. Spark puts
+    # this time into the code that it generates, and would compile new code in every batch. It does not generate code
+    # for `transform`.
+    times = f.transform(f.array(f.timestamp_millis("newest_ms")), lambda time: f.least(time, f.current_timestamp()))
     # The column is dropped afterwards, because Spark would silently filter "late" records, and none may be lost.
-    seen_at = f.least("timestamp", f.current_timestamp()).alias("event_time")
-    events = (
-        records(spark, config)
-        .select("key", "partition", "offset", "value", seen_at)
+    packed = (
+        packed.withColumn("event_time", times[0])
         .withWatermark("event_time", WATERMARK_DELAY)
-        .select("key", "partition", "offset", "value", f.unix_millis("event_time").alias("event_ms"))
+        .select("key", "partition", f.unix_millis("event_time").alias("newest_ms"), "reason", "events", "texts")
     )
-    packed = events.mapInArrow(pack, PACKED_SCHEMA)
     operator = Sessions(config.session_timeout_ms)
     found = packed.groupBy("key").transformWithState(operator, OUTPUT_SCHEMA, "append", "eventTime")
     rejected = f.when(f.col("reason").isNotNull(), f.struct(*quarantine.FIELDS)).alias(quarantine.COLUMN)

@@ -32,6 +32,11 @@ from pipeline.packing import Arrived, offset_of, unpack
 
 ROWS_PER_SESSION = 20
 EVENTS_PER_ROW = EVENTS_PER_SESSION // ROWS_PER_SESSION
+# The first event of each row, and the text of its checksum with a place for each value.
+_ROW_TEXTS = [
+    (first, b"".join(b"%d=%%d;" % seq for seq in range(first, first + EVENTS_PER_ROW)))
+    for first in range(0, EVENTS_PER_SESSION, EVENTS_PER_ROW)
+]
 MISSING = -1  # no event has this value: values are 0..999999
 
 # The operator returns a session (reason is null) or a rejected record (reason is not null). The two lists of a session
@@ -53,11 +58,10 @@ def finished_session(session_key: str, values: list[int], ended_at: int) -> Row:
         ended_at: the end event's `scheduled_at`, epoch µs.
     """
     totals, checksums = [], []
-    for first in range(0, EVENTS_PER_SESSION, EVENTS_PER_ROW):
+    for first, text in _ROW_TEXTS:
         part = values[first : first + EVENTS_PER_ROW]
-        text = "".join([f"{seq}={value};" for seq, value in enumerate(part, first)])
         totals.append(sum(part))
-        checksums.append(zlib.crc32(text.encode("ascii")))
+        checksums.append(zlib.crc32(text % tuple(part)))
     return _Output(session_key, ended_at, totals, checksums, None, None, None, None, None)
 
 
@@ -104,15 +108,15 @@ class Sessions(StatefulProcessor):
             finished, last_ms, arrived, ended_at, values = known
             values = list(values)
         last_ms = max(last_ms, seen_ms)
-        for event in events:
-            if finished or values[event.seq] != MISSING:
+        for partition, offset, seq, value, scheduled_at, texts, start, end in events:
+            if finished or values[seq] != MISSING:
                 reason = AFTER_END if finished else REPEATED_SEQ
-                yield rejected(reason, event.partition, event.offset, key, event.text)
+                yield rejected(reason, partition, offset, key, texts[start:end])
                 continue
-            values[event.seq] = event.value
+            values[seq] = value
             arrived += 1
-            if event.seq == LAST_SEQ:
-                ended_at = event.scheduled_at
+            if seq == LAST_SEQ:
+                ended_at = scheduled_at
             if arrived == EVENTS_PER_SESSION:
                 finished = True
                 yield finished_session(key.decode("utf-8"), values, ended_at)
