@@ -1,0 +1,219 @@
+"""Measures what an audit costs: processor time, time and memory per row of a record.
+
+    python -m tools.audit_cost [EVENTS [FOLDER]]
+
+Writes the record of a faultless run with EVENTS events (default: 1,000,000) in the format of a run folder. Then it loads
+and audits the record with each auditor, in a fresh process per auditor. With FOLDER the record stays there, and a second
+call only audits it.
+
+A row is a record of the input topic or a row of the final read: 100 events and 20 rows per session. The observer's rows
+and the ledger are part of the record and of the cost, but do not count as rows.
+
+The memory is the peak resident set of the process (`ru_maxrss`), which includes the interpreter, its libraries and the
+pages of mapped files.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import zlib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from loadgen.config import LoadConfig
+from loadgen.ledger import Ledger
+from loadgen.producer import plan_load
+from loadgen.session import EVENTS_PER_SESSION, encode, values
+from oncebench.record import FINAL, INPUT, LOG, OBSERVED, QUARANTINE, WORK_FOLDER_FILE
+from oncebench.record.streams import StreamWriter
+from oncebench.scenario.cell import Cell
+
+EVENTS = 1_000_000
+PARTITIONS = 2
+STARTED_US = 1_790_000_000_000_000
+READ = 5_000  # records of one batch of a stored stream, as the Kafka reader takes them
+RATE = 10_000.0
+BATCH = 10_000  # events of a micro-batch: a second of the load
+ROWS = 20
+EVENTS_PER_ROW = EVENTS_PER_SESSION // ROWS
+LATENCY_US = 500_000
+Ints = npt.NDArray[np.int64]
+
+# Run in a fresh process: the auditor's name and the folder are its arguments.
+MEASURED = """
+import json, resource, sys, time
+from pathlib import Path
+from tools.audit_cost import AUDITORS
+began = time.perf_counter()
+found = AUDITORS[sys.argv[1]](Path(sys.argv[2]))
+took_s = time.perf_counter() - began
+use = resource.getrusage(resource.RUSAGE_SELF)
+print(json.dumps([found, took_s, use.ru_utime + use.ru_stime, use.ru_maxrss * 1024]))
+"""
+
+
+def write_record(folder: Path, sessions: int) -> None:
+    """Writes the record of a run that delivered every row exactly once."""
+    ledger = plan_load(LoadConfig("localhost:9092", "input", RATE, sessions, folder / "ledger", seed=1),
+                       lambda: STARTED_US)  # fmt: skip
+    partition, offset = positions(ledger.session)
+    ledger.sent_us[:] = ledger.scheduled_us
+    ledger.acked_us[:] = ledger.scheduled_us + 1_000
+    ledger.partition[:], ledger.offset[:] = partition, offset
+    ends = write_input(folder, ledger, partition, offset)
+    write_output(folder, ledger)
+    with StreamWriter(folder / "quarantine.arrow", QUARANTINE):
+        pass
+    lines = [{"kind": "batch", "t_us": STARTED_US, "batch": at, "start_offsets": ends[at], "end_offsets": ends[at + 1],
+              "input_rows": BATCH, "state": [], "duration_ms": {"triggerExecution": 1000.0}}
+             for at in range(len(ends) - 1)]  # fmt: skip
+    (folder / "progress.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    (folder / "timeline.jsonl").write_text('{"event": "drained", "t_us": 5}\n')
+    (folder / "cell.json").write_text(json.dumps({"run": "r", "cell": Cell("kafka", "exactly-once", "two-phase").as_json()}))
+    (folder / WORK_FOLDER_FILE).write_text("{}")
+
+
+def positions(session: npt.NDArray[np.uint32]) -> tuple[Ints, Ints]:
+    """Returns the partition and the offset of each record, sent in this order."""
+    partition = session.astype(np.int64) % PARTITIONS
+    offset = np.empty(len(session), np.int64)
+    for number in range(PARTITIONS):
+        offset[partition == number] = np.arange(int((partition == number).sum()))
+    return partition, offset
+
+
+def write_input(folder: Path, ledger: Ledger, partition: Ints, offset: Ints) -> list[dict[str, int]]:
+    """Writes input.arrow. Returns the ends of the micro-batches, from the empty one on."""
+    ends = [{str(number): 0 for number in range(PARTITIONS)}]
+    with StreamWriter(folder / "input.arrow", INPUT) as stream:
+        for first in range(0, len(ledger), READ):
+            rows = slice(first, first + READ)
+            keys, texts = encode(1, ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows])
+            stream.append(
+                {"partition": partition[rows], "offset": offset[rows], "timestamp_ms": ledger.sent_us[rows] // 1000,
+                 "key": [as_bytes(key) for key in keys], "value": [as_bytes(text) for text in texts]}
+            )  # fmt: skip
+            if (first + READ) % BATCH == 0 or first + READ >= len(ledger):
+                reached = slice(first + READ)
+                ends.append({str(number): int((partition[reached] == number).sum()) for number in range(PARTITIONS)})
+    return ends
+
+
+def write_output(folder: Path, ledger: Ledger) -> None:
+    """Writes final.arrow, observed.arrow, log.arrow and ends.json, in the order in which sessions end."""
+    last = np.flatnonzero(ledger.seq == EVENTS_PER_SESSION - 1)
+    session, ended_at = ledger.session[last], ledger.scheduled_us[last]
+    partition, offset = positions(np.repeat(session, ROWS))
+    with (
+        StreamWriter(folder / "final.arrow", FINAL) as final,
+        StreamWriter(folder / "observed.arrow", OBSERVED) as observed,
+        StreamWriter(folder / "log.arrow", LOG) as log,
+    ):
+        for first in range(0, len(session), READ // ROWS):
+            piece = slice(first, first + READ // ROWS)
+            rows = slice(first * ROWS, first * ROWS + len(session[piece]) * ROWS)
+            keys, texts = rendered(session[piece], ended_at[piece])
+            seen_us = np.repeat(ended_at[piece], ROWS) + LATENCY_US
+            columns: dict[str, Any] = {"partition": partition[rows], "offset": offset[rows], "key": keys,
+                                       "value": texts}  # fmt: skip
+            final.append({**columns, "timestamp_ms": seen_us // 1000})
+            observed.append({**columns, "append_ms": seen_us // 1000, "seen_us": seen_us})
+            stretches = [offset[rows][partition[rows] == number] for number in range(PARTITIONS)]
+            log.append(vars_of(stretches))
+    ends = {str(number): {"lso": int(count), "hw": int(count)}
+            for number, count in enumerate(np.bincount(partition, minlength=PARTITIONS))}  # fmt: skip
+    (folder / "ends.json").write_text(
+        json.dumps({"output": ends, "input": {}, "leftovers": [], "final_complete": True, "log_complete": True})
+    )
+
+
+def vars_of(stretches: list[Ints]) -> dict[str, list[Any]]:
+    """Returns a stretch of the log per partition, without a transaction."""
+    held = [(number, offsets) for number, offsets in enumerate(stretches) if len(offsets)]
+    return {
+        "partition": [number for number, _ in held],
+        "offset": [int(offsets[0]) for _, offsets in held],
+        "last_offset": [int(offsets[-1]) for _, offsets in held],
+        "records": [len(offsets) for _, offsets in held],
+        "producer": [1] * len(held),
+        "generation": [1] * len(held),
+        "transactional": [False] * len(held),
+        "marker": [None] * len(held),
+    }
+
+
+def rendered(session: npt.NDArray[np.uint32], ended_at: Ints) -> tuple[list[bytes], list[bytes]]:
+    """Returns keys and values of the rows of these sessions."""
+    seq = np.tile(np.arange(EVENTS_PER_SESSION, dtype=np.uint8), len(session))
+    drawn = values(1, np.repeat(session, EVENTS_PER_SESSION), seq).reshape(-1, ROWS, EVENTS_PER_ROW)
+    keys, texts = [], []
+    for number, ended, rows in zip(session.tolist(), ended_at.tolist(), drawn.tolist(), strict=True):
+        key = f"1-{number:08d}"
+        for j, five in enumerate(rows):
+            text = "".join(f"{j * EVENTS_PER_ROW + at}={value};" for at, value in enumerate(five))
+            keys.append(key.encode())
+            texts.append(
+                f'{{"session_key":"{key}","j":{j},"events":5,"total":{sum(five)},"checksum":{zlib.crc32(text.encode())}'
+                f',"ended_at":{ended}}}'.encode()
+            )
+    return keys, texts
+
+
+def as_bytes(text: str | bytes) -> bytes:
+    """Returns the bytes of a record's key or value."""
+    return text.encode() if isinstance(text, str) else text
+
+
+def first_auditor(folder: Path) -> int:
+    """Loads a record and audits it with the first auditor; returns the number of findings."""
+    from oncebench.audit.python.audit import audit  # the other process must not load it
+    from oncebench.record import Record
+
+    return sum(audit(Record.load(folder)).counts().values())
+
+
+def second_auditor(folder: Path) -> int:
+    """Audits a record with the second auditor; returns the number of findings."""
+    from oncebench.audit.anomalies import CATALOGUE  # the other process must not load it
+    from oncebench.audit.sql.count import sql_audit
+
+    found = sql_audit(folder)
+    if found.trouble:
+        raise SystemExit(found.trouble)
+    return sum(found.counts.get(code, 0) for code in CATALOGUE)
+
+
+AUDITORS = {"first": first_auditor, "second": second_auditor}
+
+
+def main(events: int, folder: Path) -> None:
+    """Writes the record if it is not there, measures both auditors, and prints a table."""
+    if not (folder / WORK_FOLDER_FILE).exists():
+        folder.mkdir(parents=True, exist_ok=True)
+        write_record(folder, max(1, events // EVENTS_PER_SESSION))
+    rows = sum(pa.ipc.open_stream(pa.memory_map(str(folder / name))).read_all().num_rows
+               for name in ("input.arrow", "final.arrow"))  # fmt: skip
+    print(f"{rows:,} rows\n\n| auditor | s | s per 1 M rows | CPU s | peak MB | bytes per row | findings |")
+    print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
+    for name in AUDITORS:
+        command = [sys.executable, "-c", MEASURED, name, str(folder)]
+        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+        found, took_s, cpu_s, peak = json.loads(text)
+        print(f"| {name} | {took_s:.2f} | {took_s * 1e6 / rows:.2f} | {cpu_s:.2f} | {peak / 1e6:,.0f} | "
+              f"{peak / rows:.0f} | {found} |")  # fmt: skip
+
+
+if __name__ == "__main__":
+    planned = int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS
+    if len(sys.argv) > 2:
+        main(planned, Path(sys.argv[2]))
+    else:
+        with tempfile.TemporaryDirectory(prefix="audit-cost-") as place:
+            main(planned, Path(place))
