@@ -30,7 +30,7 @@ from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.exits import exits_of
 from oncebench.audit.python.attribution import by_batch, charged, uncharged
-from oncebench.audit.python.audit import Findings, Sightings, audit, first_sightings
+from oncebench.audit.python.audit import Findings, Joined, Sightings, audit, first_sightings
 from oncebench.audit.python.latency import Distribution
 from oncebench.audit.python.model import ROWS, Expected, expected_output
 from oncebench.audit.sql.count import sql_audit
@@ -118,12 +118,13 @@ class _Run:
     def of(cls, record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapping[str, Any]) -> _Run:
         """Audits the record with both auditors and judges it."""
         expected = expected_output(record.input.table)
-        findings = audit(record, expected=expected, warmup_s=cell.warmup_s)
+        joined = Joined.of(record, expected)
+        findings = audit(record, expected=expected, joined=joined, warmup_s=cell.warmup_s)
         sql = sql_audit(record.path)
         agreement = Agreement(trouble=sql.trouble) if sql.trouble else compare(counts_of(findings), sql.counts)
-        batches = by_batch(record, expected)
+        batches = by_batch(record, expected, joined)
         judgement = judge(findings, record, cell, agreement.reasons, batches)
-        seen = first_sightings(record, expected)
+        seen = first_sightings(record, expected, joined)
         return cls(record, cell, uses, facts, expected, findings, agreement, batches, judgement, seen)
 
     @property

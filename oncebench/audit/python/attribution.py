@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from oncebench.audit.python.audit import multiplicity
+from oncebench.audit.python.audit import Joined, multiplicity
 from oncebench.audit.python.batches import Batch
 from oncebench.audit.python.model import Expected
 from oncebench.record import Record
@@ -34,9 +34,9 @@ def batch_of_session(expected: Expected, progress: Sequence[Mapping[str, Any]]) 
     return batches
 
 
-def by_batch(record: Record, expected: Expected) -> dict[int, tuple[int, int]]:
+def by_batch(record: Record, expected: Expected, joined: Joined | None = None) -> dict[int, tuple[int, int]]:
     """Returns (lost, duplicated) rows of each batch that has any."""
-    copies = multiplicity(record, expected)
+    copies = multiplicity(record, expected, joined)
     batches = batch_of_session(expected, record.progress.items)
     lost, duplicated = (copies == 0).sum(axis=1), np.maximum(copies - 1, 0).sum(axis=1)
     found = {}

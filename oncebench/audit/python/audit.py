@@ -20,12 +20,11 @@ from oncebench.audit.anomalies import CATALOGUE, EXAMPLES, Anomaly
 from oncebench.audit.python.batches import judge_lost_commits, judge_torn
 from oncebench.audit.python.inputs import judge_quarantine, judge_source
 from oncebench.audit.python.latency import Distribution
-from oncebench.audit.python.log import Log, judge_aborted, judge_exposed, judge_stale
-from oncebench.audit.python.model import ROWS, Expected, Ints, expected_output
-from oncebench.audit.python.outputs import Bools, read_outputs
+from oncebench.audit.python.log import Log, judge_aborted, judge_exposed, judge_stale, judge_stuck
+from oncebench.audit.python.model import ROWS, Expected, expected_output
 from oncebench.audit.python.reads import EVERYWHERE, Reads, join_reads
-from oncebench.audit.python.stuck import judge_stuck
-from oncebench.audit.python.visible import Explainer, Rows, expected_row_of, explain_inconsistent, judge_rows
+from oncebench.audit.python.records import Bools, Ints
+from oncebench.audit.python.visible import Explainer, Rows, explain_inconsistent, judge_rows
 from oncebench.record import Record, RecordError
 
 # Timeline events.
@@ -80,18 +79,33 @@ class Findings:
         return asdict(self)
 
 
-def audit(record: Record, *, expected: Expected | None = None, warmup_s: float = 0.0) -> Findings:
+@dataclass(frozen=True)
+class Joined:
+    """Both reads of the output, joined, and their rows."""
+
+    reads: Reads
+    rows: Rows
+
+    @staticmethod
+    def of(record: Record, expected: Expected) -> Joined:
+        """Joins the reads of a record."""
+        reads = join_reads(record.final, record.observed, _read_ends(record))
+        return Joined(reads, Rows.of(reads, expected))
+
+
+def audit(
+    record: Record, *, expected: Expected | None = None, joined: Joined | None = None, warmup_s: float = 0.0
+) -> Findings:
     """Counts the anomalies of a record, and computes its latencies.
 
     Args:
         expected: the model's rows, if the caller has them already.
+        joined: the record's joined reads, if the caller has them already.
         warmup_s: the latencies leave out rows whose end event was scheduled earlier than this after the load's start.
     """
     expected = expected_output(record.input.table) if expected is None else expected
-    reads = join_reads(record.final, record.observed, _read_ends(record))
-    outputs = read_outputs(reads.key, reads.value)
-    expected_row = expected_row_of(expected, outputs)
-    rows = Rows(reads.partition, reads.offset, reads.value, outputs, expected_row)
+    joined = joined or Joined.of(record, expected)
+    reads, rows = joined.reads, joined.rows
     final = rows.head(reads.finals)
     covered = _covered(expected, committed_ends(record.progress.items))
     visible = judge_rows(expected, final, covered, is_log=bool(record.ends.get("output_is_log", True)))
@@ -150,7 +164,7 @@ def audit(record: Record, *, expected: Expected | None = None, warmup_s: float =
         },
         invalid=expected.invalid.counts(),
         latency=_latency(
-            expected, reads, expected_row, present, record.plan.started_us + round(warmup_s * 1e6), _stamped(record)
+            expected, reads, rows.expected_row, present, record.plan.started_us + round(warmup_s * 1e6), _stamped(record)
         ),
         complete={
             "input": record.input.complete,
@@ -244,18 +258,19 @@ class Sightings:
         return self.seen_us - self.ended_us
 
 
-def first_sightings(record: Record, expected: Expected) -> Sightings:
+def first_sightings(record: Record, expected: Expected, joined: Joined | None = None) -> Sightings:
     """Returns when each expected row was due, written, and first seen."""
-    reads = join_reads(record.final, record.observed, _read_ends(record))
-    place, rows = _first_seen(reads, expected_row_of(expected, read_outputs(reads.key, reads.value)))
+    joined = joined or Joined.of(record, expected)
+    reads = joined.reads
+    place, rows = _first_seen(reads, joined.rows.expected_row)
     written_us = _middle_us(reads.append_ms[rows]) if _stamped(record) else None
     return Sightings(expected.ended_at.reshape(-1)[place], written_us, reads.seen_us[rows])
 
 
-def multiplicity(record: Record, expected: Expected) -> Ints:
+def multiplicity(record: Record, expected: Expected, joined: Joined | None = None) -> Ints:
     """[sessions, 20] How often each expected row is visible at the end."""
-    reads = join_reads(record.final, record.observed, _read_ends(record))
-    rows = expected_row_of(expected, read_outputs(reads.key, reads.value))[: reads.finals]
+    joined = joined or Joined.of(record, expected)
+    rows = joined.rows.expected_row[: joined.reads.finals]
     counts = np.bincount(rows[rows >= 0], minlength=expected.ended_at.size)
     return counts.reshape(-1, ROWS)
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
-from oncebench.audit.python.model import ROWS, Expected, Ints
-from oncebench.audit.python.outputs import Bools
+from oncebench.audit.python.model import ROWS, Expected
+from oncebench.audit.python.records import Bools, Ints
 from oncebench.audit.python.visible import Explainer, Rows, Visible
 
 

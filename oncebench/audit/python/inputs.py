@@ -15,8 +15,17 @@ import numpy as np
 import pyarrow as pa
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
-from oncebench.audit.python.model import REASONS, SEQS, Expected, Ints, in_position_order, one_array
-from oncebench.audit.python.reads import OFFSET_BITS, PARTITION_BITS, position_of, unpack
+from oncebench.audit.python.events import REASONS, SEQS
+from oncebench.audit.python.model import Expected
+from oncebench.audit.python.records import (
+    OFFSET_BITS,
+    PARTITION_BITS,
+    Ints,
+    contents,
+    in_position_order,
+    position_of,
+    unpack,
+)
 from oncebench.record import Ledger, Plan
 
 Bytes = tuple[bytes | None, bytes | None]
@@ -51,7 +60,7 @@ def judge_source(ledger: Ledger, plan: Plan, expected: Expected, input_rows: int
     row = row[own]
     copies = np.bincount(row, minlength=len(ledger.seq))
     position = np.full(len(ledger.seq), -1, dtype=np.int64)
-    position[row] = position_of(events.partition, events.offset)[own]
+    position[row] = events.position[own]
 
     acked = ledger.acked_us > 0
     known = ledger.offset >= 0  # an acknowledgement need not have a position
@@ -87,7 +96,7 @@ def _planned_sessions(keys: list[str], plan: Plan) -> Ints:
 def judge_quarantine(quarantine: pa.Table, expected: Expected, source: pa.Table) -> Quarantined:
     """Compares the quarantine with the invalid events of the input `source`; copies are allowed."""
     invalid = expected.invalid
-    wanted = dict(zip(position_of(invalid.partition, invalid.offset).tolist(), invalid.reason.tolist(), strict=True))
+    wanted = dict(zip(invalid.position.tolist(), invalid.reason.tolist(), strict=True))
     found: dict[int, set[Bytes]] = {}
     without_position: list[list[int]] = []
     wrong_reason = 0
@@ -131,8 +140,7 @@ def _records_at(source: pa.Table, positions: list[int]) -> dict[int, Bytes]:
     """Returns key and value of the input records at packed positions; all of them exist."""
     if not positions:
         return {}
-    partition, offset, order = in_position_order(source)
-    rows = pa.array(order[np.searchsorted(position_of(partition, offset), positions)])
-    keys = one_array(source["key"]).take(rows).to_pylist()
-    values = one_array(source["value"]).take(rows).to_pylist()
+    position, order = in_position_order(source)
+    rows = order[np.searchsorted(position, positions)]
+    keys, values = (contents(source[name], rows).to_pylist() for name in ("key", "value"))
     return dict(zip(positions, zip(keys, values, strict=True), strict=True))

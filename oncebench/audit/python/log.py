@@ -1,14 +1,18 @@
 """Anomalies of the output's log, from each stretch's writer and its transaction's outcome.
 
+STALL-LSO is found by the rule of KIP-664's find-hanging, from the reports of partitions and coordinators at the end of
+a run. A hanging or delayed transaction keeps the last stable offset in its place.
+
 Promise: arithmetic on the positions of stretches and of visible rows, never on totals. A sink without such a log has no
 stretches, and nothing is counted.
 
 What can go wrong: the log was not read to its end. Then the stretches that are there are judged, and the verdict is
-`unknown`.
+`unknown`. The run recorded no open transactions. Then the kind of STALL-LSO is `untold`.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,12 +21,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
-from oncebench.audit.python.model import Expected, Ints
-from oncebench.audit.python.reads import position_of, unpack
+from oncebench.audit.python.model import Expected
+from oncebench.audit.python.records import Ints, position_of, unpack
 from oncebench.audit.python.visible import Explainer, Rows
 
 COMMITTED, ABORTED, OPEN, PLAIN = "committed", "aborted", "open", "plain"
 _ENDS = {"commit": COMMITTED, "abort": ABORTED}
+HANGING, DELAYED, UNKNOWN = "hanging", "delayed", "untold"
+# States in which a coordinator still has to end a transaction.
+RUNNING = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+# The broker checks for timed-out transactions every 10 s (transaction.abort.timed.out.transaction.cleanup.interval.ms).
+CLEANUP_MS = 10_000
 
 
 @dataclass(frozen=True)
@@ -131,6 +140,32 @@ def judge_aborted(log: Log, expected: Expected, rows: Rows, ended: int) -> Anoma
     positions = Explainer(expected, rows).positions(wrong)
     examples = tuple({**row, "in": where} for row, where in zip(positions, stretches, strict=True))
     return Anomaly(len(wrong), examples, split)
+
+
+def judge_stuck(ends: Mapping[str, Mapping[str, int]], open_: Sequence[Mapping[str, Any]]) -> Anomaly:
+    """STALL-LSO, per partition. `open_`: the transactions that are open in these partitions.
+
+    A partition is HANGING if one of its transactions hangs, DELAYED if it has transactions and none hangs, and UNKNOWN
+    without a recorded transaction.
+    """
+    split = dict.fromkeys((HANGING, DELAYED, UNKNOWN), 0)
+    stuck: list[dict[str, Any]] = []
+    for partition, end in sorted(ends.items(), key=lambda item: int(item[0])):
+        if end["lso"] >= end["hw"]:
+            continue
+        here = [each for each in open_ if each["partition"] == int(partition)]
+        kind = UNKNOWN if not here else HANGING if any(map(is_hanging, here)) else DELAYED
+        split[kind] += 1
+        stuck.append({"partition": int(partition), "lso": end["lso"], "hw": end["hw"], "kind": kind, "open": here})
+    return Anomaly(len(stuck), tuple(stuck[:EXAMPLES]), split)
+
+
+def is_hanging(transaction: Mapping[str, Any]) -> bool:
+    """Whether no coordinator will end it: none runs it in the partition, or it is overdue."""
+    if transaction["state"] not in RUNNING or not transaction["here"]:
+        return True
+    age_ms = int(transaction["asked_ms"]) - int(transaction["started_ms"])
+    return age_ms > int(transaction["timeout_ms"]) + CLEANUP_MS
 
 
 def _fates(table: pa.Table) -> tuple[str, ...]:

@@ -1,64 +1,44 @@
-"""The expected output: a plain-Python reference model, fed from the re-read input topic.
+"""The expected output: a reference model, fed from the re-read input topic.
 
 Promise: the expected rows depend only on the input records, taken per session key in (partition, offset) order. There
-are no batches, no clock, no Spark, and no code shared with the pipeline, so one mistake cannot hide in both. The
-validity rules apply in the order of `REASONS`.
+are no batches, no clock, no Spark, and no code shared with the pipeline, so one mistake cannot hide in both. Of several
+valid events with one seq the first one counts. The last of the 100 first events finishes its session.
 
 What can go wrong: the input read was cut short. Then finished sessions look unfinished; callers check
 `Stream.complete`.
 
-For speed, orjson parses values up to `SMALL_BYTES` first. The standard library's parser is the rule: it decides about
-every value that orjson refuses, and about every longer value.
+All of it is arithmetic on columns, because a topic has millions of events. A column has the smallest type that holds it.
 """
 
 from __future__ import annotations
 
-import json
 import zlib
-from array import array
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
-import orjson
 import pyarrow as pa
-import pyarrow.compute as pc
 
-SEQS = 100  # events of a session: seq 0 starts it, 99 ends it
+from oncebench.audit.python.events import CODE, REASONS, SEQS, VALID, Columns, read_events
+from oncebench.audit.python.records import Ints, by_appearance, in_position_order, offsets_of, partitions_of, unpack
+
 ROWS = 20  # output rows of a session
 EVENTS_PER_ROW = SEQS // ROWS
-MAX_VALUE_BYTES = 65_536
-MAX_NUMBER = 999_999
-MAX_SCHEDULED = 2**53
-SMALL_BYTES = 512  # up to this size the two parsers agree: no integer is long enough and no nesting deep enough
-STEP = 65_536  # events turned into Python objects at a time: some 20 MB
-
-# fmt: off
-REASONS = (
-    "null-key", "null-value", "too-large", "not-json", "wrong-fields", "unknown-type",  # by the event alone
-    "after-end", "repeated-seq",  # by the state of its session
-)
-# fmt: on
-_CODE = {reason: code for code, reason in enumerate(REASONS)}
-_TYPE_AT = ("start_event", *["entry_event"] * (SEQS - 2), "end_event")  # by seq
-_CHECKSUM_TEXT = tuple(
+# The texts of a session's 20 checksums, one line each.
+_CHECKSUM_TEXTS = b"\n".join(
     "".join(f"{seq}=%d;" for seq in range(first, first + EVENTS_PER_ROW)).encode()
     for first in range(0, SEQS, EVENTS_PER_ROW)
 )
-
-Ints = npt.NDArray[np.int64]
+STEP = 1_000  # sessions whose values are Python objects at a time: 4 MB
 
 
 @dataclass(frozen=True)
 class Events:
     """Events with correct fields, by (partition, offset), also those that their session refuses."""
 
-    partition: Ints
-    offset: Ints
-    key: Ints  # index into `Expected.keys`
-    seq: Ints
+    position: Ints
+    key: npt.NDArray[np.integer]  # index into `Expected.keys`
+    seq: npt.NDArray[np.integer]
     scheduled_us: Ints
 
 
@@ -66,9 +46,8 @@ class Events:
 class Invalid:
     """Events that must be in quarantine, by (partition, offset); `reason` indexes `REASONS`."""
 
-    partition: Ints
-    offset: Ints
-    reason: Ints
+    position: Ints
+    reason: npt.NDArray[np.integer]
 
     def counts(self) -> dict[str, int]:
         """Returns the number of invalid events by reason, without reasons that do not occur."""
@@ -100,185 +79,94 @@ class Expected:
     earlier: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
 
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
-
-
-def parse_json(value: bytes) -> Any:
-    """Parses strict UTF-8 JSON. Raises ValueError, also for NaN, Infinity, and too deep nesting."""
-    if len(value) <= SMALL_BYTES:
-        try:
-            return orjson.loads(value)
-        except ValueError:
-            pass  # orjson also refuses some valid JSON, such as lone surrogates: the standard parser decides
-    try:
-        return json.loads(value.decode("utf-8"), parse_constant=_no_constant)
-    except RecursionError as error:
-        raise ValueError("nested too deep") from error
-
-
-def read_event(key: bytes | None, value: bytes | None) -> tuple[str, int, int, int] | str:
-    """Returns (session_key, seq, value, scheduled_at µs) of a record, or why it is invalid."""
-    if key is None:
-        return "null-key"
-    if value is None:
-        return "null-value"
-    if len(value) > MAX_VALUE_BYTES:
-        return "too-large"
-    try:
-        event = parse_json(value)
-    except ValueError:
-        return "not-json"
-    try:
-        session_key, seq, kind = event["session_key"], event["seq"], event["type"]
-        number, scheduled_at = event["value"], event["scheduled_at"]
-        if session_key != key.decode("utf-8"):
-            return "wrong-fields"
-    except (KeyError, TypeError, IndexError, UnicodeDecodeError):
-        return "wrong-fields"  # not an object, a missing field, or a key that is not text
-    if not (
-        type(event) is dict
-        and type(session_key) is str
-        and type(seq) is int  # isinstance would accept a bool
-        and type(number) is int
-        and type(scheduled_at) is int
-        and 0 <= seq < SEQS
-        and 0 <= number <= MAX_NUMBER
-        and 0 <= scheduled_at <= MAX_SCHEDULED
-    ):
-        return "wrong-fields"
-    if kind != _TYPE_AT[seq]:
-        return "wrong-fields" if kind in _TYPE_AT else "unknown-type"
-    return session_key, seq, number, scheduled_at
-
-
-class _Open:
-    """The state of one unfinished session."""
-
-    __slots__ = ("arrived", "before", "code", "ended_at", "row", "values")
-
-    def __init__(self, code: int) -> None:
-        self.code = code
-        self.values: list[int | None] = [None] * SEQS
-        self.arrived = 0
-        self.ended_at: int  # set by its end event
-        self.row: int  # of its newest event
-        self.before: tuple[tuple[int, int], ...] = ()
-
-
 def expected_output(table: pa.Table) -> Expected:
     """Replays the input topic (columns partition, offset, key, value; rows in any order)."""
-    partition, offset, order = in_position_order(table)
-    keys = one_array(table["key"])
-    values = one_array(table["value"])
-
-    codes: dict[str, int] = {}  # session key -> number by first appearance
-    open_sessions: dict[str, _Open] = {}
-    rows, row_keys, seqs, scheduled = (
-        array("q"),
-        array("q"),
-        array("q"),
-        array("q"),
-    )  # rows: places in `order`
-    invalid = array("q"), array("q")  # row in `order`, reason
-    finished = array("q"), array("q"), array("q")  # key, row in `order`, ended_at
-    total, checksum = array("q"), array("q")
-    earlier: dict[int, tuple[tuple[int, int], ...]] = {}
-
-    row = -1
-    for first, last in _slices(partition):
-        chosen = order[first:last]
-        if first and partition[first] != partition[first - 1]:
-            for carried in open_sessions.values():
-                if partition[carried.row] == partition[first - 1]:
-                    carried.before += ((int(partition[carried.row]), int(offset[carried.row])),)
-        for key, value in zip(_objects(keys, chosen), _objects(values, chosen), strict=True):
-            row += 1
-            event = read_event(key, value)
-            if isinstance(event, str):
-                invalid[0].append(row)
-                invalid[1].append(_CODE[event])
-                continue
-            session_key, seq, number, scheduled_at = event
-            session: _Open | None = open_sessions.get(session_key)
-            if session is None and session_key not in codes:
-                codes[session_key] = len(codes)
-                session = open_sessions[session_key] = _Open(codes[session_key])
-            rows.append(row)
-            row_keys.append(codes[session_key] if session is None else session.code)
-            seqs.append(seq)
-            scheduled.append(scheduled_at)
-            if session is None:
-                invalid[0].append(row)
-                invalid[1].append(_CODE["after-end"])
-                continue
-            if session.values[seq] is not None:
-                invalid[0].append(row)
-                invalid[1].append(_CODE["repeated-seq"])
-                continue
-            session.values[seq] = number
-            session.arrived += 1
-            session.row = row
-            if seq == SEQS - 1:
-                session.ended_at = scheduled_at
-            if session.arrived == SEQS:
-                del open_sessions[session_key]
-                if session.before:
-                    earlier[len(finished[0])] = session.before
-                finished[0].append(session.code)
-                finished[1].append(row)
-                finished[2].append(session.ended_at)
-                for j, text in enumerate(_CHECKSUM_TEXT):
-                    five = tuple(session.values[j * EVENTS_PER_ROW : (j + 1) * EVENTS_PER_ROW])
-                    total.append(sum(five))  # type: ignore[arg-type]  # all 100 are there
-                    checksum.append(zlib.crc32(text % five))
-
-    all_keys = list(codes)
-    at = _ints(finished[1])
-    event_rows = _ints(rows)
-    invalid_rows = _ints(invalid[0])
+    position, order = in_position_order(table)
+    read = _take(read_events(table), order)
+    del order
+    valid = np.flatnonzero(read.reason == VALID)
+    columns = read if len(valid) == len(position) else _take(read, valid)
+    events, keys = _numbered(position[valid], columns)
+    first = _first_events(events)
+    arrived = np.bincount(events.key[first], minlength=len(keys))
+    # [sessions, 100] places among the valid events, by seq, in the order in which sessions finish
+    whole = first[arrived[events.key[first]] == SEQS].reshape(-1, SEQS)
+    whole = whole[np.argsort(whole.max(axis=1, initial=0))]
+    last = whole.max(axis=1, initial=0)
+    _refuse_repeated(read.reason, valid, events, first, last)
+    total, checksum = _rows(columns.number, whole)
+    finished = events.key[last].astype(np.int64)
+    refused = np.flatnonzero(read.reason != VALID)
     return Expected(
-        session_keys=[all_keys[code] for code in finished[0]],
-        key=_ints(finished[0]),
-        total=_ints(total).reshape(-1, ROWS),
-        checksum=_ints(checksum).reshape(-1, ROWS),
-        ended_at=np.broadcast_to(_ints(finished[2])[:, None], (len(at), ROWS)),
-        last_partition=partition[at],
-        last_offset=offset[at],
-        events=Events(partition[event_rows], offset[event_rows], _ints(row_keys), _ints(seqs), _ints(scheduled)),
-        invalid=Invalid(partition[invalid_rows], offset[invalid_rows], _ints(invalid[1])),
-        keys=all_keys,
-        unfinished={key: session.arrived for key, session in open_sessions.items()},
-        earlier=earlier,
+        session_keys=[keys[key] for key in finished.tolist()],
+        key=finished,
+        total=total,
+        checksum=checksum,
+        ended_at=np.broadcast_to(events.scheduled_us[whole[:, -1]][:, None], (len(whole), ROWS)),
+        last_partition=partitions_of(events.position[last]),
+        last_offset=offsets_of(events.position[last]),
+        events=events,
+        invalid=Invalid(position[refused], read.reason[refused]),
+        keys=keys,
+        unfinished={keys[key]: int(arrived[key]) for key in np.flatnonzero(arrived < SEQS).tolist()},
+        earlier=_earlier(events.position, whole, last),
     )
 
 
-def in_position_order(table: pa.Table) -> tuple[Ints, Ints, Ints]:
-    """Returns ascending partitions and offsets, each position once, and their rows in `table`."""
-    partition = table["partition"].to_numpy().astype(np.int64)
-    offset = table["offset"].to_numpy()
-    order = np.lexsort((offset, partition))
-    partition, offset = partition[order], offset[order]
+def _take(read: Columns, rows: Ints) -> Columns:
+    columns = (read.key, read.seq, read.number, read.scheduled_us, read.reason)
+    return Columns(*(column[rows] for column in columns), read.keys)
+
+
+def _numbered(position: Ints, columns: Columns) -> tuple[Events, list[str]]:
+    """Returns valid events, and their keys by first appearance."""
+    appearing = by_appearance(columns.key, len(columns.keys))
+    number = np.full(len(columns.keys), -1, dtype=np.int32)
+    number[appearing] = np.arange(len(appearing))
+    keys = [columns.keys[at] or "" for at in appearing.tolist()]
+    return Events(position, number[columns.key], columns.seq, columns.scheduled_us), keys
+
+
+def _first_events(events: Events) -> Ints:
+    """Returns the places of each session's first events with each seq, by key and seq."""
+    event = events.key.astype(np.int64)
+    event *= SEQS
+    event += events.seq
+    order = np.argsort(event, kind="stable")
+    event = event[order]
     new = np.ones(len(order), dtype=bool)
-    new[1:] = (partition[1:] != partition[:-1]) | (offset[1:] != offset[:-1])
-    return partition[new], offset[new], order[new]
+    np.not_equal(event[1:], event[:-1], out=new[1:])
+    return order if new.all() else order[new]
 
 
-def one_array(column: pa.ChunkedArray) -> pa.Array:
-    """Combines a binary column; large_binary, because binary offsets end at 2 GiB."""
-    return pc.cast(column, pa.large_binary()).combine_chunks()
+def _refuse_repeated(reason: npt.NDArray[np.int8], valid: Ints, events: Events, first: Ints, last: Ints) -> None:
+    """Enters the reason of each event that its session refuses; `last`: the events that finished a session."""
+    if len(first) == len(valid):
+        return
+    repeated = np.ones(len(valid), dtype=bool)
+    repeated[first] = False
+    again = np.flatnonzero(repeated)
+    end = np.full(int(events.key.max()) + 1, len(valid), dtype=np.int64)
+    end[events.key[last]] = last
+    late = again > end[events.key[again]]
+    reason[valid[again]] = np.where(late, CODE["after-end"], CODE["repeated-seq"])
 
 
-def _slices(partition: Ints) -> list[tuple[int, int]]:
-    """Returns (first, last) of pieces of at most STEP rows, each in one partition."""
-    ends = [0, *(np.flatnonzero(np.diff(partition)) + 1).tolist(), len(partition)]
-    return [(first, min(first + STEP, end)) for start, end in pairwise(ends) for first in range(start, end, STEP)]
+def _rows(number: npt.NDArray[np.int32], whole: Ints) -> tuple[Ints, Ints]:
+    """Returns totals and checksums [sessions, 20] of these sessions' values."""
+    total, checksum = (np.empty((len(whole), ROWS), dtype=np.int64) for _ in range(2))
+    for at in range(0, len(whole), STEP):
+        values = number[whole[at : at + STEP]]
+        total[at : at + STEP] = values.reshape(-1, ROWS, EVENTS_PER_ROW).sum(axis=2)
+        texts = [(_CHECKSUM_TEXTS % tuple(session)).split(b"\n") for session in values.tolist()]
+        checksum[at : at + STEP] = [list(map(zlib.crc32, session)) for session in texts]
+    return total, checksum
 
 
-def _objects(column: pa.Array, rows: Ints) -> list[bytes | None]:
-    objects: list[bytes | None] = column.take(pa.array(rows)).to_numpy(zero_copy_only=False).tolist()
-    return objects
-
-
-def _ints(values: array[int]) -> Ints:
-    return np.array(values, dtype=np.int64)
+def _earlier(position: Ints, whole: Ints, last: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
+    partition = partitions_of(position[last])
+    earlier = {}
+    for session in np.flatnonzero(partitions_of(position[whole.min(axis=1, initial=len(position))]) != partition).tolist():
+        ends = dict(map(unpack, np.sort(position[whole[session]]).tolist()))
+        earlier[session] = tuple((at, end) for at, end in ends.items() if at != partition[session])
+    return earlier

@@ -14,20 +14,19 @@ from operator import itemgetter
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncebench.audit.python.model import ROWS, Ints, parse_json
+from oncebench.audit.python.events import parse_json
+from oncebench.audit.python.model import ROWS
+from oncebench.audit.python.records import Bools, Ints, by_appearance, coded
 
 FIELDS = ("session_key", "j", "events", "total", "checksum", "ended_at")
 NUMBERS = len(FIELDS) - 1
 STEP = 1_024  # values turned into dicts at a time; with many more, garbage collection takes most of the time
 _FIELDS_OF = itemgetter(*FIELDS)
 _INT64 = range(-(2**63), 2**63)  # what a column of Arrow or numpy can hold
-
-Bools = npt.NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -63,39 +62,48 @@ class Outputs:
         )
 
 
-def read_outputs(keys: pa.Array, values: pa.Array) -> Outputs:
-    """Reads records, given as two binary arrays of the same length."""
-    size = len(values)
+def read_outputs(records: pa.Table, rows: Ints) -> Outputs:
+    """Reads these rows of `records`, from the binary columns `key` and `value`.
+
+    The values are read in the order of the records, without a copy of them. The result has the order of `rows`.
+    """
+    size = records.num_rows
     numbers = np.zeros((size, NUMBERS), dtype=np.int64)
     parsed = np.zeros(size, dtype=bool)
     identified = np.zeros(size, dtype=bool)
+    keyed = np.zeros(size, dtype=bool)
     names: list[pa.Array] = []
-    for first in range(0, size, STEP):
-        piece = slice(first, min(first + STEP, size))
-        batch: list[bytes | None] = values[piece].to_numpy(zero_copy_only=False).tolist()
-        regular = _all_regular(batch)
+    first = 0
+    for batch in records.select(["key", "value"]).to_batches(max_chunksize=STEP):
+        piece = slice(first, first + batch.num_rows)
+        first = piece.stop
+        values: list[bytes | None] = batch["value"].to_numpy(zero_copy_only=False).tolist()
+        regular = _all_regular(values)
         if regular is None:
-            rows = [_read_one(value) for value in batch]
-            names.append(pa.array([row.session_key for row in rows], pa.string()))
-            numbers[piece] = [row.numbers for row in rows]
-            parsed[piece] = [row.parsed for row in rows]
-            identified[piece] = [row.session_key is not None for row in rows]
+            read = [_read_one(value) for value in values]
+            names.append(pa.array([row.session_key for row in read], pa.string()))
+            numbers[piece] = [row.numbers for row in read]
+            parsed[piece] = [row.parsed for row in read]
+            identified[piece] = [row.session_key is not None for row in read]
         else:
             names.append(pa.array(regular[0], pa.string()))
             numbers[piece] = regular[1]
             parsed[piece] = identified[piece] = True
-    column = pa.chunked_array(names, pa.string()).combine_chunks()
-    coded = column.dictionary_encode()
-    session = coded.indices.fill_null(-1).to_numpy().astype(np.int64)
-    keyed = pc.fill_null(pc.equal(keys, column.cast(pa.large_binary())), False)
+        keyed[piece] = pc.fill_null(pc.equal(batch["key"], names[-1].cast(batch["key"].type)), False)
+    code, session_keys = coded(pa.chunked_array(names, pa.string()))
+    code = code[rows]
+    appearing = by_appearance(code, len(session_keys))
+    number = np.full(len(session_keys) + 1, -1, dtype=np.int64)
+    number[appearing] = np.arange(len(appearing))
+    session, numbers = number[code], numbers[rows]
     return Outputs(
-        id=_ids(session, numbers[:, 0], identified),
+        id=_ids(session, numbers[:, 0], identified[rows]),
         session=session,
         j=numbers[:, 0],
-        payload=np.ascontiguousarray(numbers[:, 1:]),
-        parsed=parsed,
-        keyed=keyed.to_numpy(zero_copy_only=False),
-        session_keys=coded.dictionary.to_pylist(),
+        payload=numbers[:, 1:],
+        parsed=parsed[rows],
+        keyed=keyed[rows],
+        session_keys=session_keys.take(pa.array(appearing)).to_pylist(),
     )
 
 

@@ -15,20 +15,26 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
-from oncebench.audit.python.model import Ints, one_array
-from oncebench.audit.python.outputs import Bools
+from oncebench.audit.python.records import (
+    OFFSET_BITS,
+    Bools,
+    Ints,
+    contents,
+    offsets_of,
+    partitions_of,
+    positions_in,
+    same,
+    unpack,
+)
 from oncebench.record.streams import Stream
-from oncebench.record.validation import RecordError
 
 # For sinks without a log: the final read covers every position.
 EVERYWHERE: Mapping[int, int] = MappingProxyType({})
-OFFSET_BITS = 44  # 17 million million offsets
-PARTITION_BITS = 63 - OFFSET_BITS
+_CONTENTS = ("key", "value")
+STEP = 65_536  # rows whose contents are compared at a time: some 20 MB
 
 
 @dataclass(frozen=True)
@@ -36,6 +42,8 @@ class Reads:
     """The `finals` rows of the final read by position, then those the observer alone saw.
 
     Attributes:
+        records: keys and values of the final read in file order, then those that the observer alone saw.
+        rows: where each row is in `records`.
         seen_us: epoch µs of the first sighting; 0 if the observer did not see the row.
         append_ms: the record's time.
         disputed: the contents at the positions of the examples of `inconsistent`: partition, offset, key and value.
@@ -44,8 +52,8 @@ class Reads:
 
     partition: Ints
     offset: Ints
-    key: pa.Array
-    value: pa.Array
+    records: pa.Table
+    rows: Ints
     finals: int
     seen_us: Ints
     append_ms: Ints
@@ -55,30 +63,11 @@ class Reads:
 
 @dataclass(frozen=True)
 class _Sorted:
-    """One read by packed `position`; `disputed` positions have two contents."""
+    """One read by packed `position`, with the rows in its file; `disputed` positions have two contents."""
 
     position: Ints
-    key: pa.Array
-    value: pa.Array
     rows: Ints
     disputed: Ints
-
-
-def position_of(partition: npt.NDArray[np.integer], offset: Ints) -> Ints:
-    """Packs (partition, offset) into a sortable integer; `RecordError` if impossible."""
-    for name, numbers, bits in (("partition", partition, PARTITION_BITS), ("offset", offset, OFFSET_BITS)):
-        impossible = numbers[(numbers < 0) | (numbers >= 1 << bits)]
-        if len(impossible):
-            raise RecordError(
-                f"the record has a row at {name} {impossible[0]}, which must be 0 to 2**{bits} - 1. The record is "
-                "damaged: take the folder from a sound copy, or run the cell again"
-            )
-    return (partition.astype(np.int64) << OFFSET_BITS) | offset
-
-
-def unpack(position: int) -> tuple[int, int]:
-    """Returns the (partition, offset) of a packed position."""
-    return position >> OFFSET_BITS, position & ((1 << OFFSET_BITS) - 1)
 
 
 def join_reads(final: Stream, observed: Stream, read_ends: Mapping[int, int]) -> Reads:
@@ -97,13 +86,12 @@ def join_reads(final: Stream, observed: Stream, read_ends: Mapping[int, int]) ->
     inside = place < finals
     found[inside] = last.position[place[inside]] == seen.position[inside]
 
-    both = pa.array(place[found])
-    rows = pa.array(np.flatnonzero(found))
-    same = _same(last.key.take(both), seen.key.take(rows)) & _same(last.value.take(both), seen.value.take(rows))
+    equal = _equal_rows(final.table, last.rows[place[found]], observed.table, seen.rows[found])
     only = np.flatnonzero(~found)
     missing = 1 << OFFSET_BITS if read_ends is EVERYWHERE else 0
-    ends = np.array([read_ends.get(int(p) >> OFFSET_BITS, missing) for p in seen.position[only]], dtype=np.int64)
-    gone = only[(seen.position[only] & ((1 << OFFSET_BITS) - 1)) < ends] if final.complete else only[:0]
+    ends = np.array([read_ends.get(partition, missing) for partition in partitions_of(seen.position[only]).tolist()],
+                    dtype=np.int64)  # fmt: skip
+    gone = only[offsets_of(seen.position[only]) < ends] if final.complete else only[:0]
 
     seen_us = observed.table["seen_us"].to_numpy()[seen.rows]
     append_ms = observed.table["append_ms"].to_numpy()[seen.rows]
@@ -113,23 +101,39 @@ def join_reads(final: Stream, observed: Stream, read_ends: Mapping[int, int]) ->
     all_seen[place[found]] = seen_us[found]
     inconsistent = _inconsistent(
         {
-            "changed": seen.position[found][~same],
+            "changed": seen.position[found][~equal],
             "vanished": seen.position[gone],
             "final-read-twice": last.disputed,
             "observed-twice": seen.disputed,
         }
     )
     return Reads(
-        partition=position >> OFFSET_BITS,
-        offset=position & ((1 << OFFSET_BITS) - 1),
-        key=pa.concat_arrays([last.key, seen.key.take(pa.array(only))]),
-        value=pa.concat_arrays([last.value, seen.value.take(pa.array(only))]),
+        partition=partitions_of(position),
+        offset=offsets_of(position),
+        records=_records(final.table, observed.table, seen.rows[only]),
+        rows=np.concatenate((last.rows, final.table.num_rows + np.arange(len(only)))),
         finals=finals,
         seen_us=all_seen,
         append_ms=all_append,
         inconsistent=inconsistent,
         disputed=_contents_at([example["row"] for example in inconsistent.examples], final.table, observed.table),
     )
+
+
+def _records(final: pa.Table, observed: pa.Table, only: Ints) -> pa.Table:
+    added = pa.table({name: contents(observed[name], only).cast(pa.binary()) for name in _CONTENTS})
+    return pa.concat_tables([final.select(_CONTENTS).cast(added.schema), added])
+
+
+def _equal_rows(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints) -> Bools:
+    """Whether two rows have the same key and the same value, pair by pair, in the order of their pairs."""
+    equal = np.ones(len(left_rows), dtype=bool)
+    order = np.argsort(left_rows, kind="stable")  # the rows of a file lie together
+    for first in range(0, len(order), STEP):
+        pairs = order[first : first + STEP]
+        for name in _CONTENTS:
+            equal[pairs] &= same(contents(left[name], left_rows[pairs]), contents(right[name], right_rows[pairs]))
+    return equal
 
 
 def _contents_at(places: Sequence[Sequence[int]], final: pa.Table, observed: pa.Table) -> pa.Table:
@@ -141,9 +145,7 @@ def _contents_at(places: Sequence[Sequence[int]], final: pa.Table, observed: pa.
 
 
 def _is_at(wanted: list[int], read: pa.Table) -> Bools:
-    if not wanted:
-        return np.zeros(read.num_rows, dtype=bool)
-    return np.isin(position_of(read["partition"].to_numpy(), read["offset"].to_numpy()), wanted)
+    return np.isin(positions_in(read), wanted) if wanted else np.zeros(read.num_rows, dtype=bool)
 
 
 def _inconsistent(kinds: dict[str, Ints]) -> Anomaly:
@@ -159,29 +161,12 @@ def _inconsistent(kinds: dict[str, Ints]) -> Anomaly:
 
 
 def _sorted(table: pa.Table, then_by: Ints | None) -> _Sorted:
-    position = position_of(table["partition"].to_numpy(), table["offset"].to_numpy())
+    position = positions_in(table)
     rows = np.argsort(position, kind="stable") if then_by is None else np.lexsort((then_by, position))
-    key, value = one_array(table["key"]), one_array(table["value"])
-    if np.any(rows[1:] < rows[:-1]):
-        key, value = key.take(pa.array(rows)), value.take(pa.array(rows))
     position = position[rows]
     new = np.ones(len(rows), dtype=bool)
-    new[1:] = position[1:] != position[:-1]
+    np.not_equal(position[1:], position[:-1], out=new[1:])
     again = np.flatnonzero(~new)
     first = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))[again]
-    differ = ~(_same_rows(key, again, first) & _same_rows(value, again, first))
-    kept = np.flatnonzero(new)
-    if len(again):
-        key, value = key.take(pa.array(kept)), value.take(pa.array(kept))
-    return _Sorted(position[kept], key, value, rows[kept], position[again][differ])
-
-
-def _same_rows(column: pa.Array, left: Ints, right: Ints) -> Bools:
-    return _same(column.take(pa.array(left)), column.take(pa.array(right)))
-
-
-def _same(left: pa.Array, right: pa.Array) -> Bools:
-    """Compares byte for byte; null equals null only."""
-    equal = pc.or_(pc.fill_null(pc.equal(left, right), False), pc.and_(pc.is_null(left), pc.is_null(right)))
-    same: Bools = equal.to_numpy(zero_copy_only=False)
-    return same
+    differ = ~_equal_rows(table, rows[again], table, rows[first])
+    return _Sorted(position[new], rows[new], position[again][differ])

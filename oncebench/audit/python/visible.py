@@ -17,9 +17,10 @@ import numpy as np
 import pyarrow as pa
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
-from oncebench.audit.python.model import EVENTS_PER_ROW, ROWS, Expected, Ints, one_array
-from oncebench.audit.python.outputs import Bools, Outputs, read_outputs
-from oncebench.audit.python.reads import Reads, position_of
+from oncebench.audit.python.model import EVENTS_PER_ROW, ROWS, Expected
+from oncebench.audit.python.outputs import Outputs, read_outputs
+from oncebench.audit.python.reads import Reads
+from oncebench.audit.python.records import Bools, Ints, contents, position_of, unpack
 
 TEXT_BYTES = 200  # length of a corrupt value in an example
 
@@ -35,13 +36,27 @@ class Visible:
 
 @dataclass(frozen=True)
 class Rows:
-    """The visible rows with their positions; `expected_row` is session * 20 + j in E, or -1."""
+    """The visible rows with their positions.
+
+    Attributes:
+        values: the values of `records`.
+        place: where the value of each row is in `values`.
+        expected_row: session * 20 + j among the expected rows, or -1.
+    """
 
     partition: Ints
     offset: Ints
-    values: pa.Array
+    values: pa.ChunkedArray
+    place: Ints
     outputs: Outputs
     expected_row: Ints
+
+    @staticmethod
+    def of(reads: Reads, expected: Expected) -> Rows:
+        """Reads the values of both reads."""
+        outputs = read_outputs(reads.records, reads.rows)
+        return Rows(reads.partition, reads.offset, reads.records["value"], reads.rows, outputs,
+                    expected_row_of(expected, outputs))  # fmt: skip
 
     @property
     def position(self) -> Ints:
@@ -54,7 +69,8 @@ class Rows:
         return Rows(
             self.partition[first],
             self.offset[first],
-            self.values[first],
+            self.values,
+            self.place[first],
             self.outputs.head(rows),
             self.expected_row[first],
         )
@@ -116,12 +132,12 @@ class Explainer:
     def input_of(self, wanted: list[tuple[int, int]]) -> dict[tuple[int, int], list[list[int]]]:
         """Returns [partition, offset] of the events of each (key, j); key indexes `Expected.keys`."""
         events = self.expected.events
-        row = events.key * ROWS + events.seq // EVENTS_PER_ROW
+        row = events.key.astype(np.int64) * ROWS + events.seq // EVENTS_PER_ROW
         found: dict[tuple[int, int], list[list[int]]] = {pair: [] for pair in wanted}
         inside = [key * ROWS + j for key, j in wanted if key >= 0 and 0 <= j < ROWS]
         for at in np.flatnonzero(np.isin(row, inside)).tolist() if inside else ():
             pair = divmod(int(row[at]), ROWS)
-            found[pair].append([int(events.partition[at]), int(events.offset[at])])
+            found[pair].append(list(unpack(int(events.position[at]))))
         return found
 
     def expected_rows(self, places: Ints, most: int = EXAMPLES) -> tuple[dict[str, Any], ...]:
@@ -192,11 +208,11 @@ def explain_inconsistent(reads: Reads, expected: Expected) -> Anomaly:
     """
     if not reads.inconsistent.count:
         return reads.inconsistent
-    contents = reads.disputed
-    values = one_array(contents["value"])
-    outputs = read_outputs(one_array(contents["key"]), values)
-    partition, offset = (contents[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
-    rows = Rows(partition, offset, values, outputs, expected_row_of(expected, outputs))
+    disputed = reads.disputed
+    partition, offset = (disputed[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
+    place = np.arange(disputed.num_rows)
+    outputs = read_outputs(disputed, place)
+    rows = Rows(partition, offset, disputed["value"], place, outputs, expected_row_of(expected, outputs))
     explain = Explainer(expected, rows)
     places = np.unique(rows.expected_row[rows.expected_row >= 0])
     described = dict(zip(places.tolist(), explain.expected_rows(places, len(places)), strict=True))
@@ -243,7 +259,7 @@ def _payloads(rows: Rows, chosen: Ints) -> Ints:
     parsed = rows.outputs.parsed[chosen]
     payloads = np.column_stack((parsed.astype(np.int64), rows.outputs.payload[chosen]))
     if not parsed.all():
-        raw = rows.values.take(pa.array(chosen[~parsed])).dictionary_encode()
+        raw = contents(rows.values, rows.place[chosen[~parsed]]).dictionary_encode()
         payloads[~parsed, 1] = raw.indices.to_numpy()
     return payloads
 
@@ -294,7 +310,7 @@ def _corrupt_examples(
     behind = {example["id"]: example["input"] for example in explain.expected_rows(places[places >= 0])}
     examples: list[dict[str, Any]] = []
     for (kind, at), place in zip(chosen, places.tolist(), strict=True):
-        value = rows.values[at].as_py()
+        value = rows.values[int(rows.place[at])].as_py()
         text = None if value is None else value[:TEXT_BYTES].decode("utf-8", "backslashreplace")
         examples.append({"row": explain.position(at), "kind": kind, "value": text})
         if place >= 0:

@@ -10,7 +10,7 @@ import pytest
 from confluent_kafka import Producer
 
 from oncebench.audit.python.audit import audit
-from oncebench.audit.python.stuck import is_hanging
+from oncebench.audit.python.log import is_hanging
 from oncebench.observe.final_read import save_log, save_topic
 from oncebench.record import FINAL, LOG
 from oncebench.record.streams import read_stream

@@ -70,7 +70,7 @@ def test_losses_and_copies_are_counted_by_batch(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(attribution, "multiplicity", lambda *these: given.append(these) or seen)
     record: Any = SimpleNamespace(progress=SimpleNamespace(items=PROGRESS))
     assert attribution.by_batch(record, EXPECTED) == {0: (3, 0), 1: (0, 3)}
-    assert given == [(record, EXPECTED)]
+    assert given == [(record, EXPECTED, None)]
 
 
 def test_rows_are_charged_once_and_only_to_faults_that_were_hit() -> None:

@@ -341,8 +341,8 @@ def test_a_hundred_thousand_rows_with_a_thousand_faults_are_counted_exactly() ->
         ended_at=np.broadcast_to(number[:, None] + STARTED_US, (sessions, 20)),
         last_partition=number % 4,
         last_offset=number,
-        events=Events(nothing, nothing, nothing, nothing, nothing),
-        invalid=Invalid(nothing, nothing, nothing),
+        events=Events(nothing, nothing, nothing, nothing),
+        invalid=Invalid(nothing, nothing),
         keys=[key_of(session) for session in range(sessions)],
     )
     rows = [

@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oncebench.audit.python.model import REASONS, Expected, expected_output, parse_json, read_event
+from oncebench.audit.python.events import REASONS, parse_json, read_event
+from oncebench.audit.python.model import Expected, expected_output
+from oncebench.audit.python.records import offsets_of, unpack
 from tests.unit.audit.audit_world import Sent, event, input_table, make_world, rows_of, scheduled_us
 
 KEY = "b-00000000"
@@ -90,7 +92,8 @@ def agree(sent: list[Sent]) -> Expected:
     found = expected.invalid
     assert rows_in(expected) == rows
     assert [
-        (int(p), int(o), REASONS[r]) for p, o, r in zip(found.partition, found.offset, found.reason, strict=True)
+        (*unpack(position), REASONS[reason])
+        for position, reason in zip(found.position.tolist(), found.reason, strict=True)
     ] == invalid
     assert set(expected.unfinished) == unfinished
     return expected
@@ -137,7 +140,7 @@ def test_the_first_of_two_events_with_one_seq_wins() -> None:
     sent = [Sent(0, at, b"k", event("k", seq, at, 7)) for at, seq in enumerate([0, 1, 1, *range(2, 100)])]
     expected = expected_output(input_table(sent))
     assert expected.invalid.counts() == {"repeated-seq": 1}
-    assert expected.invalid.offset.tolist() == [2]
+    assert offsets_of(expected.invalid.position).tolist() == [2]
     assert expected.total[0, 0] == 0 + 1 + 3 + 4 + 5
 
 
@@ -314,7 +317,7 @@ def test_an_empty_topic_expects_nothing() -> None:
 
 def test_events_have_their_positions() -> None:
     expected = expected_output(input_table(list(make_world(2, 2).sent)))
-    assert expected.events.offset.tolist() == [*range(100), *range(100)]
+    assert offsets_of(expected.events.position).tolist() == [*range(100), *range(100)]
     assert expected.events.seq.tolist() == [*range(100), *range(100)]
     assert expected.events.scheduled_us.tolist() == [scheduled_us(s, seq) for s in (0, 1) for seq in range(100)]
     assert expected.events.key.tolist() == [0] * 100 + [1] * 100

@@ -21,7 +21,8 @@ def value(**changes: Any) -> bytes:
 
 def read(values: list[bytes | None], keys: list[bytes | None] | None = None) -> Outputs:
     stated = [b"a"] * len(values) if keys is None else keys
-    return read_outputs(pa.array(stated, pa.large_binary()), pa.array(values, pa.large_binary()))
+    records = pa.table({"key": pa.array(stated, pa.binary()), "value": pa.array(values, pa.binary())})
+    return read_outputs(records, np.arange(len(values)))
 
 
 def test_regular_values_are_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from oncebench.audit.python.audit import committed_ends
-from oncebench.audit.python.reads import position_of
+from oncebench.audit.python.records import position_of
 from oncebench.audit.verdict import Facts, Judgement, Verdict, decide
 from oncebench.record.json_lines import Lines
 from oncebench.record.validation import RecordError

@@ -1,0 +1,172 @@
+"""Input events as columns, each valid or with the reason why it is not.
+
+Promise: whether an event is valid depends on its key and value alone. The rules apply in the order of `REASONS`. Values
+are read in pieces of `STEP`, so memory holds the columns and never the values of a whole topic. A piece whose events
+are all regular is read at once. Any other piece is read event by event, by `read_event`, which is the rule.
+
+For speed, orjson parses values up to `SMALL_BYTES` first. The standard library's parser is the rule: it decides about
+every value that orjson refuses, and about every longer value.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import itemgetter
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pyarrow as pa
+
+from oncebench.audit.python.records import coded
+
+SEQS = 100  # events of a session: seq 0 starts it, 99 ends it
+MAX_VALUE_BYTES = 65_536
+MAX_NUMBER = 999_999
+MAX_SCHEDULED = 2**53
+SMALL_BYTES = 512  # up to this size the two parsers agree: no integer is long enough and no nesting deep enough
+STEP = 1_024  # events turned into dicts at a time; with many more, garbage collection takes most of the time
+
+# fmt: off
+REASONS = (
+    "null-key", "null-value", "too-large", "not-json", "wrong-fields", "unknown-type",  # by the event alone
+    "after-end", "repeated-seq",  # by the state of its session
+)
+# fmt: on
+CODE = {reason: code for code, reason in enumerate(REASONS)}
+VALID = -1  # in place of a reason
+_TYPE_AT = ("start_event", *["entry_event"] * (SEQS - 2), "end_event")  # by seq
+_FIELDS = ("session_key", "seq", "type", "value", "scheduled_at")
+_FIELDS_OF = itemgetter(*_FIELDS)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Events as columns of equal length, in the order of the records. Only a valid event has fields.
+
+    Attributes:
+        key: indexes `keys`; -1 for a record without a key.
+        keys: the different record keys. One that is no text is None; no event with it is valid.
+        reason: indexes `REASONS`, or VALID.
+    """
+
+    key: npt.NDArray[np.int32]
+    seq: npt.NDArray[np.int8]
+    number: npt.NDArray[np.int32]
+    scheduled_us: npt.NDArray[np.int64]
+    reason: npt.NDArray[np.int8]
+    keys: Sequence[str | None]
+
+
+def read_events(records: pa.Table) -> Columns:
+    """Reads records, from the binary columns `key` and `value`."""
+    size = records.num_rows
+    key, different = coded(records["key"])
+    keys = [_text(each) for each in different.to_pylist()]
+    seq, reason = np.zeros(size, np.int8), np.full(size, VALID, np.int8)
+    number, scheduled_us = np.zeros(size, np.int32), np.zeros(size, np.int64)
+    first = 0
+    for batch in records.select(["key", "value"]).to_batches(max_chunksize=STEP):
+        piece = slice(first, first + batch.num_rows)
+        first = piece.stop
+        values: list[bytes | None] = batch["value"].to_numpy(zero_copy_only=False).tolist()
+        fields = _all_regular(key[piece].tolist(), keys, values)
+        if fields is None:
+            reasons, fields = _one_by_one(batch["key"].to_pylist(), values)
+            reason[piece] = reasons
+        seq[piece], number[piece], scheduled_us[piece] = fields
+    return Columns(key, seq, number, scheduled_us, reason, keys)
+
+
+def _one_by_one(keys: list[bytes | None], values: list[bytes | None]) -> tuple[list[int], npt.NDArray[np.int64]]:
+    """Returns the reasons, and seq, value and scheduled_at [3, n]; zeros for an event that is not valid."""
+    events = [read_event(key, value) for key, value in zip(keys, values, strict=True)]
+    reasons = [CODE[event] if isinstance(event, str) else VALID for event in events]
+    fields = [(0, 0, 0) if isinstance(event, str) else event[1:] for event in events]
+    return reasons, np.array(fields, dtype=np.int64).T
+
+
+def _text(key: bytes) -> str | None:
+    try:
+        return key.decode("utf-8")
+    except UnicodeDecodeError:
+        return None
+
+
+def _all_regular(
+    codes: list[int], keys: Sequence[str | None], values: Sequence[bytes | None]
+) -> npt.NDArray[np.int64] | None:
+    """Returns seq, value and scheduled_at [3, n]; None if any event is not valid, or not short."""
+    try:
+        objects = list(map(orjson.loads, values))  # type: ignore[arg-type]  # None raises, as any other bad value
+        names, seqs, types, *numbers = zip(*map(_FIELDS_OF, objects), strict=True)
+        right = (
+            min(codes) >= 0
+            and max(map(len, values)) <= SMALL_BYTES  # type: ignore[arg-type]  # none is None here
+            and set(map(type, objects)) == {dict}
+            and set(map(type, names)) == {str}
+            and all(set(map(type, column)) == {int} for column in (seqs, *numbers))
+            and min(seqs) >= 0
+            and types == tuple(map(_TYPE_AT.__getitem__, seqs))
+            and names == tuple(map(keys.__getitem__, codes))
+        )
+        fields = np.array((seqs, *numbers), dtype=np.int64)
+    except (ValueError, TypeError, LookupError, OverflowError):
+        return None
+    highest = np.array([[SEQS - 1], [MAX_NUMBER], [MAX_SCHEDULED]])
+    return fields if right and bool(((fields >= 0) & (fields <= highest)).all()) else None
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def parse_json(value: bytes) -> Any:
+    """Parses strict UTF-8 JSON. Raises ValueError, also for NaN, Infinity, and too deep nesting."""
+    if len(value) <= SMALL_BYTES:
+        try:
+            return orjson.loads(value)
+        except ValueError:
+            pass  # orjson also refuses some valid JSON, such as lone surrogates: the standard parser decides
+    try:
+        return json.loads(value.decode("utf-8"), parse_constant=_no_constant)
+    except RecursionError as error:
+        raise ValueError("nested too deep") from error
+
+
+def read_event(key: bytes | None, value: bytes | None) -> tuple[str, int, int, int] | str:
+    """Returns (session_key, seq, value, scheduled_at µs) of a record, or why it is invalid."""
+    if key is None:
+        return "null-key"
+    if value is None:
+        return "null-value"
+    if len(value) > MAX_VALUE_BYTES:
+        return "too-large"
+    try:
+        event = parse_json(value)
+    except ValueError:
+        return "not-json"
+    try:
+        session_key, seq, kind = event["session_key"], event["seq"], event["type"]
+        number, scheduled_at = event["value"], event["scheduled_at"]
+        if session_key != key.decode("utf-8"):
+            return "wrong-fields"
+    except (KeyError, TypeError, IndexError, UnicodeDecodeError):
+        return "wrong-fields"  # not an object, a missing field, or a key that is not text
+    if not (
+        type(event) is dict
+        and type(session_key) is str
+        and type(seq) is int  # isinstance would accept a bool
+        and type(number) is int
+        and type(scheduled_at) is int
+        and 0 <= seq < SEQS
+        and 0 <= number <= MAX_NUMBER
+        and 0 <= scheduled_at <= MAX_SCHEDULED
+    ):
+        return "wrong-fields"
+    if kind != _TYPE_AT[seq]:
+        return "wrong-fields" if kind in _TYPE_AT else "unknown-type"
+    return session_key, seq, number, scheduled_at
