@@ -9,6 +9,7 @@ What can go wrong: the run is still going on. Then it loads, and every file that
 from __future__ import annotations
 
 import json
+import mmap
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -98,6 +99,12 @@ class Ledger:
     acked_us: npt.NDArray[np.int64]
     partition: npt.NDArray[np.int32]
     offset: npt.NDArray[np.int64]
+
+    def release(self) -> None:
+        """Gives back the memory of the columns' files that were read; the values stay readable."""
+        for column in vars(self).values():
+            if isinstance(mapping := getattr(column, "_mmap", None), mmap.mmap):
+                mapping.madvise(mmap.MADV_DONTNEED)
 
     @property
     def sent_share(self) -> float:
@@ -211,4 +218,6 @@ def _read_ledger(folder: Path, plan: Plan) -> Ledger:
             f"{folder} holds a session or seq beyond plan.json ({plan.sessions} sessions). The ledger belongs to "
             "another run, or is damaged: run the load again"
         )
-    return Ledger(**columns)
+    ledger = Ledger(**columns)
+    ledger.release()
+    return ledger

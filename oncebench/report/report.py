@@ -117,10 +117,10 @@ class _Run:
     @classmethod
     def of(cls, record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapping[str, Any]) -> _Run:
         """Audits the record with both auditors and judges it."""
-        expected = expected_output(record.input.table)
+        sql = sql_audit(record.path)  # the first, so that its memory is free again
+        expected = expected_output(record.input.table, record.input.release)
         joined = Joined.of(record, expected)
         findings = audit(record, expected=expected, joined=joined, warmup_s=cell.warmup_s)
-        sql = sql_audit(record.path)
         agreement = Agreement(trouble=sql.trouble) if sql.trouble else compare(counts_of(findings), sql.counts)
         batches = by_batch(record, expected, joined)
         judgement = judge(findings, record, cell, agreement.reasons, batches)

@@ -103,14 +103,14 @@ def audit(
         joined: the record's joined reads, if the caller has them already.
         warmup_s: the latencies leave out rows whose end event was scheduled earlier than this after the load's start.
     """
-    expected = expected_output(record.input.table) if expected is None else expected
+    expected = expected_output(record.input.table, record.input.release) if expected is None else expected
     joined = joined or Joined.of(record, expected)
     reads, rows = joined.reads, joined.rows
     final = rows.head(reads.finals)
     covered = _covered(expected, committed_ends(record.progress.items))
     visible = judge_rows(expected, final, covered, is_log=bool(record.ends.get("output_is_log", True)))
     log = Log.of(record.log.table)
-    input_rows = _distinct_positions(record)
+    input_rows = expected.records
     source = judge_source(record.ledger, record.plan, expected, input_rows)
     quarantine = judge_quarantine(record.quarantine.table, expected, record.input.table)
     drained = _drained(record.timeline.items)
@@ -225,11 +225,6 @@ def _read_ends(record: Record) -> Mapping[int, int]:
     if not record.ends.get("output_is_log", True):
         return EVERYWHERE
     return {int(partition): end["lso"] for partition, end in record.ends.get("output", {}).items()}
-
-
-def _distinct_positions(record: Record) -> int:
-    table = record.input.table.select(["partition", "offset"])
-    return int(table.group_by(["partition", "offset"]).aggregate([]).num_rows)
 
 
 def _acknowledged_sessions(record: Record) -> int:

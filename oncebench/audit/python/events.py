@@ -11,7 +11,7 @@ every value that orjson refuses, and about every longer value.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any, NoReturn
@@ -21,13 +21,14 @@ import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
-from oncebench.audit.python.records import coded
+from oncebench.audit.python.records import Numbers
 
 SEQS = 100  # events of a session: seq 0 starts it, 99 ends it
 MAX_VALUE_BYTES = 65_536
 MAX_NUMBER = 999_999
 MAX_SCHEDULED = 2**53
 SMALL_BYTES = 512  # up to this size the two parsers agree: no integer is long enough and no nesting deep enough
+MAPPED = 262_144  # records of the file that stay in memory: some 40 MB
 STEP = 1_024  # events turned into dicts at a time; with many more, garbage collection takes most of the time
 
 # fmt: off
@@ -61,11 +62,14 @@ class Columns:
     keys: Sequence[str | None]
 
 
-def read_events(records: pa.Table) -> Columns:
-    """Reads records, from the binary columns `key` and `value`."""
+def read_events(records: pa.Table, release: Callable[[], None]) -> Columns:
+    """Reads records, from the binary columns `key` and `value`.
+
+    `release` gives back the memory of records that were read; it is called every MAPPED records.
+    """
     size = records.num_rows
-    key, different = coded(records["key"])
-    keys = [_text(each) for each in different.to_pylist()]
+    numbers, keys = Numbers(), list[str | None]()
+    key = np.empty(size, np.int32)
     seq, reason = np.zeros(size, np.int8), np.full(size, VALID, np.int8)
     number, scheduled_us = np.zeros(size, np.int32), np.zeros(size, np.int64)
     first = 0
@@ -73,11 +77,15 @@ def read_events(records: pa.Table) -> Columns:
         piece = slice(first, first + batch.num_rows)
         first = piece.stop
         values: list[bytes | None] = batch["value"].to_numpy(zero_copy_only=False).tolist()
+        key[piece] = numbers.of(batch["key"])
+        keys += map(_text, numbers.values(len(keys)))
         fields = _all_regular(key[piece].tolist(), keys, values)
         if fields is None:
             reasons, fields = _one_by_one(batch["key"].to_pylist(), values)
             reason[piece] = reasons
         seq[piece], number[piece], scheduled_us[piece] = fields
+        if first // MAPPED > piece.start // MAPPED:
+            release()
     return Columns(key, seq, number, scheduled_us, reason, keys)
 
 

@@ -12,11 +12,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
 from oncebench.audit.python.events import REASONS, SEQS
-from oncebench.audit.python.model import Expected
+from oncebench.audit.python.model import Events, Expected
 from oncebench.audit.python.records import (
     OFFSET_BITS,
     PARTITION_BITS,
@@ -28,6 +29,8 @@ from oncebench.audit.python.records import (
 )
 from oncebench.record import Ledger, Plan
 
+STEP = 1_000_000  # events or ledger entries compared at a time: some 50 MB
+_NONE: Ints = np.empty(0, np.int64)
 Bytes = tuple[bytes | None, bytes | None]
 NEVER_ENDED = "never-ended"  # quarantine reason of a session that left the state unfinished
 
@@ -50,25 +53,22 @@ class Quarantined:
 
 def judge_source(ledger: Ledger, plan: Plan, expected: Expected, input_rows: int) -> Source:
     """Compares the ledger with the input topic, which has `input_rows` records, valid or not."""
-    events = expected.events
-    row_of = np.full(plan.sessions * SEQS, -1, dtype=np.int64)
-    row_of[ledger.session.astype(np.int64) * SEQS + ledger.seq] = np.arange(len(ledger.seq))
-    session = _planned_sessions(expected.keys, plan)[events.key]
-    row = np.where(session >= 0, row_of[np.maximum(session, 0) * SEQS + events.seq], -1) if len(row_of) else session
-    own = row >= 0
-    own[own] = (ledger.scheduled_us[row[own]] == events.scheduled_us[own]) & (ledger.sent_us[row[own]] > 0)
-    row = row[own]
-    copies = np.bincount(row, minlength=len(ledger.seq))
-    position = np.full(len(ledger.seq), -1, dtype=np.int64)
-    position[row] = events.position[own]
-
-    acked = ledger.acked_us > 0
-    known = ledger.offset >= 0  # an acknowledgement need not have a position
-    acknowledged_at = np.full(len(ledger.seq), -1, dtype=np.int64)
-    acknowledged_at[known] = position_of(ledger.partition[known], ledger.offset[known])
-    absent = acked & (copies == 0)
-    twice = acked & (copies > 1)
-    elsewhere = acked & (copies == 1) & known & (acknowledged_at != position)
+    row_of = np.full(plan.sessions * SEQS, -1, dtype=np.int32)
+    row_of[ledger.session.astype(np.int64) * SEQS + ledger.seq] = np.arange(len(ledger.seq), dtype=np.int32)
+    copies, position = _own_events(ledger, row_of, _planned_sessions(expected.keys, plan), expected.events)
+    found: dict[str, list[Ints]] = {"absent": [], "twice": [], "elsewhere": []}
+    for first in range(0, len(ledger.seq), STEP):
+        rows = slice(first, first + STEP)
+        acked = ledger.acked_us[rows] > 0
+        known = ledger.offset[rows] >= 0  # an acknowledgement need not have a position
+        elsewhere = acked & (copies[rows] == 1) & known
+        at = np.flatnonzero(elsewhere)
+        acknowledged_at = position_of(ledger.partition[rows][at], ledger.offset[rows][at])
+        found["absent"].append(first + np.flatnonzero(acked & (copies[rows] == 0)))
+        found["twice"].append(first + np.flatnonzero(acked & (copies[rows] > 1)))
+        found["elsewhere"].append(first + at[acknowledged_at != position[rows][at]])
+        ledger.release()
+    faults = {kind: np.concatenate(places) if places else _NONE for kind, places in found.items()}
     examples = [
         {
             "session_key": _key(plan, int(ledger.session[at])),
@@ -76,11 +76,36 @@ def judge_source(ledger: Ledger, plan: Plan, expected: Expected, input_rows: int
             "kind": kind,
             "acknowledged_at": [int(ledger.partition[at]), int(ledger.offset[at])],
         }
-        for kind, where in (("absent", absent), ("twice", twice), ("elsewhere", elsewhere))
-        for at in np.flatnonzero(where)[:EXAMPLES].tolist()
+        for kind, places in faults.items()
+        for at in places[:EXAMPLES].tolist()
     ]
-    split = {"absent": int(absent.sum()), "twice": int(twice.sum()), "elsewhere": int(elsewhere.sum())}
-    return Source(Anomaly(sum(split.values()), tuple(examples[:EXAMPLES]), split), input_rows - len(row))
+    split = {kind: len(places) for kind, places in faults.items()}
+    own = int(copies.sum(dtype=np.int64))
+    return Source(Anomaly(sum(split.values()), tuple(examples[:EXAMPLES]), split), input_rows - own)
+
+
+def _own_events(
+    ledger: Ledger, row_of: npt.NDArray[np.int32], session_of: Ints, events: Events
+) -> tuple[npt.NDArray[np.int32], Ints]:
+    """Returns the copies of each planned event in the topic, and the position of one of them.
+
+    Args:
+        row_of: the ledger's row of each planned event, session * 100 + seq.
+        session_of: the planned session of each key, or -1.
+    """
+    copies, position = np.zeros(len(ledger.seq), np.int32), np.full(len(ledger.seq), -1, np.int64)
+    for first in range(0, len(events.key) if len(row_of) else 0, STEP):
+        piece = slice(first, first + STEP)
+        session = session_of[events.key[piece]]
+        row = np.where(session >= 0, row_of[np.maximum(session, 0) * SEQS + events.seq[piece]], -1)
+        own = row >= 0
+        sent = row[own]
+        own[own] = (ledger.scheduled_us[sent] == events.scheduled_us[piece][own]) & (ledger.sent_us[sent] > 0)
+        row = row[own]
+        np.add.at(copies, row, 1)
+        position[row] = events.position[piece][own]
+        ledger.release()
+    return copies, position
 
 
 def _key(plan: Plan, session: int) -> str:

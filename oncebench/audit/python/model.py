@@ -13,6 +13,7 @@ All of it is arithmetic on columns, because a topic has millions of events. A co
 from __future__ import annotations
 
 import zlib
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,7 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from oncebench.audit.python.events import CODE, REASONS, SEQS, VALID, Columns, read_events
-from oncebench.audit.python.records import Ints, by_appearance, in_position_order, offsets_of, partitions_of, unpack
+from oncebench.audit.python.records import Ints, by_appearance, in_position_order, keep, offsets_of, partitions_of, unpack
 
 ROWS = 20  # output rows of a session
 EVENTS_PER_ROW = SEQS // ROWS
@@ -78,11 +79,20 @@ class Expected:
     unfinished: dict[str, int] = field(default_factory=dict)
     earlier: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
+    @property
+    def records(self) -> int:
+        """The number of input records, valid or not."""
+        by_themselves = np.isin(self.invalid.reason, (CODE["after-end"], CODE["repeated-seq"]), invert=True)
+        return len(self.events.position) + int(by_themselves.sum())
 
-def expected_output(table: pa.Table) -> Expected:
-    """Replays the input topic (columns partition, offset, key, value; rows in any order)."""
+
+def expected_output(table: pa.Table, release: Callable[[], None] = keep) -> Expected:
+    """Replays the input topic (columns partition, offset, key, value; rows in any order).
+
+    `release` is called while the table is read, to give back the memory of a file's pages.
+    """
     position, order = in_position_order(table)
-    read = _take(read_events(table), order)
+    read = _take(read_events(table, release), order)
     del order
     valid = np.flatnonzero(read.reason == VALID)
     columns = read if len(valid) == len(position) else _take(read, valid)

@@ -8,7 +8,7 @@ What can go wrong: nothing raises. A value that cannot be read has no id (`id` i
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 from typing import Any
@@ -18,9 +18,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncebench.audit.python.events import parse_json
+from oncebench.audit.python.events import MAPPED, parse_json
 from oncebench.audit.python.model import ROWS
-from oncebench.audit.python.records import Bools, Ints, by_appearance, coded
+from oncebench.audit.python.records import Bools, Ints, Numbers, by_appearance
 
 FIELDS = ("session_key", "j", "events", "total", "checksum", "ended_at")
 NUMBERS = len(FIELDS) - 1
@@ -62,17 +62,19 @@ class Outputs:
         )
 
 
-def read_outputs(records: pa.Table, rows: Ints) -> Outputs:
+def read_outputs(records: pa.Table, rows: Ints, release: Callable[[], None]) -> Outputs:
     """Reads these rows of `records`, from the binary columns `key` and `value`.
 
     The values are read in the order of the records, without a copy of them. The result has the order of `rows`.
+    `release` gives back the memory of records that were read; it is called every MAPPED records.
     """
     size = records.num_rows
     numbers = np.zeros((size, NUMBERS), dtype=np.int64)
     parsed = np.zeros(size, dtype=bool)
     identified = np.zeros(size, dtype=bool)
     keyed = np.zeros(size, dtype=bool)
-    names: list[pa.Array] = []
+    code = np.empty(size, dtype=np.int64)
+    names = Numbers()
     first = 0
     for batch in records.select(["key", "value"]).to_batches(max_chunksize=STEP):
         piece = slice(first, first + batch.num_rows)
@@ -81,17 +83,19 @@ def read_outputs(records: pa.Table, rows: Ints) -> Outputs:
         regular = _all_regular(values)
         if regular is None:
             read = [_read_one(value) for value in values]
-            names.append(pa.array([row.session_key for row in read], pa.string()))
+            stated = pa.array([row.session_key for row in read], pa.string())
             numbers[piece] = [row.numbers for row in read]
             parsed[piece] = [row.parsed for row in read]
             identified[piece] = [row.session_key is not None for row in read]
         else:
-            names.append(pa.array(regular[0], pa.string()))
+            stated = pa.array(regular[0], pa.string())
             numbers[piece] = regular[1]
             parsed[piece] = identified[piece] = True
-        keyed[piece] = pc.fill_null(pc.equal(batch["key"], names[-1].cast(batch["key"].type)), False)
-    code, session_keys = coded(pa.chunked_array(names, pa.string()))
-    code = code[rows]
+        code[piece] = names.of(stated)
+        keyed[piece] = pc.fill_null(pc.equal(batch["key"], stated.cast(batch["key"].type)), False)
+        if first // MAPPED > piece.start // MAPPED:
+            release()
+    session_keys, code = names.values(), code[rows]
     appearing = by_appearance(code, len(session_keys))
     number = np.full(len(session_keys) + 1, -1, dtype=np.int64)
     number[appearing] = np.arange(len(appearing))
@@ -103,7 +107,7 @@ def read_outputs(records: pa.Table, rows: Ints) -> Outputs:
         payload=numbers[:, 1:],
         parsed=parsed[rows],
         keyed=keyed[rows],
-        session_keys=session_keys.take(pa.array(appearing)).to_pylist(),
+        session_keys=[session_keys[at] for at in appearing.tolist()],
     )
 
 

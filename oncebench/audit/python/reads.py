@@ -9,7 +9,7 @@ depend on that choice, and INCO reports it.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
@@ -48,6 +48,7 @@ class Reads:
         append_ms: the record's time.
         disputed: the contents at the positions of the examples of `inconsistent`: partition, offset, key and value.
             Those of the final read come first, in file order, then those of the observer, by time.
+        release: gives back the memory of records that were read.
     """
 
     partition: Ints
@@ -59,6 +60,7 @@ class Reads:
     append_ms: Ints
     inconsistent: Anomaly
     disputed: pa.Table
+    release: Callable[[], None]
 
 
 @dataclass(frozen=True)
@@ -78,15 +80,19 @@ def join_reads(final: Stream, observed: Stream, read_ends: Mapping[int, int]) ->
     Args:
         read_ends: the end of the final read per partition, or EVERYWHERE.
     """
-    last = _sorted(final.table, None)
-    seen = _sorted(observed.table, observed.table["seen_us"].to_numpy())
+    def release() -> None:
+        final.release()
+        observed.release()
+
+    last = _sorted(final, None)
+    seen = _sorted(observed, observed.table["seen_us"].to_numpy())
     finals = len(last.position)
     place = np.searchsorted(last.position, seen.position)
     found = np.zeros(len(place), dtype=bool)
     inside = place < finals
     found[inside] = last.position[place[inside]] == seen.position[inside]
 
-    equal = _equal_rows(final.table, last.rows[place[found]], observed.table, seen.rows[found])
+    equal = _equal_rows(final.table, last.rows[place[found]], observed.table, seen.rows[found], release)
     only = np.flatnonzero(~found)
     missing = 1 << OFFSET_BITS if read_ends is EVERYWHERE else 0
     ends = np.array([read_ends.get(partition, missing) for partition in partitions_of(seen.position[only]).tolist()],
@@ -107,6 +113,7 @@ def join_reads(final: Stream, observed: Stream, read_ends: Mapping[int, int]) ->
             "observed-twice": seen.disputed,
         }
     )
+    release()
     return Reads(
         partition=partitions_of(position),
         offset=offsets_of(position),
@@ -117,6 +124,7 @@ def join_reads(final: Stream, observed: Stream, read_ends: Mapping[int, int]) ->
         append_ms=all_append,
         inconsistent=inconsistent,
         disputed=_contents_at([example["row"] for example in inconsistent.examples], final.table, observed.table),
+        release=release,
     )
 
 
@@ -125,7 +133,9 @@ def _records(final: pa.Table, observed: pa.Table, only: Ints) -> pa.Table:
     return pa.concat_tables([final.select(_CONTENTS).cast(added.schema), added])
 
 
-def _equal_rows(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints) -> Bools:
+def _equal_rows(
+    left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints, release: Callable[[], None]
+) -> Bools:
     """Whether two rows have the same key and the same value, pair by pair, in the order of their pairs."""
     equal = np.ones(len(left_rows), dtype=bool)
     order = np.argsort(left_rows, kind="stable")  # the rows of a file lie together
@@ -133,6 +143,7 @@ def _equal_rows(left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: In
         pairs = order[first : first + STEP]
         for name in _CONTENTS:
             equal[pairs] &= same(contents(left[name], left_rows[pairs]), contents(right[name], right_rows[pairs]))
+        release()
     return equal
 
 
@@ -160,13 +171,13 @@ def _inconsistent(kinds: dict[str, Ints]) -> Anomaly:
     return Anomaly(len(counted), tuple(examples[:EXAMPLES]), split)
 
 
-def _sorted(table: pa.Table, then_by: Ints | None) -> _Sorted:
-    position = positions_in(table)
+def _sorted(read: Stream, then_by: Ints | None) -> _Sorted:
+    position = positions_in(read.table)
     rows = np.argsort(position, kind="stable") if then_by is None else np.lexsort((then_by, position))
     position = position[rows]
     new = np.ones(len(rows), dtype=bool)
     np.not_equal(position[1:], position[:-1], out=new[1:])
     again = np.flatnonzero(~new)
     first = np.maximum.accumulate(np.where(new, np.arange(len(rows)), 0))[again]
-    differ = ~_equal_rows(table, rows[again], table, rows[first])
+    differ = ~_equal_rows(read.table, rows[again], read.table, rows[first], read.release)
     return _Sorted(position[new], rows[new], position[again][differ])

@@ -6,7 +6,8 @@ position is a partition and an offset, packed into one sortable integer.
 
 from __future__ import annotations
 
-from itertools import pairwise
+from itertools import islice, pairwise
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,6 +20,10 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 OFFSET_BITS = 44  # 17 million million offsets
 PARTITION_BITS = 63 - OFFSET_BITS
+
+
+def keep() -> None:
+    """Releases nothing: a table in memory stays there."""
 
 
 def position_of(partition: npt.NDArray[np.integer], offset: Ints) -> Ints:
@@ -69,13 +74,25 @@ def in_position_order(table: pa.Table) -> tuple[Ints, Ints]:
     return (position, order) if new.all() else (position[new], order[new])
 
 
-def coded(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], pa.Array]:
-    """Returns the number of each value, -1 for null, and the different values by number."""
-    found = column.dictionary_encode().unify_dictionaries()
-    if not found.num_chunks:
-        return np.empty(0, np.int32), pa.array([], column.type)
-    numbers = [chunk.indices.fill_null(-1).to_numpy() for chunk in found.chunks]
-    return np.concatenate(numbers).astype(np.int32, copy=False), found.chunk(0).dictionary
+class Numbers:
+    """Numbers different values from 0 on, piece by piece.
+
+    A column as a whole would hold a dictionary per piece while Arrow encodes it.
+    """
+
+    def __init__(self) -> None:
+        self._number: dict[Any, int] = {}
+
+    def of(self, piece: pa.Array) -> npt.NDArray[np.int64]:
+        """Returns the number of each value; -1 for null."""
+        coded = piece.dictionary_encode()
+        different = [self._number.setdefault(value, len(self._number)) for value in coded.dictionary.to_pylist()]
+        return np.array([*different, -1])[coded.indices.fill_null(-1).to_numpy()]
+
+    def values(self, first: int = 0) -> list[Any]:
+        """Returns the values by number, from number `first` on."""
+        newest = islice(reversed(self._number), len(self._number) - first)
+        return list(newest)[::-1]
 
 
 def by_appearance(code: npt.NDArray[np.integer], size: int) -> Ints:

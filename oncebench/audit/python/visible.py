@@ -20,7 +20,7 @@ from oncebench.audit.anomalies import EXAMPLES, Anomaly
 from oncebench.audit.python.model import EVENTS_PER_ROW, ROWS, Expected
 from oncebench.audit.python.outputs import Outputs, read_outputs
 from oncebench.audit.python.reads import Reads
-from oncebench.audit.python.records import Bools, Ints, contents, position_of, unpack
+from oncebench.audit.python.records import Bools, Ints, contents, keep, position_of, unpack
 
 TEXT_BYTES = 200  # length of a corrupt value in an example
 
@@ -54,7 +54,7 @@ class Rows:
     @staticmethod
     def of(reads: Reads, expected: Expected) -> Rows:
         """Reads the values of both reads."""
-        outputs = read_outputs(reads.records, reads.rows)
+        outputs = read_outputs(reads.records, reads.rows, reads.release)
         return Rows(reads.partition, reads.offset, reads.records["value"], reads.rows, outputs,
                     expected_row_of(expected, outputs))  # fmt: skip
 
@@ -211,7 +211,7 @@ def explain_inconsistent(reads: Reads, expected: Expected) -> Anomaly:
     disputed = reads.disputed
     partition, offset = (disputed[name].to_numpy().astype(np.int64) for name in ("partition", "offset"))
     place = np.arange(disputed.num_rows)
-    outputs = read_outputs(disputed, place)
+    outputs = read_outputs(disputed, place, keep)
     rows = Rows(partition, offset, disputed["value"], place, outputs, expected_row_of(expected, outputs))
     explain = Explainer(expected, rows)
     places = np.unique(rows.expected_row[rows.expected_row >= 0])

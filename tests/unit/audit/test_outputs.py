@@ -11,6 +11,7 @@ import pytest
 
 from oncebench.audit.python import outputs
 from oncebench.audit.python.outputs import STEP, Outputs, read_outputs
+from oncebench.audit.python.records import keep
 
 ROW = {"session_key": "a", "j": 3, "events": 5, "total": 7, "checksum": 9, "ended_at": 11}
 
@@ -22,7 +23,7 @@ def value(**changes: Any) -> bytes:
 def read(values: list[bytes | None], keys: list[bytes | None] | None = None) -> Outputs:
     stated = [b"a"] * len(values) if keys is None else keys
     records = pa.table({"key": pa.array(stated, pa.binary()), "value": pa.array(values, pa.binary())})
-    return read_outputs(records, np.arange(len(values)))
+    return read_outputs(records, np.arange(len(values)), keep)
 
 
 def test_regular_values_are_read_as_a_whole(monkeypatch: pytest.MonkeyPatch) -> None:
