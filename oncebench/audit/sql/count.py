@@ -4,7 +4,7 @@ Promise: `sql_audit` never raises and never writes into the run folder. It retur
 are none. A count is named by an anomaly code, or by a code, `.` and a kind. The others begin with `rows.`, `sessions.`,
 `events.` or `invalid.`.
 
-What can go wrong: a run too large for `MEMORY` spills to the temporary folder, and takes longer.
+What can go wrong: a run too large for its memory spills to the temporary folder, and takes longer.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from tempfile import TemporaryDirectory
 import duckdb
 import pyarrow as pa
 
-from oncebench.audit.sql.files import OFFSETS, OPEN, Files, read_files
+from oncebench.audit.sql.files import OFFSETS, OPEN, Files, read_files, released
 from oncebench.audit.sql.statements import queries
 from oncebench.audit.sql.tables import derive
 
-MEMORY = "2GB"  # for DuckDB; 1,000,000 rows and their 5,000,000 events take 1.5 GB in all
+# For DuckDB, which spills to disk above it. A record of 12,000,000 rows then takes 1.1 GB in all, and a small one does not
+# spill.
+MEMORY_BYTES, MEMORY_BYTES_PER_ROW = 400_000_000, 30
 COUNTS = queries("counts")
 # Counts with two names.
 SAME = {"rows.lost": "LOSS", "rows.duplicated": "DUP", "rows.pending": "PEND", "rows.corrupt": "CORR",
@@ -40,22 +42,23 @@ class Counted:
 def sql_audit(folder: Path) -> Counted:
     """Counts the run in `folder`."""
     try:
-        with connection() as con:
-            return Counted(count(con, read_files(folder)))
+        files = read_files(folder)
+        with connection(files.input.num_rows + files.final.num_rows) as con, released(files.mappings):
+            return Counted(count(con, files))
     except Exception as error:  # any error means that only one auditor counted, which the verdict must report
         return Counted(trouble=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
 
 
 @contextmanager
-def connection() -> Iterator[duckdb.DuckDBPyConnection]:
+def connection(rows: int = 0) -> Iterator[duckdb.DuckDBPyConnection]:
     """Opens an empty database in memory that reads no files and loads no extensions.
 
-    It spills to a temporary folder.
+    It spills to a temporary folder. `rows`: the size of the record, from which its memory follows.
     """
     with TemporaryDirectory(prefix="oncebench-audit-") as spill:
         config: dict[str, str | bool | int | float | list[str]] = {
             "temp_directory": spill,
-            "memory_limit": MEMORY,
+            "memory_limit": f"{max(MEMORY_BYTES, MEMORY_BYTES_PER_ROW * rows)}B",
             "preserve_insertion_order": False,
             "autoinstall_known_extensions": False,
             "autoload_known_extensions": False,

@@ -10,10 +10,13 @@ What can go wrong: an impossible position or an incomplete ledger raises. The ca
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+import mmap
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from os import SEEK_END
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,8 @@ import pyarrow as pa
 OFFSETS = 1 << 44  # per partition; `pos` is partition * OFFSETS + offset
 PARTITIONS = 1 << 19
 LEDGER = ("session", "seq", "scheduled_us", "sent_us", "acked_us", "partition", "offset")
+PIECE = 64  # batches whose pages stay in memory while a file is checked: some 50 MB of Kafka's records
+RELEASE_S = 0.05  # SQL reads some 20 MB of a file in this time
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # how a closed Arrow stream ends
 
 _RECORD = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
@@ -62,6 +67,7 @@ class Files:
         committed: the end of Spark's committed offsets, per input partition.
         batch_ranges: each batch's range of each input partition, and whether an attempt reported its delivery.
         drained: None if the timeline has neither event.
+        mappings: the files in memory, in which the streams and the ledger lie.
     """
 
     input: pa.Table
@@ -78,20 +84,46 @@ class Files:
     committed: Mapping[int, int]
     batch_ranges: pa.Table
     drained: bool | None
+    mappings: tuple[mmap.mmap, ...] = ()
+
+
+@contextmanager
+def released(mappings: Iterable[mmap.mmap]) -> Iterator[None]:
+    """Gives back the memory of the pages that SQL has read, all the time while the block runs.
+
+    The pages stay readable. DuckDB has no step at which a caller could do this, and a file may be larger than memory.
+    """
+    done = Event()
+
+    def release() -> None:
+        while not done.wait(RELEASE_S):
+            for mapping in mappings:
+                mapping.madvise(mmap.MADV_DONTNEED)
+
+    thread = Thread(target=release, name="release", daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        done.set()
+        thread.join()
 
 
 def read_files(folder: Path) -> Files:
     """Reads the files of `folder`."""
     plan = json.loads((folder / "ledger" / "plan.json").read_bytes())
     ends = folder / "ends.json"
+    mappings: list[mmap.mmap] = []
+    ledger = {name: np.load(folder / "ledger" / f"{name}.npy", mmap_mode="r", allow_pickle=False) for name in LEDGER}
+    mappings += [column._mmap for column in ledger.values()]
     progress = _lines(folder / "progress.jsonl", "kind")
     return Files(
-        input=placed(_stream(folder / "input.arrow", _RECORD)),
-        final=placed(_stream(folder / "final.arrow", _RECORD)),
-        observed=placed(_stream(folder / "observed.arrow", _OBSERVED)),
-        quarantine=_stream(folder / "quarantine.arrow", _QUARANTINE),
-        log=placed(_stream(folder / "log.arrow", _LOG)),
-        ledger=pa.table({name: np.load(folder / "ledger" / f"{name}.npy", allow_pickle=False) for name in LEDGER}),
+        input=placed(_stream(folder / "input.arrow", mappings, _RECORD)),
+        final=placed(_stream(folder / "final.arrow", mappings, _RECORD)),
+        observed=placed(_stream(folder / "observed.arrow", mappings, _OBSERVED)),
+        quarantine=_stream(folder / "quarantine.arrow", mappings, _QUARANTINE),
+        log=placed(_stream(folder / "log.arrow", mappings, _LOG)),
+        ledger=pa.table(ledger),
         final_whole=_is_closed(folder / "final.arrow"),
         log_whole=_is_closed(folder / "log.arrow"),
         seed=plan["seed"],
@@ -100,6 +132,7 @@ def read_files(folder: Path) -> Files:
         committed=committed(progress),
         batch_ranges=batch_ranges(progress),
         drained=drained(_lines(folder / "timeline.jsonl", "event")),
+        mappings=tuple(mappings),
     )
 
 
@@ -109,7 +142,7 @@ def placed(table: pa.Table) -> pa.Table:
     if ((partition < 0) | (partition >= PARTITIONS) | (offset < 0) | (offset >= OFFSETS)).any():
         raise ValueError("a row has an impossible partition or offset")
     pos = pa.array(partition * OFFSETS + offset)
-    return table.append_column("pos", pos).append_column("at", pa.array(np.arange(table.num_rows)))
+    return table.append_column("pos", pos).append_column("at", pa.array(np.arange(table.num_rows, dtype=np.int32)))
 
 
 def committed(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
@@ -150,15 +183,18 @@ def drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:
     return ends[-1] if ends else None
 
 
-def _stream(path: Path, schema: pa.Schema) -> pa.Table:
+def _stream(path: Path, mappings: list[mmap.mmap], schema: pa.Schema) -> pa.Table:
     batches: list[pa.RecordBatch] = []
     try:
-        with pa.memory_map(str(path)) as source:
-            for batch in pa.ipc.open_stream(source):
-                batch.validate(full=True)
-                batches.append(batch.select(schema.names))
-    except (pa.ArrowException, OSError):
-        pass  # missing or cut off: the Python auditor reports files that are damaged otherwise
+        with path.open("rb") as file:
+            mappings.append(mapping := mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+        for batch in pa.ipc.open_stream(pa.py_buffer(mapping)):
+            batch.validate(full=True)
+            batches.append(batch.select(schema.names))
+            if len(batches) % PIECE == 0:
+                mapping.madvise(mmap.MADV_DONTNEED)
+    except (pa.ArrowException, OSError, ValueError):
+        pass  # missing, empty or cut off: the Python auditor reports files that are damaged otherwise
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
 
 
