@@ -75,6 +75,8 @@ BUNDLES = {
         ),
         for_spark=False,
     ),
+    # Kafka's command-line tools; they run with the broker's jars
+    "kafka-tools": Bundle(("org.apache.kafka:kafka-tools:4.3.1",), for_spark=False, alone=True),
     "spark-kafka": Bundle(
         (
             "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",

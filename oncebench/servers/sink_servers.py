@@ -27,7 +27,7 @@ def needed_bundles() -> tuple[str, ...]:
 
     The server of a sink that cannot run here is left out.
     """
-    idle = {
+    idle = {"kafka-tools"} | {  # only `tools.generator_speed` runs Kafka's tools
         f"{service}-server" for sink in suite_sinks().values() if sink.kind.missing for service in sink.traits.services
     }
     return tuple(name for name in bundles() if name not in idle)

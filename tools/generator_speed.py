@@ -1,0 +1,136 @@
+"""Compares the load generator with Kafka's own `kafka-producer-perf-test`, each in one process.
+
+    python -m tools.generator_speed [PAIRS [RATE]]
+
+Takes about four minutes with 7 pairs on two cores; starts a broker of its own on loopback.
+
+First both send EVENTS records flat out, in alternating pairs, every second pair in reverse order. Both are idempotent
+with acks=all, and have the same linger, batch size and compression, see SETTINGS. Records have the same size: a value of
+the perf test is as long as the mean key and value of the generator's events, because the perf test sends no keys. The
+figures are those that each prints itself: acknowledged records per second, from the first send to the last
+acknowledgement. The tool prints medians, and the ratio within a pair with its 95 % bootstrap interval.
+
+Then the generator sends RATE events/s (default: 100,000) for LATENESS_S in each of three runs, and the tool prints the
+lateness of each.
+
+Limit: client and broker share the processors.
+"""
+
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import median
+
+import numpy as np
+
+from loadgen.pacing import parse_shape
+from loadgen.schedule import schedule
+from loadgen.session import EVENTS_PER_SESSION, encode
+from oncebench.downloads.java import Java, find_java
+from oncebench.downloads.maven import jars
+from oncebench.lab.lab import own_kafka
+from oncebench.report.comparisons.paired import bootstrap
+from oncebench.servers.kafka.broker import KafkaBroker
+from oncebench.servers.kafka.process import command
+
+EVENTS = 3_000_000  # ten seconds and more: the JVM has compiled the perf test after two
+PARTITIONS = 2
+PAIRS = 7
+RATE, LATENESS_S, LATENESS_RUNS = 100_000, 20, 3
+STARTED_US = 1_790_000_000_000_000  # a start time with as many digits as a real one
+# As the generator's own; the last two are librdkafka's defaults. The perf test gets the same by the names of Java.
+SETTINGS = {"linger.ms": 5, "batch.size": 1_000_000, "compression.type": "none"}
+# The perf test's script gives it this heap.
+HEAP = "-Xmx512M"
+# A topic holds 0.4 GB after a run. By default Kafka keeps a deleted topic's files for a minute.
+QUICK_DELETE = {"file.delete.delay.ms": "1000"}
+
+
+def record_bytes() -> int:
+    """The mean size of key and value of the generator's events."""
+    sessions = 1_000
+    block = next(schedule(1, sessions, parse_shape("constant", "max", sessions * EVENTS_PER_SESSION)))
+    keys, values = encode(1, block.session, block.seq, block.due_us + STARTED_US)
+    return round(float(np.mean([len(key) + len(value) for key, value in zip(keys, values, strict=True)])))
+
+
+def generated(kafka: KafkaBroker, topic: str, folder: Path, rate: float | str, events: int) -> dict[str, float]:
+    """Runs the generator as a process; returns acknowledged events per second, and the lateness."""
+    status = folder / f"{topic}.jsonl"
+    config = {
+        "bootstrap_servers": kafka.bootstrap_servers,
+        "topic": topic,
+        "rate": rate,
+        "sessions": events // EVENTS_PER_SESSION,
+        "ledger_dir": str(folder / topic),
+        "status_path": str(status),
+        "client": SETTINGS,
+    }
+    path = folder / f"{topic}.json"
+    path.write_text(json.dumps(config))
+    subprocess.run([sys.executable, "-m", "loadgen", str(path)], check=True)
+    summary = json.loads(status.read_text().splitlines()[-1])["summary"]
+    return {"events_per_s": summary["events_per_s"], **summary["lateness_ms"]}
+
+
+def perf_test(kafka: KafkaBroker, topic: str, folder: Path, java: Java, size: int) -> float:
+    """Runs Kafka's perf test; returns acknowledged records per second."""
+    properties = [f"{name}={value}" for name, value in SETTINGS.items()]
+    properties += [f"bootstrap.servers={kafka.bootstrap_servers}", "acks=all", "enable.idempotence=true"]
+    arguments = ["--topic", topic, "--num-records", str(EVENTS), "--record-size", str(size), "--throughput", "-1",
+                 "--producer-props", *properties]  # fmt: skip
+    line = command(java, folder, [HEAP], "org.apache.kafka.tools.ProducerPerformance", *arguments)
+    at = line.index("-cp") + 1
+    line[at] = ":".join([line[at], *map(str, jars("kafka-tools"))])
+    text = subprocess.run(line, check=True, capture_output=True, text=True).stdout
+    found = re.findall(r"records sent, ([\d.]+) records/sec", text)
+    if not found:
+        raise SystemExit(f"the perf test printed no rate:\n{text}")
+    return float(found[-1])
+
+
+def delete(kafka: KafkaBroker, topic: str) -> None:
+    """Deletes a topic."""
+    admin = kafka.admin()  # it must exist until the answer arrives
+    admin.delete_topics([topic])[topic].result(30)
+
+
+def main(pairs: int, rate: int) -> None:
+    """Measures and prints everything, on a broker that is removed afterwards."""
+    java, size = find_java(), record_bytes()
+    with tempfile.TemporaryDirectory(prefix="generator-speed-") as name, own_kafka(Path(name), java) as (kafka, _):
+        folder = Path(name)
+        arms = {
+            "generator": lambda topic: generated(kafka, topic, folder, "max", EVENTS)["events_per_s"],
+            "perf test": lambda topic: perf_test(kafka, topic, folder, java, size),
+        }
+        found: dict[str, list[float]] = {arm: [] for arm in arms}
+        for pair in range(pairs):
+            for arm in list(arms)[:: -1 if pair % 2 else 1]:
+                topic = kafka.fresh_topic("speed", PARTITIONS, QUICK_DELETE)
+                found[arm].append(arms[arm](topic))
+                delete(kafka, topic)
+                print(f"{pair} {arm}: {found[arm][-1]:,.0f} records/s", file=sys.stderr)
+        print_ratio(found["generator"], found["perf test"], size)
+        print(f"\n| lateness at {rate:,} events/s, ms | p50 | p99 | max |\n| --- | ---: | ---: | ---: |")
+        for number in range(LATENESS_RUNS):
+            topic = kafka.fresh_topic("speed", PARTITIONS, QUICK_DELETE)
+            late = generated(kafka, topic, folder, rate, rate * LATENESS_S)
+            delete(kafka, topic)
+            print(f"| run {number + 1} | {late['p50']:.2f} | {late['p99']:.2f} | {late['max']:.2f} |", flush=True)
+
+
+def print_ratio(mine: Sequence[float], theirs: Sequence[float], size: int) -> None:
+    """Prints the medians, and the ratio within a pair."""
+    ratio = bootstrap([one / other for one, other in zip(mine, theirs, strict=True)])
+    print(f"records of {size} bytes per second, medians of {len(mine)} pairs\n")
+    print(f"| generator | perf test | ratio (95 %) |\n| ---: | ---: | ---: |\n| {median(mine):,.0f} | "
+          f"{median(theirs):,.0f} | {ratio.median:.2f} {ratio.interval('.2f')} |")  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]) if len(sys.argv) > 1 else PAIRS, int(sys.argv[2]) if len(sys.argv) > 2 else RATE)
