@@ -134,8 +134,8 @@ class _Load:
         limit = number_setting(config, "queue.buffering.max.messages")
         self._window = min(limit, FLAT_OUT_WINDOW) if config.rate == "max" else limit
         self._sent = 0
-        self._answers = np.zeros(2, dtype=np.int64).data  # acknowledged and failed, counted by the callback
-        self._on_delivery = _ledger_writer(ledger, self._answers, clock)
+        self._answers = _Answers(ledger, clock)
+        self._on_delivery = self._answers.callback()
         self._error: str | None = None
         self._next_status_us = 0
         # (time, sent) of the last second's statuses, oldest first
@@ -143,7 +143,7 @@ class _Load:
 
     def send(self, stopped: Callable[[], bool]) -> None:
         """Sends every event at its time, until the plan ends, `stopped` is true or Kafka refuses."""
-        ledger, clock, poll = self._ledger, self._clock, self._producer.poll
+        ledger, clock, poll = self._ledger, self._clock, self._poll
         for first in range(0, len(ledger), ENCODED):
             rows = slice(first, min(first + ENCODED, len(ledger)))
             due_us = ledger.scheduled_us[rows].tolist()
@@ -158,7 +158,7 @@ class _Load:
                 if stopped() or self._error:
                     return
                 due = bisect_right(due_us, now_us, done, min(len(keys), done + SLICE)) - done
-                room = self._window - (self._sent - self._answers[0] - self._answers[1])
+                room = self._window - self._unanswered
                 if due and room > 0:
                     end = done + min(due, room)
                     done += self._hand_over(first + done, keys[done:end], values[done:end])
@@ -172,17 +172,17 @@ class _Load:
     def drain(self, timeout_s: float, abandoned: Callable[[], bool]) -> None:
         """Waits until every sent event has its answer, for at most `timeout_s`."""
         deadline_us = self._clock() + int(timeout_s * 1e6)
-        while self._sent > self._answers[0] + self._answers[1]:
+        while self._unanswered:
             now_us = self._clock()
             if now_us > deadline_us or abandoned():
                 break
             self._report(now_us)
-            self._producer.poll(0.05)
+            self._poll(0.05)
         self._report(self._clock(), at_once=True)
 
     def summary(self) -> Summary:
         """The result of the load; call it after `drain`."""
-        ledger, (acknowledged, failed), sent = self._ledger, self._answers.tolist(), self._sent
+        ledger, acknowledged, failed, sent = self._ledger, self._answers.acknowledged, self._answers.failed, self._sent
         started_us = ledger.plan.started_us
         last_ack_us = int(ledger.acked_us[:sent].max(initial=0))
         last_us = last_ack_us or int(ledger.sent_us[:sent].max(initial=started_us))
@@ -201,6 +201,15 @@ class _Load:
             error=self._error,
         )
 
+    @property
+    def _unanswered(self) -> int:
+        return self._sent - self._answers.acknowledged - self._answers.failed
+
+    def _poll(self, timeout_s: float) -> None:
+        """Takes Kafka's answers; waits up to `timeout_s` for the first one."""
+        self._producer.poll(timeout_s)
+        self._answers.enter()
+
     def _hand_over(self, first: int, keys: list[str], values: list[str]) -> int:
         """Gives these events (ledger rows from `first` on) to the client; returns how many it took."""
         end = first + len(keys)
@@ -217,7 +226,7 @@ class _Load:
             if isinstance(error, KafkaException):
                 self._error = f"Kafka's client refused an event: {reason(error)}"
             else:
-                self._producer.poll(TICK_S)
+                self._poll(TICK_S)
         self._sent += taken
         return taken
 
@@ -234,30 +243,50 @@ class _Load:
             late_ms = max(late_ms, (now_us - int(ledger.scheduled_us[sent])) / 1e3)
         planned = int(np.searchsorted(ledger.scheduled_us, now_us, side="right"))
         rate = (sent - sent_then) / ((now_us - then_us) / 1e6) if now_us > then_us else 0.0
-        acknowledged, failed = self._answers.tolist()
+        acknowledged, failed = self._answers.acknowledged, self._answers.failed
         self._on_status(Status(now_us, planned, sent, acknowledged, failed, round(rate, 1), round(late_ms, 3)))
 
 
-def _ledger_writer(
-    ledger: Ledger, answers: memoryview, clock: Callable[[], int]
-) -> Callable[[int, KafkaError | None, Message], None]:
-    """The delivery callback, which runs for every event.
+class _Answers:
+    """Kafka's answers: collected one by one in a poll, entered into the ledger together after it.
 
-    It uses memoryviews: numpy arrays take three times as long.
+    Each event has a callback. Two appends take half the time of four writes to the ledger.
+
+    Attributes:
+        acknowledged, failed: numbers of events.
     """
-    acked_us, partitions, offsets = ledger.acked_us.data, ledger.partition.data, ledger.offset.data
 
-    def on_delivery(row: int, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            partitions[row] = message.partition()
-            offsets[row] = message.offset()
-            acked_us[row] = clock()  # last, so an acknowledged row always has its partition and offset
-            answers[0] += 1
-        else:
-            acked_us[row] = -abs(error.code())
-            answers[1] += 1
+    def __init__(self, ledger: Ledger, clock: Callable[[], int]) -> None:
+        self._ledger, self._clock = ledger, clock
+        self._rows: list[int] = []
+        self._messages: list[Message] = []
+        self.acknowledged = self.failed = 0
 
-    return on_delivery
+    def callback(self) -> Callable[[int, KafkaError | None, Message], None]:
+        """The delivery callback of an event, whose row in the ledger is its first argument."""
+        add_row, add_message = self._rows.append, self._messages.append
+
+        def on_delivery(row: int, error: KafkaError | None, message: Message) -> None:
+            if error is None:
+                add_row(row)
+                add_message(message)
+            else:
+                self._ledger.acked_us[row] = -abs(error.code())
+                self.failed += 1
+
+        return on_delivery
+
+    def enter(self) -> None:
+        """Enters the acknowledgements of a poll that has just ended."""
+        rows, messages, ledger = self._rows, self._messages, self._ledger
+        if not rows:
+            return
+        ledger.partition[rows] = list(map(Message.partition, messages))
+        ledger.offset[rows] = list(map(Message.offset, messages))
+        ledger.acked_us[rows] = self._clock()  # last, so an acknowledged row always has its partition and offset
+        self.acknowledged += len(rows)
+        rows.clear()
+        messages.clear()
 
 
 def _question(stop: Stop | None) -> Callable[[], bool]:
