@@ -281,10 +281,11 @@ class _Answers:
         rows, messages, ledger = self._rows, self._messages, self._ledger
         if not rows:
             return
-        ledger.partition[rows] = list(map(Message.partition, messages))
-        ledger.offset[rows] = list(map(Message.offset, messages))
-        ledger.acked_us[rows] = self._clock()  # last, so an acknowledged row always has its partition and offset
-        self.acknowledged += len(rows)
+        count, at = len(rows), np.array(rows)
+        ledger.partition[at] = np.fromiter(map(Message.partition, messages), np.int32, count)
+        ledger.offset[at] = np.fromiter(map(Message.offset, messages), np.int64, count)
+        ledger.acked_us[at] = self._clock()  # last, so an acknowledged row always has its partition and offset
+        self.acknowledged += count
         rows.clear()
         messages.clear()
 
