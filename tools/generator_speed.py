@@ -5,10 +5,11 @@
 Takes about four minutes with 7 pairs on two cores; starts a broker of its own on loopback.
 
 First both send EVENTS records flat out, in alternating pairs, every second pair in reverse order. Both are idempotent
-with acks=all, and have the same linger, batch size and compression, see SETTINGS. Records have the same size: a value of
-the perf test is as long as the mean key and value of the generator's events, because the perf test sends no keys. The
-figures are those that each prints itself: acknowledged records per second, from the first send to the last
-acknowledgement. The tool prints medians, and the ratio within a pair with its 95 % bootstrap interval.
+with acks=all, and have the same linger, batch size and compression, see SETTINGS. Records have the same size: a value
+of the perf test is as long as the mean key and value of the generator's events, because the perf test sends no keys.
+The figures are those that each prints itself: acknowledged records per second, from the first send to the last
+acknowledgement. A first pair warms up the broker and does not count. The tool prints medians, and the ratio within a
+pair with its 95 % bootstrap interval.
 
 Then the generator sends RATE events/s (default: 100,000) for LATENESS_S in each of three runs, and the tool prints the
 lateness of each.

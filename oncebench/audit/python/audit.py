@@ -164,7 +164,12 @@ def audit(
         },
         invalid=expected.invalid.counts(),
         latency=_latency(
-            expected, reads, rows.expected_row, present, record.plan.started_us + round(warmup_s * 1e6), _stamped(record)
+            expected,
+            reads,
+            rows.expected_row,
+            present,
+            record.plan.started_us + round(warmup_s * 1e6),
+            _stamped(record),
         ),
         complete={
             "input": record.input.complete,

@@ -7,7 +7,7 @@ valid events with one seq the first one counts. The last of the 100 first events
 What can go wrong: the input read was cut short. Then finished sessions look unfinished; callers check
 `Stream.complete`.
 
-All of it is arithmetic on columns, because a topic has millions of events. A column has the smallest type that holds it.
+All of it is arithmetic on columns, because a topic has millions of events. A column has the smallest type that fits.
 """
 
 from __future__ import annotations
@@ -21,7 +21,15 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from oncebench.audit.python.events import CODE, REASONS, SEQS, VALID, Columns, read_events
-from oncebench.audit.python.records import Ints, by_appearance, in_position_order, keep, offsets_of, partitions_of, unpack
+from oncebench.audit.python.records import (
+    Ints,
+    by_appearance,
+    in_position_order,
+    keep,
+    offsets_of,
+    partitions_of,
+    unpack,
+)
 
 ROWS = 20  # output rows of a session
 EVENTS_PER_ROW = SEQS // ROWS
@@ -124,8 +132,9 @@ def expected_output(table: pa.Table, release: Callable[[], None] = keep) -> Expe
 
 
 def _take(read: Columns, rows: Ints) -> Columns:
-    columns = (read.key, read.seq, read.number, read.scheduled_us, read.reason)
-    return Columns(*(column[rows] for column in columns), read.keys)
+    return Columns(
+        read.key[rows], read.seq[rows], read.number[rows], read.scheduled_us[rows], read.reason[rows], read.keys
+    )
 
 
 def _numbered(position: Ints, columns: Columns) -> tuple[Events, list[str]]:
@@ -176,7 +185,9 @@ def _rows(number: npt.NDArray[np.int32], whole: Ints) -> tuple[Ints, Ints]:
 def _earlier(position: Ints, whole: Ints, last: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
     partition = partitions_of(position[last])
     earlier = {}
-    for session in np.flatnonzero(partitions_of(position[whole.min(axis=1, initial=len(position))]) != partition).tolist():
+    for session in np.flatnonzero(
+        partitions_of(position[whole.min(axis=1, initial=len(position))]) != partition
+    ).tolist():
         ends = dict(map(unpack, np.sort(position[whole[session]]).tolist()))
         earlier[session] = tuple((at, end) for at, end in ends.items() if at != partition[session])
     return earlier

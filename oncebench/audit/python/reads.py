@@ -80,6 +80,7 @@ def join_reads(final: Stream, observed: Stream, read_ends: Mapping[int, int]) ->
     Args:
         read_ends: the end of the final read per partition, or EVERYWHERE.
     """
+
     def release() -> None:
         final.release()
         observed.release()

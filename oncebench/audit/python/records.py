@@ -83,11 +83,12 @@ class Numbers:
     def __init__(self) -> None:
         self._number: dict[Any, int] = {}
 
-    def of(self, piece: pa.Array) -> npt.NDArray[np.int64]:
+    def of(self, piece: pa.Array) -> Ints:
         """Returns the number of each value; -1 for null."""
         coded = piece.dictionary_encode()
         different = [self._number.setdefault(value, len(self._number)) for value in coded.dictionary.to_pylist()]
-        return np.array([*different, -1])[coded.indices.fill_null(-1).to_numpy()]
+        numbers: Ints = np.array([*different, -1], dtype=np.int64)[coded.indices.fill_null(-1).to_numpy()]
+        return numbers
 
     def values(self, first: int = 0) -> list[Any]:
         """Returns the values by number, from number `first` on."""
