@@ -22,7 +22,7 @@ from oncebench.audit.sql.files import OFFSETS, OPEN, Files, read_files, released
 from oncebench.audit.sql.statements import queries
 from oncebench.audit.sql.tables import derive
 
-# For DuckDB, which spills to disk above it. A record of 12,000,000 rows then takes 1.1 GB in all, and a small one spills
+# For DuckDB, which spills to disk above it. 12,000,000 rows then take 1.1 GB in all, and a small record spills
 # nothing.
 MEMORY_BYTES, MEMORY_BYTES_PER_ROW = 400_000_000, 30
 COUNTS = queries("counts")
