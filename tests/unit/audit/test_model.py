@@ -328,3 +328,11 @@ def test_a_large_binary_column_is_accepted() -> None:
     wide = pa.table({name: table[name].cast(pa.large_binary()) if name in ("key", "value") else table[name]
                      for name in table.column_names})  # fmt: skip
     assert rows_in(expected_output(wide)) == rows_in(expected_output(table))
+
+
+@pytest.mark.parametrize(("reason", "key", "value"), BAD, ids=[f"{n}-{bad[0]}" for n, bad in enumerate(BAD)])
+def test_one_invalid_event_is_found_among_regular_ones(reason: str, key: bytes | None, value: bytes | None) -> None:
+    sent = make_world(1, 1).sent
+    expected = expected_output(input_table([*sent[:50], Sent(0, 2_000, key, value), *sent[50:]]))
+    assert expected.invalid.counts() == {reason: 1}
+    assert (len(expected.session_keys), expected.unfinished, expected.records) == (1, {}, 101)

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from loadgen import session
 from loadgen.session import MAX_RECORD_BYTES, encode, event_type, session_key, session_keys, uniform, values
 from pipeline.events import Event, check
 
@@ -88,3 +89,11 @@ def test_a_value_that_is_long_enough_is_not_padded() -> None:
 def test_padding_can_hardly_be_compressed() -> None:
     (_, (text,)) = encode(7, np.array([0], np.uint32), np.array([0], np.uint8), np.array([5], np.int64), 10_000)
     assert len(zlib.compress(text.encode(), 9)) > 7_000
+
+
+def test_keys_that_were_forgotten_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(session, "MOST_KEYS", 2)
+    indices = [0, 1, 2, 1, 0, 3, 0]
+    columns = np.array(indices, np.uint32), np.zeros(7, np.uint8), np.zeros(7, np.int64)
+    for seed in (5, 6):
+        assert encode(seed, *columns)[0] == [session_key(seed, index) for index in indices]
