@@ -385,8 +385,3 @@ def test_the_two_auditors_share_no_code() -> None:
 def test_the_database_reads_no_file() -> None:
     with Shared.database.cursor() as con, pytest.raises(duckdb.Error):
         con.execute(f"SELECT * FROM read_text('{__file__}')")
-
-
-def test_the_database_prints_no_progress_among_the_data() -> None:
-    with Shared.database.cursor() as con:
-        assert con.execute("SELECT current_setting('enable_progress_bar')").fetchone() == (False,)

@@ -65,7 +65,7 @@ def connection(rows: int = 0) -> Iterator[duckdb.DuckDBPyConnection]:
             "python_enable_replacements": False,
         }
         with duckdb.connect(":memory:", config=config) as con:
-            con.execute("SET enable_progress_bar = false")  # it would be printed among the data on stdout
+            con.execute("SET enable_progress_bar = false")  # interactive Python would get it on stdout
             con.execute("SET enable_external_access = false; SET lock_configuration = true")
             yield con
 
