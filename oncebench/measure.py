@@ -13,6 +13,7 @@ from typing import Any
 
 from oncebench.errors import ExitCode
 from oncebench.faults.disk import BROKER, CHECKPOINT, OUTPUT
+from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import Lab
 from oncebench.live.status import JUDGING, RunStatus, Show
 from oncebench.observe.resources import Use
@@ -32,18 +33,23 @@ BULKY = ("kafka", "postgres", "pravega", CHECKPOINT, OUTPUT, BROKER)
 
 
 def measure(
-    cell: Cell, lab: Lab, folder: Path, show: Show | None = None, interrupted: threading.Event | None = None
+    cell: Cell,
+    lab: Lab,
+    folder: Path,
+    show: Show | None = None,
+    interrupted: threading.Event | None = None,
+    engine: Engine = SPARK,
 ) -> Report:
     """Runs a cell in an open work dir; returns its report, also stored in `report.json`."""
     show = show or (lambda _status: None)
-    result = run_cell(cell, lab, folder, show, interrupted or threading.Event())
+    result = run_cell(cell, lab, folder, show, interrupted or threading.Event(), engine)
     show(RunStatus(JUDGING))
     used = [name for name in suite_sinks()[cell.sink].traits.services if name in lab.theirs]
     theirs = {SERVICES[name].variable: lab.theirs[name] for name in used}
     facts = {"run": result.run, "topics": result.topics.as_json(), "kafka": result.kafka, "java": lab.java.version,
              "theirs": theirs, "durability": result.durability, "interrupted": result.interrupted,
              "checkpoint_written": result.checkpoint_written, "measured_from_us": result.measured_from_us,
-             "environment": environment()}  # fmt: skip
+             "engine": result.engine, "environment": environment()}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in result.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))
     return _report(Record.load(folder), cell, result, facts)

@@ -77,6 +77,19 @@ BUNDLES = {
     ),
     # Kafka's command-line tools; they run with the broker's jars
     "kafka-tools": Bundle(("org.apache.kafka:kafka-tools:4.3.1",), for_spark=False, alone=True),
+    # The peer of peers/flink: the mini-cluster, the Kafka connector and RocksDB as state backend.
+    "peer-flink": Bundle(
+        (
+            "org.apache.flink:flink-clients:2.2.1",
+            "org.apache.flink:flink-streaming-java:2.2.1",
+            "org.apache.flink:flink-statebackend-rocksdb:2.2.1",
+            "org.apache.flink:flink-connector-base:2.2.1",
+            "org.apache.flink:flink-connector-kafka:5.0.0-2.2",
+            # Flink's distribution adds this binding separately; without it the job logs nothing
+            "org.apache.logging.log4j:log4j-slf4j-impl:2.24.3",
+        ),
+        for_spark=False,
+    ),
     "spark-kafka": Bundle(
         (
             "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0",

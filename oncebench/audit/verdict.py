@@ -31,6 +31,7 @@ from oncebench.audit.python.audit import Findings
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, GUARANTEES
 from oncebench.delivery.failpoints import KILL
 from oncebench.record import Record
+from oncebench.record.schema import READ
 from oncebench.record.traits import traits_of
 
 
@@ -249,8 +250,8 @@ def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
         reasons.append(f"contradiction: failpoints recorded {kills} kills, but the pipeline exited {exited} times")
     if record.ends.get("log_complete") is False:
         reasons.append("the output's log was not read to its end: the writers of some rows are not known")
-    if not any(line.get("kind") == "batch" for line in record.progress.items):
-        reasons.append("no sign that Spark committed a batch: progress.jsonl has no batch line")
+    if not any(line.get("kind") in READ for line in record.progress.items):
+        reasons.append("no sign that the pipeline committed anything: progress.jsonl has no batch or position line")
     return (*reasons, *_unobserved(findings, record))
 
 

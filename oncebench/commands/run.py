@@ -6,6 +6,7 @@ import errno
 import json
 import os
 import sys
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import bytes_needed
 from oncebench.lab.disk import prepare_disks
-from oncebench.lab.lab import open_lab
+from oncebench.lab.engine import SPARK, Engine
+from oncebench.lab.lab import Lab, open_lab
 from oncebench.live.view import view
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.report.report import FILE
@@ -164,14 +166,24 @@ def _refusal(path: Path) -> OSError | None:
     return None
 
 
-def run_one(cell: Cell, place: Path, bootstrap_servers: str | None, keep: bool) -> Report:
+def _spark(_lab: Lab) -> Engine:
+    return SPARK
+
+
+def run_one(
+    cell: Cell,
+    place: Path,
+    bootstrap_servers: str | None,
+    keep: bool,
+    engine: Callable[[Lab], Engine] = _spark,
+) -> Report:
     """Runs a cell in a work dir, with servers of its own, and returns its report."""
     prepare_disks([cell])
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed([cell]))
         with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.brief) as show:
-            report = measure(cell, lab, work.path, show, interrupted)
+            report = measure(cell, lab, work.path, show, interrupted, engine(lab))
         if not keep:
             for name in BULKY:
                 delete_below(work.path, work.path / name)

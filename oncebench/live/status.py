@@ -16,7 +16,7 @@ class Phase:
 
 
 # In the order of a run. `docs/reading_the_tables.md` describes them.
-STARTING = Phase("starting", "waiting for Spark to start the query")
+STARTING = Phase("starting", "waiting for the pipeline to start the query")
 PRELOADING = Phase("preloading", "waiting for the pipeline to read the sessions that stay open")
 WARMING_UP = Phase("warming up", "sessions ahead of the load")
 LOADING = Phase("loading")

@@ -67,7 +67,7 @@ def fields(status: RunStatus, history: History) -> list[tuple[str, str]]:
 
 
 def describe_phase(status: RunStatus, history: History) -> str:
-    """Returns for example `starting: waiting for Spark to start the query, 12 s`."""
+    """Returns for example `starting: waiting for the pipeline to start the query, 12 s`."""
     waits_for = status.phase.waits_for
     if status.phase == LOADING and not status.load:
         waits_for = "waiting for the first events"

@@ -32,6 +32,7 @@ class StoredCell(TypedDict, closed=True):
     variant: str
     faults: list[_Fault]
     random_kills: NotRequired[Count]
+    outage_s: NotRequired[_Seconds]
     rate: NotRequired[Rate]
     sessions: NotRequired[Count]
     open_sessions: NotRequired[Count]
@@ -85,6 +86,15 @@ _Use = TypedDict(
 _Written = TypedDict("_Written", {"bytes": Count, "files": Count})
 
 
+class Engine(TypedDict):
+    """See `lab.engine.Engine`."""
+
+    name: str
+    settings: dict[str, Any]
+    unused: list[str]
+    program: list[str]
+
+
 class Facts(TypedDict):
     run: str
     topics: dict[str, str]
@@ -94,9 +104,10 @@ class Facts(TypedDict):
     java: str | None
     interrupted: bool
     uses: dict[str, _Use]
-    checkpoint_written: NotRequired[_Written]  # older runs did not count it
+    checkpoint_written: NotRequired[_Written | None]  # older runs did not count it; null: not counted
     measured_from_us: NotRequired[Count]  # older runs: when the load began
     environment: NotRequired[dict[str, Any]]  # older runs: use the machine that audits them
+    engine: NotRequired[Engine]  # older runs: Spark
 
 
 _End = TypedDict("_End", {"lso": Count, "hw": Count, "low": NotRequired[Count]})
@@ -135,6 +146,9 @@ class _Durations(TypedDict):
 
 
 _State = TypedDict("_State", {"commitTimeMs": float, "numShufflePartitions": NotRequired[Count]})
+# The kinds of progress lines whose `end_offsets` are the committed position of the pipeline.
+BATCH, POSITION = "batch", "position"
+READ = (BATCH, POSITION)
 _Line = TypedDict("_Line", {"kind": str, "t_us": Whole})
 
 
@@ -146,6 +160,13 @@ class _Batch(_Line):
     input_rows: Count
     duration_ms: _Durations
     state: list[_State]
+
+
+class _Position(_Line):
+    """The position of an engine without batches: up to `end_offsets` the input is read, and its rows are committed."""
+
+    end_offsets: _Offsets
+    read_us: Whole  # when the engine had read up to there; the line is written later
 
 
 class _Recovered(_Line):
@@ -173,13 +194,14 @@ def _kind_of_progress(line: object) -> str:
     match line:
         case {"kind": "batch", "recovered": again} if again:
             return "(recovered)"
-        case {"kind": "batch" | "sink" | "started" as kind}:
+        case {"kind": "batch" | "position" | "sink" | "started" as kind}:
             return f"({kind})"
     return "(other)"
 
 
 Progress = Annotated[
     Annotated[_Batch, Tag("(batch)")]
+    | Annotated[_Position, Tag("(position)")]
     | Annotated[_Recovered, Tag("(recovered)")]
     | Annotated[_SinkTimes, Tag("(sink)")]
     | Annotated[_Started, Tag("(started)")]

@@ -25,7 +25,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from loadgen.session import EVENTS_PER_SESSION
 from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.exits import exits_of
@@ -36,6 +35,7 @@ from oncebench.audit.python.model import ROWS, Expected, expected_output
 from oncebench.audit.sql.count import sql_audit
 from oncebench.audit.verdict import Judgement, judge
 from oncebench.errors import UserError
+from oncebench.lab.engine import SPARK
 from oncebench.observe.resources import Use
 from oncebench.record import Record
 from oncebench.record.earlier import current_cell
@@ -55,13 +55,13 @@ from oncebench.report.measures.checkpoint import (
 )
 from oncebench.report.measures.price import needed, per_million, price, watching_share
 from oncebench.report.measures.recovery import Observed, of_run, recoveries
+from oncebench.report.measures.throughput import throughput
 from oncebench.report.measures.timeline import events_after, steadiness, timeline
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell, counts_rows
 
 SCHEMA = 3
 FILE = "report.json"
-EVENTS_PER_ROW = 5
 
 
 def make_report(
@@ -201,7 +201,7 @@ def _speed_section(run: _Run) -> dict[str, Any]:
     )
     steps = timeline(run.record, seen)
     return {
-        "throughput": _throughput(seen.seen_us[seen.ended_us >= run.started_us], run.record, run.cell),
+        "throughput": throughput(seen.seen_us[seen.ended_us >= run.started_us], run.record, run.cell),
         "latency_ms": latency.visible.to_json(),
         "visibility_gap_ms": latency.gap.to_json(),
         "append_latency_ms": append.to_json(),
@@ -229,13 +229,17 @@ def _batch_section(run: _Run) -> dict[str, Any]:
 
 
 def _price_section(run: _Run) -> dict[str, Any]:
-    paid = price(run.uses, run.events, needed(traits_of(run.record.cell, run.cell.sink).services))
+    paid = price(run.uses, run.events, _servers(run))
     return {
         "resources": {name: use.as_json() for name, use in sorted(run.uses.items())},
         "cpu_s_per_million_events": None if paid is None else paid["cpu_s"],
         "price": paid,
-        "watching_share": watching_share(run.uses),
+        "watching_share": watching_share(run.uses, _servers(run)),
     }
+
+
+def _servers(run: _Run) -> frozenset[str]:
+    return needed(traits_of(run.record.cell, run.cell.sink).services)
 
 
 def _fault_section(run: _Run) -> dict[str, Any]:
@@ -261,7 +265,7 @@ def _fault_section(run: _Run) -> dict[str, Any]:
 
 def _origin_section(run: _Run) -> dict[str, Any]:
     """The generator, the environment, and how to run the cell again."""
-    cell, facts = run.cell, run.facts
+    cell, facts, engine = run.cell, run.facts, _engine(run.facts)
     load_status = run.record.load_status.items
     generator = load_status[-1].get("summary", {}) if load_status else {}
     return {
@@ -273,12 +277,19 @@ def _origin_section(run: _Run) -> dict[str, Any]:
             "kafka": facts.get("kafka"),
             "theirs": facts.get("theirs") or {},
             "durability": facts.get("durability"),
+            "engine": {name: engine[name] for name in ("name", "settings")},
         },
-        "config": cell.as_json(),
+        "config": {name: value for name, value in cell.as_json().items() if name not in engine["unused"]},
         "seed": cell.seed,
         "interrupted": bool(facts.get("interrupted")),
         "reproduce": _reproduce(cell, facts),
     }
+
+
+def _engine(facts: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The engine of the run; a run folder without one is of Spark."""
+    found: Mapping[str, Any] = facts.get("engine") or SPARK.as_json()
+    return found
 
 
 def _store_latencies(seen: Sightings, path: Path) -> None:
@@ -306,23 +317,7 @@ def _reproduce(cell: Cell, facts: Mapping[str, Any]) -> str:
     kafka = facts.get("kafka") or {}
     theirs = [f"{variable}={shlex.quote(where)}" for variable, where in (facts.get("theirs") or {}).items()]
     servers = [] if kafka.get("own", True) else ["--bootstrap-servers", shlex.quote(str(kafka["bootstrap_servers"]))]
-    return " ".join([*theirs, cell.reproduce(), *servers])
-
-
-def _throughput(seen_us: Any, record: Record, cell: Cell) -> dict[str, float | None]:
-    """Visible events and sessions per second, from the load's start to the last new row.
-
-    For a flat-out load, which was there first, it counts from the start of the query.
-    """
-    # An attempt that only loaded open sessions into the state ran before the load.
-    running = [line["t_us"] for line in record.progress.items
-               if line["kind"] == "running" and line["t_us"] >= record.plan.started_us]  # fmt: skip
-    start_us = (running[0] if running else None) if cell.rate == "max" else record.plan.started_us
-    if len(seen_us) == 0 or start_us is None or int(np.max(seen_us)) <= start_us:
-        return {"events_per_s": None, "sessions_per_s": None}
-    seconds = (int(np.max(seen_us)) - start_us) / 1e6
-    per_s = len(seen_us) * EVENTS_PER_ROW / seconds
-    return {"events_per_s": round(per_s, 1), "sessions_per_s": round(per_s / EVENTS_PER_SESSION, 2)}
+    return " ".join([*theirs, cell.reproduce(_engine(facts)["program"]), *servers])
 
 
 def write_report(report: Report, path: Path) -> None:

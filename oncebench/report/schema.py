@@ -65,7 +65,7 @@ _Throughput = TypedDict("_Throughput", {"events_per_s": _Figure})
 _Latency = TypedDict(
     "_Latency", {"n": Count, "p50": _Figure, "p95": _Figure, "p99": _Figure, "p999": _Figure, "max": _Figure}
 )
-_Batches = TypedDict("_Batches", {"trigger_ms": _Figure})
+_Batches = TypedDict("_Batches", {"trigger_ms": _Figure, "n": NotRequired[Count | None]})
 _Written = TypedDict("_Written", {"bytes": _Figure, "files": _Figure})
 _Checkpoint = TypedDict(
     "_Checkpoint",

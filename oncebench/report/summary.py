@@ -16,7 +16,15 @@ from oncebench.audit.anomalies import CATALOGUE
 from oncebench.audit.python.model import ROWS
 from oncebench.audit.verdict import Verdict
 from oncebench.report.comparisons.sustained import backlog_in_latency
-from oncebench.report.measures.metrics import BY_NAME, Quantile, cpu_ms_of_a_batch, flat_out, latency, why_no_speed
+from oncebench.report.measures.metrics import (
+    BY_NAME,
+    Quantile,
+    cpu_ms_of_a_batch,
+    flat_out,
+    has_batches,
+    latency,
+    why_no_speed,
+)
 from oncebench.report.schema import Fault, RecoveryMarks, Report
 from oncebench.report.tables.notes import OUTAGE, includes_outage
 from oncebench.scenario.fault_matrix import RANDOM_KILL
@@ -47,7 +55,7 @@ def summary(report: Report, files: Path | None = None) -> str:
         *_anomalies(report),
         *_counts(report),
         *([f"  speed       left out: {'; '.join(no_speed)}"] if no_speed else _speed(report)),
-        *(f"  fault       {fault['fault']}: {_place(fault)}" for fault in report["faults"]),
+        *(f"  fault       {fault['fault']}: {_place(fault, report)}" for fault in report["faults"]),
         *(f"  died        1 x unasked ({death['told']}); see logs/pipeline.log" for death in _unasked(report)),
     ]
     if report["faults"] and not no_speed:
@@ -163,11 +171,13 @@ def _cpu(report: Report) -> list[str]:
     return [f"  CPU         {', '.join(used)} (pipeline and servers)"] if used else []
 
 
-def _place(fault: Fault) -> str:
+def _place(fault: Fault, report: Report) -> str:
     if not fault["hit"]:
         return "NOT hit"
     if fault["fault"] != RANDOM_KILL:
         return f"hit in batch {fault['batch']}"
+    if fault["point"] is None and not has_batches(report):
+        return "at a random time"
     if fault["point"] is None:
         return "landed before the first step of a batch"
     return f"landed in batch {fault['batch']}, past {fault['point']}"

@@ -17,7 +17,6 @@ import uuid
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 from dataclasses import asdict, dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +28,7 @@ from oncebench.faults.disk import CHECKPOINT
 from oncebench.faults.server import KAFKA
 from oncebench.lab.broker import open_broker
 from oncebench.lab.disk import open_disks
+from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import Lab
 from oncebench.lab.links import Links, open_links
 from oncebench.live.status import (
@@ -83,30 +83,42 @@ class RunResult:
     kafka: dict[str, Any]
     durability: dict[str, dict[str, str]]
     uses: dict[str, Use]
-    checkpoint_written: dict[str, int]
+    checkpoint_written: dict[str, int] | None
     measured_from_us: int
     interrupted: bool
+    engine: dict[str, Any]
 
 
-def run_cell(cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event) -> RunResult:
+def run_cell(
+    cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event, engine: Engine = SPARK
+) -> RunResult:
     """Runs `cell` in `folder`, an open work dir.
 
     Args:
         show: displays the state of the run; called every LOOK_S or CALM_LOOK_S (`oncebench.run.phases`).
         interrupted: set by the first Ctrl-C.
+        engine: runs the pipeline.
     """
     with ExitStack() as stack:
         stack.enter_context(explain_full_disk(folder))
         stack.enter_context(open_disks(cell, folder))
         own = stack.enter_context(open_broker(cell, lab, folder))
         links = stack.enter_context(open_links(cell, own))
-        return _Run(cell, own, links, folder, show, interrupted).run()
+        return _Run(cell, own, links, folder, show, interrupted, engine).run()
 
 
 class _Run:
     def __init__(
-        self, cell: Cell, lab: Lab, links: Links, folder: Path, show: Show, interrupted: threading.Event
+        self,
+        cell: Cell,
+        lab: Lab,
+        links: Links,
+        folder: Path,
+        show: Show,
+        interrupted: threading.Event,
+        engine: Engine,
     ) -> None:
+        self.engine = engine
         self.cell, self.lab, self.folder = cell, lab, folder
         self.show, self.interrupted = show, interrupted
         self.sink = suite_sinks()[cell.sink]
@@ -121,9 +133,11 @@ class _Run:
             cell.random_kills,
             cell.seed,
             {**lab.servers, **links.proxies},
+            engine,
+            cell.outage_s,
         )
         self.processes = RunProcesses(folder, lab.environment())
-        self.meters = Meters(self._measured_processes, folder / CHECKPOINT)
+        self.meters = Meters(self._measured_processes, folder / CHECKPOINT, engine)
         at_once = cell.rate == "max"
         self.load_s = cell.sessions * EVENTS_PER_SESSION / FLAT_OUT_EVENTS_PER_S if at_once else cell.load_s
         self.progress = RunProgress(folder, None if at_once else self.load_s, cell.trigger_ms / 1000)
@@ -157,10 +171,18 @@ class _Run:
             self.phases.begin(READING)
             self._final_reads()
             self.processes.stop(OBSERVER)
-            written = self.meters.checkpoint.total()
+            written = self.meters.checkpoint.total() if self.engine.keeps_checkpoint_files else None
         uses, cut = self.meters.uses(), self.interrupted.is_set()
         return RunResult(
-            self.id, self.topics, self._kafka(), self.durability, uses, written, self.measured_from_us, cut
+            self.id,
+            self.topics,
+            self._kafka(),
+            self.durability,
+            uses,
+            written,
+            self.measured_from_us,
+            cut,
+            self.engine.as_json(),
         )
 
     def _start_observer(self) -> None:
@@ -176,10 +198,9 @@ class _Run:
         phase = replace(WARMING_UP, waits_for=f"{sessions} {WARMING_UP.waits_for}")
         for number in range(WARM_UP_BATCHES):
             self._wait_for_servers()
-            done = partial(self.progress.has_batch_after, self.progress.batch_number)
             servers, topic = self.lab.kafka.bootstrap_servers, self.topics.input
             self.progress.sent_ahead += send_warm_up(servers, topic, self.folder, number)
-            self._require(phase, done)
+            self._require(phase, self.progress.has_read_ahead)
 
     def _preload(self) -> None:
         """Puts the open sessions into the pipeline's state, in one batch and before every fault.
@@ -240,8 +261,10 @@ class _Run:
         )
 
     def _faults_s(self) -> float:
-        """The sum of the durations that faults name."""
-        return sum(parse_fault(fault).seconds or 0.0 for fault in self.cell.faults)
+        """The sum of the durations that faults and outages name."""
+        return self.cell.random_kills * self.cell.outage_s + sum(
+            parse_fault(fault).seconds or 0.0 for fault in self.cell.faults
+        )
 
     def _wait_for_servers(self) -> None:
         self.phases.wait_for_servers(ProgressTimeout(START_LIMIT_S + self._faults_s()))

@@ -11,11 +11,13 @@ import resource
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from oncebench.errors import UserError
 from oncebench.faults.server import KAFKA
+from oncebench.lab.engine import SPARK, Engine
 from oncebench.observe.bytes_written import BytesWritten
 from oncebench.observe.resources import BROKER, PIPELINE, SUITE, Sampler, Use
 
@@ -27,11 +29,12 @@ class Meters:
         processes: called at each sample; returns the current processes by name (pipeline, servers, generator,
             observer), each with `pid` and `alive`.
         checkpoint: the folder, which need not exist yet.
+        engine: names the components of the pipeline.
     """
 
-    def __init__(self, processes: Callable[[], Mapping[str, Any]], checkpoint: Path) -> None:
+    def __init__(self, processes: Callable[[], Mapping[str, Any]], checkpoint: Path, engine: Engine = SPARK) -> None:
         self._processes = processes
-        self._sampler = Sampler(self._sessions, component)
+        self._sampler = Sampler(self._sessions, partial(component, engine))
         self._own_began_s = time.process_time()
         self._own_ended_s: float | None = None
         self.checkpoint = BytesWritten(checkpoint)
@@ -72,10 +75,8 @@ class Meters:
         return owners
 
 
-def component(owner: str, name: str, leader: bool) -> str:
-    """Returns the component of a process; the pipeline has three: JVM, driver and workers."""
+def component(engine: Engine, owner: str, name: str, leader: bool) -> str:
+    """Returns the component of a process; the engine names those of the pipeline."""
     if owner == KAFKA:
         return BROKER
-    if owner != PIPELINE:
-        return owner
-    return "spark_jvm" if name == "java" else "python_driver" if leader else "python_workers"
+    return engine.component(name, leader) if owner == PIPELINE else owner

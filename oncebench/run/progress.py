@@ -9,6 +9,7 @@ from typing import Any
 from oncebench.live.newest_fault import NewestFault
 from oncebench.live.status import Phase, RunStatus
 from oncebench.record.json_lines import Tail
+from oncebench.record.schema import READ
 
 
 class RunProgress:
@@ -17,7 +18,7 @@ class RunProgress:
     Attributes:
         sent_ahead: acknowledged events that were sent ahead of the load.
         batch: the newest progress line of a batch; empty before the first batch.
-        position: per partition of the input, the offset up to which finished batches have read.
+        position: per partition of the input, the offset up to which the pipeline has read and committed.
     """
 
     def __init__(self, folder: Path, load_s: float | None, trigger_s: float = 0.0) -> None:
@@ -35,27 +36,22 @@ class RunProgress:
         for line in self._pipeline.fresh():
             if line["kind"] == "started":
                 self.position = {}  # an attempt on an older checkpoint starts further back, and reports where
-            elif line["kind"] == "batch":
-                self.batch = line
+            elif line["kind"] in READ:
+                self.batch = line if line["kind"] == "batch" else self.batch
                 for partition, offset in line["end_offsets"].items():
                     self.position[partition] = max(offset, self.position.get(partition, 0))
 
-    @property
-    def batch_number(self) -> int:
-        """The number of the newest batch; -1 before the first."""
-        return int(self.batch.get("batch", -1))
-
-    def has_batch_after(self, number: int) -> bool:
-        """Whether a later batch than `number` is finished."""
-        return self.batch_number > number
+    def has_read_ahead(self) -> bool:
+        """Whether everything that was sent ahead of the load is read and committed."""
+        return self.events_read >= self.sent_ahead
 
     @property
     def events_read(self) -> int:
-        """Events that finished batches have read."""
+        """Events that the pipeline has read and committed."""
         return sum(self.position.values())
 
     def has_read(self, ends: Mapping[str, int]) -> bool:
-        """Whether finished batches have read every partition up to its end."""
+        """Whether the pipeline has read and committed every partition up to its end."""
         return all(self.position.get(partition, 0) >= end for partition, end in ends.items())
 
     def status(self, phase: Phase) -> RunStatus:

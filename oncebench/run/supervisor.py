@@ -21,7 +21,7 @@ a fault, in Jepsen's word):
 from __future__ import annotations
 
 import random
-import sys
+import signal
 import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
@@ -33,12 +33,11 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.faults.catalogue import FAULTS
 from oncebench.faults.context import FaultContext
 from oncebench.home import HOME
+from oncebench.lab.engine import REFUSED, SPARK, Engine
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
 from oncebench.record.json_lines import AllLines, LineWriter, read_lines
-from pipeline.config import PipelineConfig, write_config
-from pipeline.spark.sockets import sweep
-from pipeline.spark.temporary import sweep_temporary
+from pipeline.config import PipelineConfig
 
 # Unrequested deaths in a row after which no restart will help. All but the first came before the query ran. A pipeline
 # that runs and dies repeatedly is a finding and no error: its run stalls.
@@ -48,7 +47,6 @@ STOP_LIMIT_S = 30.0
 # Mean time from "running" to a random kill. The first batch of a restarted pipeline, the replay, takes 3 to 5 s. So
 # about half of the kills hit a replay, the others any step of the batches after it, and the run makes progress.
 RANDOM_KILL_MEAN_S = 6.0
-REFUSED = 2  # exit code of `python -m pipeline`
 _ENDED = object()  # of a fault's generator
 
 
@@ -61,6 +59,8 @@ class Supervisor:
         random_kills: number of SIGKILLs at random times.
         seed: of the random times and of the faults' random choices.
         servers: the servers that the suite started, by name; faults may break these.
+        engine: starts the attempts.
+        outage_s: seconds between a random kill and the restart; see `Cell.outage_s`.
     """
 
     def __init__(
@@ -70,7 +70,11 @@ class Supervisor:
         random_kills: int,
         seed: int,
         servers: Mapping[str, Any] | None = None,
+        engine: Engine = SPARK,
+        outage_s: float = 0.0,
     ) -> None:
+        self._engine, self._outage_s = engine, outage_s
+        self._restart_at: float | None = None
         self._config = replace(config, trace=config.trace or random_kills > 0)
         self._folder = config.record
         self._environment = environment
@@ -105,10 +109,7 @@ class Supervisor:
 
     def start(self, config: PipelineConfig | None = None) -> None:
         """Starts an attempt, with `config` instead of the run's configuration if given."""
-        path = self._folder / "pipeline.json"
-        write_config(config or self._config, path)
-        # faulthandler logs where a C library crashes, also during its import.
-        command = [sys.executable, "-X", "faulthandler", "-m", "pipeline", str(path)]
+        command = self._engine.start(config or self._config)
         log = self._folder / "logs" / "pipeline.log"
         self._hits_before = len(self._hits())
         self._log_before = log.stat().st_size if log.exists() else 0
@@ -134,7 +135,7 @@ class Supervisor:
 
         Then a server may be down, or an older driver may still run.
         """
-        return bool(self._active) or self._hits_handled < len(self._hits())
+        return bool(self._active) or self._restart_at is not None or self._hits_handled < len(self._hits())
 
     @property
     def server_down(self) -> bool:
@@ -160,7 +161,11 @@ class Supervisor:
         self._active = [(context, fault) for context, fault in self._active if not _has_ended(context, fault)]
         if any(context.held for context, _ in self._active):
             return
-        if not self._child.alive:
+        if self._restart_at is not None:
+            if time.monotonic() >= self._restart_at:
+                self._restart_at = None
+                self.start_successor()
+        elif not self._child.alive:
             self._restart()
         elif self._kills_begun and self._kills_left and not self.fault_active and not self._killed():
             self._kill_at_random(time.monotonic())
@@ -206,10 +211,17 @@ class Supervisor:
             assert self._child is not None, "start() comes first"
             self._kill_at = None
             self._kills_left -= 1
+            if self._outage_s and self._engine.aim is not None:
+                self._engine.aim(self._config)
+                self._child.send(signal.SIGSTOP)  # at once; to find all descendants takes some milliseconds
             killed_us = _now_us()
             self._child.kill_session()
             self.note("random-kill", t_us=killed_us, landed=self._last_failpoint())
-            self.start_successor()
+            if self._outage_s:
+                self._exit_recorded = True
+                self._restart_at = time.monotonic() + self._outage_s
+            else:
+                self.start_successor()
 
     def end_faults(self) -> None:
         """Ends and undoes the active faults, the newest first.
@@ -317,8 +329,7 @@ class Supervisor:
     ) -> None:
         with ExitStack() as stack:  # each callback runs, even if another one fails
             stack.callback(self._timeline.close)
-            stack.callback(sweep_temporary, self._folder)
-            stack.callback(sweep, self._folder)
+            stack.callback(self._engine.sweep, self._folder)
             stack.callback(self._end_child)
             self.end_faults()
 

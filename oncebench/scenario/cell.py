@@ -8,6 +8,7 @@ Promise: `reproduce` returns the one command that runs the same cell again.
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, cast
 
@@ -30,6 +31,8 @@ class Cell:
         sink, guarantee, variant: the configuration under test.
         faults: fault specifications, in the order in which they act. A cell without faults is healthy.
         random_kills: number of SIGKILLs at Poisson times, drawn from `seed`. They come in addition to `faults`.
+        outage_s: seconds between a random kill and the restart. An engine that can aim is then killed when it has
+            prepared rows and not committed them.
         rate: events per second, or "max": the whole load is in the topic before the pipeline starts.
         sessions: number of sessions, of `EVENTS_PER_SESSION` events each.
         open_sessions: sessions that are in the pipeline's state before the load begins, and never end.
@@ -50,6 +53,7 @@ class Cell:
     variant: str
     faults: tuple[str, ...] = ()
     random_kills: int = 0
+    outage_s: float = 0.0
     rate: float | str = 2000.0
     sessions: int = 200
     open_sessions: int = 0
@@ -95,10 +99,10 @@ class Cell:
     def _open_sessions_text(self) -> str:
         return f", {self.open_sessions} open sessions" if self.open_sessions else ""
 
-    def reproduce(self) -> str:
+    def reproduce(self, program: Sequence[str] = ("oncebench", "run")) -> str:
         """The command that runs this cell again; options at their defaults are left out."""
         default = Cell(self.sink, self.guarantee, self.variant)
-        words = ["oncebench", "run", "--sink", self.sink, "--guarantee", self.guarantee, "--variant", self.variant]
+        words = [*program, "--sink", self.sink, "--guarantee", self.guarantee, "--variant", self.variant]
         for field in fields(self):
             value = getattr(self, field.name)
             if field.name in ("sink", "guarantee", "variant") or value == getattr(default, field.name):
@@ -117,7 +121,12 @@ class Cell:
 
 
 # Options whose name differs from the field's.
-_OPTIONS = {"trigger_ms": "--trigger", "transaction_timeout_ms": "--transaction-timeout", "warmup_s": "--warmup"}
+_OPTIONS = {
+    "outage_s": "--outage",
+    "trigger_ms": "--trigger",
+    "transaction_timeout_ms": "--transaction-timeout",
+    "warmup_s": "--warmup",
+}
 
 
 def counts_rows(variant: str) -> bool:

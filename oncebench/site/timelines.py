@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any
 
 from oncebench.report.configuration import Configuration, configuration_of
-from oncebench.report.report import EVENTS_PER_ROW
+from oncebench.report.measures.throughput import EVENTS_PER_ROW
 from oncebench.report.schema import Report
 from oncebench.report.titles import title
 from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL

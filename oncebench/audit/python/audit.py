@@ -26,6 +26,7 @@ from oncebench.audit.python.reads import EVERYWHERE, Reads, join_reads
 from oncebench.audit.python.records import Bools, Ints
 from oncebench.audit.python.visible import Explainer, Rows, explain_inconsistent, judge_rows
 from oncebench.record import Record, RecordError
+from oncebench.record.schema import READ
 
 # Timeline events.
 DRAINED = "drained"  # everything the load sent was processed and committed
@@ -182,18 +183,18 @@ def audit(
 
 
 def committed_ends(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Returns the committed end of each input partition, from the lines of kind `batch`."""
+    """Returns the committed end of each input partition, from the lines of a kind in `READ`."""
     ends: dict[int, int] = {}
     for line in progress:
-        if line.get("kind") != "batch":
+        if line.get("kind") not in READ:
             continue
         try:
             for partition, offset in line["end_offsets"].items():
                 ends[int(partition)] = max(int(offset), ends.get(int(partition), 0))
         except (KeyError, TypeError, ValueError, AttributeError) as error:
             raise RecordError(
-                f"progress.jsonl has a batch line without usable end_offsets ({dict(line)!r}). A pipeline of another "
-                "version wrote it: judge the run with that version"
+                f"progress.jsonl has a {line['kind']} line without usable end_offsets ({dict(line)!r}). A pipeline of "
+                "another version wrote it: judge the run with that version"
             ) from error
     return ends
 

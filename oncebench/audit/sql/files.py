@@ -64,7 +64,7 @@ class Files:
 
     Attributes:
         final_whole, log_whole: the file was closed.
-        committed: the end of Spark's committed offsets, per input partition.
+        committed: the end of the committed offsets, per input partition.
         batch_ranges: each batch's range of each input partition, and whether an attempt reported its delivery.
         drained: None if the timeline has neither event.
         mappings: the files in memory, in which the streams and the ledger lie.
@@ -146,10 +146,10 @@ def placed(table: pa.Table) -> pa.Table:
 
 
 def committed(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
-    """Returns the highest end of all batches, per input partition."""
+    """Returns the highest end of all batches or positions, per input partition."""
     ends: dict[int, int] = {}
     for line in progress:
-        for partition, end in line["end_offsets"].items() if line["kind"] == "batch" else ():
+        for partition, end in line["end_offsets"].items() if line["kind"] in ("batch", "position") else ():
             ends[int(partition)] = max(end, ends.get(int(partition), 0))
     return ends
 

@@ -20,7 +20,12 @@ def took_us(line: Line) -> int:
 
 
 def ended_us(line: Line) -> int:
-    """The time at which the batch was in Spark's commit log."""
+    """The time at which the batch was in Spark's commit log.
+
+    For an engine without batches: at which it had read up to the position of this line.
+    """
+    if "read_us" in line:
+        return int(line["read_us"])
     return int(line["began_us"]) + took_us(line) if "began_us" in line else int(line["t_us"])
 
 

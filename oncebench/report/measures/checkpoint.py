@@ -108,10 +108,14 @@ def per_batch(
 
 
 def batch_costs(progress: Progress) -> dict[str, float | int | None]:
-    """The number of all batches with input, and the medians in ms of the batches that count."""
+    """The number of all batches with input, and the medians in ms of the batches that count.
+
+    All are None for an engine without batches.
+    """
     batches = progress.settled()
+    all_batches = [line for line in progress.lines if line["kind"] == "batch"]
     return {
-        "n": sum(line["kind"] == "batch" and line["input_rows"] > 0 for line in progress.lines),
+        "n": sum(line["input_rows"] > 0 for line in all_batches) if all_batches else None,
         "trigger_ms": _median([line["duration_ms"]["triggerExecution"] for line in batches]),
         "add_batch_ms": _median([line["duration_ms"].get("addBatch", 0) for line in batches]),
         "planning_ms": _median([line["duration_ms"].get("queryPlanning", 0) for line in batches]),

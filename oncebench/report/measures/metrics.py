@@ -65,6 +65,11 @@ def field(*path: str, scale: float = 1.0) -> Getter:
     return find
 
 
+def has_batches(report: Report) -> bool:
+    """Whether the engine works in batches. Otherwise a report has no figure about one."""
+    return report["batches"].get("n", 0) is not None
+
+
 def flat_out(report: Report) -> bool:
     """Whether the load was complete before the pipeline started (`--rate max`).
 

@@ -50,12 +50,12 @@ def per_million(counts: Mapping[str, int] | None, events: int | None) -> dict[st
     return {name: _per_million(counts[name], events) for name in ("bytes", "files")}
 
 
-def watching_share(uses: Mapping[str, Use]) -> float | None:
+def watching_share(uses: Mapping[str, Use], servers: frozenset[str]) -> float | None:
     """The processor time of observer and suite as a share of the pipeline's.
 
     None if one of them is missing.
     """
-    pipeline = sum(uses[name].cpu_s for name in ("spark_jvm", "python_driver", "python_workers") if name in uses)
+    pipeline = sum(use.cpu_s for name, use in uses.items() if name not in WATCHING | servers)
     if not pipeline or not {"observer", SUITE} <= uses.keys():
         return None
     return round((uses["observer"].cpu_s + uses[SUITE].cpu_s) / pipeline, 4)

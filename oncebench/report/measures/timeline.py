@@ -7,7 +7,7 @@ lag, and the rise of the latency (the conditions of Theodolite and ESPBench).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from itertools import pairwise
 from math import ceil
 from typing import Any
@@ -18,6 +18,7 @@ import numpy.typing as npt
 from oncebench.audit.python.audit import Sightings
 from oncebench.audit.python.latency import Distribution
 from oncebench.record import Record
+from oncebench.record.schema import POSITION, READ
 from oncebench.report.measures.batch_times import ended_us, took_us
 
 Ints = npt.NDArray[np.int64]
@@ -34,7 +35,7 @@ def timeline(record: Record, sightings: Sightings) -> dict[str, Any]:
     """Figures per step of `step_s` seconds, from `start_us` on (epoch µs).
 
     `sent`: events that Kafka acknowledged. `visible`: rows first seen. `p50_ms`, `p99_ms`: latencies of these rows
-    (nearest rank). `lag`: events in the topic that no finished batch has read, at the end of the step.
+    (nearest rank). `lag`: events in the topic that no finished batch or checkpoint has read, at the end of the step.
     """
     start = record.plan.started_us
     acked = record.ledger.acked_us[record.ledger.acked_us > 0]
@@ -82,14 +83,13 @@ def steadiness(steps: Mapping[str, Any], rate: float | str, warmup_s: float, loa
 def events_after(record: Record, from_us: int) -> int:
     """Events of the load that the pipeline had still to read at a time (epoch µs).
 
-    The batch that was running then counts as read by the share of its time that had passed.
+    The batch (or step of the position) that was running then counts as read by the share of its time that had passed.
     """
     before = record.input.table.num_rows - int(np.count_nonzero(record.ledger.acked_us > 0))
     read = float(before)
-    batches = _batches(record)
-    for line, (done_us, position) in zip(batches, _positions(batches), strict=True):
+    for began_us, done_us, position in _reads(record):
         # Spark reports no time for a batch that an attempt only found completed.
-        passed = min(1.0, (from_us - done_us) / max(1.0, took_us(line)) + 1)
+        passed = min(1.0, (from_us - done_us) / max(1, done_us - began_us) + 1)
         if passed <= 0:
             break
         read += max(0.0, position - read) * passed
@@ -109,25 +109,29 @@ def _rounded(ms: float | None) -> float | None:
 def _lag(record: Record, acked: Ints, at: Ints) -> list[int]:
     """Events in the topic that no finished batch has read, including those from before the load."""
     before = record.input.table.num_rows - len(acked)
-    positions = _positions(_batches(record))
-    times = np.array([t_us for t_us, _ in positions], dtype=np.int64)
-    done = np.array([0, *(read for _, read in positions)], dtype=np.int64)
+    reads = _reads(record)
+    times = np.array([done_us for _, done_us, _ in reads], dtype=np.int64)
+    done = np.array([0, *(read for _, _, read in reads)], dtype=np.int64)
     read = done[np.searchsorted(times, at, side="right")]
     lag: list[int] = (before + np.searchsorted(acked, at, side="right") - read).tolist()
     return lag
 
 
-def _batches(record: Record) -> list[Mapping[str, Any]]:
-    """The lines of finished batches, in their order."""
-    return sorted((line for line in record.progress.items if line["kind"] == "batch"), key=ended_us)
+def _reads(record: Record) -> list[tuple[int, int, int]]:
+    """(began, done, events read in total by then) of each finished batch, in their order.
 
-
-def _positions(batches: Sequence[Mapping[str, Any]]) -> list[tuple[int, int]]:
-    """(time, events read by then) after each finished batch."""
+    For an engine without batches: of each step of its position, which began when it had reached the step before.
+    """
     position: dict[str, int] = {}
+    since: dict[str, int] = {}
     found = []
-    for line in batches:
+    for line in sorted((line for line in record.progress.items if line["kind"] in READ), key=ended_us):
+        done_us = ended_us(line)
+        began_us = done_us - took_us(line)
+        if line["kind"] == POSITION:
+            began_us = max((since.get(partition, done_us) for partition in line["end_offsets"]), default=done_us)
         for partition, offset in line["end_offsets"].items():
             position[partition] = max(offset, position.get(partition, 0))
-        found.append((ended_us(line), sum(position.values())))
+            since[partition] = done_us
+        found.append((began_us, done_us, sum(position.values())))
     return found

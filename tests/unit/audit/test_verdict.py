@@ -190,7 +190,7 @@ def test_a_run_whose_observer_saw_too_few_of_the_rows_is_unknown() -> None:
 def test_a_run_whose_pipeline_shows_no_committed_batch_is_unknown() -> None:
     without = Lines(({"kind": "running"}, {"kind": "sink", "batch": 0}))
     found, reasons = verdict_of(make_record(WORLD, progress=without))
-    assert (found, "no sign that Spark committed a batch" in reasons) == (Verdict.UNKNOWN, True)
+    assert (found, "no sign that the pipeline committed anything" in reasons) == (Verdict.UNKNOWN, True)
 
 
 def test_the_quarantine_must_be_read_only_if_something_belongs_there() -> None:

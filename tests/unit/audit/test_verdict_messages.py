@@ -39,7 +39,7 @@ def test_an_unknown_guarantee_or_code_is_refused_with_what_to_do() -> None:
 def test_a_weak_run_says_what_is_missing() -> None:
     unwatched = "the run was not watched to its end: its timeline has neither drained nor stalled"
     assert verdict_of(make_record(WORLD, timeline=Lines(()))) == (Verdict.UNKNOWN, unwatched)
-    no_batch = "no sign that Spark committed a batch: progress.jsonl has no batch line"
+    no_batch = "no sign that the pipeline committed anything: progress.jsonl has no batch or position line"
     found, reasons = verdict_of(make_record(WORLD, progress=Lines(())))
     assert (found, reasons.split(" | ")[0]) == (Verdict.UNKNOWN, no_batch)
 

@@ -29,7 +29,7 @@ def displayed(status: RunStatus, after_s: float = 12.0) -> dict[str, str]:
 
 def test_a_start_names_what_it_waits_for_and_has_no_figures() -> None:
     assert displayed(RunStatus(STARTING, load_s=10.0)) == {
-        "phase": "starting: waiting for Spark to start the query, 12 s"
+        "phase": "starting: waiting for the pipeline to start the query, 12 s"
     }
 
 
@@ -97,7 +97,10 @@ def test_a_narrow_terminal_shows_the_whole_phase() -> None:
     view(RunStatus(LOADING, {"sent": 50}, {"visible": 40, "p99_ms": 1.0}, {"batch": 4}, 300, "a:kill", load_s=10.0))
     assert "kafka exactly-once  loading, 10 s left" in drawn(view._draw(), width=60)
     view(RunStatus(STARTING))
-    assert drawn(view._draw(), width=80).strip() == "kafka exactly-once  starting: waiting for Spark to start the query"
+    assert (
+        drawn(view._draw(), width=80).strip()
+        == "kafka exactly-once  starting: waiting for the pipeline to start the query"
+    )
 
 
 def drawn(renderable: Any, width: int = 200) -> str:

@@ -48,5 +48,5 @@ def test_observation_is_a_share_of_the_pipeline() -> None:
         "suite": Use(cpu_s=0.2),
         "broker": Use(9.0),
     }
-    assert watching_share(uses) == 0.06
-    assert watching_share({"spark_jvm": Use(cpu_s=5.0), "observer": Use(0.4)}) is None
+    assert watching_share(uses, needed(())) == 0.06
+    assert watching_share({"spark_jvm": Use(cpu_s=5.0), "observer": Use(0.4)}, needed(())) is None

@@ -16,6 +16,7 @@ from oncebench.audit.python.audit import audit
 from oncebench.record.json_lines import Lines
 from oncebench.report import report
 from oncebench.report.comparisons.paired import settings
+from oncebench.report.measures.throughput import throughput
 from oncebench.scenario.cell import Cell
 from tests import sample_reports
 from tests.unit.audit.audit_world import make_record, make_world
@@ -60,7 +61,7 @@ def test_a_flat_out_load_is_timed_from_the_attempt_that_read_it() -> None:
     running = [{"kind": "running", "t_us": t_us} for t_us in (1_000_000, 20_000_000)]  # the first took open sessions in
     record: Any = SimpleNamespace(progress=SimpleNamespace(items=running), plan=SimpleNamespace(started_us=10_000_000))
     cell = Cell("kafka", "exactly-once", "two-phase", rate="max")
-    assert report._throughput(np.array([30_000_000]), record, cell) == {"events_per_s": 0.5, "sessions_per_s": 0.01}
+    assert throughput(np.array([30_000_000]), record, cell) == {"events_per_s": 0.5, "sessions_per_s": 0.01}
 
 
 def test_a_report_keeps_the_machine_of_its_run(

@@ -170,6 +170,11 @@ def test_each_fault_has_its_place() -> None:
     ]
 
 
+def test_a_kill_of_an_engine_without_batches_has_no_batch() -> None:
+    text = summary(report(faults=[{**RANDOM, "point": None, "batch": None}], batches={"n": None, "trigger_ms": None}))
+    assert "  fault       random:kill: at a random time\n" in text
+
+
 def test_a_recovery_without_a_new_row_has_a_reason() -> None:
     reported = summary(report(recovery=report()["recovery"] | {"first_visible": None, "caught_up": None}))
     assert "no new row came after the fault: the load was too short" in reported

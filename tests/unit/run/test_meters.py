@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from oncebench.errors import UserError
+from oncebench.lab.engine import SPARK
 from oncebench.run.meters import Meters, component
 
 
@@ -27,7 +28,7 @@ from oncebench.run.meters import Meters, component
     ],
 )
 def test_a_process_belongs_to_a_component(owner: str, name: str, leader: bool, expected: str) -> None:
-    assert component(owner, name, leader) == expected
+    assert component(SPARK, owner, name, leader) == expected
 
 
 class Killed:

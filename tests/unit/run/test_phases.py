@@ -52,7 +52,7 @@ def test_no_request_is_sent_to_a_server_that_a_fault_keeps_down(
     run.fake.child, run.fake.server_down, run.fake.is_running = object(), True, True
     monkeypatch.setattr(module, "WARM_UP_BATCHES", 1)
     monkeypatch.setattr(module, "send_warm_up", lambda *_: run.fake.noted.append("sent") or 1)
-    monkeypatch.setattr(run.progress, "has_batch_after", lambda _number: True)
+    monkeypatch.setattr(run.progress, "has_read_ahead", lambda: True)
     run._warm_up()
     assert run.fake.noted == ["faults ended" if interrupted else "watched", "sent"]
 
@@ -147,7 +147,7 @@ def loading(folder: Path, started_s_ago: float | None, rate: Any = 500.0) -> Fak
 def test_the_warm_up_is_displayed_with_its_number_of_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = FakeRun(tmp_path)
     monkeypatch.setattr(module, "send_warm_up", lambda *_: 1000)
-    monkeypatch.setattr(run.progress, "has_batch_after", lambda _number: True)
+    monkeypatch.setattr(run.progress, "has_read_ahead", lambda: True)
     run._warm_up()
     phase = run.displayed[-1].phase
     assert (phase.name, phase.waits_for) == ("warming up", "30 sessions ahead of the load")

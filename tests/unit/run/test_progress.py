@@ -38,5 +38,24 @@ def test_the_lag_counts_acknowledged_events_that_no_batch_has_read(tmp_path: Pat
     progress.update()
     status = progress.status(LOADING)
     assert (status.lag, status.batch["batch"], status.load["sent"]) == (600, 7, 600)
-    assert progress.has_batch_after(6) and not progress.has_batch_after(7)
     assert progress.has_read({"0": 900}) and not progress.has_read({"0": 901})
+
+
+def test_the_warm_up_is_over_when_everything_sent_ahead_is_read(tmp_path: Path) -> None:
+    progress = RunProgress(tmp_path, 10.0)
+    progress.sent_ahead = 1000
+    write(tmp_path, "progress.jsonl", batch(999))
+    progress.update()
+    assert not progress.has_read_ahead()
+    write(tmp_path, "progress.jsonl", batch(1000))
+    progress.update()
+    assert progress.has_read_ahead()
+
+
+def test_an_engine_without_batches_reports_its_position(tmp_path: Path) -> None:
+    progress = RunProgress(tmp_path, 10.0)
+    for partition, end in (("0", 600), ("1", 400)):
+        line = {"kind": "position", "read_us": 5, "end_offsets": {partition: end}}
+        write(tmp_path, "progress.jsonl", line)
+    progress.update()
+    assert (progress.position, progress.batch) == ({"0": 600, "1": 400}, {})

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from oncebench.errors import UserError
+from oncebench.lab.engine import SPARK, Engine
 from oncebench.run import supervisor as module
 from oncebench.run.supervisor import Supervisor
 from pipeline.config import PipelineConfig
@@ -58,13 +59,13 @@ class FakeChild:
 class World:
     """A supervisor with its folder, and the hits and the log of its fake pipeline."""
 
-    def __init__(self, folder: Path, random_kills: int = 0) -> None:
+    def __init__(self, folder: Path, random_kills: int = 0, engine: Engine = SPARK, outage_s: float = 0.0) -> None:
         self.folder = folder
         self.attempts: list[FakeChild] = []
         config = PipelineConfig(
             "localhost:1", "in", {"output": "out"}, "bad", "kafka", "exactly-once", "two-phase", "id", folder, folder
         )
-        self.supervisor = Supervisor(config, {}, random_kills, seed=1)
+        self.supervisor = Supervisor(config, {}, random_kills, seed=1, engine=engine, outage_s=outage_s)
 
     def start(self, _name: str, _command: object, log: Path, **_others: object) -> FakeChild:
         log.parent.mkdir(exist_ok=True)

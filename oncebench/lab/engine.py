@@ -1,0 +1,88 @@
+"""The engine of a run: how an attempt of the pipeline under test is started, and what it leaves behind.
+
+The suite's own pipeline runs on Spark (`SPARK`). A peer does the same work on another engine and declares itself in the
+same way. The run, its faults and its audit are the same for both.
+
+An engine that is started with `PipelineConfig` promises:
+
+- It appends to `progress.jsonl` in the run folder: `started`, `running`, and then either `batch` lines (see
+  `pipeline.progress`) or `position` lines. Both contain `end_offsets`: up to these the input is read, and the rows are
+  committed.
+- A start continues from what the attempt before has committed.
+- SIGTERM ends it with exit code 0; REFUSED is the exit code of a start that no restart can help.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from pipeline.config import PipelineConfig, write_config
+from pipeline.spark.sockets import sweep
+from pipeline.spark.temporary import sweep_temporary
+
+REFUSED = 2  # exit code of `python -m pipeline`
+COMMAND = ("oncebench", "run")
+
+
+@dataclass(frozen=True)
+class Engine:
+    """One engine with its settings.
+
+    Attributes:
+        name: in reports.
+        start: writes the configuration of an attempt into its run folder, and returns the attempt's command.
+        component: the component to which a process counts, by its name and whether it was started first.
+        aim: waits until rows are prepared and not yet committed, and returns whether that came; None: the engine
+            cannot.
+        keeps_checkpoint_files: each file of its checkpoint stays for longer than the scan that counts them
+            (`oncebench.observe.bytes_written`). Otherwise nobody counts them.
+        sweep: removes what a killed attempt leaves outside its run folder.
+        settings: every setting that a cell does not have, for the report.
+        unused: the fields of a cell that have no effect on this engine.
+        program: the words that run a cell with this engine; the options of a cell follow.
+    """
+
+    name: str
+    start: Callable[[PipelineConfig], list[str]]
+    component: Callable[[str, bool], str]
+    aim: Callable[[PipelineConfig], bool] | None = None
+    keeps_checkpoint_files: bool = True
+    sweep: Callable[[Path], None] = lambda _folder: None
+    settings: Mapping[str, Any] = field(default_factory=dict)
+    unused: tuple[str, ...] = ()
+    program: tuple[str, ...] = COMMAND
+
+    def as_json(self) -> dict[str, Any]:
+        """The engine as a run folder and a report describe it."""
+        return {
+            "name": self.name,
+            "settings": dict(self.settings),
+            "unused": list(self.unused),
+            "program": list(self.program),
+        }
+
+
+def _start_spark(config: PipelineConfig) -> list[str]:
+    path = config.record / "pipeline.json"
+    write_config(config, path)
+    # faulthandler logs where a C library crashes, also during its import.
+    return [sys.executable, "-X", "faulthandler", "-m", "pipeline", str(path)]
+
+
+def _spark_component(name: str, leader: bool) -> str:
+    """The pipeline has three components: JVM, driver and workers."""
+    return "spark_jvm" if name == "java" else "python_driver" if leader else "python_workers"
+
+
+def _sweep_spark(folder: Path) -> None:
+    try:
+        sweep(folder)
+    finally:
+        sweep_temporary(folder)
+
+
+SPARK = Engine("spark", _start_spark, _spark_component, sweep=_sweep_spark)
