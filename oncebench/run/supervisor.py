@@ -21,7 +21,6 @@ a fault, in Jepsen's word):
 from __future__ import annotations
 
 import random
-import signal
 import time
 from collections.abc import Generator, Mapping
 from contextlib import ExitStack
@@ -212,8 +211,7 @@ class Supervisor:
             self._kill_at = None
             self._kills_left -= 1
             if self._outage_s and self._engine.aim is not None:
-                self._engine.aim(self._config)
-                self._child.send(signal.SIGSTOP)  # at once; to find all descendants takes some milliseconds
+                self._engine.aim(self._config, self._child)
             killed_us = _now_us()
             self._child.kill_session()
             self.note("random-kill", t_us=killed_us, landed=self._last_failpoint())

@@ -12,7 +12,7 @@ from oncebench.downloads.maven import jars
 from oncebench.lab.engine import Engine
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.kafka.names import transactional_ids
-from peers.flink.aim import wait_for_checkpoint
+from peers.flink.aim import stop_before_commit
 from peers.flink.build import BUNDLE, compiled
 from peers.flink.settings import described
 from peers.flink.variant import FlinkVariant
@@ -42,7 +42,7 @@ def flink(cell: Cell, java: Java) -> Engine:
         name="flink",
         start=partial(_start, command, settings),
         component=lambda _name, _leader: "flink_jvm",
-        aim=lambda config: wait_for_checkpoint(completed(config)),
+        aim=lambda config, child: stop_before_commit(completed(config), child),
         keeps_checkpoint_files=False,  # Flink deletes a checkpoint as soon as the next one has completed
         settings=settings,
         unused=UNUSED,

@@ -19,7 +19,7 @@ def test_an_outage_begins_at_the_aimed_moment_and_delays_the_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aims: bool
 ) -> None:
     aimed: list[PipelineConfig] = []
-    engine = replace(SPARK, aim=(lambda config: aimed.append(config) or True) if aims else None)
+    engine = replace(SPARK, aim=(lambda config, _child: aimed.append(config) or True) if aims else None)
     world = World(tmp_path, random_kills=1, engine=engine, outage_s=0.2)
     monkeypatch.setattr(module.process, "start", world.start)
     monkeypatch.setattr(module, "RANDOM_KILL_MEAN_S", 1e-6)
