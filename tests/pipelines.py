@@ -15,10 +15,12 @@ from confluent_kafka import Producer
 
 from oncebench.audit.python.model import Expected, expected_output
 from oncebench.delivery.failpoints import parse_fault
+from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import Lab
 from oncebench.observe.final_read import save_topic
 from oncebench.record import INPUT
 from oncebench.record.json_lines import read_lines
+from oncebench.record.schema import READ
 from oncebench.record.streams import read_stream
 from oncebench.run.supervisor import Supervisor
 from oncebench.sinks.kafka.reader import KafkaReader
@@ -78,8 +80,8 @@ class Fixture:
         )
         return replace(config, **spark, **changes)
 
-    def pipeline(self, config: PipelineConfig) -> Supervisor:
-        return Supervisor(config, self.lab.environment(), random_kills=0, seed=1)
+    def pipeline(self, config: PipelineConfig, engine: Engine = SPARK) -> Supervisor:
+        return Supervisor(config, self.lab.environment(), random_kills=0, seed=1, engine=engine)
 
     def send(self, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
         """Sends records to the input topic; the length of a key decides its partition."""
@@ -124,7 +126,7 @@ def position(record: Path) -> dict[str, int]:
     """The committed position that a pipeline has reported."""
     reached: dict[str, int] = {}
     for line in read_lines(record / "progress.jsonl").items:
-        if line["kind"] == "batch":
+        if line["kind"] in READ:
             for partition, offset in line["end_offsets"].items():
                 reached[partition] = max(offset, reached.get(partition, 0))
     return reached
