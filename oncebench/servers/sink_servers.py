@@ -21,16 +21,18 @@ from oncebench.sinks.registry import suite_sinks
 # By the name that a sink uses for its service.
 SERVICES: Mapping[str, Service] = {"postgres": postgres.SERVICE, "pravega": pravega.SERVICE}
 
+PEER = "peer-"  # how the bundle of a peer is called
+
 
 def needed_bundles() -> tuple[str, ...]:
     """The bundles of jars that runs on this machine may need.
 
-    The server of a sink that cannot run here is left out.
+    The server of a sink that cannot run here is left out. So are peers: each fetches its jars at its first run.
     """
     idle = {"kafka-tools"} | {  # only `tools.generator_speed` runs Kafka's tools
         f"{service}-server" for sink in suite_sinks().values() if sink.kind.missing for service in sink.traits.services
     }
-    return tuple(name for name in bundles() if name not in idle)
+    return tuple(name for name in bundles() if name not in idle and not name.startswith(PEER))
 
 
 @contextmanager

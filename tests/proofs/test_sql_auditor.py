@@ -125,6 +125,14 @@ def test_both_expect_the_same_rows_for_any_input(
     agreed(make_record(world, input=Stream(table, complete=True), progress=committed_to({0: 300, 1: 10**6})))
 
 
+def test_both_take_the_position_of_an_engine_without_batches() -> None:
+    world = make_world(3, 1)
+    record = make_record(world, world.rows[20:])  # the rows of one session are missing
+    position = {"kind": "position", "t_us": 2, "read_us": 1, "end_offsets": {"0": 300}}
+    assert agreed(replace(record, progress=Lines((position,))))["LOSS"] == 20
+    assert agreed(replace(record, progress=Lines(())))["PEND"] == 20
+
+
 def test_both_find_a_faultless_run_faultless() -> None:
     found = agreed(make_record(WORLD))
     assert found["rows.expected"] == found["rows.visible"] == found["rows.visible_distinct"] == 60

@@ -187,6 +187,13 @@ def test_a_run_whose_observer_saw_too_few_of_the_rows_is_unknown() -> None:
     assert verdict_of(replace(record, observed=Stream(table[2:], complete=True))) == (Verdict.KEPT, "")
 
 
+def test_a_position_is_a_sign_of_a_commit_as_a_batch_is() -> None:
+    record = make_record(WORLD)
+    (batch,) = record.progress.items
+    position = {"kind": "position", "t_us": 2, "read_us": 1, "end_offsets": batch["end_offsets"]}
+    assert verdict_of(replace(record, progress=Lines((position,)))) == verdict_of(record)
+
+
 def test_a_run_whose_pipeline_shows_no_committed_batch_is_unknown() -> None:
     without = Lines(({"kind": "running"}, {"kind": "sink", "batch": 0}))
     found, reasons = verdict_of(make_record(WORLD, progress=without))

@@ -76,6 +76,33 @@ def test_a_report_keeps_the_machine_of_its_run(
     assert older["cpu"] == report.environment()["cpu"]
 
 
+def test_a_report_describes_the_engine_and_omits_settings_without_effect(tmp_path: Path) -> None:
+    cell = Cell("kafka", "exactly-once", "flink-rocksdb-200ms", partitions=3)
+    record = replace(make_record(make_world(2)), path=tmp_path, progress=Lines(()), cell={"cell": cell.as_json()})
+    engine = {
+        "name": "flink",
+        "settings": {"heap": "2g"},
+        "unused": ["master"],
+        "program": ["python", "-m", "peers.flink"],
+    }
+    made = report.make_report(record, cell, {}, {"run": "r", "engine": engine})
+    assert made["environment"]["engine"] == {"name": "flink", "settings": {"heap": "2g"}}
+    assert "master" not in made["config"] and made["config"]["partitions"] == 3
+    assert made["reproduce"].startswith("python -m peers.flink --sink kafka --guarantee exactly-once")
+    ours = report.make_report(record, cell, {}, {"run": "r"})
+    assert (ours["environment"]["engine"]["name"], "master" in ours["config"]) == ("spark", True)
+
+
+def test_figures_about_batches_are_absent_without_batches(tmp_path: Path) -> None:
+    cell = Cell("kafka", "exactly-once", "flink-rocksdb-200ms")
+    position = Lines(({"kind": "position", "t_us": 5, "read_us": 4, "end_offsets": {"0": 200}},))
+    record = replace(make_record(make_world(2)), path=tmp_path, progress=position, cell={"cell": cell.as_json()})
+    made = report.make_report(record, cell, {}, {"run": "r"})
+    split = made["batches"].pop("split_ms")
+    assert {*made["batches"].values(), *split.values(), *made["sink_ms"].values()} == {None}
+    assert made["checkpoint"]["share_of_batch"] is made["checkpoint"]["per_batch"] is None
+
+
 def test_an_older_config_is_read_with_the_present_names(tmp_path: Path) -> None:
     pair = [sample_reports.cell_of("kafka", guarantee, variant)
             for guarantee, variant in (("at-least-once", "acknowledged"), ("exactly-once", "two-phase"))]  # fmt: skip

@@ -89,6 +89,27 @@ def test_a_repeated_batch_line_moves_nothing_back() -> None:
     assert timeline(run, seen((0.9, 1)))["lag"] == [0]
 
 
+def stepwise(*steps: tuple[float, str, int]) -> Any:
+    """The record of an engine without batches: (seconds, partition, offset up to which it had read by then)."""
+    run = record([0.1, 0.2, 1.5, 1.6], [])
+    run.progress.items = [
+        {"kind": "position", "t_us": START + 99 * S, "read_us": START + round(at * S), "end_offsets": {partition: end}}
+        for at, partition, end in steps
+    ]
+    return run
+
+
+def test_lag_is_what_no_completed_checkpoint_has_read() -> None:
+    run = stepwise((1.0, "0", 1), (1.0, "1", 1), (2.0, "0", 2), (2.0, "1", 2))
+    assert timeline(run, seen((1.9, 1)))["lag"] == [0, 0]
+    assert timeline(stepwise((2.0, "0", 4)), seen((1.9, 1)))["lag"] == [2, 0]
+
+
+def test_a_step_of_the_position_takes_the_time_since_the_step_before() -> None:
+    run = stepwise((1.0, "0", 1), (1.2, "1", 1), (2.0, "0", 3))
+    assert [events_after(run, START + round(at * S)) for at in (0.9, 1.1, 1.5, 2.0)] == [4, 3, 1, 0]
+
+
 def test_a_long_run_has_wider_steps() -> None:
     reported = timeline(record([0.0, 2.5 * MAX_STEPS], []), seen())
     assert (reported["step_s"], len(reported["sent"])) == (3, 250)
