@@ -18,7 +18,7 @@ EXAMPLES = 32  # enough to see a pattern, few enough to read
 TERMS = {
     "E": "the expected rows: 20 of each finished session, computed by the reference model from the input read again",
     "m(x)": "how often a committed reader sees the row id x (`session_key:j`) at the end",
-    "covered": "Spark has committed the input offsets of all events of the session",
+    "covered": "the pipeline has committed the input offsets of all events of the session",
 }
 
 

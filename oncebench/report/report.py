@@ -40,6 +40,7 @@ from oncebench.observe.resources import Use
 from oncebench.record import Record
 from oncebench.record.earlier import current_cell
 from oncebench.record.json_lines import whole_lines
+from oncebench.record.schema import BATCH
 from oncebench.record.traits import traits_of
 from oncebench.record.validation import refuse_newer, require
 from oncebench.report.environment import environment
@@ -247,6 +248,7 @@ def _fault_section(run: _Run) -> dict[str, Any]:
     record, cell, seen = run.record, run.cell, run.seen
     faults = faults_of(record)
     acted = [fault for fault in faults if fault["hit"]]
+    has_batches = any(line["kind"] == BATCH for line in record.progress.items)
     reports_rows = counts_rows(cell.variant)
     observed = Observed.of(
         record.timeline.items, record.progress.items, seen.seen_us, seen.latency_us, run.started_us, reports_rows
@@ -257,7 +259,7 @@ def _fault_section(run: _Run) -> dict[str, Any]:
         "deaths": _deaths(record),
         "faults": [
             {**fault, "recovery": None if mark is None else mark.as_json()}
-            for fault, mark in zip_longest(charged(faults, run.batches), marks)
+            for fault, mark in zip_longest(charged(faults, run.batches, has_batches), marks)
         ],
         "uncharged": uncharged(faults, run.batches),
     }

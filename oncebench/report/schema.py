@@ -107,8 +107,8 @@ Fault = TypedDict(
         "batch": int | None,
         "hit": bool,
         "fault": Annotated[str, AfterValidator(_known_fault)],
-        "lost": Count,
-        "duplicated": Count,
+        "lost": Count | None,  # None: the engine has no batches, by which rows are charged to faults
+        "duplicated": Count | None,
         "noted": NotRequired[list[str]],
         "untested": NotRequired[list[str]],  # older reports note in `noted` that a fault found nothing to act on
         # Older reports have the recovery from a run's first fault only.

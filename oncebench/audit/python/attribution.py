@@ -46,8 +46,12 @@ def by_batch(record: Record, expected: Expected, joined: Joined | None = None) -
     return found
 
 
-def charged(faults: Sequence[Mapping[str, Any]], found: Mapping[int, tuple[int, int]]) -> list[dict[str, Any]]:
-    """Returns the faults, each with the lost and the duplicated rows of its batch."""
+def charged(
+    faults: Sequence[Mapping[str, Any]], found: Mapping[int, tuple[int, int]], has_batches: bool = True
+) -> list[dict[str, Any]]:
+    """Returns the faults, each with the lost and the duplicated rows of its batch; None without batches."""
+    if not has_batches:
+        return [{**fault, "lost": None, "duplicated": None} for fault in faults]
     left = dict(found)
     charged_faults = []
     for fault in faults:

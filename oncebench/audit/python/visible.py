@@ -89,7 +89,7 @@ def judge_rows(expected: Expected, rows: Rows, covered: Bools, *, is_log: bool) 
     """Judges the visible rows.
 
     Args:
-        covered: [sessions] Spark has committed all events of the session.
+        covered: [sessions] The pipeline has committed all events of the session.
         is_log: whether partitions are those of a log, and not files or tables.
     """
     sessions = len(expected.session_keys)

@@ -9,7 +9,7 @@ FROM events WHERE reason IS NULL GROUP BY session, seq;
 CREATE TEMP TABLE repeated_events AS
 SELECT session, seq, pos FROM first_events WHERE copies > 1;
 
--- A session is finished when all 100 events have arrived. It is covered when Spark has committed the offset of each of
+-- A session is finished when all 100 events have arrived. It is covered when the pipeline has committed the offset of each of
 -- its events, in whatever partition the event is.
 CREATE TEMP TABLE sessions AS
 SELECT session, CAST(sum(events) AS INTEGER) AS arrived, max(last_pos) AS last_pos, max(ended_at) AS ended_at,

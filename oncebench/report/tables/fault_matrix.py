@@ -30,7 +30,7 @@ from oncebench.report.configuration import Configuration, configuration_of, plac
 from oncebench.report.outcome import LIMIT, ORDER, fault_outcome
 from oncebench.report.schema import Fault, Report
 from oncebench.report.tables.grid import grid
-from oncebench.report.tables.table import counts_text
+from oncebench.report.tables.table import counts_text, duplicated_by, lost_by
 from oncebench.scenario.fault_matrix import RANDOM, RANDOM_KILL, can_be_done, named, paired
 from oncebench.scenario.fault_matrix import columns as columns_of
 
@@ -134,7 +134,7 @@ def _of_run(report: Report) -> Iterable[MatrixCell]:
     for faults in paired(chosen, lambda fault: "@" not in fault["fault"]):
         outcome, details = min((fault_outcome(report, fault) for fault in faults), key=lambda one: ORDER.index(one[0]))
         texts = [str(fault["fault"]).split("@", maxsplit=1)[0] for fault in faults]
-        lost, duplicated = sum(fault["lost"] for fault in faults), sum(fault["duplicated"] for fault in faults)
+        lost, duplicated = lost_by(faults), duplicated_by(faults)
         yield MatrixCell(
             row, named(texts), outcome, details, lost, duplicated, report["seed"], _only_these(command, texts)
         )

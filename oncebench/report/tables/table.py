@@ -110,6 +110,16 @@ def fault_markdown(reports: Sequence[Report]) -> str:
     return grid(table)
 
 
+def lost_by(faults: Iterable[Fault]) -> int:
+    """The lost rows that are charged to these faults."""
+    return sum(fault["lost"] or 0 for fault in faults)
+
+
+def duplicated_by(faults: Iterable[Fault]) -> int:
+    """The duplicated rows that are charged to these faults."""
+    return sum(fault["duplicated"] or 0 for fault in faults)
+
+
 def counts_text(lost: int, duplicated: int) -> str:
     """`3 lost, 2 duplicated`, without the counts that are 0."""
     return ", ".join(f"{n} {word}" for n, word in ((lost, "lost"), (duplicated, "duplicated")) if n)
@@ -119,7 +129,9 @@ def _damage(faults: Sequence[Fault]) -> str:
     hit = [fault for fault in faults if fault["hit"]]
     if not hit:
         return "not hit" if faults else "-"
-    damage = counts_text(sum(fault["lost"] for fault in hit), sum(fault["duplicated"] for fault in hit)) or "nothing"
+    if any(fault["lost"] is None for fault in hit):
+        return "-"
+    damage = counts_text(lost_by(hit), duplicated_by(hit)) or "nothing"
     return damage if len(hit) == 1 else f"{damage} in {len(hit)}"
 
 

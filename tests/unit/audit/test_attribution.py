@@ -80,6 +80,11 @@ def test_rows_are_charged_once_and_only_to_faults_that_were_hit() -> None:
     assert [(fault["lost"], fault["duplicated"]) for fault in charged] == [(0, 20), (0, 0), (0, 0), (0, 0)]
 
 
+def test_without_batches_nobody_knows_which_fault_a_row_belongs_to() -> None:
+    charged = attribution.charged([{"batch": None, "hit": True}], {-1: (3, 20)}, has_batches=False)
+    assert [(fault["lost"], fault["duplicated"]) for fault in charged] == [(None, None)]
+
+
 US = 10_000_000  # longer than a batch below takes
 
 

@@ -199,6 +199,11 @@ def test_markdown_groups_thousands_and_csv_does_not() -> None:
     assert figures[-1] == ""
 
 
+def test_the_damage_of_a_fault_without_a_batch_is_absent() -> None:
+    killed = {"point": None, "hit": True, "lost": None, "duplicated": None}
+    assert tables.fault_markdown([report(faults=[killed])]).splitlines()[2].split("|")[-2].strip() == "-"
+
+
 def test_each_fault_has_its_damage() -> None:
     faults = [
         {"point": "mid-write", "hit": True, "lost": 0, "duplicated": 20},
