@@ -40,6 +40,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
 _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|spark://.+|yarn|k8s://.+")
 MAX_SEED = 2**64 - 1  # loadgen's random number generator takes 64 bits
 MAX_WARMUP_S = 86_400.0
+MAX_OUTAGE_S = 3600.0
 MAX_OPEN_SESSIONS = 1_000_000  # ten times the largest number that was tested; all of them are in one batch
 MAX_PARTITIONS = 64  # each is a Spark task; more tasks measure nothing useful on one machine
 
@@ -204,6 +205,19 @@ def refuse_idle_on_lost(cells: Iterable[Cell]) -> None:
         )
 
 
+def refuse_idle_outage(cell: Cell) -> None:
+    """Refuses an --outage without a kill.
+
+    Raises:
+        UserError: the cell has an outage and no random kills (exit code 2).
+    """
+    if cell.outage_s and not cell.random_kills:
+        raise UserError(
+            "--outage has no effect here. It is the time between a random kill and the restart: give --random-kills too",
+            exit_code=ExitCode.USAGE,
+        )
+
+
 def existing_path(stored: Path) -> Path:
     """The path of a run folder or a file of reports, after a check that it exists.
 
@@ -222,6 +236,12 @@ def existing_path(stored: Path) -> Path:
 postgres_option = click.option(
     "--postgres", metavar="DSN", expose_value=False, callback=_use_postgres,
     help="Your own PostgreSQL, without a password in the DSN; without the option, a server is started.",
+)  # fmt: skip
+outage_option = click.option(
+    "--outage", "outage_s", type=click.FloatRange(0, MAX_OUTAGE_S), default=0.0, callback=_finite, metavar="S",
+    show_default=True,
+    help="Seconds between a random kill and the restart. Under exactly-once the kill then comes while a Kafka "
+    "transaction is being committed, and the commit is lost.",
 )  # fmt: skip
 work_dir_option = click.option(
     "--work-dir", type=_Folder(path_type=Path, file_okay=False), metavar="DIR",

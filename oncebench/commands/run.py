@@ -19,8 +19,10 @@ from oncebench.commands.options import (
     cell_options,
     keep_option,
     load_options,
+    outage_option,
     postgres_option,
     refuse_idle_on_lost,
+    refuse_idle_outage,
     refuse_idle_postgres,
     work_dir_option,
 )
@@ -74,6 +76,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
     metavar="N",
     help="Number of SIGKILLs at random times, drawn from --seed.",
 )
+@outage_option
 @click.option(
     "--json",
     "json_path",
@@ -114,6 +117,7 @@ def run(
         faults=tuple(map(checked_fault, faults)),
     )
     refuse_idle_on_lost([cell])
+    refuse_idle_outage(cell)
     require_possible([cell], ours(bootstrap_servers))
     place = work_dir or default_work_dir("run")
     report = run_one(cell, place, bootstrap_servers, keep)

@@ -11,7 +11,9 @@ Failure modes, all recorded as not exercised (`nemesis-idle`):
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from oncebench.delivery.contract import EXACTLY_ONCE
@@ -32,6 +34,8 @@ from oncebench.servers.proxy.tcp import Catch, Proxy
 COME_LIMIT_S = 30.0
 # A broker that has the request answers at once. The limit allows for a broker that another fault restarts.
 ANSWER_LIMIT_S = 30.0
+# Shorter than the pause before a client of Kafka connects again, 50 ms.
+_LOOK_S = 0.001
 # (answer, request) -> whether the answer reports success, and the fields to record.
 ReadAnswer = Callable[[bytes, bytes], tuple[bool, Mapping[str, Any]]]
 _COMMITTED = frozenset({"COMMIT", "COMMIT PREPARED"})  # PostgreSQL answers ROLLBACK to a COMMIT that it did not execute
@@ -82,6 +86,24 @@ def cut_link(context: FaultContext, seconds: float) -> Generator[None]:
 def cut_postgres_link(context: FaultContext, seconds: float) -> Generator[None]:
     """Cuts the pipeline off from PostgreSQL for `seconds`: connections close, new ones fail."""
     yield from _cut(context, POSTGRES, seconds)
+
+
+@contextmanager
+def commit_held(proxy: Proxy) -> Iterator[bool]:
+    """Keeps the next EndTxn from the broker until the end of the context, which discards it.
+
+    Yields whether one came within COME_LIMIT_S. The client loses its connection, and sends the EndTxn again on a new
+    one. So the context must end the client within milliseconds.
+    """
+    catch = Catch(lambda request: is_kafka(END_TXN, request), held_s=COME_LIMIT_S)
+    proxy.catch(catch)
+    try:
+        deadline = time.monotonic() + COME_LIMIT_S
+        while catch.request is None and time.monotonic() < deadline:
+            time.sleep(_LOOK_S)
+        yield catch.request is not None
+    finally:
+        proxy.forget(catch)
 
 
 def _cut(context: FaultContext, server: str, seconds: float) -> Generator[None]:

@@ -20,7 +20,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from oncebench.processes.child import Child
 from pipeline.config import PipelineConfig, write_config
 from pipeline.spark.sockets import sweep
 from pipeline.spark.temporary import sweep_temporary
@@ -37,8 +36,6 @@ class Engine:
         name: in reports.
         start: writes the configuration of an attempt into its run folder, and returns the attempt's command.
         component: the component to which a process counts, by its name and whether it was started first.
-        aim: stops the attempt when rows are prepared and not yet committed, and returns whether that came; None: the
-            engine cannot.
         keeps_checkpoint_files: each file of its checkpoint stays for longer than the scan that counts them
             (`oncebench.observe.bytes_written`). Otherwise nobody counts them.
         sweep: removes what a killed attempt leaves outside its run folder.
@@ -50,7 +47,6 @@ class Engine:
     name: str
     start: Callable[[PipelineConfig], list[str]]
     component: Callable[[str, bool], str]
-    aim: Callable[[PipelineConfig, Child], bool] | None = None
     keeps_checkpoint_files: bool = True
     sweep: Callable[[Path], None] = lambda _folder: None
     settings: Mapping[str, Any] = field(default_factory=dict)

@@ -24,6 +24,7 @@ from oncebench.scenario.cell import Cell
 from oncebench.servers.proxy.framing import PostgresFraming
 from oncebench.servers.proxy.tcp import Proxy
 from oncebench.sinks.postgres.connection import VARIABLE
+from oncebench.sinks.registry import suite_sinks
 
 
 @dataclass(frozen=True)
@@ -43,9 +44,11 @@ class Links:
 
 @contextmanager
 def open_links(cell: Cell, lab: Lab) -> Iterator[Links]:
-    """Opens the links that the faults of a cell act on, until the context ends."""
+    """Opens the links that the faults and outages of a cell act on, until the context ends."""
     faults = [FAULTS[parse_fault(fault).action] for fault in cell.faults]
     wanted = {fault.breaks for fault in faults if fault.on_link}
+    if cell.outage_s and lab.link is not None and suite_sinks()[cell.sink].transactional_ids is not None:
+        wanted.add(KAFKA)
     servers, environment, proxies = lab.kafka.bootstrap_servers, {}, {}
     with ExitStack() as stack:
         if KAFKA in wanted:

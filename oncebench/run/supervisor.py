@@ -12,7 +12,8 @@ a fault, in Jepsen's word):
 
 - pipeline-started
 - pipeline-killed: by a failpoint or a fault
-- random-kill: `landed` is the failpoint that the attempt passed last, or None
+- random-kill: `landed` is the failpoint that the attempt passed last, or None. `commit_held`, before an outage: whether
+  the kill came while the pipeline committed a transaction
 - pipeline-failed: died by itself, also during a fault, with `exit_code` and `why`
 - pipeline-continued, pipeline-stopped
 - nemesis-over: a fault ended by itself; it is missing if the end of the run ended the fault
@@ -22,15 +23,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Generator, Mapping
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from types import TracebackType
 from typing import Any
 
+from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.errors import ExitCode, UserError
 from oncebench.faults.catalogue import FAULTS
 from oncebench.faults.context import FaultContext
+from oncebench.faults.link import commit_held, link_to
+from oncebench.faults.server import KAFKA
 from oncebench.home import HOME
 from oncebench.lab.engine import REFUSED, SPARK, Engine
 from oncebench.processes import child as process
@@ -210,16 +214,28 @@ class Supervisor:
             assert self._child is not None, "start() comes first"
             self._kill_at = None
             self._kills_left -= 1
-            if self._outage_s and self._engine.aim is not None:
-                self._engine.aim(self._config, self._child)
-            killed_us = _now_us()
-            self._child.kill_session()
-            self.note("random-kill", t_us=killed_us, landed=self._last_failpoint())
+            with self._commit_held() as held:
+                killed_us = _now_us()
+                self._child.kill_session()
+            self.note("random-kill", t_us=killed_us, landed=self._last_failpoint(), **held)
             if self._outage_s:
                 self._exit_recorded = True
                 self._restart_at = time.monotonic() + self._outage_s
             else:
                 self.start_successor()
+
+    @contextmanager
+    def _commit_held(self) -> Iterator[dict[str, bool]]:
+        """Before an outage: waits until the pipeline commits a transaction, and keeps that request from the broker.
+
+        Yields the fields to record.
+        """
+        proxy = self._servers.get(link_to(KAFKA))
+        if self._outage_s and proxy is not None and self._config.guarantee == EXACTLY_ONCE:
+            with commit_held(proxy) as held:
+                yield {"commit_held": held}
+        else:
+            yield {}
 
     def end_faults(self) -> None:
         """Ends and undoes the active faults, the newest first.

@@ -31,8 +31,8 @@ class Cell:
         sink, guarantee, variant: the configuration under test.
         faults: fault specifications, in the order in which they act. A cell without faults is healthy.
         random_kills: number of SIGKILLs at Poisson times, drawn from `seed`. They come in addition to `faults`.
-        outage_s: seconds between a random kill and the restart. An engine that can aim is then killed when it has
-            prepared rows and not committed them.
+        outage_s: seconds between a random kill and the restart. Under exactly-once such a kill waits until the pipeline
+            commits a Kafka transaction, and the commit does not reach the broker.
         rate: events per second, or "max": the whole load is in the topic before the pipeline starts.
         sessions: number of sessions, of `EVENTS_PER_SESSION` events each.
         open_sessions: sessions that are in the pipeline's state before the load begins, and never end.

@@ -17,6 +17,8 @@ from oncebench.commands.options import (
     base_cell,
     keep_option,
     load_options,
+    outage_option,
+    refuse_idle_outage,
     work_dir_option,
 )
 from oncebench.commands.run import require_writable, run_one
@@ -43,9 +45,7 @@ from peers.flink.variant import EXAMPLE, FORM, FlinkVariant
               help="Seconds after the start of the load that are not measured.")  # fmt: skip
 @click.option("--random-kills", type=click.IntRange(0), default=0, metavar="N",
               help="Number of SIGKILLs at random times, drawn from --seed.")  # fmt: skip
-@click.option("--outage", "outage_s", type=click.FloatRange(0), default=0.0, metavar="S",
-              help="Seconds between a kill and the restart. The kill then hits a completed checkpoint whose "
-              "transactions are not committed.")  # fmt: skip
+@outage_option
 @click.option("--json", "json_path", metavar="PATH",
               help="Also write the report to this file as JSON; - prints it instead of the summary.")  # fmt: skip
 @work_dir_option
@@ -72,6 +72,7 @@ def main(
     require_writable(json_path)
     FlinkVariant.parse(variant)
     cell = replace(base_cell(**options), sink=sink, guarantee=guarantee, variant=variant)
+    refuse_idle_outage(cell)
     place = work_dir or default_work_dir("flink")
     report = run_one(cell, place, bootstrap_servers, keep, lambda lab: flink(cell, lab.java))
     Results(LOCAL, f"flink-{stamp()}").add(report)

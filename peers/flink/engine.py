@@ -12,7 +12,6 @@ from oncebench.downloads.maven import jars
 from oncebench.lab.engine import Engine
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.kafka.names import transactional_ids
-from peers.flink.aim import stop_before_commit
 from peers.flink.build import BUNDLE, compiled
 from peers.flink.settings import described
 from peers.flink.variant import FlinkVariant
@@ -42,17 +41,11 @@ def flink(cell: Cell, java: Java) -> Engine:
         name="flink",
         start=partial(_start, command, settings),
         component=lambda _name, _leader: "flink_jvm",
-        aim=lambda config, child: stop_before_commit(completed(config), child),
         keeps_checkpoint_files=False,  # Flink deletes a checkpoint as soon as the next one has completed
         settings=settings,
         unused=UNUSED,
         program=PROGRAM,
     )
-
-
-def completed(config: PipelineConfig) -> Path:
-    """The folder of completed checkpoints."""
-    return config.checkpoint / "completed"
 
 
 def _start(command: list[str], settings: dict[str, Any], config: PipelineConfig) -> list[str]:
@@ -63,7 +56,7 @@ def _start(command: list[str], settings: dict[str, Any], config: PipelineConfig)
 
 def job_settings(settings: dict[str, Any], config: PipelineConfig) -> dict[str, Any]:
     """Returns the settings of an attempt for `Settings.java`."""
-    checkpoints, temporary = completed(config), config.checkpoint / "temporary"
+    checkpoints, temporary = config.checkpoint / "completed", config.checkpoint / "temporary"
     places = {
         "execution.checkpointing.dir": checkpoints.as_uri(),
         "io.tmp.dirs": str(temporary),

@@ -3,24 +3,37 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from oncebench.lab.engine import SPARK, Engine
+from oncebench.faults.link import link_to
+from oncebench.faults.server import KAFKA
+from oncebench.lab.engine import Engine
 from oncebench.run import supervisor as module
-from pipeline.config import PipelineConfig
+from oncebench.servers.proxy.tcp import Catch
 from tests.unit.run.test_supervisor import World
 
 
-@pytest.mark.parametrize("aims", [True, False])
-def test_an_outage_begins_at_the_aimed_moment_and_delays_the_restart(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, aims: bool
+class Link:
+    """A proxy whose client commits at once."""
+
+    def __init__(self) -> None:
+        self.caught: list[Catch] = []
+
+    def catch(self, catch: Catch) -> None:
+        catch.request = b""
+        self.caught.append(catch)
+
+    def forget(self, catch: Catch) -> None:
+        catch.forgotten = True
+
+
+@pytest.mark.parametrize(("link", "recorded"), [(Link(), {"commit_held": True}), (None, {})], ids=["link", "no link"])
+def test_an_outage_begins_at_a_commit_and_delays_the_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, link: Link | None, recorded: dict[str, bool]
 ) -> None:
-    aimed: list[PipelineConfig] = []
-    engine = replace(SPARK, aim=(lambda config, _child: aimed.append(config) or True) if aims else None)
-    world = World(tmp_path, random_kills=1, engine=engine, outage_s=0.2)
+    world = World(tmp_path, random_kills=1, outage_s=0.2, servers={} if link is None else {link_to(KAFKA): link})
     monkeypatch.setattr(module.process, "start", world.start)
     monkeypatch.setattr(module, "RANDOM_KILL_MEAN_S", 1e-6)
     with world.supervisor as supervisor:
@@ -30,11 +43,27 @@ def test_an_outage_begins_at_the_aimed_moment_and_delays_the_restart(
         killed_at = time.monotonic()
         while supervisor.random_kills_left:
             supervisor.watch()
-        assert (len(aimed), supervisor.fault_active, len(world.attempts)) == (int(aims), True, 1)
+        assert (supervisor.fault_active, len(world.attempts)) == (True, 1)
         while supervisor.fault_active:
             supervisor.watch()
         assert time.monotonic() - killed_at >= 0.2
     assert world.events() == ["pipeline-started", "random-kill", "pipeline-started"]
+    assert {name: value for name, value in world.timeline()[1].items() if name == "commit_held"} == recorded
+    assert link is None or [catch.forgotten for catch in link.caught] == [True]  # the held commit never arrives
+
+
+def test_a_stop_during_an_outage_records_no_further_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    world = World(tmp_path, random_kills=1, outage_s=60.0)
+    monkeypatch.setattr(module.process, "start", world.start)
+    monkeypatch.setattr(module, "RANDOM_KILL_MEAN_S", 1e-6)
+    with world.supervisor as supervisor:
+        supervisor.start()
+        supervisor.begin_random_kills()
+        world.runs()
+        while supervisor.random_kills_left:
+            supervisor.watch()
+        supervisor.stop()
+    assert world.events() == ["pipeline-started", "random-kill"]
 
 
 def test_an_engine_starts_and_sweeps_its_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
