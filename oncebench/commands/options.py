@@ -213,7 +213,7 @@ def refuse_idle_outage(cell: Cell) -> None:
     """
     if cell.outage_s and not cell.random_kills:
         raise UserError(
-            "--outage has no effect here. It is the time between a random kill and the restart: give --random-kills too",
+            "--outage has no effect here. It is the time from a random kill to the restart: give --random-kills too",
             exit_code=ExitCode.USAGE,
         )
 

@@ -87,6 +87,7 @@ def run_command(*words: str, cwd: Path | None = None, **environment: str) -> tup
         ((*GOOD, "--postgres", "host=db1"), "--postgres has no effect here"),
         (("compare", "--postgres", "host=db1"), "--postgres has no effect here"),
         ((*GOOD, "--variant", "idempotent", "--on-lost", "drop"), "--on-lost has no effect here"),
+        ((*GOOD, "--outage", "5"), "--outage has no effect here"),
         (("compare", "--only", "at-least-once", "--on-lost", "drop"), "--on-lost has no effect here"),
         (("compare", "--sink", "broken-kafka"), "no cells of sink broken-kafka: give --profile broken"),
         (("compare", "--profile", "broken", "--sink", "kafka"), "no cells of sink kafka"),
