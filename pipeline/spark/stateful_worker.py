@@ -34,6 +34,7 @@ KNOWN = ("4", "2")
 # Enough that a batch's own cost (some 0.1 ms) is small, and few enough for 64 KiB of rejected record in each row.
 MOST_ROWS = 500
 _RECEIVE = "_receive_proto_message"
+_PLAIN = frozenset({int, str, bytes, bool, float, type(None)})
 
 
 def install() -> bool:
@@ -47,7 +48,7 @@ def install() -> bool:
         setattr(client, name, _after_unread(getattr(client, name), status_of))
     client._receive_proto_message = _or_later(client._receive_proto_message)
     client._send_proto_message = _send
-    client._serialize_to_bytes = _serialize
+    client._serialize_to_bytes = _unless_plain(client._serialize_to_bytes)
     for name in ("set_implicit_key", "register_timer", "delete_timer"):
         setattr(client, name, _deferred(getattr(client, name), lambda client: client))
     states: Any = ValueStateClient
@@ -110,10 +111,21 @@ def _send(client: Any, message: bytes) -> None:
         client.sockfile.flush()
 
 
-def _serialize(client: Any, schema: StructType, data: tuple[Any, ...]) -> bytes:
-    """Serializes plain Python values; PySpark's own function looks for numpy types in every element of a list."""
-    serialized: bytes = client.pickleSer.dumps(schema.toInternal(data))
+def _unless_plain(serialize: Callable[..., bytes]) -> Callable[..., bytes]:
+    """Returns a `serialize` that leaves out PySpark's search for numpy and pandas types in plain Python values."""
+
+    @wraps(serialize)
+    def serialized(client: Any, schema: StructType, data: tuple[Any, ...]) -> bytes:
+        if all(map(_is_plain, data)):
+            plain: bytes = client.pickleSer.dumps(schema.toInternal(data))
+            return plain
+        return serialize(client, schema, data)
+
     return serialized
+
+
+def _is_plain(value: Any) -> bool:
+    return type(value) in _PLAIN or (type(value) is list and _PLAIN.issuperset(map(type, value)))
 
 
 def _dump_stream(serializer: ArrowStreamUDFSerializer, iterator: Iterator[Any], stream: Any) -> None:
@@ -126,7 +138,7 @@ def _batches(iterator: Iterator[Any]) -> Iterator[tuple[pa.RecordBatch, Any]]:
     kind: Any = None
     for ((made, spark_type),) in iterator:
         kind = kind or to_arrow_type(spark_type, timezone="UTC", prefers_large_types=False)
-        rows += [row.asDict() for row in made]  # here the operator handles a key
+        rows += [row.asDict(True) for row in made]  # here the operator handles a key
         if len(rows) >= MOST_ROWS:
             yield pa.RecordBatch.from_pylist(rows, schema=pa.schema(list(kind))), kind
             rows = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import socket
 import struct
 import threading
@@ -10,13 +11,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyspark
 import pytest
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql.streaming.proto import StateMessage_pb2 as messages
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorApiClient, StatefulProcessorHandleState
 from pyspark.sql.streaming.value_state_client import ValueStateClient
-from pyspark.sql.types import LongType, Row, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, LongType, Row, StringType, StructField, StructType
 
 from pipeline.spark import stateful_worker
 
@@ -130,6 +132,14 @@ def test_rows_of_many_keys_are_one_batch() -> None:
 def test_an_operator_without_rows_sends_an_empty_batch() -> None:
     made = [[(iter(()), STATE)]] * 2
     assert [batch.num_rows for batch, _ in stateful_worker._batches(iter(made))] == [0]
+
+
+def test_numpy_values_of_a_users_operator_are_still_stored(tmp_path: Path) -> None:
+    with served(tmp_path, at_least=1) as (client, _, _server):
+        lists = StructType([StructField("seen", ArrayType(LongType()))])
+        for values in ([np.int64(3)], [3]):
+            assert pickle.loads(client._serialize_to_bytes(lists, (values,))) == ([3],)
+            assert b"numpy" not in client._serialize_to_bytes(lists, (values,))
 
 
 def test_an_unknown_pyspark_runs_unchanged(monkeypatch: pytest.MonkeyPatch) -> None:
