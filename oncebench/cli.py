@@ -29,6 +29,7 @@ COMMANDS = {
     "faults": "Run the fault matrix: one verdict per fault and guarantee.",
     "sustain": "Find the highest rate that each guarantee sustains.",
     "batches": "Measure the time that each protocol adds to a batch.",
+    "profile": "Show where the time and the CPU of a batch go.",
     "bench": "Track costs and guarantees over commits with asv.",
     "load": "Run the load generator alone, against any Kafka.",
     "audit": "Judge a stored run again.",

@@ -21,7 +21,7 @@ from oncebench.record import FACTS, Record
 from oncebench.report.environment import environment
 from oncebench.report.report import FILE, make_report, write_report
 from oncebench.report.schema import Report
-from oncebench.run.cell import RunResult, run_cell
+from oncebench.run.cell import During, RunResult, run_cell
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.supports import expected_codes
 from oncebench.servers.sink_servers import SERVICES
@@ -39,10 +39,15 @@ def measure(
     show: Show | None = None,
     interrupted: threading.Event | None = None,
     engine: Engine = SPARK,
+    during: During | None = None,
 ) -> Report:
-    """Runs a cell in an open work dir; returns its report, also stored in `report.json`."""
+    """Runs a cell in an open work dir; returns its report, also stored in `report.json`.
+
+    Args:
+        during: called with the pipeline while it is measured, see `run_cell`.
+    """
     show = show or (lambda _status: None)
-    result = run_cell(cell, lab, folder, show, interrupted or threading.Event(), engine)
+    result = run_cell(cell, lab, folder, show, interrupted or threading.Event(), engine, during)
     show(RunStatus(JUDGING))
     used = [name for name in suite_sinks()[cell.sink].traits.services if name in lab.theirs]
     theirs = {SERVICES[name].variable: lab.theirs[name] for name in used}

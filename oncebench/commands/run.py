@@ -39,6 +39,7 @@ from oncebench.report.report import FILE
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
 from oncebench.report.schema import Report
 from oncebench.report.summary import summary
+from oncebench.run.cell import During
 from oncebench.run.interrupt import gently
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault, require_possible
@@ -180,14 +181,19 @@ def run_one(
     bootstrap_servers: str | None,
     keep: bool,
     engine: Callable[[Lab], Engine] = _spark,
+    during: During | None = None,
 ) -> Report:
-    """Runs a cell in a work dir, with servers of its own, and returns its report."""
+    """Runs a cell in a work dir, with servers of its own, and returns its report.
+
+    Args:
+        during: called with the pipeline while it is measured, see `oncebench.run.cell.run_cell`.
+    """
     prepare_disks([cell])
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed([cell]))
         with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.brief) as show:
-            report = measure(cell, lab, work.path, show, interrupted, engine(lab))
+            report = measure(cell, lab, work.path, show, interrupted, engine(lab), during)
         if not keep:
             for name in BULKY:
                 delete_below(work.path, work.path / name)

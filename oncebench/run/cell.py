@@ -72,6 +72,7 @@ ABORT_MARGIN_S = 20.0
 FLAT_OUT_EVENTS_PER_S = 10_000.0
 # The batch that reads the open sessions has one event per session. A pipeline slower than this is stuck.
 OPEN_SESSIONS_PER_S = 200.0
+During = Callable[[Child], None]
 
 
 @dataclass(frozen=True)
@@ -90,7 +91,13 @@ class RunResult:
 
 
 def run_cell(
-    cell: Cell, lab: Lab, folder: Path, show: Show, interrupted: threading.Event, engine: Engine = SPARK
+    cell: Cell,
+    lab: Lab,
+    folder: Path,
+    show: Show,
+    interrupted: threading.Event,
+    engine: Engine = SPARK,
+    during: During | None = None,
 ) -> RunResult:
     """Runs `cell` in `folder`, an open work dir.
 
@@ -98,13 +105,14 @@ def run_cell(
         show: displays the state of the run; called every LOOK_S or CALM_LOOK_S (`oncebench.run.phases`).
         interrupted: set by the first Ctrl-C.
         engine: runs the pipeline.
+        during: called with the running pipeline at each look, from the end of the warm-up until everything is read.
     """
     with ExitStack() as stack:
         stack.enter_context(explain_full_disk(folder))
         stack.enter_context(open_disks(cell, folder))
         own = stack.enter_context(open_broker(cell, lab, folder))
         links = stack.enter_context(open_links(cell, own))
-        return _Run(cell, own, links, folder, show, interrupted, engine).run()
+        return _Run(cell, own, links, folder, show, interrupted, engine, during).run()
 
 
 class _Run:
@@ -117,10 +125,11 @@ class _Run:
         show: Show,
         interrupted: threading.Event,
         engine: Engine,
+        during: During | None,
     ) -> None:
         self.engine = engine
         self.cell, self.lab, self.folder = cell, lab, folder
-        self.show, self.interrupted = show, interrupted
+        self.show, self.interrupted, self.during = show, interrupted, during
         self.sink = suite_sinks()[cell.sink]
         self.id = f"ob-{time.strftime('%H%M%S')}-{uuid.uuid4().hex[:6]}"
         self.topics = make_topics(cell, lab.kafka, self.id, folder)
@@ -293,6 +302,9 @@ class _Run:
         self.progress.update()
         self.meters.checkpoint.scan_if_due()
         self._end_warm_up_time(phase)
+        pipeline = self.supervisor.child
+        if self.during and self.warm and phase in (LOADING, DRAINING) and pipeline and self.supervisor.running():
+            self.during(pipeline)
         self.show(self.progress.status(phase))
 
     def _end_warm_up_time(self, phase: Phase) -> None:

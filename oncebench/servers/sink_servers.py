@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from oncebench.downloads import async_profiler
 from oncebench.downloads.maven import bundles
 from oncebench.servers import postgres, pravega
 from oncebench.servers.service import Opened, Service
@@ -27,9 +28,10 @@ PEER = "peer-"  # how the bundle of a peer is called
 def needed_bundles() -> tuple[str, ...]:
     """The bundles of jars that runs on this machine may need.
 
-    The server of a sink that cannot run here is left out. So are peers: each fetches its jars at its first run.
+    The server of a sink that cannot run here is left out. So are peers: each fetches its jars at its first run. The
+    profiler's jar is fetched when it is used.
     """
-    idle = {"kafka-tools"} | {  # only `tools.generator_speed` runs Kafka's tools
+    idle = {"kafka-tools", async_profiler.BUNDLE} | {  # only `tools.generator_speed` runs Kafka's tools
         f"{service}-server" for sink in suite_sinks().values() if sink.kind.missing for service in sink.traits.services
     }
     return tuple(name for name in bundles() if name not in idle and not name.startswith(PEER))

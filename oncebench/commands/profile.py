@@ -1,0 +1,126 @@
+"""`oncebench profile`: shows where the time and the CPU of a batch go."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import click
+
+from loadgen.session import EVENTS_PER_SESSION
+from oncebench.commands.options import (
+    GroupedCommand,
+    base_cell,
+    cell_options,
+    keep_option,
+    load_options,
+    postgres_option,
+    refuse_idle_on_lost,
+    refuse_idle_postgres,
+    work_dir_option,
+)
+from oncebench.commands.run import run_one
+from oncebench.downloads.java import find_java
+from oncebench.errors import ExitCode, UserError
+from oncebench.measure import exit_code
+from oncebench.profiling.profilers import DRIVER, JVM, WORKERS, Profilers, Tools
+from oncebench.profiling.result import Samples, describe, write_pages
+from oncebench.report.results import default_work_dir
+from oncebench.scenario.cell import Cell
+from oncebench.scenario.fault_check import require_possible
+from oncebench.scenario.supports import support_of
+from oncebench.servers.sink_servers import ours
+
+# The load outlasts the samples by this: two profilers attach one after the other's start, and py-spy writes its file.
+MARGIN_S = 6.0
+SHORTEST_S, LONGEST_S = 1, 600  # a longer profile only makes larger files
+FOLDER = "profile"  # in the work dir
+
+
+@click.command(cls=GroupedCommand)
+@click.option("--sink", required=True, help="Sink that the pipeline writes to; see `oncebench list`.")
+@click.option("--guarantee", required=True, help="Delivery guarantee: at-most-once, at-least-once or exactly-once.")
+@click.option(
+    "--variant", help="Protocol that keeps the guarantee; see `oncebench list` [default: the sink's default]."
+)
+@click.option(
+    "--for",
+    "seconds",
+    type=click.IntRange(SHORTEST_S, LONGEST_S),
+    default=10,
+    show_default=True,
+    metavar="S",
+    help="Seconds that the profilers sample, from the end of the warm-up on.",
+)
+@load_options(duration="warm-up, --for and 6 more")
+@cell_options()
+@postgres_option
+@work_dir_option
+@keep_option
+def profile(
+    sink: str,
+    guarantee: str,
+    variant: str | None,
+    seconds: int,
+    bootstrap_servers: str | None,
+    work_dir: Path | None,
+    keep: bool,
+    **options: Any,
+) -> None:
+    """Show where the time and the CPU of a batch go, in one healthy run.
+
+    Runs a cell as `oncebench run` does. After the warm-up, async-profiler samples the JVM, and py-spy the Python
+    processes. Prints the time of a batch and its CPU time by part. Flame graphs are in the work dir, in profile/.
+
+    Profilers take CPU time themselves: do not compare these times with those of other runs. py-spy is an extra:
+    pip install 'oncebench[profile]'. To attach, this user must be root, or may trace its own processes.
+
+    \b
+    Example:
+      oncebench profile --sink kafka --guarantee exactly-once --rate 3000
+    """
+    cell = _cell(sink, guarantee, variant, seconds, options)
+    require_possible([cell], ours(bootstrap_servers))
+    tools = Tools.find()
+    place = (work_dir or default_work_dir("profile")).resolve()
+    with Profilers(tools, place / FOLDER, seconds) as profilers:
+        report = run_one(cell, place, bootstrap_servers, keep, profilers)
+    if report["interrupted"]:
+        sys.exit(ExitCode.INTERRUPTED)
+    samples = Samples(*map(profilers.stacks, (JVM, DRIVER, WORKERS)))
+    click.echo(f"{cell.title}, {report['verdict']}. {describe(place, samples)}")
+    write_pages(place / FOLDER, samples, tools.jvm, find_java())
+    click.echo(f"flame graphs and stacks: {place / FOLDER}")
+    sys.exit(exit_code([report]))
+
+
+def _cell(sink: str, guarantee: str, variant: str | None, seconds: int, options: dict[str, Any]) -> Cell:
+    """Returns the cell, with a load that outlasts the profilers.
+
+    Raises:
+        UserError: the load is too short, or the profilers could not see the pipeline's processes (exit code 2).
+    """
+    support = support_of(sink, guarantee, variant)
+    refuse_idle_postgres([sink])
+    least_s = options["warmup_s"] + seconds + MARGIN_S
+    if options["duration"] is None and options["sessions"] is None:
+        options = {**options, "duration": least_s}
+    cell = replace(base_cell(**options), sink=sink, guarantee=guarantee, variant=support.variant)
+    refuse_idle_on_lost([cell])
+    if not cell.master.startswith("local["):
+        raise UserError(
+            f"--master {cell.master}: only a pipeline in one JVM can be profiled. Give local[2], for example",
+            exit_code=ExitCode.USAGE,
+        )
+    if cell.rate == "max":
+        raise UserError("--rate max has no steady batches to profile. Give events per second", exit_code=ExitCode.USAGE)
+    one_session_s = EVENTS_PER_SESSION / float(cell.rate)  # a load has whole sessions
+    if cell.load_s < least_s - one_session_s:
+        raise UserError(
+            f"a load of {cell.load_s:.0f} s is too short: --warmup and --for take {least_s - MARGIN_S:.0f} s, and the "
+            f"profilers {MARGIN_S:.0f} s to start and end. Give a longer --duration, or leave it out",
+            exit_code=ExitCode.USAGE,
+        )
+    return cell

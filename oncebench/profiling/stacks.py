@@ -1,0 +1,35 @@
+"""Collapsed stacks: the text form in which async-profiler and py-spy write their samples.
+
+A line is `outermost;..;innermost COUNT`. async-profiler's first frame is the thread, in brackets. py-spy's first frame
+is the process if it follows subprocesses.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Stack:
+    """One stack, from the outermost frame inwards, and the number of its samples."""
+
+    frames: tuple[str, ...]
+    samples: int
+
+
+def parse(text: str) -> Iterator[Stack]:
+    """Reads collapsed stacks; skips lines that have no count."""
+    for line in text.splitlines():
+        frames, _, count = line.rpartition(" ")
+        if frames and count.isdigit():
+            yield Stack(tuple(frames.split(";")), int(count))
+
+
+def collapse(stacks: Iterable[Stack]) -> str:
+    """Writes stacks in the form that `parse` reads; equal stacks become one line."""
+    samples: dict[str, int] = {}
+    for stack in stacks:
+        frames = ";".join(stack.frames)
+        samples[frames] = samples.get(frames, 0) + stack.samples
+    return "".join(f"{frames} {count}\n" for frames, count in samples.items())
