@@ -14,7 +14,7 @@ $(STAMP): pyproject.toml
 	  { echo "oncebench needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 5; }
 	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "making $(VENV) (a minute or two)" >&2
-	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench,docs]'
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench,docs,profile]'
 	@touch $@
 
 compare: setup

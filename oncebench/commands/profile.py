@@ -25,8 +25,8 @@ from oncebench.commands.run import run_one
 from oncebench.downloads.java import find_java
 from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code
-from oncebench.profiling.profilers import DRIVER, JVM, WORKERS, Profilers, Tools
-from oncebench.profiling.result import Samples, describe, write_pages
+from oncebench.profiling.profilers import Profilers, Tools
+from oncebench.profiling.result import describe, write_pages
 from oncebench.report.results import default_work_dir
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
@@ -89,7 +89,7 @@ def profile(
         report = run_one(cell, place, bootstrap_servers, keep, profilers)
     if report["interrupted"]:
         sys.exit(ExitCode.INTERRUPTED)
-    samples = Samples(*map(profilers.stacks, (JVM, DRIVER, WORKERS)))
+    samples = profilers.samples()
     click.echo(f"{cell.title}, {report['verdict']}. {describe(place, samples)}")
     write_pages(place / FOLDER, samples, tools.jvm, find_java())
     click.echo(f"flame graphs and stacks: {place / FOLDER}")

@@ -21,9 +21,17 @@ _CONVERTER = "one.convert.Main"
 _LIMIT_S = 60.0
 
 
-def below_part(stacks: Iterable[Stack], part_of: Callable[[Stack], str], drop_first: bool) -> list[Stack]:
-    """Returns the stacks with their part as outermost frame, instead of the thread if `drop_first`."""
-    return [Stack((part_of(stack), *stack.frames[int(drop_first) :]), stack.samples) for stack in stacks]
+def below_part(stacks: Iterable[Stack], part_of: Callable[[Stack], str]) -> list[Stack]:
+    """Returns the stacks with their part as outermost frame, instead of threads and processes."""
+    return [
+        Stack((part_of(stack), *(frame for frame in stack.frames if not _is_place(frame))), stack.samples)
+        for stack in stacks
+    ]
+
+
+def _is_place(frame: str) -> bool:
+    """Whether a frame is async-profiler's name of a thread, or py-spy's name of a process."""
+    return frame.startswith(("[", "process "))
 
 
 def write_flame_graph(page: Path, title: str, stacks: Iterable[Stack], profiler: AsyncProfiler, java: Java) -> None:
@@ -34,7 +42,7 @@ def write_flame_graph(page: Path, title: str, stacks: Iterable[Stack], profiler:
     """
     source, log = page.with_suffix(".by-part.collapsed"), page.with_suffix(".log")
     source.write_text(collapse(stacks), "utf-8")
-    command = [java.executable, "-cp", profiler.jar, _CONVERTER, "--title", title, source, page]
+    command: list[str | Path] = [java.executable, "-cp", profiler.jar, _CONVERTER, "--title", title, source, page]
     with process.start("the flame graph's converter", command, log) as converter:
         ended = converter.wait(_LIMIT_S)
     if not ended or converter.returncode != 0 or not page.is_file():

@@ -18,11 +18,19 @@ DRIVER = "Python: driver"
 # The beginnings of thread names, without the bracket of async-profiler.
 _THREADS: Mapping[str, tuple[str, ...]] = {
     PLANNING: ("stream execution thread",),
-    TASKS: ("Executor task launch worker",),
+    TASKS: ("Executor task",),
     STATE: ("stateConnectionListenerThread",),
     JIT: ("C1 CompilerThre", "C2 CompilerThre"),  # the kernel cuts names of threads that are not Java's
     GC: ("GC Thread", "G1 ", "VM Thread"),  # the VM thread runs the pauses
-    SCHEDULER: ("dag-scheduler", "task-result-getter", "dispatcher-", "spark-listener-group", "Spark Context Cleaner"),
+    SCHEDULER: (
+        "dag-scheduler",
+        "task-result-getter",
+        "dispatcher-",
+        "spark-listener-group",
+        "element-tracking-store",
+        "Spark Context Cleaner",
+        "block-manager",
+    ),
 }
 # The files of a part, in the order in which they are looked for: a writer's rows come from no other part's functions.
 _FILES: Mapping[str, tuple[str, ...]] = {
@@ -41,7 +49,10 @@ def part_of_thread(stack: Stack) -> str:
 
 
 def part_of_worker(stack: Stack) -> str:
-    """Returns the part of a stack of a Python worker, by the files of its functions."""
+    """Returns the part of a stack of a Python worker, by the files of its functions.
+
+    The start of a task, and the serializers outside of these functions, are other work.
+    """
     for part, files in _FILES.items():
         if any(file in frame for frame in stack.frames for file in files):
             return part

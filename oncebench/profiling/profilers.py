@@ -3,15 +3,16 @@
 Promise: the profilers are children of their own sessions, and are gone when the context ends. They only read the
 pipeline's processes, apart from async-profiler's agent, which stays in the JVM until the JVM ends.
 
-Failure modes: a profiler may not attach, the pipeline died meanwhile, or the run ended first. `stacks` then raises, and
-the run itself goes on to its end.
+Failure modes: a profiler may not attach, the pipeline died meanwhile, or the run ended first. `samples` then raises,
+and the run itself goes on to its end.
 """
 
 from __future__ import annotations
 
 import sysconfig
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -22,7 +23,7 @@ from oncebench.downloads.async_profiler import AsyncProfiler, async_profiler
 from oncebench.errors import MissingEnvironment, UserError
 from oncebench.processes import child as process
 from oncebench.processes.child import Child
-from oncebench.profiling.stacks import Stack, parse
+from oncebench.profiling.stacks import Samples, Stack, parse
 
 JVM, DRIVER, WORKERS = "jvm", "driver", "workers"
 # Thread CPU time between two samples of the JVM. A batch takes some 100 ms of it, in ten or more threads.
@@ -51,8 +52,8 @@ class Tools:
         py_spy = Path(sysconfig.get_path("scripts")) / "py-spy"
         if not py_spy.is_file():
             raise MissingEnvironment(
-                "py-spy is not installed, which samples the Python processes. Install it: pip install 'oncebench[profile]'"
-                ", or in a checkout pip install -e '.[profile]'"
+                "py-spy is not installed, which samples the Python processes. Install it: "
+                "pip install 'oncebench[profile]', or in a checkout pip install -e '.[profile]'"
             )
         return cls(async_profiler(), py_spy)
 
@@ -69,31 +70,32 @@ class Profilers:
         self._tools, self._folder, self._seconds = tools, folder, seconds
         self._children: dict[str, Child] = {}
         self._ended: dict[str, int | None] = {}  # exit codes
-        self._pipeline: Child | None = None
 
     def __call__(self, pipeline: Child) -> None:
         """Starts the profilers when every process is there; later reaps those that have ended."""
-        if self._pipeline is None:
-            found = _processes(pipeline)
-            if len(found) == len((JVM, DRIVER, WORKERS)):
-                self._pipeline = pipeline
-                self._start(found)
+        if not self._children and (found := _processes(pipeline)) is not None:
+            self._start(found)
         for name, child in self._children.items():
             if name not in self._ended and not child.alive:
                 child.kill_session()
                 self._ended[name] = child.returncode
 
-    def stacks(self, name: str) -> tuple[Stack, ...]:
-        """Returns the samples of the JVM, the driver's Python or the Python workers.
+    def samples(self) -> Samples:
+        """Returns what the profilers sampled.
 
         Raises:
-            UserError: the profiler failed, or did not end in time.
+            UserError: a profiler failed, did not start, or did not end in time.
         """
-        if name not in self._children:
+        if not self._children:
             raise UserError(
-                "the profilers did not start: the pipeline's JVM and Python workers did not run when the warm-up was "
-                "over. Give a longer --duration"
+                "the profilers did not start, because the pipeline's JVM and Python workers did not run when the "
+                "warm-up was over. See logs/pipeline.log in the work dir"
             )
+        stacks = {name: tuple(self._stacks(name)) for name in self._children}
+        jvm, driver = stacks.pop(JVM), stacks.pop(DRIVER)
+        return Samples(jvm, driver, tuple(chain.from_iterable(stacks.values())))
+
+    def _stacks(self, name: str) -> Iterable[Stack]:
         child = self._children[name]
         words = process.tail(child.log)
         if name not in self._ended:
@@ -102,20 +104,22 @@ class Profilers:
                 f"See {child.log}"
             )
         if self._ended[name] == 0:
-            return tuple(parse(self._stack_file(name).read_text("utf-8", errors="replace")))
+            return parse(self._stack_file(name).read_text("utf-8", errors="replace"))
         if NO_SAMPLES in words:
             return ()
         raise UserError(f"{child.name} failed: {_last_line(words)}. {_remedy(words)}. See {child.log}")
 
-    def _start(self, pids: dict[str, int]) -> None:
+    def _start(self, found: _Processes) -> None:
         self._folder.mkdir(exist_ok=True)
-        for name, command in {
-            JVM: self._jvm_command(pids[JVM]),
-            DRIVER: self._python_command(DRIVER, pids[DRIVER]),
-            WORKERS: [*self._python_command(WORKERS, pids[WORKERS]), "--subprocesses"],
-        }.items():
-            title = "async-profiler" if name == JVM else f"py-spy for the Python {name}"
-            self._children[name] = process.start(title, command, self._folder / f"{name}.log")
+        self._attach(JVM, "async-profiler", self._jvm_command(found.jvm))
+        self._attach(DRIVER, "py-spy for the Python driver", self._python_command(DRIVER, found.driver))
+        for number, pid in enumerate(found.daemons, 1):
+            name = f"{WORKERS}-{number}"
+            command = [*self._python_command(name, pid), "--subprocesses"]
+            self._attach(name, "py-spy for the Python workers", command)
+
+    def _attach(self, name: str, title: str, command: Sequence[str | Path]) -> None:
+        self._children[name] = process.start(title, command, self._folder / f"{name}.log")
 
     def _jvm_command(self, pid: int) -> Sequence[str | Path]:
         jvm = self._tools.jvm
@@ -123,9 +127,11 @@ class Profilers:
                 "-f", self._stack_file(JVM), "--libpath", jvm.agent, str(pid))  # fmt: skip
 
     def _python_command(self, name: str, pid: int) -> Sequence[str | Path]:
-        # Functions instead of lines: a line is of no use in the table, and splits the flame graph.
+        # nonblocking: py-spy otherwise stops the threads for each sample, which costs the pipeline time. Threads that
+        # wait are woken by the stop, and the next sample takes them for running ones.
+        # function: a line is of no use in the table, and splits the flame graph.
         return (self._tools.python, "record", "--pid", str(pid), "--duration", str(self._seconds),
-                "--rate", str(PYTHON_RATE), "--format", "raw", "--function",
+                "--rate", str(PYTHON_RATE), "--format", "raw", "--function", "--nonblocking",
                 "--output", self._stack_file(name))  # fmt: skip
 
     def _stack_file(self, name: str) -> Path:
@@ -141,20 +147,29 @@ class Profilers:
             child.kill_session()
 
 
-def _processes(pipeline: Child) -> dict[str, int]:
-    """Returns the pids of the driver's Python, its JVM and the worker daemon, as far as they run."""
-    found = {DRIVER: pipeline.pid}
-    daemons: dict[int, int] = {}  # the daemon and its forks, which have its command line -> parent
+@dataclass(frozen=True)
+class _Processes:
+    """The pids of a pipeline. Spark starts a daemon for each environment of workers; the operator has its own."""
+
+    driver: int
+    jvm: int
+    daemons: Sequence[int]
+
+
+def _processes(pipeline: Child) -> _Processes | None:
+    """Returns the pids of a running pipeline; None: its JVM or its Python workers do not run."""
+    jvm, parents = None, dict[int, int]()  # of the daemons and their forks, which have the same command line
     for pid in pipeline.members():
         try:
             command, parent = psutil.Process(pid).cmdline(), psutil.Process(pid).ppid()
         except psutil.NoSuchProcess:
             continue
         if command and Path(command[0]).name == "java":
-            found[JVM] = pid
+            jvm = pid
         elif DAEMON_MODULE in command:
-            daemons[pid] = parent
-    return found | {WORKERS: pid for pid, parent in daemons.items() if parent not in daemons}
+            parents[pid] = parent
+    daemons = [pid for pid, parent in parents.items() if parent not in parents]
+    return _Processes(pipeline.pid, jvm, daemons) if jvm is not None and daemons else None
 
 
 def _last_line(text: str) -> str:

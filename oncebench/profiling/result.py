@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,25 +12,12 @@ from oncebench.downloads.java import Java
 from oncebench.errors import UserError
 from oncebench.profiling.flame_graphs import below_part, write_flame_graph
 from oncebench.profiling.parts import DRIVER, part_of_thread, part_of_worker
-from oncebench.profiling.stacks import Stack
+from oncebench.profiling.stacks import Samples
 from oncebench.profiling.table import batch_line, cpu_by_part, table
 from oncebench.profiling.times import batch_times
 from oncebench.record import FACTS
 from oncebench.record.json_lines import read_lines
 from oncebench.report.measures.checkpoint import Progress
-
-
-@dataclass(frozen=True)
-class Samples:
-    """The sampled stacks of a pipeline's processes."""
-
-    jvm: Sequence[Stack]
-    driver: Sequence[Stack]
-    workers: Sequence[Stack]
-
-    def __str__(self) -> str:
-        counts = {"JVM": self.jvm, "Python driver": self.driver, "Python workers": self.workers}
-        return ", ".join(f"{name} {sum(stack.samples for stack in stacks):,}" for name, stacks in counts.items())
 
 
 def describe(folder: Path, samples: Samples) -> str:
@@ -55,11 +41,8 @@ def describe(folder: Path, samples: Samples) -> str:
 
 def write_pages(folder: Path, samples: Samples, profiler: AsyncProfiler, java: Java) -> None:
     """Writes the flame graphs `jvm.html` and `python.html`."""
-    jvm = below_part(samples.jvm, part_of_thread, drop_first=True)
-    # py-spy's first frame of a worker is its process, one for each task at a time.
-    python = [
-        *below_part(samples.driver, lambda _stack: DRIVER, drop_first=False),
-        *below_part(samples.workers, part_of_worker, drop_first=True),
-    ]
+    jvm = below_part(samples.jvm, part_of_thread)
+    driver = below_part(samples.driver, lambda _stack: DRIVER)
+    python = [*driver, *below_part(samples.workers, part_of_worker)]
     write_flame_graph(folder / "jvm.html", "JVM of the pipeline", jvm, profiler, java)
     write_flame_graph(folder / "python.html", "Python of the pipeline", python, profiler, java)

@@ -6,7 +6,7 @@ is the process if it follows subprocesses.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 
@@ -16,6 +16,19 @@ class Stack:
 
     frames: tuple[str, ...]
     samples: int
+
+
+@dataclass(frozen=True)
+class Samples:
+    """The sampled stacks of a pipeline's processes."""
+
+    jvm: Sequence[Stack]
+    driver: Sequence[Stack]
+    workers: Sequence[Stack]
+
+    def __str__(self) -> str:
+        counts = {"JVM": self.jvm, "Python driver": self.driver, "Python workers": self.workers}
+        return ", ".join(f"{name} {sum(stack.samples for stack in stacks):,}" for name, stacks in counts.items())
 
 
 def parse(text: str) -> Iterator[Stack]:

@@ -26,6 +26,8 @@ _JVM, _WORKERS = "spark_jvm", "python_workers"
 _NAMES = {"python_driver": DRIVER, "broker": "Kafka broker", "observer": "observer", "generator": "generator",
           SUITE: "oncebench itself"}  # fmt: skip
 
+SHORTEST_MS = 0.05  # shorter steps of a sink would be printed as 0.0
+
 
 def cpu_by_part(
     cpu_s: Mapping[str, float], batches: int, jvm: Iterable[Stack], workers: Iterable[Stack]
@@ -67,7 +69,6 @@ def batch_line(times: BatchTimes) -> str:
     if times.total is None:
         return "No batch began after the warm-up."
     spark = ", ".join(f"{step} {ms:.0f}" for step, ms in times.steps.items())
-    sink = ", ".join(f"{step} {ms:.1f}" for step, ms in times.sink.items())
-    return f"A batch takes {times.total:.0f} ms (median): {spark}." + (
-        f"\nThe sink's steps in the run: {sink}." if sink else ""
-    )
+    sink = ", ".join(f"{step} {ms:.1f}" for step, ms in times.sink.items() if ms >= SHORTEST_MS)
+    own = f"\nThe sink's steps in the run: {sink}." if sink else ""
+    return f"A batch takes {times.total:.0f} ms (median): {spark}.{own}"

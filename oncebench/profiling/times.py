@@ -17,7 +17,9 @@ _STEPS: Mapping[str, tuple[str, ...]] = {
     "run": ("addBatch",),
     "commit log": ("commitOffsets", "commitBatch"),
 }
-# Parts of a task, and their sum: a median of both would count the same time twice.
+# The sink's names of its steps. `tasks` includes the steps that tasks report themselves, from `prepare` to `flush`.
+_SINK_NAMES = {"run": "tasks"}
+# Sums of other steps.
 _NOT_STEPS = ("task", "total")
 
 
@@ -57,7 +59,7 @@ def batch_times(progress: Progress) -> BatchTimes:
         sum(_counts(line, progress.from_us) for line in progress.lines),
         median(each["triggerExecution"] for each in spent) if spent else None,
         steps,
-        {step: median(values) for step, values in sink.items() if step not in _NOT_STEPS},
+        {_SINK_NAMES.get(step, step): median(values) for step, values in sink.items() if step not in _NOT_STEPS},
     )
 
 
