@@ -27,6 +27,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code
 from oncebench.profiling.profilers import Profilers, Tools
 from oncebench.profiling.result import describe, write_pages
+from oncebench.report.comparisons.sustained import backlog_in_latency
 from oncebench.report.results import default_work_dir
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import require_possible
@@ -91,6 +92,8 @@ def profile(
         sys.exit(ExitCode.INTERRUPTED)
     samples = profilers.samples()
     click.echo(f"{cell.title}, {report['verdict']}. {describe(place, samples)}")
+    if backlog_in_latency(report):
+        click.echo("The pipeline fell behind its load, so batches grew. Give a lower --rate for steady batches.")
     write_pages(place / FOLDER, samples, tools.jvm, find_java())
     click.echo(f"flame graphs and stacks: {place / FOLDER}")
     sys.exit(exit_code([report]))
@@ -103,6 +106,8 @@ def _cell(sink: str, guarantee: str, variant: str | None, seconds: int, options:
         UserError: the load is too short, or the profilers could not see the pipeline's processes (exit code 2).
     """
     support = support_of(sink, guarantee, variant)
+    if options["rate"] == "max":
+        raise UserError("--rate max has no steady batches to profile. Give events per second", exit_code=ExitCode.USAGE)
     refuse_idle_postgres([sink])
     least_s = options["warmup_s"] + seconds + MARGIN_S
     if options["duration"] is None and options["sessions"] is None:
@@ -114,8 +119,6 @@ def _cell(sink: str, guarantee: str, variant: str | None, seconds: int, options:
             f"--master {cell.master}: only a pipeline in one JVM can be profiled. Give local[2], for example",
             exit_code=ExitCode.USAGE,
         )
-    if cell.rate == "max":
-        raise UserError("--rate max has no steady batches to profile. Give events per second", exit_code=ExitCode.USAGE)
     one_session_s = EVENTS_PER_SESSION / float(cell.rate)  # a load has whole sessions
     if cell.load_s < least_s - one_session_s:
         raise UserError(
