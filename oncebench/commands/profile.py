@@ -88,6 +88,7 @@ def profile(
     place = (work_dir or default_work_dir("profile")).resolve()
     with Profilers(tools, place / FOLDER, seconds) as profilers:
         report = run_one(cell, place, bootstrap_servers, keep, profilers)
+    click.echo(f"{cell.title}: {report['verdict']}. Files: {place}", err=True)
     if report["interrupted"]:
         sys.exit(ExitCode.INTERRUPTED)
     samples = profilers.samples()

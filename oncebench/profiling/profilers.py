@@ -9,6 +9,7 @@ and the run itself goes on to its end.
 
 from __future__ import annotations
 
+import re
 import sysconfig
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -32,6 +33,8 @@ JVM_INTERVAL = "1ms"
 PYTHON_RATE = 200
 # The module of PySpark's worker daemon: `spark.python.daemon.module` of the pipeline.
 DAEMON_MODULE = "pipeline.spark.workers"
+EXITED = "process exited"  # py-spy's message, with exit code 0, for a process that ended before its time
+_ERROR = re.compile("error|permission|not permitted|not found|failed|exited", re.IGNORECASE)
 NO_SAMPLES = "No stack counts found"  # py-spy's error for a process that was idle all the time
 
 
@@ -97,17 +100,17 @@ class Profilers:
 
     def _stacks(self, name: str) -> Iterable[Stack]:
         child = self._children[name]
-        words = process.tail(child.log)
+        words = child.log.read_text("utf-8", errors="replace")
         if name not in self._ended:
             raise UserError(
                 f"{child.name} did not end before the run did. Is the machine busy? Give a longer --duration. "
                 f"See {child.log}"
             )
-        if self._ended[name] == 0:
+        if self._ended[name] == 0 and EXITED not in words:
             return parse(self._stack_file(name).read_text("utf-8", errors="replace"))
         if NO_SAMPLES in words:
             return ()
-        raise UserError(f"{child.name} failed: {_last_line(words)}. {_remedy(words)}. See {child.log}")
+        raise UserError(f"{child.name} failed: {_reason(words)}. {_remedy(words)}. See {child.log}")
 
     def _start(self, found: _Processes) -> None:
         self._folder.mkdir(exist_ok=True)
@@ -172,9 +175,11 @@ def _processes(pipeline: Child) -> _Processes | None:
     return _Processes(pipeline.pid, jvm, daemons) if jvm is not None and daemons else None
 
 
-def _last_line(text: str) -> str:
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (lines or ["it left no message"])[-1].rstrip(".")
+def _reason(words: str) -> str:
+    """Returns the first line that names an error; py-spy writes a backtrace after it."""
+    lines = [line.strip() for line in words.splitlines() if line.strip()]
+    errors = [line for line in lines if _ERROR.search(line)]
+    return (errors or lines[-1:] or ["it left no message"])[0].rstrip(".")
 
 
 def _remedy(words: str) -> str:
@@ -185,6 +190,6 @@ def _remedy(words: str) -> str:
             "This user may not attach to the pipeline. Run as root, or allow it: `sysctl kernel.yama.ptrace_scope=0`; "
             "in a container, add the capability SYS_PTRACE"
         )
-    if "no such process" in lowered or "not found" in lowered or "exited" in lowered:
+    if any(text in lowered for text in ("no such process", "not found", "process executable", "exited")):
         return "The process ended during the profile; logs/pipeline.log in the work dir has the reason"
     return "Run the command again"

@@ -84,6 +84,8 @@ def test_an_idle_process_has_no_samples(tmp_path: Path, pipeline: Child) -> None
         ("Permission Denied: Try running again with elevated permissions", "kernel.yama.ptrace_scope=0"),
         ("Operation not permitted", "SYS_PTRACE"),
         ("Process 12 not found", "logs/pipeline.log"),
+        ("Error: Failed to get process executable name\n0: No such file\n 7: start_thread", "logs/pipeline.log"),
+        ("it broke", "Run the command again"),
     ],
 )
 def test_a_failure_says_what_to_do_and_only_after_the_run(
@@ -92,7 +94,15 @@ def test_a_failure_says_what_to_do_and_only_after_the_run(
     failing = f"echo '{error}' >&2; exit 1"
     with Profilers(tools(tmp_path, jvm=failing), tmp_path / "profile", 1) as profilers:
         run_to_end(profilers, pipeline)
-        with pytest.raises(UserError, match=f"async-profiler failed: {error}.*{remedy}"):
+        with pytest.raises(UserError, match=f"async-profiler failed: {error.splitlines()[0]}.*{remedy}"):
+            profilers.samples()
+
+
+def test_a_process_that_ends_during_the_profile_is_an_error(tmp_path: Path, pipeline: Child) -> None:
+    ending = f"{WRITES}; echo 'py-spy> Stopped sampling because process exited'"
+    with Profilers(tools(tmp_path, python=ending), tmp_path / "profile", 1) as profilers:
+        run_to_end(profilers, pipeline)
+        with pytest.raises(UserError, match=r"Python driver failed: .* process exited.*logs/pipeline\.log"):
             profilers.samples()
 
 
