@@ -87,7 +87,7 @@ def profile(
     tools = Tools.find()
     place = (work_dir or default_work_dir("profile")).resolve()
     with Profilers(tools, place / FOLDER, seconds) as profilers:
-        report = run_one(cell, place, bootstrap_servers, keep, profilers)
+        report = run_one(cell, place, bootstrap_servers, keep, during=profilers)
     click.echo(f"{cell.title}: {report['verdict']}. Files: {place}", err=True)
     if report["interrupted"]:
         sys.exit(ExitCode.INTERRUPTED)

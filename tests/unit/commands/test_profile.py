@@ -28,7 +28,7 @@ CELL = ("profile", "--sink", "kafka", "--guarantee", "exactly-once")
 def test_what_cannot_be_profiled_is_refused(
     words: tuple[str, ...], expected: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(profile, "run_one", lambda *_: pytest.fail("a run was started"))
+    monkeypatch.setattr(profile, "run_one", lambda *_, **__: pytest.fail("a run was started"))
     done = CliRunner().invoke(cli, (*CELL, *words))
     if isinstance(done.exception, UserError):
         assert (done.exception.exit_code, expected in str(done.exception)) == (2, True), done.exception

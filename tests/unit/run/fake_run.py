@@ -68,6 +68,7 @@ class FakeRun(_Run):
         self.warm = cell.rate == "max"
         self.displayed: list[RunStatus] = []
         self.show = self.displayed.append
+        self.during: Any = None
         self.processes = RunProcesses(folder, {})
         self.progress = RunProgress(folder, 1.0)
         self.phases = Phases(self.supervisor, None, self._look, self.interrupted, cell.faulted)

@@ -13,7 +13,7 @@ import pytest
 
 from loadgen.errors import LedgerError
 from oncebench.errors import ExitCode, UserError
-from oncebench.live.status import DRAINING, LOADING, STARTING, Phase
+from oncebench.live.status import DRAINING, LOADING, STARTING, STOPPING, Phase
 from oncebench.run import cell as module
 from oncebench.run import warm_up
 from oncebench.run.progress_timeout import ProgressTimeout
@@ -151,3 +151,18 @@ def test_the_warm_up_is_displayed_with_its_number_of_sessions(tmp_path: Path, mo
     run._warm_up()
     phase = run.displayed[-1].phase
     assert (phase.name, phase.waits_for) == ("warming up", "30 sessions ahead of the load")
+
+
+def test_a_pipeline_is_profiled_only_while_it_runs_and_is_measured(tmp_path: Path) -> None:
+    run, seen = FakeRun(tmp_path), list[object]()
+    run.during = seen.append
+    run.fake.child = "the pipeline"
+    run.fake.is_running = True
+    run._look(LOADING)
+    assert seen == []  # in the warm-up
+    run.warm = True
+    run._look(LOADING)
+    run._look(STOPPING)
+    run.fake.is_running = False
+    run._look(LOADING)
+    assert seen == ["the pipeline"]
