@@ -92,7 +92,7 @@ def profile(
     if report["interrupted"]:
         sys.exit(ExitCode.INTERRUPTED)
     samples = profilers.samples()
-    click.echo(f"{cell.title}, {report['verdict']}. {describe(place, samples)}")
+    click.echo(f"{cell.title}, {report['verdict']}\n{describe(place, samples)}")
     if backlog_in_latency(report):
         click.echo("The pipeline fell behind its load, so batches grew. Give a lower --rate for steady batches.")
     write_pages(place / FOLDER, samples, tools.jvm, find_java())

@@ -23,7 +23,7 @@ def test_a_profile_names_every_part_and_leaves_nothing_running(tmp_path: Path, m
     assert done.exit_code == 0, (done.output, done.exception)
     rows = [line.split("|")[1].strip() for line in done.stdout.splitlines() if line.startswith("| ")]
     assert {parts.PLANNING, parts.TASKS, parts.STATE, parts.OPERATOR, parts.DRIVER, "Kafka broker", "all"} <= set(rows)
-    assert "kafka exactly-once two-phase, healthy, kept. A batch takes " in done.stdout
+    assert "kafka exactly-once two-phase, healthy, kept\nA batch takes " in done.stdout
     folder = tmp_path / "work" / "profile"
     for name in ("jvm", "driver", "workers-1", "workers-2"):
         assert list(parse((folder / f"{name}.collapsed").read_text()))
