@@ -166,3 +166,13 @@ def test_every_bad_record_keeps_its_bytes_and_its_position() -> None:
 def test_an_event_behind_the_watermark_does_not_expire_at_once() -> None:
     _, states = packed([[{"key": b"a", "partition": 0, "offset": 0, "value": event("a", 0), "timestamp": 3000}]])
     assert states[b"a"].timers == [WATERMARK_MS + TIMEOUT_MS]
+
+
+def test_the_events_of_a_session_in_a_record_batch_are_one_row() -> None:
+    keys = [b"a", b"b"] * 4
+    records = [
+        {"key": key, "partition": 0, "offset": at, "value": event(key.decode(), at), "timestamp": 0}
+        for at, key in enumerate(keys)
+    ]
+    (rows,) = pack(iter([pa.RecordBatch.from_pylist(records, SCHEMA)]))
+    assert rows["key"].to_pylist() == [b"a", b"b"]
