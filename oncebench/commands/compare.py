@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,12 @@ from oncebench.scenario.rounds import in_rounds
 from oncebench.scenario.sweeps import SWEEPS
 
 FEW_RUNS = 3  # no estimate of the duration for so few runs
+# Printed last, because make reports only "Error 1".
+_MEANING: Mapping[int, str] = {
+    ExitCode.ERROR: "a run is unknown or vacuous (reasons below the first table), or a sink that is broken on purpose "
+    "did not show its anomaly",
+    ExitCode.BROKEN: "a guarantee was broken",
+}
 
 
 @click.command(cls=GroupedCommand)
@@ -158,6 +164,8 @@ def compare(
         raise failed_runs.errors[-1]
     failed_runs.repeat()
     worst = exit_code(reports)
+    if worst in _MEANING:
+        click.echo(f"exit code {worst}: {_MEANING[worst]}", err=True)
     sys.exit(ExitCode.ERROR if failed_runs.lines and worst == ExitCode.KEPT else worst)
 
 
@@ -176,7 +184,8 @@ def _select(cells: list[Cell], name: Callable[[Cell], str], only: str | None) ->
     selected = [cell for cell in cells if all(word in name(cell) for word in (only or "").split())]
     if not selected:
         raise UserError(
-            f"no cell's title has all words of {only!r}; see `oncebench list --profile`", exit_code=ExitCode.USAGE
+            f"no cell's title has all words of {only!r}. A title is such as {name(cells[0])!r}",
+            exit_code=ExitCode.USAGE,
         )
     return selected
 

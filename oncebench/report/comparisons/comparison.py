@@ -1,14 +1,14 @@
 """The result of a series of runs as one text, for `oncebench compare` and `oncebench table`.
 
 Promise: a pure function of reports. The table of all cells comes first. The other parts follow if they have content:
-kept runs without figures, the effects of each fault, the cost of each guarantee compared with at-least-once,
+runs without a verdict or figures, the effects of each fault, the cost of each guarantee compared with at-least-once,
 recoveries, and the sustained rates. The part on faults needs runs with several faults of one kind; `oncebench faults`
 covers mixtures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from oncebench.audit.verdict import Verdict
 from oncebench.delivery.failpoints import KILL, parse_fault
@@ -21,6 +21,12 @@ from oncebench.report.tables import cost_table
 from oncebench.report.tables import table as tables
 from oncebench.report.titles import title
 from oncebench.scenario.fault_matrix import RANDOM_KILL
+
+# Verdicts that prove nothing about a guarantee, with what to do.
+_ADVICE: Mapping[str, str] = {
+    Verdict.UNKNOWN: "a run that cannot decide. Remove the reason, then run it again",
+    Verdict.VACUOUS: "a fault that tested nothing. Run it again; if it was not hit, with a longer --duration",
+}
 
 
 def text(reports: Sequence[Report]) -> str:
@@ -35,7 +41,7 @@ def text(reports: Sequence[Report]) -> str:
 def _parts(reports: Sequence[Report]) -> Iterator[str]:
     if tables.rows(reports):
         yield tables.markdown(reports)
-    if lines := list(_without_speed(reports)):
+    if lines := [*_without_verdict(reports), *_without_speed(reports)]:
         yield _joined(lines)
     several = [report for report in reports if len(report["faults"]) > 1]
     if len({_action(fault["fault"]) for report in several for fault in report["faults"]}) == 1:
@@ -50,12 +56,24 @@ def _parts(reports: Sequence[Report]) -> Iterator[str]:
         yield f"what each guarantee keeps up with:\n\n{limits}"
 
 
+def _without_verdict(reports: Sequence[Report]) -> Iterator[str]:
+    """Returns a line per run that proves nothing, with the reason, and a last line with what to do."""
+    found = [report for report in reports if report["verdict"] in _ADVICE and not only_tried(report)]
+    for report in found:
+        yield f"{report['verdict']}: {_run(report)}: {'; '.join(report['reasons'])}"
+    for verdict in sorted({report["verdict"] for report in found}):
+        yield f"{verdict}: {_ADVICE[verdict]}."
+
+
 def _without_speed(reports: Sequence[Report]) -> Iterator[str]:
     """Returns a line per run that kept its promise but has no figures, with the reason."""
     for report in reports:
         if report["verdict"] == Verdict.KEPT and not only_tried(report) and (why := "; ".join(why_no_speed(report))):
-            run = f"{' '.join(configuration_of(report))}, {title(report) or 'healthy'}, seed {report['seed']}"
-            yield f"no figures of {run}: {why}"
+            yield f"no figures of {_run(report)}: {why}"
+
+
+def _run(report: Report) -> str:
+    return f"{' '.join(configuration_of(report))}, {title(report) or 'healthy'}, seed {report['seed']}"
 
 
 def _action(fault: str) -> str:

@@ -221,7 +221,7 @@ def why_no_speed(report: Report) -> Iterator[str]:
         yield "it was interrupted"
     late = (report.get("generator", {}).get("lateness_ms") or {}).get("p99")
     if late is not None and late > LATE_MS and not flat_out(report):
-        yield f"the generator was {late:,.0f} ms late for one event in a hundred"
+        yield f"the generator was {late:,.0f} ms late for one event in a hundred (the machine was busy: run it again)"
     unasked = report.get("deaths", {}).get("unasked", 0)
     if unasked:
         yield f"the pipeline died {unasked} time{'s' if unasked > 1 else ''} unasked"

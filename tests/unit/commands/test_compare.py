@@ -48,6 +48,26 @@ def test_an_interrupted_comparison_exits_with_130(tmp_path: Path, monkeypatch: p
     assert done.stderr.endswith("interrupted: 1 of 4 runs done\n")
 
 
+@pytest.mark.parametrize(
+    ("verdict", "says"),
+    [("vacuous", "exit code 1: a run is unknown or vacuous"), ("broken", "exit code 3: a guarantee was broken")],
+)
+def test_the_last_line_explains_an_exit_code_that_is_not_0(
+    verdict: str, says: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = [report(verdict=verdict, seed=seed, reasons=["not hit"], reproduce="again") for seed in range(4)]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(compare, "run_series", lambda *_: iter(made))
+    done = CliRunner().invoke(cli, CELLS)
+    assert says in done.stderr.splitlines()[-1]
+    assert done.exit_code == int(says.split()[2].rstrip(":"))
+
+
+def test_a_selection_without_cells_shows_the_form_of_a_title() -> None:
+    refused = CliRunner().invoke(cli, ("compare", "--only", "exactlyonce")).exception
+    assert "A title is such as 'kafka at-most-once claim, healthy'" in str(refused)
+
+
 def test_parallel_commands_have_different_work_dirs() -> None:
     assert default_work_dir("run").name.endswith(f"-{os.getpid()}")
 

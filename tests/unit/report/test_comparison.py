@@ -66,13 +66,22 @@ def test_kills_of_one_kind_have_a_table_and_mixtures_have_none() -> None:
 
 
 def test_an_interrupted_run_is_left_out_unless_it_is_alone() -> None:
-    cut = report("idempotent", "unknown", interrupted=True)
+    cut = report("idempotent", "unknown", interrupted=True, reasons=["interrupted"])
     assert text([report(), cut]) == text([report()])
     assert "unknown" in text([cut])
 
 
 def test_probes_alone_have_no_empty_table() -> None:
     assert text([probe(1000, 0.0)]).startswith("what each guarantee keeps up with:")
+
+
+def test_a_run_that_proves_nothing_has_a_reason_and_advice() -> None:
+    missed = report(seed=7, verdict="vacuous", reasons=["the fault after-commit:kill was not hit"])
+    reported = text([missed, report(seed=8)])
+    assert "vacuous: kafka exactly-once two-phase, healthy, seed 7: the fault after-commit:kill was not" in reported
+    assert "vacuous: a fault that tested nothing. Run it again; if it was not hit, with a longer" in reported
+    assert "unknown: " not in reported
+    assert "vacuous: " not in text([report()])
 
 
 def test_a_kept_run_without_figures_has_a_reason() -> None:
