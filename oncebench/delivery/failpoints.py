@@ -19,6 +19,7 @@ import re
 import signal
 import time
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 
 # In the order of a batch. Every guarantee reaches every point. Where a protocol lacks a step (a decision under
@@ -75,7 +76,12 @@ def parse_fault(text: str) -> Fault:
     if match is None:
         raise ValueError(f"fault {text!r} is not of the form {FORM}")
     if match["point"] not in POINTS:
-        raise ValueError(f"unknown failpoint {match['point']!r}; the failpoints are: {', '.join(POINTS)}")
+        near = get_close_matches(match["point"], POINTS, n=1)
+        meant = f" (did you mean {near[0]}?)" if near else ""
+        raise ValueError(
+            f"unknown failpoint {match['point']!r}{meant}; the failpoints are: {', '.join(POINTS)}. "
+            f"A fault is {FORM}, such as after-commit:{KILL}"
+        )
     seconds = None if match["seconds"] is None else float(match["seconds"])
     batch, after = (None if match[name] is None else int(match[name]) for name in ("batch", "after"))
     return Fault(match["point"], match["action"] or KILL, seconds, batch, after)

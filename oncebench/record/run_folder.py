@@ -148,7 +148,10 @@ class Record:
         """
         work_folder_file = path / WORK_FOLDER_FILE
         if not work_folder_file.is_file():
-            raise RecordError(f"{path} is no run folder ({WORK_FOLDER_FILE} is missing); give the work folder of a run")
+            raise RecordError(
+                f"{path} is no run folder ({WORK_FOLDER_FILE} is missing). Give the work folder of a run, such as "
+                "results/local/work/run-20260101-120000-4242; `oncebench run` prints it in the line `files`."
+            )
         _read_object(work_folder_file, OBJECT)
         plan = _read_plan(path / "ledger" / "plan.json")
         return Record(

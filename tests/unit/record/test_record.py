@@ -226,7 +226,7 @@ def test_a_whole_run_folder_is_loaded(folder: Path) -> None:
 
 def test_a_folder_without_the_work_folder_file_is_no_run_folder(folder: Path) -> None:
     (folder / WORK_FOLDER_FILE).unlink()
-    with pytest.raises(RecordError, match="is no run folder"):
+    with pytest.raises(RecordError, match=r"is no run folder.*Give the work folder of a run"):
         Record.load(folder)
 
 
