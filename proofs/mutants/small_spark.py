@@ -43,7 +43,7 @@ INPUT = pa.schema(
         ("value", pa.binary()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
-        ("event_ms", pa.int64()),
+        ("timestamp", pa.timestamp("us", "UTC")),
     ]
 )
 
@@ -205,7 +205,7 @@ class Spark:
                     "value": event.value,
                     "partition": event.partition,
                     "offset": event.offset,
-                    "event_ms": event_ms(event),
+                    "timestamp": event_ms(event) * 1000,
                 }
                 for event in self.input_of(number)
                 if event.partition == source
