@@ -248,9 +248,9 @@ class _Load:
 
 
 class _Answers:
-    """Kafka's answers: collected one by one in a poll, entered into the ledger together after it.
+    """Collects Kafka's answers during a poll, and enters them into the ledger together after it.
 
-    Each event has a callback. Two appends take half the time of four writes to the ledger.
+    Each event has a callback. Two appends to a list take half the time of four writes to the ledger.
 
     Attributes:
         acknowledged, failed: numbers of events.

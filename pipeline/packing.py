@@ -1,10 +1,10 @@
 """Packs events before the shuffle: one row for all events of a session in a record batch.
 
-Spark passes each row to Python on its own: with rows of one event, the stateful operator spends most of its time on the
-way in. `pack` runs in the tasks that read Kafka. It checks each event there, and joins the accepted events of a session
-to one row. Rejected records stay rows of their own.
+Spark passes each row to Python on its own. With one event per row, the stateful operator spends most of its time on
+receiving rows. `pack` runs in the tasks that read Kafka. It checks each event, and joins the accepted events of a
+session into one row. Each rejected record remains a row of its own.
 
-Promise: the operator finds every record again, with its position and its bytes, so packing changes no result.
+Promise: the operator gets every record with its position and its bytes, so packing changes no result.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pipeline.plain_events import EVENT, plain_events
 
 PACKED_SCHEMA = "key binary, partition int, newest_ms long, reason string, events binary, texts binary"
 # partition, offset, seq, value, scheduled_at, texts, start, end: `texts[start:end]` is the record's value.
-# A plain tuple, because a named one takes three times as long to make.
+# A plain tuple, because a named tuple takes three times as long to make.
 Arrived = tuple[int, int, int, int, int, bytes, int, int]
 _ARROW = pa.schema(
     {
@@ -39,7 +39,7 @@ _ARROW = pa.schema(
 def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Packs record batches of key, partition, offset, value and timestamp.
 
-    The result has the columns of PACKED_SCHEMA. `texts` of a rejected record is its value, null if that is null.
+    The result has the columns of PACKED_SCHEMA. For a rejected record, `texts` is the record's value or null.
     """
     for batch in batches:
         if batch.num_rows:
@@ -73,7 +73,7 @@ def _rejected(batch: pa.RecordBatch, events: np.ndarray[Any, Any], found: list[t
 
 
 def _joined(batch: pa.RecordBatch, events: np.ndarray[Any, Any]) -> pa.RecordBatch:
-    """Returns a row for each session and partition: its events and their texts, in the order of the batch."""
+    """Returns a row for each session and partition: its events and texts, in the batch's order."""
     sessions = batch["key"].dictionary_encode()
     session, partition = sessions.indices.to_numpy(), batch["partition"].to_numpy()
     order = np.lexsort((partition, session))  # stable

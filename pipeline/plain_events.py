@@ -1,7 +1,7 @@
-"""Recognises plain events of a whole record batch at once, which takes a fraction of the time of `check`.
+"""Recognises plain events of a whole record batch at once, in a fraction of `check`'s time.
 
-Promise: an event that is accepted here is accepted by `pipeline.events.check`, with the same fields. The reverse does
-not hold: an event in another spelling (spaces, escapes, other fields) is left to `check`.
+Promise: `pipeline.events.check` accepts every event that this module accepts, with the same fields. The reverse does
+not hold: this module leaves an event in another spelling (spaces, escapes, other fields) to `check`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pipeline.events import LAST_SEQ, MAX_SCHEDULED_AT, MAX_VALUE_BYTES
 # An event in a packed row. `length` is the number of bytes of the record's value.
 EVENT = np.dtype([("offset", "<i8"), ("scheduled_at", "<i8"), ("value", "<i4"), ("seq", "<i2"), ("length", "<i4")])
 
-# JSON without spaces and escapes, with the fields in this order. A number has no sign and no leading zero. 6, 2 and 16
-# digits are those of the greatest accepted numbers.
+# JSON without spaces and escapes, with the fields in this order. A number has no sign and no leading zero. The greatest
+# accepted numbers have 2, 6 and 16 digits.
 _PLAIN = (
     r'^\{"session_key":"(?P<key>[ !#-\[\]-~]*)","seq":(?P<seq>0|[1-9][0-9]?),"type":"(?P<type>start|entry|end)_event",'
     r'"value":(?P<value>0|[1-9][0-9]{0,5}),"scheduled_at":(?P<at>0|[1-9][0-9]{0,15})\}$'
@@ -29,7 +29,7 @@ _TYPES = pa.array(["start"] + ["entry"] * (LAST_SEQ - 1) + ["end"])
 def plain_events(batch: pa.RecordBatch) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Returns an array of EVENT for the records of a batch, and whether each is a plain event.
 
-    Of other records, only `offset` is set.
+    For every other record, the array has only `offset`.
     """
     found = np.zeros(batch.num_rows, EVENT)
     found["offset"] = batch["offset"].to_numpy()

@@ -2,11 +2,11 @@
 
     python -m tools.audit_cost [EVENTS [FOLDER]]
 
-Takes 20 seconds, and five minutes with 10,000,000 events.
+Takes 20 seconds by default, and five minutes with 10,000,000 events.
 
 Writes the record of a faultless run with EVENTS events (default: 833,400, a million rows) in the format of a run
 folder. Then it loads and audits the record with each auditor, and makes a report with both, in a fresh process each.
-With FOLDER the record stays there, and a second call only audits it. 10,000,000 events take 2 GB of disk.
+With FOLDER the record stays in that folder, and a second call only audits it. 10,000,000 events take 2 GB of disk.
 
 A row is a record of the input topic or a row of the final read: 100 events and 20 rows per session. The observer's rows
 and the ledger are part of the record and of the cost, but do not count as rows.
@@ -118,7 +118,7 @@ def positions(session: npt.NDArray[np.uint32]) -> tuple[Ints, Ints]:
 
 
 def write_input(folder: Path, ledger: Ledger, partition: Ints, offset: Ints) -> list[dict[str, int]]:
-    """Writes input.arrow. Returns the ends of the micro-batches, from the empty one on."""
+    """Writes input.arrow; returns the ends of the micro-batches, first of an empty one."""
     ends = [{str(number): 0 for number in range(PARTITIONS)}]
     with StreamWriter(folder / "input.arrow", INPUT) as stream:
         for first in range(0, len(ledger), READ):
@@ -135,7 +135,7 @@ def write_input(folder: Path, ledger: Ledger, partition: Ints, offset: Ints) -> 
 
 
 def write_output(folder: Path, ledger: Ledger) -> None:
-    """Writes final.arrow, observed.arrow, log.arrow and ends.json, in the order in which sessions end."""
+    """Writes final, observed and log.arrow and ends.json, in the order in which sessions end."""
     last = np.flatnonzero(ledger.seq == EVENTS_PER_SESSION - 1)
     session, ended_at = ledger.session[last], ledger.scheduled_us[last]
     partition, offset = positions(np.repeat(session, ROWS))
@@ -163,7 +163,7 @@ def write_output(folder: Path, ledger: Ledger) -> None:
 
 
 def vars_of(stretches: list[Ints]) -> dict[str, list[Any]]:
-    """Returns a stretch of the log per partition, without a transaction."""
+    """Returns the columns of log.arrow: one stretch per partition, without a transaction."""
     held = [(number, offsets) for number, offsets in enumerate(stretches) if len(offsets)]
     return {
         "partition": [number for number, _ in held],

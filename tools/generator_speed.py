@@ -1,18 +1,19 @@
-"""Compares the load generator with Kafka's own `kafka-producer-perf-test`, each in one process.
+"""Compares the load generator with `kafka-producer-perf-test`, each in one process.
 
     python -m tools.generator_speed [PAIRS [RATE]]
 
-Takes about four minutes with 7 pairs on two cores; starts a broker of its own on loopback.
+Takes about four minutes with 7 pairs on two cores. Starts a broker of its own on loopback.
 
-First both send EVENTS records flat out, in alternating pairs, every second pair in reverse order. Both are idempotent
-with acks=all, and have the same linger, batch size and compression, see SETTINGS. Records have the same size: a value
-of the perf test is as long as the mean key and value of the generator's events, because the perf test sends no keys.
-The figures are those that each prints itself: acknowledged records per second, from the first send to the last
-acknowledgement. A first pair warms up the broker and does not count. The tool prints medians, and the ratio within a
-pair with its 95 % bootstrap interval.
+First both programs send EVENTS records flat out, in alternating pairs, every second pair in reverse order. Both are
+idempotent with acks=all, and have the same linger, batch size and compression (SETTINGS). Records have the same size.
+Kafka's perf test sends no keys, so its value is as long as the mean key and value of the generator's events together.
 
-Then the generator sends RATE events/s (default: 100,000) for LATENESS_S in each of three runs, and the tool prints the
-lateness of each.
+Each program prints its own figure: acknowledged records per second, from the first send to the last acknowledgement.
+A first pair warms up the broker and does not count. The tool prints medians, and the ratio within a pair with its 95 %
+bootstrap interval.
+
+Then the generator sends RATE events/s (default: 100,000) for LATENESS_S seconds in each of three runs. The tool prints
+the lateness of each run.
 
 Limit: client and broker share the processors.
 """
@@ -43,16 +44,16 @@ PARTITIONS = 2
 PAIRS = 7
 RATE, LATENESS_S, LATENESS_RUNS = 100_000, 20, 3
 STARTED_US = 1_790_000_000_000_000  # a start time with as many digits as a real one
-# As the generator's own; the last two are librdkafka's defaults. The perf test gets the same by the names of Java.
+# As the generator's own; the last two are librdkafka's defaults. Java's client has the same names.
 SETTINGS = {"linger.ms": 5, "batch.size": 1_000_000, "compression.type": "none"}
-# The perf test's script gives it this heap.
+# The heap that the perf test's own script sets.
 HEAP = "-Xmx512M"
 # A topic holds 0.4 GB after a run. By default Kafka keeps a deleted topic's files for a minute.
 QUICK_DELETE = {"file.delete.delay.ms": "1000"}
 
 
 def record_bytes() -> int:
-    """The mean size of key and value of the generator's events."""
+    """Returns the mean size of a key and its value in the generator's events."""
     sessions = 1_000
     block = next(schedule(1, sessions, parse_shape("constant", "max", sessions * EVENTS_PER_SESSION)))
     keys, values = encode(1, block.session, block.seq, block.due_us + STARTED_US)

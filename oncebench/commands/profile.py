@@ -34,7 +34,7 @@ from oncebench.scenario.fault_check import require_possible
 from oncebench.scenario.supports import support_of
 from oncebench.servers.sink_servers import ours
 
-# The load outlasts the samples by this: two profilers attach one after the other's start, and py-spy writes its file.
+# Seconds by which the load outlasts the samples. The profilers start one after the other, and py-spy writes its file.
 MARGIN_S = 6.0
 SHORTEST_S, LONGEST_S = 1, 600  # a longer profile only makes larger files
 FOLDER = "profile"  # in the work dir
@@ -55,7 +55,7 @@ FOLDER = "profile"  # in the work dir
     metavar="S",
     help="Seconds that the profilers sample, from the end of the warm-up on.",
 )
-@load_options(duration="warm-up, --for and 6 more")
+@load_options(duration="--warmup plus --for plus 6")
 @cell_options()
 @postgres_option
 @work_dir_option
@@ -73,10 +73,10 @@ def profile(
     """Show where the time and the CPU of a batch go, in one healthy run.
 
     Runs a cell as `oncebench run` does. After the warm-up, async-profiler samples the JVM, and py-spy the Python
-    processes. Prints the time of a batch and its CPU time by part. Flame graphs are in the work dir, in profile/.
+    processes. Prints the time of a batch and its CPU time by part. Writes flame graphs to profile/ in the work dir.
 
-    Profilers take CPU time themselves: do not compare these times with those of other runs. py-spy is an extra:
-    pip install 'oncebench[profile]'. To attach, this user must be root, or may trace its own processes.
+    Profilers take CPU time themselves: do not compare these times with those of other runs. Install py-spy with
+    pip install 'oncebench[profile]'. To attach, run as root, or allow this user to trace its own processes.
 
     \b
     Example:

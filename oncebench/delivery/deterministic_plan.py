@@ -38,7 +38,11 @@ _KEYS = {
 
 
 def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
-    """Refuses a query without a last shuffle by a deterministic key, or with too many tasks (RefusedStart)."""
+    """Refuses a query without a last shuffle by a deterministic key, or with too many tasks.
+
+    Raises:
+        RefusedStart: the query is refused.
+    """
     remedy = f'End the query with `rows.repartition({partitions}, "{key}")`, or another column that is in the rows.'
     try:
         tasks = _tasks_by_key(rows._jdf.queryExecution().analyzed(), partitions)

@@ -1,4 +1,4 @@
-"""async-profiler, which samples the threads of a running JVM, unpacked from its jar.
+"""Unpacks async-profiler, which samples the threads of a running JVM, from its jar.
 
 Promise: the program and its agent come from the locked jar, and appear in the cache together or not at all.
 
@@ -24,7 +24,13 @@ _EXECUTABLE = 0o755
 
 @dataclass(frozen=True)
 class AsyncProfiler:
-    """The program that attaches, the agent that it loads into the JVM, and the jar with the converter."""
+    """The files of async-profiler.
+
+    Attributes:
+        program: attaches to a JVM.
+        agent: the library that the program loads into the JVM.
+        jar: contains the converter for flame graphs.
+    """
 
     program: Path
     agent: Path

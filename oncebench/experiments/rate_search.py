@@ -35,8 +35,9 @@ def of_three(keeps_up: Callable[[float], bool]) -> Callable[[float], bool]:
 
 
 def fewest_rates(precision: float) -> int:
-    """Returns how many rates a search tries at least, if the limit is not at an end of the range.
+    """Returns the smallest number of rates that a search tries.
 
+    The limit must not be at an end of the range.
     A sustained rate and twice that rate enclose the limit, and each rate after them halves the interval.
     """
     return 2 + max(0, ceil(log2(log(2) / log(1 + precision))))

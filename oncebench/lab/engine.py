@@ -1,4 +1,4 @@
-"""The engine of a run: how an attempt of the pipeline under test is started, and what it leaves behind.
+"""Declares the engine of a run: how an attempt starts, and what the attempt leaves behind.
 
 The suite's own pipeline runs on Spark (`SPARK`). A peer does the same work on another engine and declares itself in the
 same way. The run, its faults and its audit are the same for both.
@@ -8,8 +8,8 @@ An engine that is started with `PipelineConfig` promises:
 - It appends to `progress.jsonl` in the run folder: `started`, `running`, and then either `batch` lines (see
   `pipeline.progress`) or `position` lines. Both contain `end_offsets`: up to these the input is read, and the rows are
   committed.
-- A start continues from what the attempt before has committed.
-- SIGTERM ends it with exit code 0; REFUSED is the exit code of a start that no restart can help.
+- A start continues from what the previous attempt has committed.
+- SIGTERM ends it with exit code 0. REFUSED is the exit code of a start that would fail again at each restart.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ class Engine:
     """One engine with its settings.
 
     Attributes:
-        name: in reports.
+        name: the engine's name in reports.
         start: writes the configuration of an attempt into its run folder, and returns the attempt's command.
-        component: the component to which a process counts, by its name and whether it was started first.
-        keeps_checkpoint_files: each file of its checkpoint stays for longer than the scan that counts them
-            (`oncebench.observe.bytes_written`). Otherwise nobody counts them.
+        component: returns the component of a process, from the process's name and whether it is the attempt's first
+            process.
+        keeps_checkpoint_files: whether each checkpoint file exists long enough for the scan that counts its bytes
+            (`oncebench.observe.bytes_written`). If not, the report has no bytes of checkpoints.
         sweep: removes what a killed attempt leaves outside its run folder.
         settings: every setting that a cell does not have, for the report.
         unused: the fields of a cell that have no effect on this engine.
@@ -54,7 +55,7 @@ class Engine:
     program: tuple[str, ...] = COMMAND
 
     def as_json(self) -> dict[str, Any]:
-        """The engine as a run folder and a report describe it."""
+        """Returns the engine as a run folder and a report describe it."""
         return {
             "name": self.name,
             "settings": dict(self.settings),
@@ -71,7 +72,7 @@ def _start_spark(config: PipelineConfig) -> list[str]:
 
 
 def _spark_component(name: str, leader: bool) -> str:
-    """The pipeline has three components: JVM, driver and workers."""
+    """Returns the component of a process: JVM, driver or workers."""
     return "spark_jvm" if name == "java" else "python_driver" if leader else "python_workers"
 
 

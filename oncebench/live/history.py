@@ -1,4 +1,6 @@
-"""Derives figures from the states of a run: rates, sparkline, time left, backlog, and the wait after a fault.
+"""Derives the figures of the live view from the states of a run.
+
+The figures are rates, a sparkline, the time left, the backlog, and the wait after a fault.
 
 Promise: rates and sparkline cover the last seconds only. A figure that does not exist yet is None.
 """

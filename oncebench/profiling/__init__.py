@@ -1,1 +1,1 @@
-"""Profiles a running pipeline: samples its processes, and splits the CPU time of a batch by part."""
+"""Samples the processes of a running pipeline, and splits the CPU time of a batch by part."""

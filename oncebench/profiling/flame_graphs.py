@@ -1,7 +1,7 @@
 """Writes flame graphs: one page for the JVM, one for the Python processes.
 
-Promise: the lowest frame of each stack is its part, as in the table. So tasks with thread names of their own are one
-tower. Failure: the converter failed (`UserError`).
+Promise: the lowest frame of each stack is its part, as in the table. So all tasks form one tower, although each task's
+thread has another name. Failure mode: the converter fails (`UserError`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LIMIT_S = 60.0
 
 
 def below_part(stacks: Iterable[Stack], part_of: Callable[[Stack], str]) -> list[Stack]:
-    """Returns the stacks with their part as outermost frame, instead of threads and processes."""
+    """Returns the stacks with their part as outermost frame, instead of a thread or process."""
     return [
         Stack((part_of(stack), *(frame for frame in stack.frames if not _is_place(frame))), stack.samples)
         for stack in stacks

@@ -1,4 +1,6 @@
-"""Assigns each sampled stack to a part of the pipeline: by its thread in the JVM, by its functions in Python.
+"""Assigns each sampled stack to a part of the pipeline.
+
+The thread decides for a stack of the JVM, and the functions for a stack of a Python worker.
 
 Promise: a stack belongs to exactly one part, and every part is in `JVM_PARTS` or `WORKER_PARTS`.
 """
@@ -32,7 +34,8 @@ _THREADS: Mapping[str, tuple[str, ...]] = {
         "block-manager",
     ),
 }
-# The files of a part, in the order in which they are looked for: a writer's rows come from no other part's functions.
+# The files that identify a part. The first match in this order counts: a writer's rows come from no other part's
+# functions.
 _FILES: Mapping[str, tuple[str, ...]] = {
     WRITER: ("oncebench/delivery/", "oncebench/sinks/"),
     OPERATOR: ("pipeline/sessions.py", "pipeline/spark/stateful_worker.py", "stateful_processor"),
@@ -51,7 +54,7 @@ def part_of_thread(stack: Stack) -> str:
 def part_of_worker(stack: Stack) -> str:
     """Returns the part of a stack of a Python worker, by the files of its functions.
 
-    The start of a task, and the serializers outside of these functions, are other work.
+    OTHER_WORKERS is the start of a task, and the serializers outside of these functions.
     """
     for part, files in _FILES.items():
         if any(file in frame for frame in stack.frames for file in files):

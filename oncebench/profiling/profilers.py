@@ -1,7 +1,7 @@
 """Attaches async-profiler and py-spy to a running pipeline for some seconds.
 
-Promise: the profilers are children of their own sessions, and are gone when the context ends. They only read the
-pipeline's processes, apart from async-profiler's agent, which stays in the JVM until the JVM ends.
+Promise: each profiler is a child process in a session of its own, and has ended when the context ends. Profilers only
+read the pipeline's processes, except for async-profiler's agent, which stays in the JVM until the JVM ends.
 
 Failure modes: a profiler may not attach, the pipeline died meanwhile, or the run ended first. `samples` then raises,
 and the run itself goes on to its end.
@@ -50,7 +50,7 @@ class Tools:
         """Finds py-spy and fetches async-profiler.
 
         Raises:
-            MissingEnvironment: one of them is not there.
+            MissingEnvironment: py-spy is not installed, or async-profiler cannot be fetched.
         """
         py_spy = Path(sysconfig.get_path("scripts")) / "py-spy"
         if not py_spy.is_file():
@@ -62,11 +62,13 @@ class Tools:
 
 
 class Profilers:
-    """Profiles one pipeline, once. Call it with the pipeline at each look (`oncebench.run.cell.During`).
+    """Samples the processes of one pipeline, once.
+
+    The run calls it with the pipeline at each look (`oncebench.run.cell.During`).
 
     Args:
         folder: for the collapsed stacks and the profilers' logs; created when the profilers start.
-        seconds: how long they sample.
+        seconds: how long the profilers sample.
     """
 
     def __init__(self, tools: Tools, folder: Path, seconds: int) -> None:
@@ -130,9 +132,9 @@ class Profilers:
                 "-f", self._stack_file(JVM), "--libpath", jvm.agent, str(pid))  # fmt: skip
 
     def _python_command(self, name: str, pid: int) -> Sequence[str | Path]:
-        # nonblocking: py-spy otherwise stops the threads for each sample, which costs the pipeline time. Threads that
-        # wait are woken by the stop, and the next sample takes them for running ones.
-        # function: a line is of no use in the table, and splits the flame graph.
+        # nonblocking: py-spy otherwise stops the threads for each sample, which costs the pipeline time. The stop
+        # also wakes threads that wait, and the next sample counts them as running.
+        # function: the table needs no line numbers, and line numbers would split the flame graph.
         return (self._tools.python, "record", "--pid", str(pid), "--duration", str(self._seconds),
                 "--rate", str(PYTHON_RATE), "--format", "raw", "--function", "--nonblocking",
                 "--output", self._stack_file(name))  # fmt: skip
@@ -152,7 +154,10 @@ class Profilers:
 
 @dataclass(frozen=True)
 class _Processes:
-    """The pids of a pipeline. Spark starts a daemon for each environment of workers; the operator has its own."""
+    """The pids of a pipeline.
+
+    Spark starts a daemon for each environment of workers. The operator has an environment of its own.
+    """
 
     driver: int
     jvm: int
@@ -161,7 +166,8 @@ class _Processes:
 
 def _processes(pipeline: Child) -> _Processes | None:
     """Returns the pids of a running pipeline; None: its JVM or its Python workers do not run."""
-    jvm, parents = None, dict[int, int]()  # of the daemons and their forks, which have the same command line
+    # The parents of the daemons and of their forks, which have the same command line.
+    jvm, parents = None, dict[int, int]()
     for pid in pipeline.members():
         try:
             command, parent = psutil.Process(pid).cmdline(), psutil.Process(pid).ppid()

@@ -1,4 +1,4 @@
-"""The result of a profiled run: a text for stdout, and flame graphs in its folder."""
+"""Presents a profiled run: a text for stdout, and flame graphs in its folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def describe(folder: Path, samples: Samples) -> str:
     """Returns the text of a profile.
 
     Args:
-        folder: of the finished run.
+        folder: the run folder of the finished run.
+        samples: the stacks that the profilers sampled.
 
     Raises:
         UserError: the run measured no batch.

@@ -1,7 +1,7 @@
-"""Collapsed stacks: the text form in which async-profiler and py-spy write their samples.
+"""Reads and writes collapsed stacks, the text form of async-profiler's and py-spy's samples.
 
 A line is `outermost;..;innermost COUNT`. async-profiler's first frame is the thread, in brackets. py-spy's first frame
-is the process if it follows subprocesses.
+is the process if py-spy follows subprocesses.
 """
 
 from __future__ import annotations

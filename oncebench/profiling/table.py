@@ -1,4 +1,4 @@
-"""The table of a profile: the CPU time of a batch by part.
+"""Computes the table of a profile: the CPU time of a batch by part.
 
 Promise: the sum of a process's parts is the CPU time that the run's resource samples measured for it, from the end of
 the warm-up on. The stacks only split that sum. So a profiler that misses samples changes the split and not the sum.

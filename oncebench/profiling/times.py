@@ -1,4 +1,4 @@
-"""The time of a batch, by Spark's and the sink's own clocks."""
+"""Computes the time of a batch and of its steps, by Spark's and the sink's own clocks."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ class BatchTimes:
     """Medians in ms of the batches that the run measured; None without such a batch.
 
     Attributes:
-        batches: all batches with input since the end of the warm-up, to divide CPU time by.
+        batches: the number of batches with input since the end of the warm-up. The CPU time is divided by it.
         total: the whole trigger.
         steps: Spark's steps.
-        sink: the steps of the sink, which are in Spark's `run`.
+        sink: the sink's steps, which are part of Spark's `run`.
     """
 
     batches: int

@@ -163,7 +163,10 @@ class _Batch(_Line):
 
 
 class _Position(_Line):
-    """The position of an engine without batches: up to `end_offsets` the input is read, and its rows are committed."""
+    """The position of an engine without batches.
+
+    Up to `end_offsets` the input is read, and its rows are committed.
+    """
 
     end_offsets: _Offsets
     read_us: Whole  # when the engine had read up to there; the line is written later

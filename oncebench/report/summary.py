@@ -96,8 +96,9 @@ def _auditors(report: Report) -> list[str]:
 
 
 def _anomalies(report: Report) -> list[str]:
-    """A line for each code: its count, the counts by kind, and what it means. Then the page with the exact rules.
+    """Returns a line for each code: its count, the counts by kind, and the meaning.
 
+    The last line names the page with the exact rules.
     Older reports have no counts by kind.
     """
     if not report["anomalies"]:

@@ -226,8 +226,9 @@ class Supervisor:
 
     @contextmanager
     def _commit_held(self) -> Iterator[dict[str, bool]]:
-        """Before an outage: waits until the pipeline commits a transaction, and keeps that request from the broker.
+        """Holds back a commit before an outage.
 
+        Waits until the pipeline commits a transaction, and keeps that request from the broker.
         Yields the fields to record.
         """
         proxy = self._servers.get(link_to(KAFKA))

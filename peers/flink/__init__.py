@@ -1,1 +1,1 @@
-"""Apache Flink on the work of the pipeline: one Java job in a local mini-cluster of one process."""
+"""Does the pipeline's work on Apache Flink: one Java job in a one-process mini-cluster."""

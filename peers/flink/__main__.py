@@ -1,4 +1,7 @@
-"""`python -m peers.flink`: runs one cell with Flink as the engine, and judges it like a run of `oncebench run`."""
+"""Runs one cell with Flink as the engine: `python -m peers.flink`.
+
+The run is judged like a run of `oncebench run`.
+"""
 
 from __future__ import annotations
 
@@ -35,10 +38,10 @@ from peers.flink.variant import EXAMPLE, FORM, FlinkVariant
 @click.option("--sink", type=click.Choice(["kafka"]), default="kafka", show_default=True, help="Sink of the job.")
 @click.option("--guarantee", type=click.Choice(list(GUARANTEES)), required=True, help="Delivery guarantee of the sink.")
 @click.option("--variant", default="flink-hashmap-1000ms", show_default=True, metavar=FORM,
-              help=f"State (hashmap or rocksdb) and checkpoint interval, such as {EXAMPLE}.")  # fmt: skip
+              help=f"State backend (hashmap or rocksdb) and checkpoint interval, such as {EXAMPLE}.")  # fmt: skip
 @load_options()
 @click.option("--partitions", type=click.IntRange(1, MAX_PARTITIONS), default=2, show_default=True,
-              help="Partitions of the topics, and parallelism of the job.")  # fmt: skip
+              help="Partitions of each topic, and parallelism of the job.")  # fmt: skip
 @click.option("--transaction-timeout", "transaction_timeout_ms", type=click.IntRange(1000), default=60_000,
               metavar="MS", show_default=True, help="Milliseconds that a Kafka transaction may stay open.")  # fmt: skip
 @click.option("--warmup", "warmup_s", type=click.FloatRange(0, 86_400), default=3.0, show_default=True, metavar="S",

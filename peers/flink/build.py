@@ -1,7 +1,7 @@
-"""Compiles the Java job with the JDK that runs it, once per version of the sources and of the jars.
+"""Compiles the Java job with the JDK that runs it, once per version of sources and jars.
 
-Promise: the classes are whole or not there. Failure modes (`MissingEnvironment`): the Java that was found has no
-compiler; the sources do not compile, with the compiler's messages.
+Promise: the folder of the classes is complete or absent. Failure modes (`MissingEnvironment`): the Java that was found
+has no compiler, or the sources do not compile. The error then has the compiler's messages.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ RELEASE = "17"
 
 
 def compiled(java: Java, class_path: Sequence[Path]) -> Path:
-    """Returns the folder of the job's classes; compiles them if this version of them is not in the cache."""
+    """Returns the folder of the job's classes; compiles them if the cache lacks this version."""
     folder = cache_dir() / "peers" / f"flink-{_version()}"
     if folder.is_dir():
         return folder
@@ -62,7 +62,7 @@ def _sources() -> list[Path]:
 
 
 def _version() -> str:
-    """A digest of the sources and of the locked jars."""
+    """Returns a digest of the sources and of the locked jars."""
     digest = hashlib.sha256(RELEASE.encode())
     for path in _sources():
         digest.update(path.name.encode() + path.read_bytes())

@@ -1,4 +1,4 @@
-"""Flink as the engine of a run: starts the job in a JVM of its own, which continues from its newest checkpoint."""
+"""Starts Flink as the engine of a run: a JVM that continues from the newest checkpoint."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _MAIN = "oncebench.flink.Job"
 
 
 def flink(cell: Cell, java: Java) -> Engine:
-    """Returns Flink with the settings of a cell; compiles the job if necessary."""
+    """Returns the engine with the settings of a cell; compiles the Java job if necessary."""
     class_path = jars(BUNDLE)
     classes = compiled(java, class_path)
     settings = described(cell, FlinkVariant.parse(cell.variant), java.major)
@@ -55,7 +55,7 @@ def _start(command: list[str], settings: dict[str, Any], config: PipelineConfig)
 
 
 def job_settings(settings: dict[str, Any], config: PipelineConfig) -> dict[str, Any]:
-    """Returns the settings of an attempt for `Settings.java`."""
+    """Returns the settings of an attempt, as `Settings.java` reads them."""
     checkpoints, temporary = config.checkpoint / "completed", config.checkpoint / "temporary"
     places = {
         "execution.checkpointing.dir": checkpoints.as_uri(),

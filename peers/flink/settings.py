@@ -1,4 +1,6 @@
-"""Every setting of the Flink job that differs from a default, with its reason; a report prints all of them.
+"""Computes every setting of the Flink job that differs from a default, with its reason.
+
+A report contains all of them.
 
 Promise: pure functions of the cell. The job adds no setting of its own (see `Settings.java`).
 """
@@ -22,12 +24,12 @@ WATERMARK_DELAY_MS = 10_000
 # Flink's own list for Java 17 (`env.java.opts.all` of its config.yaml), as far as a mini-cluster needs it.
 _OPENED = ("lang", "net", "io", "nio", "lang.reflect", "text", "time", "util", "util.concurrent",
            "util.concurrent.atomic", "util.concurrent.locks")  # fmt: skip
-# The state of the loads that the docs name takes less than 0.5 GB; the rest keeps garbage collections short.
+# The loads that the docs name have less than 0.5 GB of state. The rest keeps garbage collections short.
 HEAP = "2g"
 
 
 def jvm_options(java_major: int) -> list[str]:
-    """The options of the job's JVM."""
+    """Returns the options of the job's JVM."""
     opened = [f"--add-opens=java.base/java.{name}=ALL-UNNAMED" for name in _OPENED]
     # Flink's memory segments use sun.misc.Unsafe, about which Java 24 and later print warnings.
     quiet = ["--sun-misc-unsafe-memory-access=allow", "--enable-native-access=ALL-UNNAMED"] if java_major > 23 else []
@@ -35,11 +37,11 @@ def jvm_options(java_major: int) -> list[str]:
 
 
 def flink_options(cell: Cell, variant: FlinkVariant) -> dict[str, str]:
-    """The options of Flink, by their names in its configuration."""
+    """Returns Flink's options, by their names in its configuration."""
     return {
         "parallelism.default": str(cell.partitions),
         "taskmanager.numberOfTaskSlots": str(cell.partitions),
-        # Barriers wait for each other, as the connector's exactly-once expects; unaligned ones would overtake rows.
+        # The connector's exactly-once expects aligned barriers. Unaligned barriers would overtake rows.
         "execution.checkpointing.mode": "EXACTLY_ONCE",
         "execution.checkpointing.unaligned.enabled": "false",
         "execution.checkpointing.interval": f"{variant.interval_ms} ms",
@@ -70,7 +72,7 @@ def flink_options(cell: Cell, variant: FlinkVariant) -> dict[str, str]:
 
 
 def consumer_options() -> dict[str, str]:
-    """The options of Kafka's consumer."""
+    """Returns the options of Kafka's consumer."""
     return {
         "isolation.level": "read_committed",
         "commit.offsets.on.checkpoint": "true",  # for monitoring only, as in pipeline/progress.py
@@ -79,7 +81,7 @@ def consumer_options() -> dict[str, str]:
 
 
 def producer_options(cell: Cell) -> dict[str, str]:
-    """The options of Kafka's producer for rows."""
+    """Returns the options of Kafka's producer for rows."""
     return {
         "acks": "all",
         "enable.idempotence": "true",
@@ -91,7 +93,7 @@ def producer_options(cell: Cell) -> dict[str, str]:
 
 
 def described(cell: Cell, variant: FlinkVariant, java_major: int) -> dict[str, Any]:
-    """All settings and versions, as a report prints them."""
+    """Returns all settings and versions, as a report contains them."""
     named = ("flink-runtime", "flink-connector-kafka", "kafka-clients", "frocksdbjni")
     return {
         "versions": {jar.name: jar.version for jar in artifacts(BUNDLE) if jar.name in named},

@@ -1,7 +1,7 @@
-"""The variants of the Flink job: `flink-STATE-INTERVALms`, such as `flink-rocksdb-200ms`.
+"""Reads the variants of the Flink job, such as `flink-rocksdb-200ms`.
 
-The state is kept in a hash map on the heap, or in RocksDB. The interval is that of the checkpoints, and so the time
-between two commits of an exactly-once sink.
+The form is `flink-STATE-INTERVALms`. Flink keeps the state in a hash map on the heap, or in RocksDB. The interval is
+the time between two checkpoints, and so between two commits of an exactly-once sink.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class FlinkVariant:
         """Reads the name of a variant.
 
         Raises:
-            UserError: it has another form, or its interval is too short (exit code 2).
+            UserError: the name has another form, or the interval is too short (exit code 2).
         """
         found = _VARIANT.fullmatch(text)
         if found is None or int(found[2]) < SHORTEST_MS:

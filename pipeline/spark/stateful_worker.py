@@ -1,14 +1,14 @@
 """Makes PySpark's `transformWithState` several times faster, with the same results.
 
-A worker asks the JVM for each state operation of each key. PySpark 4.2 waits for every answer, and sends each key's
+A worker calls the JVM for each state operation of each key. PySpark 4.2 waits for every answer, and sends each key's
 rows as an Arrow batch of its own, empty or not. Both cost more than the operator's own work.
 
 - **Answers that are only a status** (set the key, update, register a timer) are read together with the next value.
-  The JVM handles a worker's calls in the order in which they were sent. Therefore nothing overtakes.
+  The JVM handles a worker's calls in the order in which they were sent. Therefore no call overtakes another.
 - **Rows** of many keys go into one batch.
 
-What can go wrong: a call fails. Its error is then raised by the next call that waits, which names the first failure. At
-the end of the batch a call always waits, so no failure is lost, and Spark fails the task before its state is committed.
+Failure mode: a call fails. The next call that waits then raises the error, with the message of the first failure. At
+the end of the batch a call always waits. So no failure is lost, and Spark fails the task before it commits the state.
 
 Other versions of PySpark run unchanged, because this module replaces private functions of
 `pyspark.sql.streaming.stateful_processor_api_client` and `pyspark.sql.pandas.serializers`.
@@ -31,7 +31,7 @@ from pyspark.sql.streaming.value_state_client import ValueStateClient
 from pyspark.sql.types import StructType
 
 KNOWN = ("4", "2")
-# Enough that a batch's own cost (some 0.1 ms) is small, and few enough for 64 KiB of rejected record in each row.
+# Many enough to make a batch's own cost (some 0.1 ms) small. Few enough if each row has a rejected record of 64 KiB.
 MOST_ROWS = 500
 _RECEIVE = "_receive_proto_message"
 _PLAIN = frozenset({int, str, bytes, bool, float, type(None)})
@@ -75,7 +75,7 @@ def _deferred(call: Callable[..., None], client_of: Callable[[Any], Any]) -> Cal
 
 
 def _or_later(receive: Callable[[Any], tuple[int, str, bytes]]) -> Callable[[Any], tuple[int, str, bytes]]:
-    """Returns a `receive` that a deferred call does not wait in."""
+    """Returns a `receive` that returns at once in a deferred call, and leaves the answer unread."""
 
     def received(client: Any) -> tuple[int, str, bytes]:
         if client.is_deferring:
@@ -103,7 +103,7 @@ def _after_unread(
 
 
 def _send(client: Any, message: bytes) -> None:
-    """Sends a call; a deferred call waits in the buffer for the next one that is not."""
+    """Writes a call; a deferred call stays in the buffer until the next call that waits."""
     write_int(0, client.sockfile)  # type: ignore[no-untyped-call]  # the version of the protocol
     write_int(len(message), client.sockfile)  # type: ignore[no-untyped-call]
     client.sockfile.write(message)
@@ -112,7 +112,7 @@ def _send(client: Any, message: bytes) -> None:
 
 
 def _unless_plain(serialize: Callable[..., bytes]) -> Callable[..., bytes]:
-    """Returns a `serialize` that leaves out PySpark's search for numpy and pandas types in plain Python values."""
+    """Returns a `serialize` without PySpark's search for numpy and pandas types in plain values."""
 
     @wraps(serialize)
     def serialized(client: Any, schema: StructType, data: tuple[Any, ...]) -> bytes:
@@ -129,7 +129,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def _dump_stream(serializer: ArrowStreamUDFSerializer, iterator: Iterator[Any], stream: Any) -> None:
-    """Sends the operator's rows, those of many keys in one batch."""
+    """Sends the operator's rows; one batch has the rows of many keys."""
     ArrowStreamUDFSerializer.dump_stream(serializer, _batches(iterator), stream)  # type: ignore[no-untyped-call]
 
 

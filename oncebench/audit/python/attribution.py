@@ -49,7 +49,10 @@ def by_batch(record: Record, expected: Expected, joined: Joined | None = None) -
 def charged(
     faults: Sequence[Mapping[str, Any]], found: Mapping[int, tuple[int, int]], has_batches: bool = True
 ) -> list[dict[str, Any]]:
-    """Returns the faults, each with the lost and the duplicated rows of its batch; None without batches."""
+    """Returns the faults, each with the lost and duplicated rows of its batch.
+
+    Both numbers are None if the engine has no batches.
+    """
     if not has_batches:
         return [{**fault, "lost": None, "duplicated": None} for fault in faults]
     left = dict(found)

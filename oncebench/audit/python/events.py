@@ -46,7 +46,9 @@ _FIELDS_OF = itemgetter(*_FIELDS)
 
 @dataclass(frozen=True)
 class Columns:
-    """Events as columns of equal length, in the order of the records. Only a valid event has fields.
+    """Events as columns of equal length, in the order of the records.
+
+    Only a valid event has fields.
 
     Attributes:
         key: indexes `keys`; -1 for a record without a key.
@@ -90,7 +92,10 @@ def read_events(records: pa.Table, release: Callable[[], None]) -> Columns:
 
 
 def _one_by_one(keys: list[bytes | None], values: list[bytes | None]) -> tuple[list[int], npt.NDArray[np.int64]]:
-    """Returns the reasons, and seq, value and scheduled_at [3, n]; zeros for an event that is not valid."""
+    """Returns the reasons, and the array [3, n] of seq, value and scheduled_at.
+
+    The array has zeros for an event that is not valid.
+    """
     events = [read_event(key, value) for key, value in zip(keys, values, strict=True)]
     reasons = [CODE[event] if isinstance(event, str) else VALID for event in events]
     fields = [(0, 0, 0) if isinstance(event, str) else event[1:] for event in events]

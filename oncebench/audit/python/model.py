@@ -159,7 +159,11 @@ def _first_events(events: Events) -> Ints:
 
 
 def _refuse_repeated(reason: npt.NDArray[np.int8], valid: Ints, events: Events, first: Ints, last: Ints) -> None:
-    """Enters the reason of each event that its session refuses; `last`: the events that finished a session."""
+    """Enters the reason of each event that its session refuses.
+
+    Args:
+        last: the events that finished a session.
+    """
     if len(first) == len(valid):
         return
     repeated = np.ones(len(valid), dtype=bool)

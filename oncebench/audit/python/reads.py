@@ -65,7 +65,10 @@ class Reads:
 
 @dataclass(frozen=True)
 class _Sorted:
-    """One read by packed `position`, with the rows in its file; `disputed` positions have two contents."""
+    """One read, sorted by packed position, with the rows in its file.
+
+    Positions in `disputed` have two contents.
+    """
 
     position: Ints
     rows: Ints
@@ -137,7 +140,7 @@ def _records(final: pa.Table, observed: pa.Table, only: Ints) -> pa.Table:
 def _equal_rows(
     left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints, release: Callable[[], None]
 ) -> Bools:
-    """Whether two rows have the same key and the same value, pair by pair, in the order of their pairs."""
+    """Returns for each pair of rows, in order, whether their keys and values are the same."""
     equal = np.ones(len(left_rows), dtype=bool)
     order = np.argsort(left_rows, kind="stable")  # the rows of a file lie together
     for first in range(0, len(order), STEP):

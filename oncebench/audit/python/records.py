@@ -1,4 +1,4 @@
-"""Records of a topic as columns: their positions in order, their keys by number, their contents.
+"""Keeps records of a topic as columns: positions in order, keys by number, contents.
 
 Promise: nothing here joins the pieces of a column, because the contents of a topic do not fit into memory twice. A
 position is a partition and an offset, packed into one sortable integer.
@@ -97,7 +97,12 @@ class Numbers:
 
 
 def by_appearance(code: npt.NDArray[np.integer], size: int) -> Ints:
-    """Returns the numbers in `code` (0..size - 1, or -1 for none) in the order in which they first appear."""
+    """Returns the numbers in `code` in the order in which they first appear.
+
+    Args:
+        code: numbers from 0 to size - 1, or -1 for none.
+        size: how many numbers are possible.
+    """
     appears = np.full(size + 1, len(code), dtype=np.int64)
     appears[code[::-1]] = np.arange(len(code))[::-1]  # the last assignment counts: the first appearance
     appears[-1] = len(code)

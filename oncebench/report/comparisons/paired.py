@@ -256,7 +256,11 @@ def recovery_lines(reports: Sequence[Report]) -> list[str]:
 
 
 def _interval(found: Difference, form: str, named: Difference) -> str:
-    """The interval after a blank; nothing if the line names the rounds of `named` and these are as many."""
+    """Returns the interval after a blank, or nothing if it would only repeat the rounds.
+
+    Args:
+        named: the difference whose rounds the line already names.
+    """
     alike = not found.has_interval and len(found.rounds) == len(named.rounds)
     return "" if alike else f" {found.interval(form)}"
 

@@ -1,4 +1,4 @@
-"""The throughput of a run: a pure function of its record and of the rows that a committed reader saw."""
+"""Computes the throughput of a run from its record and the rows that a committed reader saw."""
 
 from __future__ import annotations
 

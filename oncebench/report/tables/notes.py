@@ -1,4 +1,6 @@
-"""Notes below a table: why a latency is missing, and which latencies include a backlog or an outage.
+"""Writes the notes below a table.
+
+They explain why a latency is missing, and which latencies include a backlog or an outage.
 
 Promise: pure functions of the reports in the table. A note appears only where it applies.
 """
@@ -29,7 +31,10 @@ def fell_behind(reports: Iterable[Report]) -> bool:
 
 
 def includes_outage(report: Report) -> bool:
-    """Whether a run had a fault, so that its rows waited while the pipeline or a server was down or stopped."""
+    """Whether a run had a fault.
+
+    Its rows then waited while the pipeline or a server was down or stopped.
+    """
     return bool(report["cell"]["faults"] or report["cell"].get("random_kills"))
 
 

@@ -1,4 +1,4 @@
-"""Flink does the work of the pipeline: the same rows, the same rejected records, and exactly once after a kill -9."""
+"""Flink writes the pipeline's rows and rejected records, and exactly once after a kill -9."""
 
 from __future__ import annotations
 
@@ -66,7 +66,10 @@ def test_what_is_no_event_is_rejected_with_the_reason_that_the_pipeline_gives(fi
 
 
 def _as_our_sink_writes(value: bytes | None) -> bytes:
-    """The JSON of `oncebench.sinks.records.row_as_json`: these fields in this order, without spaces."""
+    """Returns the JSON of `oncebench.sinks.records.row_as_json`.
+
+    It has these fields in this order, without spaces.
+    """
     row = json.loads(value or b"{}")
     names = ("session_key", "j", "events", "total", "checksum", "ended_at")
     return json.dumps({name: row[name] for name in names}, ensure_ascii=False, separators=(",", ":")).encode()

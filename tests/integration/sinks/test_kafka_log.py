@@ -1,4 +1,4 @@
-"""The log beneath the Kafka sink, on a real broker: what a consumer is not shown, and who wrote it."""
+"""The log of a real broker has the records that a consumer does not get, and their writers."""
 
 from __future__ import annotations
 

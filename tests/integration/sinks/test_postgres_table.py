@@ -1,4 +1,4 @@
-"""A user's own table on a real PostgreSQL: the index of an upsert, types and names, tables of another form."""
+"""A user's own table on a real PostgreSQL: upsert index, types, names, tables of other form."""
 
 from __future__ import annotations
 

@@ -265,7 +265,10 @@ def outcome(parse: Any, value: bytes) -> Any:
 
 
 def plain(item: Any) -> Any:
-    """Makes numbers that fit no field equal: orjson turns an integer beyond 64 bits into a float."""
+    """Makes all numbers that fit no field equal.
+
+    orjson turns an integer beyond 64 bits into a float.
+    """
     if isinstance(item, dict):
         return {key: plain(value) for key, value in item.items()}
     if isinstance(item, list):

@@ -1,4 +1,4 @@
-"""What the Flink job is started with: its variants, its settings, and the place of its files."""
+"""The Flink job starts with its variant, its settings, and the place of its files."""
 
 from __future__ import annotations
 

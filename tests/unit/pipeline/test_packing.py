@@ -68,7 +68,11 @@ class Held:
 
 
 def packed(batches: Sequence[Sequence[Record]]) -> tuple[list[Any], dict[Any, Held]]:
-    """Output and states of the packed path; each batch is a list of records in the order of arrival."""
+    """Returns the output and the states of the packed path.
+
+    Args:
+        batches: each a list of records in the order of arrival.
+    """
     states: dict[Any, Held] = {}
     made: list[Any] = []
     for batch in batches:
@@ -127,7 +131,10 @@ def plain(made: Any) -> tuple[Any, ...]:
 
 @st.composite
 def inputs(draw: st.DrawFn) -> list[list[Record]]:
-    """Two sessions that may repeat, skip and exceed their events, with bad records in between, in some batches."""
+    """Draws batches of two sessions, with bad records in between.
+
+    The sessions may repeat, skip and exceed their events.
+    """
     sessions = [[("a", seq) for seq in range(100)], [("b", seq) for seq in range(draw(st.sampled_from([60, 100])))]]
     events = [each for session in sessions for each in session]
     events += draw(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 99)), max_size=8))

@@ -1,4 +1,4 @@
-"""`python -m pipeline` answers a mistake with one line and exit code 2, and a signal with exit code 0."""
+"""`python -m pipeline` ends with one line and code 2 at a mistake, with code 0 at a signal."""
 
 from __future__ import annotations
 
@@ -96,6 +96,9 @@ def test_a_signal_right_after_the_start_is_a_stop(tmp_path: Path, number: signal
 
 
 def _catches(status: str, number: int) -> bool:
-    """Whether a process has a handler for SIGTERM, which Python does not have by itself, and for this signal."""
+    """Whether a process has a handler for SIGTERM and for this signal.
+
+    Python has no handler for SIGTERM by itself.
+    """
     caught = int(next(line for line in status.splitlines() if line.startswith("SigCgt")).split()[1], 16)
     return all(caught >> (each - 1) & 1 for each in (signal.SIGTERM, number))

@@ -1,4 +1,4 @@
-"""State calls whose answer is only a status do not wait, keep their order, and lose no error."""
+"""State calls with only a status as answer do not wait, keep their order, and lose no error."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ assert stateful_worker.install()
 
 
 class Server:
-    """Answers state calls as the JVM does: one after the other, in the order in which they arrive.
+    """Answers state calls as the JVM does: one by one, in the order in which they arrive.
 
-    It answers nothing before `most` calls have arrived, so a worker that waits for each answer would never go on.
+    It answers nothing before `at_least` calls have arrived, so a worker that waits for each answer would never go on.
     """
 
     def __init__(self, path: Path, at_least: int, failing: int | None) -> None:

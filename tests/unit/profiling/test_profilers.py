@@ -1,4 +1,7 @@
-"""Profilers: they attach once, their errors end no run, and none outlives its run. Shell scripts stand in for them."""
+"""Profilers attach once, their errors end no run, and none outlives its run.
+
+Shell scripts stand in for the profilers.
+"""
 
 from __future__ import annotations
 

@@ -90,7 +90,11 @@ def test_a_repeated_batch_line_moves_nothing_back() -> None:
 
 
 def stepwise(*steps: tuple[float, str, int]) -> Any:
-    """The record of an engine without batches: (seconds, partition, offset up to which it had read by then)."""
+    """Returns the record of an engine without batches.
+
+    Args:
+        steps: (seconds, partition, offset up to which the engine had read by then).
+    """
     run = record([0.1, 0.2, 1.5, 1.6], [])
     run.progress.items = [
         {"kind": "position", "t_us": START + 99 * S, "read_us": START + round(at * S), "end_offsets": {partition: end}}
