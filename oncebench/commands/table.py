@@ -44,7 +44,7 @@ def table(stored: tuple[Path, ...], as_csv: bool, published: bool, against: Path
 
     Repeated runs of a cell are combined into one row.
 
-    STORED are files of reports or results folders [default: your newest comparison, else the published one].
+    STORED are files of reports or results folders [default: your newest run or comparison, else the published results].
 
     \b
     Example:
