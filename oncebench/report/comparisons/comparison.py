@@ -57,7 +57,7 @@ def _parts(reports: Sequence[Report]) -> Iterator[str]:
 
 
 def _without_verdict(reports: Sequence[Report]) -> Iterator[str]:
-    """Returns a line per run that proves nothing, with the reason, and a last line with what to do."""
+    """Returns a line per run that proves nothing, with the reason and then what to do."""
     found = [report for report in reports if report["verdict"] in _ADVICE and not only_tried(report)]
     for report in found:
         yield f"{report['verdict']}: {_run(report)}: {'; '.join(report['reasons'])}"
