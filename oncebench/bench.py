@@ -37,14 +37,15 @@ from oncebench.scenario.supports import all_supports, installed
 
 __all__ = ["METRICS", "figures", "names"]  # what `benchmarks/` uses; every commit must have these names
 REPORTS = "ONCEBENCH_BENCH_REPORTS"
-# Every commit is measured with the load of the published runs, so that the figures are comparable.
-FULL = PROFILES["full"]
-SESSIONS = round(FULL.rate * FULL.duration_s / EVENTS_PER_SESSION)
+# Every commit is measured with the same load, so that the figures are comparable. At this rate a batch has enough
+# events to show their cost, and the slowest commit of the history still keeps up.
+RATE, FULL = 3_000.0, PROFILES["full"]
+SESSIONS = round(RATE * FULL.duration_s / EVENTS_PER_SESSION)
 # A killed run needs only the rows that wait in the topic during the restart: it is killed in its third second.
 SESSIONS_KILLED = 100
 # Each cell also runs once with a load that is complete before the pipeline starts. At a fixed rate, a million events
-# take as long as planned. The load makes six batches, as large as those of a pipeline at its limit on two cores.
-FLAT_OUT: Mapping[str, Any] = {"rate": "max", "sessions": 300, "max_events_per_batch": 5_000}
+# take as long as planned. After the warm-up some ten batches are left, each as large as after an outage of 15 s.
+FLAT_OUT: Mapping[str, Any] = {"rate": "max", "sessions": 8_000, "max_events_per_batch": 50_000, "warmup_s": 3.0}
 # From 7 rounds on asv applies a statistical test. For a single run it has no interval and reports any change of 10 %.
 # So from 7 rounds on, killed and flat-out cells run as often as the others.
 TESTED_ROUNDS = 7
@@ -71,7 +72,7 @@ def figures(sinks: Sequence[str] = (), rounds: int = 3, only: str = "") -> dict[
     Killed and flat-out cells run once; from TESTED_ROUNDS rounds on, they run as often as the healthy cells. One sink
     is measured after the other.
     """
-    load = Cell("", "", "", rate=FULL.rate, sessions=SESSIONS, warmup_s=FULL.warmup_s)
+    load = Cell("", "", "", rate=RATE, sessions=SESSIONS, warmup_s=FULL.warmup_s)
     wanted = names(sinks, only)
     cells = [
         replace(cell, sessions=SESSIONS_KILLED) if cell.faulted else cell

@@ -113,7 +113,10 @@ def compare(
       failpoints  every guarantee, healthy and killed at every failpoint in
                   one run
       double      exactly-once only, killed in a batch and again in its replay
-      cost        at-least-once and exactly-once, healthy; use --repeat
+      cost        at-least-once and exactly-once, healthy, at 10,000 events/s;
+                  use --repeat
+      price       the same in every variant, flat out, in ten rounds: time and
+                  CPU per event
       recovery    at-least-once and exactly-once, killed at the same point,
                   in ten rounds
       full        the published series: standard, with five rounds of the
@@ -121,12 +124,13 @@ def compare(
     """
     chosen_profile = PROFILES[profile]
     given = {name for name in options if _source(name) is not ParameterSource.DEFAULT}
-    if not given & {"duration", "sessions"}:
-        options["duration"] = chosen_profile.duration_s
     if "warmup_s" not in given:
         options["warmup_s"] = chosen_profile.warmup_s
     if "rate" not in given:
         options["rate"] = str(chosen_profile.rate)
+    if not given & {"duration", "sessions"}:
+        flat_out = options["rate"] == "max"
+        options |= {"sessions": chosen_profile.sessions} if flat_out else {"duration": chosen_profile.duration_s}
     cells = chosen_profile.select_cells(base_cell(**options), sinks)
     name: Callable[[Cell], str] = attrgetter("title")
     brief: Callable[[Cell], str] = attrgetter("brief")

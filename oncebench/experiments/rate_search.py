@@ -2,7 +2,7 @@
 
 Promise: pure functions of the answers of `keeps_up`. The result lies between a sustained rate and an overloaded rate
 that are at most `precision` apart. Limit: near the maximum a noisy machine answers at random, and the search trusts
-each answer. So a no needs a confirmation (`of_three`).
+each answer. So a no needs a confirmation (`of_three`). A rate without an answer ends the search.
 """
 
 from __future__ import annotations
@@ -19,10 +19,16 @@ class Found:
     Attributes:
         kept: the highest sustained rate; 0 if none was sustained.
         lost: the lowest overloaded rate; None if every rate was sustained.
+        unanswered: why the search ended without the limit; empty if it was found.
     """
 
     kept: float
     lost: float | None
+    unanswered: str = ""
+
+
+class NoAnswer(Exception):
+    """A rate could not be tried; the text says why."""
 
 
 def of_three(keeps_up: Callable[[float], bool]) -> Callable[[float], bool]:
@@ -50,12 +56,17 @@ def search(keeps_up: Callable[[float], bool], start: float, lowest: float, highe
 
     Args:
         keeps_up: whether the pipeline sustains a rate, in events per second.
+            It may raise `NoAnswer`.
         lowest, highest: the rates between which the search stays.
         precision: the relative width at which the search ends; 0.1 means 10 %.
     """
     kept, lost, rate = 0.0, None, start
     while lost is None or lost > kept * (1 + precision):
-        if keeps_up(rate):
+        try:
+            sustained = keeps_up(rate)
+        except NoAnswer as reason:
+            return Found(kept, lost, f"no answer at {rate:,.0f} events/s: {reason}")
+        if sustained:
             kept = rate
             if rate >= highest:
                 return Found(kept, lost)

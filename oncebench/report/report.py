@@ -10,6 +10,7 @@ The schemas:
 - 2: batches, the sink's times, checkpoint and prices count from the end of the warm-up on too.
 - 3: prices count until the load is drained, and each process's use counts once. A batch ends at the time that Spark
   reports, not when its line was written. A time stamp in ms stands for the middle of its millisecond.
+- 4: throughput, batches and prices of a flat-out load count from the end of the warm-up on. It begins with the query.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ from oncebench.report.measures.timeline import events_after, steadiness, timelin
 from oncebench.report.schema import Report
 from oncebench.scenario.cell import Cell, counts_rows
 
-SCHEMA = 3
+SCHEMA = 4
 FILE = "report.json"
 
 
@@ -202,7 +203,9 @@ def _speed_section(run: _Run) -> dict[str, Any]:
     )
     steps = timeline(run.record, seen)
     return {
-        "throughput": throughput(seen.seen_us[seen.ended_us >= run.started_us], run.record, run.cell),
+        "throughput": throughput(
+            seen.seen_us[seen.ended_us >= run.started_us], run.record, run.cell, run.measured_from_us
+        ),
         "latency_ms": latency.visible.to_json(),
         "visibility_gap_ms": latency.gap.to_json(),
         "append_latency_ms": append.to_json(),
@@ -217,7 +220,9 @@ def _batch_section(run: _Run) -> dict[str, Any]:
     """Batches, checkpoint, and the steps of the protocol."""
     written = run.facts.get("checkpoint_written")
     lines = run.record.progress.items
-    progress = Progress(lines, 0 if run.cell.rate == "max" else run.warm_us, cores_of(run.cell.master))
+    progress = Progress(
+        lines, run.measured_from_us if run.cell.rate == "max" else run.warm_us, cores_of(run.cell.master)
+    )
     return {
         "batches": {**batch_costs(progress), "split_ms": split(progress)},
         "checkpoint": {

@@ -152,7 +152,7 @@ class _Run:
         self.progress = RunProgress(folder, None if at_once else self.load_s, cell.trigger_ms / 1000)
         self.phases = Phases(self.supervisor, lab.own_broker, self._look, interrupted, cell.faulted)
         self.measured_from_us = 0
-        self.warm = at_once  # such a load has no warm-up time
+        self.warm = False
 
     def run(self) -> RunResult:
         """Runs every phase."""
@@ -308,16 +308,31 @@ class _Run:
         self.show(self.progress.status(phase))
 
     def _end_warm_up_time(self, phase: Phase) -> None:
-        """Starts the measurement again when the warm-up time at the load's start is over."""
-        plan = self.folder / "ledger" / "plan.json"
-        if not self.warm and phase == LOADING and plan.exists():
-            started_us = json.loads(plan.read_text())["started_us"]
-            if time.time_ns() // 1000 >= started_us + self.cell.warmup_s * 1e6:
-                self.warm = True
-                self._measure_from_now()
+        """Starts the measurement again when the warm-up time is over."""
+        if not self.warm and self._warm_up_time_is_over(phase):
+            self.warm = True
+            self._measure_from_now()
+
+    def _warm_up_time_is_over(self, phase: Phase) -> bool:
+        """Whether the load runs for longer than the warm-up time.
+
+        A flat-out load is there before the pipeline starts, so its warm-up time counts from the pipeline's start. It
+        is measured as a whole if less than half of it is left then.
+        """
+        if self.cell.rate == "max":
+            began_us = self.measured_from_us
+            load = self.cell.sessions * EVENTS_PER_SESSION
+            if phase != DRAINING or 2 * (self.progress.events_read - self.progress.sent_ahead) > load:
+                return False
+        else:
+            plan = self.folder / "ledger" / "plan.json"
+            if phase != LOADING or not plan.exists():
+                return False
+            began_us = json.loads(plan.read_text())["started_us"]
+        return time.time_ns() // 1000 >= began_us + self.cell.warmup_s * 1e6
 
     def _measure_from_now(self) -> None:
-        """Starts measuring: at the load's start, and again at the end of the warm-up time."""
+        """Starts measuring: when the pipeline or the load has started, and again when the warm-up time is over."""
         self.meters.mark()
         self.measured_from_us = time.time_ns() // 1000
 

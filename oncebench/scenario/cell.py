@@ -43,9 +43,10 @@ class Cell:
         partitions: partitions of input and output topics, and Spark tasks per batch.
         max_events_per_batch: limit of one batch. None: a batch takes everything that is there.
         transaction_timeout_ms, on_lost, checkpoint_writing, state_store, master: see `pipeline.config`.
-        warmup_s: seconds after the load's start that are not measured. Excluded are latencies of sessions that ended
+        warmup_s: seconds that are not measured, from the load's start. Excluded are latencies of sessions that ended
             earlier, batches that began earlier, and resources that processes used until then. A load that is over
-            sooner is measured as a whole.
+            sooner is measured as a whole. For a flat-out load they count from the query's start; it is measured as a
+            whole if less than half of it is left then.
     """
 
     sink: str

@@ -91,6 +91,22 @@ def cost(base: Cell | None = None) -> list[Cell]:
     ]
 
 
+# A million events after the warm-up, in ten batches or more. The batch is as large as one after an outage of 10 s.
+FLAT_OUT_SESSIONS, FLAT_OUT_BATCH = 16_000, 100_000
+
+
+def price(base: Cell | None = None) -> list[Cell]:
+    """At-least-once and exactly-once in every variant, flat out: for rounds (`--repeat`).
+
+    All cells have the same limit of events per batch, so no cell saves batches by being slow.
+    """
+    return [
+        replace(cell, max_events_per_batch=cell.max_events_per_batch or FLAT_OUT_BATCH)
+        for cell in _cells(base)
+        if cell.guarantee != AT_MOST_ONCE
+    ]
+
+
 def recovery(base: Cell | None = None) -> list[Cell]:
     """At-least-once and exactly-once by default variants, killed at the same point."""
     return [replace(cell, faults=(checked_fault("after-commit"),)) for cell in cost(base)]
@@ -131,18 +147,25 @@ class Profile:
         sinks: the sinks that run if the user names none. Empty: every installed sink.
         repeat: the number of rounds over healthy cells if the user gives none. Faulted cells run in the first round
             only.
-        rate, duration_s: the load if the user gives none. The default duration gives a p99 the hundred sessions that
-            it needs; ten such cells take six minutes. Two cores are at their limit with 2,000 events/s, where latency
-            is mostly queueing. At half of that rate no guarantee is near its limit.
+        rate, duration_s: the load if the user gives none. A flat-out load has FLAT_OUT_SESSIONS instead of a duration.
+            The default duration gives a p99 the hundred sessions that it needs; ten such cells take six minutes. The
+            default rate suits every sink, and a small machine.
         warmup_s: the warm-up of its cells in seconds, see `Cell`.
     """
 
     cells: Callable[[Cell | None], list[Cell]]
     sinks: tuple[str, ...] = ()
     repeat: int = 1
-    rate: float = 1000.0
+    rate: float | str = 1000.0
     duration_s: float = 14.0
     warmup_s: float = Cell.warmup_s
+
+    @property
+    def sessions(self) -> int:
+        """The number of sessions if the user names neither sessions nor a duration."""
+        if isinstance(self.rate, str):
+            return FLAT_OUT_SESSIONS
+        return round(self.rate * self.duration_s / EVENTS_PER_SESSION)
 
     def select_cells(self, base: Cell | None, sinks: Sequence[str] = ()) -> list[Cell]:
         """The profile's cells of these sinks; without `base` under the profile's own load.
@@ -152,8 +175,7 @@ class Profile:
         """
         require_sinks(sinks)
         wanted = tuple(sinks) or self.sinks or installed()
-        sessions = round(self.rate * self.duration_s / EVENTS_PER_SESSION)
-        mine = Cell("", "", "", rate=self.rate, sessions=sessions, warmup_s=self.warmup_s)
+        mine = Cell("", "", "", rate=self.rate, sessions=self.sessions, warmup_s=self.warmup_s)
         found = [cell for cell in self.cells(base or mine) if cell.sink in wanted]
         for sink in sinks:
             if not any(cell.sink == sink for cell in found):
@@ -173,8 +195,10 @@ PROFILES: Mapping[str, Profile] = {
     # Each fault needs batches of its own and is followed by a restart, so the load is longer and slower.
     "failpoints": Profile(failpoints, FIRST, rate=300.0, duration_s=60.0),
     "double": Profile(double, FIRST),
-    # The same duration as `full`, so that both can be compared.
-    "cost": Profile(cost, FIRST, duration_s=16.0, warmup_s=6.0),
+    # A rate at which batches are large enough to show what a guarantee costs, and two cores are half busy.
+    "cost": Profile(cost, FIRST, rate=10_000.0, duration_s=16.0, warmup_s=6.0),
+    # Ten rounds give the ratio of two guarantees within a few percent.
+    "price": Profile(price, FIRST, repeat=10, rate="max"),
     # Ten rounds: a recovery includes timers of Spark and Kafka that work in whole seconds, so single values scatter.
     "recovery": Profile(recovery, FIRST, repeat=10),
     # The published series. Five rounds are the fewest that give a useful interval. Warm-up: in 50 runs the median
@@ -184,8 +208,12 @@ PROFILES: Mapping[str, Profile] = {
 }
 
 
-def by_profile(field: Callable[[Profile], float]) -> str:
+def by_profile(field: Callable[[Profile], float | str]) -> str:
     """Help text for a field: its usual value and exceptions, as in `10; full: 18`."""
     usual, _ = Counter(map(field, PROFILES.values())).most_common(1)[0]
-    others = (f"{name}: {field(profile):g}" for name, profile in PROFILES.items() if field(profile) != usual)
-    return "; ".join(filter(None, (f"{usual:g}", ", ".join(others))))
+    others = (f"{name}: {_short(field(profile))}" for name, profile in PROFILES.items() if field(profile) != usual)
+    return "; ".join(filter(None, (_short(usual), ", ".join(others))))
+
+
+def _short(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:,.10g}"

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from oncebench.report.comparisons.paired import Setting, differing, fields_text
 from oncebench.report.configuration import Variant, variant_of
-from oncebench.report.measures.metrics import flat_out, why_no_speed
+from oncebench.report.measures.metrics import flat_out, generator_late, why_no_speed
 from oncebench.report.outcome import is_healthy
 from oncebench.report.schema import Report
 from oncebench.report.tables.grid import grid
@@ -49,9 +49,22 @@ def backlog_in_latency(report: Report) -> bool:
     return is_healthy(report) and not flat_out(report) and fell_behind(report)
 
 
+def unanswered(report: Report) -> str | None:
+    """Why a run does not show whether its rate can be sustained; None if it shows it.
+
+    A pipeline that falls behind a late generator would fall behind a punctual one too. One that keeps up with it shows
+    nothing: it got fewer events than the rate says.
+    """
+    late = generator_late(report)
+    if late is not None and list(why_no_speed(report)) == [late]:
+        return None if fell_behind(report) else late
+    return TOO_SHORT if list(why_not(report)) == [TOO_SHORT] else None
+
+
 def why_not(report: Report) -> Iterator[str]:
     """Every reason why a run's rate cannot be sustained."""
-    yield from why_no_speed(report)
+    late = generator_late(report)
+    yield from (reason for reason in why_no_speed(report) if reason != late or not fell_behind(report))
     steadiness = report["steadiness"]
     slope, rise = steadiness["lag_slope"], steadiness["latency_rise"]
     if fell_behind(report):
@@ -73,7 +86,7 @@ class Limit:
         probes: the number of probes.
         kept, lost: the highest rate (events per second) that was sustained, and the lowest that was not; None: no such
             rate was tried.
-        because: why `lost` was not sustained.
+        because: why `lost` was not sustained, or why the search ended without such a rate.
     """
 
     setting: Setting
@@ -90,7 +103,7 @@ def limits(reports: Iterable[Report]) -> list[Limit]:
 
     A rate is sustained if the first probe at that rate sustained it, or two of three did. It is not sustained if two
     probes did not, as in `oncebench.experiments.rate_search.of_three`. A single failed probe, after which the search
-    was interrupted, decides nothing. Neither does a probe that was interrupted or too short.
+    was interrupted, decides nothing. Neither does a probe that was interrupted, too short, or without its rate.
     """
     searches: dict[tuple[str, Setting, Variant], list[Report]] = {}
     for report in reports:
@@ -103,17 +116,24 @@ def limits(reports: Iterable[Report]) -> list[Limit]:
 
 def _limit(setting: Setting, variant: Variant, series: str, probes: list[Report]) -> Limit:
     answers: dict[float, list[str]] = {}  # by rate, per probe why it was not sustained; empty text: it was
+    without: dict[float, str] = {}  # by rate, why a probe showed nothing
     for report in probes:
         rate = report["config"]["rate"]
         if isinstance(rate, str):
             continue  # a flat-out load has no rate to keep up with
-        if report.get("steadiness") and (reasons := list(why_not(report))) != [TOO_SHORT]:
-            answers.setdefault(rate, []).append("; ".join(reasons))
+        if not report.get("steadiness"):
+            continue
+        if why := unanswered(report):
+            without[rate] = why
+        else:
+            answers.setdefault(rate, []).append("; ".join(why_not(report)))
     failed = {rate: [why for why in of_rate if why] for rate, of_rate in answers.items()}
     lost = min((rate for rate, why in failed.items() if len(why) > 1), default=None)
     sustained = (rate for rate, of_rate in answers.items() if not of_rate[0] or of_rate.count("") > 1)
     kept = max((rate for rate in sustained if lost is None or rate < lost), default=None)
-    return Limit(setting, variant, series, len(probes), kept, lost, "" if lost is None else failed[lost][-1])
+    above = [f"at {rate:,.0f}: {why}" for rate, why in without.items() if kept is None or rate > kept]
+    because = failed[lost][-1] if lost is not None else above[-1] if above else ""
+    return Limit(setting, variant, series, len(probes), kept, lost, because)
 
 
 def _without_rate(report: Report) -> Setting:
@@ -143,7 +163,7 @@ def markdown(reports: Iterable[Report]) -> str:
 
 def _limit_cells(limit: Limit) -> tuple[str, str, str, str]:
     if limit.kept is None and limit.lost is None:
-        return "?", "?", "no probe gave an answer", str(limit.probes)
+        return "?", "?", f"no probe gave an answer{limit.because and f' ({limit.because})'}", str(limit.probes)
     kept = "none that was tried" if limit.kept is None else f"{limit.kept:,.0f}"
     open_ended = limit.lost is None and limit.kept is not None
     lost = "-" if limit.lost is None else f"{limit.lost:,.0f}"

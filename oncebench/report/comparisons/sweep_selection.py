@@ -17,7 +17,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from loadgen.session import EVENTS_PER_SESSION
 from oncebench.report.comparisons.paired import Rounds, Setting, fields_text
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.profiles import PROFILES
@@ -25,8 +24,7 @@ from oncebench.scenario.sweeps import SWEEPS
 
 _PROFILE = PROFILES["full"]
 RATE = _PROFILE.rate
-_SESSIONS = round(RATE * _PROFILE.duration_s / EVENTS_PER_SESSION)
-_FULL = Cell("", "", "", rate=RATE, sessions=_SESSIONS, warmup_s=_PROFILE.warmup_s)
+_FULL = Cell("", "", "", rate=RATE, sessions=_PROFILE.sessions, warmup_s=_PROFILE.warmup_s)
 _OWN = ("sink", "guarantee", "variant", "seed")  # fields in which runs of one setting, or of two sinks, differ
 _EXPECTED = {name: value for name, value in _FULL.as_json().items() if name not in _OWN}
 # The values around the full comparison by swept field, each with the sessions that it requires.

@@ -219,9 +219,16 @@ def why_no_speed(report: Report) -> Iterator[str]:
         yield f"its verdict is {report['verdict']}"
     if report.get("interrupted"):
         yield "it was interrupted"
-    late = (report.get("generator", {}).get("lateness_ms") or {}).get("p99")
-    if late is not None and late > LATE_MS and not flat_out(report):
-        yield f"the generator was {late:,.0f} ms late for one event in a hundred (the machine was busy: run it again)"
+    if (late := generator_late(report)) is not None:
+        yield late
     unasked = report.get("deaths", {}).get("unasked", 0)
     if unasked:
         yield f"the pipeline died {unasked} time{'s' if unasked > 1 else ''} unasked"
+
+
+def generator_late(report: Report) -> str | None:
+    """Says that the generator did not keep the rate of the report; None if it did."""
+    late = (report.get("generator", {}).get("lateness_ms") or {}).get("p99")
+    if late is None or late <= LATE_MS or flat_out(report):
+        return None
+    return f"the generator was {late:,.0f} ms late for one event in a hundred (the machine was busy: run it again)"

@@ -64,6 +64,29 @@ def test_a_flat_out_load_is_timed_from_the_attempt_that_read_it() -> None:
     assert throughput(np.array([30_000_000]), record, cell) == {"events_per_s": 0.5, "sessions_per_s": 0.01}
 
 
+def test_a_warm_flat_out_load_is_timed_by_what_was_left_to_read() -> None:
+    lines = [
+        {"kind": "running", "t_us": 20_000_000},
+        {"kind": "batch", "began_us": 21_000_000, "duration_ms": {"triggerExecution": 4000}, "end_offsets": {"0": 600}},
+        {
+            "kind": "batch",
+            "began_us": 25_000_000,
+            "duration_ms": {"triggerExecution": 1000},
+            "end_offsets": {"0": 1000},
+        },
+    ]
+    record: Any = SimpleNamespace(
+        progress=SimpleNamespace(items=lines),
+        plan=SimpleNamespace(started_us=10_000_000),
+        input=SimpleNamespace(table=SimpleNamespace(num_rows=1000)),
+        ledger=SimpleNamespace(acked_us=np.ones(1000)),
+    )
+    cell = Cell("kafka", "exactly-once", "two-phase", rate="max")
+    # After 3 of 4 s of the first batch 550 events are left; the last row is seen 2 s later.
+    found = throughput(np.array([24_500_000, 26_000_000]), record, cell, measured_from_us=24_000_000)
+    assert found == {"events_per_s": 275.0, "sessions_per_s": 2.75}
+
+
 def test_a_report_keeps_the_machine_of_its_run(
     tmp_path: Path,
 ) -> None:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from oncebench.commands.sustain import _Probes
 from oncebench.errors import UserError
-from oncebench.experiments.rate_search import Found, of_three, search
-from oncebench.report.comparisons.sustained import limits, markdown, why_not
+from oncebench.experiments.rate_search import Found, NoAnswer, of_three, search
+from oncebench.report.comparisons.sustained import limits, markdown, unanswered, why_not
 from oncebench.scenario.cell import Cell
 from tests.unit.report.test_tables import report
 
@@ -73,6 +73,28 @@ def test_falling_behind_has_a_reason(changes: dict[str, Any], why: str) -> None:
     assert list(why_not(steady(**changes))) == [why]
 
 
+LATE = {"generator": {"lateness_ms": {"p99": 101.0}}}
+
+
+def test_a_late_generator_hides_no_pipeline_that_falls_behind() -> None:
+    behind = steady(lag_slope=0.5) | LATE
+    assert (unanswered(behind), list(why_not(behind))) == (None, ["the lag grew by 50.0% of the load"])
+
+
+def test_keeping_up_with_a_late_generator_is_no_answer() -> None:
+    assert str(unanswered(steady() | LATE)).startswith("the generator was 101 ms late")
+    assert unanswered(steady()) is None
+
+
+def test_a_rate_without_an_answer_ends_the_search() -> None:
+    def keeps_up(rate: float) -> bool:
+        if rate > 3000:
+            raise NoAnswer("late")
+        return True
+
+    assert search(keeps_up, 1000.0, LOWEST, HIGHEST, 0.1) == Found(2000.0, None, "no answer at 4,000 events/s: late")
+
+
 def test_a_shrinking_lag_keeps_up() -> None:
     assert list(why_not(steady())) == []
     assert list(why_not(steady(lag_slope=-0.2, latency_rise=-0.5))) == []
@@ -126,7 +148,10 @@ def test_a_limit_with_one_known_side_is_open() -> None:
     assert "| 1,000 or more           | -        | -       | 1      |" in markdown([probe(1000, 0.0)])
     lost = markdown([probe(1000, 0.5), probe(1000, 0.5)])
     assert "| none that was tried     | 1,000    | the lag grew by 50.0% of the load |" in lost
-    assert "| ?                       | ?        | no probe gave an answer | 1 " in markdown([probe(1000, None)])
+    assert (
+        "| ?                       | ?        | no probe gave an answer (at 1,000: it was too short to tell) | 1 "
+        in markdown([probe(1000, None)])
+    )
 
 
 def test_machines_and_series_are_separate_searches() -> None:

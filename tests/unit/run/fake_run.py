@@ -65,7 +65,7 @@ class FakeRun(_Run):
             mark=lambda: self.marks.append(1.0), checkpoint=SimpleNamespace(scan_if_due=lambda: None)
         )
         self.measured_from_us = 0
-        self.warm = cell.rate == "max"
+        self.warm = False
         self.displayed: list[RunStatus] = []
         self.show = self.displayed.append
         self.during: Any = None

@@ -129,19 +129,26 @@ def test_use_counts_anew_when_the_warm_up_time_ends_during_the_load(
     assert (run.measured_from_us > 0) == bool(marks)
 
 
-def test_a_load_without_a_rate_has_no_warm_up_time(tmp_path: Path) -> None:
-    run = loading(tmp_path, 6.1, rate="max")
+@pytest.mark.parametrize(("began_s_ago", "read", "marks"), [(6.1, 500, 1), (6.1, 501, 0), (5.9, 500, 0)])
+def test_a_flat_out_load_is_warm_while_half_of_it_is_left(
+    tmp_path: Path, began_s_ago: float, read: int, marks: int
+) -> None:
+    run = loading(tmp_path, 6.1, rate="max", sessions=10)
+    run.measured_from_us = time.time_ns() // 1000 - round(began_s_ago * 1e6)
+    run.progress.sent_ahead, run.progress.position = 7, {"0": 7 + read}
     run._end_warm_up_time(LOADING)
     assert run.marks == []
+    run._end_warm_up_time(DRAINING)
+    assert len(run.marks) == marks
 
 
-def loading(folder: Path, started_s_ago: float | None, rate: Any = 500.0) -> FakeRun:
+def loading(folder: Path, started_s_ago: float | None, **changes: Any) -> FakeRun:
     """A run with a warm-up time of 6 s whose load began so long ago; None: not yet."""
     if started_s_ago is not None:
         (folder / "ledger").mkdir()
         plan = {"started_us": time.time_ns() // 1000 - round(started_s_ago * 1e6)}
         (folder / "ledger" / "plan.json").write_text(json.dumps(plan))
-    return FakeRun(folder, replace(CELL, warmup_s=6.0, rate=rate))
+    return FakeRun(folder, replace(CELL, warmup_s=6.0, rate=changes.pop("rate", 500.0), **changes))
 
 
 def test_the_warm_up_is_displayed_with_its_number_of_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
