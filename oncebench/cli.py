@@ -73,7 +73,7 @@ def cli() -> None:
       profile  a named set of cells
       round    one pass over the same cells; rounds are interleaved
       sweep    the same cells at several values of one setting
-      chain    several faults in one run, each in a batch of its own
+      chain    several faults in one run, each in a batch of its own (`faults`)
 
     \b
     Exit codes:

@@ -39,7 +39,7 @@ POINTS = (
 # the batches before the fault.
 FIRST_BATCH = 6
 KILL, ZOMBIE = "kill", "zombie"
-FORM = "POINT[:FAULT[:SECONDS]][@batch=N|@after=N]"
+FORM = "POINT[:ACTION[:SECONDS]][@batch=N|@after=N]"
 _SPEC = re.compile(
     r"(?P<point>[a-z-]+)(?::(?P<action>[a-z-]+)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
 )
@@ -67,7 +67,7 @@ class Fault:
 
 
 def parse_fault(text: str) -> Fault:
-    """Reads `POINT[:FAULT[:SECONDS]][@batch=N|@after=N]`; does not check the fault's name.
+    """Reads `POINT[:ACTION[:SECONDS]][@batch=N|@after=N]`; does not check the fault's name.
 
     Raises:
         ValueError: names the mistake and the allowed values.

@@ -169,7 +169,8 @@ def _cpu(report: Report) -> list[str]:
     per_batch, per_million = cpu_ms_of_a_batch(report), BY_NAME["cpu_s"].of(report)
     used = [] if per_batch is None else [f"{_number(per_batch)} ms a batch"]
     used += [] if per_million is None else [f"{_number(per_million)} s per million events"]
-    return [f"  CPU         {', '.join(used)} (pipeline and servers)"] if used else []
+    restarts = ", with restarts" if report["faults"] else ""
+    return [f"  CPU         {', '.join(used)} (pipeline and servers{restarts})"] if used else []
 
 
 def _place(fault: Fault, report: Report) -> str:
@@ -195,7 +196,7 @@ def _recovery(marks: RecoveryMarks) -> list[str]:
     ])  # fmt: skip
     replayed = marks.get("replayed_rows")  # older reports have no count
     rows = "" if replayed is None else f", {replayed:,} replayed rows"
-    lines = [f"  recovery    {figures}  (longest gap {_seconds(marks['longest_gap'])}{rows})"]
+    lines = [f"  recovery    {figures}  (from the first fault; longest gap {_seconds(marks['longest_gap'])}{rows})"]
     if marks["first_visible"] is None:
         lines.append("              no new row came after the fault: the load was too short (give a longer --duration)")
     return lines
@@ -212,9 +213,9 @@ def _all_recoveries(faults: Sequence[Fault]) -> list[str]:
         return []
     times = f"first row {_seconds(median(visible))} (median), {_seconds(max(visible))} (longest)"
     if len(visible) == len(marks):
-        return [f"              of {len(marks)} faults: {times}"]
+        return [f"              after each of {len(marks)} faults: {times}"]
     return [
-        f"              of {len(visible)} of {len(marks)} faults: {times}; after the others no new row came before "
+        f"              after {len(visible)} of {len(marks)} faults: {times}; after the others no new row came before "
         "the next fault or the end"
     ]
 

@@ -30,7 +30,7 @@ def test_every_failpoint_can_be_named_and_read_back(point: str) -> None:
     [
         ("nowhere", "unknown failpoint 'nowhere'; the failpoints are: .*after-commit"),
         ("after-comit", r"unknown failpoint 'after-comit' \(did you mean after-commit\?\)"),
-        ("kill", r"unknown failpoint 'kill'; .* A fault is POINT\[:FAULT.*, such as after-commit:kill"),
+        ("kill", r"unknown failpoint 'kill'; .* A fault is POINT\[:ACTION.*, such as after-commit:kill"),
         ("after-commit@batch=x", "not of the form"),
         ("", "not of the form"),
         ("after-commit:stop:x", "not of the form"),

@@ -94,7 +94,7 @@ def test_priming_is_not_counted_as_load(primed: dict[str, int]) -> None:
 def test_a_flat_out_load_has_no_latency() -> None:
     reported = lines(report(config={"rate": "max"}))
     assert "latency" not in reported and reported["throughput"] == "1,800 events/s"
-    assert reported["CPU"].endswith("s per million events (pipeline and servers)")
+    assert reported["CPU"].endswith("s per million events (pipeline and servers, with restarts)")
 
 
 def test_open_sessions_are_in_the_first_line() -> None:
@@ -184,10 +184,12 @@ def test_a_recovery_without_a_new_row_has_a_reason() -> None:
 
 def test_several_recoveries_have_a_median_and_a_longest() -> None:
     marks = report()["recovery"] | {"replayed_rows": 1200}
-    assert lines(report(recovery=marks))["recovery"].endswith("(longest gap 12.0 s, 1,200 replayed rows)")
+    assert lines(report(recovery=marks))["recovery"].endswith(
+        "(from the first fault; longest gap 12.0 s, 1,200 replayed rows)"
+    )
     several = [{**KILL, "recovery": {"first_visible": ms}} for ms in (3000.0, None, 4000.0, 9000.0)]
     text = summary(report(faults=several))
-    assert "of 3 of 4 faults: first row 4.0 s (median), 9.0 s (longest); after the others no new row" in text
+    assert "after 3 of 4 faults: first row 4.0 s (median), 9.0 s (longest); after the others no new row" in text
     assert "of 3 faults: first row 4.0 s" in summary(report(faults=[several[0], *several[2:]]))
     assert "of 1 faults" not in summary(report(faults=several[:1]))
 
