@@ -191,3 +191,13 @@ def test_a_commit_survives_a_kill_of_the_broker(kafka_own: KafkaBroker) -> None:
         kafka_own.restart()
         assert coordinator.end([transaction], commit=True, limit_s=60.0)[0].outcome is Outcome.DONE
         until("the row to be visible", lambda: committed(kafka_own, topic) == [b"row"])
+
+
+def test_the_commits_of_many_partitions_all_get_an_answer(
+    kafka: KafkaBroker, coordinator: Coordinator, topic: str
+) -> None:
+    # kafka-python sends 5 requests per connection and refuses the others, unless it is configured.
+    opened = [prepared(kafka, coordinator, topic) for _ in range(8)]
+    for _ in range(2):  # the first call finds the coordinators, and takes its time
+        answers = coordinator.end([transaction for _, transaction in opened], True, LIMIT_S)
+        assert [(each.outcome, each.doubtful) for each in answers] == [(Outcome.DONE, False)] * len(opened)
