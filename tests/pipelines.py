@@ -106,7 +106,7 @@ class Fixture:
         with closing(
             KafkaReader(self.lab.kafka.bootstrap_servers, topic or self.output, committed=committed)
         ) as reader:
-            report = reader.read_to_end(lambda rows: _extend(found, rows), settle_s=30.0)
+            report = reader.read_to_end(lambda rows: extend(found, rows), settle_s=30.0)
         assert report.complete, report.note
         assert not committed or all(end.lso == end.hw for end in report.ends.values()), report
         return found
@@ -117,7 +117,8 @@ class Fixture:
         return Counter((row["session_key"], row["j"]) for row in values)
 
 
-def _extend(into: Rows, rows: Rows) -> None:
+def extend(into: Rows, rows: Rows) -> None:
+    """Adds rows to the columns of others."""
     for name in ("partition", "offset", "append_ms", "key", "value", "headers"):
         getattr(into, name).extend(getattr(rows, name))
 

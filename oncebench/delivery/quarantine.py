@@ -4,23 +4,30 @@ A query rejects a record by a row whose `quarantine` column, a struct of TYPE, i
 then ignored. A query without that column rejects nothing.
 
 Promise: a rejected record is copied at least once, under every guarantee, even if the batch is drained. A batch is not
-reported as done before its copies are acknowledged. A copy has the key and value of the original and the headers
-`reason`, `source_topic`, `source_partition` and `source_offset`. (topic, partition, offset) identifies the record, so a
-reader can drop repeats. What can go wrong: the quarantine topic's `max.message.bytes` is smaller than the record. The
-copy is then sent without the value, and the header `value_bytes` contains the value's length.
+reported as done before its copies are acknowledged. A copy has the key, value, headers and timestamp of the original,
+and then our headers (`oncebench.delivery.copies.headers`). (topic, partition, offset) identifies the record, so a
+reader can drop repeats. A copy that is larger than the quarantine topic's `max.message.bytes` is cut.
+
+What can go wrong: the original was deleted before the copy was made. The copy then has key and value only, and says so
+in a header.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from oncebench.delivery.copies import headers as names
+from oncebench.delivery.copies.fitting import Copy, fitted
+from oncebench.delivery.copies.originals import Original, Originals
 from oncebench.delivery.errors import DeliveryFailed
 
 # The column that marks a row as a rejected record, and the column's type in Spark's syntax.
@@ -28,13 +35,21 @@ COLUMN = "quarantine"
 FIELDS = ("reason", "source_partition", "source_offset", "key", "value")
 TYPE = "struct<reason:string,source_partition:int,source_offset:bigint,key:binary,value:binary>"
 
-# A record of 1 MB (Kafka's default limit) plus our headers is longer than 1 MB, and the producer must accept it.
-MAX_MESSAGE_BYTES = 8 * 1024 * 1024
+# librdkafka's largest: the topic's limit decides, not the client's.
+MAX_MESSAGE_BYTES = 1_000_000_000
+# librdkafka's default of a batch of records. A topic's limit may be smaller and applies to the batch.
+BATCH_BYTES = 1_000_000
+# Rejected records are held until the end of the task, so that the input topic is read over once. A task whose records
+# take more memory than this reads it several times.
+MOST_HELD_BYTES = 64 * 1024 * 1024
+# A running broker answers in milliseconds.
+DESCRIBE_S = 10.0
 # Longer than a broker's restart, so that quarantine does not stop the pipeline before the sink would.
 FLUSH_LIMIT_S = 120.0
 
-# One producer per worker process and cluster. Spark reuses worker processes for later batches.
-_producers: dict[str, Producer] = {}
+# One of each per worker process and cluster or topic. Spark reuses worker processes for later batches.
+_writers: dict[tuple[str, str], tuple[Producer, int]] = {}
+_originals: dict[str, Originals] = {}
 
 
 def without_rejected(rows: DataFrame) -> DataFrame:
@@ -54,52 +69,31 @@ class Quarantine:
     def __init__(self, topic: str, source_topic: str, client: Mapping[str, Any]) -> None:
         self.topic, self.source_topic, self.client = topic, source_topic, client
         self._counts: Counter[str] = Counter()
+        self._held: list[pa.StructArray] = []
         self._failed: list[KafkaError] = []
 
     def __reduce__(self) -> tuple[type[Quarantine], tuple[str, str, Mapping[str, Any]]]:
         return Quarantine, (self.topic, self.source_topic, self.client)  # a worker counts its own copies
 
     def copy(self, rejected: pa.StructArray) -> None:
-        """Sends copies of rejected records (fields: FIELDS) and does not wait for acknowledgements."""
-        producer = self._producer()
-        columns = [rejected.field(name).to_pylist() for name in FIELDS]
-        for reason, partition, offset, key, value in zip(*columns, strict=True):
-            self._counts[reason] += 1
-            headers = [("reason", reason.encode()), ("source_topic", self.source_topic.encode())]
-            if partition is not None:
-                headers += [
-                    ("source_partition", str(partition).encode()),
-                    ("source_offset", str(offset).encode()),
-                ]
-            self._send(producer, key, value, headers)
+        """Takes rejected records (fields: FIELDS) to be copied; does not wait for acknowledgements.
 
-    def _send(self, producer: Producer, key: bytes | None, value: bytes | None, headers: list[Any]) -> None:
-        def reported(error: KafkaError | None, _message: object) -> None:
-            if error is None:
-                return
-            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and value is not None:
-                self._send(producer, key, None, [*headers, ("value_bytes", str(len(value)).encode())])
-            else:
-                self._failed.append(error)
-
-        while True:
-            try:
-                producer.produce(self.topic, key=key, value=value, headers=headers, on_delivery=reported)
-                return
-            except BufferError:
-                producer.poll(0.1)
-            except KafkaException as failure:
-                reported(failure.args[0], None)
-                return
+        Raises:
+            DeliveryFailed: the originals of records that were held could not be read.
+        """
+        self._held.append(rejected)
+        if sum(each.nbytes for each in self._held) > MOST_HELD_BYTES:
+            self._send_held()
 
     def flush(self) -> dict[str, int]:
         """Waits until every copy is acknowledged; returns the number of records by reason.
 
         Raises:
-            DeliveryFailed: a copy was refused or was not acknowledged in time.
+            DeliveryFailed: an original could not be read, or a copy was refused or not acknowledged in time.
         """
+        self._send_held()
         if self._counts:
-            left = self._producer().flush(FLUSH_LIMIT_S)
+            left = self._writer()[0].flush(FLUSH_LIMIT_S)
             if left or self._failed:
                 reason = self._failed[0] if self._failed else f"{left} copies not acknowledged in {FLUSH_LIMIT_S:g} s"
                 raise DeliveryFailed(
@@ -110,9 +104,85 @@ class Quarantine:
         self._counts.clear()
         return counts
 
-    def _producer(self) -> Producer:
+    def _send_held(self) -> None:
+        records = [tuple(each) for held in self._held for each in zip(*_columns(held), strict=True)]
+        self._held.clear()
+        places = [(each[1], each[2]) for each in records if None not in each[1:3] and min(each[1:3]) >= 0]
+        originals = self._reader().read(self.source_topic, places) if places else {}
+        for reason, partition, offset, key, value in records:
+            self._counts[reason] += 1
+            ours = [(names.REASON, reason.encode()), (names.SOURCE_TOPIC, self.source_topic.encode())]
+            if partition is None or offset is None:  # not one record: a session that never ended
+                self._send(Copy(key, value, (), tuple(ours)))
+                continue
+            ours += [(names.SOURCE_PARTITION, b"%d" % partition), (names.SOURCE_OFFSET, b"%d" % offset)]
+            original = originals.get((partition, offset), Original(missing=names.GONE))
+            self._send(_copy(key, value, ours, original))
+
+    def _send(self, whole: Copy, limit: int | None = None) -> None:
+        """Sends as much of a copy as fits into `limit` bytes; by default the topic's."""
+        producer, most = self._writer()
+        copy = fitted(whole, limit or most)
+
+        def reported(error: KafkaError | None, _message: object) -> None:
+            if error is None:
+                return
+            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and (copy.key or copy.value or copy.theirs):
+                self._send(whole, copy.size // 2)  # the topic's limit is unknown, or smaller than it was
+            elif error.code() == KafkaError.INVALID_TIMESTAMP and whole.timestamp_ms:
+                self._send(replace(whole, timestamp_ms=0), limit)  # the topic does not take it; a header has it
+            else:
+                self._failed.append(error)
+
+        while True:
+            try:
+                producer.produce(
+                    self.topic, copy.value, copy.key, headers=copy.headers, timestamp=copy.timestamp_ms,
+                    on_delivery=reported,
+                )  # fmt: skip
+                return
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as failure:
+                reported(failure.args[0], None)
+                return
+
+    def _writer(self) -> tuple[Producer, int]:
+        """Returns the producer of this process, and the most bytes that the topic takes."""
+        key = str(self.client["bootstrap.servers"]), self.topic
+        if key not in _writers:
+            most = _topic_limit(self.client, self.topic)
+            settings = {"enable.idempotence": True, "acks": "all", "message.max.bytes": MAX_MESSAGE_BYTES,
+                        "batch.size": min(most, BATCH_BYTES)}  # fmt: skip
+            _writers[key] = Producer({**self.client, **settings}), most
+        return _writers[key]
+
+    def _reader(self) -> Originals:
         servers = str(self.client["bootstrap.servers"])
-        if servers not in _producers:
-            settings = {"enable.idempotence": True, "acks": "all", "message.max.bytes": MAX_MESSAGE_BYTES}
-            _producers[servers] = Producer({**self.client, **settings})
-        return _producers[servers]
+        if servers not in _originals:
+            _originals[servers] = Originals(self.client, FLUSH_LIMIT_S)
+        return _originals[servers]
+
+
+def _copy(key: bytes | None, value: bytes | None, ours: list[names.Header], original: Original) -> Copy:
+    if original.missing:
+        ours.append((names.ORIGINAL, original.missing))
+    if original.timestamp_ms is not None:
+        ours.append((names.SOURCE_TIMESTAMP, b"%d" % original.timestamp_ms))
+    # Kafka's client takes 0 for the present time.
+    return Copy(key, value, original.headers, tuple(ours), max(0, original.timestamp_ms or 0))
+
+
+def _columns(rejected: pa.StructArray) -> list[list[Any]]:
+    return [rejected.field(name).to_pylist() for name in FIELDS]
+
+
+def _topic_limit(client: Mapping[str, Any], topic: str) -> int:
+    """Returns the topic's `max.message.bytes`; the client's own limit if the broker does not return it."""
+    resource = ConfigResource(ResourceType.TOPIC, topic)
+    try:
+        admin = AdminClient({**client, "log_level": 2})
+        found = admin.describe_configs([resource], request_timeout=DESCRIBE_S)[resource].result(DESCRIBE_S + 1)
+    except (KafkaException, TimeoutError):  # not allowed, or no such topic: the first copy reports that
+        return MAX_MESSAGE_BYTES
+    return int(found["max.message.bytes"].value)

@@ -14,10 +14,12 @@ from typing import Any
 
 import pyarrow as pa
 
+from oncebench.delivery.copies import headers as names
+from oncebench.delivery.copies.headers import split
 from oncebench.delivery.errors import ReadError
 from oncebench.record import FINAL, LOG, QUARANTINE
 from oncebench.record.streams import StreamWriter
-from oncebench.sinks.reader import End, Headers, LogReader, OpenTransaction, Reader, ReadReport, Rows
+from oncebench.sinks.reader import End, LogReader, OpenTransaction, Reader, ReadReport, Rows
 from oncebench.sinks.suite import SuiteSink
 
 SETTLE_S = 90.0  # the default transaction time-out (60 s), the broker's clean-up interval (10 s), and some margin
@@ -85,7 +87,7 @@ def save_output(sink: SuiteSink, target: Mapping[str, Any], folder: Path, *, set
 
 
 def save_quarantine(reader: Reader, path: Path, *, settle_s: float = SETTLE_S, idle_s: float = IDLE_S) -> ReadReport:
-    """Writes quarantine.arrow: every record in [0, end), with the values of its headers or null."""
+    """Writes quarantine.arrow: every record in [0, end), with the values of our headers or null."""
     return _save(reader, path, QUARANTINE, _quarantined, settle_s, idle_s)
 
 
@@ -139,17 +141,15 @@ def _record(rows: Rows) -> Mapping[str, list[Any]]:
 
 
 def _quarantined(rows: Rows) -> Mapping[str, list[Any]]:
-    headers = [_last_headers(each) for each in rows.headers]
+    ours = [split(each)[1] for each in rows.headers]
     return {
         **_record(rows),
-        "reason": [_text(each.get("reason")) for each in headers],
-        "source_partition": [_number(each.get("source_partition"), 31) for each in headers],
-        "source_offset": [_number(each.get("source_offset"), 63) for each in headers],
+        "reason": [_text(each.get(names.REASON)) for each in ours],
+        "source_partition": [_number(each.get(names.SOURCE_PARTITION), 31) for each in ours],
+        "source_offset": [_number(each.get(names.SOURCE_OFFSET), 63) for each in ours],
+        "key_bytes": [_number(each.get(names.KEY_BYTES), 63) for each in ours],
+        "value_bytes": [_number(each.get(names.VALUE_BYTES), 63) for each in ours],
     }
-
-
-def _last_headers(headers: Headers) -> dict[str, bytes | None]:
-    return dict(headers)
 
 
 def _text(value: bytes | None) -> str | None:

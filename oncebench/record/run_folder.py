@@ -42,6 +42,9 @@ QUARANTINE = pa.schema(
         ("reason", pa.string()),
         ("source_partition", pa.int32()),
         ("source_offset", pa.int64()),
+        # The lengths of the original's key and value, where the copy was cut.
+        ("key_bytes", pa.int64()),
+        ("value_bytes", pa.int64()),
     ]
 )
 LOG = pa.schema(

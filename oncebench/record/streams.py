@@ -19,6 +19,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from oncebench.record.earlier import with_added_columns
 from oncebench.record.validation import SCHEMA_VERSION, RecordError, refuse_newer
 
 VERSION_KEY = b"oncebench.schema"  # in the Arrow schema's metadata
@@ -132,7 +133,7 @@ def read_stream(path: Path, schema: pa.Schema) -> Stream:
             batches.append(batch)
             if len(batches) % PIECE == 0:
                 mapping.madvise(mmap.MADV_DONTNEED)
-        table = pa.Table.from_batches(batches, reader.schema).cast(schema)
+        table = with_added_columns(pa.Table.from_batches(batches, reader.schema), schema).cast(schema)
     mapping.madvise(mmap.MADV_DONTNEED)
     return Stream(table, whole, "" if whole else f"{path.name} is cut off after {table.num_rows} rows", mapping)
 
@@ -157,7 +158,7 @@ def _refuse_unless_cut(source: pa.BufferReader, start: int, size: int, path: Pat
 def _check_schema(found: pa.Schema, wanted: pa.Schema, path: Path) -> None:
     version = (found.metadata or {}).get(VERSION_KEY, b"1").decode("ascii", "replace")
     refuse_newer(int(version) if version.isdigit() else SCHEMA_VERSION + 1, path)
-    if not found.equals(wanted, check_metadata=False):
+    if not with_added_columns(found.empty_table(), wanted).schema.equals(wanted, check_metadata=False):
         raise RecordError(
             f"{path} has the columns {_columns(found)}, expected {_columns(wanted)}. Another version of oncebench "
             "wrote it: judge it with that version"

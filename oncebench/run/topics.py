@@ -16,8 +16,9 @@ from oncebench.sinks.registry import suite_sinks
 from oncebench.sinks.suite import Place
 from pipeline.rows import KEY, SCHEMA
 
-# Records of 1 MB and their headers must fit into the quarantine topic.
-QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024)}
+# Records of 1 MB and their headers must fit into the quarantine topic. Copies have the timestamps of their originals,
+# so no retention may delete an old one before it is judged.
+QUARANTINE_CONFIG = {"max.message.bytes": str(8 * 1024 * 1024), "retention.ms": "-1"}
 # A row's timestamp is the time at which the broker wrote it, not a time set by the producer.
 OUTPUT_CONFIG = {"message.timestamp.type": "LogAppendTime"}
 

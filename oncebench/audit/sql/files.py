@@ -29,10 +29,17 @@ PIECE = 64  # batches whose pages stay in memory while a file is checked: some 5
 RELEASE_S = 0.05  # SQL reads some 20 MB of a file in this time
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # how a closed Arrow stream ends
 
+CUT = ("key_bytes", "value_bytes")  # an earlier version cut no copies, and its files lack these columns
 _RECORD = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
 _OBSERVED = pa.schema([*_RECORD, ("seen_us", pa.int64())])
 _QUARANTINE = pa.schema(
-    [*_RECORD, ("reason", pa.string()), ("source_partition", pa.int32()), ("source_offset", pa.int64())]
+    [
+        *_RECORD,
+        ("reason", pa.string()),
+        ("source_partition", pa.int32()),
+        ("source_offset", pa.int64()),
+        *((name, pa.int64()) for name in CUT),
+    ]
 )
 
 _LOG = pa.schema(
@@ -190,12 +197,19 @@ def _stream(path: Path, mappings: list[mmap.mmap], schema: pa.Schema) -> pa.Tabl
             mappings.append(mapping := mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         for batch in pa.ipc.open_stream(pa.py_buffer(mapping)):
             batch.validate(full=True)
-            batches.append(batch.select(schema.names))
+            batches.append(_selected(batch, schema))
             if len(batches) % PIECE == 0:
                 mapping.madvise(mmap.MADV_DONTNEED)
     except (pa.ArrowException, OSError, ValueError):
         pass  # missing, empty or cut off: the Python auditor reports files that are damaged otherwise
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()
+
+
+def _selected(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    for name in CUT:
+        if name in schema.names and name not in batch.schema.names:
+            batch = batch.append_column(name, pa.nulls(batch.num_rows, pa.int64()))
+    return batch.select(schema.names)
 
 
 def _is_closed(path: Path) -> bool:

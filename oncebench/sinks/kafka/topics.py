@@ -16,6 +16,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
+from oncebench.delivery.copies import headers as names
 from oncebench.delivery.errors import RefusedStart
 
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
@@ -78,7 +79,13 @@ def routed(rows: DataFrame, topic: str, quarantine_topic: str) -> DataFrame:
         return rows.withColumn("topic", f.lit(topic))
     rejected, good = f.col(quarantine.COLUMN), f.col(quarantine.COLUMN).isNull()
     own_headers = f.col("headers") if "headers" in rows.columns else f.lit(None)
-    reasons = f.array(*(_header(rejected, name) for name in ("reason", "source_partition", "source_offset")))
+    # Spark's sink has no step that could read the originals again, so their headers are not in these copies.
+    reasons = f.array(
+        _header(names.REASON, rejected["reason"]),
+        _header(names.SOURCE_PARTITION, rejected["source_partition"]),
+        _header(names.SOURCE_OFFSET, rejected["source_offset"]),
+        _header(names.ORIGINAL, f.lit(names.NOT_READ.decode())),
+    )
     key, value = f.col("key").cast("binary"), f.col("value").cast("binary")
     return rows.select(
         f.when(good, key).otherwise(rejected["key"]).alias("key"),
@@ -88,6 +95,5 @@ def routed(rows: DataFrame, topic: str, quarantine_topic: str) -> DataFrame:
     )
 
 
-def _header(rejected: Column, name: str) -> Column:
-    value = rejected[name].cast("string").cast("binary")
-    return f.struct(f.lit(name).alias("key"), value.alias("value"))
+def _header(name: str, content: Column) -> Column:
+    return f.struct(f.lit(name).alias("key"), content.cast("string").cast("binary").alias("value"))

@@ -206,22 +206,27 @@ def test_a_saved_topic_keeps_keys_values_nulls_and_times(kafka: KafkaBroker, tmp
     }
 
 
-def test_a_saved_quarantine_keeps_its_headers(kafka: KafkaBroker, tmp_path: Path) -> None:
+def test_a_saved_quarantine_keeps_our_headers_and_ignores_those_of_a_sender(kafka: KafkaBroker, tmp_path: Path) -> None:
     topic = kafka.fresh_topic("quarantine", partitions=1)
     producer = plain(kafka)
     good = {"reason": b"not-json", "source_topic": b"in", "source_partition": b"3", "source_offset": b"123456789012"}
-    cases: list[dict[str, bytes | None] | None] = [
-        good,
-        None,
-        {**good, "source_partition": b"-1", "source_offset": b"x"},
-        {**good, "reason": None, "source_partition": b"9" * 100, "source_offset": b""},
+    theirs = {"reason": b"theirs", "source_partition": b"4", "key_bytes": b"5"}
+    cases: list[list[dict[str, bytes | None]]] = [
+        [theirs, good],
+        [],
+        [{**good, "source_partition": b"-1", "source_offset": b"x"}],
+        [{**good, "reason": None, "source_partition": b"9" * 100, "source_offset": b""}],
+        [{**good, "value_bytes": b"77"}],
     ]
-    for headers in cases:
-        producer.produce(topic, b"{", key=b"k", partition=0, headers=list(headers.items()) if headers else None)
+    for case in cases:
+        headers = [(f"oncebench.{name}", value) for each in case for name, value in each.items()]
+        producer.produce(topic, b"{", key=b"k", partition=0, headers=headers or None)
     assert producer.flush(LIMIT_S) == 0
     with closing(KafkaReader(kafka.bootstrap_servers, topic)) as reader:
         assert save_quarantine(reader, tmp_path / "quarantine.arrow").complete
     table = read_stream(tmp_path / "quarantine.arrow", QUARANTINE).table
-    assert table["reason"].to_pylist() == ["not-json", None, "not-json", None]
-    assert table["source_partition"].to_pylist() == [3, None, None, None]
-    assert table["source_offset"].to_pylist() == [123_456_789_012, None, None, None]
+    assert table["reason"].to_pylist() == ["not-json", None, "not-json", None, "not-json"]
+    assert table["source_partition"].to_pylist() == [3, None, None, None, 3]
+    assert table["source_offset"].to_pylist() == [123_456_789_012, None, None, None, 123_456_789_012]
+    assert table["key_bytes"].to_pylist() == [None] * 5
+    assert table["value_bytes"].to_pylist() == [None] * 4 + [77]

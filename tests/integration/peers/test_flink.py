@@ -60,9 +60,10 @@ def test_what_is_no_event_is_rejected_with_the_reason_that_the_pipeline_gives(fi
     assert all(value == _as_our_sink_writes(value) for value in rows.value)
     assert {key.decode() for key in rows.key if key} == {"s-1", "s-2", *HOSTILE}
     quarantine = fixture.rows(fixture.quarantine)
-    reasons = Counter(dict(headers)["reason"].decode() for headers in quarantine.headers)
+    reasons = Counter(dict(headers)["oncebench.reason"].decode() for headers in quarantine.headers)
     assert reasons == fixture.expected().invalid.counts()
-    assert all({"source_topic", "source_partition", "source_offset"} <= dict(h).keys() for h in quarantine.headers)
+    ours = {f"oncebench.source_{name}" for name in ("topic", "partition", "offset")}
+    assert all(ours <= dict(headers).keys() for headers in quarantine.headers)
 
 
 def _as_our_sink_writes(value: bytes | None) -> bytes:

@@ -62,14 +62,15 @@ def test_what_is_no_event_is_set_aside_counted_and_copied_whole(fixture: Fixture
     expected = fixture.expected()
     assert fixture.visible() == every_row("s-1", "s-2", "k" * 10_000, *HOSTILE)
     quarantine = fixture.rows(fixture.quarantine)
-    reasons = Counter(dict(headers)["reason"] for headers in quarantine.headers)
+    reasons = Counter(dict(headers)["oncebench.reason"] for headers in quarantine.headers)
     assert reasons == {reason.encode(): n for reason, n in expected.invalid.counts().items()}
     assert reasons == {
         b"null-key": 1, b"null-value": 1, b"too-large": 1, b"not-json": 2, b"wrong-fields": 4, b"unknown-type": 1,
         b"after-end": 3, b"repeated-seq": 2,
     }  # fmt: skip
     assert sorted(len(value or b"") for value in quarantine.value)[-1] == 1_000_000
-    assert all({"source_topic", "source_partition", "source_offset"} <= dict(h).keys() for h in quarantine.headers)
+    ours = {f"oncebench.source_{name}" for name in ("topic", "partition", "offset", "timestamp")}
+    assert all(ours <= dict(headers).keys() for headers in quarantine.headers)
 
 
 def test_offsets_for_monitoring_are_shown_and_deleting_or_moving_them_changes_nothing(fixture: Fixture) -> None:

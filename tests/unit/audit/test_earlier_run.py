@@ -6,10 +6,11 @@ import json
 import shutil
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from oncebench.measure import judge_again
-from oncebench.record import FINAL
+from oncebench.record import FINAL, INPUT, QUARANTINE
 from oncebench.record.streams import read_stream, write_stream
 
 # Recorded by version 0.1 of 2026-11-25, commit 28dd13a: four sessions into Kafka, killed once. Its files call the
@@ -48,3 +49,22 @@ def test_an_earlier_run_without_one_of_its_rows_is_broken(folder: Path) -> None:
     report = judge_again(folder)
     wrong = dict.fromkeys(("LOSS", "TORN", "INCO", "LOSTC", "EXPO"), 1)
     assert (report["verdict"], report["anomalies"]) == ("broken", wrong)
+
+
+@pytest.mark.parametrize(("copy", "anomalies"), [(b"{", {}), (b"}", {"QUAR": 1})])
+def test_the_copies_of_an_earlier_run_are_judged(folder: Path, copy: bytes, anomalies: dict[str, int]) -> None:
+    """Earlier versions cut no copies, so their files have no columns for the lengths of originals."""
+    events = read_stream(folder / "input.arrow", INPUT).table.to_pylist()
+    offset = 1 + max(each["offset"] for each in events if each["partition"] == 0)
+    bad = {"partition": 0, "offset": offset, "timestamp_ms": 0, "key": b"k", "value": b"{"}
+    place = {"reason": "not-json", "source_partition": 0, "source_offset": offset}
+    earlier = pa.schema([field for field in QUARANTINE if not field.name.endswith("_bytes")])
+    for name, schema, rows in (
+        ("input", INPUT, [*events, bad]),
+        ("quarantine", earlier, [{**bad, "offset": 0, "value": copy, **place}]),
+    ):
+        (folder / f"{name}.arrow").unlink()
+        write_stream(folder / f"{name}.arrow", schema, [pa.Table.from_pylist(rows, schema).to_pydict()])
+    report = judge_again(folder)
+    assert report["auditors"]["agree"]
+    assert report["anomalies"] == anomalies

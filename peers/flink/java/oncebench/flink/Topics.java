@@ -60,13 +60,14 @@ final class Topics {
         .build();
   }
 
-  /** The form of oncebench/delivery/quarantine.py. */
+  /** The form of oncebench/delivery/copies/headers.py, without the original's headers and timestamp. */
   private static ProducerRecord<byte[], byte[]> copy(Rejected rejected, String topic, String source) {
     ProducerRecord<byte[], byte[]> record = new ProducerRecord<>(topic, rejected.key, rejected.value);
-    record.headers().add("reason", bytes(rejected.reason)).add("source_topic", bytes(source));
+    record.headers().add("oncebench.reason", bytes(rejected.reason)).add("oncebench.source_topic", bytes(source));
     if (rejected.partition >= 0) {
-      record.headers().add("source_partition", bytes(String.valueOf(rejected.partition)));
-      record.headers().add("source_offset", bytes(String.valueOf(rejected.offset)));
+      record.headers().add("oncebench.source_partition", bytes(String.valueOf(rejected.partition)));
+      record.headers().add("oncebench.source_offset", bytes(String.valueOf(rejected.offset)));
+      record.headers().add("oncebench.original", bytes("not read"));
     }
     return record;
   }

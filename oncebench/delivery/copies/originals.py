@@ -1,0 +1,165 @@
+"""Reads rejected records once more from the input topic, for their headers and timestamps.
+
+Headers of accepted records then never leave Kafka's client: Spark would pass them to Python for every event.
+
+Promise: each position gets its record, or the reason why the record cannot be read: it was deleted (retention,
+compaction), or this client may not read it. What can go wrong: the broker is silent for too long. The batch then fails,
+because a copy without its headers may not be readable.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from oncebench.delivery.copies.headers import GONE, NOT_READ, Header
+from oncebench.delivery.errors import DeliveryFailed
+
+Position = tuple[int, int]
+
+# How many records are read over to the next one that is wanted. They take some 5 ms, as a new fetch does.
+MOST_READ_OVER = 2_000
+# Records taken from the client's queue at a time: about 10 ms of work.
+MOST_TAKEN = 5_000
+POLL_S = 0.5
+MOST_OFFSET = 2**63 - 1
+
+_SETTINGS: dict[str, str | int | bool] = {
+    "group.id": "oncebench-originals",  # the client requires one; it is never joined and gets no offset
+    "enable.auto.commit": False,
+    "enable.auto.offset.store": False,
+    "auto.offset.reset": "error",
+    "enable.partition.eof": True,
+    # Spark has read these records with read_committed. An open transaction must not hold back a second read.
+    "isolation.level": "read_uncommitted",
+    # Wanted records may be far apart; the client would fetch 64 MB ahead of each.
+    "queued.min.messages": 1,
+    "queued.max.messages.kbytes": 4096,
+    "fetch.queue.backoff.ms": 5,  # default: the client checks a full queue again after 1 s
+    "fetch.wait.max.ms": 10,  # there is nothing to wait for: the records are there, or gone
+    "log_level": 2,
+}
+_DELETED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+
+
+@dataclass(frozen=True)
+class Original:
+    """What a record has besides key and value.
+
+    Attributes:
+        headers: all of them, in their order.
+        timestamp_ms: epoch ms; None if the record has none.
+        missing: why the record could not be read; empty if it was.
+    """
+
+    headers: tuple[Header, ...] = ()
+    timestamp_ms: int | None = None
+    missing: bytes = b""
+
+
+class Originals:
+    """Reads records of topics by position. One per worker process and cluster.
+
+    Args:
+        client: librdkafka settings (`bootstrap.servers` at least).
+        limit_s: how long the broker may be silent.
+    """
+
+    def __init__(self, client: Mapping[str, Any], limit_s: float) -> None:
+        self._consumer = Consumer({**_SETTINGS, **client})
+        self._limit_s = limit_s
+
+    def read(self, topic: str, positions: Iterable[Position]) -> dict[Position, Original]:
+        """Returns the record at each (partition, offset).
+
+        Raises:
+            DeliveryFailed: the broker was silent for too long.
+        """
+        found: dict[Position, Original] = {}
+        known, why = self._partitions(topic)
+        try:
+            for partition, places in groupby(sorted(set(positions)), key=lambda position: position[0]):
+                offsets = [offset for _, offset in places]
+                originals = self._partition(topic, partition, offsets) if partition in known else _all(offsets, why)
+                found |= {(partition, offset): each for offset, each in originals}
+        finally:
+            self._consumer.unassign()
+        return found
+
+    def _partitions(self, topic: str) -> tuple[Collection[int], bytes]:
+        """Returns the topic's partitions, and why a record of any other partition is missing."""
+        try:
+            described = self._consumer.list_topics(topic, timeout=self._limit_s).topics[topic]
+        except KafkaException as error:
+            raise self._silent(topic, error.args[0].str()) from error
+        refused = described.error is not None and described.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+        return described.partitions, NOT_READ if refused else GONE
+
+    def _silent(self, where: str, why: str) -> DeliveryFailed:
+        return DeliveryFailed(
+            f"topic {where}: a record was rejected, and Kafka did not return its headers within {self._limit_s:g} s "
+            f"({why}). Check that Kafka is running; a restart of the pipeline runs the batch again."
+        )
+
+    def _partition(self, topic: str, partition: int, offsets: list[int]) -> Iterator[tuple[int, Original]]:
+        """Yields the records at ascending offsets of one partition."""
+        wanted, quiet_since = deque(offsets), time.monotonic()
+        reached = self._go(topic, partition, wanted)
+        while wanted:
+            first = self._consumer.poll(POLL_S)
+            if time.monotonic() - quiet_since > self._limit_s:
+                raise self._silent(f"{topic}, partition {partition}, offset {wanted[0]}", "no records came")
+            for message in () if first is None else (first, *self._consumer.consume(MOST_TAKEN, 0)):
+                error = message.error()
+                if error is None:
+                    if wanted and wanted[0] < message.offset():
+                        yield from _gone(wanted, message.offset(), MOST_OFFSET)
+                    if wanted and wanted[0] == message.offset():
+                        yield wanted.popleft(), _original(message)
+                    reached = message.offset() + 1
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    yield from _gone(wanted, 0, 0)
+                elif error.code() in _DELETED:
+                    yield from _gone(wanted, *self._ends(topic, partition))
+                    reached = self._go(topic, partition, wanted)
+                else:
+                    continue  # the client asks again
+                quiet_since = time.monotonic()
+            if wanted and wanted[0] - reached > MOST_READ_OVER:
+                reached = self._go(topic, partition, wanted)
+
+    def _go(self, topic: str, partition: int, wanted: deque[int]) -> int:
+        """Goes on at the next wanted offset and returns it."""
+        if wanted:
+            self._consumer.assign([TopicPartition(topic, partition, wanted[0])])
+        return wanted[0] if wanted else 0
+
+    def _ends(self, topic: str, partition: int) -> tuple[int, int]:
+        """Returns the offsets between which there are records, or all offsets if Kafka does not answer."""
+        try:
+            low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=self._limit_s)
+        except KafkaException:
+            return 0, MOST_OFFSET
+        return low, high
+
+
+def _gone(wanted: deque[int], low: int, high: int) -> Iterator[tuple[int, Original]]:
+    """Takes the first offsets that are not between `low` and `high`."""
+    while wanted and not low <= wanted[0] < high:
+        yield wanted.popleft(), Original(missing=GONE)
+
+
+def _all(offsets: Iterable[int], why: bytes) -> Iterator[tuple[int, Original]]:
+    return ((offset, Original(missing=why)) for offset in offsets)
+
+
+def _original(message: Message) -> Original:
+    kind, timestamp_ms = message.timestamp()
+    known = kind != TIMESTAMP_NOT_AVAILABLE
+    return Original(tuple(message.headers() or ()), timestamp_ms if known else None)
