@@ -1,13 +1,15 @@
 """`oncebench bench`: runs asv with the flags that it needs here.
 
 Promise: figures are stored under the commit that they measure. A working tree with changes is refused, unless nothing
-is stored (`--dry-run`). Failure modes: asv is not installed (exit code 5).
+is stored (`--dry-run`). HEAD is measured in every clone, whatever its branches. Failure modes: asv is not installed
+(exit code 5); a clone lacks commits that --commits names (exit code 2).
 """
 
 from __future__ import annotations
 
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,8 +26,11 @@ from oncebench.report.results import LOCAL
 from oncebench.scenario.supports import require_sinks
 
 SETTINGS = "asv.conf.json"
+ASV_RESULTS = Path("results/asv")  # `results_dir` of the settings
 # asv's default is the host name, which means nothing to readers and changes with every container.
 MACHINE = "oncebench"
+# What asv takes for --commits besides a range of git.
+ASV_RANGES = ("NEW", "ALL", "TAGS", "EXISTING", "HASHFILE:")
 
 
 @click.command()
@@ -89,6 +94,8 @@ def bench(
             "Commit the changes, or give --dry-run",
             exit_code=ExitCode.USAGE,
         )
+    if commits is not None:
+        _refuse_missing(commits)
     wanted = sinks or (("kafka",) if quick and not only else ())
     cells = names(wanted, only)
     if not cells:
@@ -110,6 +117,7 @@ def bench(
         click.echo(f"reports {file}", err=True)
     if pages:
         _asv(["publish"], environment)
+        _report_left_out()
 
 
 def _reports() -> set[Path]:
@@ -147,14 +155,54 @@ def _commit() -> str:
     return _git("rev-parse", "HEAD")
 
 
+def _refuse_missing(commits: str) -> None:
+    """Refuses commits that this clone lacks; asv would end with a traceback of its own.
+
+    Raises:
+        UserError: git does not know the commits, or there are none (exit code 2).
+    """
+    if commits.startswith(ASV_RANGES):
+        return
+    found = _run_git("rev-list", "--first-parent", *shlex.split(commits), "--")
+    if found.returncode:
+        reason = found.stderr.strip().splitlines()[-1]
+        shallow = _git("rev-parse", "--is-shallow-repository") == "true"
+        fetch = (
+            "This clone is shallow: it lacks older commits. Run `git fetch --unshallow`, or measure HEAD without "
+            "--commits"
+            if shallow
+            else "Give commits that `git rev-list` knows here, or fetch them first"
+        )
+        raise UserError(f"--commits {commits}: {reason}. {fetch}", exit_code=ExitCode.USAGE)
+    if not found.stdout.strip():
+        raise UserError(f"there are no commits in {commits}; main~3..main has three", exit_code=ExitCode.USAGE)
+
+
+def _report_left_out() -> None:
+    """Names the commits whose figures are stored but not on the pages, which show the history of HEAD."""
+    stored = {path.name.split("-")[0] for path in (ASV_RESULTS / MACHINE).glob("*-*.json")}
+    shown = tuple(_git("rev-list", "--first-parent", "HEAD").split())
+    left_out = sorted(each for each in stored if not any(commit.startswith(each) for commit in shown))
+    if left_out:
+        click.echo(
+            f"figures not on the pages, because they are not in the history of HEAD: {', '.join(left_out)}. To see "
+            "one, check it out and run `asv publish`",
+            err=True,
+        )
+
+
 def _git(*words: str) -> str:
-    git = shutil.which("git")
-    if git is None:
-        raise MissingEnvironment("git is not installed. asv stores figures by commit")
-    done = subprocess.run([git, *words], capture_output=True, text=True, check=False)
+    done = _run_git(*words)
     if done.returncode:
         raise UserError(f"git {' '.join(words)}: {done.stderr.strip()}. asv needs a clone with its history")
     return done.stdout.strip()
+
+
+def _run_git(*words: str) -> subprocess.CompletedProcess[str]:
+    git = shutil.which("git")
+    if git is None:
+        raise MissingEnvironment("git is not installed. asv stores figures by commit")
+    return subprocess.run([git, *words], capture_output=True, text=True, check=False)
 
 
 def _asv(words: Sequence[str], environment: dict[str, str]) -> None:
