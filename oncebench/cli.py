@@ -32,6 +32,7 @@ COMMANDS = {
     "profile": "Show where the time and the CPU of a batch go.",
     "bench": "Track costs and guarantees over commits with asv.",
     "load": "Run the load generator alone, against any Kafka.",
+    "requeue": "Send rejected records back from the quarantine topic.",
     "audit": "Judge a stored run again.",
     "table": "Print tables from stored reports, or publish the results page.",
     "list": "List sinks, guarantees, variants, faults and profiles.",

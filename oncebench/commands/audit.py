@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from oncebench.commands.options import existing_path
+from oncebench.commands.shared.options import existing_path
 from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code, judge_again
 from oncebench.report.report import read_reports

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import (
+from oncebench.commands.shared.options import (
     MAX_PARTITIONS,
     GroupedCommand,
     kafka_option,

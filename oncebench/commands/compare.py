@@ -11,9 +11,9 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from oncebench.commands.failed_runs import FailedRuns
-from oncebench.commands.interruption import progress_message, suppress_interruption
-from oncebench.commands.options import (
+from oncebench.commands.shared.failed_runs import FailedRuns
+from oncebench.commands.shared.interruption import progress_message, suppress_interruption
+from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
     cell_options,

@@ -9,14 +9,14 @@ from typing import Any
 
 import click
 
-from oncebench.commands.failed_runs import FailedRuns
-from oncebench.commands.interruption import (
+from oncebench.commands.shared.failed_runs import FailedRuns
+from oncebench.commands.shared.interruption import (
     ResumableCommand,
     progress_message,
     resume_command,
     suppress_interruption,
 )
-from oncebench.commands.options import (
+from oncebench.commands.shared.options import (
     MAX_SEED,
     keep_option,
     open_sessions_option,

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import GroupedCommand, base_cell, load_options, work_dir_option
+from oncebench.commands.shared.options import GroupedCommand, base_cell, load_options, work_dir_option
 from oncebench.errors import ExitCode, UserError
 from oncebench.home import HOME
 from oncebench.processes import child as process

@@ -10,7 +10,8 @@ from typing import Any
 import click
 
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.commands.options import (
+from oncebench.commands.run import run_one
+from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
     cell_options,
@@ -21,7 +22,6 @@ from oncebench.commands.options import (
     refuse_idle_postgres,
     work_dir_option,
 )
-from oncebench.commands.run import run_one
 from oncebench.downloads.java import find_java
 from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code

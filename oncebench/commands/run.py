@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import (
+from oncebench.commands.shared.options import (
     GroupedCommand,
     base_cell,
     cell_options,

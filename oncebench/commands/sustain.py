@@ -11,9 +11,9 @@ from typing import Any
 import click
 
 from loadgen.session import EVENTS_PER_SESSION
-from oncebench.commands.failed_runs import FailedRuns
-from oncebench.commands.interruption import progress_message, suppress_interruption
-from oncebench.commands.options import (
+from oncebench.commands.shared.failed_runs import FailedRuns
+from oncebench.commands.shared.interruption import progress_message, suppress_interruption
+from oncebench.commands.shared.options import (
     GroupedCommand,
     kafka_option,
     keep_option,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from oncebench.commands.options import existing_path
+from oncebench.commands.shared.options import existing_path
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.comparisons import comparison, repeatability
 from oncebench.report.comparisons.paired import FEWEST_ROUNDS

@@ -21,13 +21,13 @@ from typing import Any
 
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Producer
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import Copy, fitted
 from oncebench.delivery.copies.originals import Original, Originals
+from oncebench.delivery.copies.topic_limit import producer_sizes, topic_limit
 from oncebench.delivery.errors import DeliveryFailed
 
 # The column that marks a row as a rejected record, and the column's type in Spark's syntax.
@@ -35,15 +35,9 @@ COLUMN = "quarantine"
 FIELDS = ("reason", "source_partition", "source_offset", "key", "value")
 TYPE = "struct<reason:string,source_partition:int,source_offset:bigint,key:binary,value:binary>"
 
-# librdkafka's largest: the topic's limit decides, not the client's.
-MAX_MESSAGE_BYTES = 1_000_000_000
-# librdkafka's default of a batch of records. A topic's limit may be smaller and applies to the batch.
-BATCH_BYTES = 1_000_000
 # Rejected records are held until the end of the task, so that the input topic is read over once. A task whose records
 # take more memory than this reads it several times.
 MOST_HELD_BYTES = 64 * 1024 * 1024
-# A running broker answers in milliseconds.
-DESCRIBE_S = 10.0
 # Longer than a broker's restart, so that quarantine does not stop the pipeline before the sink would.
 FLUSH_LIMIT_S = 120.0
 
@@ -151,9 +145,8 @@ class Quarantine:
         """Returns the producer of this process, and the most bytes that the topic takes."""
         key = str(self.client["bootstrap.servers"]), self.topic
         if key not in _writers:
-            most = _topic_limit(self.client, self.topic)
-            settings = {"enable.idempotence": True, "acks": "all", "message.max.bytes": MAX_MESSAGE_BYTES,
-                        "batch.size": min(most, BATCH_BYTES)}  # fmt: skip
+            most = topic_limit(self.client, self.topic)
+            settings = {"enable.idempotence": True, "acks": "all", **producer_sizes(most)}
             _writers[key] = Producer({**self.client, **settings}), most
         return _writers[key]
 
@@ -175,14 +168,3 @@ def _copy(key: bytes | None, value: bytes | None, ours: list[names.Header], orig
 
 def _columns(rejected: pa.StructArray) -> list[list[Any]]:
     return [rejected.field(name).to_pylist() for name in FIELDS]
-
-
-def _topic_limit(client: Mapping[str, Any], topic: str) -> int:
-    """Returns the topic's `max.message.bytes`; the client's own limit if the broker does not return it."""
-    resource = ConfigResource(ResourceType.TOPIC, topic)
-    try:
-        admin = AdminClient({**client, "log_level": 2})
-        found = admin.describe_configs([resource], request_timeout=DESCRIBE_S)[resource].result(DESCRIBE_S + 1)
-    except (KafkaException, TimeoutError):  # not allowed, or no such topic: the first copy reports that
-        return MAX_MESSAGE_BYTES
-    return int(found["max.message.bytes"].value)

@@ -14,7 +14,8 @@ from typing import Any
 
 import click
 
-from oncebench.commands.options import (
+from oncebench.commands.run import require_writable, run_one
+from oncebench.commands.shared.options import (
     MAX_PARTITIONS,
     GroupedCommand,
     base_cell,
@@ -24,7 +25,6 @@ from oncebench.commands.options import (
     refuse_idle_outage,
     work_dir_option,
 )
-from oncebench.commands.run import require_writable, run_one
 from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp

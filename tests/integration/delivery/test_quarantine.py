@@ -36,7 +36,7 @@ class World:
         settings = {"max.message.bytes": str(LARGE), "message.timestamp.after.max.ms": str(2**62)}
         self.input = kafka.fresh_topic("in", 1, settings)
         self.topic = kafka.fresh_topic("bad", 1, quarantine)
-        self.client = {"bootstrap.servers": kafka.bootstrap_servers}
+        self.client = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
         self.quarantine = Quarantine(self.topic, self.input, self.client)
         self.sent: list[Sent] = []
 

@@ -19,8 +19,8 @@ from click.testing import CliRunner
 
 from oncebench.cli import COMMANDS, cli, main
 from oncebench.commands import doctor, run
-from oncebench.commands.options import HEADINGS, base_cell
 from oncebench.commands.run import require_writable
+from oncebench.commands.shared.options import HEADINGS, base_cell
 from oncebench.delivery.contract import GUARANTEES
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import POINTS

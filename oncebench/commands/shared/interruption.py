@@ -15,7 +15,7 @@ from pathlib import Path
 
 import click
 
-from oncebench.commands.options import GroupedCommand
+from oncebench.commands.shared.options import GroupedCommand
 from oncebench.errors import ExitCode, UserError
 
 _ARGUMENTS = "oncebench.arguments"

@@ -1,0 +1,68 @@
+"""`oncebench requeue`: sends rejected records back from the quarantine topic."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from oncebench.delivery.copies.letters import LEFT, Selection
+from oncebench.delivery.copies.requeue import TO, Outcomes, Requeue
+from oncebench.delivery.errors import RefusedStart
+from oncebench.errors import ExitCode, UserError
+from oncebench.servers.kafka.external import external
+
+
+@click.command()
+@click.option("--bootstrap-servers", metavar="HOST:PORT", required=True, help="Your Kafka.")
+@click.option("--quarantine", metavar="TOPIC", required=True, help="The quarantine topic.")
+@click.option("--reason", help="Send only records that were rejected for this reason [default: all].")
+@click.option("--to", metavar="TOPIC", help="Send them to this topic [default: the topic that each came from].")
+@click.option(
+    "--group",
+    metavar="NAME",
+    help="Consumer group that marks what was sent. Each group sends a record once [default: <quarantine>.requeue].",
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be sent, and send nothing.")
+def requeue(
+    bootstrap_servers: str, quarantine: str, reason: str | None, to: str | None, group: str | None, dry_run: bool
+) -> None:
+    """Send rejected records back to the topic that they came from.
+
+    Each record has its original key, value, headers and timestamp, and a header oncebench.requeued_from. Correct the
+    cause first: a record that is rejected again comes back to the quarantine topic. Start with --dry-run. A group
+    remembers what it has sent, so a second call sends only what came since. With another --group everything is sent
+    again. A group belongs to one --reason and one --to.
+
+    A copy that was cut, that lacks its headers, or that stands for a session that never ended is left. The exit code
+    is then 1.
+
+    \b
+    Example:
+      oncebench requeue --bootstrap-servers broker1:9092 --quarantine orders-bad --dry-run
+    """
+    kafka = external(bootstrap_servers)
+    selection = Selection(quarantine, group or f"{quarantine}.requeue", reason, to)
+    client = {"bootstrap.servers": kafka.bootstrap_servers, **kafka.client_settings}
+    try:
+        with Requeue(client, selection) as call:
+            outcomes = call.look()
+            if not dry_run:
+                call.send()
+    except RefusedStart as refused:
+        raise UserError(str(refused), exit_code=ExitCode.USAGE) from None
+    click.echo(_table(outcomes, "would be sent" if dry_run else "sent"))
+    if dry_run:
+        click.echo("nothing was sent: this was a dry run", err=True)
+    if any(outcome in LEFT for _, outcome in outcomes):
+        sys.exit(ExitCode.ERROR)
+
+
+def _table(outcomes: Outcomes, sent: str) -> str:
+    if not outcomes:
+        return "no copies"
+    rows = [("reason", "copies", "outcome")]
+    for (reason, outcome), copies in sorted(outcomes.items()):
+        rows.append((reason, str(copies), f"{sent} {outcome}" if outcome.startswith(TO) else outcome))
+    wide, counts = (max(len(row[column]) for row in rows) for column in (0, 1))
+    return "\n".join(f"{reason.ljust(wide)}  {copies.rjust(counts)}  {outcome}" for reason, copies, outcome in rows)

@@ -1,0 +1,152 @@
+"""Sends copies of rejected records back to their source topic.
+
+Promise: a group sends each rejected record once. The records and the group's offsets in the quarantine topic are in one
+transaction, so a call that dies sends nothing twice. Nothing is sent if a target topic is missing. Copies that come
+during a call are left to the next call: a record that is rejected again cannot go round for ever.
+
+What can go wrong: another group sends the same copies again. A reader of the target without `read_committed` may see
+records of a transaction that was aborted.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
+
+from oncebench.delivery.copies import headers as names
+from oncebench.delivery.copies.fitting import record_bytes
+from oncebench.delivery.copies.letters import LIMIT_S, Letter, Letters, Selection, as_number
+from oncebench.delivery.copies.topic_limit import BATCH_BYTES, producer_sizes, topic_limit
+from oncebench.delivery.errors import DeliveryFailed
+
+# Copies in a transaction: a second of work at most, far below its time-out.
+MOST_IN_TRANSACTION = 1_000
+# The beginning of an outcome that is a target.
+TO = "to "
+
+# The number of copies by (reason, outcome).
+Outcomes = Counter[tuple[str, str]]
+
+
+class Requeue:
+    """One call: looks at every copy first, and then sends. Use it as a context manager.
+
+    Args:
+        client: librdkafka settings (`bootstrap.servers` at least).
+
+    Raises:
+        RefusedStart, ReadError: see `Letters`.
+    """
+
+    def __init__(self, client: Mapping[str, Any], selection: Selection) -> None:
+        self._client, self._selection = client, selection
+        self._letters = Letters(client, selection)
+        self._next = dict(self._letters.marks)
+        self._targets: dict[str, tuple[int, int]] = {}  # by topic: its partitions, and its limit in bytes
+        self._refused: list[str] = []
+
+    def __enter__(self) -> Requeue:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._letters.close()
+
+    def look(self) -> Outcomes:
+        """Returns what `send` will do, and sends nothing.
+
+        Raises:
+            RefusedStart: a target topic is missing.
+            ReadError: Kafka did not answer.
+        """
+        outcomes: Outcomes = Counter()
+        for letter in self._letters.read():
+            outcomes[letter.reason, letter.outcome or TO + self._target(letter)] += 1
+        for topic in {outcome.removeprefix(TO) for _, outcome in outcomes if outcome.startswith(TO)}:
+            partitions = self._letters.partitions(topic, "Create it, or give --to TOPIC")
+            self._targets[topic] = partitions, topic_limit(self._client, topic)
+        return outcomes
+
+    def send(self) -> None:
+        """Sends what `look` has found.
+
+        Raises:
+            DeliveryFailed: Kafka refused a record or a transaction. Earlier transactions are complete.
+        """
+        smallest = min((limit for _, limit in self._targets.values()), default=BATCH_BYTES)
+        settings = {"transactional.id": self._selection.group, "partitioner": "murmur2_random", "log_level": 2}
+        producer = Producer({**self._client, **producer_sizes(smallest), **settings})
+        letters = self._letters.read()
+        try:
+            producer.init_transactions(LIMIT_S)
+            while self._transaction(producer, list(islice(letters, MOST_IN_TRANSACTION))):
+                pass
+        except KafkaException as error:
+            raise DeliveryFailed(
+                f"group {self._selection.group}: Kafka did not take the records ({error.args[0].str()}). Check that "
+                "the brokers run and that nothing else uses this group, then call again: nothing is sent twice."
+            ) from error
+
+    def _transaction(self, producer: Producer, letters: list[Letter]) -> bool:
+        """Sends these copies; returns whether there may be more."""
+        more = len(letters) == MOST_IN_TRANSACTION
+        producer.begin_transaction()
+        try:
+            for letter in letters:
+                self._next[letter.message.partition()] = letter.message.offset() + 1
+                if not letter.outcome:
+                    self._produce(producer, letter)
+            if not more:
+                self._next = self._letters.ends()  # also past copies that were not selected
+            producer.flush(LIMIT_S)
+            if self._refused:
+                raise DeliveryFailed(f"{self._refused[0]}. None of this transaction's records was sent.")
+            marks = [
+                TopicPartition(self._selection.quarantine, partition, offset, self._selection.mark)
+                for partition, offset in self._next.items()
+            ]
+            group = self._letters.consumer.consumer_group_metadata()
+            producer.send_offsets_to_transaction(marks, group, LIMIT_S)
+            producer.commit_transaction(LIMIT_S)
+        except BaseException:
+            with suppress(KafkaException):  # the broker then aborts it after its time-out
+                producer.abort_transaction(LIMIT_S)
+            raise
+        return more
+
+    def _produce(self, producer: Producer, letter: Letter) -> None:
+        message, topic = letter.message, self._target(letter)
+        partitions, limit = self._targets[topic]
+        place = f"{message.partition()}/{message.offset()}"
+        headers = [each for each in letter.theirs if each[0] != names.REQUEUED_FROM]
+        marked = [*headers, (names.REQUEUED_FROM, place.encode())]
+        # An original may be as large as its topic allows; it then has no room for our header.
+        if record_bytes(message.key(), message.value(), marked) <= limit:
+            headers = marked
+        source = as_number(letter.ours[names.SOURCE_PARTITION])
+        # Another client's partitioner may have chosen the partition, and a session must not be in two.
+        same = {"partition": source} if topic == letter.source_topic and (source or 0) < partitions else {}
+
+        def reported(error: KafkaError | None, _message: object) -> None:
+            if error is not None:
+                self._refused.append(
+                    f"copy {place} of {self._selection.quarantine} does not go to topic {topic}: {error.str()}"
+                )
+
+        while True:
+            try:
+                producer.produce(
+                    topic, message.value(), message.key(), headers=headers, on_delivery=reported, **same,
+                    timestamp=as_number(letter.ours.get(names.SOURCE_TIMESTAMP)) or 0,
+                )  # fmt: skip
+                producer.poll(0)
+                return
+            except BufferError:
+                producer.poll(0.1)
+
+    def _target(self, letter: Letter) -> str:
+        return self._selection.to or letter.source_topic

@@ -1,0 +1,245 @@
+"""`oncebench requeue` sends each rejected record back once, as it was, and says what it leaves."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import closing
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
+
+from oncebench.delivery.copies.requeue import MOST_IN_TRANSACTION
+from oncebench.delivery.quarantine import FIELDS, Quarantine
+from oncebench.servers.kafka.broker import KafkaBroker
+from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.reader import Rows
+from tests.pipelines import extend
+
+pytestmark = pytest.mark.integration
+
+LIMIT_S = 30
+CREATED_MS = 1_700_000_000_000
+THEIRS: list[tuple[str, bytes | None]] = [("trace", b"1"), ("oncebench.reason", b"theirs"), ("trace", None)]
+
+
+class World:
+    """A source topic of two partitions, its quarantine, and the command."""
+
+    def __init__(self, kafka: KafkaBroker, source: dict[str, str] | None = None, **quarantine: str) -> None:
+        self.kafka = kafka
+        self.client = {"bootstrap.servers": kafka.bootstrap_servers, "log_level": 0}
+        self.source = kafka.fresh_topic("in", 2, source)
+        self.bad = kafka.fresh_topic("bad", 2, quarantine)
+        self.quarantine = Quarantine(self.bad, self.source, self.client)
+        self.sent = 0
+
+    def send(self, *records: dict[str, Any]) -> None:
+        """Sends records to partition 1 of the source, whatever their keys."""
+        producer = Producer({**self.client, "message.max.bytes": 20_000_000})
+        for record in records:
+            producer.produce(self.source, partition=1, timestamp=CREATED_MS + self.sent, **record)
+            self.sent += 1
+        assert producer.flush(LIMIT_S) == 0
+
+    def reject(self, reason: str, *offsets: int | None) -> None:
+        rows = self.rows(self.source)
+        place = {(rows.partition[at], rows.offset[at]): at for at in range(len(rows))}
+        records = [
+            (reason, None if offset is None else 1, offset, *(
+                (b"k", b"summary") if offset is None else (rows.key[place[1, offset]], rows.value[place[1, offset]])
+            ))
+            for offset in offsets
+        ]  # fmt: skip
+        kinds = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary())
+        columns = [pa.array(column, kind) for column, kind in zip(zip(*records, strict=True), kinds, strict=True)]
+        self.quarantine.copy(pa.StructArray.from_arrays(columns, names=list(FIELDS)))
+        self.quarantine.flush()
+
+    def rows(self, topic: str) -> Rows:
+        found = Rows()
+        with closing(KafkaReader(self.kafka.bootstrap_servers, topic)) as reader:
+            report = reader.read_to_end(lambda rows: extend(found, rows), settle_s=LIMIT_S)
+        assert report.complete or all(end.low for end in report.ends.values() if end.low), report.note
+        return found
+
+    def returned(self, topic: str | None = None) -> list[bytes | None]:
+        """The values in the source after those that were sent first, or in another topic."""
+        return self.rows(topic or self.source).value[0 if topic else self.sent :]
+
+    def requeue(self, *words: str) -> tuple[int, str, str]:
+        """Exit code, stdout and stderr."""
+        places = ["--bootstrap-servers", self.kafka.bootstrap_servers, "--quarantine", self.bad]
+        done = subprocess.run(
+            [sys.executable, "-c", "from oncebench.cli import main; main()", "requeue", *places, *words],
+            capture_output=True, text=True, timeout=120, check=False, env=dict(os.environ),
+        )  # fmt: skip
+        assert "Traceback" not in done.stderr, done.stderr
+        return done.returncode, done.stdout, done.stderr
+
+
+def numbered(count: int, **more: Any) -> list[dict[str, Any]]:
+    return [{"key": b"k", "value": b"v%d" % at, **more} for at in range(count)]
+
+
+def test_a_record_comes_back_as_it_was_and_only_once(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(4, headers=THEIRS))
+    world.reject("bad", 2, 0)
+    code, out, err = world.requeue("--dry-run")
+    assert (code, out.splitlines()[1:]) == (0, [f"bad          2  would be sent to {world.source}"])
+    assert "nothing was sent" in err
+    assert world.returned() == []
+    code, out, _ = world.requeue()
+    assert (code, out.splitlines()[1:]) == (0, [f"bad          2  sent to {world.source}"])
+    rows = world.rows(world.source)
+    assert rows.partition[4:] == [1, 1]
+    assert rows.value[4:] == [b"v2", b"v0"]
+    assert rows.append_ms[4:] == [CREATED_MS + 2, CREATED_MS]
+    copies = world.rows(world.bad)
+    assert [list(headers) for headers in rows.headers[4:]] == [
+        [*THEIRS, ("oncebench.requeued_from", b"%d/%d" % (copies.partition[at], copies.offset[at]))] for at in range(2)
+    ]
+    world.sent += 2
+    world.reject("bad", 3)
+    code, out, _ = world.requeue()
+    assert (code, world.returned()) == (0, [b"v3"])
+    assert out.splitlines()[1:] == [
+        "bad          2  passed over: sent before by this group",
+        f"bad          1  sent to {world.source}",
+    ]
+    assert world.requeue("--group", "another")[0] == 0
+    assert len(world.returned()) == 1 + 3
+
+
+def test_a_record_that_is_rejected_again_keeps_one_header_of_ours(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send({"value": b"v"})
+    world.reject("bad", 0)
+    assert world.requeue()[0] == 0
+    again = max(world.rows(world.source).offset)
+    world.reject("bad", again, again)  # a replayed batch copies twice
+    code, out, _ = world.requeue()
+    assert (code, len(world.returned())) == (0, 2)
+    assert "1  passed over: the same record twice" in out
+    assert [name for name, _ in world.rows(world.source).headers[2]] == ["oncebench.requeued_from"]
+
+
+def test_a_group_belongs_to_one_selection(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(3))
+    world.reject("late", 0)
+    world.reject("odd", 1, 2)
+    assert world.requeue("--reason", "odd")[0] == 0
+    assert sorted(map(bytes, filter(None, world.returned()))) == [b"v1", b"v2"]
+    code, _, err = world.requeue()
+    assert (code, len(world.returned())) == (2, 2)
+    assert f"group '{world.bad}.requeue' marks what another call has sent" in err
+    assert "--group" in err
+    code, out, _ = world.requeue("--reason", "late", "--group", "late")
+    assert (code, out.splitlines()[1:]) == (0, [f"late         1  sent to {world.source}"])
+
+
+def test_what_cannot_be_sent_as_it_was_is_left_and_named(kafka: KafkaBroker) -> None:
+    world = World(kafka, **{"max.message.bytes": "2000"})
+    world.send({"value": b"v" * 10_000}, {"value": b"gone"}, {"value": b"whole"})
+    world.reject("too-large", 0)
+    world.reject("never-ended", None)
+    world.reject("odd", 2)
+    rows = world.rows(world.source)
+    assert rows.value[1] == b"gone"
+    admin = kafka.admin()
+    records = [("odd", 1, 1, None, b"gone")]
+    for answer in admin.delete_records([TopicPartition(world.source, 1, 2)]).values():
+        answer.result(LIMIT_S)
+    kinds = (pa.string(), pa.int32(), pa.int64(), pa.binary(), pa.binary())
+    columns = [pa.array(column, kind) for column, kind in zip(zip(*records, strict=True), kinds, strict=True)]
+    world.quarantine.copy(pa.StructArray.from_arrays(columns, names=list(FIELDS)))
+    world.quarantine.flush()
+    stranger = Producer(world.client)
+    stranger.produce(world.bad, b"stranger")
+    assert stranger.flush(LIMIT_S) == 0
+    for words, sent in ((("--dry-run",), "would be sent"), ((), "sent")):
+        code, out, _ = world.requeue(*words)
+        assert (code, out.splitlines()) == (1, [
+            "reason       copies  outcome",
+            "-                 1  left: not a copy of this version",
+            "never-ended       1  left: no single record, but a session that never ended",
+            "odd               1  left: headers of the original are missing",
+            f"odd               1  {sent} to {world.source}",
+            "too-large         1  left: cut to fit",
+        ])  # fmt: skip
+    assert world.rows(world.source).value == [b"whole", b"whole"]
+    code, out, _ = world.requeue()
+    assert code == 0, "an earlier call has reported the rest"
+
+
+def test_a_source_topic_that_is_gone_is_named_and_another_can_be_given(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(2))
+    world.reject("bad", 0, 1)
+    other = kafka.fresh_topic("other", 1)
+    admin = kafka.admin()
+    admin.delete_topics([world.source])[world.source].result(LIMIT_S)
+    code, _, err = world.requeue()
+    assert code == 2
+    assert f"topic '{world.source}' cannot be used" in err
+    assert "Create it, or give --to TOPIC. Nothing was sent." in err
+    code, out, _ = world.requeue("--to", other)
+    assert (code, out.splitlines()[1:]) == (0, [f"bad          2  sent to {other}"])
+    assert world.returned(other) == [b"v0", b"v1"]
+
+
+def test_a_target_that_refuses_a_record_gets_none_and_a_later_call_sends_all(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(2), {"value": b"v" * 5_000})
+    world.reject("bad", 0, 1, 2)
+    small = kafka.fresh_topic("small", 1, {"max.message.bytes": "2000"})
+    code, _, err = world.requeue("--to", small)
+    assert code == 1
+    assert f"of {world.bad} does not go to topic {small}: " in err
+    assert world.returned(small) == []
+    entry = ConfigEntry("max.message.bytes", "100000", incremental_operation=AlterConfigOpType.SET)
+    resource = ConfigResource(ResourceType.TOPIC, small, incremental_configs=[entry])
+    admin = kafka.admin()
+    admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
+    assert world.requeue("--to", small)[0] == 0
+    assert sorted(len(value or b"") for value in world.returned(small)) == [2, 2, 5_000]
+
+
+def test_a_record_as_large_as_its_topic_allows_comes_back(kafka: KafkaBroker) -> None:
+    world = World(kafka, source={"max.message.bytes": "2000"})
+    world.send({"value": b"v" * 1_925})
+    world.reject("bad", 0)
+    assert world.requeue()[0] == 0
+    assert world.returned() == [b"v" * 1_925]
+    assert not world.rows(world.source).headers[1], "there is no room for ours"
+
+
+def test_more_copies_than_a_transaction_holds_all_come_back(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    world.send(*numbered(2 * MOST_IN_TRANSACTION))
+    world.reject("bad", *range(2 * MOST_IN_TRANSACTION))
+    assert world.requeue()[0] == 0
+    assert sorted(map(bytes, filter(None, world.returned()))) == sorted(
+        b"v%d" % at for at in range(2 * MOST_IN_TRANSACTION)
+    )
+    assert "no copies" not in world.requeue()[1]
+    assert len(world.returned()) == 2 * MOST_IN_TRANSACTION
+
+
+def test_a_wrong_quarantine_topic_and_a_wrong_address_are_named(kafka: KafkaBroker) -> None:
+    world = World(kafka)
+    assert world.requeue() == (0, "no copies\n", "")
+    world.bad = "there-is-none"
+    code, _, err = world.requeue()
+    assert (code, "Correct the name of the quarantine topic" in err) == (2, True)
+    words = ["requeue", "--bootstrap-servers", "127.0.0.1:1", "--quarantine", "x"]
+    done = subprocess.run(
+        [sys.executable, "-c", "from oncebench.cli import main; main()", *words], capture_output=True, check=False
+    )
+    assert done.returncode == 5
