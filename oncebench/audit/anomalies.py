@@ -176,7 +176,7 @@ CATALOGUE = {
             "invalid events missing from quarantine, or valid events in it",
             "in a run that drained: invalid events missing from quarantine; records in quarantine of no invalid "
             "event, except those a timer took from an unfinished session; invalid events with another key or value "
-            "there",
+            "there, unless it was cut and has the original's length and beginning",
             "events",
             ("missing", "unasked", "changed"),
         ),
