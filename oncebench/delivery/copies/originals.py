@@ -46,6 +46,12 @@ _SETTINGS: dict[str, str | int | bool] = {
     "log_level": 2,
 }
 _DELETED = (KafkaError._AUTO_OFFSET_RESET, KafkaError.OFFSET_OUT_OF_RANGE)
+# Errors of a topic that a restart does not mend. Any other one passes, and the batch is run again.
+_HOPELESS = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: GONE,
+    KafkaError._UNKNOWN_TOPIC: GONE,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: NOT_READ,
+}
 
 
 @dataclass(frozen=True)
@@ -79,7 +85,7 @@ class Originals:
         """Returns the record at each (partition, offset).
 
         Raises:
-            DeliveryFailed: the broker was silent for too long.
+            DeliveryFailed: the broker was silent for too long, or cannot serve the topic for the moment.
         """
         found: dict[Position, Original] = {}
         known, why = self._partitions(topic)
@@ -98,8 +104,11 @@ class Originals:
             described = self._consumer.list_topics(topic, timeout=self._limit_s).topics[topic]
         except KafkaException as error:
             raise self._silent(topic, error.args[0].str()) from error
-        refused = described.error is not None and described.error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
-        return described.partitions, NOT_READ if refused else GONE
+        if described.error is None:
+            return described.partitions, GONE
+        if described.error.code() not in _HOPELESS:
+            raise self._silent(topic, described.error.str())
+        return (), _HOPELESS[described.error.code()]
 
     def _silent(self, where: str, why: str) -> DeliveryFailed:
         return DeliveryFailed(
