@@ -40,7 +40,8 @@ class PipelineConfig:
         partitions: tasks per batch (state partitions and writers).
         trigger_ms: time between micro-batches; 0: as fast as possible.
         max_events_per_batch: limit of one batch; None: all available events.
-        session_timeout_ms: event time after which an unfinished session leaves the state.
+        session_timeout_ms: how long a session without a new event stays in the state at least, see
+            `pipeline.sessions`.
         transaction_timeout_ms: how long a transaction may stay open, from its first row to its commit.
         on_lost: `rewrite`, or `drop` as Flink's sink does, if a decided transaction was aborted by its time-out.
         checkpoint_writing: `tuned` or `as-shipped`, see `pipeline.spark.session`.

@@ -15,12 +15,11 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from pipeline.events import check
 from pipeline.plain_events import EVENT, plain_events
 
-PACKED_SCHEMA = "key binary, partition int, newest_ms long, reason string, events binary, texts binary"
+PACKED_SCHEMA = "key binary, partition int, reason string, events binary, texts binary"
 # partition, offset, seq, value, scheduled_at, texts, start, end: `texts[start:end]` is the record's value.
 # A plain tuple, because a named tuple takes three times as long to make.
 Arrived = tuple[int, int, int, int, int, bytes, int, int]
@@ -28,7 +27,6 @@ _ARROW = pa.schema(
     {
         "key": pa.binary(),
         "partition": pa.int32(),
-        "newest_ms": pa.int64(),
         "reason": pa.string(),
         "events": pa.binary(),
         "texts": pa.binary(),
@@ -37,7 +35,7 @@ _ARROW = pa.schema(
 
 
 def pack(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Packs record batches of key, partition, offset, value and timestamp.
+    """Packs record batches of key, partition, offset and value.
 
     The result has the columns of PACKED_SCHEMA. For a rejected record, `texts` is the record's value or null.
     """
@@ -68,8 +66,7 @@ def _rejected(batch: pa.RecordBatch, events: np.ndarray[Any, Any], found: list[t
     rows, reasons = zip(*found, strict=True)
     those = batch.take(pa.array(rows))
     alone = [event.tobytes() for event in events[list(rows)]]
-    times = _milliseconds(those["timestamp"])
-    return pa.record_batch([those["key"], those["partition"], times, reasons, alone, those["value"]], schema=_ARROW)
+    return pa.record_batch([those["key"], those["partition"], reasons, alone, those["value"]], schema=_ARROW)
 
 
 def _joined(batch: pa.RecordBatch, events: np.ndarray[Any, Any]) -> pa.RecordBatch:
@@ -85,7 +82,6 @@ def _joined(batch: pa.RecordBatch, events: np.ndarray[Any, Any]) -> pa.RecordBat
         [
             sessions.dictionary.take(pa.array(session[starts])),
             pa.array(partition[starts]),
-            pa.array(np.maximum.reduceat(_milliseconds(batch["timestamp"]).to_numpy()[order], starts)),
             pa.nulls(len(starts), pa.string()),
             _slices(events[order].tobytes(), bounds * EVENT.itemsize),
             _slices(texts.buffers()[2], np.frombuffer(texts.buffers()[1], np.int32)[bounds + texts.offset]),
@@ -99,10 +95,6 @@ def _slices(data: bytes | pa.Buffer, bounds: np.ndarray[Any, Any]) -> pa.Array:
     offsets = pa.py_buffer(bounds.astype(np.int32).tobytes())
     data = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
     return pa.Array.from_buffers(pa.binary(), len(bounds) - 1, [None, offsets, data])
-
-
-def _milliseconds(times: pa.Array) -> pa.Array:
-    return pc.cast(pc.cast(times, pa.timestamp("ms", tz=times.type.tz), safe=False), pa.int64())
 
 
 def unpack(rows: Iterable[Any]) -> list[Arrived]:

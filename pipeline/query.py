@@ -18,9 +18,8 @@ from pipeline.config import PipelineConfig
 from pipeline.packing import PACKED_SCHEMA, pack
 from pipeline.sessions import EVENTS_PER_ROW, OUTPUT_SCHEMA, Sessions
 
-# Partitions of a batch may be read at different speed. Events up to this much older than the newest event are still in
-# time for the session timer. The timer counts from the later of event and watermark.
-WATERMARK_DELAY = "10 seconds"
+# No event is late for a watermark that is made of the batches' own times.
+WATERMARK_DELAY = "0 seconds"
 
 
 def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
@@ -50,18 +49,18 @@ def records(spark: SparkSession, config: PipelineConfig) -> DataFrame:
 
 def query(spark: SparkSession, config: PipelineConfig) -> DataFrame:
     """Returns the streaming rows: the columns of `rows.SCHEMA`, and the quarantine column."""
-    columns = ("key", "partition", "offset", "value", "timestamp")
+    columns = ("key", "partition", "offset", "value")
     packed = records(spark, config).select(*columns).mapInArrow(pack, PACKED_SCHEMA)
-    # The session timer uses the record's time, but never a later time than the batch's: a record from the future must
-    # not expire every session. current_timestamp is the batch's time from the offset log, equal in a replay. Spark puts
-    # this time into the code that it generates, and would compile new code in every batch. It does not generate code
-    # for `transform`.
-    times = f.transform(f.array(f.timestamp_millis("newest_ms")), lambda time: f.least(time, f.current_timestamp()))
+    # The watermark, which fires the session timers, follows the batches' times and no record's time: partitions are
+    # read at different speed, and one with newer records would expire the sessions of the others. current_timestamp is
+    # the batch's time from the offset log, equal in a replay. Spark puts this time into the code that it generates, and
+    # would compile new code in every batch. It does not generate code for `transform`.
+    times = f.transform(f.array("partition"), lambda _: f.current_timestamp())
     # The column is dropped afterwards, because Spark would silently filter "late" records, and none may be lost.
     packed = (
         packed.withColumn("event_time", times[0])
         .withWatermark("event_time", WATERMARK_DELAY)
-        .select("key", "partition", f.unix_millis("event_time").alias("newest_ms"), "reason", "events", "texts")
+        .select("key", "partition", "reason", "events", "texts")
     )
     operator = Sessions(config.session_timeout_ms)
     found = packed.groupBy("key").transformWithState(operator, OUTPUT_SCHEMA, "append", "eventTime")

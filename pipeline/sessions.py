@@ -6,11 +6,16 @@ Promise: the rows depend on the session's events alone, not on a clock, a batch 
 (partition, offset). Therefore a replay of a batch makes the same rows. Each event ends in exactly one place: in the
 state, in a row, or in quarantine with the reason of its rejection.
 
-A finished session leaves a small tombstone, which distinguishes a late event from the start of a new session. An
-event-time timer removes tombstones and sessions that never end from the state. The watermark that fires the timer is in
-Spark's offset log, so a replay decides the same.
+A finished session leaves a small tombstone, which distinguishes a late event from the start of a new session. A timer
+removes tombstones and sessions that never end from the state. Time is the time at which Spark planned a batch. It is in
+Spark's offset log, also as the watermark that fires the timer, so a replay decides the same.
 
-What can go wrong: an event that comes more than `timeout_ms` after its session is taken for a new session. It is
+A session leaves the state when batches were planned for at least `timeout_ms` without an event of it. The watermark may
+jump, after an outage for example. Therefore the first timer only notes the watermark, and the next one removes the
+session if the watermark has advanced by `timeout_ms` since. A session that was just seen never expires, whatever the
+age of its events or of another partition's.
+
+What can go wrong: an event that comes more than `timeout_ms` after its session may be taken for a new session. It is
 rejected as `never-ended` when its own timer fires.
 
 The operator uses Spark's keyed state, `transformWithState` (SPARK-46815), the counterpart of Flink's
@@ -45,6 +50,8 @@ OUTPUT_SCHEMA = (
     "session_key string, ended_at bigint, totals array<bigint>, checksums array<bigint>, "
     "reason string, source_partition int, source_offset bigint, key binary, value binary"
 )
+# `last_ms`: the time when the session was last seen. Below zero: minus the watermark since which it was not seen. The
+# sign keeps the form of the state, so that earlier checkpoints continue.
 STATE_SCHEMA = "finished boolean, last_ms long, arrived int, ended_at long, values array<int>"
 _Output = Row(*(field.split()[0] for field in OUTPUT_SCHEMA.split(", ")))
 
@@ -74,7 +81,8 @@ class Sessions(StatefulProcessor):
     """The operator in Spark: state per session key, one timer per session.
 
     Args:
-        timeout_ms: event time after a session's last event, when the session leaves the state.
+        timeout_ms: how long a session without a new event stays in the state at least; at most twice as long, while
+            batches are planned.
     """
 
     def __init__(self, timeout_ms: int) -> None:
@@ -93,10 +101,8 @@ class Sessions(StatefulProcessor):
             else:
                 yield rejected(row["reason"], row["partition"], offset_of(row), row["key"], row["texts"])
         if accepted:
-            newest_ms = max(row["newest_ms"] for row in accepted)
-            # A batch from partitions of different age may have event times behind the watermark. The timer then counts
-            # from the watermark, or a session would expire as soon as it is seen.
-            seen_ms = max(newest_ms, timerValues.getCurrentWatermarkInMs())
+            # The batch's time is behind the watermark if the machine's clock was set back.
+            seen_ms = max(timerValues.getCurrentProcessingTimeInMs(), timerValues.getCurrentWatermarkInMs())
             # A shuffle does not keep the order within a key; `unpack` restores it.
             yield from self._advance(bytes(key[0]), unpack(accepted), seen_ms)
 
@@ -126,16 +132,21 @@ class Sessions(StatefulProcessor):
         self.session.update((finished, last_ms, arrived, ended_at, values))
 
     def handleExpiredTimer(self, key: Any, timerValues: Any, expiredTimerInfo: Any) -> Iterator[Row]:  # noqa: ARG002
-        """Removes a tombstone or an unfinished session from the state.
+        """Removes a tombstone or an unfinished session that was not seen since the previous timer.
 
         Rejects the unfinished session.
         """
         known = self.session.get()
         if known is None:
             return
-        finished, last_ms, _, _, values = known
-        if last_ms + self.timeout_ms > expiredTimerInfo.getExpiryTimeInMs():
+        finished, last_ms, arrived, ended_at, values = known
+        now_ms = timerValues.getCurrentWatermarkInMs()
+        if last_ms >= now_ms:  # seen in this batch
             self.handle.registerTimer(last_ms + self.timeout_ms)
+            return
+        if last_ms >= 0:
+            self.session.update((finished, -now_ms, arrived, ended_at, list(values)))
+            self.handle.registerTimer(now_ms + self.timeout_ms)
             return
         self.session.clear()
         if not finished:

@@ -226,7 +226,7 @@ class Run:
             checkpoint=self.folder / "checkpoint",
             record=self.folder / "record",
             partitions=PARTITIONS,
-            session_timeout_ms=400,
+            session_timeout_ms=200,
             on_lost=parts.on_lost,
         )
         return parts.config(config, attempt)

@@ -43,7 +43,6 @@ INPUT = pa.schema(
         ("value", pa.binary()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
-        ("timestamp", pa.timestamp("us", "UTC")),
     ]
 )
 
@@ -189,12 +188,16 @@ class Spark:
             key = packed["key"] or b""
             if self.shuffled_to(key) == partition:
                 groups.setdefault(key, []).append(packed)
-        seen = [event_ms(event) for before in range(number) for event in self.input_of(before)]
-        made = _called(self.operator, state, groups, max(seen, default=0))
+        made = _called(self.operator, state, groups, self.planned_ms(number - 1), self.planned_ms(number))
         if made:
             yield pa.RecordBatch.from_pylist([row for each in made for row in exploded(each)], OUTPUT)
         self.checkpoint.states.setdefault(number, {})[partition] = state
         self.used_up.setdefault(number, set()).add(partition)
+
+    def planned_ms(self, number: int) -> int:
+        """The time at which a batch was planned: any time that grows with the offsets will do."""
+        events = [event for before in range(number + 1) for event in self.input_of(before)]
+        return max((event.offset * 5 for event in events), default=0)
 
     def packed(self, number: int) -> Iterator[dict[str, Any]]:
         """The rows before the shuffle: a task packs the events of each input partition."""
@@ -205,7 +208,6 @@ class Spark:
                     "value": event.value,
                     "partition": event.partition,
                     "offset": event.offset,
-                    "timestamp": event_ms(event) * 1000,
                 }
                 for event in self.input_of(number)
                 if event.partition == source
@@ -226,11 +228,6 @@ class Spark:
         return zlib.crc32(key) % PARTITIONS
 
 
-def event_ms(event: Sent) -> int:
-    """The time at which Kafka took the event; any time that grows with the offset will do."""
-    return event.offset * 5
-
-
 @dataclass
 class _Handle:
     """A StatefulProcessorHandle for one key; also its ValueState and the batch's timer values."""
@@ -238,6 +235,7 @@ class _Handle:
     state: State
     key: str
     watermark_ms: int
+    planned_ms: int
 
     def getValueState(self, _name: str, _schema: str) -> _Handle:
         return self
@@ -262,19 +260,24 @@ class _Handle:
     def getCurrentWatermarkInMs(self) -> int:
         return self.watermark_ms
 
+    def getCurrentProcessingTimeInMs(self) -> int:
+        return self.planned_ms
+
     def getExpiryTimeInMs(self) -> int:
         return self.state[self.key].timer_ms
 
 
-def _called(operator: Sessions, state: State, groups: dict[bytes, list[Any]], watermark_ms: int) -> list[Any]:
+def _called(
+    operator: Sessions, state: State, groups: dict[bytes, list[Any]], watermark_ms: int, planned_ms: int
+) -> list[Any]:
     """Calls the operator for every key with input, then for every expired timer."""
     made: list[Any] = []
     for key, records in groups.items():
-        handle = _Handle(state, key.decode(), watermark_ms)
+        handle = _Handle(state, key.decode(), watermark_ms, planned_ms)
         operator.init(handle)  # type: ignore[arg-type]
         made += operator.handleInputRows((key,), iter(records), handle)
     for name in [name for name, held in state.items() if held.timer_ms <= watermark_ms]:
-        handle = _Handle(state, name, watermark_ms)
+        handle = _Handle(state, name, watermark_ms, planned_ms)
         operator.init(handle)  # type: ignore[arg-type]
         made += operator.handleExpiredTimer((name.encode(),), handle, handle)
     return made

@@ -11,18 +11,17 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pipeline.events import AFTER_END, LAST_SEQ, REPEATED_SEQ, check
+from pipeline.events import AFTER_END, LAST_SEQ, NEVER_ENDED, REPEATED_SEQ, check
 from pipeline.packing import pack
 from pipeline.sessions import EVENTS_PER_ROW, Sessions
 
-TIMEOUT_MS, WATERMARK_MS = 1000, 50
+TIMEOUT_MS, WATERMARK_MS, PLANNED_MS = 1000, 50, 70
 SCHEMA = pa.schema(
     [
         ("key", pa.binary()),
         ("partition", pa.int32()),
         ("offset", pa.int64()),
         ("value", pa.binary()),
-        ("timestamp", pa.timestamp("us", "UTC")),
     ]
 )
 Record = dict[str, Any]
@@ -50,6 +49,7 @@ class Held:
     def __init__(self) -> None:
         self.value: tuple[Any, ...] | None = None
         self.timers: list[int] = []
+        self.watermark_ms, self.planned_ms = WATERMARK_MS, PLANNED_MS
 
     def getValueState(self, _name: str, _schema: str) -> Held:
         return self
@@ -60,11 +60,17 @@ class Held:
     def update(self, value: tuple[Any, ...]) -> None:
         self.value = value
 
+    def clear(self) -> None:
+        self.value = None
+
     def registerTimer(self, at_ms: int) -> None:
         self.timers.append(at_ms)
 
     def getCurrentWatermarkInMs(self) -> int:
-        return WATERMARK_MS
+        return self.watermark_ms
+
+    def getCurrentProcessingTimeInMs(self) -> int:
+        return self.planned_ms
 
 
 def packed(batches: Sequence[Sequence[Record]]) -> tuple[list[Any], dict[Any, Held]]:
@@ -103,7 +109,7 @@ def one_by_one(batches: Sequence[Sequence[Record]]) -> tuple[list[Any], dict[Any
                 made.append((found, *position, key, value))
                 continue
             finished, last_ms, ended_at, values = states.get(key, (False, 0, 0, {}))
-            last_ms = max(last_ms, each["timestamp"] // 1000, WATERMARK_MS)
+            last_ms = PLANNED_MS
             if finished or found.seq in values:
                 made.append((AFTER_END if finished else REPEATED_SEQ, *position, key, value))
             else:
@@ -143,8 +149,7 @@ def inputs(draw: st.DrawFn) -> list[list[Record]]:
     for bad in draw(st.lists(st.tuples(st.sampled_from([None, b"a", b"\xff"]), st.sampled_from(BAD)), max_size=8)):
         values.insert(draw(st.integers(0, len(values))), bad)
     records = [
-        {"key": key, "partition": at % 2, "offset": at, "value": value, "timestamp": at * 1000}
-        for at, (key, value) in enumerate(values)
+        {"key": key, "partition": at % 2, "offset": at, "value": value} for at, (key, value) in enumerate(values)
     ]
     cuts = sorted(draw(st.lists(st.integers(0, len(records)), max_size=3)))
     return [records[first:last] for first, last in zip([0, *cuts], [*cuts, len(records)], strict=True)]
@@ -161,25 +166,82 @@ def test_packed_events_give_the_rows_of_single_events(batches: list[list[Record]
 
 def test_every_bad_record_keeps_its_bytes_and_its_position() -> None:
     bad = BAD[:-1]  # the last one is valid after all: JSON readers take the later of two equal names
-    records = [
-        {"key": b"a", "partition": 1, "offset": at, "value": value, "timestamp": 0} for at, value in enumerate(bad)
-    ]
+    records = [{"key": b"a", "partition": 1, "offset": at, "value": value} for at, value in enumerate(bad)]
     made, _ = packed([records])
     rejected = {plain(each)[2]: plain(each)[4] for each in made}
     assert rejected == {at: value for at, value in enumerate(bad) if isinstance(check(b"a", value), str)}
     assert len(rejected) >= 14
 
 
-def test_an_event_behind_the_watermark_does_not_expire_at_once() -> None:
-    _, states = packed([[{"key": b"a", "partition": 0, "offset": 0, "value": event("a", 0), "timestamp": 3000}]])
-    assert states[b"a"].timers == [WATERMARK_MS + TIMEOUT_MS]
+class Session(Held):
+    """The state of one session, with the batches and timers that the operator gets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.operator = Sessions(TIMEOUT_MS)
+        self.operator.init(self)  # type: ignore[arg-type]
+
+    def sees(self, seq: int, planned_ms: int) -> None:
+        """A batch with one event, planned at this time; the watermark is the time of the batch before."""
+        self.watermark_ms, self.planned_ms = self.planned_ms, planned_ms
+        record = {"key": b"a", "partition": 0, "offset": seq, "value": event("a", seq)}
+        (rows,) = pack(iter([pa.RecordBatch.from_pylist([record], SCHEMA)]))
+        assert not list(self.operator.handleInputRows((b"a",), iter(rows.to_pylist()), self))
+
+    def passes(self, watermark_ms: int) -> list[Any]:
+        """What the timers that are due make, in a batch without events of this session."""
+        self.watermark_ms = self.planned_ms = max(self.planned_ms, watermark_ms)
+        return self.expire()
+
+    def expire(self) -> list[Any]:
+        due = [timer for timer in self.timers if timer <= self.watermark_ms]
+        self.timers = [timer for timer in self.timers if timer > self.watermark_ms]
+        return [row for _ in due for row in self.operator.handleExpiredTimer((b"a",), self, None)]
+
+
+def test_a_session_that_was_just_seen_survives_any_jump_of_the_watermark() -> None:
+    a = Session()
+    a.sees(0, 100)
+    assert not a.passes(10**12)  # a pipeline that was down for years
+    a.sees(1, 10**12 + 1)
+    assert not a.passes(10**12 + 1 + TIMEOUT_MS)
+    assert a.value is not None
+
+
+def test_a_session_seen_in_the_batch_of_its_timer_survives_the_jump_that_follows() -> None:
+    a = Session()
+    a.sees(0, 100)
+    a.planned_ms = 5000  # the watermark of the next batch
+    a.sees(1, 6000)
+    assert not a.expire()
+    assert not a.passes(10**6)
+    assert not a.passes(10**6 + TIMEOUT_MS - 1)
+    assert a.value is not None
+
+
+def test_a_session_that_was_not_seen_for_the_timeout_is_rejected_with_its_values() -> None:
+    a = Session()
+    a.sees(0, 100)
+    a.sees(3, 200)
+    assert not a.passes(200 + TIMEOUT_MS)
+    (rejected,) = a.passes(200 + 2 * TIMEOUT_MS)
+    assert plain(rejected) == (NEVER_ENDED, None, None, b"a", b'{"values": {"0": 7, "3": 7}}')
+    assert a.value is None
+    assert not a.timers
+
+
+def test_the_state_of_an_earlier_checkpoint_is_continued() -> None:
+    a = Session()  # an earlier version kept the time of the session's newest event, and a timer of that time
+    a.value, a.timers = (False, 5000, 1, 0, [7, *[-1] * 99]), [5000 + TIMEOUT_MS]
+    assert not a.passes(10**9)
+    (rejected,) = a.passes(10**9 + TIMEOUT_MS)
+    assert plain(rejected)[4] == b'{"values": {"0": 7}}'
 
 
 def test_the_events_of_a_session_in_a_record_batch_are_one_row() -> None:
     keys = [b"a", b"b"] * 4
     records = [
-        {"key": key, "partition": 0, "offset": at, "value": event(key.decode(), at), "timestamp": 0}
-        for at, key in enumerate(keys)
+        {"key": key, "partition": 0, "offset": at, "value": event(key.decode(), at)} for at, key in enumerate(keys)
     ]
     (rows,) = pack(iter([pa.RecordBatch.from_pylist(records, SCHEMA)]))
     assert rows["key"].to_pylist() == [b"a", b"b"]
