@@ -64,6 +64,7 @@ class CellFile(TypedDict):
     run: str
     cell: StoredCell
     sink_traits: NotRequired[_Traits]  # earlier versions wrote none
+    session_timeout_ms: NotRequired[Count]  # earlier versions did not write it; it was 10 minutes
 
 
 class Plan(TypedDict):

@@ -32,7 +32,7 @@ from oncebench.audit.exits import exits_of
 from oncebench.audit.python.attribution import by_batch, charged, uncharged
 from oncebench.audit.python.audit import Findings, Joined, Sightings, audit, first_sightings
 from oncebench.audit.python.latency import Distribution
-from oncebench.audit.python.model import ROWS, Expected, expected_output
+from oncebench.audit.python.model import ROWS, Expected, expected_of
 from oncebench.audit.sql.count import sql_audit
 from oncebench.audit.verdict import Judgement, judge
 from oncebench.errors import UserError
@@ -120,7 +120,7 @@ class _Run:
     def of(cls, record: Record, cell: Cell, uses: Mapping[str, Use], facts: Mapping[str, Any]) -> _Run:
         """Audits the record with both auditors and judges it."""
         sql = sql_audit(record.path)  # the first, so that its memory is free again
-        expected = expected_output(record.input.table, record.input.release)
+        expected = expected_of(record)
         joined = Joined.of(record, expected)
         findings = audit(record, expected=expected, joined=joined, warmup_s=cell.warmup_s)
         agreement = Agreement(trouble=sql.trouble) if sql.trouble else compare(counts_of(findings), sql.counts)

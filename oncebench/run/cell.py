@@ -360,8 +360,8 @@ class _Run:
 
     def _description(self) -> dict[str, Any]:
         return {"schema": 1, "run": self.id, "cell": self.cell.as_json(),
-                "sink_traits": asdict(self.sink.traits), "topics": self.topics.as_json(),
-                "kafka": self._kafka()}  # fmt: skip
+                "sink_traits": asdict(self.sink.traits), "session_timeout_ms": self.config.session_timeout_ms,
+                "topics": self.topics.as_json(), "kafka": self._kafka()}  # fmt: skip
 
     def _kafka(self) -> dict[str, Any]:
         return {"bootstrap_servers": self.lab.kafka.bootstrap_servers, "own": self.lab.own_broker is not None}

@@ -19,7 +19,10 @@ from hypothesis import strategies as st
 from oncebench.audit.agreement import Agreement, compare, counts_of
 from oncebench.audit.python.audit import audit
 from oncebench.audit.sql import count
-from oncebench.audit.sql.files import LEDGER, Files, batch_ranges, committed, drained, placed, read_files
+from oncebench.audit.sql.files import (
+    LEDGER,
+    read_files,
+)
 from oncebench.record import FINAL, INPUT, OBSERVED, QUARANTINE, WORK_FOLDER_FILE, Record
 from oncebench.record.json_lines import Lines
 from oncebench.record.streams import Stream, write_stream
@@ -28,6 +31,7 @@ from oncebench.report.report import make_report
 from oncebench.report.schema import Report
 from oncebench.report.summary import summary
 from oncebench.scenario.cell import Cell
+from tests.proofs.record_files import files_of
 from tests.proofs.test_audit_injection import EXAMPLES, Injection, inject, injections
 from tests.unit.audit.audit_world import (
     Sent,
@@ -42,6 +46,7 @@ from tests.unit.audit.audit_world import (
     make_record,
     make_world,
     observed_table,
+    of_timer,
     quarantine_table,
 )
 from tests.unit.audit.test_model import BAD, GOOD, KEY, mutations
@@ -60,25 +65,6 @@ class Shared:
 def database() -> Iterator[None]:
     with count.connection() as Shared.database:
         yield
-
-
-def files_of(record: Record) -> Files:
-    return Files(
-        input=placed(record.input.table),
-        final=placed(record.final.table),
-        observed=placed(record.observed.table),
-        quarantine=record.quarantine.table,
-        log=placed(record.log.table),
-        ledger=pa.table({name: getattr(record.ledger, name) for name in LEDGER}),
-        final_whole=record.final.complete,
-        log_whole=record.log.complete,
-        seed=record.plan.seed,
-        planned=record.plan.sessions,
-        ends=record.ends,
-        committed=committed(record.progress.items),
-        batch_ranges=batch_ranges(record.progress.items),
-        drained=drained(record.timeline.items),
-    )
 
 
 def agreed(record: Record) -> dict[str, int]:
@@ -252,7 +238,7 @@ def test_both_judge_the_load_and_the_quarantine_alike() -> None:
 
 
 def test_both_accept_a_quarantined_session_that_never_ended() -> None:
-    record_of_timer = {"value": b"{}", "reason": "never-ended", "source_partition": None, "source_offset": None}
+    record_of_timer = of_timer(WORLD, 3)
     keys = [key_of(3).encode(), key_of(0).encode(), b"\xff", None]
     held = quarantine_table(
         [*(record_of_timer | {"key": key} for key in keys), record_of_timer | {"key": keys[0], "source_offset": 5}]

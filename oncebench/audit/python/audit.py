@@ -21,7 +21,7 @@ from oncebench.audit.python.batches import judge_lost_commits, judge_torn
 from oncebench.audit.python.inputs import judge_quarantine, judge_source
 from oncebench.audit.python.latency import Distribution
 from oncebench.audit.python.log import Log, judge_aborted, judge_exposed, judge_stale, judge_stuck
-from oncebench.audit.python.model import ROWS, Expected, expected_output
+from oncebench.audit.python.model import ROWS, Expected, expected_of
 from oncebench.audit.python.reads import EVERYWHERE, Reads, join_reads
 from oncebench.audit.python.records import Bools, Ints
 from oncebench.audit.python.visible import Explainer, Rows, explain_inconsistent, judge_rows
@@ -104,7 +104,7 @@ def audit(
         joined: the record's joined reads, if the caller has them already.
         warmup_s: the latencies leave out rows whose end event was scheduled earlier than this after the load's start.
     """
-    expected = expected_output(record.input.table, record.input.release) if expected is None else expected
+    expected = expected_of(record) if expected is None else expected
     joined = joined or Joined.of(record, expected)
     reads, rows = joined.reads, joined.rows
     final = rows.head(reads.finals)
@@ -113,7 +113,7 @@ def audit(
     log = Log.of(record.log.table)
     input_rows = expected.records
     source = judge_source(record.ledger, record.plan, expected, input_rows)
-    quarantine = judge_quarantine(record.quarantine.table, expected, record.input.table)
+    quarantine = judge_quarantine(record.quarantine, expected, record.input)
     drained = _drained(record.timeline.items)
     anomalies = {
         **visible.anomalies,

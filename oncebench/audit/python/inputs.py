@@ -9,33 +9,29 @@ topic.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
 from oncebench.audit.python.events import REASONS, SEQS
+from oncebench.audit.python.history.copies import Copy, Part, changed
+from oncebench.audit.python.history.evidence import NEVER_ENDED, source_position, without_spaces
 from oncebench.audit.python.model import Events, Expected
 from oncebench.audit.python.records import (
-    OFFSET_BITS,
-    PARTITION_BITS,
     Ints,
-    contents,
-    in_position_order,
     position_of,
     unpack,
 )
 from oncebench.record import Ledger, Plan
+from oncebench.record.streams import Stream
 
+COPIES_STEP = 256  # copies whose bytes are in memory at a time: 256 MB if each has Kafka's default limit
 STEP = 1_000_000  # events or ledger entries compared at a time: some 50 MB
 _NONE: Ints = np.empty(0, np.int64)
-Bytes = tuple[bytes | None, bytes | None]
-_COPY = ("key", "key_bytes", "value", "value_bytes")  # what of a copy must fit its original
-Copy = tuple[Any, ...]
-NEVER_ENDED = "never-ended"  # quarantine reason of a session that left the state unfinished
 
 
 @dataclass(frozen=True)
@@ -121,37 +117,29 @@ def _planned_sessions(keys: list[str], plan: Plan) -> Ints:
     return np.array([planned.get(key, -1) for key in keys], dtype=np.int64)
 
 
-def judge_quarantine(quarantine: pa.Table, expected: Expected, source: pa.Table) -> Quarantined:
+def judge_quarantine(quarantine: Stream, expected: Expected, source: Stream) -> Quarantined:
     """Compares the quarantine with the invalid events of the input `source`; copies are allowed."""
     invalid = expected.invalid
     wanted = dict(zip(invalid.position.tolist(), invalid.reason.tolist(), strict=True))
     found: dict[int, set[Copy]] = {}
     without_position: list[list[int]] = []
     wrong_reason = 0
-    unfinished = {key.encode() for key in expected.unfinished}
-    for item in quarantine.to_pylist():
-        partition, offset = item["source_partition"], item["source_offset"]
-        if (partition, offset, item["reason"]) == (None, None, NEVER_ENDED) and item["key"] in unfinished:
+    for item in _items(quarantine):
+        partition, offset, key, value = (item[name] for name in ("source_partition", "source_offset", "key", "value"))
+        timed_out = (partition, offset, item["reason"]) == (None, None, NEVER_ENDED)
+        if timed_out and (key, without_spaces(value)) in expected.never_ended:
             continue
-        if (
-            partition is None
-            or offset is None
-            or not (0 <= partition < 2**PARTITION_BITS and 0 <= offset < 2**OFFSET_BITS)
-        ):
+        position = source_position(partition, offset)
+        if position is None:
             without_position.append([item["partition"], item["offset"]])
             continue
-        position = (partition << OFFSET_BITS) | offset
-        found.setdefault(position, set()).add(tuple(item[name] for name in _COPY))
+        parts = Part.of(key, item["key_bytes"]), Part.of(value, item["value_bytes"])
+        found.setdefault(position, set()).add(parts)
         wrong_reason += position in wanted and item["reason"] != REASONS[wanted[position]]
-    original = _records_at(source, sorted(found.keys() & wanted.keys()))
     kinds = {
         "missing": sorted(wanted.keys() - found.keys()),
         "unasked": sorted(found.keys() - wanted.keys()),
-        "changed": [
-            position
-            for position, record in original.items()
-            if not all(_is_copy(copy, record) for copy in found[position])
-        ],
+        "changed": changed(found, sorted(found.keys() & wanted.keys()), source),
     }
     split = {kind: len(positions) for kind, positions in kinds.items()}
     split["unasked"] += len(without_position)
@@ -164,27 +152,12 @@ def judge_quarantine(quarantine: pa.Table, expected: Expected, source: pa.Table)
     return Quarantined(Anomaly(sum(split.values()), tuple(examples[:EXAMPLES]), split), wrong_reason)
 
 
-def _is_copy(copy: Copy, original: Bytes) -> bool:
-    key, key_bytes, value, value_bytes = copy
-    return _is_part(key, key_bytes, original[0]) and _is_part(value, value_bytes, original[1])
-
-
-def _is_part(copy: bytes | None, length: int | None, original: bytes | None) -> bool:
-    """Whether a copy is the original, or, if it has the original's length, the original's beginning."""
-    if length is None or copy is None or original is None:
-        return length is None and copy == original
-    return len(copy) < length == len(original) and original.startswith(copy)
+def _items(quarantine: Stream) -> Iterator[dict[str, Any]]:
+    """Yields the records in quarantine; few are in memory at a time."""
+    for batch in quarantine.table.to_batches(max_chunksize=COPIES_STEP):
+        yield from batch.to_pylist()
+        quarantine.release()
 
 
 def _reason(code: int | None) -> str | None:
     return None if code is None else REASONS[code]
-
-
-def _records_at(source: pa.Table, positions: list[int]) -> dict[int, Bytes]:
-    """Returns key and value of the input records at packed positions; all of them exist."""
-    if not positions:
-        return {}
-    position, order = in_position_order(source)
-    rows = order[np.searchsorted(position, positions)]
-    keys, values = (contents(source[name], rows).to_pylist() for name in ("key", "value"))
-    return dict(zip(positions, zip(keys, values, strict=True), strict=True))

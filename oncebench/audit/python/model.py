@@ -1,8 +1,10 @@
 """The expected output: a reference model, fed from the re-read input topic.
 
-Promise: the expected rows depend only on the input records, taken per session key in (partition, offset) order. There
-are no batches, no clock, no Spark, and no code shared with the pipeline, so one mistake cannot hide in both. Of several
-valid events with one seq the first one counts. The last of the 100 first events finishes its session.
+Promise: the expected rows depend on the input records, taken per session key in the order in which the pipeline read
+them (`history.reading_order`), and on the time-outs that the record proves (`history.timeouts`). There is no clock, no
+Spark, and no code shared with the pipeline, so one mistake cannot hide in both. Of several valid events with one seq
+the first one counts. The last of the 100 first events finishes its session. Of several finished sessions with one key
+the first one counts.
 
 What can go wrong: the input read was cut short. Then finished sessions look unfinished; callers check
 `Stream.complete`.
@@ -13,15 +15,19 @@ All of it is arithmetic on columns, because a topic has millions of events. A co
 from __future__ import annotations
 
 import zlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from oncebench.audit.python.events import CODE, REASONS, SEQS, VALID, Columns, read_events
+from oncebench.audit.python.history.evidence import NO_EVIDENCE, Evidence
+from oncebench.audit.python.history.reading_order import in_several_partitions, reorder
+from oncebench.audit.python.history.timeouts import divide
 from oncebench.audit.python.records import (
+    Bools,
     Ints,
     by_appearance,
     in_position_order,
@@ -30,6 +36,7 @@ from oncebench.audit.python.records import (
     partitions_of,
     unpack,
 )
+from oncebench.record import Record
 
 ROWS = 20  # output rows of a session
 EVENTS_PER_ROW = SEQS // ROWS
@@ -43,7 +50,7 @@ STEP = 1_000  # sessions whose values are Python objects at a time: 4 MB
 
 @dataclass(frozen=True)
 class Events:
-    """Events with correct fields, by (partition, offset), also those that their session refuses."""
+    """Events with correct fields, in reading order, also those that their session refuses."""
 
     position: Ints
     key: npt.NDArray[np.integer]  # index into `Expected.keys`
@@ -70,7 +77,8 @@ class Expected:
 
     Attributes:
         last_partition, last_offset: the position of the event that finished the session.
-        unfinished: the number of events so far, by session key.
+        unfinished: the number of events so far, by session key; of the last one if there are several.
+        never_ended: (key, text) of the records of timers that the quarantine may hold (`history.evidence`).
         earlier: only for keys in several partitions, (partition, offset) of the session's last events in the others.
     """
 
@@ -85,6 +93,7 @@ class Expected:
     invalid: Invalid
     keys: list[str]  # every key with at least one event with correct fields, by first appearance
     unfinished: dict[str, int] = field(default_factory=dict)
+    never_ended: Set[tuple[bytes | None, bytes | None]] = frozenset()
     earlier: dict[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
 
     @property
@@ -94,24 +103,44 @@ class Expected:
         return len(self.events.position) + int(by_themselves.sum())
 
 
-def expected_output(table: pa.Table, release: Callable[[], None] = keep) -> Expected:
+def expected_of(record: Record) -> Expected:
+    """Returns the expected output of a record."""
+    return expected_output(record.input.table, record.input.release, Evidence.of(record))
+
+
+def expected_output(table: pa.Table, release: Callable[[], None] = keep, evidence: Evidence = NO_EVIDENCE) -> Expected:
     """Replays the input topic (columns partition, offset, key, value; rows in any order).
 
-    `release` is called while the table is read, to give back the memory of a file's pages.
+    Args:
+        release: called while the table is read, to give back the memory of a file's pages.
+        evidence: what the record says about batches and time-outs. Time-outs need the column `timestamp_ms`.
     """
     position, order = in_position_order(table)
     read = _take(read_events(table, release), order)
     del order
-    valid = np.flatnonzero(read.reason == VALID)
-    columns = read if len(valid) == len(position) else _take(read, valid)
+    valid, moved = _in_reading_order(position, read, evidence.batch_ends)
+    columns = read if len(valid) == len(position) and not moved.any() else _take(read, valid)
     events, keys = _numbered(position[valid], columns)
     first = _first_events(events)
+    divided = divide(
+        (events.key, events.seq, columns.number, events.position),
+        keys,
+        _others(len(valid), first),
+        evidence,
+        lambda positions: _times_at(table, positions),
+    )
+    is_divided = len(divided.keys) > len(keys)
+    if is_divided:
+        events, keys = replace(events, key=divided.session), divided.keys
+        first = _first_events(events)
     arrived = np.bincount(events.key[first], minlength=len(keys))
     # [sessions, 100] places among the valid events, by seq, in the order in which sessions finish
     whole = first[arrived[events.key[first]] == SEQS].reshape(-1, SEQS)
     whole = whole[np.argsort(whole.max(axis=1, initial=0))]
     last = whole.max(axis=1, initial=0)
     _refuse_repeated(read.reason, valid, events, first, last)
+    if is_divided:
+        whole, last = _first_finished(whole, last, [keys[key] for key in events.key[last].tolist()])
     total, checksum = _rows(columns.number, whole)
     finished = events.key[last].astype(np.int64)
     refused = np.flatnonzero(read.reason != VALID)
@@ -127,8 +156,40 @@ def expected_output(table: pa.Table, release: Callable[[], None] = keep) -> Expe
         invalid=Invalid(position[refused], read.reason[refused]),
         keys=keys,
         unfinished={keys[key]: int(arrived[key]) for key in np.flatnonzero(arrived < SEQS).tolist()},
-        earlier=_earlier(events.position, whole, last),
+        never_ended=divided.never_ended,
+        earlier=_earlier(events.position, whole, last, np.flatnonzero(moved[columns.key[last]])),
     )
+
+
+def _in_reading_order(position: Ints, read: Columns, batch_ends: Sequence[Mapping[int, int]]) -> tuple[Ints, Bools]:
+    """Returns the places of valid events in reading order, and which keys of `read` are in several partitions."""
+    valid = np.flatnonzero(read.reason == VALID)
+    moved = in_several_partitions(position[valid], read.key[valid], len(read.keys))
+    if moved.any():
+        valid = valid[reorder(position[valid], moved[read.key[valid]], batch_ends)]
+    return valid, moved
+
+
+def _times_at(table: pa.Table, positions: npt.NDArray[np.integer]) -> Ints:
+    """Returns the times of the records at packed positions, in ms; all of them exist."""
+    position, order = in_position_order(table)
+    times: Ints = table["timestamp_ms"].take(pa.array(order[np.searchsorted(position, positions)])).to_numpy()
+    return times
+
+
+def _others(size: int, first: Ints) -> Ints:
+    """Returns the places that are not in `first`."""
+    if len(first) == size:
+        return np.empty(0, np.int64)
+    others = np.ones(size, dtype=bool)
+    others[first] = False
+    return np.flatnonzero(others)
+
+
+def _first_finished(whole: Ints, last: Ints, names: list[str]) -> tuple[Ints, Ints]:
+    """Returns the sessions without those whose key finished before."""
+    first = sorted({name: at for at, name in reversed(list(enumerate(names)))}.values())
+    return whole[first], last[first]
 
 
 def _take(read: Columns, rows: Ints) -> Columns:
@@ -164,11 +225,9 @@ def _refuse_repeated(reason: npt.NDArray[np.int8], valid: Ints, events: Events, 
     Args:
         last: the events that finished a session.
     """
-    if len(first) == len(valid):
+    again = _others(len(valid), first)
+    if not len(again):
         return
-    repeated = np.ones(len(valid), dtype=bool)
-    repeated[first] = False
-    again = np.flatnonzero(repeated)
     end = np.full(int(events.key.max()) + 1, len(valid), dtype=np.int64)
     end[events.key[last]] = last
     late = again > end[events.key[again]]
@@ -186,12 +245,12 @@ def _rows(number: npt.NDArray[np.int32], whole: Ints) -> tuple[Ints, Ints]:
     return total, checksum
 
 
-def _earlier(position: Ints, whole: Ints, last: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
+def _earlier(position: Ints, whole: Ints, last: Ints, moved: Ints) -> dict[int, tuple[tuple[int, int], ...]]:
+    """Returns `Expected.earlier`, from the sessions `moved` whose keys are in several partitions."""
     partition = partitions_of(position[last])
     earlier = {}
-    for session in np.flatnonzero(
-        partitions_of(position[whole.min(axis=1, initial=len(position))]) != partition
-    ).tolist():
+    for session in moved.tolist():
         ends = dict(map(unpack, np.sort(position[whole[session]]).tolist()))
-        earlier[session] = tuple((at, end) for at, end in ends.items() if at != partition[session])
+        if others := tuple((at, end) for at, end in ends.items() if at != partition[session]):
+            earlier[session] = others
     return earlier

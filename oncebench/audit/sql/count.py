@@ -91,7 +91,7 @@ def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
 
 def register(con: duckdb.DuckDBPyConnection, files: Files) -> None:
     """Makes the files available as tables."""
-    for name in ("input", "final", "observed", "quarantine", "log", "ledger", "batch_ranges"):
+    for name in ("input", "final", "observed", "quarantine", "log", "ledger", "batch_ranges", "batch_ends"):
         con.register(name, getattr(files, name))
     ends, is_log = files.ends.get("output", {}), files.ends.get("output_is_log", True)
     columns = {"partition": map(int, ends), **{name: [end[name] for end in ends.values()] for name in ("lso", "hw")}}
@@ -104,6 +104,7 @@ def register(con: duckdb.DuckDBPyConnection, files: Files) -> None:
     everywhere = OFFSETS if files.final_whole and not is_log else 0
     run = {"prefix": [f"{files.seed:x}-"], "below": _ints([everywhere]), "log_whole": [files.log_whole]}
     run["is_log"] = [bool(is_log)]
+    run["timeout_ms"] = _ints([files.timeout_ms])
     run["at_once"] = [bool(files.ends.get("batches_at_once"))]
     con.register("run", pa.table(run))
 

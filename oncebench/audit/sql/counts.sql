@@ -105,7 +105,7 @@ SELECT sum(rows) FROM visible_per_session;
 SELECT count(*) FROM sessions WHERE arrived = 100;
 
 -- name: sessions.unfinished
-SELECT count(*) FROM sessions WHERE arrived < 100;
+SELECT count(*) FROM sessions WHERE begun;
 
 -- name: sessions.visible
 SELECT count(*) FROM visible_per_session WHERE rows = 20;

@@ -6,6 +6,10 @@ CREATE TEMP MACRO pos_of(partition_number, offset_number) AS partition_number * 
 CREATE TEMP MACRO partition_of(packed) AS packed // 17592186044416;
 CREATE TEMP MACRO offset_of(packed) AS packed % 17592186044416;
 
+-- How the pipeline writes the values of an unfinished session, but without spaces. `items`: (seq, value) by seq.
+CREATE TEMP MACRO held_text(items) AS
+'{"values":{' || array_to_string(list_transform(items, lambda item: '"' || item[1] || '":' || item[2]), ',') || '}}';
+
 CREATE TEMP TABLE keys AS
 SELECT key, try(decode(key)) AS session_key, CAST(row_number() OVER () AS INTEGER) AS session
 FROM (SELECT DISTINCT key FROM input WHERE key IS NOT NULL);

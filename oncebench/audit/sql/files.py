@@ -24,6 +24,7 @@ import pyarrow as pa
 
 OFFSETS = 1 << 44  # per partition; `pos` is partition * OFFSETS + offset
 PARTITIONS = 1 << 19
+TIMEOUT_MS = 600_000  # of every run whose cell.json does not have it
 LEDGER = ("session", "seq", "scheduled_us", "sent_us", "acked_us", "partition", "offset")
 PIECE = 64  # batches whose pages stay in memory while a file is checked: some 50 MB of Kafka's records
 RELEASE_S = 0.05  # SQL reads some 20 MB of a file in this time
@@ -31,6 +32,7 @@ _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # how a closed Arrow stream ends
 
 CUT = ("key_bytes", "value_bytes")  # an earlier version cut no copies, and its files lack these columns
 _RECORD = pa.schema([("partition", pa.int32()), ("offset", pa.int64()), ("key", pa.binary()), ("value", pa.binary())])
+_INPUT = pa.schema([*_RECORD, ("timestamp_ms", pa.int64())])
 _OBSERVED = pa.schema([*_RECORD, ("seen_us", pa.int64())])
 _QUARANTINE = pa.schema(
     [
@@ -56,6 +58,7 @@ _LOG = pa.schema(
 )
 _BATCH_RANGES = pa.schema([*((name, pa.int64()) for name in ("batch", "partition", "start", "below")),
                     ("reported", pa.bool_())])  # fmt: skip
+_BATCH_ENDS = pa.schema([(name, pa.int64()) for name in ("number", "partition", "below")])
 OPEN = pa.schema(
     [
         *((name, pa.int64()) for name in ("partition", "started_ms", "timeout_ms", "asked_ms")),
@@ -72,6 +75,8 @@ class Files:
     Attributes:
         final_whole, log_whole: the file was closed.
         committed: the end of the committed offsets, per input partition.
+        batch_ends: the end of each known batch, per input partition.
+        timeout_ms: how long the pipeline keeps a session without a new event at least.
         batch_ranges: each batch's range of each input partition, and whether an attempt reported its delivery.
         drained: None if the timeline has neither event.
         mappings: the files in memory, in which the streams and the ledger lie.
@@ -90,6 +95,8 @@ class Files:
     ends: Mapping[str, Any]
     committed: Mapping[int, int]
     batch_ranges: pa.Table
+    batch_ends: pa.Table
+    timeout_ms: int
     drained: bool | None
     mappings: tuple[mmap.mmap, ...] = ()
 
@@ -125,7 +132,7 @@ def read_files(folder: Path) -> Files:
     mappings += [column._mmap for column in ledger.values()]
     progress = _lines(folder / "progress.jsonl", "kind")
     return Files(
-        input=placed(_stream(folder / "input.arrow", mappings, _RECORD)),
+        input=placed(_stream(folder / "input.arrow", mappings, _INPUT)),
         final=placed(_stream(folder / "final.arrow", mappings, _RECORD)),
         observed=placed(_stream(folder / "observed.arrow", mappings, _OBSERVED)),
         quarantine=_stream(folder / "quarantine.arrow", mappings, _QUARANTINE),
@@ -138,6 +145,8 @@ def read_files(folder: Path) -> Files:
         ends=json.loads(ends.read_bytes()) if ends.exists() else {},
         committed=committed(progress),
         batch_ranges=batch_ranges(progress),
+        batch_ends=batch_ends(progress),
+        timeout_ms=json.loads((folder / "cell.json").read_bytes()).get("session_timeout_ms", TIMEOUT_MS),
         drained=drained(_lines(folder / "timeline.jsonl", "event")),
         mappings=tuple(mappings),
     )
@@ -182,6 +191,21 @@ def batch_ranges(progress: Iterable[Mapping[str, Any]]) -> pa.Table:
         for partition, below in ends.items()
     ]  # fmt: skip
     return pa.Table.from_pylist(rows, _BATCH_RANGES)
+
+
+def batch_ends(progress: Iterable[Mapping[str, Any]]) -> pa.Table:
+    """Returns (number, partition, below) of the batches that have one end only."""
+    ends_of: dict[int, list[Mapping[str, int]]] = {}
+    for line in progress:
+        if line["kind"] == "batch":
+            ends_of.setdefault(line["batch"], []).append(line["end_offsets"])
+    rows = [
+        {"number": batch, "partition": int(partition), "below": below}
+        for batch, ends in ends_of.items()
+        if all(end == ends[0] for end in ends)
+        for partition, below in ends[0].items()
+    ]
+    return pa.Table.from_pylist(rows, _BATCH_ENDS)
 
 
 def drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:

@@ -1,31 +1,26 @@
--- Compares the quarantine with the invalid events. Needs: quarantine, input, keys, sessions, invalid_events.
--- Makes: quarantined, quarantine_faults.
+-- Compares the quarantine with the invalid events. Needs: quarantined, input, input_repeated, keys, invalid_events,
+-- unfinished_lives. Makes: quarantine_faults.
 
 -- A copy has the original's bytes, or, where its length shows that it was cut, the beginning of these bytes.
-CREATE TEMP MACRO is_part(copy, length, original) AS CASE
-    WHEN length IS NULL THEN copy IS NOT DISTINCT FROM original
-    ELSE (octet_length(copy) < length AND octet_length(original) = length
-        AND starts_with(hex(original), hex(copy))) IS TRUE
-    END;
+CREATE TEMP MACRO is_copy(original, copy_sum, copy_size, whole_size) AS CASE
+    WHEN whole_size IS NULL THEN sha256(original) IS NOT DISTINCT FROM copy_sum
+    ELSE (copy_size < whole_size AND octet_length(original) = whole_size
+        AND sha256(left(hex(original), 2 * copy_size)) = copy_sum) IS TRUE
+END;
 
-CREATE TEMP TABLE quarantined AS
-SELECT key, value, key_bytes, value_bytes, reason,
-    CASE WHEN source_partition BETWEEN 0 AND 524287 AND source_offset BETWEEN 0 AND 17592186044415
-        THEN pos_of(source_partition, source_offset) END AS pos,
-    -- The events of an unfinished session whose timer fired have no source position, and are no fault.
-    (reason = 'never-ended' AND source_partition IS NULL AND source_offset IS NULL
-        AND key IN (SELECT key FROM keys JOIN sessions USING (session) WHERE arrived < 100)) IS TRUE AS never_ended
-FROM quarantine;
-
-CREATE TEMP TABLE original_records AS
-SELECT pos, arg_min({'key': key, 'value': value}, "at") AS record
-FROM input SEMI JOIN quarantined USING (pos) SEMI JOIN invalid_events USING (pos) GROUP BY pos;
+-- The events of an unfinished session whose timer fired have no source position, and are no fault.
+CREATE TEMP TABLE unasked_timers AS
+SELECT count(*) AS records FROM quarantined q LEFT JOIN keys k ON k.key = q.of_key
+    ANTI JOIN unfinished_lives u ON u.session = k.session AND u.held = q.held WHERE of_timer;
 
 CREATE TEMP TABLE quarantine_faults AS
 SELECT 'missing' AS kind, count(*) AS faults FROM (SELECT pos FROM invalid_events ANTI JOIN quarantined USING (pos))
 UNION ALL
 SELECT 'unasked', (SELECT count(DISTINCT pos) FROM quarantined ANTI JOIN invalid_events USING (pos))
-    + (SELECT count(*) FROM quarantined WHERE pos IS NULL AND NOT never_ended)
+    + (SELECT count(*) FROM quarantined WHERE pos IS NULL AND NOT of_timer) + (SELECT records FROM unasked_timers)
 UNION ALL
-SELECT 'changed', count(DISTINCT pos) FROM quarantined JOIN original_records o USING (pos)
-    WHERE NOT is_part(key, key_bytes, o.record.key) OR NOT is_part(value, value_bytes, o.record.value);
+SELECT 'changed', count(DISTINCT i.pos) FROM input i JOIN quarantined q ON q.pos = i.pos
+        SEMI JOIN invalid_events v ON v.pos = i.pos LEFT JOIN input_repeated r ON r.pos = i.pos
+    WHERE coalesce(r.first_at = i."at", true)
+        AND NOT (is_copy(i.key, q.key_sum, q.key_size, q.key_bytes)
+            AND is_copy(i.value, q.value_sum, q.value_size, q.value_bytes));

@@ -1,9 +1,9 @@
 """Derives the tables that the counts read, step by step, from the files of a run.
 
 Promise: the contract of load and pipeline, written a second time. An event is valid by itself if its fields are right.
-Of the events of a session with one seq, the first one in (partition, offset) order counts. The last of the 100 first
-events finishes the session; later events are after its end. A row is identified by (session_key, j), and never by
-totals, so one loss and one duplicate are two counts.
+Of the events of a session with one seq, the first one that the pipeline read counts: by batch, then by partition and
+offset. The last of the 100 first events finishes the session; later events are after its end. A row is identified by
+(session_key, j), and never by totals, so one loss and one duplicate are two counts.
 
 What can go wrong: a file has one position twice. Then the first row counts, as in the Python auditor.
 """
@@ -19,7 +19,8 @@ from oncebench.audit.sql.nonstandard_json import parse_nonstandard
 from oncebench.audit.sql.statements import statements
 
 # Each file's first lines name the tables that it needs and makes.
-COMPARISONS = ("row_ids", "ledger", "quarantine", "reads", "transaction_log")
+SESSIONS = ("first_events", "ledger", "quarantined", "divided", "sessions")
+COMPARISONS = ("row_ids", "quarantine", "reads", "transaction_log")
 
 
 def derive(con: duckdb.DuckDBPyConnection) -> None:
@@ -28,7 +29,8 @@ def derive(con: duckdb.DuckDBPyConnection) -> None:
     values = con.sql("SELECT pos, nonstandard FROM events WHERE nonstandard IS NOT NULL").to_arrow_reader()
     con.register("parsed_events", parse_nonstandard(values, ("session_key", "type"), ("seq", "value", "scheduled_at")))
     con.execute(statements("nonstandard_events"))
-    con.execute(statements("sessions"))
+    for name in SESSIONS:
+        con.execute(statements(name))
     con.register("expected_rows", _with_checksums(con.sql(statements("expected_rows")).to_arrow_table()))
     con.execute(statements("visible_rows"))
     values = con.sql("SELECT pos, nonstandard FROM visible_rows WHERE nonstandard IS NOT NULL").to_arrow_reader()

@@ -168,6 +168,15 @@ def input_table(sent: Sequence[Sent]) -> pa.Table:
     return pa.table(columns, INPUT)
 
 
+def of_timer(world: World, session: int, **more: Any) -> dict[str, Any]:
+    """The quarantine's record of a session that left the state unfinished."""
+    key = key_of(session).encode()
+    events = [json.loads(each.value or b"") for each in world.sent if each.key == key]
+    held = {str(event["seq"]): event["value"] for event in events}
+    return {"key": key, "value": json.dumps({"values": held}).encode(), "reason": "never-ended",
+            "source_partition": None, "source_offset": None, **more}  # fmt: skip
+
+
 def quarantine_table(entries: Sequence[dict[str, Any]]) -> pa.Table:
     rows = [{"partition": 0, "offset": at, "timestamp_ms": 0, **entry} for at, entry in enumerate(entries)]
     return pa.Table.from_pylist(rows, QUARANTINE)

@@ -22,6 +22,7 @@ from tests.unit.audit.audit_world import (
     ledger_of,
     make_record,
     make_world,
+    of_timer,
     quarantine_table,
     scheduled_us,
 )
@@ -201,14 +202,15 @@ def test_a_quarantined_record_from_nowhere_is_QUAR(place: tuple[int | None, int 
 
 def test_a_session_that_never_ended_is_in_quarantine_without_a_position() -> None:
     world = make_world(4, 2, unfinished=1)
-    record_of_timer = {"key": key_of(3).encode(), "value": b"{}", "reason": "never-ended"}
-    record_of_timer |= {"source_partition": None, "source_offset": None}
+    record_of_timer = of_timer(world, 3)
     strange = [
         {"reason": "not-json"},
         {"key": key_of(2).encode()},
         {"key": b"\xff"},
         {"key": None},
         {"source_offset": 5},
+        {"value": b'{"values": {"0": 1}}'},
+        {"value": None},
     ]
     for change, faults in [({}, 0)] + [(change, 1) for change in strange]:
         entries = quarantine_table([record_of_timer, record_of_timer | change])

@@ -1,0 +1,38 @@
+"""A record in memory as the SQL auditor's files."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from oncebench.audit.sql.files import (
+    LEDGER,
+    TIMEOUT_MS,
+    Files,
+    batch_ends,
+    batch_ranges,
+    committed,
+    drained,
+    placed,
+)
+from oncebench.record import Record
+
+
+def files_of(record: Record) -> Files:
+    return Files(
+        input=placed(record.input.table),
+        final=placed(record.final.table),
+        observed=placed(record.observed.table),
+        quarantine=record.quarantine.table,
+        log=placed(record.log.table),
+        ledger=pa.table({name: getattr(record.ledger, name) for name in LEDGER}),
+        final_whole=record.final.complete,
+        log_whole=record.log.complete,
+        seed=record.plan.seed,
+        planned=record.plan.sessions,
+        ends=record.ends,
+        committed=committed(record.progress.items),
+        batch_ranges=batch_ranges(record.progress.items),
+        batch_ends=batch_ends(record.progress.items),
+        timeout_ms=record.cell.get("session_timeout_ms", TIMEOUT_MS),
+        drained=drained(record.timeline.items),
+    )
