@@ -22,6 +22,7 @@ from oncebench.record import INPUT
 from oncebench.record.json_lines import read_lines
 from oncebench.record.schema import READ
 from oncebench.record.streams import read_stream
+from oncebench.run.configs import NO_EMPTY_BATCHES
 from oncebench.run.supervisor import Supervisor
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.reader import Rows
@@ -65,6 +66,7 @@ class Fixture:
         record.mkdir(exist_ok=True)
         spark = self.lab.spark([SINKS[changes.get("sink", "kafka")]])
         config = PipelineConfig(
+            spark=changes.pop("settings", NO_EMPTY_BATCHES),
             bootstrap_servers=self.lab.kafka.bootstrap_servers,
             input_topic=self.input,
             output={"output": self.output},

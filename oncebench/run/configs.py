@@ -17,6 +17,9 @@ from oncebench.scenario.cell import Cell
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
 
+# By default Spark adds a batch without new data when the watermark has moved: a job's last windows and timers then do
+# not wait for more input. A run's sessions need no timer, and each such batch would cost as much as one with data.
+NO_EMPTY_BATCHES = {"spark.sql.streaming.noDataMicroBatches.enabled": "false"}
 # One day, so that no open session leaves the state during a run. Some runs exceed the pipeline's default, 10 minutes.
 OPEN_TIMEOUT_MS = 86_400_000
 
@@ -50,6 +53,7 @@ def pipeline_config(
         state_store=cell.state_store,
         faults=tuple(parse_fault(fault) for fault in cell.faults),
         progress_whole=True,  # verdict and report need every line
+        spark=NO_EMPTY_BATCHES,
         **master_for(cell, lab.spark([SINKS[cell.sink]])),
     )
 

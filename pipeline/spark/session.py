@@ -80,8 +80,6 @@ def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": str(
             config.state_store == CHANGELOG
         ).lower(),
-        # A trigger without new data would only move the watermark, at the cost of a whole batch.
-        "spark.sql.streaming.noDataMicroBatches.enabled": "false",
         # Other programs on this machine must not be able to use the driver. Spark makes the secret on `local[N]`,
         # `local_cluster` makes it for separate executors, and on a cluster the operator sets it (spark-defaults.conf).
         "spark.authenticate": str(config.master.startswith("local")).lower(),

@@ -11,6 +11,7 @@ from oncebench.run.configs import load_config, pipeline_config
 from oncebench.run.topics import Topics
 from oncebench.scenario.cell import Cell
 from pipeline.config import PipelineConfig
+from pipeline.spark.session import settings
 
 LAB: Any = SimpleNamespace(spark=lambda _kinds: {"jars": (), "driver_jars": (), "jvm_options": ()})
 TOPICS = Topics("in", "bad", {"output": "out"})
@@ -30,6 +31,12 @@ def test_the_pipeline_uses_the_proxy_and_the_generator_the_broker() -> None:
     assert (config(CELL).bootstrap_servers, config(CELL).sink_id) == ("proxy:1", "run-1")
     assert [str(fault) for fault in config(CELL).faults] == ["after-prepare:kill"]
     assert load_config(CELL, "broker:1", TOPICS, Path("folder"))["bootstrap_servers"] == "broker:1"
+
+
+def test_a_run_has_no_batches_without_data_and_a_job_of_ones_own_has() -> None:
+    name = "spark.sql.streaming.noDataMicroBatches.enabled"
+    assert settings(config(CELL))[name] == "false"
+    assert name not in settings(replace(config(CELL), spark={}))
 
 
 def test_the_pipeline_must_write_every_progress_line() -> None:
