@@ -39,7 +39,8 @@ class PipelineConfig:
         record: the run folder; progress.jsonl, hits.jsonl and trace.jsonl go there.
         partitions: tasks per batch (state partitions and writers).
         trigger_ms: time between micro-batches; 0: as fast as possible.
-        max_events_per_batch: limit of one batch; None: all available events.
+        max_events_per_batch: limit of one batch; None: all available events. The default is what a pipeline processes
+            within the default of `transaction_timeout_ms` at 10,000 events/s, the least that the suite expects.
         session_timeout_ms: how long a session without a new event stays in the state at least, see
             `pipeline.sessions`.
         transaction_timeout_ms: how long a transaction may stay open, from its first row to its commit.
@@ -72,7 +73,7 @@ class PipelineConfig:
     record: Path
     partitions: int = 2
     trigger_ms: int = TRIGGER_ASAP
-    max_events_per_batch: int | None = None
+    max_events_per_batch: int | None = 500_000
     session_timeout_ms: int = 600_000
     transaction_timeout_ms: int = 60_000
     on_lost: str = "rewrite"

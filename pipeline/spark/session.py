@@ -47,6 +47,8 @@ _FIXED = (
 )  # fmt: skip
 # Shutdown hooks take some 0.2 s. The first start also writes an archive of classes, which takes 10 s.
 END_LIMIT_S = 60.0
+# 16 MiB: more than 10,000 events of the suite (150 bytes each), so only larger records make smaller batches.
+ARROW_BYTES = 16 * 1024 * 1024
 # Spark's default configuration prints a warning for each state look-up that finds nothing.
 _LOG4J = Path(__file__).with_name("log4j2.properties")
 
@@ -80,6 +82,8 @@ def settings(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) -
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": str(
             config.state_store == CHANGELOG
         ).lower(),
+        # Workers hold an Arrow batch at a time. By default it has 10,000 rows, whatever their size.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(ARROW_BYTES),
         # Other programs on this machine must not be able to use the driver. Spark makes the secret on `local[N]`,
         # `local_cluster` makes it for separate executors, and on a cluster the operator sets it (spark-defaults.conf).
         "spark.authenticate": str(config.master.startswith("local")).lower(),

@@ -31,8 +31,10 @@ from pyspark.sql.streaming.value_state_client import ValueStateClient
 from pyspark.sql.types import StructType
 
 KNOWN = ("4", "2")
-# Many enough to make a batch's own cost (some 0.1 ms) small. Few enough if each row has a rejected record of 64 KiB.
+# Many enough to make a batch's own cost (some 0.1 ms) small.
 MOST_ROWS = 500
+# A rejected record may have megabytes, and a flood of them may have one key. Neither may fill the worker's memory.
+MOST_BYTES = 8 * 1024 * 1024
 _RECEIVE = "_receive_proto_message"
 _PLAIN = frozenset({int, str, bytes, bool, float, type(None)})
 
@@ -136,10 +138,13 @@ def _dump_stream(serializer: ArrowStreamUDFSerializer, iterator: Iterator[Any], 
 def _batches(iterator: Iterator[Any]) -> Iterator[tuple[pa.RecordBatch, Any]]:
     rows: list[dict[str, Any]] = []
     kind: Any = None
+    size = 0
     for ((made, spark_type),) in iterator:
         kind = kind or to_arrow_type(spark_type, timezone="UTC", prefers_large_types=False)
-        rows += [row.asDict(True) for row in made]  # here the operator handles a key
-        if len(rows) >= MOST_ROWS:
-            yield pa.RecordBatch.from_pylist(rows, schema=pa.schema(list(kind))), kind
-            rows = []
+        for row in made:  # here the operator handles a key
+            rows.append(row.asDict(True))
+            size += sum(len(part) for part in row if type(part) is bytes)
+            if len(rows) >= MOST_ROWS or size >= MOST_BYTES:
+                yield pa.RecordBatch.from_pylist(rows, schema=pa.schema(list(kind))), kind
+                rows, size = [], 0
     yield pa.RecordBatch.from_pylist(rows, schema=pa.schema(list(kind))), kind

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql.streaming.proto import StateMessage_pb2 as messages
 from pyspark.sql.streaming.stateful_processor_api_client import StatefulProcessorApiClient, StatefulProcessorHandleState
 from pyspark.sql.streaming.value_state_client import ValueStateClient
-from pyspark.sql.types import ArrayType, LongType, Row, StringType, StructField, StructType
+from pyspark.sql.types import ArrayType, BinaryType, LongType, Row, StringType, StructField, StructType
 
 from pipeline.spark import stateful_worker
 
@@ -127,6 +127,24 @@ def test_rows_of_many_keys_are_one_batch() -> None:
     made = [[(iter([output(str(key), key)] * 2), StructType([*KEY.fields, *STATE.fields]))] for key in range(3)]
     (batch,) = [batch for batch, _ in stateful_worker._batches(iter(made))]
     assert batch.to_pylist() == [{"key": str(key), "count": key} for key in range(3) for _ in range(2)]
+
+
+def test_a_flood_of_large_rows_of_one_key_is_sent_in_small_batches() -> None:
+    megabyte, made = bytes(1_000_000), 0
+
+    def flood() -> Iterator[Row]:
+        nonlocal made
+        for number in range(40):
+            made += 1
+            yield Row("value", "count")(megabyte, number)
+
+    sent = 0
+    schema = StructType([StructField("value", BinaryType()), StructField("count", LongType())])
+    for batch, _ in stateful_worker._batches(iter([[(flood(), schema)]])):
+        sent += batch.num_rows
+        assert batch.nbytes < 10_000_000
+        assert made == sent, "no more rows are in memory than those of a batch"
+    assert sent == 40
 
 
 def test_an_operator_without_rows_sends_an_empty_batch() -> None:
