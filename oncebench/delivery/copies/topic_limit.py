@@ -12,6 +12,8 @@ from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 MAX_MESSAGE_BYTES = 1_000_000_000
 # librdkafka's default of a batch of records. A topic's limit may be smaller and applies to the batch.
 BATCH_BYTES = 1_000_000
+# Room for the largest record at least. librdkafka's default, 1 GB per worker, would let a flood fill the memory.
+QUEUE_BYTES = 64 * 1024 * 1024
 # A running broker answers in milliseconds.
 DESCRIBE_S = 10.0
 
@@ -29,4 +31,8 @@ def topic_limit(client: Mapping[str, Any], topic: str) -> int:
 
 def producer_sizes(limit: int) -> dict[str, int]:
     """Returns librdkafka's settings for a topic that takes `limit` bytes."""
-    return {"message.max.bytes": MAX_MESSAGE_BYTES, "batch.size": min(limit, BATCH_BYTES)}
+    return {
+        "message.max.bytes": MAX_MESSAGE_BYTES,
+        "batch.size": min(limit, BATCH_BYTES),
+        "queue.buffering.max.kbytes": max(QUEUE_BYTES, 2 * limit) // 1024,
+    }
