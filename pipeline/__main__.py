@@ -1,4 +1,4 @@
-"""Runs the pipeline until SIGTERM or SIGINT: `python -m pipeline CONFIG.json`.
+"""Runs the pipeline until SIGTERM or SIGINT: `python -m pipeline CONFIG.json [--accept-gap TEXT]`.
 
 Exit codes: 0 stopped as asked; 1 failed (a restart replays the open batch); 2 refused to start.
 """
@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 
@@ -33,11 +34,14 @@ def main(arguments: list[str]) -> int:
     faulthandler.enable()  # after a crash in a C library the log has the stack
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kafka").setLevel(logging.ERROR)
-    if len(arguments) != 1:
-        print("usage: python -m pipeline CONFIG.json", file=sys.stderr)
+    path, *options = arguments or [""]
+    if not path or (options and (len(options) != 2 or options[0] != "--accept-gap")):
+        print("usage: python -m pipeline CONFIG.json [--accept-gap TEXT]", file=sys.stderr)
         return 2
     try:
-        config = read_config(Path(arguments[0]))
+        config = read_config(Path(path))
+        if options:
+            config = replace(config, accept_gap=options[1])
         from pipeline.job import Job  # noqa: PLC0415  Spark is imported only once the configuration is right
 
         with ExitStack() as opened:

@@ -31,6 +31,35 @@ def committed_position(checkpoint: Path, topic: str) -> tuple[int, dict[str, int
         return done[-1], offsets_of(entry.read_text().splitlines()[-1], topic)
 
 
+def offsets_in(checkpoint: Path, batch: int, topic: str) -> dict[str, int]:
+    """Returns the end offsets of a planned batch.
+
+    Raises:
+        RefusedStart: the entry is damaged.
+    """
+    entry = checkpoint / "offsets" / str(batch)
+    with _refuse_damaged(entry):
+        return offsets_of(entry.read_text().splitlines()[-1], topic)
+
+
+def begin_of_first_batch(checkpoint: Path, topic: str) -> dict[str, int] | None:
+    """Returns the offsets at which Spark's source began; None if it has not begun.
+
+    Raises:
+        RefusedStart: the entry is damaged.
+    """
+    entry = checkpoint / "sources" / "0" / "0"
+    if not entry.exists():
+        return None
+    with _refuse_damaged(entry):
+        return offsets_of(entry.read_text().splitlines()[-1], topic)
+
+
+def newest_finished(checkpoint: Path) -> int:
+    """Returns the newest batch in Spark's commit log; -1 if there is none."""
+    return max(_batches(checkpoint / "commits"), default=-1)
+
+
 def open_batch(checkpoint: Path) -> int | None:
     """Returns the batch that Spark runs again: in the offset log, not in the commit log."""
     newest = newest_batch(checkpoint)

@@ -57,6 +57,8 @@ class PipelineConfig:
         trace: whether passed failpoints are noted, which shows where a random kill hit.
         progress_whole: for a run that the audit judges by progress.jsonl: a line that cannot be written stops the
             pipeline, and no line is dropped because of its age. Otherwise see `pipeline.progress`.
+        accept_gap: a loss of input or output that a refused start has printed, to go on without what is lost; see
+            `oncebench.delivery.starts.gaps`.
         kafka: librdkafka settings of every client, and of Spark's source as `kafka.NAME`. Without TLS and SASL.
         spark: the job's own Spark settings; they override those of `pipeline.spark.session`.
     """
@@ -87,6 +89,7 @@ class PipelineConfig:
     faults: tuple[Fault, ...] = ()
     trace: bool = False
     progress_whole: bool = False
+    accept_gap: str | None = None
     kafka: dict[str, str] = field(default_factory=dict)
     spark: dict[str, str] = field(default_factory=dict)
 

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, SparkSession
 from oncebench.delivery.batch import Batch, deliverable, warm_up
 from oncebench.delivery.contract import Sink, SinkKind, Support
 from oncebench.delivery.deterministic_plan import refuse_without_shuffle
-from oncebench.delivery.errors import NoKafka, RefusedStart, StoppedGently
+from oncebench.delivery.errors import NoKafka, QueryDied, RefusedStart, StoppedGently
 from oncebench.delivery.failpoints import Failpoints
 from oncebench.delivery.journal import Identity, Journal, open_journal
 from oncebench.delivery.protocols import Protocol, native, protocol_of
@@ -41,9 +41,14 @@ from pipeline.query import query as streaming_rows
 from pipeline.rows import KEY, check_query, rows_for
 from pipeline.sink import kind_and_support, open_sink
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
+from pipeline.starting.checks import StartChecks
 
 # How often the main thread checks whether the query has ended or must stop: a stop begins within a tenth of a second.
 POLL_S = 0.05
+# How often the id of the input topic is compared, by a request of a millisecond. A broker that has just started may not
+# know its topics yet, so one look is not enough.
+INPUT_CHECK_S = 2.0
+INPUT_CHECKS = 2
 # How often the commit log is read where the kernel reports no change: as often as a batch may end.
 COMMIT_LOG_POLL_S = 0.005
 
@@ -53,6 +58,7 @@ class Job:
 
     def __init__(self, config: PipelineConfig, stopping: threading.Event | None = None) -> None:
         self.config = config
+        self._checks: StartChecks | None = None
         self.stopping = stopping or threading.Event()
         self._failure: BaseException | None = None
         self._last_delivered: tuple[int, int | None] = -1, 0  # batch and rows together: another thread reads them
@@ -79,7 +85,8 @@ class Job:
         kind, support = kind_and_support(config)
         identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
         journal = open_journal(config.checkpoint, identity)
-        with self._started(kind, support, journal) as sink:
+        checks = self._checks = StartChecks(config, kind, journal)
+        with self._started(kind, support, journal, checks) as sink:
             with self._kafka_must_answer():
                 monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
             try:
@@ -91,29 +98,35 @@ class Job:
             try:
                 self._note_start(journal)
                 self._warm_up(spark, sink)
+                with self._kafka_must_answer():
+                    checks.record(sink, self._progress)
                 Listener(self._progress, monitoring, config.input_topic, self._fail).listen(spark)
                 self._run_query(spark, kind, sink, support, journal)
             except Exception as failure:
-                raise explain(failure, journal) from None
+                cause = explain(failure, journal)
+                raise (checks.lost_input() if isinstance(cause, QueryDied) else None) or cause from None
             finally:
                 monitoring.close()
                 with suppress(OSError, Py4JError, TimeoutExpired):  # the JVM may have been ended by the same signal
                     stop(spark)
 
     @contextmanager
-    def _started(self, kind: SinkKind, support: Support, journal: Journal) -> Iterator[Sink]:
+    def _started(self, kind: SinkKind, support: Support, journal: Journal, checks: StartChecks) -> Iterator[Sink]:
         """Yields the started sink, checked against journal and checkpoint; always closes it."""
+        decided = journal.newest_prepared()
         with self._kafka_must_answer():
             sink = open_sink(kind, self.config)
         with closing(sink):
             with self._kafka_must_answer():
+                checks.before_sink(sink)
                 try:
-                    sink.start(support, journal.generation, journal.newest_prepared())
+                    sink.start(support, journal.generation, decided)
                 except RefusedStart:
                     journal.check_still_ours()  # if a newer driver overtook this start, that is the reason
                     raise
                 journal.check_still_ours()  # a slow start may have fenced a newer driver: the newer one continues
                 self._refuse_older_checkpoint(sink)
+                checks.after_sink(sink)
                 if support.variant != "two-phase" or journal.newest_decision() == open_batch(self.config.checkpoint):
                     self._refuse_expired_markers(sink)  # without a decision nothing can be committed
             yield sink
@@ -197,7 +210,8 @@ class Job:
         writer = writer.option("checkpointLocation", f"file://{config.checkpoint.absolute()}")
         query = writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
         self._progress.write("running")
-        threading.Thread(target=self._watch_commit_log, daemon=True).start()
+        for watch in (self._watch_commit_log, self._watch_input):
+            threading.Thread(target=watch, daemon=True).start()
         while query.isActive:
             time.sleep(POLL_S)
             may_stop = self.stopping.is_set() and not (by_batch and query.status["isTriggerActive"])
@@ -213,7 +227,10 @@ class Job:
 
     def _deliverer(self, protocol: Protocol, sink: Sink, journal: Journal) -> Callable[[DataFrame, int], None]:
         def deliver(rows: DataFrame, number: int) -> None:
-            batch = Batch(rows, number, self.config.partitions, self._failpoints, self._quarantine, self._rows_before)
+            changed = self._checks is not None and self._checks.changed(number)
+            batch = Batch(
+                rows, number, self.config.partitions, self._failpoints, self._quarantine, self._rows_before, changed
+            )
             try:
                 if self.stopping.is_set():
                     raise StoppedGently("asked to stop")
@@ -224,6 +241,8 @@ class Job:
                 batch.timings_ms["total"] = (time.perf_counter() - started) * 1000
                 batch.failpoint("after-commit")
                 self._note(batch)
+                if self._checks is not None:
+                    self._checks.note_batch(batch)
                 journal.prune(number)
             except BaseException as failure:  # kept here, because py4j passes on only its text
                 self._fail(failure)
@@ -247,6 +266,16 @@ class Job:
         )
         self._rows_before = sum(result.rows for result in batch.results) if batch.results else None
         self._last_delivered = batch.id, self._rows_before
+
+    def _watch_input(self) -> None:
+        """Ends the query soon after the input topic was made again: its offsets are other records then."""
+        found = 0
+        while self._checks is not None:
+            time.sleep(INPUT_CHECK_S)
+            other = self._checks.other_input()
+            found = found + 1 if other is not None else 0
+            if other is not None and found == INPUT_CHECKS:
+                self._fail(other)
 
     def _watch_commit_log(self) -> None:
         """Reaches `after-commit-log` as soon as Spark's commit log has the last delivered batch."""

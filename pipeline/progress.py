@@ -3,6 +3,7 @@
 `progress.jsonl` has one object a line:
 
     {"kind": "started", "t_us", "generation", "sink_id", "open_batch", "versions"}
+    {"kind": "gap", "t_us", "text", "batch"}
     {"kind": "running", "t_us"}
     {"kind": "sink", "t_us", "batch", "rows", "drained", "dropped", "quarantined": {reason: n}, "timings_ms": {...}}
     {"kind": "batch", "t_us", "batch", "began_us", "start_offsets", "end_offsets", "input_rows", "duration_ms", "state",
@@ -11,7 +12,8 @@
 
 `began_us` is the beginning of the batch's trigger, by Spark's clock. The line is written when Spark calls its
 listeners, some 0.2 to 0.5 s after the batch's end. `open_batch` is the batch that Spark's offset log has and its commit
-log lacks: an earlier attempt left it, and this attempt runs it again. null: there is none.
+log lacks: an earlier attempt left it, and this attempt runs it again. null: there is none. `gap` is a loss that this
+attempt has accepted (docs/starts.md).
 
 A `batch` line means that Spark's commit log has the batch; `end_offsets` are then the pipeline's committed position.
 The same position is committed to a consumer group, for monitoring only: the pipeline never reads it, and deleting or

@@ -59,7 +59,12 @@ class Fixture:
         self.input = kafka.fresh_topic("in", PARTITIONS, {"max.message.bytes": "8388608"})
         self.output = kafka.fresh_topic("out", PARTITIONS)
         self.quarantine = kafka.fresh_topic("quarantine", PARTITIONS, {"max.message.bytes": "8388608"})
-        self._producer = Producer({"bootstrap.servers": kafka.bootstrap_servers, "message.max.bytes": 8388608})
+        self.connect()
+
+    def connect(self) -> None:
+        """Makes a new producer, which has no memory of topics that were deleted."""
+        settings = {"bootstrap.servers": self.lab.kafka.bootstrap_servers, "message.max.bytes": 8388608}
+        self._producer = Producer(settings)
 
     def config(self, guarantee: str, variant: str, *faults: str, **changes: Any) -> PipelineConfig:
         record = changes.pop("record", self.folder / "record")

@@ -223,6 +223,17 @@ class Sink:
         """
         raise self._undeclared("start")
 
+    def identity(self) -> Mapping[str, str]:
+        """Returns what identifies the output for its server; may be called before and after `start`.
+
+        A start compares each part with the one that an earlier start found. Empty: there is no output yet, or it has no
+        identity. Reads only.
+        """
+        return {}
+
+    def make_identity(self) -> None:
+        """Gives the output an identity, if its server gives none; called after all checks of a start."""
+
     def warm_up_writer(self) -> Writer:
         """Returns a writer that makes a worker ready (connections, producers) and writes nothing."""
         raise self._undeclared("warm_up_writer")
@@ -253,6 +264,11 @@ class Sink:
     def marks(self) -> Mapping[int, Mark]:
         """Returns each partition's newest marker at the start (WHOLE_BATCH for a `BatchWriter`)."""
         return {}
+
+    @property
+    def keeps_marks(self) -> bool:
+        """Whether `marks` finds the marker of every partition that had rows."""
+        return type(self).marks is not Sink.marks
 
     def newest_batch(self) -> int:
         """Returns the newest batch of this sink_id that the sink held at the start; -1: none."""

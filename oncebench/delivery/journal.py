@@ -11,6 +11,9 @@ The journal is inside the checkpoint folder, so that the two are copied together
     generation-00000003.json      the third driver that was started here
     claim-000000012.json          at-most-once: batch 12 may have been written
     decision-000000012.0.json     exactly-once: batch 12 is decided; .1 rewrites lost partitions, and so on
+    places.json                   the identity of input and output, see `oncebench.delivery.starts`
+    gap-000000.json               a loss that an operator has accepted
+    written/newest.json           the newest markers that must be in the sink
 
 The counterpart in Flink is the committable in the checkpoint (TwoPhaseCommitSinkFunction.pendingCommitTransactions).
 """
@@ -23,7 +26,7 @@ import os
 import re
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -123,7 +126,7 @@ class Journal:
             path = self.folder / f"decision-{batch:09d}.{attempt}.json"
             if not path.exists():
                 break
-            with _refuse_damaged(path):
+            with refuse_damaged(path):
                 found.append(_decision(path))
         for decision in found:
             if decision["generation"] > self.generation:
@@ -166,7 +169,7 @@ class Journal:
                 yield entry[1], int(entry[2])
 
     def _refuse_younger(self, name: str) -> None:
-        with _refuse_damaged(self.folder / name):
+        with refuse_damaged(self.folder / name):
             author = int(json.loads((self.folder / name).read_text())["generation"])
         if author >= self.generation:
             raise AnotherDriver(
@@ -182,10 +185,7 @@ def put_exclusively(folder: Path, name: str, entry: dict[str, Any]) -> bool:
     """Writes a JSON file durably, unless the name exists; returns whether it was written."""
     temporary = folder / f".{name}.{uuid.uuid4().hex}"
     try:
-        with temporary.open("w") as file:
-            json.dump(entry, file)
-            file.flush()
-            os.fsync(file.fileno())
+        _write_durably(temporary, entry)
         try:
             os.link(temporary, folder / name)
         except FileExistsError:
@@ -196,6 +196,24 @@ def put_exclusively(folder: Path, name: str, entry: dict[str, Any]) -> bool:
     return True
 
 
+def put_in_place_of(folder: Path, name: str, entry: Mapping[str, Any]) -> None:
+    """Writes a JSON file durably and atomically, also over an older one of this name."""
+    temporary = folder / f".{name}.{uuid.uuid4().hex}"
+    try:
+        _write_durably(temporary, entry)
+        temporary.replace(folder / name)
+    finally:
+        temporary.unlink(missing_ok=True)
+    fsync_folder(folder)
+
+
+def _write_durably(path: Path, entry: Mapping[str, Any]) -> None:
+    with path.open("w") as file:
+        json.dump(entry, file)
+        file.flush()
+        os.fsync(file.fileno())
+
+
 def checkpoint_id(checkpoint: Path) -> str:
     """Returns the random id of a checkpoint; a new checkpoint in the same place has another id.
 
@@ -204,7 +222,7 @@ def checkpoint_id(checkpoint: Path) -> str:
     """
     folder = checkpoint / "journal"
     put_exclusively(folder, "checkpoint.json", {"id": uuid.uuid4().hex})
-    with _refuse_damaged(folder / "checkpoint.json"):
+    with refuse_damaged(folder / "checkpoint.json"):
         return str(json.loads((folder / "checkpoint.json").read_text())["id"])
 
 
@@ -272,7 +290,7 @@ def _recorded_identity(folder: Path) -> Identity:
     In older checkpoints the field `guarantee` has the name `delivery`.
     """
     path = folder / "identity.json"
-    with _refuse_damaged(path):
+    with refuse_damaged(path):
         found = json.loads(path.read_text()).items()
         fields = {"guarantee" if name == "delivery" else name: value for name, value in found}
         recorded = Identity(**{known.name: fields.pop(known.name) for known in dataclasses.fields(Identity)})
@@ -295,7 +313,7 @@ def _decision(path: Path) -> dict[str, Any]:
 
 
 @contextmanager
-def _refuse_damaged(entry: Path) -> Iterator[None]:
+def refuse_damaged(entry: Path) -> Iterator[None]:
     """Converts errors of an entry that is not as it was written to RefusedStart."""
     try:
         yield

@@ -52,6 +52,11 @@ def column_difference(table: Path, wanted: Mapping[str, str]) -> str | None:
     return None
 
 
+def table_id(table: Path) -> dict[str, str]:
+    """Returns the id that Delta gave the table when it was made; empty if there is no table."""
+    return {"table": str(DeltaTable(str(table)).metadata().id)} if DeltaTable.is_deltatable(str(table)) else {}
+
+
 def columns_of(schema: StructType) -> dict[str, str]:
     """Returns the columns of rows, with Delta's names of their types."""
     types = {field.name: field.dataType.simpleString() for field in schema if field.name != quarantine.COLUMN}
@@ -89,6 +94,24 @@ def files_of(log: Path, app_id: str, batch: int) -> list[str]:
         if any(entry.items() <= action["txn"].items() for action in actions(path, "txn")):
             return [unquote(action["add"]["path"]) for action in actions(path, "add")]
     raise LookupError(f"no commit of batch {batch} in {log}")
+
+
+def newest_kept(log: Path, app_id: str, newest: int) -> int:
+    """Returns the newest batch of an app_id that no RESTORE of the table has taken back.
+
+    RESTORE keeps the entries of the transactions that it takes back, so `newest` alone does not show it.
+    """
+    taken_back: tuple[int, int] | None = None  # by a RESTORE: versions after the first one, before the second one
+    for path in reversed(commits(log)):
+        version = version_of(path)
+        for info in actions(path, "commitInfo"):
+            target = info["commitInfo"].get("operationParameters", {}).get("version")
+            if info["commitInfo"].get("operation") == "RESTORE" and str(target).isdecimal():
+                taken_back = taken_back if taken_back and version > taken_back[0] else (int(target), version)
+        for action in actions(path, "txn"):
+            if action["txn"]["appId"] == app_id and (taken_back is None or version <= taken_back[0]):
+                return int(action["txn"]["version"])
+    return newest if taken_back is None else -1
 
 
 def row_count(files: Sequence[Path]) -> int:

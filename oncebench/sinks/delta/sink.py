@@ -65,7 +65,16 @@ from oncebench.delivery.durable import is_uri
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import checkpoint_id
 from oncebench.delivery.quarantine import without_rejected
-from oncebench.sinks.delta.log import column_difference, columns_of, files_of, readable, row_count, transactions
+from oncebench.sinks.delta.log import (
+    column_difference,
+    columns_of,
+    files_of,
+    newest_kept,
+    readable,
+    row_count,
+    table_id,
+    transactions,
+)
 
 # The characters that Delta refuses in the columns of a new table (DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES).
 _NOT_IN_NAMES = " ,;{}()\n\t="
@@ -126,6 +135,7 @@ class DeltaSink(Sink):
         self._unnumbered = count()
         self._columns: dict[str, str] = {}
         self._replay: Replayable | None = None
+        self._newest = -1
 
     def check_schema(self, schema: StructType) -> None:
         """See `Sink.check_schema`. Delta stores every type; `start` checks an existing table."""
@@ -164,6 +174,11 @@ class DeltaSink(Sink):
         self._refuse_other_checkpoints(entries)
         if self._app_id in entries:
             self._replay = self._replayable(log, entries[self._app_id])
+            self._newest = newest_kept(log, self._app_id, entries[self._app_id])
+
+    def identity(self) -> Mapping[str, str]:
+        with readable(RefusedStart, self._table, "Nothing was written. Mend the table, or take another folder."):
+            return table_id(self._table)
 
     def warm_up_writer(self) -> Nothing:
         return Nothing()
@@ -182,8 +197,8 @@ class DeltaSink(Sink):
         return {} if self._replay is None else {WHOLE_BATCH: self._replay.mark(list(self._columns))}
 
     def newest_batch(self) -> int:
-        """See `Sink.newest_batch`; reads no data file."""
-        return -1 if self._replay is None else self._replay.batch
+        """See `Sink.newest_batch`; reads no data file. A RESTORE of the table takes batches back."""
+        return -1 if self._replay is None else self._newest
 
     def write_native(self, rows: DataFrame) -> None:
         local = rows.sparkSession.sparkContext.getLocalProperty

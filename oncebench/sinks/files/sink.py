@@ -24,6 +24,7 @@ query over the same rows would run the stateful operator twice.
 from __future__ import annotations
 
 import errno
+import json
 import os
 import re
 import time
@@ -52,11 +53,14 @@ from oncebench.delivery.contract import (
 )
 from oncebench.delivery.durable import fsync_folder, is_uri, make_folder
 from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.delivery.journal import put_exclusively
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
 from oncebench.sinks.files.reader import PENDING, SPARK_METADATA, names_in
 
 NATIVE = "native"
+# Holds a random id of the folder: a start notices a folder that was replaced. Readers ignore the name.
+ID_FILE = ".oncebench-folder.json"
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
 _WHAT_TO_DO = {
     errno.ENOSPC: "Make room on the disk",
@@ -204,6 +208,19 @@ class FileSink(Sink):
     def encode(self, rows: DataFrame) -> DataFrame:
         """See `Sink.encode`: a JSON line per row, or the columns for Parquet."""
         return self._form.encode(rows)
+
+    def identity(self) -> Mapping[str, str]:
+        try:
+            return {"folder": str(json.loads((self._names.folder / ID_FILE).read_text())["id"])}
+        except (OSError, ValueError, LookupError, TypeError):  # a folder without our file is another one
+            return {}
+
+    def make_identity(self) -> None:
+        """See `Sink.make_identity`: a folder gets a file with a random id."""
+        try:
+            put_exclusively(self._names.folder, ID_FILE, {"id": uuid.uuid4().hex})
+        except OSError as error:
+            raise RefusedStart(f"{_error_text(self._names.folder, error)}. Nothing was written.") from error
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: tests the folder, deletes undecided files, reads final names."""

@@ -19,6 +19,7 @@ from confluent_kafka.admin import AdminClient
 
 from oncebench.delivery import digest
 from oncebench.delivery.contract import Mark
+from oncebench.delivery.errors import RefusedStart
 
 # A restart of the broker takes seconds.
 LIMIT_S = 20.0
@@ -84,15 +85,29 @@ def newest_marks(offsets: Offsets, groups: Iterable[str], stable: bool) -> dict[
         offsets: of the sink's topic.
         groups: the marker groups in the partitions' order.
         stable: as in `read`.
+
+    Raises:
+        RefusedStart: a group has an offset that this sink has not written.
+        KafkaException: see `read`.
     """
+    names = list(groups)
     with ThreadPoolExecutor(READ_THREADS) as pool:  # each client first has to find its group's coordinator
-        found = enumerate(pool.map(lambda group: offsets.read(group, stable), groups))
-    return {partition: _mark(noted) for partition, noted in found if noted is not None}
+        found = list(pool.map(lambda group: offsets.read(group, stable), names))
+    marks = enumerate(zip(names, found, strict=True))
+    return {partition: _mark(group, noted) for partition, (group, noted) in marks if noted is not None}
 
 
-def _mark(noted: Noted) -> Mark:
-    more = json.loads(noted.metadata)
-    return Mark(noted.number - 1, more.get("rows", 0), digest.from_text(more.get("digest")))
+def _mark(group: str, noted: Noted) -> Mark:
+    try:
+        more = json.loads(noted.metadata)
+        return Mark(noted.number - 1, more.get("rows", 0), digest.from_text(more.get("digest")))
+    except (ValueError, AttributeError, TypeError) as error:
+        raise RefusedStart(
+            f"consumer group {group} has offset {noted.number}, which is no marker of this sink: its metadata is "
+            f"{noted.metadata[:80]!r}. Somebody has reset or set the group, and the marker is lost. No row was "
+            f"written. Delete the group (kafka-consumer-groups --delete --group {group}) and start again: the start "
+            "then shows what is missing. Keep such groups out of any housekeeping."
+        ) from error
 
 
 def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True) -> Noted | None:

@@ -47,7 +47,7 @@ from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction,
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
 from oncebench.sinks.kafka.markers import Offsets, newest_marks
 from oncebench.sinks.kafka.names import Names, generation_of
-from oncebench.sinks.kafka.topics import options, refuse_unfit, routed
+from oncebench.sinks.kafka.topics import identity, options, refuse_unfit, routed
 from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, WarmUp
 from oncebench.sinks.records import encode_records, records_schema_error
 
@@ -129,6 +129,9 @@ class KafkaSink(Sink):
     def encode(self, rows: DataFrame) -> DataFrame:
         """See `Sink.encode`: key and value as bytes."""
         return encode_records(rows)
+
+    def identity(self) -> Mapping[str, str]:
+        return identity(self._admin, self._topic, ADMIN_LIMIT_S)
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: publishes the generation, fences older drivers, reads the markers."""

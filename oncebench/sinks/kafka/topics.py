@@ -27,6 +27,8 @@ _UNFIT = {
     KafkaError.TOPIC_EXCEPTION: "has a name that Kafka does not allow. Take another name",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "is closed to this client. Allow WRITE on it",
 }
+# The id that a broker gives for a topic without one (Uuid.ZERO_UUID).
+_NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 # This producer also writes rejected records of up to 1 MB, with our headers.
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
 
@@ -97,3 +99,22 @@ def routed(rows: DataFrame, topic: str, quarantine_topic: str) -> DataFrame:
 
 def _header(name: str, content: Column) -> Column:
     return f.struct(f.lit(name).alias("key"), content.cast("string").cast("binary").alias("value"))
+
+
+def identity(admin: AdminClient, topic: str, limit_s: float) -> dict[str, str]:
+    """Returns the ids of the cluster and of a topic (KIP-516); empty if there is no such topic.
+
+    A topic that is deleted and created again has another id. A broker older than 2.8 gives none.
+
+    Raises:
+        KafkaException: the broker does not answer.
+    """
+    described = admin.describe_topics(TopicCollection([topic]), request_timeout=limit_s)
+    try:
+        found = {"topic_id": str(described[topic].result().topic_id)}
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            return {}
+        raise
+    cluster = admin.describe_cluster(request_timeout=limit_s).result().cluster_id
+    return {"cluster": cluster or "", **found} if found["topic_id"] != _NO_ID else {"cluster": cluster or ""}

@@ -125,6 +125,12 @@ class PostgresSink(Sink):
         except psycopg.Error as error:
             raise RefusedStart(f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}") from error
 
+    def identity(self) -> Mapping[str, str]:
+        try:
+            return tables.identity(self._connection(), self._names.table)
+        except psycopg.Error as error:
+            raise RefusedStart(f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}") from error
+
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._names)
 

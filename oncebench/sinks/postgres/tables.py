@@ -227,6 +227,26 @@ def check_table(connection: psycopg.Connection, table: str, schema: StructType, 
         raise RefusedStart(f"table {table!r} cannot take the output: {wrong}. Make it with: {statement}")
 
 
+def identity(connection: psycopg.Connection, table: str) -> dict[str, str]:
+    """Returns the identity of the table that search_path finds; empty if there is none.
+
+    The parts are the server's system identifier, which a restore and a promoted standby keep, and the ids of database
+    and table. A role that may not read the first gets the other two.
+    """
+    found = connection.execute(
+        "SELECT to_regclass(%s)::oid, d.oid, has_function_privilege('pg_control_system()', 'EXECUTE') "
+        "FROM pg_database d WHERE datname = current_database()",
+        (sql.Identifier(table).as_string(connection),),
+    ).fetchone()
+    if found is None or found[0] is None:
+        return {}
+    parts = {"table": str(found[0]), "database": str(found[1])}
+    if found[2]:
+        row = connection.execute("SELECT system_identifier FROM pg_control_system()").fetchone()
+        parts |= {} if row is None else {"system": str(row[0])}
+    return parts
+
+
 def _columns(connection: psycopg.Connection, table: str) -> dict[str, Column]:
     """Returns the columns of the table that search_path finds; none if there is no table."""
     described = connection.execute(

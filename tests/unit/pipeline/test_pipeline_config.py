@@ -89,6 +89,9 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
         support = Support(EXACTLY_ONCE, "two-phase", "", default=True)
         sink = SimpleNamespace(
             start=lambda *_: at_start(),
+            identity=dict,
+            marks=dict,
+            keeps_marks=False,
             newest_batch=lambda: -1,
             check_schema=lambda _: None,
             close=lambda: closed.append("sink"),
@@ -96,6 +99,8 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
         )
         kind = replace(SINKS["kafka"], supports=(support,), open=lambda _: sink)  # type: ignore[arg-type, return-value]
         monkeypatch.setattr("pipeline.sink.SINKS", {"kafka": kind})
+        topic = SimpleNamespace(identity=lambda: {"topic_id": "a"}, offsets=lambda: {"0": (0, 5)})
+        monkeypatch.setattr("pipeline.starting.checks.InputTopic", lambda *_: topic)
         (tmp_path / "record").mkdir()
         Job(config(tmp_path)).run()
 
@@ -158,6 +163,7 @@ def test_an_open_batch_older_than_its_marker_is_not_replayed(
         journal.decide(3, 0, {"partitions": []})
     (checkpoint / "offsets").mkdir()
     began = {"batchWatermarkMs": 0, "batchTimestampMs": int((time.time() - hours * 3600) * 1000)}
+    (checkpoint / "offsets" / "2").write_text('v1\n{}\n{"in": {"0": 4}}')
     (checkpoint / "offsets" / "3").write_text(f'v1\n{json.dumps(began)}\n{{"in": {{"0": 5}}}}')
     monkeypatch.setattr("pipeline.job.Monitoring", passed)
     with pytest.raises(outcome, match="batch 3 was begun"):
@@ -168,6 +174,7 @@ def test_a_kafka_that_goes_away_during_the_last_check_is_named(starting: Callabl
     checkpoint = config(tmp_path).checkpoint
     open_journal(checkpoint, Identity("mine", "kafka", EXACTLY_ONCE, "two-phase", 2)).decide(3, 0, {"partitions": []})
     (checkpoint / "offsets").mkdir()
+    (checkpoint / "offsets" / "2").write_text('v1\n{}\n{"in": {"0": 4}}')
     (checkpoint / "offsets" / "3").write_text('v1\n{"batchTimestampMs": 1}\n{"in": {"0": 5}}')
     with pytest.raises(NoKafka, match="timed out"):
         starting(lambda: None, forgets_after_s=raising(KafkaException("timed out")))

@@ -82,6 +82,41 @@ def test_a_start_finds_the_newest_batch_and_its_rows(tmp_path: Path, monkeypatch
     assert read == [["b"]]
 
 
+def test_batches_that_a_restore_of_the_table_took_back_do_not_count(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(delta_sink, "_digest_of", lambda *_: 11)
+
+    def newest() -> int:
+        found = sink(tmp_path)
+        found.start(IDEMPOTENT, 2, ())
+        return found.newest_batch()
+
+    table, app_id = tmp_path / "table", own_id(tmp_path)
+    for batch in range(4):
+        append(table, rows(f"{batch}"), app_id, batch)
+    assert newest() == 3
+    DeltaTable(str(table)).restore(1)
+    append(table, rows("z"), "somebody-else", 9)
+    assert newest() == 1
+    DeltaTable(str(table)).restore(3)
+    assert newest() == 3
+    DeltaTable(str(table)).restore(0)
+    append(table, rows("4"), app_id, 4)
+    assert newest() == 4
+
+
+def test_a_table_that_was_made_again_has_another_identity(tmp_path: Path) -> None:
+    assert sink(tmp_path).identity() == {}
+    append(tmp_path / "table", rows("a"))
+    first = sink(tmp_path).identity()
+    append(tmp_path / "table", rows("b"))
+    assert sink(tmp_path).identity() == first
+    (tmp_path / "table").rename(tmp_path / "moved away")
+    append(tmp_path / "table", rows("a"))
+    assert sink(tmp_path).identity() != first
+
+
 def test_entries_in_a_checkpoint_of_the_log_are_found(tmp_path: Path) -> None:
     table = tmp_path / "table"
     append(table, rows("a"), "one", 3)

@@ -275,3 +275,13 @@ def test_markers_that_cannot_be_read_make_a_commit_uncertain(
     monkeypatch.setattr(KafkaSink, "_read_marks", unreadable)
     with pytest.raises(CommitUncertain, match="could not be read: no answer"):
         sink.commit(8, {0: {"transactional_id": OWN, "producer_id": 12, "epoch": 0}})
+
+
+@pytest.mark.parametrize("metadata", ["", "by a console", "[]", '"text"'])
+def test_an_offset_that_is_no_marker_of_the_sink_is_refused_with_the_group(
+    driver: Callable[..., KafkaSink], metadata: str
+) -> None:
+    cluster = Cluster({}, set(), set())
+    cluster.read = lambda group, _stable=True: Noted(0, metadata) if "marker" in group else None  # type: ignore[method-assign, misc, assignment]
+    with pytest.raises(RefusedStart, match=r"group it\.marker\.0 has offset 0, which is no marker.*--delete --group"):
+        driver(cluster)

@@ -1,0 +1,107 @@
+"""Refuses a start that finds a loss, unless the operator accepts exactly that loss.
+
+A refusal prints the loss as a short text, for example `input/0:1000..1999`. An operator who wants to go on without that
+part gives the text back, as `accept_gap`. The journal stores each accepted text in an entry `gap-000000.json`.
+
+Promise: only a loss with exactly the accepted text passes. A loss that has grown meanwhile is refused again. An entry
+is durable before anything is changed, so a start that dies in between is repeated by the next one.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.journal import put_exclusively, refuse_damaged
+
+# Stands for a place or a batch that is not there.
+NONE = "none"
+_ENTRY = re.compile(r"gap-(\d{6,})\.json")
+
+
+@dataclass(frozen=True)
+class Gap:
+    """A loss that was accepted.
+
+    Attributes:
+        text: the loss, as the refusal printed it.
+        batch: the open batch whose input the acceptance has changed; None if it changed no batch's input.
+    """
+
+    text: str
+    batch: int | None
+
+
+class Gaps:
+    """The accepted losses of one checkpoint.
+
+    Args:
+        journal: the journal's folder.
+        accepted: the text that this start was given, if any.
+    """
+
+    def __init__(self, journal: Path, accepted: str | None) -> None:
+        self._journal = journal
+        self._asked = None if accepted is None else accepted.strip()
+        self._known = _recorded(journal)
+        self.new: list[Gap] = []
+
+    def accept(self, text: str, refusal: str, batch: int | None = None) -> None:
+        """Returns if this loss is accepted, by this start or by the newest one that accepted any.
+
+        The second case is a start that died before it had moved on. An older text is not enough: the same loss came
+        again.
+
+        Args:
+            text: see `Gap`.
+            refusal: what is wrong and what to do, without the acceptance.
+            batch: see `Gap`.
+
+        Raises:
+            RefusedStart: the loss is not accepted.
+        """
+        if self._known and self._known[-1].text == text:
+            return
+        if text != self._asked:
+            raise RefusedStart(
+                f"{refusal} To go on without what is lost, give back exactly this text as accept_gap or --accept-gap: "
+                f"{text}"
+            )
+        gap = Gap(text, batch)
+        number = len(self._known)
+        while not put_exclusively(
+            self._journal, f"gap-{number:06d}.json", {"text": text, "batch": batch, "t_us": time.time_ns() // 1000}
+        ):
+            number += 1
+        self._known.append(gap)
+        self.new.append(gap)
+
+    def changed(self, batch: int) -> bool:
+        """Whether an acceptance has changed the input of this batch, so its replay makes other rows."""
+        return any(gap.batch == batch for gap in self._known)
+
+    def refuse_unknown(self) -> None:
+        """Raises RefusedStart if this start was given a text that fits no loss."""
+        if self._asked is not None and all(gap.text != self._asked for gap in self._known):
+            raise RefusedStart(
+                f"accept_gap is {self._asked!r}, and this start found no such loss. Nothing was read or written. "
+                "Remove accept_gap, or give the text of the newest refusal."
+            )
+
+
+def _recorded(journal: Path) -> list[Gap]:
+    found = []
+    for path in sorted(_entries(journal)):
+        with refuse_damaged(path):
+            entry = json.loads(path.read_text())
+            found.append(Gap(str(entry["text"]), entry["batch"]))
+    return found
+
+
+def _entries(journal: Path) -> Iterable[Path]:
+    return (path for path in journal.iterdir() if _ENTRY.fullmatch(path.name))

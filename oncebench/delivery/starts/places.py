@@ -1,0 +1,98 @@
+"""Compares the identity of input and output with the identity that the journal has.
+
+A topic that was deleted and created again has the same name and other records. So has a topic of another cluster. The
+journal's entry `places.json` stores what the servers themselves use as identity:
+
+    {"input": {"cluster": "..", "topic_id": ".."}, "output": {"system": "..", "table": ".."}}
+
+Promise: an identity that was recorded never changes unnoticed. What can go wrong: a server that gives no identity is
+not compared. A checkpoint of an older version has no entry; the next start makes it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+from oncebench.delivery.journal import put_in_place_of, refuse_damaged
+from oncebench.delivery.starts.gaps import NONE, Gaps
+
+_ENTRY = "places.json"
+INPUT, OUTPUT = "input", "output"
+
+
+class Places:
+    """The recorded identities of one checkpoint's input and output.
+
+    Args:
+        journal: the journal's folder.
+    """
+
+    def __init__(self, journal: Path) -> None:
+        self._journal = journal
+        self._recorded = _recorded(journal)
+
+    @property
+    def known(self) -> bool:
+        """Whether anything is recorded."""
+        return bool(self._recorded)
+
+    def compare(self, which: str, found: Mapping[str, str], name: str, gaps: Gaps, batch: int | None = None) -> bool:
+        """Compares the identity of INPUT or OUTPUT; returns whether it is another one, and accepted.
+
+        Args:
+            which: INPUT or OUTPUT.
+            found: the identity now; empty if there is none.
+            name: what people call the place.
+            gaps: the accepted losses.
+            batch: see `Gap`.
+
+        Raises:
+            RefusedStart: it is another one, and that is not accepted.
+        """
+        text = difference(which, self._recorded.get(which, {}), found)
+        if text:
+            gaps.accept(text, _refusal(which, name, text), batch)
+        return bool(text)
+
+    def record(self, which: str, found: Mapping[str, str]) -> None:
+        """Records an identity durably; parts that are not found any more are forgotten."""
+        if found and self._recorded.get(which) != dict(found):
+            self._recorded[which] = dict(found)
+            put_in_place_of(self._journal, _ENTRY, self._recorded)
+
+
+def difference(which: str, recorded: Mapping[str, str], found: Mapping[str, str]) -> str:
+    """Returns the recorded parts that differ, as `which/part:was..now`; empty if none does."""
+    return ",".join(
+        f"{which}/{part}:{was}..{found.get(part, NONE)}"
+        for part, was in sorted(recorded.items())
+        if found.get(part, NONE) != was
+    )
+
+
+def _refusal(which: str, name: str, text: str) -> str:
+    if which == INPUT:
+        return (
+            f"{name} is not the topic that this checkpoint has read: {text}. It was deleted and created again, or "
+            "bootstrap_servers lead to another cluster. The checkpoint's offsets do not belong to it. Nothing was read "
+            "or written. Name the right cluster and topic, or take a new checkpoint, sink_id and output. Going on "
+            "reads this topic from its beginning, and the rest of the other one is lost."
+        )
+    return (
+        f"{name} is not the output that this checkpoint has written: {text}. It was made again, restored elsewhere, or "
+        "the address leads to another server. Nothing was read or written. Name the right output, or take a new "
+        "checkpoint, sink_id and output. Going on writes to this one, and earlier batches are not in it."
+    )
+
+
+def _recorded(journal: Path) -> dict[str, dict[str, str]]:
+    path = journal / _ENTRY
+    if not path.exists():
+        return {}
+    with refuse_damaged(path):
+        return {
+            str(which): {str(part): str(value) for part, value in parts.items()}
+            for which, parts in json.loads(path.read_text()).items()
+        }

@@ -1,0 +1,126 @@
+"""Compares the positions in Spark's checkpoint with the offsets that the input topic still has.
+
+Retention deletes records that were not read yet, and a topic that lost its end has fewer records than the checkpoint
+has read. Spark's source notices the first case only in a task, and does not give the range.
+
+Promise: a start whose next batch cannot read all of its records is refused with the exact ranges. An accepted loss
+moves the positions over the ranges, and over nothing else: the two newest entries of Spark's offset log are rewritten,
+each by one atomic rename. The query then goes on with the first record that is left.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from oncebench.delivery.durable import fsync_folder
+from pipeline.checkpoint import begin_of_first_batch, newest_batch, offsets_in, open_batch
+
+Offsets = Mapping[str, int]
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where the query goes on.
+
+    Attributes:
+        starts: partition -> offset of the first record that is not read yet.
+        ends: partition -> end of the open batch; equal to `starts` if no batch is open.
+    """
+
+    starts: Offsets
+    ends: Offsets
+
+
+@dataclass(frozen=True)
+class Range:
+    """Records of one partition that are gone: `first` to `end` - 1. `why` completes a sentence."""
+
+    partition: str
+    first: int
+    end: int
+    why: str
+
+    def __str__(self) -> str:
+        return f"input/{self.partition}:{self.first}..{self.end - 1}"
+
+
+def position(checkpoint: Path, topic: str) -> Position | None:
+    """Returns where the query goes on; None if it has never planned a batch.
+
+    Raises:
+        RefusedStart: an entry of Spark's offset log is damaged.
+    """
+    newest = newest_batch(checkpoint)
+    first = begin_of_first_batch(checkpoint, topic)
+    if newest is None:
+        return None if first is None else Position(first, first)
+    ends = offsets_in(checkpoint, newest, topic)
+    if open_batch(checkpoint) is None:
+        return Position(ends, ends)
+    before = (first or {}) if newest == 0 else offsets_in(checkpoint, newest - 1, topic)
+    return Position({**dict.fromkeys(ends, 0), **before}, ends)  # Spark reads a new partition from offset 0
+
+
+def lost(at: Position, there: Mapping[str, tuple[int, int]]) -> list[Range]:
+    """Returns the ranges that the query would need and the topic does not have.
+
+    Args:
+        at: where the query goes on.
+        there: partition -> (beginning, end) of the records in the topic.
+    """
+    found = []
+    for partition in sorted(at.ends, key=int):
+        start, end = at.starts[partition], at.ends[partition]
+        if partition not in there:
+            found.append(Range(partition, 0, end, "the topic has no such partition any more"))
+            continue
+        beginning, last = there[partition]
+        if start < beginning:
+            found.append(Range(partition, start, beginning, f"it begins at {beginning} now, and they were not read"))
+        if last < end:
+            found.append(Range(partition, last, end, f"it ends at {last} now"))
+    return found
+
+
+def moved(at: Position, there: Mapping[str, tuple[int, int]]) -> Position:
+    """Returns the position without the lost ranges."""
+    starts = {p: min(max(start, there[p][0]), there[p][1]) for p, start in at.starts.items() if p in there}
+    return Position(starts, {p: min(max(end, starts[p]), there[p][1]) for p, end in at.ends.items() if p in there})
+
+
+def from_the_beginning(at: Position, there: Mapping[str, tuple[int, int]]) -> Position:
+    """Returns the position of another topic: its beginning. An open batch is left without records."""
+    starts = {p: there[p][0] for p in at.ends if p in there}
+    return Position(starts, starts)
+
+
+def move(checkpoint: Path, topic: str, to: Position) -> None:
+    """Rewrites Spark's offset log: the end of the newest batch, and of the batch before it if one is open."""
+    newest = newest_batch(checkpoint)
+    if newest is None:
+        _rewrite(checkpoint / "sources" / "0" / "0", topic, to.starts)
+        return
+    if open_batch(checkpoint) is not None:
+        before = checkpoint / ("sources/0/0" if newest == 0 else f"offsets/{newest - 1}")
+        _rewrite(before, topic, to.starts)
+    _rewrite(checkpoint / "offsets" / str(newest), topic, to.ends)
+
+
+def _rewrite(entry: Path, topic: str, offsets: Offsets) -> None:
+    """Replaces the last line of one of Spark's entries. The checksum file goes first: it is of the old text."""
+    *head, last = entry.read_text().split("\n")
+    text = "\n".join((*head, json.dumps({**json.loads(last), topic: dict(offsets)}, separators=(",", ":"))))
+    if text == "\n".join((*head, last)):
+        return
+    temporary = entry.with_name(f".{entry.name}.moved")
+    with temporary.open("w") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
+    temporary.replace(entry)
+    fsync_folder(entry.parent)

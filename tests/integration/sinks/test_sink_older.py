@@ -1,0 +1,123 @@
+"""An output that is older than the checkpoint, or has lost its markers, is never written on without a word."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from contextlib import closing
+from typing import Any
+
+import psycopg
+import pytest
+from confluent_kafka import ConsumerGroupTopicPartitions, TopicPartition
+from psycopg import sql
+
+from oncebench.servers.postgres import PostgresServer
+from oncebench.sinks.reader import Rows
+from oncebench.sinks.registry import suite_sinks
+from pipeline.config import PipelineConfig
+from tests.pipelines import WAIT_S, Fixture, every_row, place, session, wait_for
+from tests.starts import accepted, refusal, start_once, wait_for_input
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+# Enough sessions that both tasks of a batch have rows.
+ENDS = ("1", "22", "333", "4444", "55555", "666666")
+
+
+def send(fixture: Fixture, letter: str) -> None:
+    for end in ENDS:
+        fixture.send(session(f"{letter}-{end}"))
+
+
+def rows_of(*letters: str) -> Counter[tuple[str, int]]:
+    return every_row(*(f"{letter}-{end}" for letter in letters for end in ENDS))
+
+
+def visible(sink: str, target: dict[str, Any]) -> Counter[tuple[str, int]]:
+    found: list[Rows] = []
+    with closing(suite_sinks()[sink].read(target)) as reader:
+        assert reader.read_to_end(found.append, settle_s=0, idle_s=0).complete
+    values = (json.loads(value or b"{}") for rows in found for value in rows.value)
+    return Counter((row["session_key"], row["j"]) for row in values)
+
+
+def killed_in_batch_1(fixture: Fixture, config: PipelineConfig) -> None:
+    """Batch 0 is in Spark's commit log, batch 1 in the sink only."""
+    send(fixture, "a")
+    with start_once(fixture, config) as started:
+        wait_for("batch 0", (config.checkpoint / "commits" / "0").exists)
+        send(fixture, "b")
+        assert started.wait(WAIT_S)
+
+
+def write_each(fixture: Fixture, config: PipelineConfig, letters: str) -> None:
+    """Runs a pipeline that writes the first letter's sessions in batch 0, and the others in later batches."""
+    send(fixture, letters[0])
+    with start_once(fixture, config) as started:
+        wait_for_input(fixture, config, started)
+        for letter in letters[1:]:
+            send(fixture, letter)
+            wait_for_input(fixture, config, started)
+        started.stop_gently(WAIT_S)
+
+
+@pytest.mark.parametrize("variant", ["idempotent", "two-phase"])
+def test_marker_groups_that_were_reset_or_deleted_are_refused_by_name(fixture: Fixture, variant: str) -> None:
+    config = fixture.config("exactly-once", variant, "after-commit@batch=1", trigger_ms=5_000)
+    killed_in_batch_1(fixture, config)
+    assert fixture.visible() == rows_of("a", "b")
+    admin, groups = fixture.lab.kafka.admin(), [f"{config.sink_id}.marker.{p}" for p in range(2)]
+    reset = ConsumerGroupTopicPartitions(groups[0], [TopicPartition(fixture.output, 0, 0)])
+    admin.alter_consumer_group_offsets([reset])[groups[0]].result(30)
+    said = refusal(fixture, config)
+    assert f"consumer group {groups[0]} has offset 0, which is no marker of this sink" in said
+    for deleted in admin.delete_consumer_groups(groups).values():
+        deleted.result(30)
+    said = refusal(fixture, config)
+    assert "no marker is there, and batch 0 was committed" in said
+    assert said.endswith(": output/0:none..0,output/1:none..0")
+    assert "Batch 1 is open and is written again if its marker is missing" in said
+    assert fixture.visible() == rows_of("a", "b")
+    if variant == "two-phase":  # the journal has the decision, and its transactions have ended
+        accepted(fixture, config, said)
+        assert fixture.visible() == rows_of("a", "b")
+
+
+@pytest.mark.parametrize("variant", ["idempotent", "two-phase"])
+def test_a_postgresql_that_was_set_back_is_refused(fixture: Fixture, own: PostgresServer, variant: str) -> None:
+    target = suite_sinks()["postgres"].provide(place("older", fixture.folder))
+    config = fixture.config("exactly-once", variant, sink="postgres", output=target, sink_id="older")
+    write_each(fixture, config, "abc")
+    newest = max(int(path.name) for path in (config.checkpoint / "commits").iterdir() if path.name.isdigit())
+    with psycopg.connect(own.dsn, autocommit=True) as connection:  # as a restore does
+        connection.execute("DELETE FROM older WHERE session_key LIKE 'b-%' OR session_key LIKE 'c-%'")
+        connection.execute("DELETE FROM oncebench_ledger WHERE batch > 0")
+    said = refusal(fixture, config)
+    assert f"partition 0: the newest batch there is 0, and batch {newest} was committed" in said
+    send(fixture, "d")
+    accepted(fixture, config, said)
+    assert visible("postgres", target) == rows_of("a", "d")
+    with psycopg.connect(own.dsn, autocommit=True) as connection:
+        statement = sql.SQL(
+            "CREATE TABLE copied AS TABLE {table}; DROP TABLE {table}; ALTER TABLE copied RENAME TO {table}"
+        )
+        connection.execute(statement.format(table=sql.Identifier("older")))
+    said = refusal(fixture, config)
+    assert "output/table:" in said
+    assert "is not the output that this checkpoint has written" in said
+
+
+def test_a_folder_without_its_newest_files_is_refused(fixture: Fixture) -> None:
+    target = suite_sinks()["files-jsonl"].provide(place("older", fixture.folder))
+    config = fixture.config("exactly-once", "two-phase", sink="files-jsonl", output=target, sink_id="older")
+    write_each(fixture, config, "ab")
+    folder = fixture.folder / "output"
+    for path in folder.glob("part-older-*"):
+        if int(path.name.split("-")[2]) > 0:
+            path.unlink()
+    said = refusal(fixture, config)
+    assert "partition 0: the newest batch there is 0" in said
+    (folder / ".oncebench-folder.json").unlink()
+    assert "output/folder:" in refusal(fixture, config)
+    assert visible("files-jsonl", target) == rows_of("a")
