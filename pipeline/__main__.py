@@ -1,65 +1,74 @@
 """Runs the pipeline until SIGTERM or SIGINT: `python -m pipeline CONFIG.json [--accept-gap TEXT]`.
 
-Exit codes: 0 stopped as asked; 1 failed (a restart replays the open batch); 2 refused to start.
+Exit codes: 0 stopped as asked; 1 failed (a restart replays the open batch); 2 refused to start, or failed in a way that
+a restart does not mend.
 """
 
 from __future__ import annotations
 
 import faulthandler
 import logging
-import signal
 import sys
-import threading
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType
 
 from oncebench.delivery.durable import refuse_wrong_place
-from oncebench.delivery.errors import PipelineError, RefusedStart
+from oncebench.delivery.errors import PipelineError, RefusedStart, StoppedGently
 from pipeline.config import read_config
+from pipeline.spark.signals import Stopping, end_jvms
 from pipeline.spark.sockets import short_sockets
 from pipeline.spark.temporary import own_temporary
+
+RESTART_HELPS, NO_RESTART_HELPS = 1, 2
 
 
 def main(arguments: list[str]) -> int:
     """Runs the pipeline that the configuration file describes."""
-    stopping = threading.Event()
+    opened = ExitStack()
+    stopping = Stopping(opened.close)
+    try:
+        stopping.obey()  # first, because a signal may come at once
+        return _run(arguments, stopping, opened)
+    except StoppedGently:
+        return 0
+    finally:
+        stopping.start_is_over()
+        end_jvms()
+        opened.close()
 
-    def stop(_number: int, _frame: FrameType | None) -> None:
-        stopping.set()
 
-    for number in (signal.SIGTERM, signal.SIGINT):  # first, because a signal may come at once
-        signal.signal(number, stop)
+def _run(arguments: list[str], stopping: Stopping, opened: ExitStack) -> int:
     faulthandler.enable()  # after a crash in a C library the log has the stack
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(name)s: %(message)s")
     logging.getLogger("kafka").setLevel(logging.ERROR)
     path, *options = arguments or [""]
     if not path or (options and (len(options) != 2 or options[0] != "--accept-gap")):
         print("usage: python -m pipeline CONFIG.json [--accept-gap TEXT]", file=sys.stderr)
-        return 2
+        return NO_RESTART_HELPS
     try:
         config = read_config(Path(path))
         if options:
             config = replace(config, accept_gap=options[1])
         from pipeline.job import Job  # noqa: PLC0415  Spark is imported only once the configuration is right
 
-        with ExitStack() as opened:
-            with refuse_wrong_place("record", config.record):
-                config.record.mkdir(parents=True, exist_ok=True)
-                config = opened.enter_context(own_temporary(config))
-                job = Job(opened.enter_context(short_sockets(config)), stopping)
-            job.run()
+        with refuse_wrong_place("record", config.record):
+            config.record.mkdir(parents=True, exist_ok=True)
+            config = opened.enter_context(own_temporary(config))
+            job = Job(opened.enter_context(short_sockets(config)), stopping)
+        job.run()
+    except StoppedGently:
+        raise
     except RefusedStart as error:
         print(f"refused to start: {error}", file=sys.stderr)
-        return 2
+        return NO_RESTART_HELPS
     except PipelineError as error:
         print(f"stopped: {type(error).__name__}: {error}", file=sys.stderr)
-        return 1
+        return RESTART_HELPS if error.restart_helps else NO_RESTART_HELPS
     except Exception as error:
         logging.getLogger("pipeline").exception("the query died")
         print(f"stopped: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}", file=sys.stderr)
-        return 1
+        return RESTART_HELPS
     return 0
 
 

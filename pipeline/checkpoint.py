@@ -102,3 +102,19 @@ def _refuse_damaged(entry: Path) -> Iterator[None]:
 
 def _batches(folder: Path) -> list[int]:
     return [int(path.name) for path in folder.iterdir() if path.name.isdigit()] if folder.is_dir() else []
+
+
+def planned_range(checkpoint: Path, batch: int, topic: str) -> dict[int, tuple[int, int]]:
+    """Returns the input of a planned batch: partition -> first offset, and the offset behind the last.
+
+    Spark's offset log has ends only. The first batch begins at offset 0, or where the topic began when it was planned.
+
+    Raises:
+        RefusedStart: the entry is damaged.
+    """
+    ends = {}
+    for number in (batch - 1, batch):
+        entry = checkpoint / "offsets" / str(number)
+        with _refuse_damaged(entry):
+            ends[number] = offsets_of(entry.read_text().splitlines()[-1], topic) if entry.exists() else {}
+    return {int(p): (ends[batch - 1].get(p, 0), end) for p, end in ends[batch].items()}

@@ -1,23 +1,40 @@
-"""Finds the cause of a query's failure, for the last line of the log."""
+"""Finds the cause of a query's failure, and says what helps, for the last line of the log."""
 
 from __future__ import annotations
 
 import logging
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from typing import cast
 
+from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 
 from oncebench.delivery import errors
-from oncebench.delivery.errors import AnotherDriver, PipelineError, QueryDied
+from oncebench.delivery.errors import (
+    AnotherDriver,
+    PipelineError,
+    QueryDied,
+    RecordTooLarge,
+    RefusedStart,
+    StoppedGently,
+    TransactionLost,
+    TransactionTooSlow,
+)
+from oncebench.delivery.failures import deaths, spark
+from oncebench.delivery.failures.cause import failure as failure_of
 from oncebench.delivery.journal import Journal
+from oncebench.delivery.topics.largest import largest_record
+from pipeline.checkpoint import open_batch, planned_range
+from pipeline.config import PipelineConfig
 
 _log = logging.getLogger(__name__)
 _TRACEBACK = "Traceback (most recent call last):"
 _ERROR = re.compile(r"\s*[A-Za-z_][\w.]*(: |$)")
 # A task's own error in the text that Spark passes on.
 _TASK_ERROR = re.compile(r"^oncebench\.delivery\.errors\.(\w+): (.+)$", re.MULTILINE)
+_REPEATED = "A restart then repeats what was not committed."
 
 
 def explain(failure: BaseException, journal: Journal) -> PipelineError:
@@ -39,9 +56,85 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
         return cast(PipelineError, kind(text))
     with suppress(Py4JError, OSError):
         _log.error("the query died:\n%s", failure)
-    return QueryDied(
-        f"{first_cause(failure)}. Mend the cause; the log has details. A restart then repeats what was not committed."
+    first = first_cause(failure)
+    cause = spark.of_text(first)
+    if cause.permanent:
+        return failure_of(cause, first)
+    known = f"{first}. {cause.remedy}." if cause.remedy else f"{first}. Mend the cause; the log has details."
+    return QueryDied(f"{known} {_REPEATED}")
+
+
+def advised(
+    error: PipelineError, config: PipelineConfig, journal: Journal, look: Callable[[], str | None]
+) -> PipelineError:
+    """Returns the error of a running query with what helps the batch at hand.
+
+    Args:
+        look: returns what keeps the sink's server from taking rows.
+    """
+    if isinstance(error, (AnotherDriver, RefusedStart, StoppedGently)):
+        return error
+    batch = open_batch(config.checkpoint)
+    sentences = [str(error)]
+    if error.restart_helps:
+        with suppress(KafkaException):
+            found = look()
+            sentences += [f"{found[0].upper()}{found[1:]}."] if found else []
+    if batch is None:
+        return type(error)(" ".join(sentences))
+    died = deaths.count(journal.folder, batch, error)
+    kafka = config.sink.endswith("kafka")  # no other sink has transactions with a time-out
+    if kafka and isinstance(error, (TransactionTooSlow, TransactionLost)):
+        sentences.append(_longer(config, batch, journal))
+    elif spark.MEMORY in str(error):
+        sentences.append(_planned(config, batch))
+    elif not error.restart_helps:
+        sentences.append(_input(config, batch, isinstance(error, RecordTooLarge)))
+    if error.restart_helps and died >= deaths.SUSPICIOUS:
+        sentences.append(
+            f"Batch {batch} has died {died} times by this error, so a restart alone does not seem to help."
+        )
+        sentences.append(_input(config, batch))
+    return type(error)(" ".join(filter(None, sentences)))
+
+
+def _planned(config: PipelineConfig, batch: int) -> str:
+    return (
+        f"Batch {batch} is planned: its end is in {config.checkpoint}/offsets/{batch}. max_events_per_batch makes only "
+        "the batches after it smaller."
     )
+
+
+def _longer(config: PipelineConfig, batch: int, journal: Journal) -> str:
+    """Returns what helps a batch that takes longer than its transactions may."""
+    longer = (
+        f"{_planned(config, batch)} For this batch raise transaction_timeout_ms. If the brokers' limit, "
+        "transaction.max.timeout.ms, is not enough, raise that too: it is in server.properties and takes a "
+        "restart of each broker."
+    )
+    if config.variant != "two-phase" or journal.newest_decision() == batch:
+        return longer
+    # Spark refuses to plan batch 0 while there is any state. No state belongs to an earlier batch then.
+    parts = [f"offsets/{batch}", f"offsets/.{batch}.crc", *(["the folder state"] if batch == 0 else [])]
+    return (
+        f"{longer} Or let Spark plan it again, which is safe because it is not decided: while no driver runs, remove "
+        f"from the checkpoint {', '.join(parts[:-1])} and {parts[-1]}; then set max_events_per_batch."
+    )
+
+
+def _input(config: PipelineConfig, batch: int, with_largest: bool = False) -> str:
+    """Returns which records a batch reads, and the largest of them."""
+    with suppress(PipelineError):
+        ranges = planned_range(config.checkpoint, batch, config.input_topic)
+        listed = ", ".join(f"partition {p} offsets {first} to {end - 1}" for p, (first, end) in sorted(ranges.items())
+                           if first < end)  # fmt: skip
+        text = f"Batch {batch} reads {config.input_topic}: {listed}."
+        largest = largest_record(config.kafka_client, config.input_topic, ranges) if with_largest else None
+        if largest is not None:
+            where = f"partition {largest.partition} offset {largest.offset}"
+            text += f" Its largest record is {where} ({largest.size:,} bytes)."
+        return text
+    return ""
 
 
 def first_cause(failure: BaseException) -> str:

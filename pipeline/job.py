@@ -10,6 +10,7 @@ batch. Spark cannot stop a query that always has input more gently.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,8 +19,8 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 import pyspark
-from confluent_kafka import KafkaError as ClientError
 from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from kafka.errors import KafkaError
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
@@ -29,18 +30,23 @@ from oncebench.delivery.contract import Sink, SinkKind, Support
 from oncebench.delivery.deterministic_plan import refuse_without_shuffle
 from oncebench.delivery.errors import NoKafka, QueryDied, RefusedStart, StoppedGently
 from oncebench.delivery.failpoints import Failpoints
+from oncebench.delivery.failures import deaths
+from oncebench.delivery.failures.kafka import of_error
 from oncebench.delivery.journal import Identity, Journal, open_journal
 from oncebench.delivery.protocols import Protocol, native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
+from oncebench.delivery.topics import settings
+from oncebench.delivery.topics.check import refuse_unfit
 from oncebench.sinks.folder_events import changes_in
 from pipeline.checkpoint import begun_at, committed_position, newest_batch, open_batch
 from pipeline.config import PipelineConfig
-from pipeline.failures import explain
+from pipeline.failures import advised, explain
 from pipeline.progress import Listener, Monitoring, Progress
 from pipeline.query import query as streaming_rows
 from pipeline.rows import KEY, check_query, rows_for
 from pipeline.sink import kind_and_support, open_sink
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
+from pipeline.spark.signals import Stopping
 from pipeline.starting.checks import StartChecks
 
 # How often the main thread checks whether the query has ended or must stop: a stop begins within a tenth of a second.
@@ -51,18 +57,20 @@ INPUT_CHECK_S = 2.0
 INPUT_CHECKS = 2
 # How often the commit log is read where the kernel reports no change: as often as a batch may end.
 COMMIT_LOG_POLL_S = 0.005
+_log = logging.getLogger(__name__)
 
 
 class Job:
     """One run of the pipeline in this process."""
 
-    def __init__(self, config: PipelineConfig, stopping: threading.Event | None = None) -> None:
+    def __init__(self, config: PipelineConfig, stopping: Stopping | None = None) -> None:
         self.config = config
         self._checks: StartChecks | None = None
-        self.stopping = stopping or threading.Event()
+        self.stopping = stopping or Stopping()
         self._failure: BaseException | None = None
         self._last_delivered: tuple[int, int | None] = -1, 0  # batch and rows together: another thread reads them
         self._rows_before: int | None = None
+        self._delivered_any = False
         self._progress = Progress(config.record / "progress.jsonl", config.progress_whole)
         self._failpoints = Failpoints(
             config.faults,
@@ -96,6 +104,8 @@ class Job:
                     return
                 raise
             try:
+                with self._kafka_must_answer():
+                    self._refuse_unfit_topics()
                 self._note_start(journal)
                 self._warm_up(spark, sink)
                 with self._kafka_must_answer():
@@ -104,7 +114,8 @@ class Job:
                 self._run_query(spark, kind, sink, support, journal)
             except Exception as failure:
                 cause = explain(failure, journal)
-                raise (checks.lost_input() if isinstance(cause, QueryDied) else None) or cause from None
+                lost = checks.lost_input() if isinstance(cause, QueryDied) else None
+                raise lost or advised(cause, config, journal, sink.hindrance) from None
             finally:
                 monitoring.close()
                 with suppress(OSError, Py4JError, TimeoutExpired):  # the JVM may have been ended by the same signal
@@ -136,16 +147,24 @@ class Job:
         try:
             yield
         except (KafkaException, KafkaError) as error:  # of the two clients that a sink uses
-            cause = error.args[0] if error.args else repr(error)
-            if isinstance(cause, ClientError) and cause.code() == ClientError._INVALID_ARG:
+            text = error.args[0] if error.args else repr(error)
+            cause = of_error(error)
+            if cause.permanent:
                 raise RefusedStart(
-                    f"Kafka's client refuses a setting of the configuration: {cause.str()}. Correct the setting in "
-                    "`kafka`, or remove it."
+                    f"Kafka at {self.config.bootstrap_servers}: {cause.reason} ({text}). {cause.remedy}, then start "
+                    "again."
                 ) from error
             raise NoKafka(
-                f"Kafka at {self.config.bootstrap_servers} did not answer a request of the start: {cause}. Check that "
+                f"Kafka at {self.config.bootstrap_servers} did not answer a request of the start: {text}. Check that "
                 "it runs and that the address is right. No row was read or written; start again."
             ) from error
+
+    def _refuse_unfit_topics(self) -> None:
+        """Refuses topics that this job reads or writes, whatever its sink is."""
+        admin = AdminClient(self.config.kafka_client)
+        refuse_unfit(admin, {self.config.input_topic: "the input topic"}, settings.LIMIT_S, "READ")
+        if self.config.quarantine_topic:
+            refuse_unfit(admin, {self.config.quarantine_topic: "the quarantine topic"}, settings.LIMIT_S)
 
     def _fail(self, failure: BaseException) -> None:
         """Ends the query with this failure; for threads whose errors Spark would only log."""
@@ -163,6 +182,11 @@ class Job:
 
     def _refuse_expired_markers(self, sink: Sink) -> None:
         batch, checkpoint, limit = open_batch(self.config.checkpoint), self.config.checkpoint, sink.forgets_after_s()
+        if limit is not None and self.config.trigger_ms / 1000 > limit:
+            raise RefusedStart(
+                f"trigger_ms is {self.config.trigger_ms}, and the sink keeps its markers for {limit:g} s only (Kafka: "
+                "offsets.retention.minutes). A replay could find none. Take a shorter trigger_ms, or raise the limit."
+            )
         begun = None if batch is None else begun_at(checkpoint, batch)
         if begun is None or limit is None or time.time() - begun <= limit:
             return
@@ -209,6 +233,7 @@ class Job:
         # With a scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS.
         writer = writer.option("checkpointLocation", f"file://{config.checkpoint.absolute()}")
         query = writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
+        self.stopping.start_is_over()
         self._progress.write("running")
         for watch in (self._watch_commit_log, self._watch_input):
             threading.Thread(target=watch, daemon=True).start()
@@ -243,12 +268,22 @@ class Job:
                 self._note(batch)
                 if self._checks is not None:
                     self._checks.note_batch(batch)
-                journal.prune(number)
+                self._tidy(journal, number)
             except BaseException as failure:  # kept here, because py4j passes on only its text
                 self._fail(failure)
                 raise
 
         return deliver
+
+    def _tidy(self, journal: Journal, batch: int) -> None:
+        """Removes old entries of the journal. A failure is logged only: the batch is delivered."""
+        if not self._delivered_any:
+            deaths.forget(journal.folder)
+            self._delivered_any = True
+        try:
+            journal.prune(batch)
+        except OSError as error:
+            _log.warning("old entries of %s could not be removed: %s", journal.folder, error)
 
     def _note(self, batch: Batch) -> None:
         rejected: dict[str, int] = {}

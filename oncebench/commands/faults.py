@@ -23,6 +23,7 @@ from oncebench.commands.shared.options import (
     postgres_option,
     publish_option,
     refuse_idle_postgres,
+    start_timeout_option,
     work_dir_option,
 )
 from oncebench.errors import ExitCode, UserError
@@ -106,6 +107,7 @@ class _Share(click.ParamType[tuple[int, int]]):
 @postgres_option
 @work_dir_option
 @keep_option
+@start_timeout_option
 def faults(
     sinks: tuple[str, ...],
     only: str | None,
@@ -119,6 +121,7 @@ def faults(
     publish: bool,
     work_dir: Path | None,
     keep: bool,
+    start_timeout_s: float,
 ) -> None:
     """Run every possible fault on every sink, guarantee and variant, and judge each.
 
@@ -170,7 +173,11 @@ def faults(
         if remaining:
             place = work_dir or default_work_dir("faults")
             with suppress_interruption():
-                reports.extend(run_series(remaining, results, bootstrap_servers, place, keep, failed_runs))
+                reports.extend(
+                    run_series(
+                        remaining, results, bootstrap_servers, place, keep, failed_runs, start_timeout_s=start_timeout_s
+                    )
+                )
     finally:
         found = fault_matrix.cells_of(reports)
         if found:

@@ -24,6 +24,7 @@ from oncebench.commands.shared.options import (
     refuse_idle_on_lost,
     refuse_idle_outage,
     refuse_idle_postgres,
+    start_timeout_option,
     work_dir_option,
 )
 from oncebench.delivery.failpoints import FORM
@@ -32,7 +33,7 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import bytes_needed
 from oncebench.lab.disk import prepare_disks
 from oncebench.lab.engine import SPARK, Engine
-from oncebench.lab.lab import Lab, open_lab
+from oncebench.lab.lab import START_TIMEOUT_S, Lab, open_lab
 from oncebench.live.view import view
 from oncebench.measure import BULKY, exit_code, measure
 from oncebench.report.report import FILE
@@ -87,6 +88,7 @@ EARLIER_NAMES = {"delivery": "guarantee"}
 @postgres_option
 @work_dir_option
 @keep_option
+@start_timeout_option
 def run(
     sink: str,
     guarantee: str,
@@ -96,6 +98,7 @@ def run(
     json_path: str | None,
     work_dir: Path | None,
     keep: bool,
+    start_timeout_s: float,
     **options: Any,
 ) -> None:
     """Run one cell (a sink under one guarantee, healthy or with faults) and judge it.
@@ -121,7 +124,7 @@ def run(
     refuse_idle_outage(cell)
     require_possible([cell], ours(bootstrap_servers))
     place = work_dir or default_work_dir("run")
-    report = run_one(cell, place, bootstrap_servers, keep)
+    report = run_one(cell, place, bootstrap_servers, keep, start_timeout_s=start_timeout_s)
     Results(LOCAL, f"run-{stamp()}").add(report)
     if json_path == "-":
         click.echo(json.dumps(report, indent=1))
@@ -182,17 +185,20 @@ def run_one(
     keep: bool,
     engine: Callable[[Lab], Engine] = _spark,
     during: During | None = None,
+    start_timeout_s: float = START_TIMEOUT_S,
 ) -> Report:
     """Runs a cell in a work dir, with servers of its own, and returns its report.
 
     Args:
         during: called with the pipeline while it is measured, see `oncebench.run.cell.run_cell`.
+        start_timeout_s: see `Lab`.
     """
     prepare_disks([cell])
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed([cell]))
-        with open_lab(work.path, bootstrap_servers, [cell.sink]) as lab, view(cell.brief) as show:
+        lab_of = open_lab(work.path, bootstrap_servers, [cell.sink], start_timeout_s)
+        with lab_of as lab, view(cell.brief) as show:
             report = measure(cell, lab, work.path, show, interrupted, engine(lab), during)
         if not keep:
             for name in BULKY:

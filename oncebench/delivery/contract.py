@@ -278,6 +278,13 @@ class Sink:
         """Returns how long the sink keeps a marker at least; None: for ever, or it has no markers."""
         return None
 
+    def hindrance(self) -> str | None:
+        """Returns what keeps the sink's server from taking rows at present, for the message of a failed batch.
+
+        None: nothing can be seen.
+        """
+        return None
+
     def write_native(self, rows: DataFrame, /) -> None:
         """Writes the baseline, with Spark's own writer in foreachBatch; rows are not encoded."""
         raise self._undeclared("write_native")

@@ -1,21 +1,33 @@
 """Errors that end a query. Each names the next step for the operator.
 
-A driver that continued after such an error could lose or duplicate rows.
+A driver that continued after such an error could lose or duplicate rows. `restart_helps` decides the exit code of the
+job: 1, and a service manager may start it again; or 2, because the next start would meet the same error.
 """
 
 from __future__ import annotations
+
+from typing import ClassVar
 
 
 class PipelineError(Exception):
     """The pipeline stops; the message names the problem, its place and the next step."""
 
+    restart_helps: ClassVar[bool] = True
+
 
 class RefusedStart(PipelineError):
     """A check failed (wrong checkpoint, sink or setting) before anything was read or written."""
 
+    restart_helps = False
+
 
 class AnotherDriver(PipelineError):
-    """Another driver works on this checkpoint; this one stopped and wrote nothing more."""
+    """Another driver works on this checkpoint; this one stopped and wrote nothing more.
+
+    A restart would stop the other driver, and a service manager of each would then start them in turn.
+    """
+
+    restart_helps = False
 
 
 class NondeterministicReplay(PipelineError):
@@ -24,9 +36,25 @@ class NondeterministicReplay(PipelineError):
     A driver that continued would lose or duplicate rows.
     """
 
+    restart_helps = False
+
 
 class DeliveryFailed(PipelineError):
     """The sink did not acknowledge every row of a batch; a restart runs the batch again."""
+
+
+class PermanentFailure(DeliveryFailed):
+    """The batch fails in the same way after a restart; the message names the record or setting."""
+
+    restart_helps = False
+
+
+class RecordTooLarge(PermanentFailure):
+    """A row is longer than its topic allows; the message names the row and its size."""
+
+
+class TransactionTooSlow(DeliveryFailed):
+    """A transaction took longer than its time-out; a restart runs the batch again."""
 
 
 class TaskTriedAgain(PipelineError):
@@ -39,9 +67,17 @@ class TaskTriedAgain(PipelineError):
 class TooManyTasks(PipelineError):
     """A batch has more tasks than the pipeline keeps marks for."""
 
+    restart_helps = False
+
 
 class CommitUncertain(PipelineError):
     """The sink did not answer whether a decided batch is committed; a restart finishes it."""
+
+
+class CommitRefused(CommitUncertain):
+    """The sink refuses to commit a decided batch, and will refuse it again after a restart."""
+
+    restart_helps = False
 
 
 class TransactionLost(PipelineError):
@@ -50,6 +86,10 @@ class TransactionLost(PipelineError):
 
 class NoKafka(PipelineError):
     """Kafka did not answer while the pipeline started; a restart tries again."""
+
+
+class NoPostgres(PipelineError):
+    """PostgreSQL did not answer while the pipeline started; a restart tries again."""
 
 
 class HangingTransaction(PipelineError):

@@ -28,7 +28,8 @@ from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import Copy, fitted
 from oncebench.delivery.copies.originals import Original, Originals
 from oncebench.delivery.copies.topic_limit import producer_sizes, topic_limit
-from oncebench.delivery.errors import DeliveryFailed
+from oncebench.delivery.failures.cause import UNKNOWN, failure
+from oncebench.delivery.failures.kafka import of_code
 
 # The column that marks a row as a rejected record, and the column's type in Spark's syntax.
 COLUMN = "quarantine"
@@ -90,9 +91,9 @@ class Quarantine:
             left = self._writer()[0].flush(FLUSH_LIMIT_S)
             if left or self._failed:
                 reason = self._failed[0] if self._failed else f"{left} copies not acknowledged in {FLUSH_LIMIT_S:g} s"
-                raise DeliveryFailed(
-                    f"quarantine topic {self.topic}: {reason}. Check that the topic exists and can be written; a "
-                    "restart of the pipeline runs the batch again."
+                cause = of_code(self._failed[0].code()) if self._failed else UNKNOWN
+                raise failure(
+                    cause, f"quarantine topic {self.topic}: {reason}. Check that the topic exists and can be written"
                 )
         counts = dict(self._counts)
         self._counts.clear()

@@ -20,7 +20,7 @@ from loadgen.session import EVENTS_PER_SESSION
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
 from oncebench.lab.disk import prepare_disks
-from oncebench.lab.lab import open_lab
+from oncebench.lab.lab import START_TIMEOUT_S, open_lab
 from oncebench.live.view import view
 from oncebench.measure import BULKY, measure
 from oncebench.report.results import Results
@@ -42,7 +42,12 @@ Run = Callable[[Cell, str, bool], Report]
 
 @contextmanager
 def open_series(
-    cells: Sequence[Cell], results: Results, bootstrap_servers: str | None, place: Path, keep: bool
+    cells: Sequence[Cell],
+    results: Results,
+    bootstrap_servers: str | None,
+    place: Path,
+    keep: bool,
+    start_timeout_s: float = START_TIMEOUT_S,
 ) -> Iterator[tuple[Run, threading.Event]]:
     """Opens a work dir and a lab for these cells, or for smaller cells of the same sinks.
 
@@ -52,7 +57,7 @@ def open_series(
     with open_work_dir(place) as work, gently() as interrupted:
         refuse_used(work.path)
         require_free(work.path, bytes_needed(cells))
-        with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}) as lab:
+        with open_lab(work.path, bootstrap_servers, {cell.sink for cell in cells}, start_timeout_s) as lab:
             numbers = count(1)
 
             def run(cell: Cell, title: str, probe: bool) -> Report:
@@ -77,14 +82,16 @@ def run_series(
     keep: bool,
     failed: Callable[[Cell, Exception], None] | None = None,
     title: Callable[[Cell], str] = lambda cell: cell.brief,
+    start_timeout_s: float = START_TIMEOUT_S,
 ) -> Iterator[Report]:
     """Runs the cells and yields each report that was not interrupted; Ctrl-C ends the series.
 
     Args:
         failed: called with each cell that failed; without it the first failure ends the series.
         title: the name of a cell in the live view.
+        start_timeout_s: see `Lab`.
     """
-    with open_series(cells, results, bootstrap_servers, place, keep) as (run, interrupted):
+    with open_series(cells, results, bootstrap_servers, place, keep, start_timeout_s) as (run, interrupted):
         began = time.monotonic()
         for done, cell in enumerate(cells):
             if interrupted.is_set():

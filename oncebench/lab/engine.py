@@ -9,7 +9,7 @@ An engine that is started with `PipelineConfig` promises:
   `pipeline.progress`) or `position` lines. Both contain `end_offsets`: up to these the input is read, and the rows are
   committed.
 - A start continues from what the previous attempt has committed.
-- SIGTERM ends it with exit code 0. REFUSED is the exit code of a start that would fail again at each restart.
+- SIGTERM ends it with exit code 0. REFUSED is the exit code of a failure that each restart would meet again.
 """
 
 from __future__ import annotations

@@ -36,6 +36,9 @@ _LOG = logging.getLogger(__name__)
 # an abort. The interval changes when an abort happens, not whether it happens.
 QUICK_ABORTS = {"transaction.abort.timed.out.transaction.cleanup.interval.ms": "1000"}
 
+# Spark and its JVM start in 5 to 10 s on two idle cores. A machine under load may be silent for several times as long.
+START_TIMEOUT_S = 120.0
+
 # The broker's second listener advertises the port of a proxy. The proxy is open only during runs that need it.
 LINK = "LINK"
 
@@ -48,6 +51,7 @@ class Lab:
         theirs: the user's own servers: name and address.
         servers: the servers that the suite started, by name.
         link: the proxy in front of the suite's Kafka, not open yet, and the port to which it forwards connections.
+        start_timeout_s: how long a starting pipeline may give no sign of life.
     """
 
     kafka: Kafka
@@ -57,6 +61,7 @@ class Lab:
     theirs: Mapping[str, str] = field(default_factory=dict)
     servers: Mapping[str, Any] = field(default_factory=dict)
     link: tuple[Proxy, int] | None = None
+    start_timeout_s: float = START_TIMEOUT_S
 
     @property
     def own_broker(self) -> KafkaBroker | None:
@@ -112,11 +117,17 @@ def own_kafka(folder: Path, java: Java) -> Iterator[tuple[KafkaBroker, tuple[Pro
 
 
 @contextmanager
-def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collection[str] = ()) -> Iterator[Lab]:
+def open_lab(
+    folder: Path,
+    bootstrap_servers: str | None = None,
+    sinks: Collection[str] = (),
+    start_timeout_s: float = START_TIMEOUT_S,
+) -> Iterator[Lab]:
     """Opens a lab with a broker below `folder`, or on the Kafka at `bootstrap_servers`.
 
     Args:
         sinks: names of the sinks whose servers and jars the cells need.
+        start_timeout_s: see `Lab`.
 
     Raises:
         MissingEnvironment: a sink needs an extra that is not installed.
@@ -141,4 +152,7 @@ def open_lab(folder: Path, bootstrap_servers: str | None = None, sinks: Collecti
         link = None
         if theirs is None:
             servers[KAFKA], link = stack.enter_context(own_kafka(folder, java))
-        yield Lab(theirs or servers[KAFKA], java, **spark, theirs=named, servers=servers, link=link)
+        yield Lab(
+            theirs or servers[KAFKA], java, **spark, theirs=named, servers=servers, link=link,
+            start_timeout_s=start_timeout_s,
+        )  # fmt: skip

@@ -11,6 +11,7 @@ dies repeatedly (`UserError`). A run that does not drain in time is recorded as 
 from __future__ import annotations
 
 import json
+import logging
 import threading
 import time
 import uuid
@@ -52,14 +53,14 @@ from oncebench.run.phases import Phases
 from oncebench.run.processes import GENERATOR, OBSERVER, RunProcesses, last_line
 from oncebench.run.progress import RunProgress
 from oncebench.run.progress_timeout import ProgressTimeout
-from oncebench.run.supervisor import Supervisor
+from oncebench.run.supervisor import PipelineEnded, Supervisor
 from oncebench.run.topics import Topics, make_topics
 from oncebench.run.warm_up import WARM_UP_BATCHES, WARM_UP_SESSIONS, open_sessions, send_warm_up
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.sinks.registry import suite_sinks
 
-# Spark and its JVM start in 5 to 10 s on two idle cores. A machine under load may take several times as long.
+# How long a server may take to come back, on a machine under load. A busy machine was seen to take 36 s for a broker.
 START_LIMIT_S = 120.0
 # After the load, a run has stalled when no batch was committed and no fault came for this long. A restart with its
 # replay takes 15 s on two idle cores; under other load 100 s were observed. Slow is not stalled.
@@ -73,6 +74,7 @@ FLAT_OUT_EVENTS_PER_S = 10_000.0
 # The batch that reads the open sessions has one event per session. A pipeline slower than this is stuck.
 OPEN_SESSIONS_PER_S = 200.0
 During = Callable[[Child], None]
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -162,18 +164,12 @@ class _Run:
             stack.enter_context(self.processes)
             stack.enter_context(self.meters)
             self._start_observer()
-            if self.cell.open_sessions:
-                self._preload()
-            if self.cell.rate == "max":
-                self._load()
-                self._start_pipeline()
-                self._measure_from_now()
-            else:
-                self._start_pipeline()
-                self._warm_up()
-                self._measure_from_now()
-                self._load()
-            self._drain()
+            try:
+                self._run_load()
+            except PipelineEnded as ended:
+                if not self._load_began():
+                    raise
+                self._end_early(ended)
             self.meters.drained()
             self.phases.begin(STOPPING)
             self.supervisor.stop()
@@ -194,12 +190,38 @@ class _Run:
             self.engine.as_json(),
         )
 
+    def _run_load(self) -> None:
+        if self.cell.open_sessions:
+            self._preload()
+        if self.cell.rate == "max":
+            self._load()
+            self._start_pipeline()
+            self._measure_from_now()
+        else:
+            self._start_pipeline()
+            self._warm_up()
+            self._measure_from_now()
+            self._load()
+        self._drain()
+
+    def _load_began(self) -> bool:
+        return (self.folder / "ledger" / "plan.json").exists()
+
+    def _end_early(self, ended: PipelineEnded) -> None:
+        """Ends a run whose pipeline will not come back, so that it can be judged up to here."""
+        _log.warning("%s. The run ends here, and is judged as it is.", str(ended).rstrip("."))
+        self.processes.stop(GENERATOR)
+        self.supervisor.stop()
+        self.supervisor.note("stalled", position=self.progress.position, ends=self._input_ends(), why=str(ended))
+
     def _start_observer(self) -> None:
         self.processes.start_observer(observer_config(self.cell, self.topics, self.folder))
 
     def _start_pipeline(self) -> None:
         self.supervisor.start()
-        self._require(STARTING, self.supervisor.running)
+        # A pipeline that dies before it runs gets no further: the supervisor counts its deaths.
+        timeout = ProgressTimeout(self.lab.start_timeout_s, self.supervisor.signs_of_life)
+        self._require(STARTING, self.supervisor.running, timeout)
 
     def _warm_up(self) -> None:
         """Runs the warm-up batches, so that the load is not measured with Spark's start-up costs."""
@@ -209,7 +231,12 @@ class _Run:
             self._wait_for_servers()
             servers, topic = self.lab.kafka.bootstrap_servers, self.topics.input
             self.progress.sent_ahead += send_warm_up(servers, topic, self.folder, number)
-            self._require(phase, self.progress.has_read_ahead)
+            timeout = ProgressTimeout(self.lab.start_timeout_s + self.cell.trigger_ms / 1000, self._warming_up)
+            self._require(phase, self.progress.has_read_ahead, timeout)
+
+    def _warming_up(self) -> object:
+        """The progress of the warm-up; what a pipeline writes after a restart is none."""
+        return self.progress.events_read, None if self.supervisor.restarts else self.supervisor.signs_of_life()
 
     def _preload(self) -> None:
         """Puts the open sessions into the pipeline's state, in one batch and before every fault.
@@ -221,7 +248,7 @@ class _Run:
         self.progress.sent_ahead += open_sessions(servers, self.topics.input, self.folder, count)
         ends = self._input_ends()
         self.supervisor.start(replace(self.config, faults=(), max_events_per_batch=None))
-        timeout = ProgressTimeout(START_LIMIT_S + count / OPEN_SESSIONS_PER_S, self._preloaded)
+        timeout = ProgressTimeout(self.lab.start_timeout_s + count / OPEN_SESSIONS_PER_S, self._preloaded)
         self._require(PRELOADING, lambda: self.progress.has_read(ends), timeout, " or with fewer --open-sessions")
         self.supervisor.stop()
 
@@ -278,23 +305,23 @@ class _Run:
     def _wait_for_servers(self) -> None:
         self.phases.wait_for_servers(ProgressTimeout(START_LIMIT_S + self._faults_s()))
 
-    def _require(
-        self, phase: Phase, done: Callable[[], bool], timeout: ProgressTimeout | None = None, remedy: str = ""
-    ) -> None:
+    def _require(self, phase: Phase, done: Callable[[], bool], timeout: ProgressTimeout, remedy: str = "") -> None:
         """Waits for a phase that must succeed.
 
         Raises:
             UserError: the run was interrupted, or made no progress within the timeout.
         """
-        timeout = timeout or ProgressTimeout(START_LIMIT_S)
         if self.phases.wait(phase, done, timeout):
             return
         if self.interrupted.is_set():
             raise nothing_to_report("pipeline ran" if self.processes.load_started else "load began")
         log = self.folder / "logs" / "pipeline.log"
+        # A pipeline that died says why; only one that is alive may be slow.
+        said = self.supervisor.death()
+        why = "Is the machine busy? Run it again when it is not" if said is None else f"Its last words: {said}"
         raise UserError(
-            f"the pipeline made no progress for {timeout.limit_s:g} s in the phase '{phase.name}'. Is the machine "
-            f"busy? Run it again when it is not{remedy}. See {log}"
+            f"the pipeline made no progress for {timeout.limit_s:g} s in the phase '{phase.name}'. {why.rstrip('.')}"
+            f"{remedy}. A longer --start-timeout gives it more time. See {log}"
         )
 
     def _look(self, phase: Phase) -> None:

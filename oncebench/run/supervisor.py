@@ -4,8 +4,8 @@ Each start of the pipeline is an attempt. When a failpoint has stopped the pipel
 (`oncebench.faults`).
 
 Promise: every start, death and restart is a line of timeline.jsonl. Every fault is undone in all circumstances. No
-process of the pipeline is left when the supervisor is closed. Failures: the pipeline refuses to start (`UserError` with
-the pipeline's own message), or dies repeatedly (`UserError` after MAX_FAILURES in a row).
+process of the pipeline is left when the supervisor is closed. Failures, with the pipeline's own last words
+(`PipelineEnded`): it ends in a way that no restart mends, or dies MAX_FAILURES times in a row before it runs.
 
 timeline.jsonl has lines {"t_us", "event", ...} with these events and those that the faults note (a nemesis is
 a fault, in Jepsen's word):
@@ -53,6 +53,10 @@ RANDOM_KILL_MEAN_S = 6.0
 _ENDED = object()  # of a fault's generator
 
 
+class PipelineEnded(UserError):
+    """The pipeline ended by itself, and is not started again; the message has its own last words."""
+
+
 class Supervisor:
     """Keeps one pipeline running.
 
@@ -95,6 +99,7 @@ class Supervisor:
         self._started_us = 0
         self._exit_recorded = False  # of the newest attempt, here or by a fault
         self._failures = 0
+        self._death: str | None = None
         self._timeline = LineWriter(self._folder / "timeline.jsonl")
         self._child: Child | None = None
         self._active: list[tuple[FaultContext, Generator[None]]] = []
@@ -157,7 +162,7 @@ class Supervisor:
         """Advances each fault, kills at random, and restarts a dead pipeline; call this often.
 
         Raises:
-            UserError: see the module.
+            PipelineEnded: see the module.
         """
         assert self._child is not None, "start() comes first"
         self._begin_faults(self._child)
@@ -286,6 +291,7 @@ class Supervisor:
             self.note("pipeline-killed")
             return None
         code, why = self._child.returncode, self.last_words()
+        self._death = why
         self.note("pipeline-failed", exit_code=code, why=why)
         return code, why
 
@@ -297,10 +303,10 @@ class Supervisor:
             return self.start_successor()
         code, why = unrequested
         if code == REFUSED:
-            raise UserError(f"the pipeline {why}", exit_code=ExitCode.ERROR)
+            raise PipelineEnded(f"the pipeline {why}", exit_code=ExitCode.ERROR)
         self._failures = self._failures + 1 if self._times_running() == self._running_before else 1
         if self._failures >= MAX_FAILURES:
-            raise UserError(
+            raise PipelineEnded(
                 f"the pipeline died {self._failures} times in a row: {why}. See {self._child.log}",
                 exit_code=ExitCode.ERROR,
             )
@@ -329,6 +335,15 @@ class Supervisor:
         lines = own.decode("utf-8", errors="replace").splitlines()
         messages = [line for line in lines if line.startswith(("refused to start", "stopped:"))]
         return (messages or [line for line in lines if line.strip()] or ["it left no log"])[-1]
+
+    def death(self) -> str | None:
+        """Returns the last words of the newest attempt that died by itself; None if none did."""
+        return self._death
+
+    def signs_of_life(self) -> tuple[int, int]:
+        """Returns a value that changes whenever the pipeline writes to its log or reports progress."""
+        log = self._folder / "logs" / "pipeline.log"
+        return log.stat().st_size if log.exists() else 0, len(self._progress_lines.read())
 
     def _hits(self) -> tuple[dict[str, Any], ...]:
         return self._hit_lines.read()

@@ -30,6 +30,7 @@ from pipeline.config import CHANGELOG, TUNED, PipelineConfig
 from pipeline.failures import first_cause
 from pipeline.spark.jvm_names import keep_names
 from pipeline.spark.local_cluster import is_local_cluster, make_home
+from pipeline.spark.signals import jvm_ignores_signals
 
 _PACKAGE = "org.apache.spark.sql.execution.streaming"
 _TUNED = {
@@ -140,7 +141,8 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
         builder = builder.config(name, value)
     at_interrupt = signal.getsignal(signal.SIGINT)
     try:
-        spark = builder.getOrCreate()
+        with jvm_ignores_signals():
+            spark = builder.getOrCreate()
     except (PySparkRuntimeError, OSError) as error:  # the JVM ended before it answered, or could not be run
         memory = settings(config, of_sink)["spark.driver.memory"]
         raise RefusedStart(

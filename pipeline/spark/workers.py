@@ -8,9 +8,12 @@ The setting is `spark.python.daemon.module`; the daemon itself is PySpark's.
 
 import gc
 import importlib
+import signal
+from collections.abc import Callable
 from importlib.util import find_spec
+from typing import Any
 
-from pyspark.daemon import manager
+from pyspark import daemon
 
 from pipeline.spark.stateful_worker import install
 
@@ -26,6 +29,23 @@ _IMPORTED = (
     "oncebench.sinks.kafka.writers",
 )
 
+
+class _Signals:
+    """The module `signal` for PySpark's daemon, which then ignores SIGTERM and SIGINT, as its workers do.
+
+    A service manager sends SIGTERM to every process of a job, and the batch must be able to end. The daemon still ends
+    with the JVM: its standard input is then closed.
+    """
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(signal, name)
+
+    def signal(self, number: int, handler: Callable[..., None] | int) -> Any:
+        """Sets a handler, but ignores what ends the job."""
+        ignored = number in (signal.SIGTERM, signal.SIGINT)
+        return signal.signal(number, signal.SIG_IGN if ignored else handler)
+
+
 if __name__ == "__main__":
     for _name in _IMPORTED:
         if find_spec(_name) is not None:  # a user's own job may lack a sink
@@ -33,4 +53,5 @@ if __name__ == "__main__":
     install()
     # PySpark's workers collect garbage after every task, and the next task waits. Frozen objects are never collected.
     gc.freeze()
-    manager()
+    setattr(daemon, "signal", _Signals())  # noqa: B010  the daemon does not declare the name
+    daemon.manager()

@@ -19,6 +19,7 @@ from loadgen.pacing import parse_rate, parse_shape, sessions_for
 from loadgen.session import EVENTS_PER_SESSION, MAX_RECORD_BYTES
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import ExitCode, UserError
+from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.scenario.cell import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell
 from oncebench.scenario.supports import is_two_phase
 from oncebench.sinks.postgres.connection import VARIABLE, secrets
@@ -32,7 +33,7 @@ HEADINGS: Mapping[str, Sequence[str]] = {
     "Load": ("rate", "duration", "sessions", "shape", "record_bytes", "seed"),
     "Pipeline": (
         "trigger_ms", "partitions", "open_sessions", "max_events_per_batch", "transaction_timeout_ms", "on_lost",
-        "checkpoint_writing", "state_store", "master", "warmup_s",
+        "checkpoint_writing", "state_store", "master", "warmup_s", "start_timeout_s",
     ),
     "Servers": ("bootstrap_servers", "topic", "postgres"),
     "Files": ("json_path", "publish", "work_dir", "keep"),
@@ -41,6 +42,7 @@ _MASTER = re.compile(r"local(\[(\*|\d+)(,\d+)?\])?|local-cluster\[\d+,\d+,\d+\]|
 MAX_SEED = 2**64 - 1  # loadgen's random number generator takes 64 bits
 MAX_WARMUP_S = 86_400.0
 MAX_OUTAGE_S = 3600.0
+MAX_START_TIMEOUT_S = 86_400.0
 MAX_OPEN_SESSIONS = 1_000_000  # ten times the largest number that was tested; all of them are in one batch
 MAX_PARTITIONS = 64  # each is a Spark task; more tasks measure nothing useful on one machine
 
@@ -246,6 +248,11 @@ outage_option = click.option(
 work_dir_option = click.option(
     "--work-dir", type=_Folder(path_type=Path, file_okay=False), metavar="DIR",
     help="Folder for the files of the runs [default: results/local/work/<command>-<time>-<pid>].",
+)  # fmt: skip
+start_timeout_option = click.option(
+    "--start-timeout", "start_timeout_s", type=click.FloatRange(1, MAX_START_TIMEOUT_S), default=START_TIMEOUT_S,
+    callback=_finite, metavar="S", show_default=True,
+    help="Seconds that a starting pipeline may give no sign of life: no line in its log, and no progress.",
 )  # fmt: skip
 keep_option = click.option(
     "--keep", is_flag=True,

@@ -52,7 +52,8 @@ from oncebench.delivery.contract import (
     TaskView,
 )
 from oncebench.delivery.durable import fsync_folder, is_uri, make_folder
-from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, PermanentFailure, RefusedStart
+from oncebench.delivery.failures.system import of_errno
 from oncebench.delivery.journal import put_exclusively
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
@@ -101,7 +102,7 @@ class Names:
         """Returns the only name of a batch's partition: at most one attempt then becomes visible."""
         found = self._attempt(temporary)
         if found is None:
-            raise CommitUncertain(
+            raise CommitRefused(
                 f"the journal names a file {temporary!r}, which sink_id {self.sink_id!r} never made: the journal is "
                 "another's or damaged. Restore the checkpoint folder together with its journal."
             )
@@ -159,7 +160,8 @@ class FileWriter:
                 path.unlink(missing_ok=True)
             if not isinstance(error, OSError):
                 raise
-            raise DeliveryFailed(
+            kind = PermanentFailure if of_errno(error.errno).permanent else DeliveryFailed
+            raise kind(
                 f"batch {task.batch}, partition {task.partition}: {_error_text(path, error)}, then start the pipeline "
                 "again. Readers see no part of this file."
             ) from error
@@ -265,7 +267,8 @@ class FileSink(Sink):
             lost = {partition for partition, entry in prepared.items() if not self._publish(str(entry["file"]))}
             fsync_folder(self._names.folder)
         except OSError as error:
-            raise CommitUncertain(
+            kind = CommitRefused if of_errno(error.errno).permanent else CommitUncertain
+            raise kind(
                 f"batch {batch}: {_error_text(self._names.folder, error)}. The batch is decided: start again after "
                 "that, and the replay finishes it."
             ) from error
@@ -277,7 +280,7 @@ class FileSink(Sink):
         if visible.exists() and not hidden.exists():
             return True
         if visible.exists() and not hidden.samefile(visible):
-            raise CommitUncertain(
+            raise CommitRefused(
                 f"{visible} exists already, and {hidden} was prepared for the same name: two pipelines write as "
                 f"sink_id {self._names.sink_id!r}, or files were restored by hand. Neither was changed. Move one of "
                 "them away and start again."

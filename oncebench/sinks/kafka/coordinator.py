@@ -118,9 +118,22 @@ class Coordinator:
         """Closes the connections."""
         self._admin.close()
 
-    def end(self, transactions: Sequence[Transaction], commit: bool, limit_s: float) -> list[EndTxnResult]:
-        """Commits or aborts transactions, all at once; waits at most `limit_s` for definite answers."""
-        deadline = time.monotonic() + limit_s
+    def end(
+        self,
+        transactions: Sequence[Transaction],
+        commit: bool,
+        limit_s: float,
+        busy_limit_s: float = 0.0,
+        look: Callable[[], None] = lambda: None,
+    ) -> list[EndTxnResult]:
+        """Commits or aborts transactions, all at once, and waits for definite answers.
+
+        Args:
+            limit_s: how long it waits at most.
+            busy_limit_s: the same while every coordinator answers that it still ends the id's last transaction.
+            look: called at each try.
+        """
+        began = time.monotonic()
         pending = dict(enumerate(transactions))
         ended: dict[int, EndTxnResult] = {}
         doubtful: set[int] = set()
@@ -133,12 +146,14 @@ class Coordinator:
                 elif code not in RETRIABLE:
                     ended[at] = EndTxnResult(_outcome(code), code, at in doubtful)
                     del pending[at]
-            if pending and time.monotonic() > deadline:
+            busy = all(answers[at] == CONCURRENT_TRANSACTIONS for at in pending)
+            if pending and time.monotonic() > began + (max(limit_s, busy_limit_s) if busy else limit_s):
                 for at in pending:
                     code = answers[at]
                     ended[at] = EndTxnResult(Outcome.UNKNOWN, NO_ANSWER if code is None else code, True)
                 break
             if pending:
+                look()
                 time.sleep(pause)
                 pause = min(pause * 2, RETRY_PAUSE_MAX_S)
         return [ended[at] for at in range(len(transactions))]

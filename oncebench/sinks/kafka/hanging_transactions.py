@@ -31,6 +31,7 @@ from dataclasses import dataclass
 from kafka.errors import AuthorizationError, KafkaError, TopicAuthorizationFailedError
 
 from oncebench.delivery.errors import HangingTransaction, RefusedStart
+from oncebench.delivery.topics.replicas import Waiting
 from oncebench.sinks.kafka.coordinator import Coordinator, OpenIn, Transaction
 from oncebench.sinks.kafka.markers import Offsets
 
@@ -86,7 +87,14 @@ def _group(transaction: Transaction, epoch: int) -> str:
     return f"{transaction.transactional_id}.{transaction.producer_id}.{epoch}.decided"
 
 
-def settle(coordinator: Coordinator, prefix: str, names: Collection[str], timeout_ms: int, limit_s: float) -> None:
+def settle(
+    coordinator: Coordinator,
+    prefix: str,
+    names: Collection[str],
+    timeout_ms: int,
+    limit_s: float,
+    waiting: Waiting | None = None,
+) -> None:
     """Aborts ongoing transactions of these ids and waits until all transaction markers are sent.
 
     Until an id is fenced, its coordinator then has the decision about its transaction.
@@ -101,7 +109,10 @@ def settle(coordinator: Coordinator, prefix: str, names: Collection[str], timeou
         if not busy:
             return
         if time.monotonic() > deadline:
-            raise KafkaError(f"transactions had not ended within {limit_s:g} s: {busy}")
+            why = f"; {waiting.why()}".rstrip("; .") if waiting is not None else ""
+            raise KafkaError(f"transactions had not ended within {limit_s:g} s: {busy}{why}")
+        if waiting is not None:
+            waiting.look()
         ongoing = [name for name, state in busy.items() if state == "Ongoing"]
         if ongoing:
             coordinator.fence_once(ongoing, timeout_ms)

@@ -24,8 +24,8 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
+from confluent_kafka import KafkaException
+from confluent_kafka.admin import AdminClient
 from kafka.errors import KafkaError as WireError
 from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -42,17 +42,26 @@ from oncebench.delivery.contract import (
     SinkSettings,
     Support,
 )
-from oncebench.delivery.errors import CommitUncertain, PipelineError, RefusedStart
+from oncebench.delivery.errors import CommitRefused, CommitUncertain, PipelineError, RefusedStart
+from oncebench.delivery.failures.kafka import of_code
+from oncebench.delivery.topics.check import refuse_unfit
+from oncebench.delivery.topics.replicas import Waiting, shortage, warn_if_short_for_good
+from oncebench.delivery.topics.settings import broker_setting, record_limit
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
-from oncebench.sinks.kafka.markers import Offsets, newest_marks
+from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks
 from oncebench.sinks.kafka.names import Names, generation_of
-from oncebench.sinks.kafka.topics import identity, options, refuse_unfit, routed
+from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits, transaction_limits
+from oncebench.sinks.kafka.rows.produce import Target
+from oncebench.sinks.kafka.topics import identity, options, routed
 from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, WarmUp
 from oncebench.sinks.records import encode_records, records_schema_error
 
 # How long a commit retries before a restart must finish it. A broker's restart takes seconds.
 COMMIT_LIMIT_S = 60.0
+# How long a commit or a start waits for a coordinator that answers and cannot end a transaction yet: brokers that are
+# missing from an in-sync replica set come back within minutes (a restart of a large broker takes as long).
+BUSY_LIMIT_S = 300.0
 # For start-up requests to a broker that has answered before.
 ADMIN_LIMIT_S = 20.0
 # How often a running pipeline looks for hanging transactions, before a batch begins. The check takes a few requests.
@@ -119,6 +128,7 @@ class KafkaSink(Sink):
         self._ended: dict[str, int] = {}
         self._retired: set[str] = set()
         self._next_check_at = 0.0
+        self._limits = UNKNOWN
 
     def check_schema(self, schema: StructType) -> None:
         """See `Sink.check_schema`: `key`, `value` as string or binary; `headers` in Spark's type."""
@@ -147,7 +157,7 @@ class KafkaSink(Sink):
         # A worker uses its id again once a batch is committed. If the marker exists, the id's present transaction
         # belongs to a later, undecided batch. A decided batch that is not committed yet never gets its markers here.
         marks = self._read_marks(stable=False)
-        open_ = [prepared for prepared in decided if not _is_committed(marks, prepared["partition"], prepared["batch"])]
+        open_ = [prepared for prepared in decided if not is_committed(marks, prepared["partition"], prepared["batch"])]
         self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in decided if prepared not in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
         self._fence(self._ids_to_fence(self._fenced_before() if follows else 0) - named)
@@ -155,13 +165,13 @@ class KafkaSink(Sink):
         self._marks = self._read_marks(stable=not open_)
 
     def warm_up_writer(self) -> WarmUp:
-        return WarmUp(self._client, self._names, self._timeout_ms, self.partitions, self._transactional)
+        return WarmUp(self._client, self._names, self._timeout_ms, self.partitions, self._transactional, self._limits)
 
     def unacknowledged_writer(self) -> Appender:
-        return Appender(self._client, self._topic, acknowledged=False)
+        return Appender(self._client, Target(self._topic, self._limits), acknowledged=False)
 
     def acknowledged_writer(self) -> Appender:
-        return Appender(self._client, self._topic, acknowledged=True)
+        return Appender(self._client, Target(self._topic, self._limits), acknowledged=True)
 
     def prepare_writer(self) -> TransactionalWriter:
         return self._writer(commits=False)
@@ -173,7 +183,13 @@ class KafkaSink(Sink):
         if time.monotonic() > self._next_check_at:
             self._check_hanging_transactions()
         return TransactionalWriter(
-            self._client, self._names, self._timeout_ms, commits, dict(self._ended), frozenset(self._retired)
+            self._client,
+            self._names,
+            self._timeout_ms,
+            commits,
+            dict(self._ended),
+            frozenset(self._retired),
+            self._limits,
         )
 
     def _check_hanging_transactions(self) -> None:
@@ -190,14 +206,14 @@ class KafkaSink(Sink):
         return self._marks
 
     def forgets_after_s(self) -> float | None:
-        minutes = self._broker_setting("offsets.retention.minutes") if self._transactional else None
+        minutes = broker_setting(self._admin, "offsets.retention.minutes") if self._transactional else None
         return None if minutes is None else int(minutes) * 60.0
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         """See `Sink.commit`. Asks all coordinators at once, then fences doubtful ids.
 
         Raises:
-            CommitUncertain: a coordinator did not answer within COMMIT_LIMIT_S.
+            CommitUncertain: a coordinator did not answer within COMMIT_LIMIT_S, or was busy for BUSY_LIMIT_S.
         """
         assert self._coordinator is not None, "start() comes first"
         by_partition = {p: self._transaction(entry) for p, entry in prepared.items()}
@@ -205,19 +221,24 @@ class KafkaSink(Sink):
         if not parts:
             return set()
         transactions = [by_partition[p] for p in parts]
-        answers = self._coordinator.end(transactions, commit=True, limit_s=COMMIT_LIMIT_S)
+        waiting = self._waiting(f"batch {batch} is committed")
+        answers = self._coordinator.end(
+            transactions, commit=True, limit_s=COMMIT_LIMIT_S, busy_limit_s=BUSY_LIMIT_S, look=waiting.look
+        )
         unclear = {p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.ELSEWHERE}
         silent = [p for p, answer in zip(parts, answers, strict=True) if answer.outcome is Outcome.UNKNOWN]
         if silent:
             codes = {answer.error_code for answer in answers if answer.outcome is Outcome.UNKNOWN}
-            raise CommitUncertain(
-                f"batch {batch}, partitions {silent}: the transaction coordinator {explain(codes, COMMIT_LIMIT_S)}. "
-                "The batch is decided: start again after that, and the replay finishes it."
+            kind = CommitRefused if any(of_code(code).permanent for code in codes) else CommitUncertain
+            raise kind(
+                f"batch {batch}, partitions {silent}: the transaction coordinator "
+                f"{explain(codes, max(COMMIT_LIMIT_S, round(waiting.seconds)))}. {waiting.why()}The batch is decided: "
+                "start again after that, and the replay finishes it."
             )
         lost: set[int] = set()
         if unclear:
             marks = self._read_marks_of_unclear(batch, unclear)
-            lost = {p for p in unclear if not _is_committed(marks, p, batch)}
+            lost = {p for p in unclear if not is_committed(marks, p, batch)}
             _log.warning("batch %d: transactions of partitions %s had ended before; lost: %s", batch, unclear, lost)
         for transaction, answer in zip(transactions, answers, strict=True):
             if answer.outcome is Outcome.DONE and not answer.doubtful:
@@ -264,7 +285,8 @@ class KafkaSink(Sink):
         """Ends hanging transactions, then fences ids: a fence erases the coordinators' decisions."""
         if names:
             assert self._coordinator is not None, "start() comes first"
-            settle(self._coordinator, self._names.prefix, names, self._timeout_ms, ADMIN_LIMIT_S)
+            waiting = self._waiting("transactions of earlier drivers end")
+            settle(self._coordinator, self._names.prefix, names, self._timeout_ms, BUSY_LIMIT_S, waiting)
             self._end_hanging(self._fence_now)
             self._fence_now(names)
 
@@ -313,26 +335,17 @@ class KafkaSink(Sink):
     def _check_topics(self) -> None:
         topics = {self._quarantine_topic: "the quarantine topic"} if self._quarantine_topic else {}
         refuse_unfit(self._admin, {**topics, self._topic: "the output topic"}, ADMIN_LIMIT_S)
+        warn_if_short_for_good(self._admin, self._topic)
+        self._limits = Limits(record_limit(self._admin, self._topic))
 
     def _check_timeout(self) -> None:
-        allowed = self._broker_setting("transaction.max.timeout.ms")
-        if allowed is not None and self._timeout_ms > int(allowed):
-            raise RefusedStart(
-                f"transaction timeout {self._timeout_ms} ms is more than the broker allows "
-                f"(transaction.max.timeout.ms = {allowed}). Take a shorter one, or raise the broker's limit."
-            )
+        self._limits = transaction_limits(self._admin, self._limits.record_bytes, self._timeout_ms)
 
-    def _broker_setting(self, name: str) -> str | None:
-        broker = next(iter(self._admin.list_topics(timeout=ADMIN_LIMIT_S).brokers))
-        resource = ConfigResource(ResourceType.BROKER, str(broker))
-        try:
-            found = self._admin.describe_configs([resource], request_timeout=ADMIN_LIMIT_S)[resource].result()
-        except KafkaException as error:  # without the right to read it; the broker refuses a wrong time-out later
-            if error.args[0].code() == KafkaError._TIMED_OUT:  # not a question of rights
-                raise
-            _log.warning("cannot read broker settings: %s", error)
-            return None
-        return found[name].value if name in found else None
+    def hindrance(self) -> str | None:
+        return shortage(self._admin, (self._topic, *filter(None, (self._quarantine_topic,))))
+
+    def _waiting(self, until: str) -> Waiting:
+        return Waiting(self._admin, (self._topic, OFFSETS_TOPIC), until)
 
     def _publish_generation(self, generation: int) -> bool:
         """Publishes the generation; returns whether there was an older one, refuses a newer one."""
@@ -361,11 +374,12 @@ class KafkaSink(Sink):
         return newest_marks(self._offsets, groups, stable)
 
     def write_native(self, rows: DataFrame) -> None:
-        routed(rows, self._topic, self._quarantine_topic).write.format("kafka").options(**options(self._client)).save()
+        records = routed(rows, self._topic, self._quarantine_topic)
+        records.write.format("kafka").options(**options(self._client, self._limits.record_bytes)).save()
 
     def stream_native(self, rows: DataFrame) -> DataStreamWriter:
         stream = routed(rows, self._topic, self._quarantine_topic).writeStream
-        return stream.format("kafka").options(**options(self._client))
+        return stream.format("kafka").options(**options(self._client, self._limits.record_bytes))
 
     def close(self) -> None:
         if self._coordinator is not None:
@@ -389,8 +403,3 @@ def _open(settings: SinkSettings) -> KafkaSink:
 
 
 KINDS = (SinkKind(name="kafka", supports=SUPPORTS, lacks={}, open=_open, takes=RECORDS),)
-
-
-def _is_committed(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
-    """Whether a partition's marker shows that this batch is committed."""
-    return partition in marks and marks[partition].batch >= batch

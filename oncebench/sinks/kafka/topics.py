@@ -1,12 +1,7 @@
-"""The topics of rows and rejected records: the start's check, and routing for Spark's sink.
-
-Promise: a start is refused if a topic cannot take records, also under at-most-once, where the broker reports no error.
-A topic can be deleted later: the check looks once.
-"""
+"""The topics of rows and rejected records for Spark's own Kafka sink: its options, and the routing of each row."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,59 +12,24 @@ from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
 from oncebench.delivery.copies import headers as names
-from oncebench.delivery.errors import RefusedStart
 
-# Kafka's own rule (org.apache.kafka.common.internals.Topic).
-_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
-# What a broker answers about a topic that takes no record, and what to do then.
-_UNFIT = {
-    KafkaError.UNKNOWN_TOPIC_OR_PART: "does not exist. Create it, or correct its name",
-    KafkaError.TOPIC_EXCEPTION: "has a name that Kafka does not allow. Take another name",
-    KafkaError.TOPIC_AUTHORIZATION_FAILED: "is closed to this client. Allow WRITE on it",
-}
 # The id that a broker gives for a topic without one (Uuid.ZERO_UUID).
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 # This producer also writes rejected records of up to 1 MB, with our headers.
 MAX_REQUEST_BYTES = 8 * 1024 * 1024
+# Kafka's Java client keeps unsent records in 32 MB, and a record must fit.
+_LARGEST_BYTES = 32 * 1024 * 1024
 
 
-def refuse_unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float) -> None:
-    """Refuses a start whose topics cannot take records.
-
-    Sends one request, which creates no topic.
+def options(client: Mapping[str, Any], limit: int | None = None) -> dict[str, str]:
+    """Returns the options of Spark's Kafka sink for librdkafka settings of the cluster.
 
     Args:
-        admin: a client of the cluster.
-        topics: the use of each topic, by the topic's name.
-        limit_s: for the broker's answer.
-
-    Raises:
-        RefusedStart: a topic does not exist, is closed to this client, or has a name that Kafka does not allow.
-        KafkaException: the broker does not answer.
+        limit: bytes that a record of the output topic may have; None: unknown.
     """
-    for name, use in topics.items():
-        if not _NAME.fullmatch(name):
-            raise _refused(name, use, KafkaError.TOPIC_EXCEPTION)
-    described = admin.describe_topics(TopicCollection(list(topics)), request_timeout=limit_s)
-    for name, use in topics.items():
-        try:
-            described[name].result()
-        except KafkaException as error:
-            code = error.args[0].code()
-            if code in _UNFIT:
-                raise _refused(name, use, code) from error
-            if code != KafkaError.LEADER_NOT_AVAILABLE:  # it exists, and a leader is being elected
-                raise
-
-
-def _refused(name: str, use: str, code: int) -> RefusedStart:
-    return RefusedStart(f"{use} {name!r} {_UNFIT[code]}, then start again. Nothing was read or written.")
-
-
-def options(client: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the options of Spark's Kafka sink for librdkafka settings of the cluster."""
+    most = min(max(MAX_REQUEST_BYTES, limit or 0), _LARGEST_BYTES)
     given = {f"kafka.{name}": str(value) for name, value in client.items()}
-    return {**given, "kafka.max.request.size": str(MAX_REQUEST_BYTES), "includeHeaders": "true"}
+    return {**given, "kafka.max.request.size": str(most), "includeHeaders": "true"}
 
 
 def routed(rows: DataFrame, topic: str, quarantine_topic: str) -> DataFrame:

@@ -18,20 +18,22 @@ from threading import Thread
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from oncebench.delivery import digest
 from oncebench.delivery.contract import TaskView
-from oncebench.delivery.errors import AnotherDriver, DeliveryFailed
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, PermanentFailure, TransactionTooSlow
+from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.failures.kafka import of_error
+from oncebench.delivery.topics.settings import producer_sizes
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.markers import member_of, read
 from oncebench.sinks.kafka.names import Names
-from oncebench.sinks.records import records_of
+from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits
+from oncebench.sinks.kafka.rows.produce import FLUSH_LIMIT_S, Reports, Target, flush, produce_all
 
 # Java's default partitioner hashes with murmur2: every client then writes a session's rows to the same partition.
 COMMON = {"partitioner": "murmur2_random"}
-# Longer than a broker's restart, which takes seconds.
-FLUSH_LIMIT_S = 120.0
 # For init_transactions, send_offsets and commit: milliseconds on a healthy broker, seconds while it restarts.
 TRANSACTION_LIMIT_S = 60.0
 # librdkafka 2.14 ignores its own limit and waits for ever in send_offsets if the group's coordinator went away in
@@ -66,59 +68,24 @@ def run_in_thread(call: Callable[[], T]) -> Future[T]:
     return future
 
 
-class _Reports:
-    """Counts delivery reports and keeps the first error."""
-
-    def __init__(self) -> None:
-        self.acknowledged = 0
-        self.error: KafkaError | None = None
-
-    def __call__(self, error: KafkaError | None, _message: Message) -> None:
-        if error is None:
-            self.acknowledged += 1
-        elif self.error is None:
-            self.error = error
-
-
-def _produce_all(producer: Producer, topic: str, rows: Iterator[pa.RecordBatch], reports: _Reports) -> int:
-    sent = 0
-    for batch in rows:
-        for key, value, headers in records_of(batch):
-            while True:
-                try:
-                    producer.produce(topic, key=key, value=value, headers=headers, on_delivery=reports)
-                    break
-                except BufferError:  # the queue is full; handling delivery reports makes room
-                    producer.poll(0.05)
-            sent += 1
-        producer.poll(0)
-    return sent
-
-
-def _flush(producer: Producer, sent: int, reports: _Reports, must_be_acknowledged: bool) -> None:
-    left = producer.flush(FLUSH_LIMIT_S)
-    if must_be_acknowledged and (left or reports.error or reports.acknowledged != sent):
-        raise DeliveryFailed(
-            f"{reports.acknowledged} of {sent} rows were acknowledged{f' within {FLUSH_LIMIT_S:g} s' if left else ''} "
-            f"(first error: {reports.error}). Check the broker. A restart of the pipeline writes the batch again."
-        )
-
-
 @dataclass(frozen=True)
 class Appender:
     """Writes without transactions: acks=0 without retries, or acks=all with reports checked."""
 
     client: Mapping[str, Any]
-    topic: str
+    target: Target
     acknowledged: bool
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        producer, reports = self._producer(), _Reports()
+        producer, reports = self._producer(), Reports()
         try:
-            sent = _produce_all(producer, self.topic, rows, reports)
+            sent = produce_all(producer, self.target, rows, reports, task, self.acknowledged)
             task.reach("before-prepare")
             started = time.perf_counter()
-            _flush(producer, sent, reports, self.acknowledged)
+            if self.acknowledged:
+                flush(producer, sent, reports, self.target, task)
+            else:
+                producer.flush(FLUSH_LIMIT_S)
         except BaseException:
             _appenders.pop(self._key, None)
             raise
@@ -128,7 +95,7 @@ class Appender:
             _log.warning(
                 "batch %d, partition %d: %d of %d rows were not sent to topic %s, and at-most-once does not send them "
                 "again (first error: %s). Check the topic and the broker.",
-                *(task.batch, task.partition, sent - reports.acknowledged, sent, self.topic, reports.error),
+                *(task.batch, task.partition, sent - reports.acknowledged, sent, self.target.topic, reports.error),
             )
         prepare = (time.perf_counter() - started) * 1000
         task.reach("after-prepare")
@@ -139,7 +106,8 @@ class Appender:
         if self.acknowledged:
             settings = {"acks": "all", "enable.idempotence": True}
         if self._key not in _appenders:
-            _appenders[self._key] = Producer({**self.client, **COMMON, **settings})
+            sizes = producer_sizes(self.target.limits.record_bytes)
+            _appenders[self._key] = Producer({**self.client, **sizes, **COMMON, **settings})
         return _appenders[self._key]
 
     @property
@@ -150,10 +118,11 @@ class Appender:
 class _Transactional:
     """A transactional producer of this worker process, with at most one open transaction."""
 
-    def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int) -> None:
+    def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int, limit: int | None) -> None:
         self.name = names.fresh_id()
         self.open_batch: int | None = None
         self.sound = True
+        self.used_at = time.monotonic()  # when the coordinator was last sure to hear of this id
         self._failures = 0
         settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
         # By default (`rebootstrap`) a client that lost all brokers forgets the brokers, but not which of them was a
@@ -161,7 +130,7 @@ class _Transactional:
         settings |= {"metadata.recovery.strategy": "none"}
         # Only librdkafka's debug log reports every lost connection: about ten lines for each, and no others.
         settings |= {"debug": "broker", "logger": self}
-        self.producer = Producer({**client, **COMMON, **settings})
+        self.producer = Producer({**client, **producer_sizes(limit), **COMMON, **settings})
         self.producer.init_transactions(TRANSACTION_LIMIT_S)
         with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
             described = coordinator.describe([self.name])[self.name]
@@ -229,6 +198,7 @@ class TransactionalWriter:
         commits: whether the task commits (idempotent) or leaves the transaction open for the driver (two-phase).
         ended: transactional id -> batch of the newest transaction that the driver committed for this id.
         retired: ids that must not be used again.
+        limits: of the cluster and the topic.
     """
 
     client: Mapping[str, Any]
@@ -237,6 +207,7 @@ class TransactionalWriter:
     commits: bool
     ended: Mapping[str, int]
     retired: frozenset[str]
+    limits: Limits = UNKNOWN
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         """See `Writer.write`: writes rows and marker; commits or leaves the transaction open.
@@ -265,7 +236,7 @@ class TransactionalWriter:
             return self._write(transactional, task, first, rows, {"begin": waited})
         except (DeliveryFailed, KafkaException, SystemError) as error:
             _transactional.clear()
-            raise DeliveryFailed(self._error_text(task, error, time.monotonic() - begun)) from error
+            raise self._failed(task, error, time.monotonic() - begun) from error
         except BaseException:
             _transactional.clear()
             raise
@@ -278,11 +249,16 @@ class TransactionalWriter:
         rows: Iterator[pa.RecordBatch],
         timings: dict[str, float],
     ) -> tuple[dict[str, Any], dict[str, float]]:
-        producer, reports = transactional.producer, _Reports()
+        producer, reports, target = (
+            transactional.producer,
+            Reports(),
+            Target(self.names.topic, self.limits),
+        )
+        transactional.used_at = time.monotonic()
         # Two-phase: the decision holds rows and digest, so the marker need not wait for them. The coordinators need
         # some milliseconds for the marker.
         marking = None if self.commits else run_in_thread(lambda: self._mark(producer, task, {}))
-        sent = _produce_all(producer, self.names.topic, _chain(first, rows), reports)
+        sent = produce_all(producer, target, _chain(first, rows), reports, task, all_or_none=True)
         sent_all = time.perf_counter()
         if marking is not None:
             marking.result()
@@ -293,7 +269,7 @@ class TransactionalWriter:
             counted, summed = task.counted()
             self._mark(producer, task, {"rows": counted, "digest": digest.to_text(summed)})
         marked = time.perf_counter()
-        _flush(producer, sent, reports, must_be_acknowledged=True)
+        flush(producer, sent, reports, target, task)
         done = time.perf_counter()
         timings |= {"mark": (marked - started) * 1000, "flush": (done - marked) * 1000}
         timings["prepare"] = (done - started) * 1000
@@ -310,21 +286,23 @@ class TransactionalWriter:
         }
         return prepared, timings
 
-    def _error_text(self, task: TaskView, error: Exception, spent_s: float) -> str:
-        text = str(error)
-        if not isinstance(error, DeliveryFailed):
+    def _failed(self, task: TaskView, error: Exception, spent_s: float) -> DeliveryFailed:
+        if isinstance(error, DeliveryFailed):
+            failed = error
+        else:
             # Kafka's client logs while it fails, and Python then raises an error from the log call: the failure of
             # Kafka's client is the cause of that error.
-            text = (
-                f"batch {task.batch}, partition {task.partition}: its transaction failed: {error.__cause__ or error}. "
-                "A restart of the pipeline aborts it and writes the batch again."
-            )
-        if spent_s * 1000 < self.timeout_ms:
-            return text
-        return (
-            f"{text} It had taken {spent_s:.0f} s, and Kafka aborts a transaction after transaction_timeout_ms, here "
-            f"{self.timeout_ms}: raise the setting (the broker allows transaction.max.timeout.ms), or set "
-            "max_events_per_batch for smaller batches."
+            first = error.__cause__ or error
+            text = f"batch {task.batch}, partition {task.partition}: its transaction failed: {first}"
+            failed = failure(of_error(first), text, "A restart of the pipeline aborts it and writes the batch again.")
+        if spent_s * 1000 < self.timeout_ms or isinstance(failed, PermanentFailure):
+            return failed
+        most = self.limits.transaction_ms
+        allowed = "" if most is None else f", here {most}"
+        return TransactionTooSlow(
+            f"{failed} It had taken {spent_s:.0f} s, and Kafka aborts a transaction after transaction_timeout_ms, here "
+            f"{self.timeout_ms}: raise it (the broker allows transaction.max.timeout.ms{allowed}). "
+            "max_events_per_batch makes the batches smaller that are not planned yet."
         )
 
     def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
@@ -346,7 +324,7 @@ class TransactionalWriter:
         mine[:] = [each for each in mine if self._is_usable(each, batch)]
         transactional = next((each for each in mine if each.open_batch != batch and self._ready(each)), None)
         if transactional is None:
-            transactional = _Transactional(self.client, self.names, self.timeout_ms)
+            transactional = _Transactional(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
             mine.append(transactional)
         transactional.producer.begin_transaction()
         transactional.open_batch = batch
@@ -355,10 +333,13 @@ class TransactionalWriter:
     def _is_usable(self, transactional: _Transactional, batch: int) -> bool:
         """Whether a producer may be used again.
 
-        Not if it is retired, if one of its requests may still arrive, or if the driver did not commit its last
-        transaction. A transaction of this batch belongs to another task of this process; the driver commits it later.
+        Not if it is retired, if one of its requests may still arrive, if the driver did not commit its last
+        transaction, or if the brokers may soon forget the id. A transaction of this batch belongs to another task of
+        this process; the driver commits it later.
         """
         if transactional.name in self.retired or not transactional.sound:
+            return False
+        if time.monotonic() - transactional.used_at > self.limits.expires_s / 2:
             return False
         open_batch = transactional.open_batch
         return open_batch in (None, batch) or self.ended.get(transactional.name) == open_batch
@@ -367,10 +348,15 @@ class TransactionalWriter:
         """Ends the transaction that the driver committed; returns whether the next may begin.
 
         The producer still has that transaction open. Under TV1 the broker answers a second EndTxn with the same outcome
-        with NONE, and the producer can begin the next transaction.
+        with NONE, and the producer can begin the next transaction. If the broker has forgotten the id, or does not
+        answer, nothing is lost: the transaction is committed, and a new producer takes over.
         """
         if transactional.open_batch is not None:
-            transactional.commit()
+            try:
+                transactional.commit()
+            except KafkaException as error:
+                transactional.sound = False
+                _log.warning("producer %s is not used again: %s", transactional.name, error.args[0])
         return transactional.sound
 
 
@@ -383,10 +369,13 @@ class WarmUp:
     timeout_ms: int
     partitions: int
     transactional: bool
+    limits: Limits = UNKNOWN
 
     def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         if self.transactional and self.names.own_prefix not in _transactional:
-            _transactional[self.names.own_prefix] = [_Transactional(self.client, self.names, self.timeout_ms)]
+            _transactional[self.names.own_prefix] = [
+                _Transactional(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
+            ]
             for partition in range(self.partitions):
                 _metadata(self.client, self.names.marker_group(partition))
         return {}, {}

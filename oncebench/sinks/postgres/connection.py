@@ -3,7 +3,8 @@
 Promise: the DSN comes from the environment variable ONCEBENCH_POSTGRES; missing parts come from libpq's own variables
 (PGPASSWORD, PGPASSFILE, PGSERVICE, ...). It is never in a configuration, target or message: `redacted` and `error_text`
 leave every password out. Each connection's application_name contains its sink_id and epoch. COMMIT waits for the disk,
-whatever the settings of role, database and server are, also after a reload of these settings.
+whatever the settings of role, database and server are, also after a reload of these settings. No time-out of role,
+database or server ends one of our statements or transactions: a COPY lasts as long as Spark computes a task's rows.
 
 What can go wrong: a pooler in transaction mode between us and the server does not keep sessions. PREPARE TRANSACTION
 and fencing need the server itself.
@@ -40,6 +41,11 @@ _WAITS = (
     "SELECT set_config('synchronous_commit', CASE asked WHEN 'off' THEN 'on' ELSE asked END, false) "
     "FROM current_setting('synchronous_commit') AS asked"
 )
+# Time-outs of a statement, transaction or session; an older server lacks some of them.
+TIME_OUTS = (
+    "statement_timeout", "transaction_timeout", "idle_in_transaction_session_timeout", "idle_session_timeout",
+)  # fmt: skip
+_NEVER = "SELECT set_config(name, '0', false) FROM pg_settings WHERE name = ANY(%s)"
 GID_BYTES = 199  # a gid must be shorter than 200 bytes
 
 
@@ -181,6 +187,7 @@ def connect(application: str, text: str | None = None) -> psycopg.Connection:
         tcp_user_timeout=SILENCE_LIMIT_MS,
         client_encoding="UTF8",
     )
+    connection.execute(_NEVER, (list(TIME_OUTS),))  # first, because one of them may be short
     connection.execute(f"SET lock_timeout = {LOCK_LIMIT_MS}; SET standard_conforming_strings = on; {_WAITS}")
     return connection
 

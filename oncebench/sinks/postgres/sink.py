@@ -47,9 +47,10 @@ from oncebench.delivery.contract import (
     SinkSettings,
     Support,
 )
-from oncebench.delivery.errors import CommitUncertain, RefusedStart
+from oncebench.delivery.errors import CommitRefused, CommitUncertain, NoPostgres, RefusedStart
+from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.quarantine import without_rejected
-from oncebench.sinks.postgres import tables
+from oncebench.sinks.postgres import preparing, tables
 from oncebench.sinks.postgres.connection import Names, connect, dsn, error_text, missing, parts, redacted
 from oncebench.sinks.postgres.reader import prepared as prepared_of
 from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, WarmUp
@@ -61,6 +62,8 @@ COMMIT_PAUSE_S = 0.05
 # An ended session disappears when it has rolled back, which takes milliseconds.
 FENCE_LIMIT_S = 20.0
 FENCE_PAUSE_S = 0.02
+# What a server answers to a login that will never succeed; libpq passes on the words only.
+_REFUSED_LOGIN = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
 _log = logging.getLogger(__name__)
 
 
@@ -121,15 +124,17 @@ class PostgresSink(Sink):
             connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
             self._end_older(connection)
             self._roll_back_orphans(connection, {str(entry["gid"]) for entry in decided})
+            if support.variant == "two-phase":
+                preparing.refuse_unpreparable(connection, self._names, self._schema, self.partitions)
             self._marks = tables.newest_marks(connection, self._names.sink_id)
         except psycopg.Error as error:
-            raise RefusedStart(f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}") from error
+            raise _unusable(error) from error
 
     def identity(self) -> Mapping[str, str]:
         try:
             return tables.identity(self._connection(), self._names.table)
         except psycopg.Error as error:
-            raise RefusedStart(f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}") from error
+            raise _unusable(error) from error
 
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._names)
@@ -266,7 +271,8 @@ class PostgresSink(Sink):
                 busy = isinstance(error, psycopg.errors.ObjectNotInPrerequisiteState)
                 again = busy or self._open is None or missing(self._open, error)
                 if not again or time.monotonic() > deadline:
-                    raise CommitUncertain(
+                    kind = CommitRefused if of_sqlstate(error.sqlstate).permanent else CommitUncertain
+                    raise kind(
                         f"batch {batch}, partition {partition}: {gid} could not be committed: {error_text(error)}. The "
                         "batch is decided: start again when PostgreSQL works, and the replay finishes it."
                     ) from error
@@ -281,7 +287,9 @@ class PostgresSink(Sink):
             raise RefusedStart("Spark's JDBC writer cannot use a Unix socket. Name the server by host and port.")
         host = f"[{info.host}]" if ":" in info.host else info.host
         more = {name: given[name] for name in ("sslmode", "sslrootcert", "sslcert", "sslkey") if name in given}
-        more["options"] = f"-c synchronous_commit={_setting(self._connection(), 'synchronous_commit')}"
+        settings = {"synchronous_commit": _setting(self._connection(), "synchronous_commit")}
+        settings |= dict.fromkeys(preparing.time_outs(self._connection()), "0")
+        more["options"] = " ".join(f"-c {name}={value}" for name, value in settings.items())
         options = {
             "url": f"jdbc:postgresql://{host}:{info.port}/{quote(info.dbname, safe='')}?{urlencode(more)}",
             "driver": "org.postgresql.Driver",
@@ -295,6 +303,19 @@ def _setting(connection: psycopg.Connection, name: str) -> str:
     row = connection.execute("SELECT current_setting(%s)", (name,)).fetchone()
     assert row is not None, "a SELECT without FROM gives one row"
     return str(row[0])
+
+
+def _unusable(error: psycopg.Error) -> RefusedStart | NoPostgres:
+    """Returns the error of a start that meets this error: refused, if the same start would meet it again."""
+    text = f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}"
+    if of_sqlstate(error.sqlstate).permanent or _wrong_place(error):
+        return RefusedStart(text)
+    return NoPostgres(f"{text}. No row was read or written; start again when it works.")
+
+
+def _wrong_place(error: psycopg.Error) -> bool:
+    """Whether a connection failed at the DSN itself: libpq gives no SQLSTATE for a refused login."""
+    return error.sqlstate is None and any(words in str(error) for words in _REFUSED_LOGIN)
 
 
 def _open(settings: SinkSettings) -> PostgresSink:

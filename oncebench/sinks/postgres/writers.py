@@ -22,7 +22,9 @@ import pyarrow as pa
 from psycopg import sql
 
 from oncebench.delivery.contract import Mark, TaskView
-from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay, PermanentFailure
+from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect, error_text, missing
 
@@ -82,7 +84,7 @@ class Appender:
             return self._write(task, first, rows)
         except psycopg.Error as error:
             _drop(self.names)
-            raise DeliveryFailed(self._error_text(task, error)) from error
+            raise self._failed(task, error) from error
         except BaseException:
             _drop(self.names)
             raise
@@ -105,10 +107,10 @@ class Appender:
                 started = time.perf_counter()
             taken = cursor.rowcount
         if taken != task.counted()[0]:
-            raise DeliveryFailed(
+            raise PermanentFailure(
                 f"batch {task.batch}, partition {task.partition}: the table took {taken} of "
                 f"{task.counted()[0]} rows. A trigger or a rule of the table keeps rows out: remove it. Nothing of "
-                "this partition was committed."
+                "this partition was committed. A restart does not mend this."
             )
         timings["copy"] = (time.perf_counter() - started) * 1000
         prepared = self._end(connection, task, names)
@@ -148,16 +150,17 @@ class Appender:
         _commit(connection)
         return {}
 
-    def _error_text(self, task: TaskView, error: psycopg.Error) -> str:
+    def _failed(self, task: TaskView, error: psycopg.Error) -> DeliveryFailed:
         where = f"batch {task.batch}, partition {task.partition}"
         if isinstance(error, psycopg.errors.LockNotAvailable):
-            return (
+            return DeliveryFailed(
                 f"{where}: another transaction locks what this one must write ({error_text(error)}), for example a "
                 f"paused driver of sink_id {self.names.sink_id}. Look for it in pg_stat_activity (application_name "
                 f"{self.names.application_prefix}...) and pg_prepared_xacts; a restart of the pipeline ends both."
             )
-        text = error_text(error)
-        return f"{where}: PostgreSQL did not take it: {text}. A restart of the pipeline writes the batch again."
+        code = "" if error.sqlstate is None else f", SQLSTATE {error.sqlstate}"
+        text = f"{where}: PostgreSQL did not take it: {error_text(error)}{code}"
+        return failure(of_sqlstate(error.sqlstate), text)
 
 
 @dataclass(frozen=True)
@@ -182,7 +185,7 @@ class Upserter(Appender):
         """
         for name in self.row_id:
             if rows.column(name).null_count:
-                raise DeliveryFailed(
+                raise PermanentFailure(
                     f"{name!r} is null in a row of batch {task.batch}, partition {task.partition}, and an upsert needs "
                     "the id of every row. Nothing of this partition was written. Reject such rows in the query, or "
                     "take another variant."
@@ -277,7 +280,7 @@ class Preparer(Appender):
     def _end(self, connection: psycopg.Connection, task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
         mark = Mark(task.batch, *task.counted())
         if not tables.put_in_ledger(connection, self.names.sink_id, task.partition, mark):
-            raise DeliveryFailed(
+            raise PermanentFailure(
                 f"batch {task.batch}, partition {task.partition}: the batch is committed by the ledger, but this "
                 "checkpoint's journal has no decision about it: the checkpoint is another's, or was rolled back. "
                 "Restore the right one, or take a new sink_id (rows would then be written again)."

@@ -23,7 +23,9 @@ from pyspark.sql.types import StructType
 
 from oncebench.delivery import digest, quarantine
 from oncebench.delivery.contract import EXACTLY_ONCE, Mark, Sink, SinkKind, SinkSettings, Support
-from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
+from oncebench.delivery.errors import AnotherDriver, RefusedStart
+from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.failures.sqlite import of_error
 
 if TYPE_CHECKING:
     from oncebench.delivery.contract import TaskView
@@ -88,10 +90,8 @@ class MarkedWriter:
                 connection.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", marker)
                 task.reach("after-prepare")
         except sqlite3.Error as error:
-            raise DeliveryFailed(
-                f"batch {task.batch}, partition {task.partition}: {self.path} did not take the rows: {error}. Nothing "
-                "was written. Mend the file or its disk, and a restart of the pipeline writes the batch again."
-            ) from error
+            where = f"batch {task.batch}, partition {task.partition}"
+            raise failure(of_error(error), f"{where}: {self.path} did not take the rows: {error}") from error
         return {}, {"prepare": (time.perf_counter() - started) * 1000}
 
     def _stop_if_older(self, connection: sqlite3.Connection) -> None:

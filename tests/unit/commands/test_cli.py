@@ -161,7 +161,7 @@ def test_a_report_that_cannot_be_written_names_its_option_and_the_stored_report(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "reports").mkdir()
 
-    def folder_goes(*_: Any) -> dict[str, Any]:
+    def folder_goes(*_: Any, **__: Any) -> dict[str, Any]:
         (tmp_path / "reports").rmdir()
         return {"interrupted": False}
 

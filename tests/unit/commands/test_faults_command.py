@@ -28,7 +28,7 @@ def ran(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Cell]:
     """The cells that the command runs, all with verdict kept; results go below tmp_path."""
     ran: list[Cell] = []
 
-    def pretend(cells: list[Cell], results: Results, *_: Any) -> Any:
+    def pretend(cells: list[Cell], results: Results, *_: Any, **__: Any) -> Any:
         for cell in cells:
             ran.append(cell)
             made = report(*(fault(text) for text in cell.faults)) | {"config": cell.as_json(), "run": f"ob-{len(ran)}"}
@@ -249,8 +249,8 @@ def test_an_interrupted_matrix_prints_results_and_the_resume_command(
 ) -> None:
     whole = command.run_series
 
-    def cut(cells: list[Cell], *others: Any) -> Any:
-        yield from whole(cells[:1], *others)
+    def cut(cells: list[Cell], *others: Any, **more: Any) -> Any:
+        yield from whole(cells[:1], *others, **more)
         if error is not None:
             raise error
 
@@ -273,7 +273,7 @@ def test_an_interrupted_matrix_prints_results_and_the_resume_command(
 def test_an_interruption_before_the_first_report_has_nothing_to_resume(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
 ) -> None:
-    monkeypatch.setattr(command, "run_series", lambda *_: iter(()))
+    monkeypatch.setattr(command, "run_series", lambda *_, **__: iter(()))
     done = CliRunner().invoke(cli, KILLS)
     assert done.exit_code == 130
     assert done.stderr.endswith("interrupted: 0 of 1 runs done. Nothing is stored, so there is nothing to resume\n")
@@ -282,7 +282,7 @@ def test_an_interruption_before_the_first_report_has_nothing_to_resume(
 def test_an_error_other_than_an_interruption_passes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
 ) -> None:
-    def fail(*_: Any) -> Any:
+    def fail(*_: Any, **__: Any) -> Any:
         raise UserError("the disk is full")
 
     monkeypatch.setattr(command, "run_series", fail)
@@ -305,7 +305,7 @@ def test_an_interrupted_share_resumes_with_all_its_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ran: list[Cell]
 ) -> None:
     whole, times = command.run_series, iter(("morning", "noon", "evening"))
-    monkeypatch.setattr(command, "run_series", lambda cells, *others: whole(cells[:1], *others))
+    monkeypatch.setattr(command, "run_series", lambda cells, *others, **more: whole(cells[:1], *others, **more))
     monkeypatch.setattr(command, "stamp", lambda: next(times))
     words = [*KILLS, "--seeds", "6", "--share", "1/2"]
     files = [f"results/local/runs/faults-{time}-1.jsonl" for time in ("morning", "noon")]
@@ -322,7 +322,7 @@ def test_a_share_interrupted_early_resumes_with_the_given_files(
 ) -> None:
     assert CliRunner().invoke(cli, KILLS).exit_code == 0
     (file,) = Path().glob("results/local/runs/*.jsonl")
-    monkeypatch.setattr(command, "run_series", lambda *_: iter(()))
+    monkeypatch.setattr(command, "run_series", lambda *_, **__: iter(()))
     words = [*KILLS, "--seeds", "4", "--share", "1/2", "--resume", str(file)]
     said = CliRunner().invoke(cli, words).stderr
     assert f"\nreports {file}\n" in said

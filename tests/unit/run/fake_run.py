@@ -7,6 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.live.status import RunStatus
 from oncebench.run.cell import _Run
 from oncebench.run.phases import Phases
@@ -25,6 +26,7 @@ class FakeSupervisor:
         self.noted: list[str] = []
         self.is_running = self.server_down = self.fault_active = False
         self.restarts = 0
+        self.last_death: str | None = None
 
     def note(self, event: str, **_fields: Any) -> None:
         self.noted.append(event)
@@ -46,6 +48,15 @@ class FakeSupervisor:
     def begin_random_kills(self) -> None:
         pass
 
+    def stop(self) -> None:
+        self.noted.append("stopped")
+
+    def signs_of_life(self) -> tuple[int, int]:
+        return 0, 0
+
+    def death(self) -> str | None:
+        return self.last_death
+
 
 class FakeRun(_Run):
     """A run with fake pipeline, generator and servers; `displayed` has the displayed states."""
@@ -57,7 +68,9 @@ class FakeRun(_Run):
             self.interrupted.set()
         self.fake = FakeSupervisor()
         self.supervisor: Any = self.fake
-        self.lab: Any = SimpleNamespace(own_broker=None, kafka=SimpleNamespace(bootstrap_servers=""))
+        self.lab: Any = SimpleNamespace(
+            own_broker=None, kafka=SimpleNamespace(bootstrap_servers=""), start_timeout_s=START_TIMEOUT_S
+        )
         self.topics: Any = SimpleNamespace(input="in")
         self.config: Any = None
         self.marks: list[float] = []

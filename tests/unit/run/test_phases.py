@@ -17,6 +17,7 @@ from oncebench.live.status import DRAINING, LOADING, STARTING, STOPPING, Phase
 from oncebench.run import cell as module
 from oncebench.run import warm_up
 from oncebench.run.progress_timeout import ProgressTimeout
+from oncebench.run.supervisor import PipelineEnded
 from tests.unit.run.fake_run import CELL, FakeRun
 
 
@@ -27,7 +28,7 @@ def test_an_interrupted_start_has_nothing_to_report(tmp_path: Path, load_started
         run._start_load()
     before = "pipeline ran" if load_started else "load began"
     with pytest.raises(UserError, match=f"^interrupted before the {before}: there is nothing to report$") as caught:
-        run._require(STARTING, lambda: False)
+        run._require(STARTING, lambda: False, ProgressTimeout(120.0))
     assert caught.value.exit_code == ExitCode.INTERRUPTED
 
 
@@ -66,8 +67,33 @@ def test_preloading_without_progress_is_an_error_with_remedy_and_log(
         run._preload()
     assert str(caught.value) == (
         "the pipeline made no progress for 170 s in the phase 'preloading'. Is the machine busy? Run it again when it "
-        f"is not or with fewer --open-sessions. See {tmp_path}/logs/pipeline.log"
+        "is not or with fewer --open-sessions. A longer --start-timeout gives it more time. See "
+        f"{tmp_path}/logs/pipeline.log"
     )
+
+
+def test_a_pipeline_that_died_before_it_got_on_is_quoted_and_no_busy_machine_is_blamed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = preloading(tmp_path, monkeypatch)
+    run.fake.last_death = "stopped: QueryDied: the disk is full."
+    monkeypatch.setattr(run.phases, "wait", lambda *_: False)
+    with pytest.raises(UserError, match=r"Its last words: stopped: QueryDied: the disk is full or with") as caught:
+        run._preload()
+    assert "busy" not in str(caught.value)
+
+
+def test_a_pipeline_that_ends_for_good_after_the_load_began_leaves_a_run_that_can_be_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = FakeRun(tmp_path)
+    monkeypatch.setattr(run.processes, "stop", lambda name: run.fake.noted.append(f"{name} stopped"))
+    run._end_early(PipelineEnded("the pipeline stopped: PermanentFailure: no"))
+    assert run.fake.noted == ["generator stopped", "stopped", "stalled"]
+    assert not run._load_began()
+    (tmp_path / "ledger").mkdir()
+    (tmp_path / "ledger" / "plan.json").write_text("{}")
+    assert run._load_began()
 
 
 def test_only_the_first_attempt_and_its_batches_are_progress_of_preloading(

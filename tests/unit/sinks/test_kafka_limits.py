@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import ConfigResource, ResourceType
+from confluent_kafka.admin import AdminClient, ConfigResource, ResourceType
 
 from oncebench.delivery.contract import Support
+from oncebench.delivery.topics import settings
+from oncebench.delivery.topics.settings import broker_setting
 from oncebench.sinks.kafka import markers
 from oncebench.sinks.kafka import sink as kafka
 from oncebench.sinks.kafka.markers import Offsets
@@ -34,9 +36,8 @@ def test_a_write_that_times_out_raises_kafkas_error(monkeypatch: pytest.MonkeyPa
 def test_a_broker_setting_that_times_out_raises_kafkas_error(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(kafka, "ADMIN_LIMIT_S", 0.2)
-    sink = KafkaSink("out", "it", 1, NOBODY, 60_000, "")
-    real = sink._admin
+    monkeypatch.setattr(settings, "LIMIT_S", 0.2)
+    real = AdminClient(NOBODY)
 
     class Gone:
         def list_topics(self, timeout: float) -> type[OneBroker]:
@@ -46,9 +47,8 @@ def test_a_broker_setting_that_times_out_raises_kafkas_error(
             assert [each.restype for each in resources] == [ResourceType.BROKER]
             return real.describe_configs(resources, **limits)
 
-    monkeypatch.setattr(sink, "_admin", Gone())
     with pytest.raises(KafkaException) as failed:
-        sink._broker_setting("transaction.max.timeout.ms")
+        broker_setting(cast("AdminClient", Gone()), "transaction.max.timeout.ms")
     assert failed.value.args[0].code() == KafkaError._TIMED_OUT
 
 

@@ -82,7 +82,7 @@ class Cluster:
         self.open.remove(place)
         self.marked.append((transaction.transactional_id, commit))
 
-    def end(self, transactions: list[Transaction], commit: bool, limit_s: float) -> list[EndTxnResult]:
+    def end(self, transactions: list[Transaction], commit: bool, limit_s: float, **_more: Any) -> list[EndTxnResult]:
         """Each is committed, once its first answer got lost."""
         assert commit, limit_s
         for txn in transactions:

@@ -16,6 +16,7 @@ from confluent_kafka import KafkaError, Producer
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.names import Names
+from oncebench.sinks.kafka.rows.produce import Target
 from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, _Transactional, run_in_thread
 
 
@@ -74,13 +75,23 @@ def test_a_call_in_a_thread_returns_its_result_or_error() -> None:
 def test_the_time_to_prepare_contains_the_wait_for_the_marker(monkeypatch: pytest.MonkeyPatch, commits: bool) -> None:
     took_s = 0.05
     monkeypatch.setattr(TransactionalWriter, "_mark", lambda *_: time.sleep(took_s))
-    monkeypatch.setattr(writers, "_produce_all", lambda *_: 0)
-    monkeypatch.setattr(writers, "_flush", lambda *_, **__: None)
+    monkeypatch.setattr(writers, "produce_all", lambda *_, **__: 0)
+    monkeypatch.setattr(writers, "flush", lambda *_, **__: None)
     writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=commits, ended={}, retired=frozenset())
     transactional, first = cast("Any", Ready()), cast("Any", None)
     _, timings = writer._write(transactional, cast("Any", Task()), first, iter(()), {})
     assert timings["mark"] >= took_s * 1000 * 0.9  # two-phase: from the last row on, so a moment less
     assert timings["prepare"] >= timings["mark"]
+
+
+class Refused:
+    """The message of a delivery report."""
+
+    def key(self) -> bytes:
+        return b"k"
+
+    def value(self) -> bytes:
+        return b"too large"
 
 
 class Recorded:
@@ -92,7 +103,7 @@ class Recorded:
         self.made.append(settings)
 
     def produce(self, *_: Any, on_delivery: Any, **__: Any) -> None:
-        on_delivery(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), None)
+        on_delivery(KafkaError(KafkaError.MSG_SIZE_TOO_LARGE), Refused())
 
     def poll(self, _limit_s: float) -> None: ...
 
@@ -110,7 +121,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def appended(servers: str, acknowledged: bool, *records: bytes) -> None:
     rows = pa.record_batch({"key": [b"k"] * len(records), "value": list(records)})
-    writer = Appender({"bootstrap.servers": servers}, "out", acknowledged)
+    writer = Appender({"bootstrap.servers": servers}, Target("out"), acknowledged)
     writer.write(cast("Any", Task()), iter([rows] if records else []))
 
 

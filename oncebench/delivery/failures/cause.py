@@ -1,0 +1,56 @@
+"""A table's entry for an error code: whether a restart can mend it, why, and what to do.
+
+Promise: a code that is in no table counts as transient, because a wrong "permanent" stops a job that would recover.
+`oncebench.delivery.failures.deaths` then counts how often the same batch dies by it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
+
+RESTART = "A restart of the pipeline writes the batch again."
+NO_RESTART = "A restart does not mend this."
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What is known about an error code.
+
+    Attributes:
+        permanent: whether the batch meets the same error after a restart.
+        reason: why the error occurs, or why it passes.
+        remedy: what to do; empty for most transient errors.
+    """
+
+    permanent: bool
+    reason: str
+    remedy: str = ""
+
+
+UNKNOWN = Cause(False, "no table has this code")
+
+
+def permanent(reason: str, remedy: str) -> Cause:
+    """Returns the entry of an error that a restart cannot mend."""
+    return Cause(True, reason, remedy)
+
+
+def transient(reason: str, remedy: str = "") -> Cause:
+    """Returns the entry of an error that may pass by itself."""
+    return Cause(False, reason, remedy)
+
+
+def failure(cause: Cause, text: str, restart: str = RESTART) -> DeliveryFailed:
+    """Returns the error of a batch that failed by this cause.
+
+    Args:
+        cause: from a table.
+        text: what failed, where, and the server's or client's own words, without a full stop.
+        restart: what a restart does, for a transient cause.
+    """
+    reason = "" if cause is UNKNOWN else f" ({cause.reason})"
+    if cause.permanent:
+        return PermanentFailure(f"{text}{reason}. {NO_RESTART} {cause.remedy}, then start again.")
+    return DeliveryFailed(" ".join(filter(None, (f"{text}{reason}.", cause.remedy and f"{cause.remedy}.", restart))))

@@ -1,0 +1,181 @@
+"""Kafka's errors: the broker's codes, and the codes of librdkafka (confluent-kafka) itself.
+
+A broker's code is the same number in every client: librdkafka's positive codes, kafka-python's `errno`, and the class
+of Java's exception. librdkafka's negative codes are its own. kafka-python's own errors have no number; all of them are
+failed connections or missing answers, so they are transient.
+
+Source: org.apache.kafka.common.protocol.Errors (4.3.1), rdkafka.h (2.14).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError, KafkaException
+from kafka.errors import KafkaError as WireError
+
+from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
+
+_RIGHTS = "kafka-acls.sh --add grants the missing right to this user. Grant it"
+_CHECKED = "the next start checks the topic, and refuses if it is gone"
+_FENCED = "another producer took over the transactional id; the next start fences and makes new ones"
+_MOVES = "a leader or coordinator is moving to another broker"
+_FORGOTTEN = "the broker has forgotten the producer; the next one gets a new id"
+
+# By the broker's number.
+BROKER: Mapping[int, Cause] = {
+    2: transient("the broker received damaged bytes"),
+    3: transient(_CHECKED, "If the topic was deleted, create it again"),
+    5: transient(_MOVES),
+    6: transient(_MOVES),
+    7: transient("the replicas did not answer in time"),
+    8: transient("a broker is away"),
+    9: transient(_MOVES),
+    10: permanent(
+        "the record is longer than its topic allows",
+        "Raise the topic's limit: kafka-configs.sh --alter --entity-type topics --entity-name TOPIC --add-config "
+        "max.message.bytes=BYTES. Or reject such records in the query",
+    ),
+    12: permanent(
+        "the sink's marker is longer than the broker allows", "Raise offset.metadata.max.bytes on the brokers"
+    ),
+    13: transient("a connection broke"),
+    14: transient("a coordinator loads its log after a move or restart"),
+    15: transient(_MOVES),
+    16: transient(_MOVES),
+    17: permanent("the topic's name is not allowed, or the topic is internal", "Name another topic"),
+    18: permanent("a batch of records is longer than a log segment", "Raise segment.bytes of the topic"),
+    19: transient(
+        "not enough in-sync replicas", "Start the missing brokers, or lower min.insync.replicas of the topic"
+    ),
+    20: transient(
+        "not enough in-sync replicas", "Start the missing brokers, or lower min.insync.replicas of the topic"
+    ),
+    21: permanent("the topic does not take this number of acknowledgements", "Remove `acks` from the settings"),
+    22: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
+    25: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
+    27: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
+    29: permanent("this user may not write the topic", _RIGHTS),
+    30: permanent("this user may not write the sink's marker groups", _RIGHTS),
+    31: permanent("this user lacks a right on the cluster", _RIGHTS),
+    32: permanent(
+        "the record's time is outside of what the topic allows",
+        "Raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic",
+    ),
+    33: permanent("the broker does not have this SASL mechanism", "Name a PLAINTEXT listener"),
+    34: permanent("the listener expects SASL", "Name a PLAINTEXT listener in bootstrap_servers"),
+    35: permanent("the broker is too old or too new for this request", "Use a broker of version 3.9 to 4.3"),
+    40: permanent("a setting of the topic or broker is not valid", "Correct the setting"),
+    42: permanent("the broker refuses the request's form", "Use a broker of version 3.9 to 4.3"),
+    43: permanent("the topic has an old message format", "Create the topic anew in the present format"),
+    44: permanent("a policy of the broker refuses the request", "Ask the cluster's operator about the policy"),
+    45: transient("the broker lacks an earlier record of this producer; the next producer begins anew"),
+    46: transient("the broker has this record already; the next producer begins anew"),
+    47: transient(_FENCED),
+    48: transient("the transaction had ended before"),
+    49: transient(_FORGOTTEN, "The id was idle for longer than transactional.id.expiration.ms of the brokers"),
+    50: permanent(
+        "the transaction time-out is longer than transaction.max.timeout.ms of the brokers",
+        "Lower transaction_timeout_ms, or raise the brokers' limit",
+    ),
+    51: transient("the coordinator still ends the id's last transaction"),
+    52: transient(_MOVES),
+    53: permanent("this user may not use the sink's transactional ids", _RIGHTS),
+    54: permanent("the cluster has no authorisation, and a request asks for it", "Enable an authoriser on the brokers"),
+    56: transient("a disk of the broker failed", "Look at the broker's log and its disks"),
+    58: permanent("the broker refuses the login", "Correct the user and password in `kafka`"),
+    59: transient(_FORGOTTEN),
+    72: transient("a listener of the broker is not there yet"),
+    74: transient(_MOVES),
+    75: transient(_MOVES),
+    76: permanent("the broker cannot compress in this way", "Remove compression.type from `kafka`"),
+    87: permanent(
+        "the broker refuses the record's form; a compacted topic takes no record without a key",
+        "Set cleanup.policy=delete for the topic, or give each row a key",
+    ),
+    88: transient("a transaction with this marker has not ended yet"),
+    89: transient("a quota of the broker slows this client down", "Raise the quota"),
+    90: transient(_FENCED),
+    100: transient(_CHECKED, "If the topic was deleted, create it again"),
+    120: transient("the broker asks for an abort of the transaction"),
+}
+
+# By librdkafka's own number.
+CLIENT: Mapping[int, Cause] = {
+    KafkaError._INVALID_ARG: permanent("Kafka's client refuses a setting", "Correct the setting in `kafka`"),
+    KafkaError._NOT_IMPLEMENTED: permanent(
+        "Kafka's client does not have this feature", "Correct the setting in `kafka`"
+    ),
+    KafkaError._UNSUPPORTED_FEATURE: permanent("the broker is too old", "Use a broker of version 3.9 to 4.3"),
+    KafkaError._AUTHENTICATION: permanent("the broker refuses the login", "Correct the user and password in `kafka`"),
+    KafkaError._SSL: permanent("the listener expects TLS", "Name a PLAINTEXT listener in bootstrap_servers"),
+    KafkaError._INVALID_TYPE: permanent("Kafka's client refuses a setting", "Correct the setting in `kafka`"),
+    KafkaError._UNKNOWN_TOPIC: transient(_CHECKED, "If the topic was deleted, create it again"),
+    KafkaError._UNKNOWN_PARTITION: transient(_CHECKED),
+    KafkaError._UNKNOWN_GROUP: transient("a coordinator is moving to another broker"),
+    KafkaError._MSG_TIMED_OUT: transient("the broker did not acknowledge a record in time"),
+    KafkaError._TIMED_OUT: transient("the broker did not answer in time"),
+    KafkaError._TIMED_OUT_QUEUE: transient("the client was too busy to send a request in time"),
+    KafkaError._TRANSPORT: transient("a connection broke"),
+    KafkaError._ALL_BROKERS_DOWN: transient("no broker can be reached"),
+    KafkaError._RESOLVE: transient("a broker's host name cannot be resolved", "Check the address and the name server"),
+    KafkaError._QUEUE_FULL: transient("the client's queue is full"),
+    KafkaError._CRIT_SYS_RESOURCE: transient("the machine is out of memory, threads or files"),
+    KafkaError._FS: transient("a file could not be read or written"),
+    KafkaError._WAIT_COORD: transient(_MOVES),
+    KafkaError._ISR_INSUFF: transient("not enough in-sync replicas"),
+    KafkaError._PURGE_QUEUE: transient("the transaction was aborted before the record was sent"),
+    KafkaError._PURGE_INFLIGHT: transient("the transaction was aborted before the record was acknowledged"),
+    KafkaError._STATE: transient("the producer failed before, and the next producer has a new id"),
+    KafkaError._FATAL: transient("the producer failed for good, and the next producer has a new id"),
+    KafkaError._FENCED: transient(_FENCED),
+    KafkaError._GAPLESS_GUARANTEE: transient("a record was lost on its way, and the next producer begins anew"),
+    KafkaError._INCONSISTENT: transient("client and broker disagree about the producer; the next one begins anew"),
+    KafkaError._DESTROY: transient("the client was closed"),
+}
+
+# The broker's number of Java's exceptions, which Spark's source and sink raise.
+_JAVA: Mapping[str, int] = {
+    "RecordTooLargeException": 10,
+    "RecordBatchTooLargeException": 18,
+    "InvalidTopicException": 17,
+    "UnknownTopicOrPartitionException": 3,
+    "NotEnoughReplicasException": 19,
+    "NotEnoughReplicasAfterAppendException": 20,
+    "TopicAuthorizationException": 29,
+    "GroupAuthorizationException": 30,
+    "ClusterAuthorizationException": 31,
+    "InvalidTimestampException": 32,
+    "SaslAuthenticationException": 58,
+    "InvalidRecordException": 87,
+    "UnsupportedVersionException": 35,
+    "UnsupportedForMessageFormatException": 43,
+    "PolicyViolationException": 44,
+    "TimeoutException": 7,
+    "NetworkException": 13,
+    "KafkaStorageException": 56,
+}
+_CLASS = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+)")
+
+
+def of_code(code: int) -> Cause:
+    """Returns the entry for a code of a broker or of librdkafka."""
+    return BROKER.get(code) or CLIENT.get(code) or UNKNOWN
+
+
+def of_error(error: BaseException | KafkaError) -> Cause:
+    """Returns the entry for an error of confluent-kafka or kafka-python."""
+    if isinstance(error, KafkaException):
+        error = error.args[0] if error.args else error
+    if isinstance(error, KafkaError):
+        return of_code(error.code())
+    code = getattr(error, "errno", None) if isinstance(error, WireError) else None
+    return of_code(code) if isinstance(code, int) else UNKNOWN
+
+
+def of_java(text: str) -> Cause:
+    """Returns the entry for the first Java exception of Kafka's client that a text names."""
+    found = _CLASS.search(text)
+    code = None if found is None else _JAVA.get(found[1])
+    return UNKNOWN if code is None else of_code(code)

@@ -1,0 +1,76 @@
+"""The start's check of topics: they exist, can be used, and are not created by a typing error.
+
+Promise: a start is refused if a topic cannot be used, also under at-most-once, where the broker reports no error. The
+check creates no topic, also on brokers with `auto.create.topics.enable`. A topic can be deleted later: the check looks
+once.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+
+from confluent_kafka import KafkaError, KafkaException, TopicCollection
+from confluent_kafka.admin import AdminClient
+
+from oncebench.delivery.errors import RefusedStart
+
+# Kafka's own rule (org.apache.kafka.common.internals.Topic).
+_NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
+# What a broker answers about a topic that cannot be used, and what to do then.
+_UNFIT = {
+    KafkaError.UNKNOWN_TOPIC_OR_PART: "does not exist. Create it, or correct its name",
+    KafkaError.TOPIC_EXCEPTION: "has a name that Kafka does not allow. Take another name",
+    KafkaError.TOPIC_AUTHORIZATION_FAILED: "is closed to this client. Allow {right} on it",
+}
+# A broker hears of a new topic some milliseconds after the controller has made it.
+_APPEARS_S = 3.0
+_PAUSE_S = 0.2
+
+
+def refuse_unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float, right: str = "WRITE") -> None:
+    """Refuses a start whose topics cannot be used. Creates no topic.
+
+    Args:
+        admin: a client of the cluster.
+        topics: the use of each topic, by the topic's name.
+        limit_s: for the broker's answer.
+        right: what the client needs on the topics.
+
+    Raises:
+        RefusedStart: a topic does not exist, is closed to this client, or has a name that Kafka does not allow.
+        KafkaException: the broker does not answer.
+    """
+    for name, use in topics.items():
+        if not _NAME.fullmatch(name):
+            raise _refused(name, use, KafkaError.TOPIC_EXCEPTION, right)
+    deadline = time.monotonic() + _APPEARS_S
+    while True:
+        found = _unfit(admin, topics, limit_s)
+        if found is None:
+            return
+        name, code = found
+        if code != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
+            raise _refused(name, topics[name], code, right)
+        time.sleep(_PAUSE_S)
+
+
+def _unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float) -> tuple[str, int] | None:
+    """Returns the first topic that cannot be used, and why."""
+    described = admin.describe_topics(TopicCollection(list(topics)), request_timeout=limit_s)
+    for name in topics:
+        try:
+            described[name].result()
+        except KafkaException as error:
+            code = error.args[0].code()
+            if code in _UNFIT:
+                return name, code
+            if code != KafkaError.LEADER_NOT_AVAILABLE:  # it exists, and a leader is being elected
+                raise
+    return None
+
+
+def _refused(name: str, use: str, code: int, right: str) -> RefusedStart:
+    why = _UNFIT[code].format(right=right)
+    return RefusedStart(f"{use} {name!r} {why}, then start again. Nothing was read or written.")

@@ -1,0 +1,144 @@
+"""Sends a partition's rows, counts the acknowledgements, and names the row that the topic refuses.
+
+Promise: under a guarantee that needs acknowledgements, `flush` raises unless every row was acknowledged. A row that is
+too large for the topic raises `PermanentFailure` with the row's key and size, because every replay makes the same row.
+At-most-once leaves such a row out and sends the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+from confluent_kafka import KafkaError, KafkaException, Message, Producer
+
+from oncebench.delivery.contract import TaskView
+from oncebench.delivery.errors import DeliveryFailed, RecordTooLarge
+from oncebench.delivery.failures.cause import UNKNOWN, failure
+from oncebench.delivery.failures.kafka import of_code
+from oncebench.sinks.kafka.rows.limits import UNKNOWN as UNKNOWN_LIMITS
+from oncebench.sinks.kafka.rows.limits import Limits
+from oncebench.sinks.records import records_of
+
+# Longer than a broker's restart, which takes seconds.
+FLUSH_LIMIT_S = 120.0
+# Enough of a key to find the row again, in one line.
+_KEY_SHOWN = 60
+# A batch with one record takes some 70 bytes more than the record's key and value; headers take more.
+_OVERHEAD_BYTES = 10_000
+
+
+@dataclass(frozen=True)
+class Target:
+    """The topic that takes a task's rows.
+
+    Attributes:
+        topic: its name.
+        limits: what it takes.
+    """
+
+    topic: str
+    limits: Limits = UNKNOWN_LIMITS
+
+
+class Reports:
+    """Counts delivery reports, and keeps the first error with its row."""
+
+    def __init__(self) -> None:
+        self.acknowledged = 0
+        self.error: KafkaError | None = None
+        self.row = ""
+        self.size = 0
+
+    def __call__(self, error: KafkaError | None, message: Message) -> None:
+        if error is None:
+            self.acknowledged += 1
+        else:
+            self.refused(error, message.key(), message.value())
+
+    def refused(self, error: KafkaError, key: Any, value: Any) -> None:
+        """Keeps the error of a row that was not taken, if it is the first."""
+        if self.error is None:
+            self.error, self.row, self.size = error, _described(key, value), sum(map(len, _bytes(key, value)))
+
+
+def _described(key: Any, value: Any) -> str:
+    texts = _bytes(key, value)
+    shown = texts[0][:_KEY_SHOWN].decode("utf-8", "replace") + ("..." if len(texts[0]) > _KEY_SHOWN else "")
+    sizes = [len(each) for each in texts]
+    return f"the row with key {shown!r} has {sum(sizes):,} bytes (key {sizes[0]:,}, value {sizes[1]:,})"
+
+
+def _bytes(*texts: Any) -> list[bytes]:
+    return [each.encode() if isinstance(each, str) else each or b"" for each in texts]
+
+
+def produce_all(
+    producer: Producer,
+    target: Target,
+    rows: Iterator[pa.RecordBatch],
+    reports: Reports,
+    task: TaskView,
+    all_or_none: bool,
+) -> int:
+    """Hands every row to the client; returns their number.
+
+    Args:
+        all_or_none: whether a row that the client refuses fails the task. Otherwise the row is only reported.
+
+    Raises:
+        PermanentFailure: the client refuses a row, because it is longer than the topic allows.
+    """
+    sent = 0
+    for batch in rows:
+        for key, value, headers in records_of(batch):
+            while True:
+                try:
+                    producer.produce(target.topic, key=key, value=value, headers=headers, on_delivery=reports)
+                    break
+                except BufferError:  # the queue is full; handling delivery reports makes room
+                    producer.poll(0.05)
+                except KafkaException as error:
+                    if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
+                        raise
+                    reports.refused(error.args[0], key, value)
+                    if all_or_none:
+                        raise refused(reports, target, task) from None
+                    break
+            sent += 1
+        producer.poll(0)
+    return sent
+
+
+def flush(producer: Producer, sent: int, reports: Reports, target: Target, task: TaskView) -> None:
+    """Waits until every row is acknowledged.
+
+    Raises:
+        DeliveryFailed: a row was not acknowledged; `PermanentFailure` if it never will be.
+    """
+    left = producer.flush(FLUSH_LIMIT_S)
+    if left or reports.error or reports.acknowledged != sent:
+        raise refused(reports, target, task, sent, left)
+
+
+def refused(reports: Reports, target: Target, task: TaskView, sent: int = 0, left: int = 0) -> DeliveryFailed:
+    """Returns the error of a task whose rows were not all taken."""
+    where = f"batch {task.batch}, partition {task.partition}"
+    error = reports.error
+    cause = UNKNOWN if error is None else of_code(error.code())
+    if cause.permanent:
+        most = target.limits.record_bytes
+        limit = "" if most is None else f" (it takes {most:,} bytes)"
+        needed = reports.size + _OVERHEAD_BYTES
+        remedy = cause.remedy.replace("TOPIC", target.topic).replace("BYTES", str(needed))
+        failed = failure(
+            replace(cause, remedy=remedy),
+            f"{where}: {reports.row}, and topic {target.topic}{limit} refuses it: {error}",
+        )
+        too_large = error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
+        return RecordTooLarge(str(failed)) if too_large else failed
+    waited = f" within {FLUSH_LIMIT_S:g} s" if left else ""
+    counted = f"{reports.acknowledged} of {sent} rows were acknowledged{waited} (first error: {error})"
+    return failure(cause, f"{where}: {counted}")

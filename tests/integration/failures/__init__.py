@@ -1,0 +1,1 @@
+"""Failures that a restart cannot mend, and failures that pass by themselves."""

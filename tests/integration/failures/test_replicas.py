@@ -1,0 +1,126 @@
+"""Too few in-sync replicas stop writes for a while; the job waits, says so, and loses and doubles nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from threading import Thread
+
+import pytest
+from confluent_kafka.admin import NewTopic
+
+from oncebench.delivery.topics import replicas
+from oncebench.downloads.java import find_java
+from oncebench.processes.ports import LOOPBACK, free_ports
+from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
+from oncebench.servers.kafka.class_archive import start_files
+from oncebench.servers.kafka.settings import CLIENTS, CONTROLLER, BrokerSettings
+from oncebench.sinks.kafka import sink as kafka
+from oncebench.sinks.kafka.coordinator import Coordinator
+from tests.integration.sinks.test_kafka_sink import Output, Task, rows, wait_for, write
+
+pytestmark = pytest.mark.integration
+QUICK = {
+    "broker.session.timeout.ms": "3000", "replica.lag.time.max.ms": "3000",
+    # The coordinators stay while the second broker is away.
+    "offsets.topic.replication.factor": "2", "transaction.state.log.replication.factor": "2",
+}  # fmt: skip
+
+
+class Second:
+    """A second broker of a cluster, which can be killed and started again."""
+
+    def __init__(self, first: KafkaBroker, folder: Path) -> None:
+        port = free_ports(1)[0]
+        data = folder / "kafka" / "data"
+        data.mkdir(parents=True)
+        meta = f"version=1\nnode.id=2\ncluster.id={first.cluster_id}\ndirectory.id=AAAAAAAAAAAAAAAAAAAAZg\n"
+        files = start_files(find_java())
+        (data / "meta.properties").write_text(meta)
+        (data / "bootstrap.checkpoint").write_bytes((files.folder / "bootstrap.checkpoint").read_bytes())
+        listener = f"{CLIENTS}://{LOOPBACK}:{port}"
+        own = {
+            **QUICK, "process.roles": "broker", "node.id": "2", "listeners": listener, "advertised.listeners": listener,
+            "controller.quorum.voters": f"1@{LOOPBACK}:{first.ports[CONTROLLER]}",
+            "listener.security.protocol.map": f"{CLIENTS}:PLAINTEXT,{CONTROLLER}:PLAINTEXT",
+        }  # fmt: skip
+        settings = BrokerSettings(data, {CLIENTS: port, CONTROLLER: first.ports[CONTROLLER]}, {}, own)
+        self.broker = KafkaBroker(folder, settings, find_java(), files, 512)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[tuple[KafkaBroker, KafkaBroker]]:
+    with start_kafka(tmp_path / "first", settings=QUICK) as first, Second(first, tmp_path / "second").broker as second:
+        second.start()
+        yield first, second
+
+
+def replicated(first: KafkaBroker, name: str) -> str:
+    """A topic with its leader on the first broker, and a replica on the second."""
+    topic = NewTopic(name, 1, config={"min.insync.replicas": "2"}, replication_factor=2)
+    admin = first.admin()
+    admin.create_topics([topic])[name].result(30)
+    return name
+
+
+def in_sync(first: KafkaBroker, topic: str) -> int:
+    partitions = first.admin().list_topics(topic, timeout=30).topics[topic].partitions.values()
+    return min((len(partition.isrs) for partition in partitions), default=0)
+
+
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
+def test_a_start_waits_for_replicas_and_says_so(
+    cluster: tuple[KafkaBroker, KafkaBroker],
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    variant: str,
+) -> None:
+    monkeypatch.setattr(replicas, "LOOK_S", 1.0)
+    first, second = cluster
+    output = Output(first)
+    output.topic = replicated(first, f"replicated-{variant}")
+    wait_for("both replicas", lambda: in_sync(first, output.topic) == 2)
+    driver = output.driver("two-phase", 1)
+    prepared = write(driver.prepare_writer(), 1, "early")
+    second.kill()
+    wait_for("one replica", lambda: in_sync(first, output.topic) == 1)
+    assert driver.commit(1, {0: prepared}) == set(), "decided; the end of the transaction cannot be written yet"
+    again = Thread(target=lambda: (wait_for("words", lambda: "not enough in-sync" in caplog.text), second.start()))
+    again.start()
+    try:
+        successor = output.driver(variant, 2)  # must fence the id, whose transaction has not ended
+    finally:
+        again.join()
+    assert "waiting for" in caplog.text
+    assert "not enough in-sync replicas: topic" in caplog.text
+    writer = successor.prepare_writer() if variant == "two-phase" else successor.idempotent_writer()
+    late = dict(writer.write(Task(2), rows("late"))[0])
+    if variant == "two-phase":
+        assert successor.commit(2, {0: late}) == set()
+    wait_for("all rows", lambda: output.visible() == {"early": 20, "late": 20})
+
+
+def test_a_commit_waits_for_replicas(
+    cluster: tuple[KafkaBroker, KafkaBroker], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(kafka, "COMMIT_LIMIT_S", 2.0)
+    monkeypatch.setattr(replicas, "LOOK_S", 1.0)
+    first, second = cluster
+    output = Output(first)
+    output.topic = replicated(first, "replicated-commit")
+    wait_for("both replicas", lambda: in_sync(first, output.topic) == 2)
+    driver = output.driver("two-phase", 1)
+    prepared = write(driver.prepare_writer(), 1, "early")
+    second.kill()
+    wait_for("one replica", lambda: in_sync(first, output.topic) == 1)
+    assert driver.commit(1, {0: prepared}) == set()
+    again = Thread(target=lambda: (wait_for("words", lambda: "not enough in-sync" in caplog.text), second.start()))
+    again.start()
+    try:
+        assert driver.commit(1, {0: prepared}) == set(), "a replay commits again, and waits for the first to end"
+    finally:
+        again.join()
+    wait_for("all rows", lambda: output.visible() == {"early": 20})
+    with closing(Coordinator({"bootstrap_servers": output.servers})) as coordinator:
+        assert {txn.state for txn in coordinator.listed(driver._names.prefix)} == {"CompleteCommit"}

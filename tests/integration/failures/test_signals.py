@@ -1,0 +1,87 @@
+"""SIGTERM to every process of a job, as a service manager sends it, ends the job with exit code 0."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import psutil
+import pytest
+
+from oncebench.lab.lab import Lab
+from oncebench.processes.child import Child, tail
+from tests.pipelines import Fixture, session, wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+# "within seconds": what a user waits for, and a starved machine's share of it.
+SOON_S = 12.0
+
+
+def all_of(child: Child) -> None:
+    """systemd's KillMode=control-group."""
+    for pid in child.members():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGTERM)
+
+
+def names(child: Child) -> set[str]:
+    found = set()
+    for pid in child.members():
+        with suppress(psutil.Error):
+            found.add(psutil.Process(pid).name())
+    return found
+
+
+@pytest.mark.parametrize(
+    ("guarantee", "variant"),
+    [("exactly-once", "two-phase"), ("exactly-once", "idempotent"), ("at-least-once", "acknowledged")],
+)
+def test_sigterm_to_the_whole_job_ends_it_between_two_batches(
+    lab: Lab, tmp_path: Path, guarantee: str, variant: str
+) -> None:
+    fixture = Fixture(lab, tmp_path)
+    config = fixture.config(guarantee, variant, max_events_per_batch=40)
+    fixture.send(record for number in range(60) for record in session(f"s{number}"))
+    with fixture.pipeline(config) as supervisor:
+        supervisor.start()
+        wait_for("a first row", lambda: bool(fixture.visible()), [supervisor])
+        child = supervisor.child
+        assert child is not None
+        for _ in range(3):  # an impatient operator repeats it
+            all_of(child)
+            time.sleep(0.1)
+        assert child.wait(60.0), tail(child.log)
+        wait_for("its JVM and workers to be gone", lambda: not child.members())
+        child.kill_session()
+        assert child.returncode == 0, tail(child.log)
+
+
+MOMENTS: dict[str, Callable[[Child], bool]] = {
+    "Python starts": lambda child: child.alive,
+    "the journal is open": lambda child: any((child.log.parents[1] / "..").resolve().glob("checkpoint/journal/*")),
+    "the JVM starts": lambda child: "java" in names(child),
+    "workers start": lambda child: "java" in names(child) and len(child.members()) > 3,
+}
+
+
+@pytest.mark.parametrize("moment", [name for name in MOMENTS if name != "Python starts"])
+@pytest.mark.parametrize("to_all", [True, False], ids=["to all", "to the job"])
+def test_sigterm_during_a_start_is_obeyed_within_seconds(lab: Lab, tmp_path: Path, moment: str, to_all: bool) -> None:
+    fixture = Fixture(lab, tmp_path)
+    config = fixture.config("exactly-once", "two-phase")
+    with fixture.pipeline(config) as supervisor:
+        supervisor.start()
+        child = supervisor.child
+        assert child is not None
+        wait_for(moment, lambda: MOMENTS[moment](child))
+        began = time.monotonic()
+        all_of(child) if to_all else child.send(signal.SIGTERM)
+        assert child.wait(SOON_S), tail(child.log)
+        took = time.monotonic() - began
+        wait_for("its JVM and workers to be gone", lambda: not child.members())
+        child.kill_session()
+        assert child.returncode == 0, f"{took:.1f} s\n{tail(child.log)}"

@@ -1,0 +1,41 @@
+"""A start is refused for a topic that does not exist, whatever the sink is, and creates none by a typing error."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from oncebench.lab.lab import Lab
+from oncebench.processes.child import tail
+from oncebench.servers.kafka.broker import start_kafka
+from tests.pipelines import WAIT_S, Fixture, session, wait_for
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+@pytest.fixture
+def creating(lab: Lab, tmp_path: Path) -> Iterator[Fixture]:
+    """Topics on a broker that creates topics when a client asks for them, as Kafka does by default."""
+    with start_kafka(tmp_path / "kafka", settings={"auto.create.topics.enable": "true"}) as broker:
+        yield Fixture(replace(lab, kafka=broker), tmp_path)
+
+
+@pytest.mark.parametrize("sink", ["kafka", "files-jsonl"])
+@pytest.mark.parametrize(("field", "use"), [("quarantine_topic", "quarantine"), ("input_topic", "input")])
+def test_a_misspelt_topic_is_refused_and_not_created(creating: Fixture, sink: str, field: str, use: str) -> None:
+    output = {"output": creating.output if sink == "kafka" else str(creating.folder / "rows")}
+    misspelt = f"{creating.quarantine}d"
+    creating.send(session("good"))
+    config = creating.config("at-least-once", "acknowledged", sink=sink, output=output, **{field: misspelt})
+    with creating.pipeline(config) as supervisor:
+        supervisor.start()
+        child = supervisor.child
+        assert child is not None
+        wait_for("the refusal", lambda: not child.alive)
+        child.kill_session()
+        assert child.returncode == 2, tail(child.log)
+        assert supervisor.last_words().startswith(f"refused to start: the {use} topic '{misspelt}' does not exist")
+    assert misspelt not in creating.lab.kafka.admin().list_topics(timeout=WAIT_S).topics

@@ -1,0 +1,1 @@
+"""The tables of error codes, and what the end of a job says."""
