@@ -79,12 +79,7 @@ SUPPORTS = (
     Support(AT_MOST_ONCE, "claim", "claim, then acks=0", default=True),
     Support(AT_LEAST_ONCE, "acknowledged", "acks=all, every delivery report checked", default=True),
     Support(AT_LEAST_ONCE, "native", "Spark's own Kafka sink, as shipped"),
-    Support(
-        EXACTLY_ONCE,
-        "two-phase",
-        "tasks prepare, the driver decides and ends the transactions",
-        default=True,
-    ),
+    Support(EXACTLY_ONCE, "two-phase", "tasks prepare, the driver decides and ends the transactions", default=True),
     Support(EXACTLY_ONCE, "idempotent", "a transaction per task with a marker of the batch in it"),
 )
 
