@@ -12,7 +12,8 @@ setup: $(STAMP)
 $(STAMP): pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
 	  { echo "oncebench needs Python 3.11 or newer; name one: make $(MAKECMDGOALS) PYTHON=/path/to/python3.11"; exit 5; }
-	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	@test -x $(RUN)/pip || $(PYTHON) -m venv $(VENV) || \
+	  { rm -rf $(VENV); echo "python3 cannot make $(VENV); on Debian and Ubuntu install python3-venv"; exit 5; }
 	@echo "making $(VENV) (a minute or two)" >&2
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench,docs,profile]'
 	@touch $@

@@ -8,6 +8,7 @@ import click
 
 from oncebench.errors import ExitCode
 from oncebench.lab.provision import provision
+from oncebench.report.results import LOCAL
 from oncebench.servers.doctor import checks
 
 
@@ -20,7 +21,7 @@ def doctor(fetch: bool) -> None:
     """
     if fetch:
         provision()
-    found = checks()
+    found = checks(LOCAL)
     width = max(len(check.name) for check in found)
     for check in found:
         if not fetch or not check.ok:

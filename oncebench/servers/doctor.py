@@ -53,7 +53,7 @@ def checks(work_dir: Path | None = None) -> list[Check]:
     """All checks, in reading order.
 
     Args:
-        work_dir: the folder in which runs would write; by default the temporary folder.
+        work_dir: the folder in which runs would write, or one that it will be in; by default the temporary folder.
     """
     folder = _existing(work_dir or Path(tempfile.gettempdir()))
     all_checks: dict[str, Callable[[], _Finding]] = {

@@ -328,7 +328,7 @@ def test_run_accepts_the_earlier_name_of_guarantee() -> None:
 def test_an_error_of_a_command_decides_message_and_exit_code(
     error: BaseException, code: int, message: str, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    def fail() -> None:
+    def fail(_folder: object) -> None:
         raise error
 
     monkeypatch.setattr(doctor, "checks", fail)
