@@ -15,7 +15,7 @@ from pipeline.checkpoint import newest_batch
 from pipeline.config import PipelineConfig
 from tests.pipelines import Fixture, every_row, position, session, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 SESSIONS = [f"s{number}" for number in range(40)]
 
 

@@ -45,8 +45,8 @@ def quarantine_faults(fixture: Fixture, topic: str) -> int:
         assert save_quarantine(reader, fixture.folder / "quarantine.arrow").complete
     with closing(KafkaReader(servers, fixture.input)) as reader:
         assert save_topic(reader, fixture.folder / "input.arrow").complete
-    copies = read_stream(fixture.folder / "quarantine.arrow", QUARANTINE).table
-    source = read_stream(fixture.folder / "input.arrow", INPUT).table
+    copies = read_stream(fixture.folder / "quarantine.arrow", QUARANTINE)
+    source = read_stream(fixture.folder / "input.arrow", INPUT)
     return judge_quarantine(copies, expected, source).faults.count
 
 

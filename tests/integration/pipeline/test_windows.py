@@ -13,7 +13,7 @@ from oncebench.lab.lab import Lab
 from oncebench.record.json_lines import read_lines
 from tests.integration.pipeline.test_own_job import Own, tail, wait_for
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 COLUMNS = """SCHEMA = StructType(
     [StructField("shop", StringType()), StructField("from_us", LongType()), StructField("n", LongType())]

@@ -22,7 +22,7 @@ from oncebench.sinks.kafka.reader import KafkaReader
 from oncebench.workdir import open_work_dir
 from tests.pipelines import event, position, session
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow]
 
 # The limits of the run itself end the test earlier.
 WAIT_S = 800.0

@@ -66,7 +66,8 @@ def write_each(fixture: Fixture, config: PipelineConfig, letters: str) -> None:
 def test_marker_groups_that_were_reset_or_deleted_are_refused_by_name(fixture: Fixture, variant: str) -> None:
     config = fixture.config("exactly-once", variant, "after-commit@batch=1", trigger_ms=5_000)
     killed_in_batch_1(fixture, config)
-    assert fixture.visible() == rows_of("a", "b")
+    before = fixture.visible()  # batch 1 may have begun before every session was sent
+    assert rows_of("a") < before <= rows_of("a", "b")
     admin, groups = fixture.lab.kafka.admin(), [f"{config.sink_id}.marker.{p}" for p in range(2)]
     reset = ConsumerGroupTopicPartitions(groups[0], [TopicPartition(fixture.output, 0, 0)])
     admin.alter_consumer_group_offsets([reset])[groups[0]].result(30)
@@ -78,7 +79,7 @@ def test_marker_groups_that_were_reset_or_deleted_are_refused_by_name(fixture: F
     assert "no marker is there, and batch 0 was committed" in said
     assert said.endswith(": output/0:none..0,output/1:none..0")
     assert "Batch 1 is open and is written again if its marker is missing" in said
-    assert fixture.visible() == rows_of("a", "b")
+    assert fixture.visible() == before
     if variant == "two-phase":  # the journal has the decision, and its transactions have ended
         accepted(fixture, config, said)
         assert fixture.visible() == rows_of("a", "b")
