@@ -105,7 +105,7 @@ def _batches(folder: Path) -> list[int]:
 
 
 def planned_range(checkpoint: Path, batch: int, topic: str) -> dict[int, tuple[int, int]]:
-    """Returns the input of a planned batch: partition -> first offset, and the offset behind the last.
+    """Returns a planned batch's input: partition -> first offset, and the one behind the last.
 
     Spark's offset log has ends only. The first batch begins at offset 0, or where the topic began when it was planned.
 

@@ -303,7 +303,7 @@ class Job:
         self._last_delivered = batch.id, self._rows_before
 
     def _watch_input(self) -> None:
-        """Ends the query soon after the input topic was made again: its offsets are other records then."""
+        """Ends the query soon after the input topic was made again, with other records."""
         found = 0
         while self._checks is not None:
             time.sleep(INPUT_CHECK_S)

@@ -179,7 +179,7 @@ def _refuse_missing(commits: str) -> None:
 
 
 def _report_left_out() -> None:
-    """Names the commits whose figures are stored but not on the pages, which show the history of HEAD."""
+    """Names commits with stored figures that the pages lack, because they show HEAD's history."""
     stored = {path.name.split("-")[0] for path in (ASV_RESULTS / MACHINE).glob("*-*.json")}
     shown = tuple(_git("rev-list", "--first-parent", "HEAD").split())
     left_out = sorted(each for each in stored if not any(commit.startswith(each) for commit in shown))

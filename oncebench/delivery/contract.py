@@ -232,7 +232,7 @@ class Sink:
         return {}
 
     def make_identity(self) -> None:
-        """Gives the output an identity, if its server gives none; called after all checks of a start."""
+        """Gives the output an identity if its server gives none; called after a start's checks."""
 
     def warm_up_writer(self) -> Writer:
         """Returns a writer that makes a worker ready (connections, producers) and writes nothing."""
@@ -279,7 +279,7 @@ class Sink:
         return None
 
     def hindrance(self) -> str | None:
-        """Returns what keeps the sink's server from taking rows at present, for the message of a failed batch.
+        """Returns what keeps the server from taking rows now, for the message of a failed batch.
 
         None: nothing can be seen.
         """

@@ -359,7 +359,7 @@ class _Run:
         return time.time_ns() // 1000 >= began_us + self.cell.warmup_s * 1e6
 
     def _measure_from_now(self) -> None:
-        """Starts measuring: when the pipeline or the load has started, and again when the warm-up time is over."""
+        """Starts measuring: at the start of pipeline or load, and again after the warm-up time."""
         self.meters.mark()
         self.measured_from_us = time.time_ns() // 1000
 

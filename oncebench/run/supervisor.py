@@ -54,7 +54,7 @@ _ENDED = object()  # of a fault's generator
 
 
 class PipelineEnded(UserError):
-    """The pipeline ended by itself, and is not started again; the message has its own last words."""
+    """The pipeline ended and is not started again; the message has its own last words."""
 
 
 class Supervisor:

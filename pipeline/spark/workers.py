@@ -31,7 +31,7 @@ _IMPORTED = (
 
 
 class _Signals:
-    """The module `signal` for PySpark's daemon, which then ignores SIGTERM and SIGINT, as its workers do.
+    """The module `signal` for PySpark's daemon, which then ignores SIGTERM and SIGINT.
 
     A service manager sends SIGTERM to every process of a job, and the batch must be able to end. The daemon still ends
     with the JVM: its standard input is then closed.

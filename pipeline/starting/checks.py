@@ -96,7 +96,7 @@ class StartChecks:
         return self._gaps.changed(batch)
 
     def lost_input(self) -> RefusedStart | None:
-        """Returns why a query died, if the reason is that its input is gone; None for any other reason."""
+        """Returns why a query died if its input is gone; None for any other reason."""
         try:
             self._check_input()
         except RefusedStart as lost:

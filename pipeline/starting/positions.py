@@ -1,4 +1,4 @@
-"""Compares the positions in Spark's checkpoint with the offsets that the input topic still has.
+"""Compares the positions in Spark's checkpoint with the offsets that the input still has.
 
 Retention deletes records that were not read yet, and a topic that lost its end has fewer records than the checkpoint
 has read. Spark's source notices the first case only in a task, and does not give the range.
@@ -93,13 +93,13 @@ def moved(at: Position, there: Mapping[str, tuple[int, int]]) -> Position:
 
 
 def from_the_beginning(at: Position, there: Mapping[str, tuple[int, int]]) -> Position:
-    """Returns the position of another topic: its beginning. An open batch is left without records."""
+    """Returns another topic's position: its beginning. An open batch gets no records."""
     starts = {p: there[p][0] for p in at.ends if p in there}
     return Position(starts, starts)
 
 
 def move(checkpoint: Path, topic: str, to: Position) -> None:
-    """Rewrites Spark's offset log: the end of the newest batch, and of the batch before it if one is open."""
+    """Rewrites the end of the newest batch in Spark's offset log, and of the one before if open."""
     newest = newest_batch(checkpoint)
     if newest is None:
         _rewrite(checkpoint / "sources" / "0" / "0", topic, to.starts)
@@ -111,7 +111,7 @@ def move(checkpoint: Path, topic: str, to: Position) -> None:
 
 
 def _rewrite(entry: Path, topic: str, offsets: Offsets) -> None:
-    """Replaces the last line of one of Spark's entries. The checksum file goes first: it is of the old text."""
+    """Replaces the last line of one of Spark's entries; removes its old checksum first."""
     *head, last = entry.read_text().split("\n")
     text = "\n".join((*head, json.dumps({**json.loads(last), topic: dict(offsets)}, separators=(",", ":"))))
     if text == "\n".join((*head, last)):

@@ -1,1 +1,1 @@
-"""A plain pipeline and a plain judge: few lines, slow, and against which both auditors are compared."""
+"""A plain pipeline and a plain judge, to compare both auditors with: few lines, slow."""

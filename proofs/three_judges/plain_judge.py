@@ -1,4 +1,7 @@
-"""A judge in a page: the rules of docs/anomalies.md, one event after the other. It shares no code with an auditor."""
+"""A judge in a page: the rules of docs/anomalies.md, one event after the other.
+
+It shares no code with an auditor.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from proofs.three_judges.plain_pipeline import Copy, Event, Row, fields_of, rows
 def judge(
     batches: Sequence[Sequence[Event]], timeout_ms: int, rows: Sequence[Row], quarantine: Sequence[Copy]
 ) -> dict[str, int]:
-    """Returns what is wrong with rows and quarantine: counts by the codes of the anomalies, without zeros."""
+    """Returns what is wrong: counts by the codes of the anomalies, without zeros."""
     copies = {(each.partition, each.offset) for each in quarantine if each.partition is not None}
     timers = {(each.key, each.value) for each in quarantine if each.partition is None}
     expected: dict[tuple[str, int], Row] = {}

@@ -1,10 +1,10 @@
 """The expected output: a reference model, fed from the re-read input topic.
 
-Promise: the expected rows depend on the input records, taken per session key in the order in which the pipeline read
-them (`history.reading_order`), and on the time-outs that the record proves (`history.timeouts`). There is no clock, no
-Spark, and no code shared with the pipeline, so one mistake cannot hide in both. Of several valid events with one seq
-the first one counts. The last of the 100 first events finishes its session. Of several finished sessions with one key
-the first one counts.
+Promise: the expected rows depend on the input records and on the time-outs that the record proves
+(`history.timeouts`). Records count per session key, in the order in which the pipeline read them
+(`history.reading_order`). There is no clock, no Spark, and no code shared with the pipeline, so one mistake cannot hide
+in both. Of several valid events with one seq the first one counts. The last of the 100 first events finishes its
+session. Of several finished sessions with one key the first one counts.
 
 What can go wrong: the input read was cut short. Then finished sessions look unfinished; callers check
 `Stream.complete`.
@@ -162,7 +162,7 @@ def expected_output(table: pa.Table, release: Callable[[], None] = keep, evidenc
 
 
 def _in_reading_order(position: Ints, read: Columns, batch_ends: Sequence[Mapping[int, int]]) -> tuple[Ints, Bools]:
-    """Returns the places of valid events in reading order, and which keys of `read` are in several partitions."""
+    """Returns valid events' places in reading order, and which keys are in several partitions."""
     valid = np.flatnonzero(read.reason == VALID)
     moved = in_several_partitions(position[valid], read.key[valid], len(read.keys))
     if moved.any():

@@ -1,1 +1,1 @@
-"""Copies of rejected records: their headers, their size, and the originals that they are made from."""
+"""Copies of rejected records: their headers, their size, and their originals."""

@@ -137,7 +137,7 @@ class Letters:
         return {partition: end for partition, (_, end) in self._ends.items()}
 
     def read(self) -> Iterator[Letter]:
-        """Yields the copies of the selection in the order of each partition, with what becomes of each.
+        """Yields the selected copies in the order of each partition, with what becomes of each.
 
         Copies that an earlier call has left are not repeated.
 
@@ -211,7 +211,7 @@ def _obstacle(ours: Mapping[str, bytes | None]) -> str:
 
 
 def _record(message: Message, ours: Mapping[str, bytes | None]) -> bytes:
-    """Identifies the rejected record of a copy. In a topic that was made again, positions repeat."""
+    """Identifies the rejected record of a copy. Positions repeat if a topic was made again."""
     place = [ours.get(name) for name in (names.SOURCE_TOPIC, names.SOURCE_PARTITION, names.SOURCE_OFFSET)]
     found = hashlib.blake2b(digest_size=16)
     for part in (*place, ours.get(names.SOURCE_TIMESTAMP), message.key(), message.value()):

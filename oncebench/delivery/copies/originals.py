@@ -150,7 +150,7 @@ class Originals:
         return wanted[0] if wanted else 0
 
     def _ends(self, topic: str, partition: int) -> tuple[int, int]:
-        """Returns the offsets between which there are records, or all offsets if Kafka does not answer."""
+        """Returns the range of offsets with records, or all offsets if Kafka does not answer."""
         try:
             low, high = self._consumer.get_watermark_offsets(TopicPartition(topic, partition), timeout=self._limit_s)
         except KafkaException:

@@ -1,4 +1,4 @@
-"""How large a record of a topic may be, and the settings of a producer that can write such a record."""
+"""How large a record of a topic may be, and the settings of a producer for such records."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ DESCRIBE_S = 10.0
 
 
 def topic_limit(client: Mapping[str, Any], topic: str) -> int:
-    """Returns the topic's `max.message.bytes`; the client's own limit if the broker does not return it."""
+    """Returns the topic's `max.message.bytes`, or the client's limit if it cannot be read."""
     resource = ConfigResource(ResourceType.TOPIC, topic)
     try:
         admin = AdminClient({**client, "log_level": 2})

@@ -1,4 +1,4 @@
-"""PostgreSQL's errors by SQLSTATE: first the code itself, then its class (the first two characters).
+"""PostgreSQL's errors by SQLSTATE: the code itself, then its class (two characters).
 
 Source: PostgreSQL 18, appendix A, "PostgreSQL Error Codes".
 """

@@ -1,4 +1,4 @@
-"""Spark's failures: error conditions in brackets (`[CANNOT_LOAD_STATE_STORE.KEY..]`), and Java classes.
+"""Spark's failures: error conditions (`[CANNOT_LOAD_STATE_STORE.KEY..]`), and Java classes.
 
 A lost batch of input (`KAFKA_DATA_LOSS`, `OffsetOutOfRangeException`) is not here: the start checks it.
 

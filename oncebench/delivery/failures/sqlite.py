@@ -1,4 +1,4 @@
-"""SQLite's errors by result code (`sqlite3.Error.sqlite_errorname`), without the extension of an extended code."""
+"""SQLite's errors by result code (`sqlite_errorname`), without a code's extension."""
 
 from __future__ import annotations
 

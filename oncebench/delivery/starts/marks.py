@@ -1,4 +1,4 @@
-"""Remembers the newest markers, so that a start finds a sink that is older than the checkpoint.
+"""Remembers the newest markers: a start then finds a sink older than the checkpoint.
 
 After each batch the driver notes which partitions had rows: their markers are in the sink from then on. A start
 compares the notes with the markers in the sink. It finds a database that was restored from a backup, a removed file, or
@@ -69,7 +69,7 @@ class Marks:
     def missing(
         self, marks: Mapping[int, Mark], committed: int, forgets_after_s: float | None
     ) -> dict[int, tuple[int | None, int]]:
-        """Returns partition -> (batch that the sink has, batch that it must have), where the sink is older.
+        """Returns partition -> (the sink's batch, the batch it must have), where it is older.
 
         Args:
             marks: the markers in the sink.

@@ -1,1 +1,1 @@
-"""Kafka topics before and during a job: whether they exist, their limits, and their replicas."""
+"""Kafka topics before and during a job: existence, limits, and replicas."""

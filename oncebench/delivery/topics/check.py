@@ -1,4 +1,4 @@
-"""The start's check of topics: they exist, can be used, and are not created by a typing error.
+"""The start's check of topics: they exist and can be used; a typing error creates none.
 
 Promise: a start is refused if a topic cannot be used, also under at-most-once, where the broker reports no error. The
 check creates no topic, also on brokers with `auto.create.topics.enable`. A topic can be deleted later: the check looks
@@ -24,7 +24,7 @@ _UNFIT = {
     KafkaError.TOPIC_EXCEPTION: "has a name that Kafka does not allow. Take another name",
     KafkaError.TOPIC_AUTHORIZATION_FAILED: "is closed to this client. Allow {right} on it",
 }
-# A broker hears of a new topic some milliseconds after the controller has made it.
+# A broker learns of a new topic some milliseconds after the controller has made it.
 _APPEARS_S = 3.0
 _PAUSE_S = 0.2
 

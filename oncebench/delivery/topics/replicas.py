@@ -22,7 +22,7 @@ _log = logging.getLogger(__name__)
 
 
 def shortage(admin: AdminClient, topics: Sequence[str]) -> str | None:
-    """Returns which partition has not enough in-sync replicas; None if all have, or no answer came."""
+    """Returns which partition lacks in-sync replicas; None if all have enough, or no answer came."""
     try:
         for topic in topics:
             described = admin.list_topics(topic, timeout=LIMIT_S).topics[topic]
@@ -82,6 +82,6 @@ class Waiting:
             self._looked = time.monotonic()
 
     def why(self) -> str:
-        """Returns the reason as a sentence with a space behind it; empty if there is none to be seen."""
+        """Returns the reason as a sentence with a space behind it; empty without a reason."""
         found = shortage(self._admin, self._topics)
         return "" if found is None else f"{found[0].upper()}{found[1:]}. "

@@ -1,4 +1,4 @@
-"""The topics of rows and rejected records for Spark's own Kafka sink: its options, and the routing of each row."""
+"""Topics of Spark's own Kafka sink: its options, each row's routing, and a topic's identity."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ class _Transactional:
         self.name = names.fresh_id()
         self.open_batch: int | None = None
         self.sound = True
-        self.used_at = time.monotonic()  # when the coordinator was last sure to hear of this id
+        self.used_at = time.monotonic()  # when the coordinator last got a request with this id for sure
         self._failures = 0
         settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
         # By default (`rebootstrap`) a client that lost all brokers forgets the brokers, but not which of them was a

@@ -1,4 +1,4 @@
-"""The start's check of prepared transactions: a free slot for each task, and one row prepared and rolled back.
+"""The start's check of prepared transactions: free slots, and one row rolled back.
 
 PostgreSQL cannot prepare a transaction that has notified or has used a temporary table, and a trigger of the table may
 do either. Promise: nothing stays, neither row nor prepared transaction; if the process dies in between, the next start

@@ -306,7 +306,7 @@ def _setting(connection: psycopg.Connection, name: str) -> str:
 
 
 def _unusable(error: psycopg.Error) -> RefusedStart | NoPostgres:
-    """Returns the error of a start that meets this error: refused, if the same start would meet it again."""
+    """Returns a start's error: RefusedStart if the same start would meet it again."""
     text = f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}"
     if of_sqlstate(error.sqlstate).permanent or _wrong_place(error):
         return RefusedStart(text)
@@ -314,7 +314,7 @@ def _unusable(error: psycopg.Error) -> RefusedStart | NoPostgres:
 
 
 def _wrong_place(error: psycopg.Error) -> bool:
-    """Whether a connection failed at the DSN itself: libpq gives no SQLSTATE for a refused login."""
+    """Whether the DSN itself failed: libpq gives no SQLSTATE for a refused login."""
     return error.sqlstate is None and any(words in str(error) for words in _REFUSED_LOGIN)
 
 

@@ -1,1 +1,1 @@
-"""What the record says about the order in which events were read, and about sessions that timed out."""
+"""The order in which events were read, and the sessions that timed out, from the record."""

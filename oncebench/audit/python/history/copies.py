@@ -20,7 +20,7 @@ _DIGEST_BYTES = 16
 
 
 class Part(NamedTuple):
-    """The key or the value of a copy: its length, its digest, and the original's length if it was cut."""
+    """The key or the value of a copy: length, digest, and the original's length if it was cut."""
 
     size: int | None
     digest: bytes | None
@@ -49,7 +49,7 @@ def digest(content: bytes | None) -> bytes | None:
 
 
 def changed(copies: Mapping[int, set[Copy]], positions: Sequence[int], source: Stream) -> list[int]:
-    """Returns the positions whose copies are not all those of the input record there; every record exists."""
+    """Returns the positions where a copy differs from the input record; every record exists."""
     return [
         position
         for position, key, value in _records_at(source, positions)

@@ -1,4 +1,4 @@
-"""What a record says about batches, quarantine and time-out, as far as the model of the expected output needs it.
+"""What the model of the expected output needs of batches, quarantine and time-out.
 
 Promise: only positions and small texts are kept, never the values of all copies. Without evidence the model knows one
 batch and no time-outs.

@@ -1,4 +1,4 @@
-"""Sends a partition's rows, counts the acknowledgements, and names the row that the topic refuses.
+"""Sends a partition's rows, counts acknowledgements, names the row that the topic refuses.
 
 Promise: under a guarantee that needs acknowledgements, `flush` raises unless every row was acknowledged. A row that is
 too large for the topic raises `PermanentFailure` with the row's key and size, because every replay makes the same row.
