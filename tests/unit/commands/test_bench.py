@@ -311,3 +311,17 @@ def test_micro_benchmarks_run_and_skip_what_a_commit_lacks() -> None:
     older.needs = "something that this commit has not"
     with pytest.raises(skip):
         older.setup()
+
+
+def test_speed_reads_each_figure_from_a_report() -> None:
+    speed = pytest.importorskip("benchmarks.speed")
+    report = killed("exactly-once") | {
+        "throughput": {"events_per_s": 50_000.0},
+        "cpu_s_per_million_events": 12.5,
+        "latency_ms": {"p50": 400.0, "p99": 800.0},
+        "batches": {"trigger_ms": 300.0},
+    }
+    read = {metric: speed.figure(report, metric) for metric in speed.METRICS}
+    assert list(read.values()) == [20.0, 12.5, 400.0, 800.0, 300.0]
+    figures = {metric: [value] for metric, value in read.items()}
+    assert speed.Speed().track_steady_p99_ms(figures) == {"samples": [800.0], "number": 1}

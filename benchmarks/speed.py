@@ -1,0 +1,90 @@
+"""Tracks over commits how fast the pipeline is, with the same load for each commit.
+
+Each commit runs by its own command line. Options and fields of the report have kept their names since the first commit
+of the history, but for `--guarantee`, which was `--delivery`. One configuration is measured: the Kafka sink,
+exactly-once, two-phase. Lower is better in each metric.
+"""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+ROUNDS = int(os.environ.get("ONCEBENCH_BENCH_ROUNDS", "3"))
+# 1.2 million events, in batches as after an outage of some seconds. The first ones, with a cold JVM, are left out.
+FLAT_OUT = ("--rate", "max", "--sessions", "12000", "--max-events-per-batch", "100000", "--warmup", "3")
+# The highest rate that the first commit of the history keeps up with.
+STEADY = ("--rate", "3000", "--duration", "30", "--warmup", "10")
+# The slowest commit takes 100 s for both runs on an idle machine.
+RUN_LIMIT_S = 300
+# A report's path to each figure, the factor to the metric's unit, and the unit.
+METRICS = {
+    "flat_out_s_per_million": ("throughput events_per_s", lambda per_s: 1e6 / per_s, "s"),
+    "flat_out_cpu_us_per_event": ("cpu_s_per_million_events", float, "µs"),
+    "steady_p50_ms": ("latency_ms p50", float, "ms"),
+    "steady_p99_ms": ("latency_ms p99", float, "ms"),
+    "steady_batch_ms": ("batches trigger_ms", float, "ms"),
+}
+
+
+def run(options, folder):
+    """Runs the installed commit with these options; returns its report."""
+    command = [str(Path(sys.executable).with_name("oncebench")), "run"]
+    shown = subprocess.run([*command, "--help"], capture_output=True, text=True, check=True).stdout
+    named = "--guarantee" if "--guarantee" in shown else "--delivery"
+    report = folder / "report.json"
+    asked = [*command, "--sink", "kafka", named, "exactly-once", "--variant", "two-phase", *options]
+    with tempfile.TemporaryDirectory(dir=folder) as work:
+        done = subprocess.run(
+            [*asked, "--json", str(report), "--work-dir", str(Path(work) / "run")],
+            timeout=RUN_LIMIT_S, capture_output=True, text=True, check=False,
+        )  # fmt: skip
+    if done.returncode:
+        raise RuntimeError(f"{' '.join(asked)} ended with exit code {done.returncode}:\n{done.stderr[-2000:]}")
+    return json.loads(report.read_text())
+
+
+def figure(report, metric):
+    """Returns a metric's figure in a report."""
+    path, of, _unit = METRICS[metric]
+    value = report
+    for name in path.split():
+        value = value[name]
+    return of(value)
+
+
+def setup_cache():
+    """Runs both loads in turns; returns each metric's figures."""
+    found = {metric: [] for metric in METRICS}
+    with tempfile.TemporaryDirectory(prefix="oncebench-bench-") as folder:
+        for _ in range(ROUNDS):
+            for kind, options in (("flat_out", FLAT_OUT), ("steady", STEADY)):
+                report = run(options, Path(folder))
+                for metric in METRICS:
+                    if metric.startswith(kind):
+                        found[metric].append(figure(report, metric))
+    return found
+
+
+setup_cache.timeout = ROUNDS * 2 * RUN_LIMIT_S
+
+
+def _track(metric):
+    def track(_self, found):
+        # With samples asv keeps every figure and compares by statistics.
+        return {"samples": found[metric], "number": 1}
+
+    track.unit = METRICS[metric][2]
+    return track
+
+
+class Speed:
+    """Speed of one configuration: flat out, and at 3,000 events/s."""
+
+    version = "1"  # set by hand: asv's own version would change with every edit of this file
+
+
+for _metric in METRICS:
+    setattr(Speed, f"track_{_metric}", _track(_metric))
