@@ -26,7 +26,7 @@ from oncebench.delivery.failures import deaths, spark
 from oncebench.delivery.failures.cause import failure as failure_of
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.topics.largest import largest_record
-from pipeline.checkpoint import open_batch, planned_range
+from oncebench.jobs.checkpoint import open_batch, planned_range
 from pipeline.config import PipelineConfig
 
 _log = logging.getLogger(__name__)

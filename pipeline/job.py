@@ -10,7 +10,6 @@ batch. Spark cannot stop a query that always has input more gently.
 
 from __future__ import annotations
 
-import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,32 +18,31 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 import pyspark
-from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
-from kafka.errors import KafkaError
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
 
 from oncebench.delivery.batch import Batch, deliverable, warm_up
-from oncebench.delivery.contract import Sink, SinkKind, Support
+from oncebench.delivery.contract import Sink
 from oncebench.delivery.deterministic_plan import refuse_without_shuffle
-from oncebench.delivery.errors import NoKafka, QueryDied, RefusedStart, StoppedGently
+from oncebench.delivery.errors import QueryDied, RefusedStart, StoppedGently
 from oncebench.delivery.failpoints import Failpoints
-from oncebench.delivery.failures import deaths
-from oncebench.delivery.failures.kafka import of_error
-from oncebench.delivery.journal import Identity, Journal, open_journal
-from oncebench.delivery.protocols import Protocol, native, protocol_of
+from oncebench.delivery.journal import Journal, open_journal
+from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.topics import settings
 from oncebench.delivery.topics.check import refuse_unfit
+from oncebench.jobs.batches import Batches, rows_of
+from oncebench.jobs.checkpoint import committed_position, open_batch
+from oncebench.jobs.output import Target
+from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
 from oncebench.sinks.folder_events import changes_in
-from pipeline.checkpoint import begun_at, committed_position, newest_batch, open_batch
 from pipeline.config import PipelineConfig
 from pipeline.failures import advised, explain
 from pipeline.progress import Listener, Monitoring, Progress
 from pipeline.query import query as streaming_rows
 from pipeline.rows import KEY, check_query, rows_for
-from pipeline.sink import kind_and_support, open_sink
+from pipeline.sink import open_sink, target_of
 from pipeline.spark.session import refuse_fixed_settings, refuse_task_retries, session, stop
 from pipeline.spark.signals import Stopping
 from pipeline.starting.checks import StartChecks
@@ -57,7 +55,6 @@ INPUT_CHECK_S = 2.0
 INPUT_CHECKS = 2
 # How often the commit log is read where the kernel reports no change: as often as a batch may end.
 COMMIT_LOG_POLL_S = 0.005
-_log = logging.getLogger(__name__)
 
 
 class Job:
@@ -69,8 +66,6 @@ class Job:
         self.stopping = stopping or Stopping()
         self._failure: BaseException | None = None
         self._last_delivered: tuple[int, int | None] = -1, 0  # batch and rows together: another thread reads them
-        self._rows_before: int | None = None
-        self._delivered_any = False
         self._progress = Progress(config.record / "progress.jsonl", config.progress_whole)
         self._failpoints = Failpoints(
             config.faults,
@@ -90,28 +85,27 @@ class Job:
         config = self.config
         refuse_task_retries(config.master)
         refuse_fixed_settings(config.spark)
-        kind, support = kind_and_support(config)
-        identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
-        journal = open_journal(config.checkpoint, identity)
-        checks = self._checks = StartChecks(config, kind, journal)
-        with self._started(kind, support, journal, checks) as sink:
-            with self._kafka_must_answer():
+        target = target_of(config)
+        journal = open_journal(config.checkpoint, identity_of(target, config.partitions))
+        checks = self._checks = StartChecks(config, target, journal)
+        with self._started(target, journal, checks) as sink:
+            with kafka_must_answer(config.bootstrap_servers):
                 monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
             try:
-                spark = session(config, kind.spark)
+                spark = session(config, target.kind.spark)
             except RefusedStart:
                 if self.stopping.is_set():  # a service manager's SIGTERM also ends a JVM that is starting
                     return
                 raise
             try:
-                with self._kafka_must_answer():
+                with kafka_must_answer(config.bootstrap_servers):
                     self._refuse_unfit_topics()
                 self._note_start(journal)
                 self._warm_up(spark, sink)
-                with self._kafka_must_answer():
+                with kafka_must_answer(config.bootstrap_servers):
                     checks.record(sink, self._progress)
                 Listener(self._progress, monitoring, config.input_topic, self._fail).listen(spark)
-                self._run_query(spark, kind, sink, support, journal)
+                self._run_query(spark, target, sink, journal, checks)
             except Exception as failure:
                 cause = explain(failure, journal)
                 lost = checks.lost_input() if isinstance(cause, QueryDied) else None
@@ -122,42 +116,16 @@ class Job:
                     stop(spark)
 
     @contextmanager
-    def _started(self, kind: SinkKind, support: Support, journal: Journal, checks: StartChecks) -> Iterator[Sink]:
+    def _started(self, target: Target, journal: Journal, checks: StartChecks) -> Iterator[Sink]:
         """Yields the started sink, checked against journal and checkpoint; always closes it."""
-        decided = journal.newest_prepared()
-        with self._kafka_must_answer():
-            sink = open_sink(kind, self.config)
+        config = self.config
+        with kafka_must_answer(config.bootstrap_servers):
+            sink = open_sink(target.kind, config)
         with closing(sink):
-            with self._kafka_must_answer():
-                checks.before_sink(sink)
-                try:
-                    sink.start(support, journal.generation, decided)
-                except RefusedStart:
-                    journal.check_still_ours()  # if a newer driver overtook this start, that is the reason
-                    raise
-                journal.check_still_ours()  # a slow start may have fenced a newer driver: the newer one continues
-                self._refuse_older_checkpoint(sink)
-                checks.after_sink(sink)
-                if support.variant != "two-phase" or journal.newest_decision() == open_batch(self.config.checkpoint):
-                    self._refuse_expired_markers(sink)  # without a decision nothing can be committed
+            with kafka_must_answer(config.bootstrap_servers):
+                checks.check_input()
+                start_sink(sink, target, journal, checks.output, config.trigger_ms / 1000)
             yield sink
-
-    @contextmanager
-    def _kafka_must_answer(self) -> Iterator[None]:
-        try:
-            yield
-        except (KafkaException, KafkaError) as error:  # of the two clients that a sink uses
-            text = error.args[0] if error.args else repr(error)
-            cause = of_error(error)
-            if cause.permanent:
-                raise RefusedStart(
-                    f"Kafka at {self.config.bootstrap_servers}: {cause.reason} ({text}). {cause.remedy}, then start "
-                    "again."
-                ) from error
-            raise NoKafka(
-                f"Kafka at {self.config.bootstrap_servers} did not answer a request of the start: {text}. Check that "
-                "it runs and that the address is right. No row was read or written; start again."
-            ) from error
 
     def _refuse_unfit_topics(self) -> None:
         """Refuses topics that this job reads or writes, whatever its sink is."""
@@ -169,34 +137,6 @@ class Job:
     def _fail(self, failure: BaseException) -> None:
         """Ends the query with this failure; for threads whose errors Spark would only log."""
         self._failure = self._failure or failure
-
-    def _refuse_older_checkpoint(self, sink: Sink) -> None:
-        marked = sink.newest_batch()
-        newest = newest_batch(self.config.checkpoint)
-        if marked > (-1 if newest is None else newest):
-            raise RefusedStart(
-                f"the sink holds batch {marked} of sink_id {self.config.sink_id!r}, but the checkpoint "
-                f"{self.config.checkpoint} has no batch after {newest}: it is new, older, or another's. Restore the "
-                "right checkpoint, or take a new sink_id (rows would then be written again)."
-            )
-
-    def _refuse_expired_markers(self, sink: Sink) -> None:
-        batch, checkpoint, limit = open_batch(self.config.checkpoint), self.config.checkpoint, sink.forgets_after_s()
-        if limit is not None and self.config.trigger_ms / 1000 > limit:
-            raise RefusedStart(
-                f"trigger_ms is {self.config.trigger_ms}, and the sink keeps its markers for {limit:g} s only (Kafka: "
-                "offsets.retention.minutes). A replay could find none. Take a shorter trigger_ms, or raise the limit."
-            )
-        begun = None if batch is None else begun_at(checkpoint, batch)
-        if begun is None or limit is None or time.time() - begun <= limit:
-            return
-        raise RefusedStart(
-            f"batch {batch} was begun {(time.time() - begun) / 3600:.0f} h ago and is open, but the sink keeps its "
-            f"markers for {limit / 3600:.0f} h only (Kafka: offsets.retention.minutes). A replay could write the batch "
-            f"twice. Check whether its rows are in the output: its input ends at {checkpoint}/offsets/{batch}, and "
-            "begins where the previous file ends. If the rows are missing, raise offsets.retention.minutes on the "
-            "brokers and start again. If they are there, take a new checkpoint, sink_id and output."
-        )
 
     def _note_start(self, journal: Journal) -> None:
         self._progress.write(
@@ -214,20 +154,26 @@ class Job:
         tasks = spark.range(0, self.config.partitions, 1, self.config.partitions)
         warm_up(tasks, sink.warm_up_writer(), self._failpoints, self._quarantine)
 
-    def _run_query(self, spark: SparkSession, kind: SinkKind, sink: Sink, support: Support, journal: Journal) -> None:
+    def _run_query(
+        self, spark: SparkSession, target: Target, sink: Sink, journal: Journal, checks: StartChecks
+    ) -> None:
         """Builds and starts the query, and waits until it ends or must stop."""
-        config = self.config
-        protocol = protocol_of(kind, support)
+        config, kind = self.config, target.kind
+        protocol = protocol_of(kind, target.support)
         rows = streaming_rows(spark, config)
         check_query(rows)
-        if kind.commits_per_task(support):
+        if kind.commits_per_task(target.support):
             refuse_without_shuffle(rows, config.partitions, KEY)
         rows = rows_for(kind.takes, rows)
         by_batch = protocol is not native or bool(config.faults)
         if protocol is not native:
             rows = deliverable(rows, sink)
         if by_batch:
-            writer = rows.writeStream.foreachBatch(self._deliverer(protocol, sink, journal))
+            batches = Batches(
+                protocol, sink, journal, config.partitions, self._quarantine, on_lost=config.on_lost,
+                failpoints=self._failpoints, changed=checks.changed, delivered=(self._note, checks.output.note_batch),
+            )  # fmt: skip
+            writer = rows.writeStream.foreachBatch(self._delivered_by(batches))
         else:
             writer = sink.stream_native(rows)
         # With a scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS.
@@ -250,57 +196,21 @@ class Job:
             raise failure
         self._progress.write("stopped", why="asked to stop")
 
-    def _deliverer(self, protocol: Protocol, sink: Sink, journal: Journal) -> Callable[[DataFrame, int], None]:
+    def _delivered_by(self, batches: Batches) -> Callable[[DataFrame, int], None]:
         def deliver(rows: DataFrame, number: int) -> None:
-            changed = self._checks is not None and self._checks.changed(number)
-            batch = Batch(
-                rows, number, self.config.partitions, self._failpoints, self._quarantine, self._rows_before, changed
-            )
             try:
                 if self.stopping.is_set():
                     raise StoppedGently("asked to stop")
-                journal.check_still_ours()
-                batch.failpoint("batch-start")
-                started = time.perf_counter()
-                protocol(batch, sink, journal, self.config.on_lost)
-                batch.timings_ms["total"] = (time.perf_counter() - started) * 1000
-                batch.failpoint("after-commit")
-                self._note(batch)
-                if self._checks is not None:
-                    self._checks.note_batch(batch)
-                self._tidy(journal, number)
+                batches(rows, number)
             except BaseException as failure:  # kept here, because py4j passes on only its text
                 self._fail(failure)
                 raise
 
         return deliver
 
-    def _tidy(self, journal: Journal, batch: int) -> None:
-        """Removes old entries of the journal. A failure is logged only: the batch is delivered."""
-        if not self._delivered_any:
-            deaths.forget(journal.folder)
-            self._delivered_any = True
-        try:
-            journal.prune(batch)
-        except OSError as error:
-            _log.warning("old entries of %s could not be removed: %s", journal.folder, error)
-
     def _note(self, batch: Batch) -> None:
-        rejected: dict[str, int] = {}
-        for result in batch.results:
-            for reason, count in result.quarantined.items():
-                rejected[reason] = rejected.get(reason, 0) + count
-        self._progress.write(
-            "sink",
-            batch=batch.id,
-            rows=sum(result.rows for result in batch.results),
-            drained=batch.drained,
-            dropped=batch.dropped,
-            quarantined=rejected,
-            timings_ms={step: round(spent, 3) for step, spent in batch.timings_ms.items()},
-        )
-        self._rows_before = sum(result.rows for result in batch.results) if batch.results else None
-        self._last_delivered = batch.id, self._rows_before
+        self._progress.write_delivered(batch)
+        self._last_delivered = batch.id, rows_of(batch)
 
     def _watch_input(self) -> None:
         """Ends the query soon after the input topic was made again, with other records."""

@@ -33,6 +33,7 @@ import logging
 import os
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from datetime import datetime
@@ -43,7 +44,8 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from pipeline.checkpoint import offsets_of
+from oncebench.delivery.batch import Batch
+from oncebench.jobs.checkpoint import offsets_of
 
 # Some 90,000 batches of 0.7 KB: five hours at five batches a second, and little for a disk that holds a checkpoint.
 MOST_BYTES = 64 * 1024 * 1024
@@ -85,6 +87,21 @@ class Progress:
                         error.strerror,
                     )
                 self._warned = True
+
+    def write_delivered(self, batch: Batch) -> None:
+        """Writes the `sink` line of a batch that the sink holds."""
+        rejected: Counter[str] = Counter()
+        for result in batch.results:
+            rejected.update(result.quarantined)
+        self.write(
+            "sink",
+            batch=batch.id,
+            rows=sum(result.rows for result in batch.results),
+            drained=batch.drained,
+            dropped=batch.dropped,
+            quarantined=rejected,
+            timings_ms={step: round(spent, 3) for step, spent in batch.timings_ms.items()},
+        )
 
     def write_recovered_batch(self, batch: int, end_offsets: Mapping[str, int]) -> None:
         """Writes the line of a batch that an earlier attempt finished, if a kill prevented it."""

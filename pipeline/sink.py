@@ -5,6 +5,7 @@ from __future__ import annotations
 from oncebench.delivery.contract import Sink, SinkKind, SinkSettings, Support
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.protocols import choose
+from oncebench.jobs.output import Target
 from oncebench.sinks.registry import SINKS
 from pipeline.config import PipelineConfig
 from pipeline.rows import ID, schema_for
@@ -20,6 +21,16 @@ def kind_and_support(config: PipelineConfig) -> tuple[SinkKind, Support]:
     if kind is None:
         raise RefusedStart(f"there is no sink {config.sink!r}; there are: {', '.join(sorted(SINKS))}")
     return kind, choose(kind, config.guarantee, config.variant)
+
+
+def target_of(config: PipelineConfig) -> Target:
+    """Returns the sink that a configuration names, as the checks of a start need it.
+
+    Raises:
+        RefusedStart: see `kind_and_support`.
+    """
+    kind, support = kind_and_support(config)
+    return Target(kind, support, config.sink_id, config.output["output"], config.checkpoint)
 
 
 def open_sink(kind: SinkKind, config: PipelineConfig) -> Sink:

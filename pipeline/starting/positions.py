@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.delivery.durable import fsync_folder
-from pipeline.checkpoint import begin_of_first_batch, newest_batch, offsets_in, open_batch
+from oncebench.jobs.checkpoint import begin_of_first_batch, newest_batch, offsets_in, open_batch
 
 Offsets = Mapping[str, int]
 

@@ -1,7 +1,7 @@
 """Attempts of a driver: real journal, sink, protocol and batch over a stand-in for Spark.
 
-Promise: the steps and their order are those of `pipeline.job.Job.run`. The function that handles a batch is the one
-that a running query calls.
+Promise: the steps and their order are those of `oncebench.jobs.start.start_sink`. The function that handles a batch is
+the one that a running query calls.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.contract import SinkKind, SinkSettings, Support
-from oncebench.delivery.journal import Identity, open_journal
+from oncebench.delivery.journal import open_journal
 from oncebench.delivery.protocols import Protocol, protocol_of
+from oncebench.delivery.quarantine import Quarantine
+from oncebench.jobs.batches import Batches
+from oncebench.jobs.output import Target
+from oncebench.jobs.start import identity_of, refuse_older_checkpoint
 from oncebench.sinks.files.reader import names_in
 from oncebench.sinks.files.sink import FORMATS
 from oncebench.sinks.reader import Rows as Shown
 from oncebench.sinks.registry import suite_sinks
-from pipeline.config import PipelineConfig
-from pipeline.job import Job
+from pipeline.progress import Progress
 from pipeline.rows import KEY
 from proofs.crash_states.spark import PARTITIONS, Logs, Put, Row, Rows, row_in
 
@@ -59,21 +62,9 @@ class Workspace:
         self.pipeline, self.root = pipeline, root
         self.output = root / pipeline.output
         self.checkpoint = root / "checkpoint"
-        self._job = Job(
-            PipelineConfig(
-                bootstrap_servers="",
-                input_topic="",
-                output={"output": str(self.output)},
-                quarantine_topic="",
-                sink=pipeline.kind.name,
-                guarantee=pipeline.support.guarantee,
-                variant=pipeline.support.variant,
-                sink_id=SINK_ID,
-                checkpoint=self.checkpoint,
-                record=record,
-                partitions=PARTITIONS,
-            )
-        )
+        self._progress = Progress(record / "progress.jsonl", whole=False)
+        kind, support = pipeline.kind, pipeline.support
+        self._target = Target(kind, support, SINK_ID, str(self.output), self.checkpoint)
 
     def logs(self, put: Put) -> Logs:
         """Spark's logs."""
@@ -89,19 +80,20 @@ class Workspace:
         Raises:
             PipelineError: the driver refuses to start or to continue.
         """
-        config, pipeline = self._job.config, self.pipeline
+        pipeline, target = self.pipeline, self._target
         sink = (pipeline.broken or pipeline.kind).open(
-            SinkSettings(config.output, config.sink_id, config.partitions, config.checkpoint)
+            SinkSettings({"output": target.name}, target.sink_id, PARTITIONS, target.checkpoint)
         )
-        identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
-        journal = open_journal(config.checkpoint, identity)
+        journal = open_journal(target.checkpoint, identity_of(target, PARTITIONS))
         sink.start(pipeline.support, journal.generation, journal.newest_prepared())
         journal.check_still_ours()
-        self._job._refuse_older_checkpoint(sink)
+        refuse_older_checkpoint(sink, target)
         logs = self.logs(put)
         logs.make()
         protocol = pipeline.protocol or protocol_of(pipeline.kind, pipeline.support)
-        deliver = self._job._deliverer(protocol, sink, journal)
+        deliver = Batches(
+            protocol, sink, journal, PARTITIONS, Quarantine("", "", {}), delivered=(self._progress.write_delivered,)
+        )
         while last >= 0 and last not in logs.done():
             batch, count = logs.begin(available)
             rows: Any = Rows(batch, count, FORMATS[pipeline.kind.name].suffix, as_actor)
@@ -116,7 +108,7 @@ class Workspace:
         def take(rows: Shown) -> None:
             found.update(row_in(value or b"") for value in rows.value)
 
-        target: Mapping[str, Any] = self._job.config.output
+        target: Mapping[str, Any] = {"output": self._target.name}
         reader = suite_sinks()[self.pipeline.kind.name].read({**target, "key": KEY})
         reader.read_to_end(take, settle_s=0.0, idle_s=0.0)
         reader.close()

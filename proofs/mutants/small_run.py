@@ -25,13 +25,16 @@ from oncebench.record import FINAL, OBSERVED, Record
 from oncebench.record.json_lines import Lines, read_lines
 from oncebench.record.streams import Stream
 from pipeline.config import PipelineConfig
-from oncebench.delivery.protocols import Protocol, choose, protocol_of
+from oncebench.delivery.protocols import Protocol, protocol_of
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failpoints import Failpoints
-from pipeline.job import Job
-from oncebench.delivery.journal import Identity, open_journal
+from oncebench.delivery.journal import open_journal
 from oncebench.delivery.quarantine import Quarantine
+from oncebench.jobs.batches import Batches
+from oncebench.jobs.start import identity_of, refuse_older_checkpoint
+from pipeline.progress import Progress
 from pipeline.sessions import Sessions
+from pipeline.sink import target_of
 from oncebench.delivery.contract import Sink, SinkSettings
 from oncebench.sinks.suite import Place
 from pipeline.rows import KEY, SCHEMA
@@ -171,33 +174,34 @@ class Run:
 
     def run_attempt(self) -> bool:
         """Runs one attempt; returns whether it survived until the input ended."""
-        job = Job(self.config(self.attempts))
+        progress = Progress(self.folder / "record" / "progress.jsonl", whole=False)
         try:
             with patch("os.fsync", lambda handle: self.forced.add(os.fstat(handle).st_ino)):
-                return self._run_attempt(job)
+                return self._run_attempt(self.config(self.attempts), progress)
         finally:
-            os.close(job._progress._handle)
+            os.close(progress._handle)
 
-    def _run_attempt(self, job: Job) -> bool:
+    def _run_attempt(self, config: PipelineConfig, progress: Progress) -> bool:
         attempt, self.attempts = self.attempts, self.attempts + 1
-        parts, config = self.parts, job.config
-        support = choose(self.kind, parts.guarantee, parts.variant)
-        identity = Identity(config.sink_id, config.sink, config.guarantee, config.variant, config.partitions)
+        parts, target = self.parts, target_of(config)
         operator = parts.operator(config.session_timeout_ms)
         encode = as_lines if parts.sink == "files-jsonl" else as_columns
         spark = parts.spark(self.checkpoint, self.arrivals, operator, attempt, encode)
         try:
-            journal = open_journal(config.checkpoint, identity)
+            journal = open_journal(config.checkpoint, identity_of(target, config.partitions))
             sink = (parts.opens or self.kind.open)(
                 SinkSettings(config.output, config.sink_id, config.partitions, config.checkpoint)
             )
             sink.check_schema(SCHEMA)
-            sink.start(support, journal.generation, journal.newest_prepared())
+            sink.start(target.support, journal.generation, journal.newest_prepared())
             journal.check_still_ours()
-            job._failpoints, job._quarantine = cast(Failpoints, self), cast(Quarantine, self.quarantine)
             if parts.refuses_older_checkpoint:
-                job._refuse_older_checkpoint(sink)
-            deliver = job._deliverer(parts.protocol or protocol_of(self.kind, support), sink, journal)
+                refuse_older_checkpoint(sink, target)
+            protocol, quarantine = parts.protocol or protocol_of(self.kind, target.support), cast(Quarantine, self.quarantine)
+            deliver = Batches(
+                protocol, sink, journal, config.partitions, quarantine, on_lost=config.on_lost,
+                failpoints=cast(Failpoints, self), delivered=(progress.write_delivered,),
+            )
             offsets = config.checkpoint / "offsets"  # the delivery code reads only the names of Spark's files
             offsets.mkdir(exist_ok=True)
             while (number := spark.plan()) is not None:

@@ -1,6 +1,6 @@
 """The start of a driver: generation, fencing, markers.
 
-The code is `pipeline.job.Job.run` and `KafkaSink.start`.
+The code is `oncebench.jobs.start.start_sink` and `KafkaSink.start`.
 
 Promise: the steps have the order of the code:
 

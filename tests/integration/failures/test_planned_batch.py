@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from oncebench.delivery.failures import deaths
+from oncebench.jobs.checkpoint import newest_batch
 from oncebench.lab.lab import Lab
 from oncebench.processes.child import tail
-from pipeline.checkpoint import newest_batch
 from pipeline.config import PipelineConfig
 from tests.pipelines import Fixture, every_row, position, session, wait_for
 

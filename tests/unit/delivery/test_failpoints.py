@@ -176,7 +176,7 @@ def test_a_batch_is_delivered_together_with_its_rows_so_that_no_later_fault_is_s
 ) -> None:
     made = [SimpleNamespace(rows=each, quarantined={}) for each in results]
     batch: Any = SimpleNamespace(id=7, results=made, drained=False, dropped=[], timings_ms={})
-    job: Any = SimpleNamespace(_progress=SimpleNamespace(write=lambda *_, **__: None))
+    job: Any = SimpleNamespace(_progress=SimpleNamespace(write_delivered=lambda _: None))
     Job._note(job, batch)
     assert job._last_delivered == (7, rows)
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from oncebench.delivery.errors import RefusedStart
-from pipeline.checkpoint import begun_at, committed_position, open_batch
+from oncebench.jobs.checkpoint import begun_at, committed_position, open_batch
 from pipeline.progress import Listener, Progress
 
 

@@ -1,0 +1,94 @@
+"""Delivers each batch of a query: the function that Spark's foreachBatch calls."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pyspark.sql import DataFrame
+
+from oncebench.delivery.batch import Batch
+from oncebench.delivery.contract import Sink
+from oncebench.delivery.decisions import REWRITE
+from oncebench.delivery.failpoints import Failpoints
+from oncebench.delivery.failures import deaths
+from oncebench.delivery.journal import Journal
+from oncebench.delivery.protocols import Protocol
+from oncebench.delivery.quarantine import Quarantine
+
+# A job outside the suite has no faults: nothing is read from or written to the path.
+NO_FAILPOINTS = Failpoints((), Path("/dev/null"), None)
+_log = logging.getLogger(__name__)
+
+
+class Batches:
+    """The batches of one driver, delivered by a protocol.
+
+    Args:
+        protocol: of the guarantee.
+        sink: started.
+        journal: of the checkpoint.
+        partitions: the most tasks that a batch may have.
+        on_lost: see `oncebench.delivery.decisions`.
+        quarantine: where rejected records go.
+        failpoints: faults of a run of the suite.
+        changed: whether an accepted loss has changed the input of a batch.
+        delivered: called in this order after each batch that the sink holds.
+    """
+
+    def __init__(
+        self,
+        protocol: Protocol,
+        sink: Sink,
+        journal: Journal,
+        partitions: int,
+        quarantine: Quarantine,
+        *,
+        on_lost: str = REWRITE,
+        failpoints: Failpoints = NO_FAILPOINTS,
+        changed: Callable[[int], bool] = lambda _: False,
+        delivered: Sequence[Callable[[Batch], None]] = (),
+    ) -> None:
+        self._protocol, self._sink, self._journal = protocol, sink, journal
+        self._partitions, self._on_lost = partitions, on_lost
+        self._failpoints, self._quarantine = failpoints, quarantine
+        self._changed, self._delivered = changed, delivered
+        self._rows_before: int | None = None
+        self._first = True
+
+    def __call__(self, rows: DataFrame, number: int) -> None:
+        """Delivers a batch.
+
+        Raises:
+            PipelineError: see `oncebench.delivery.errors`. The query must end: a driver that continued could lose or
+                duplicate rows.
+        """
+        changed = self._changed(number)
+        batch = Batch(rows, number, self._partitions, self._failpoints, self._quarantine, self._rows_before, changed)
+        self._journal.check_still_ours()
+        batch.failpoint("batch-start")
+        started = time.perf_counter()
+        self._protocol(batch, self._sink, self._journal, self._on_lost)
+        batch.timings_ms["total"] = (time.perf_counter() - started) * 1000
+        batch.failpoint("after-commit")
+        self._rows_before = rows_of(batch)
+        for note in self._delivered:
+            note(batch)
+        self._tidy(number)
+
+    def _tidy(self, batch: int) -> None:
+        """Removes old entries of the journal. A failure is logged only: the batch is delivered."""
+        if self._first:
+            deaths.forget(self._journal.folder)
+            self._first = False
+        try:
+            self._journal.prune(batch)
+        except OSError as error:
+            _log.warning("old entries of %s could not be removed: %s", self._journal.folder, error)
+
+
+def rows_of(batch: Batch) -> int | None:
+    """Returns the number of rows of a batch that has run; None if no task has reported."""
+    return sum(result.rows for result in batch.results) if batch.results else None

@@ -1,0 +1,122 @@
+"""Compares at a start what the journal remembers of the output with what the sink has.
+
+Promise: an output that was replaced, or that lost batches, refuses the start before the query reads or writes anything.
+The operator can accept exactly the loss that the refusal prints (`accept_gap`).
+
+The order of a start: `before_sink` (the output's identity), the sink's own start, `after_sink` (markers), and `record`
+when nothing is left that could refuse the start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from oncebench.delivery.batch import Batch
+from oncebench.delivery.contract import EXACTLY_ONCE, WHOLE_BATCH, Mark, Sink, SinkKind, Support
+from oncebench.delivery.journal import Journal
+from oncebench.delivery.starts.gaps import Gaps
+from oncebench.delivery.starts.marks import Marks, missing_text
+from oncebench.delivery.starts.places import OUTPUT, Places
+from oncebench.jobs.checkpoint import newest_finished, open_batch
+
+# The variants whose sinks keep a marker for each batch.
+MARKED = frozenset({"two-phase", "idempotent"})
+
+
+@dataclass(frozen=True)
+class Target:
+    """A sink as one job uses it.
+
+    Attributes:
+        kind: the kind of sink.
+        support: the guarantee, and the variant by which it is kept.
+        sink_id: names this sink in its server.
+        name: what people call the output.
+        checkpoint: folder of Spark's checkpoint, with the journal in it.
+    """
+
+    kind: SinkKind
+    support: Support
+    sink_id: str
+    name: str
+    checkpoint: Path
+
+
+class OutputChecks:
+    """The comparisons of one start, and the notes for the next one.
+
+    Args:
+        target: the job's sink.
+        journal: of the job's checkpoint.
+        gaps: the accepted losses.
+    """
+
+    def __init__(self, target: Target, journal: Journal, gaps: Gaps, places: Places) -> None:
+        self._target, self._gaps, self._places = target, gaps, places
+        self._marks = Marks(journal.folder)
+        self._other_output = False
+        self._notes = False
+
+    def before_sink(self, sink: Sink) -> None:
+        """Compares the output's identity.
+
+        Raises:
+            RefusedStart: it is another output, and that is not accepted.
+        """
+        name = f"output {self._target.name!r} of sink {self._target.kind.name!r}"
+        self._other_output = self._places.compare(OUTPUT, sink.identity(), name, self._gaps)
+
+    def after_sink(self, sink: Sink) -> None:
+        """Compares the sink's markers with the notes of earlier drivers.
+
+        Raises:
+            RefusedStart: markers are missing or too old, and that is not accepted.
+        """
+        support = self._target.support
+        exact = support.guarantee == EXACTLY_ONCE and support.variant in MARKED
+        self._notes = exact and sink.keeps_marks
+        finished = newest_finished(self._target.checkpoint)
+        marks = self._marks_of(sink)
+        missing = self._marks.missing(marks, finished, None)
+        if missing:
+            missing = self._marks.missing(marks, finished, sink.forgets_after_s())
+        if missing and not self._other_output:
+            self._gaps.accept(missing_text(missing), self._older_sink(missing))
+        if missing:
+            self._marks.note_found(marks, finished)
+        self._gaps.refuse_unknown()
+
+    def record(self, sink: Sink) -> None:
+        """Records the identity of the output."""
+        sink.make_identity()
+        self._places.record(OUTPUT, sink.identity())
+
+    def note_batch(self, batch: Batch) -> None:
+        """Notes the markers of a batch that the sink has committed."""
+        if self._notes:
+            self._marks.note_batch(batch.id, batch.results, batch.dropped, self._target.kind.batch_atomic)
+
+    def _marks_of(self, sink: Sink) -> Mapping[int, Mark]:
+        if not self._target.kind.batch_atomic:
+            return sink.marks()
+        newest = sink.newest_batch()  # reads no data file
+        return {} if newest < 0 else {WHOLE_BATCH: Mark(newest, 0, None)}
+
+    def _older_sink(self, missing: Mapping[int, tuple[int | None, int]]) -> str:
+        each = "; ".join(
+            f"{'the batch' if p < 0 else f'partition {p}'}: "
+            f"{'no marker is there' if there is None else f'the newest batch there is {there}'}, and batch {expected} "
+            "was committed"
+            for p, (there, expected) in missing.items()
+        )
+        target = self._target
+        opened = open_batch(target.checkpoint)
+        again = "" if opened is None else f" Batch {opened} is open and is written again if its marker is missing."
+        return (
+            f"the output of sink_id {target.sink_id!r} is older than the checkpoint {target.checkpoint}, or its "
+            f"markers were deleted. {each}. Nothing was read or written. Restore the output's newest state, or the "
+            "checkpoint with its journal from the time of the output's state. If only the markers are gone, the rows "
+            f"are there. Rows that are missing stay missing.{again}"
+        )

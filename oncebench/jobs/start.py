@@ -1,0 +1,110 @@
+"""Starts the sink of a job, checked against its journal and its checkpoint.
+
+Promise: all checks come before anything is read or written. The journal has taken the generation before, so an older
+driver stops. The sink then fences that driver's producers and aborts what it left.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from confluent_kafka import KafkaException
+from kafka.errors import KafkaError
+
+from oncebench.delivery.contract import Sink
+from oncebench.delivery.errors import NoKafka, RefusedStart
+from oncebench.delivery.failures.kafka import of_error
+from oncebench.delivery.journal import Identity, Journal
+from oncebench.jobs.checkpoint import begun_at, newest_batch, open_batch
+from oncebench.jobs.output import OutputChecks, Target
+
+
+def identity_of(target: Target, partitions: int) -> Identity:
+    """Returns what a checkpoint stores about the job that it belongs to."""
+    support = target.support
+    return Identity(target.sink_id, target.kind.name, support.guarantee, support.variant, partitions)
+
+
+def start_sink(sink: Sink, target: Target, journal: Journal, checks: OutputChecks, trigger_s: float = 0.0) -> None:
+    """Starts the sink, and compares it with journal and checkpoint.
+
+    Args:
+        sink: not started yet.
+        target: the job's sink.
+        journal: of the checkpoint, with this driver's generation.
+        checks: the comparisons of this start.
+        trigger_s: the longest time between two batches with input; 0: not known.
+
+    Raises:
+        RefusedStart: a check failed; the message names the next step.
+        AnotherDriver: a newer driver was started meanwhile.
+        KafkaException, kafka.errors.KafkaError: Kafka does not answer.
+    """
+    decided = journal.newest_prepared()
+    checks.before_sink(sink)
+    try:
+        sink.start(target.support, journal.generation, decided)
+    except RefusedStart:
+        journal.check_still_ours()  # if a newer driver overtook this start, that is the reason
+        raise
+    journal.check_still_ours()  # a slow start may have fenced a newer driver: the newer one continues
+    refuse_older_checkpoint(sink, target)
+    checks.after_sink(sink)
+    if target.support.variant != "two-phase" or journal.newest_decision() == open_batch(target.checkpoint):
+        _refuse_expired_markers(sink, target, trigger_s)  # without a decision nothing can be committed
+
+
+@contextmanager
+def kafka_must_answer(servers: str) -> Iterator[None]:
+    """Converts errors of both Kafka clients to one that names the cluster and the next step."""
+    try:
+        yield
+    except (KafkaException, KafkaError) as error:
+        text = error.args[0] if error.args else repr(error)
+        cause = of_error(error)
+        if cause.permanent:
+            raise RefusedStart(
+                f"Kafka at {servers}: {cause.reason} ({text}). {cause.remedy}, then start again."
+            ) from error
+        raise NoKafka(
+            f"Kafka at {servers} did not answer a request of the start: {text}. Check that "
+            "it runs and that the address is right. No row was read or written; start again."
+        ) from error
+
+
+def refuse_older_checkpoint(sink: Sink, target: Target) -> None:
+    """Refuses a checkpoint that lacks batches which the sink holds.
+
+    Raises:
+        RefusedStart: the checkpoint is new, older, or another's.
+    """
+    marked = sink.newest_batch()
+    newest = newest_batch(target.checkpoint)
+    if marked > (-1 if newest is None else newest):
+        raise RefusedStart(
+            f"the sink holds batch {marked} of sink_id {target.sink_id!r}, but the checkpoint "
+            f"{target.checkpoint} has no batch after {newest}: it is new, older, or another's. Restore the "
+            "right checkpoint, or take a new sink_id (rows would then be written again)."
+        )
+
+
+def _refuse_expired_markers(sink: Sink, target: Target, trigger_s: float) -> None:
+    checkpoint = target.checkpoint
+    batch, limit = open_batch(checkpoint), sink.forgets_after_s()
+    if limit is not None and trigger_s > limit:
+        raise RefusedStart(
+            f"trigger_ms is {trigger_s * 1000:.0f}, and the sink keeps its markers for {limit:g} s only (Kafka: "
+            "offsets.retention.minutes). A replay could find none. Take a shorter trigger_ms, or raise the limit."
+        )
+    begun = None if batch is None else begun_at(checkpoint, batch)
+    if begun is None or limit is None or time.time() - begun <= limit:
+        return
+    raise RefusedStart(
+        f"batch {batch} was begun {(time.time() - begun) / 3600:.0f} h ago and is open, but the sink keeps its "
+        f"markers for {limit / 3600:.0f} h only (Kafka: offsets.retention.minutes). A replay could write the batch "
+        f"twice. Check whether its rows are in the output: its input ends at {checkpoint}/offsets/{batch}, and "
+        "begins where the previous file ends. If the rows are missing, raise offsets.retention.minutes on the "
+        "brokers and start again. If they are there, take a new checkpoint, sink_id and output."
+    )
