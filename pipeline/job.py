@@ -35,6 +35,7 @@ from oncebench.delivery.topics.check import refuse_unfit
 from oncebench.jobs.batches import Batches, rows_of
 from oncebench.jobs.checkpoint import committed_position, open_batch
 from oncebench.jobs.output import Target
+from oncebench.jobs.query import in_checkpoint
 from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
 from oncebench.sinks.folder_events import changes_in
 from pipeline.config import PipelineConfig
@@ -176,8 +177,7 @@ class Job:
             writer = rows.writeStream.foreachBatch(self._delivered_by(batches))
         else:
             writer = sink.stream_native(rows)
-        # With a scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS.
-        writer = writer.option("checkpointLocation", f"file://{config.checkpoint.absolute()}")
+        writer = in_checkpoint(writer, config.checkpoint)
         query = writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
         self.stopping.start_is_over()
         self._progress.write("running")

@@ -98,8 +98,8 @@ class _Lists(AccumulatorParam[list[_Result]]):
 
 
 @cache
-def _results(context: SparkContext) -> Accumulator[list[_Result]]:
-    """Returns one accumulator for all batches, because pyspark never frees an accumulator."""
+def _results(context: SparkContext, _query: str) -> Accumulator[list[_Result]]:
+    """Returns one accumulator for all batches of a query, because pyspark never frees an accumulator."""
     return context.accumulator([], _Lists())
 
 
@@ -113,6 +113,7 @@ class Batch:
         rows_before: number of rows in the previous batch (None: unknown). Failpoints use this number until the batch
             has run, because a fault that names no batch must not hit a batch without rows.
         changed: whether an accepted loss has changed the batch's input, so its rows are not compared with a first run.
+        query: a name of the query, different from those of all other queries in this process.
     """
 
     def __init__(
@@ -124,9 +125,11 @@ class Batch:
         quarantine: Quarantine,
         rows_before: int | None = None,
         changed: bool = False,
+        query: str = "",
     ) -> None:
         self.id = number
         self._changed = changed
+        self._query = query
         self.rows = rows
         self.timings_ms: dict[str, float] = {}
         self.results: list[Written] = []
@@ -216,7 +219,7 @@ class Batch:
         return self.results
 
     def _run_whole(self, writer: BatchWriter) -> list[Written]:
-        results = _results(self.rows.sparkSession.sparkContext)
+        results = _results(self.rows.sparkSession.sparkContext, self._query)
         results.value = []
         counting = CountTask(self.id, self._failpoints, self._quarantine, results).__call__
         schema = StructType([self.rows.schema[name] for name in data_columns(self.rows.schema)])

@@ -48,18 +48,18 @@ def refuse_without_shuffle(rows: DataFrame, partitions: int, key: str) -> None:
         tasks = _tasks_by_key(rows._jdf.queryExecution().analyzed(), partitions)
     except _RandomKey as error:
         raise RefusedStart(
-            f"the last shuffle of the query in pipeline/query.py is by {error}, which is not deterministic. "
+            f"the last shuffle of the query is by {error}, which is not deterministic. "
             "Exactly-once keeps marks by task number, and a replay would put the rows into other tasks. Take a key "
             f"that depends only on the input. {remedy}"
         ) from None
     if tasks is None:
         raise RefusedStart(
-            "the last shuffle of the query in pipeline/query.py is not by key, or there is none. Exactly-once keeps "
+            "the last shuffle of the query is not by key, or there is none. Exactly-once keeps "
             f"marks by task number, and without such a shuffle a replay could number the tasks differently. {remedy}"
         )
     if tasks > partitions:
         raise RefusedStart(
-            f"the query in pipeline/query.py ends in {tasks} tasks. Exactly-once keeps marks by task number, and only "
+            f"the query ends in {tasks} tasks. Exactly-once keeps marks by task number, and only "
             f"for the {partitions} partitions of the pipeline. {remedy}"
         )
 

@@ -66,7 +66,10 @@ class Batches:
                 duplicate rows.
         """
         changed = self._changed(number)
-        batch = Batch(rows, number, self._partitions, self._failpoints, self._quarantine, self._rows_before, changed)
+        batch = Batch(
+            rows, number, self._partitions, self._failpoints, self._quarantine, self._rows_before, changed,
+            query=str(self._journal.folder),
+        )  # fmt: skip
         self._journal.check_still_ours()
         batch.failpoint("batch-start")
         started = time.perf_counter()

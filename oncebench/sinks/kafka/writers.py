@@ -42,8 +42,9 @@ MARK_LIMIT_S = 10.0
 
 _log = logging.getLogger(__name__)
 
-# One per worker process, cluster and kind of acknowledgement. Spark reuses worker processes for later batches.
-_appenders: dict[tuple[str, bool], Producer] = {}
+# One per worker process, cluster, topic (which limits the sizes) and kind of acknowledgement. Spark reuses worker
+# processes for later batches.
+_appenders: dict[tuple[str, str, bool], Producer] = {}
 # By driver: one producer for each task of a batch that this process runs, one after the other.
 _transactional: dict[str, list[_Transactional]] = {}
 _group_metadata: dict[str, object] = {}
@@ -111,8 +112,8 @@ class Appender:
         return _appenders[self._key]
 
     @property
-    def _key(self) -> tuple[str, bool]:
-        return str(self.client["bootstrap.servers"]), self.acknowledged
+    def _key(self) -> tuple[str, str, bool]:
+        return str(self.client["bootstrap.servers"]), self.target.topic, self.acknowledged
 
 
 class _Transactional:

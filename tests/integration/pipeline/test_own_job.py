@@ -1,4 +1,4 @@
-"""What docs/your_own_job.md prints is a job that keeps its promise: it is taken from the page, run, and killed."""
+"""What docs/pipeline_as_template.md prints is a job that keeps its promise: it is taken from the page, run, and killed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NONE = (b"no json", b"{}", b'{"order_id":"o","cents":0,"placed_at":"2026-11-25T0
 
 
 def blocks(language: str) -> list[str]:
-    page = (ROOT / "docs" / "your_own_job.md").read_text()
+    page = (ROOT / "docs" / "pipeline_as_template.md").read_text()
     return re.findall(rf"^```{language}\n(.*?)^```", page, re.DOTALL | re.MULTILINE)
 
 
@@ -40,7 +40,7 @@ def copied(folder: Path, **settings: Any) -> Path:
     (folder / "library").mkdir()
     (folder / "library" / "oncebench").symlink_to(ROOT / "oncebench")
     shutil.copytree(ROOT / "pipeline", folder / "pipeline", ignore=shutil.ignore_patterns("__pycache__"))
-    page = (ROOT / "docs" / "your_own_job.md").read_text()
+    page = (ROOT / "docs" / "pipeline_as_template.md").read_text()
     for pattern in " ".join(re.findall(r"^rm (.+)$", page, re.MULTILINE)).split():
         for path in folder.glob(pattern):
             path.unlink()

@@ -1,0 +1,197 @@
+"""Delivers the rows of a query to a sink under a guarantee: three lines of a Spark job.
+
+    sink = KafkaSink("orders-checked", bootstrap_servers="broker1:9092", sink_id="orders-1")
+    writer = deliver(rows, sink, guarantee="exactly-once", checkpoint="/data/checkpoint")
+    query = writer.trigger(processingTime="1 second").start()
+
+Promise: `deliver` makes every check before it makes a checkpoint, and it starts the sink before it returns. A refusal
+names the next step. The writer is Spark's own `DataStreamWriter`, so trigger, name, output mode and listeners are
+Spark's. Do not set its `checkpointLocation` or `foreachBatch` again: the first is refused in the first batch.
+
+What can go wrong: a batch fails, and the query ends. A driver that continued could lose or duplicate rows. End the
+process and start it again, or call `deliver` again with the same arguments and start that writer: it takes over from
+the failed query, and Spark replays the open batch.
+
+Several queries may run in one process, each with its own sink_id and checkpoint.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from threading import Lock
+
+from confluent_kafka.admin import AdminClient
+from pyspark.sql import DataFrame
+from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+from oncebench.delivery.batch import check_columns, deliverable
+from oncebench.delivery.contract import Sink, SinkSettings
+from oncebench.delivery.decisions import REWRITE
+from oncebench.delivery.deterministic_plan import refuse_without_shuffle
+from oncebench.delivery.durable import is_uri
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.journal import open_journal
+from oncebench.delivery.protocols import choose, native, protocol_of
+from oncebench.delivery.quarantine import COLUMN, Quarantine
+from oncebench.delivery.starts.gaps import Gaps
+from oncebench.delivery.starts.places import Places
+from oncebench.delivery.topics.check import refuse_unfit
+from oncebench.delivery.topics.settings import LIMIT_S
+from oncebench.jobs.batches import Batches
+from oncebench.jobs.output import OutputChecks, Target
+from oncebench.jobs.session import refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
+from oncebench.jobs.sinks import JobSink
+from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
+from oncebench.sinks.registry import SINKS
+
+EachBatch = Callable[[DataFrame, int], None]
+_SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
+# Stands for a quarantine in a job that rejects nothing. It never connects.
+_REJECTS_NOTHING = Quarantine("", "", {})
+# The started sinks of this process, by kind and sink_id, each with its checkpoint.
+_started: dict[tuple[str, str], tuple[Path, Sink]] = {}
+_starting = Lock()
+
+
+def deliver(
+    rows: DataFrame,
+    sink: JobSink,
+    *,
+    guarantee: str,
+    checkpoint: str | Path,
+    variant: str | None = None,
+    quarantine: Quarantine | None = None,
+    on_lost: str = REWRITE,
+    accept_gap: str | None = None,
+) -> DataStreamWriter:
+    """Returns a writer that delivers the rows of a streaming query; call its `start`.
+
+    Args:
+        rows: a streaming DataFrame. Its rows must depend on the input alone. Under exactly-once, end it with a shuffle
+            by key: `groupBy`, or `rows.repartition(n, "column")` with n at most `spark.sql.shuffle.partitions`.
+        sink: where the rows go, see `oncebench.jobs.sinks`.
+        guarantee: `at-most-once`, `at-least-once` or `exactly-once`.
+        checkpoint: a folder in a local or mounted file system with hard links and fsync; a path, not a URI. It belongs
+            to this query alone. `spark.sql.shuffle.partitions` must stay the same as long as it exists.
+        variant: how the guarantee is kept; None: the sink's default.
+        quarantine: where rows whose column `quarantine` is not null are copied, see `oncebench.delivery.quarantine`.
+        on_lost: `rewrite`, or `drop` to leave out a decided transaction that its time-out has aborted.
+        accept_gap: the text of a loss that a refused start has printed, to go on without what is lost.
+
+    Raises:
+        RefusedStart: a check failed; the next start would meet the same failure.
+        NoKafka, NoPostgres: the server did not answer; start again.
+        AnotherDriver: a newer driver of this checkpoint was started meanwhile.
+    """
+    refuse_unfit_rows(rows)
+    target = _target(sink, guarantee, variant, Path(checkpoint))
+    kind, per_task = target.kind, target.kind.commits_per_task(target.support)
+    refuse_unfit_settings(rows, per_task)
+    check_columns(rows.schema)
+    if COLUMN in rows.columns and quarantine is None:
+        raise RefusedStart(
+            f"the query has a column {COLUMN!r}, which marks rejected records, and deliver() has no quarantine to copy "
+            f"them to. Give quarantine=Quarantine(topic, input topic, client), or drop the column."
+        )
+    tasks = tasks_per_batch(rows)
+    if per_task:
+        refuse_without_shuffle(rows, tasks, rows.columns[0])
+    settings = SinkSettings(
+        output={"output": sink.output},
+        sink_id=sink.sink_id,
+        partitions=tasks,
+        checkpoint=target.checkpoint,
+        variant=target.support.variant,
+        **sink.more,
+    )
+    with kafka_must_answer(_servers(settings, quarantine)):
+        opened = kind.open(settings)
+        opened.check_schema(rows.schema)
+        each = deliverable(rows, opened)
+        if quarantine is not None:
+            refuse_unfit(AdminClient(dict(quarantine.client)), {quarantine.topic: "the quarantine topic"}, LIMIT_S)
+        with _starting, _in_place_of_earlier(opened, target):
+            journal = open_journal(target.checkpoint, identity_of(target, tasks))
+            gaps = Gaps(journal.folder, accept_gap)
+            checks = OutputChecks(target, journal, gaps, Places(journal.folder))
+            start_sink(opened, target, journal, checks)
+            checks.record(opened)
+    batches = Batches(
+        protocol_of(kind, target.support), opened, journal, tasks, quarantine or _REJECTS_NOTHING, on_lost=on_lost,
+        changed=gaps.changed, delivered=(checks.note_batch,),
+    )  # fmt: skip
+    writer = each.writeStream.foreachBatch(_only_in(target.checkpoint, batches))
+    return in_checkpoint(writer, target.checkpoint)
+
+
+def in_checkpoint(writer: DataStreamWriter, checkpoint: Path) -> DataStreamWriter:
+    """Returns a writer with this folder as Spark's checkpoint."""
+    # With a scheme: Spark takes a plain path for one of its default file system, which may be a cluster's HDFS.
+    return writer.option("checkpointLocation", f"file://{checkpoint.absolute()}")
+
+
+def _only_in(checkpoint: Path, batches: Batches) -> EachBatch:
+    """Refuses batches of another checkpoint: Spark writes `offsets/N` before it runs batch N."""
+
+    def each_batch(rows: DataFrame, number: int) -> None:
+        if not (checkpoint / "offsets" / str(number)).exists():
+            raise RefusedStart(
+                f"batch {number} is not in {checkpoint}/offsets: the query has another checkpoint than its journal. Do "
+                "not set checkpointLocation on the writer. This batch has written nothing."
+            )
+        batches(rows, number)
+
+    return each_batch
+
+
+def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Path) -> Target:
+    kind = SINKS.get(sink.kind)
+    if kind is None:
+        raise RefusedStart(f"there is no sink {sink.kind!r}; there are: {', '.join(sorted(SINKS))}")
+    if kind.missing:
+        raise RefusedStart(f"sink {kind.name} cannot be used here: {kind.missing}")
+    support = choose(kind, guarantee, variant)
+    if protocol_of(kind, support) is native:
+        raise RefusedStart("native is Spark's own sink, without a mark of ours. Use rows.writeStream.format(...).")
+    if not _SINK_ID.fullmatch(sink.sink_id):
+        raise RefusedStart(f"sink_id is {sink.sink_id!r}, and must be letters, digits, `.`, `_` and `-`.")
+    if is_uri(str(checkpoint)):
+        raise RefusedStart(
+            f"checkpoint is {str(checkpoint)!r}, a URI. The journal needs a folder in a mounted file system that has "
+            "hard links and fsync. Give its path, for example /data/checkpoint. HDFS and object stores are not "
+            "supported."
+        )
+    return Target(kind, support, sink.sink_id, sink.output, checkpoint.absolute())
+
+
+@contextmanager
+def _in_place_of_earlier(sink: Sink, target: Target) -> Iterator[None]:
+    """Starts a sink inside; then closes the sink of an earlier query with the same checkpoint.
+
+    Raises:
+        RefusedStart: the sink_id belongs to another checkpoint.
+    """
+    key = target.kind.name, target.sink_id
+    checkpoint, earlier = _started.get(key, (target.checkpoint, None))
+    if checkpoint != target.checkpoint:
+        raise RefusedStart(
+            f"another query of this process delivers to sink {target.kind.name} as sink_id {target.sink_id!r}, with "
+            f"the checkpoint {checkpoint}. Each query needs a sink_id and a checkpoint of its own."
+        )
+    try:
+        yield
+    except BaseException:
+        sink.close()
+        raise
+    _started[key] = target.checkpoint, sink
+    if earlier is not None:
+        with suppress(Exception):  # its query has failed, or fails now: this start has fenced it
+            earlier.close()
+
+
+def _servers(settings: SinkSettings, quarantine: Quarantine | None) -> str:
+    client = settings.kafka or (quarantine.client if quarantine else {})
+    return str(client.get("bootstrap.servers", ""))

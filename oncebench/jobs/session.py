@@ -1,0 +1,99 @@
+"""Checks the Spark session of a job, which somebody else has made.
+
+Promise: a setting that would let Spark run a task twice, or number the tasks differently in a replay, is refused before
+a checkpoint is made. The refusal prints the lines to write, and where.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+from pyspark.sql import DataFrame
+
+from oncebench.delivery.errors import RefusedStart
+
+# What Spark reads once, when its context starts. A failed task may have written: a new driver must replay the batch.
+AT_START: Mapping[str, str] = {
+    "spark.task.maxFailures": "1",
+    "spark.speculation": "false",
+    "spark.stage.maxConsecutiveAttempts": "1",
+    "spark.stage.ignoreDecommissionFetchFailure": "false",
+}
+# The one setting of AT_START whose default is the value that is needed.
+_BY_DEFAULT = {"spark.speculation": "false"}
+# Local masters ignore spark.task.maxFailures: `local[N]` tries a task once, `local[N, F]` F times.
+_LOCAL = re.compile(r"local(?:\[[^,\]]+(?:,\s*(\d+)\s*)?\])?")
+SHUFFLES = "spark.sql.shuffle.partitions"
+ADAPTIVE = "spark.sql.adaptive.enabled"
+LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
+
+
+def refuse_unfit_rows(rows: DataFrame) -> None:
+    """Refuses rows that no driver in this process can deliver.
+
+    Raises:
+        RefusedStart: the rows are not a stream, or their session is one of Spark Connect.
+    """
+    if type(rows).__module__.startswith("pyspark.sql.connect."):
+        raise RefusedStart(
+            "these rows belong to a session of Spark Connect. There the code of foreachBatch runs on the server, and "
+            "this process cannot keep the journal of its batches. Start the job in a classic session: "
+            "SparkSession.builder.master(...), without .remote(...) and without SPARK_REMOTE."
+        )
+    if not rows.isStreaming:
+        raise RefusedStart(
+            "these rows are not a stream, so they have no batches and no checkpoint. Read them with spark.readStream."
+        )
+
+
+def refuse_unfit_settings(rows: DataFrame, per_task: bool) -> None:
+    """Refuses settings of the rows' session that would break a guarantee.
+
+    Args:
+        rows: of a classic session.
+        per_task: whether the sink keeps its marks by task number.
+
+    Raises:
+        RefusedStart: names each setting, and the line to write.
+    """
+    spark = rows.sparkSession
+    context = spark.sparkContext
+    lines = wrong_at_start(str(context.master), dict(context.getConf().getAll()))
+    if lines:
+        raise RefusedStart(
+            "this Spark session may run a task of a batch twice, and the first run may have written. Write before "
+            f"SparkSession.builder...getOrCreate(), or into spark-defaults.conf: {' '.join(lines)}"
+        )
+    wanted = {LARGE_TYPES: "false", **({ADAPTIVE: "false"} if per_task else {})}
+    wrong = [name for name, value in wanted.items() if str(spark.conf.get(name, value)).lower() != value]
+    if wrong:
+        each = " ".join(f'spark.conf.set("{name}", "{wanted[name]}")' for name in wrong)
+        why = {
+            ADAPTIVE: "adaptive execution joins small partitions, and a replay would number its tasks differently",
+            LARGE_TYPES: "the writers do not read Arrow's large types",
+        }
+        raise RefusedStart(f"{'; '.join(why[name] for name in wrong)}. Write before deliver(...): {each}")
+
+
+def wrong_at_start(master: str, settings: Mapping[str, str]) -> list[str]:
+    """Returns the lines for a session's builder that mend its settings.
+
+    Args:
+        master: Spark's master.
+        settings: those of the context that are not Spark's defaults.
+    """
+    local = _LOCAL.fullmatch(master)
+    if local is not None and int(local[1] or 1) > 1:
+        return [f'.master("{master.split(",", maxsplit=1)[0]}]")']
+    return [
+        f'.config("{name}", "{value}")'
+        for name, value in AT_START.items()
+        if not (local is not None and name == "spark.task.maxFailures")
+        and settings.get(name, _BY_DEFAULT.get(name, "")).lower() != value
+    ]
+
+
+def tasks_per_batch(rows: DataFrame) -> int:
+    """Returns how many tasks a batch has after a shuffle, by the session's setting."""
+    return int(str(rows.sparkSession.conf.get(SHUFFLES)))

@@ -1,0 +1,73 @@
+"""The jobs of `examples/` keep their promise while they are killed, counted by a plain consumer and by SQL."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from oncebench.lab.lab import Lab
+from oncebench.processes.child import Child, tail
+from oncebench.servers.postgres import PostgresServer
+from tests.example_jobs import Example, in_table
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+WAIT_S = 240.0  # a start of Spark takes 5 to 10 s on idle cores, and minutes next to other tests
+ORDERS = 100  # per kill
+KILLS = int(os.environ.get("ONCEBENCH_KILLS", "50"))
+# Batches begin every second: a kill comes in any part of the next ones, and sometimes in the start of a query.
+LATEST_KILL_S = 1.5
+SEED = 28
+
+
+def wait_for(what: str, done: Callable[[], bool], job: Child) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not done():
+        assert job.alive, f"the job ended while waiting for {what}:\n{tail(job.log)}"
+        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}:\n{tail(job.log)}"
+        time.sleep(0.2)
+
+
+def kill_again_and_again(job: Example, kills: int, counts: Callable[[], list[Counter[str]]]) -> int:
+    """Kills the job, each time some moments after new rows are visible; returns the number of orders."""
+    moments = random.Random(SEED)
+    for kill in range(kills):
+        job.send(range(ORDERS * kill, ORDERS * (kill + 1)))
+        before = counts()
+        with job.start() as running:
+            wait_for(
+                "new orders", lambda before=before: any(map(lambda a, b: len(a) > len(b), counts(), before)), running
+            )  # type: ignore[misc]
+            time.sleep(moments.uniform(0, LATEST_KILL_S))
+            running.kill_session()
+    sent = ORDERS * kills
+    with job.start() as running:
+        wait_for("every order", lambda: all(len(found) == sent for found in counts()), running)
+        running.kill_session()
+    return sent
+
+
+def test_the_job_of_the_page_writes_each_order_once_though_it_is_killed(lab: Lab, tmp_path: Path) -> None:
+    job = Example(lab, tmp_path, "orders_to_kafka.py")
+    sent = kill_again_and_again(job, 2, lambda: [job.in_topic()])
+    assert job.in_topic() == Counter(f"o-{number}" for number in range(sent))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(KILLS * 300)
+def test_two_queries_of_a_process_write_each_order_once_under_many_kills(
+    lab: Lab, own: PostgresServer, tmp_path: Path
+) -> None:
+    with psycopg.connect(own.dsn, autocommit=True) as connection:
+        connection.execute("CREATE TABLE orders (order_id text, cents bigint)")
+    job = Example(lab, tmp_path, "orders_to_kafka_and_postgres.py")
+    sent = kill_again_and_again(job, KILLS, lambda: [job.in_topic(), in_table(own.dsn, "orders")])
+    once = Counter(f"o-{number}" for number in range(sent))
+    assert (job.in_topic(), in_table(own.dsn, "orders")) == (once, once)

@@ -1,0 +1,88 @@
+"""What a job states about its sink and its session, without Spark."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oncebench.delivery.errors import RefusedStart
+from oncebench.jobs import DeltaSink, FilesSink, KafkaSink, PostgresSink, SqliteSink, deliver
+from oncebench.jobs.session import AT_START, wrong_at_start
+from oncebench.jobs.sinks import JobSink
+from oncebench.sinks.registry import SINKS
+
+DESCRIPTIONS: list[JobSink] = [
+    KafkaSink("out", bootstrap_servers="broker1:9092", sink_id="a"),
+    PostgresSink("out", sink_id="a"),
+    FilesSink("out", sink_id="a"),
+    FilesSink("out", sink_id="a", form="jsonl"),
+    DeltaSink("out", sink_id="a"),
+    SqliteSink("out", sink_id="a"),
+]
+KAFKA = DESCRIPTIONS[0]
+
+
+@pytest.mark.parametrize("sink", DESCRIPTIONS, ids=lambda sink: sink.kind)
+def test_a_description_names_a_kind_of_sink(sink: JobSink) -> None:
+    assert sink.kind in SINKS
+    assert sink.output == "out"
+
+
+@pytest.mark.parametrize("master", ["local", "local[2]", "local[*]", "local[2, 1]"])
+def test_a_local_master_needs_no_limit_of_tries(master: str) -> None:
+    others = {name: value for name, value in AT_START.items() if name != "spark.task.maxFailures"}
+    assert wrong_at_start(master, others) == []
+
+
+def test_a_local_master_that_tries_again_is_refused() -> None:
+    assert wrong_at_start("local[2, 4]", AT_START) == ['.master("local[2]")']
+
+
+def test_a_cluster_with_sparks_defaults_gets_every_line() -> None:
+    assert wrong_at_start("spark://host:7077", {}) == [
+        '.config("spark.task.maxFailures", "1")',
+        '.config("spark.stage.maxConsecutiveAttempts", "1")',
+        '.config("spark.stage.ignoreDecommissionFetchFailure", "false")',
+    ]
+
+
+@pytest.mark.parametrize("name", AT_START)
+def test_each_setting_of_a_cluster_is_checked(name: str) -> None:
+    (line,) = wrong_at_start("yarn", {**AT_START, name: "7"})
+    assert line == f'.config("{name}", "{AT_START[name]}")'
+
+
+def rows(**more: Any) -> Any:
+    return SimpleNamespace(isStreaming=True, **more)
+
+
+def test_rows_of_spark_connect_are_refused_by_name(tmp_path: Path) -> None:
+    frame = type("DataFrame", (), {"__module__": "pyspark.sql.connect.dataframe"})()
+    with pytest.raises(RefusedStart, match=r"Spark Connect.*without \.remote"):
+        deliver(frame, KAFKA, guarantee="exactly-once", checkpoint=tmp_path / "checkpoint")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("sink", "changes", "said"),
+    [
+        (KAFKA, {"guarantee": "twice"}, "does not support twice"),
+        (KAFKA, {"guarantee": "at-least-once", "variant": "native"}, "native is Spark's own sink"),
+        (KAFKA, {"checkpoint": "hdfs://name/checkpoint"}, "a URI"),
+        (KafkaSink("out", bootstrap_servers="b:1", sink_id="a b"), {}, "sink_id is 'a b'"),
+        (FilesSink("out", sink_id="a", form="orc"), {}, "there is no sink 'files-orc'; there are: .*files-parquet"),
+    ],
+)
+def test_a_wrong_argument_is_refused(tmp_path: Path, sink: JobSink, changes: dict[str, Any], said: str) -> None:
+    arguments = {"guarantee": "exactly-once", "checkpoint": tmp_path / "checkpoint", **changes}
+    with pytest.raises(RefusedStart, match=said):
+        deliver(rows(), sink, **arguments)
+    assert not list(tmp_path.iterdir())
+
+
+def test_rows_that_are_no_stream_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(RefusedStart, match="not a stream"):
+        deliver(SimpleNamespace(isStreaming=False), KAFKA, guarantee="exactly-once", checkpoint=tmp_path)  # type: ignore[arg-type]
