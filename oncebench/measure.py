@@ -17,7 +17,8 @@ from oncebench.lab.engine import SPARK, Engine
 from oncebench.lab.lab import Lab
 from oncebench.live.status import JUDGING, RunStatus, Show
 from oncebench.observe.resources import Use
-from oncebench.record import FACTS, Record
+from oncebench.record import FACTS, Record, RecordError
+from oncebench.record.digests import write_digests
 from oncebench.report.environment import environment
 from oncebench.report.report import FILE, make_report, write_report
 from oncebench.report.schema import Report
@@ -57,6 +58,7 @@ def measure(
              "engine": result.engine, "environment": environment()}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in result.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))
+    write_digests(folder)
     return _report(Record.load(folder), cell, result, facts)
 
 
@@ -71,7 +73,12 @@ def judge_again(folder: Path) -> Report:
     cell = Cell(**{**described, "faults": tuple(described["faults"])})
     stored = dict(record.facts or {"run": record.cell["run"]})
     uses = {name: Use(**use) for name, use in stored.pop("uses", {}).items()}
-    return make_report(record, cell, uses, stored)
+    try:
+        return make_report(record, cell, uses, stored)
+    except Exception as error:
+        if record.altered:  # damaged values may be values that no audit can count
+            raise RecordError(f"{folder} cannot be judged. {record.altered[0]}") from error
+        raise
 
 
 def exit_code(reports: Sequence[Report]) -> int:

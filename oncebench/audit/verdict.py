@@ -232,7 +232,7 @@ def _untrusted(findings: Findings, record: Record) -> tuple[str, ...]:
         if not findings.complete[name]
     ]
     faults = findings.anomalies["SRC"].count
-    return (*reasons, *([f"the load is wrong: SRC {faults}"] if faults else []))
+    return (*record.altered, *reasons, *([f"the load is wrong: SRC {faults}"] if faults else []))
 
 
 def _weak(findings: Findings, record: Record) -> tuple[str, ...]:

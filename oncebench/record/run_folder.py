@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from oncebench.record import schema
+from oncebench.record import digests, schema
 from oncebench.record.earlier import current_cell
 from oncebench.record.json_lines import Lines, read_lines
 from oncebench.record.streams import Stream, read_stream
@@ -123,6 +123,7 @@ class Record:
         log: the stretches of the output's log (`sinks.reader.Stretches`); missing for a sink without such a log.
         cell, ends, facts and the lines: see `schema`. `ends` and `facts` are empty if the run ended before writing
             them.
+        altered: a sentence for each file that is not as the run wrote it (`digests`).
     """
 
     path: Path
@@ -141,6 +142,7 @@ class Record:
     timeline: Lines = field(default_factory=lambda: Lines(()))
     observer: Lines = field(default_factory=lambda: Lines(()))
     load_status: Lines = field(default_factory=lambda: Lines(()))
+    altered: tuple[str, ...] = ()
 
     @staticmethod
     def load(path: Path) -> Record:
@@ -174,6 +176,7 @@ class Record:
             timeline=read_lines(path / "timeline.jsonl", schema.Timeline),
             observer=read_lines(path / "observer.jsonl", schema.Observer),
             load_status=read_lines(path / "load.jsonl", schema.Load),
+            altered=digests.altered(path),
         )
 
 

@@ -4,8 +4,8 @@ Promise: what was appended before a `kill -9` can be read afterwards. A file tha
 its last whole batch and reported incomplete, without an error. A file that is damaged, or was written by a newer
 schema, raises `RecordError`, because a verdict over it would be a guess.
 
-What can go wrong: nothing here calls fsync, so a power cut may lose the last batches. Arrow streams carry no checksum,
-so a bit that flips inside a value shows up only in the audit.
+What can go wrong: nothing here calls fsync, so a power cut may lose the last batches. Arrow streams carry no checksum:
+`oncebench.record.digests` finds values that were changed after the run.
 """
 
 from __future__ import annotations
