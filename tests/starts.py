@@ -31,8 +31,8 @@ def refusal(fixture: Fixture, config: PipelineConfig, *options: str) -> str:
 
 
 def accepted(fixture: Fixture, config: PipelineConfig, said: str) -> None:
-    """Starts with the loss that a refusal has printed, until the input is read."""
-    text = said.rsplit(": ", 1)[1]
+    """Starts with the loss at the end of a refusal (or with this text alone), until the input is read."""
+    text = said.rsplit(": ", 1)[-1]
     with start_once(fixture, config, "--accept-gap", text) as started:
         run_until(fixture, config, started)
     assert text in {

@@ -151,6 +151,11 @@ class Mark:
     digest: int | None
 
 
+# Batches of markers that stand for no batch: the marker that a sink makes before the first batch, and a marker that
+# somebody has overwritten from outside.
+NO_BATCH, OVERWRITTEN = -1, -2
+
+
 class TaskView(Protocol):
     """The interface of a task for its writer: position, counts so far, failpoints."""
 
@@ -269,6 +274,18 @@ class Sink:
     def keeps_marks(self) -> bool:
         """Whether `marks` finds the marker of every partition that had rows."""
         return type(self).marks is not Sink.marks
+
+    @property
+    def restores_marks(self) -> bool:
+        """Whether `restore_marks` does anything."""
+        return type(self).restore_marks is not Sink.restore_marks
+
+    def restore_marks(self, batches: Mapping[int, int], /) -> None:
+        """Makes markers for partitions that have none: partition -> batch, or NO_BATCH.
+
+        A marker that is there from the first start on shows later whether somebody has deleted the markers. Called
+        after a start's checks. A sink leaves out a partition whose newest decided batch is not committed yet.
+        """
 
     def newest_batch(self) -> int:
         """Returns the newest batch of this sink_id that the sink held at the start; -1: none."""

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.delivery.batch import Batch
-from oncebench.delivery.contract import EXACTLY_ONCE, WHOLE_BATCH, Mark, Sink, SinkKind, Support
+from oncebench.delivery.contract import (
+    EXACTLY_ONCE,
+    NO_BATCH,
+    OVERWRITTEN,
+    WHOLE_BATCH,
+    Mark,
+    Sink,
+    SinkKind,
+    Support,
+)
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.marks import Marks, missing_text
@@ -56,8 +65,10 @@ class OutputChecks:
     def __init__(self, target: Target, journal: Journal, gaps: Gaps, places: Places) -> None:
         self._target, self._gaps, self._places = target, gaps, places
         self._marks = Marks(journal.folder)
+        self._decided = journal.newest_decision()
         self._other_output = False
         self._notes = False
+        self._restored: dict[int, int] = {}
 
     def before_sink(self, sink: Sink) -> None:
         """Compares the output's identity.
@@ -82,15 +93,24 @@ class OutputChecks:
         missing = self._marks.missing(marks, finished, None)
         if missing:
             missing = self._marks.missing(marks, finished, sink.forgets_after_s())
-        if missing and not self._other_output:
-            self._gaps.accept(missing_text(missing), self._older_sink(missing))
+        written, uncertain = None, self._uncertain_batch(sink)
+        if missing and (uncertain is not None or not self._other_output):  # another output lacks every earlier batch
+            written = self._accept_missing(missing, uncertain)
         if missing:
             self._marks.note_found(marks, finished)
         self._gaps.refuse_unknown()
+        if self._notes:
+            bare = {p for p in range(sink.partitions) if p not in marks or marks[p].batch == OVERWRITTEN}
+            self._restored = dict.fromkeys(bare, NO_BATCH)
+            if written is not None:
+                self._restored |= dict.fromkeys((*missing, *bare), written)
 
     def record(self, sink: Sink) -> None:
-        """Records the identity of the output."""
+        """Records the identity of the output, and makes the markers that are missing."""
         sink.make_identity()
+        if self._restored:
+            sink.restore_marks(self._restored)
+            self._marks.note_first({p for p, mark in self._marks_of(sink).items() if mark.batch == NO_BATCH})
         self._places.record(OUTPUT, sink.identity())
 
     def note_batch(self, batch: Batch) -> None:
@@ -104,19 +124,45 @@ class OutputChecks:
         newest = sink.newest_batch()  # reads no data file
         return {} if newest < 0 else {WHOLE_BATCH: Mark(newest, 0, None)}
 
+    def _uncertain_batch(self, sink: Sink) -> int | None:
+        """Returns the open batch if its rows may be in the output, and only its markers would show it."""
+        opened = open_batch(self._target.checkpoint)
+        perhaps = self._target.support.variant == "idempotent" or opened == self._decided
+        return opened if sink.restores_marks and perhaps else None
+
+    def _accept_missing(self, missing: Mapping[int, tuple[int | None, int]], uncertain: int | None) -> int | None:
+        """Returns the open batch if the operator has found its rows in the output; None otherwise.
+
+        Raises:
+            RefusedStart: nothing is accepted yet.
+        """
+        text, refusal, checkpoint = missing_text(missing), self._older_sink(missing), self._target.checkpoint
+        if uncertain is None:
+            opened = open_batch(checkpoint)
+            again = "" if opened is None else f" Batch {opened} is open and is written again if its marker is missing."
+            self._gaps.accept(text, f"{refusal}{again}")
+            return None
+        all_there, none_there = f"{text},open/{uncertain}:written", f"{text},open/{uncertain}:missing"
+        ways = {all_there: f"If all rows of batch {uncertain} are there", none_there: "If none is there"}
+        look = (
+            f"Batch {uncertain} is open, and without markers nothing shows whether its rows are in the output. Look "
+            f"for them: its input ends at {checkpoint}/offsets/{uncertain}, and begins where the file before ends. If "
+            "only some are there, take a new checkpoint, sink_id and output."
+        )
+        accepted = self._gaps.choose(f"{refusal} {look}", ways, uncertain)
+        return uncertain if accepted == all_there else None
+
     def _older_sink(self, missing: Mapping[int, tuple[int | None, int]]) -> str:
         each = "; ".join(
             f"{'the batch' if p < 0 else f'partition {p}'}: "
-            f"{'no marker is there' if there is None else f'the newest batch there is {there}'}, and batch {expected} "
-            "was committed"
+            f"{'no marker is there' if there is None else f'the newest batch there is {there}'}, and "
+            f"{'one was made at the first start' if expected < 0 else f'batch {expected} was committed'}"
             for p, (there, expected) in missing.items()
         )
         target = self._target
-        opened = open_batch(target.checkpoint)
-        again = "" if opened is None else f" Batch {opened} is open and is written again if its marker is missing."
         return (
             f"the output of sink_id {target.sink_id!r} is older than the checkpoint {target.checkpoint}, or its "
-            f"markers were deleted. {each}. Nothing was read or written. Restore the output's newest state, or the "
-            "checkpoint with its journal from the time of the output's state. If only the markers are gone, the rows "
-            f"are there. Rows that are missing stay missing.{again}"
+            f"markers were deleted or reset. {each}. Nothing was read or written. Restore the output's newest state, "
+            "or the checkpoint with its journal from the time of the output's state. If only the markers are gone, "
+            "the rows are there. Rows that are missing stay missing."
         )

@@ -86,7 +86,7 @@ def refuse_older_checkpoint(sink: Sink, target: Target) -> None:
         raise RefusedStart(
             f"the sink holds batch {marked} of sink_id {target.sink_id!r}, but the checkpoint "
             f"{target.checkpoint} has no batch after {newest}: it is new, older, or another's. Restore the "
-            "right checkpoint, or take a new sink_id (rows would then be written again)."
+            "right checkpoint, or take a new checkpoint, sink_id and output."
         )
 
 
@@ -105,6 +105,6 @@ def _refuse_expired_markers(sink: Sink, target: Target, trigger_s: float) -> Non
         f"batch {batch} was begun {(time.time() - begun) / 3600:.0f} h ago and is open, but the sink keeps its "
         f"markers for {limit / 3600:.0f} h only (Kafka: offsets.retention.minutes). A replay could write the batch "
         f"twice. Check whether its rows are in the output: its input ends at {checkpoint}/offsets/{batch}, and "
-        "begins where the previous file ends. If the rows are missing, raise offsets.retention.minutes on the "
-        "brokers and start again. If they are there, take a new checkpoint, sink_id and output."
+        "begins where the previous file ends. If none is there, raise offsets.retention.minutes on the brokers "
+        "and start again. If any is there, take a new checkpoint, sink_id and output."
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -65,13 +65,26 @@ class Gaps:
         Raises:
             RefusedStart: the loss is not accepted.
         """
-        if self._known and self._known[-1].text == text:
-            return
-        if text != self._asked:
-            raise RefusedStart(
-                f"{refusal} To go on without what is lost, give back exactly this text as accept_gap or --accept-gap: "
-                f"{text}"
-            )
+        self.choose(refusal, {text: "To go on without what is lost"}, batch)
+
+    def choose(self, refusal: str, texts: Mapping[str, str], batch: int | None = None) -> str:
+        """Returns the accepted text of a loss that has several ways to go on; see `accept`.
+
+        Args:
+            refusal: see `accept`.
+            texts: text -> the beginning of the sentence that gives it.
+            batch: see `Gap`.
+
+        Raises:
+            RefusedStart: none of the texts is accepted.
+        """
+        if self._known and self._known[-1].text in texts:
+            return self._known[-1].text
+        if self._asked is None or self._asked not in texts:
+            ways = [f"{when}, give back exactly this text as accept_gap or --accept-gap: {text}"
+                    for text, when in texts.items()]  # fmt: skip
+            raise RefusedStart(f"{refusal} {' '.join(ways)}")
+        text = self._asked
         gap = Gap(text, batch)
         number = len(self._known)
         while not put_exclusively(
@@ -80,6 +93,7 @@ class Gaps:
             number += 1
         self._known.append(gap)
         self.new.append(gap)
+        return text
 
     def changed(self, batch: int) -> bool:
         """Whether an acceptance has changed the input of this batch, so its replay makes other rows."""

@@ -7,7 +7,8 @@ a deleted group.
     written/newest.json    {"partitions": {"0": [[11, 1764081000.0], [12, 1764081001.5]]}}
 
 are the two newest batches with rows of partition 0, each with its time. The open batch may have a marker or not, so
-the batch before it counts then.
+the batch before it counts then. A sink that can make a marker before the first batch (`Sink.restore_marks`) has one
+for each partition from its first start on: batch -1.
 
 Promise: every noted marker was in the sink. The note is not forced to the disk, because that would cost each batch some
 milliseconds. After a power cut it may be older or damaged: then a start finds less, and refuses nothing that is sound.
@@ -21,7 +22,7 @@ import time
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
-from oncebench.delivery.contract import WHOLE_BATCH, Mark, Written
+from oncebench.delivery.contract import NO_BATCH, OVERWRITTEN, WHOLE_BATCH, Mark, Written
 from oncebench.delivery.starts.gaps import NONE
 
 # The open batch and the one before it.
@@ -63,8 +64,14 @@ class Marks:
     def note_found(self, marks: Mapping[int, Mark], committed: int) -> None:
         """Replaces all notes by the markers that a start has found and accepted."""
         now = time.time()
-        self._noted = {p: [(mark.batch, now)] for p, mark in marks.items() if mark.batch <= committed}
+        self._noted = {p: [(mark.batch, now)] for p, mark in marks.items() if NO_BATCH <= mark.batch <= committed}
         self._write()
+
+    def note_first(self, partitions: Collection[int]) -> None:
+        """Notes partitions whose marker stands for no batch yet."""
+        if partitions:
+            self._noted |= {partition: [(NO_BATCH, time.time())] for partition in partitions}
+            self._write()
 
     def missing(
         self, marks: Mapping[int, Mark], committed: int, forgets_after_s: float | None
@@ -95,11 +102,19 @@ def missing(
         if not expected:
             continue
         batch, at = expected[-1]
-        there = marks.get(partition)
-        forgotten = there is None and forgets_after_s is not None and now - at > forgets_after_s
-        if not forgotten and (there is None or there.batch < batch):
-            found[partition] = None if there is None else there.batch, batch
-    return found
+        there = _batch_of(marks.get(partition))
+        renewed = there is None or there == NO_BATCH  # perhaps by a start that had found none
+        forgotten = renewed and forgets_after_s is not None and now - at > forgets_after_s
+        if not forgotten and (there is None or there < batch):
+            found[partition] = there, batch
+    for partition, mark in marks.items():
+        if mark.batch == OVERWRITTEN:
+            found.setdefault(partition, (None, committed))
+    return dict(sorted(found.items()))
+
+
+def _batch_of(mark: Mark | None) -> int | None:
+    return None if mark is None or mark.batch == OVERWRITTEN else mark.batch
 
 
 def missing_text(found: Mapping[int, tuple[int | None, int]]) -> str:

@@ -8,6 +8,7 @@ group, and then offsets cannot be written from outside; or the cluster does not 
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -18,9 +19,12 @@ from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, 
 from confluent_kafka.admin import AdminClient
 
 from oncebench.delivery import digest
-from oncebench.delivery.contract import Mark
+from oncebench.delivery.contract import OVERWRITTEN, Mark
 from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.failures.kafka import of_error
+from oncebench.sinks.kafka.names import Names
 
+_log = logging.getLogger(__name__)
 # As long as a commit retries (oncebench.sinks.kafka.sink): reading a marker is never the strictest step of a batch.
 LIMIT_S = 60.0
 PAUSE_S = 0.05
@@ -61,19 +65,19 @@ class Offsets:
         self._admin = AdminClient(self._client)
         self._topic = topic
 
-    def write(self, group: str, number: int) -> None:
-        """Sets the group's number and reads it back.
+    def write(self, group: str, number: int, metadata: str = "", stable: bool = True) -> None:
+        """Sets the group's number and reads it back, see `read`.
 
         Raises:
             KafkaException: the broker refused (the group has members, the topic is gone), returned another number
                 afterwards, or did not answer within LIMIT_S.
         """
-        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number)])
+        wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number, metadata)])
         alter = self._admin.alter_consumer_group_offsets
         # The client gets the limit: a time-out of the future itself would raise an error that is not Kafka's.
         _answered(lambda: alter([wanted], request_timeout=LIMIT_S)[group].result().topic_partitions)
-        found = self.read(group)
-        if found is None or found.number != number:
+        found = self.read(group, stable)
+        if found != Noted(number, metadata):
             raise KafkaException(KafkaError(KafkaError.INVALID_COMMIT_OFFSET_SIZE, f"the group holds {found}"))
 
     def read(self, group: str, stable: bool = True) -> Noted | None:
@@ -89,8 +93,9 @@ def newest_marks(offsets: Offsets, groups: Iterable[str], stable: bool) -> dict[
         groups: the marker groups in the partitions' order.
         stable: as in `read`.
 
+    A group with an offset that this sink has not written gives OVERWRITTEN.
+
     Raises:
-        RefusedStart: a group has an offset that this sink has not written.
         KafkaException: see `read`.
     """
     names = list(groups)
@@ -98,6 +103,42 @@ def newest_marks(offsets: Offsets, groups: Iterable[str], stable: bool) -> dict[
         found = list(pool.map(lambda group: offsets.read(group, stable), names))
     marks = enumerate(zip(names, found, strict=True))
     return {partition: _mark(group, noted) for partition, (group, noted) in marks if noted is not None}
+
+
+def restore_marks(offsets: Offsets, names: Names, batches: Mapping[int, int]) -> dict[int, Mark]:
+    """Makes markers without rows and digest, partition -> batch; returns them."""
+    for partition, batch in sorted(batches.items()):
+        offsets.write(names.marker_group(partition), batch + 1, "{}", stable=False)
+    return {partition: Mark(batch, 0, None) for partition, batch in batches.items()}
+
+
+def publish_generation(offsets: Offsets, names: Names, generation: int) -> bool:
+    """Publishes the driver's generation; returns whether the cluster had one.
+
+    Raises:
+        RefusedStart: the cluster has a newer one, or the group cannot be written.
+        KafkaException: the cluster does not answer.
+    """
+    group, published = names.generation_group, offsets.read(names.generation_group)
+    if published is not None and published.number > generation:  # equal: after a refused start and a restore
+        raise RefusedStart(
+            f"this start is generation {generation} of sink_id {names.sink_id!r} by its journal, and the cluster "
+            f"has seen generation {published.number} (offset of group {group}). The journal is new, older (for example "
+            "a copy that was put back), or another's. Nothing was read or written. Restore the newest journal with its "
+            "checkpoint; if it is gone, take a new checkpoint, sink_id and output. If the journal lacks only starts, "
+            "start again: each start takes the next generation."
+        )
+    try:
+        offsets.write(group, generation)
+    except KafkaException as error:
+        if not of_error(error).permanent and not of_error(error).remedy:
+            raise
+        raise RefusedStart(
+            f"could not publish generation {generation} as an offset of group {group}: {error}. The output topic "
+            "must exist, and the group must be writable and without members (no console, no exporter). Correct that, "
+            "then start again."
+        ) from error
+    return published is not None
 
 
 def is_committed(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
@@ -109,13 +150,13 @@ def _mark(group: str, noted: Noted) -> Mark:
     try:
         more = json.loads(noted.metadata)
         return Mark(noted.number - 1, more.get("rows", 0), digest.from_text(more.get("digest")))
-    except (ValueError, AttributeError, TypeError) as error:
-        raise RefusedStart(
-            f"consumer group {group} has offset {noted.number}, which is no marker of this sink: its metadata is "
-            f"{noted.metadata[:80]!r}. Somebody has reset or set the group, and the marker is lost. No row was "
-            f"written. Delete the group (kafka-consumer-groups --delete --group {group}) and start again: the start "
-            "then shows what is missing. Keep such groups out of any housekeeping."
-        ) from error
+    except (ValueError, AttributeError, TypeError):
+        _log.warning(
+            "consumer group %s has offset %d, which is no marker of this sink: its metadata is %r. Somebody has reset "
+            "or set the group, and the marker is lost. Keep such groups out of any housekeeping.",
+            *(group, noted.number, noted.metadata[:80]),
+        )
+        return Mark(OVERWRITTEN, 0, None)
 
 
 def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True) -> Noted | None:

@@ -35,6 +35,7 @@ from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
     EXACTLY_ONCE,
+    NO_BATCH,
     RECORDS,
     Mark,
     Sink,
@@ -49,7 +50,7 @@ from oncebench.delivery.topics.replicas import Waiting, shortage, warn_if_short_
 from oncebench.delivery.topics.settings import broker_setting, record_limit
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
-from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks
+from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks, publish_generation, restore_marks
 from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits, transaction_limits
 from oncebench.sinks.kafka.rows.produce import Target
@@ -120,6 +121,7 @@ class KafkaSink(Sink):
         # Decided and committed before this driver started. The batch is part of the entry because a worker keeps its id
         # and epoch: a decision of the next batch, written while this driver starts, names the same transaction.
         self._done: set[tuple[int, Transaction]] = set()
+        self._undone: set[int] = set()  # partitions whose decided batch may not be committed yet
         self._ended: dict[str, int] = {}
         self._retired: set[str] = set()
         self._next_check_at = 0.0
@@ -154,6 +156,7 @@ class KafkaSink(Sink):
         marks = self._read_marks(stable=False)
         open_ = [prepared for prepared in decided if not is_committed(marks, prepared["partition"], prepared["batch"])]
         self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in decided if prepared not in open_}
+        self._undone = {int(prepared["partition"]) for prepared in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
         self._fence(self._ids_to_fence(self._fenced_before() if follows else 0) - named)
         self._note_fenced(generation - 1)
@@ -199,6 +202,11 @@ class KafkaSink(Sink):
 
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
+
+    def restore_marks(self, batches: Mapping[int, int]) -> None:
+        """See `Sink.restore_marks`. The marker of an open transaction must not be older than one that is made here."""
+        safe = {p: batch for p, batch in batches.items() if batch != NO_BATCH or p not in self._undone}
+        self._marks |= restore_marks(self._offsets, self._names, safe)
 
     def forgets_after_s(self) -> float | None:
         minutes = broker_setting(self._admin, "offsets.retention.minutes") if self._transactional else None
@@ -344,24 +352,7 @@ class KafkaSink(Sink):
 
     def _publish_generation(self, generation: int) -> bool:
         """Publishes the generation; returns whether there was an older one, refuses a newer one."""
-        group = self._names.generation_group
-        published = self._offsets.read(group)
-        if published is not None and published.number > generation:  # equal: after a refused start and a restore
-            raise RefusedStart(
-                f"this start is generation {generation} of sink_id {self._names.sink_id!r} by its journal, and the "
-                f"cluster has seen generation {published.number} (offset of group {group}). The journal is new, older "
-                "(for example a copy that was put back), or another's. Nothing was read or written. Restore the newest "
-                "journal with its checkpoint; if it is gone, take a new checkpoint, sink_id and output. If the journal "
-                "lacks only starts, start again: each start takes the next generation."
-            )
-        try:
-            self._offsets.write(group, generation)
-        except KafkaException as error:
-            raise RefusedStart(
-                f"could not publish generation {generation} as an offset of group {group}: {error}. The output topic "
-                "must exist, and the group must be writable and without members (no console, no exporter)."
-            ) from error
-        return published is not None
+        return publish_generation(self._offsets, self._names, generation)
 
     def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
         """Returns each partition's newest marker; `stable` waits for open transactions first."""

@@ -97,6 +97,7 @@ class PostgresSink(Sink):
         self._variant = ""
         self._open: psycopg.Connection | None = None
         self._marks: dict[int, Mark] = {}
+        self._decided: dict[int, str] = {}  # partition -> prepared transaction of the newest decided batch
 
     def check_schema(self, schema: StructType) -> None:
         """See `Sink.check_schema`; `start` checks the table itself."""
@@ -123,7 +124,8 @@ class PostgresSink(Sink):
             self._names = Names(self._names.sink_id, epoch, self._names.table)
             connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
             self._end_older(connection)
-            self._roll_back_orphans(connection, {str(entry["gid"]) for entry in decided})
+            self._decided = {int(entry["partition"]): str(entry["gid"]) for entry in decided}
+            self._roll_back_orphans(connection, set(self._decided.values()))
             if support.variant == "two-phase":
                 preparing.refuse_unpreparable(connection, self._names, self._schema, self.partitions)
             self._marks = tables.newest_marks(connection, self._names.sink_id)
@@ -157,6 +159,20 @@ class PostgresSink(Sink):
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
 
+    def restore_marks(self, batches: Mapping[int, int]) -> None:
+        """See `Sink.restore_marks`; a transaction that is still prepared brings its own marker."""
+        try:
+            connection = self._connection()
+            prepared = set(prepared_of(connection, self._names))
+            undone = {partition for partition, gid in self._decided.items() if gid in prepared}
+            for partition, batch in sorted(batches.items()):
+                if partition not in undone:
+                    mark = Mark(batch, 0, None)
+                    tables.put_in_ledger(connection, self._names.sink_id, partition, mark)
+                    self._marks[partition] = mark
+        except psycopg.Error as error:
+            raise _unusable(error) from error
+
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         """See `Sink.commit`.
 
@@ -188,12 +204,14 @@ class PostgresSink(Sink):
         if connection.info.server_version < OLDEST_SERVER:
             raise RefusedStart(f"PostgreSQL 13 or newer is needed, this is {_setting(connection, 'server_version')}")
         if _setting(connection, "server_encoding") != "UTF8":
-            raise RefusedStart("the database's encoding must be UTF8: no other encoding stores every text")
+            raise RefusedStart(
+                "the database's encoding must be UTF8: no other encoding stores every text. Name a database with it."
+            )
         if connection.execute("SELECT pg_is_in_recovery()").fetchone() == (True,):
             raise RefusedStart("this server is a standby and takes no writes. Name the primary.")
         if support.guarantee != AT_MOST_ONCE and _setting(connection, "fsync") == "off":
             raise RefusedStart(
-                "this server runs with fsync = off: a crash of its machine may undo commits or damage all its data, "
+                "this server runs with fsync = off. A crash of its machine may undo commits or damage all its data, "
                 f"and {support.guarantee} promises that nothing is lost. Set fsync = on in postgresql.conf and reload "
                 "the server, or take at-most-once."
             )
@@ -202,7 +220,7 @@ class PostgresSink(Sink):
         allowed = int(_setting(connection, "max_prepared_transactions"))
         if self._variant == "two-phase" and allowed < self.partitions:
             raise RefusedStart(
-                f"two-phase needs a prepared transaction per task, and max_prepared_transactions is {allowed}: set it "
+                f"two-phase needs a prepared transaction per task, and max_prepared_transactions is {allowed}. Set it "
                 f"to {2 * self.partitions} or more in postgresql.conf and restart the server, or take the variant "
                 "idempotent."
             )
@@ -216,7 +234,7 @@ class PostgresSink(Sink):
         if not self._row_id or unknown or len(self._row_id) == len(self._schema.names):
             raise RefusedStart(
                 f"upsert needs the columns that identify a row, some of {self._schema.names} and not all; row_id is "
-                f"{list(self._row_id)}."
+                f"{list(self._row_id)}. Correct ID in pipeline/rows.py."
             )
 
     def _end_older(self, connection: psycopg.Connection) -> None:
@@ -309,7 +327,8 @@ def _unusable(error: psycopg.Error) -> RefusedStart | NoPostgres:
     """Returns a start's error: RefusedStart if the same start would meet it again."""
     text = f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}"
     if of_sqlstate(error.sqlstate).permanent or _wrong_place(error):
-        return RefusedStart(text)
+        remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else "Correct the DSN"
+        return RefusedStart(f"{text}. {remedy}, then start again.")
     return NoPostgres(f"{text}. No row was read or written; start again when it works.")
 
 

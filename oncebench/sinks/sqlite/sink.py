@@ -99,7 +99,7 @@ class MarkedWriter:
         if newest > self.generation:
             raise AnotherDriver(
                 f"generation {newest} of {self.sink_id} was started; this worker belongs to generation "
-                f"{self.generation} and stops."
+                f"{self.generation} and stops. Let only one driver run per sink_id."
             )
 
 
@@ -158,11 +158,24 @@ class SqliteSink(Sink):
                     "SELECT part, batch, rows, digest FROM ledger WHERE sink_id = ?", (self._sink_id,)
                 ).fetchall()
         except sqlite3.Error as error:
-            raise RefusedStart(
-                f"{self._path} is not usable ({error}): it must be an SQLite file with the tables of this sink, on a "
-                "writable disk."
-            ) from error
+            raise self._unusable(error) from error
         self._marks = {part: Mark(batch, rows, digest.from_text(text)) for part, batch, rows, text in found}
+
+    def restore_marks(self, batches: Mapping[int, int]) -> None:
+        """See `Sink.restore_marks`."""
+        made = [(self._sink_id, partition, batch, 0, digest.to_text(0)) for partition, batch in batches.items()]
+        try:
+            with closing(connect(self._path)) as connection, transaction(connection):
+                connection.executemany("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", made)
+        except sqlite3.Error as error:
+            raise self._unusable(error) from error
+        self._marks |= {partition: Mark(batch, 0, None) for partition, batch in batches.items()}
+
+    def _unusable(self, error: sqlite3.Error) -> RefusedStart:
+        return RefusedStart(
+            f"{self._path} is not usable ({error}): it must be an SQLite file with the tables of this sink, on a "
+            "writable disk. Name such a file as the output."
+        )
 
     def _take_generation(self, connection: sqlite3.Connection, generation: int) -> None:
         """Stores this driver's generation, which never decreases; refuses an older driver."""

@@ -218,7 +218,7 @@ def test_a_start_rolls_back_what_no_decision_names_so_that_a_replay_does_not_wai
     first = output.sink()
     kept, orphan = (write(first.prepare_writer(), 0, p, batch(f"k{p}")) for p in (0, 1))
     drop_connections()
-    second = output.sink(keep=[kept])
+    second = output.sink(keep=[{"partition": 0, **kept}])
     again = write(second.prepare_writer(), 0, 1, batch("k1"))
     assert second.commit(0, {0: kept, 1: orphan}) == {1}
     assert second.commit(0, {1: again}) == set()
@@ -336,7 +336,7 @@ def test_prepared_transactions_outlive_a_sigkill_of_the_server_and_are_committed
         next_one = {0: write(sink.prepare_writer(), 1, 0, batch("next"))}  # the worker makes its connection anew
         own.kill()
         own.start()
-        restarted = output.sink(keep=next_one.values())
+        restarted = output.sink(keep=[{"partition": p, **each} for p, each in next_one.items()])
         assert restarted.commit(1, next_one) == set()
         assert output.visible() == {"k0": 2, "k1": 2, "next": 2}
 
@@ -354,7 +354,7 @@ def test_a_server_that_has_recovered_from_the_kill_of_a_session_has_ended_all_ot
 
 
 def test_a_start_that_cannot_keep_the_guarantee_is_refused_with_what_to_do(output: Output) -> None:
-    with pytest.raises(RefusedStart, match=r"max_prepared_transactions is 128: set it to 258 or more"):
+    with pytest.raises(RefusedStart, match=r"max_prepared_transactions is 128. Set it to 258 or more"):
         output.sink(partitions=129)
     output.sink("idempotent", partitions=129)
     with psycopg.connect(os.environ[VARIABLE], autocommit=True) as connection:

@@ -17,7 +17,7 @@ from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import PipelineConfig
 from tests.pipelines import WAIT_S, Fixture, every_row, place, session
-from tests.starts import accepted, catch_up, refusal, start_once, wait_for_input
+from tests.starts import accepted, refusal, start_once, wait_for_input
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -42,15 +42,6 @@ def visible(sink: str, target: dict[str, Any]) -> Counter[tuple[str, int]]:
     return Counter((row["session_key"], row["j"]) for row in values)
 
 
-def killed_in_batch_1(fixture: Fixture, config: PipelineConfig) -> None:
-    """Batch 0 is in Spark's commit log, batch 1 in the sink only."""
-    send(fixture, "a")
-    catch_up(fixture, config)
-    send(fixture, "b")
-    with start_once(fixture, config) as started:
-        assert started.wait(WAIT_S)
-
-
 def write_each(fixture: Fixture, config: PipelineConfig, letters: str) -> None:
     """Runs a pipeline that writes the first letter's sessions in batch 0, and the others in later batches."""
     send(fixture, letters[0])
@@ -62,26 +53,50 @@ def write_each(fixture: Fixture, config: PipelineConfig, letters: str) -> None:
         started.stop_gently(WAIT_S)
 
 
+def killed_in_batch_0(fixture: Fixture, config: PipelineConfig) -> None:
+    """Batch 0 is in the sink, and Spark's commit log is empty."""
+    send(fixture, "a")
+    with start_once(fixture, config) as started:
+        assert started.wait(WAIT_S)
+
+
+def goes_on_with_rows_that_are_there(fixture: Fixture, config: PipelineConfig, said: str) -> None:
+    """Follows the refusal's advice for a batch whose rows are all in the output, and for no other."""
+    assert "Batch 0 is open, and without markers nothing shows whether its rows are in the output" in said
+    assert f"its input ends at {config.checkpoint}/offsets/0, and begins where the file before ends" in said
+    written = next(word for word in said.split() if word.endswith("open/0:written"))
+    assert said.endswith(f"{written.removesuffix('written')}missing")
+    send(fixture, "b")
+    accepted(fixture, config, written)
+
+
 @pytest.mark.parametrize("variant", ["idempotent", "two-phase"])
-def test_marker_groups_that_were_reset_or_deleted_are_refused_by_name(fixture: Fixture, variant: str) -> None:
-    config = fixture.config("exactly-once", variant, "after-commit@batch=1")
-    killed_in_batch_1(fixture, config)
-    assert fixture.visible() == rows_of("a", "b")
+def test_no_row_doubles_after_marker_groups_were_reset_and_deleted(fixture: Fixture, variant: str) -> None:
+    config = fixture.config("exactly-once", variant, "after-commit@batch=0")
+    killed_in_batch_0(fixture, config)
+    assert fixture.visible() == rows_of("a")
     admin, groups = fixture.lab.kafka.admin(), [f"{config.sink_id}.marker.{p}" for p in range(2)]
     reset = ConsumerGroupTopicPartitions(groups[0], [TopicPartition(fixture.output, 0, 0)])
     admin.alter_consumer_group_offsets([reset])[groups[0]].result(30)
-    said = refusal(fixture, config)
-    assert f"consumer group {groups[0]} has offset 0, which is no marker of this sink" in said
-    for deleted in admin.delete_consumer_groups(groups).values():
+    for deleted in admin.delete_consumer_groups(groups[1:]).values():
         deleted.result(30)
     said = refusal(fixture, config)
-    assert "no marker is there, and batch 0 was committed" in said
-    assert said.endswith(": output/0:none..0,output/1:none..0")
-    assert "Batch 1 is open and is written again if its marker is missing" in said
+    assert "partition 0: no marker is there, and one was made at the first start; partition 1: no marker" in said
+    assert fixture.visible() == rows_of("a")
+    goes_on_with_rows_that_are_there(fixture, config, said)
     assert fixture.visible() == rows_of("a", "b")
-    if variant == "two-phase":  # the journal has the decision, and its transactions have ended
-        accepted(fixture, config, said)
-        assert fixture.visible() == rows_of("a", "b")
+
+
+@pytest.mark.parametrize("variant", ["idempotent", "two-phase"])
+def test_no_row_doubles_after_the_ledger_was_emptied(fixture: Fixture, own: PostgresServer, variant: str) -> None:
+    target = suite_sinks()["postgres"].provide(place("emptied", fixture.folder))
+    faults = ["after-commit@batch=0"]
+    config = fixture.config("exactly-once", variant, *faults, sink="postgres", output=target, sink_id="emptied")
+    killed_in_batch_0(fixture, config)
+    with psycopg.connect(own.dsn, autocommit=True) as connection:
+        connection.execute("DROP TABLE oncebench_ledger")
+    goes_on_with_rows_that_are_there(fixture, config, refusal(fixture, config))
+    assert visible("postgres", target) == rows_of("a", "b")
 
 
 @pytest.mark.parametrize("variant", ["idempotent", "two-phase"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oncebench.delivery.contract import WHOLE_BATCH, Mark, Written
+from oncebench.delivery.contract import OVERWRITTEN, WHOLE_BATCH, Mark, Written
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.journal import Identity, open_journal
 from oncebench.delivery.starts.gaps import Gaps
@@ -141,6 +141,42 @@ def test_a_marker_that_the_sink_may_have_forgotten_is_not_missed() -> None:
     assert missing(noted, {}, 4, HOUR_S, now=HOUR_S + 1) == {}
     assert missing(noted, {}, 4, HOUR_S, now=HOUR_S - 1) == {0: (None, 4)}
     assert missing(noted, marks_at(3), 4, HOUR_S, now=HOUR_S + 1) == {0: (3, 4)}, "forgotten markers are gone, not old"
+
+
+def test_a_marker_from_the_first_start_on_shows_that_markers_are_gone(journal: Path) -> None:
+    Marks(journal).note_first({0, 1})
+    after = Marks(journal)
+    assert after.missing(marks_at(-1, 3), 3, None) == {}
+    assert after.missing(marks_at(None, 0), -1, None) == {0: (None, -1)}
+    wrote(after, 3, 5, 0)
+    assert Marks(journal).missing(marks_at(3), 3, None) == {1: (None, -1)}
+    assert missing({0: [(4, 0.0)]}, marks_at(-1), 4, HOUR_S, now=HOUR_S + 1) == {}, "made anew after the first expired"
+    assert missing({0: [(4, 0.0)]}, marks_at(-1), 4, None, now=1.0) == {0: (-1, 4)}
+
+
+def test_a_marker_that_was_overwritten_is_missing_with_and_without_a_note(journal: Path) -> None:
+    overwritten = {0: Mark(OVERWRITTEN, 0, None), 1: Mark(2, 1, 0)}
+    assert Marks(journal).missing(overwritten, 3, None) == {0: (None, 3)}
+    noting = Marks(journal)
+    wrote(noting, 2, 3, 3)
+    assert noting.missing(overwritten, 3, None) == {0: (None, 2)}
+    noting.note_found(overwritten, 3)
+    assert Marks(journal).missing(marks_at(None, 2), 3, None) == {}
+
+
+def test_a_loss_with_two_ways_to_go_on_takes_either_text_and_no_other(journal: Path) -> None:
+    ways = {
+        "output/0:none..1,open/2:written": "If all are there",
+        "output/0:none..1,open/2:missing": "If none is there",
+    }
+    for asked in (None, "output/0:none..1"):
+        with pytest.raises(RefusedStart, match=r"^gone\. If all are there, give .*:written If none .*open/2:missing$"):
+            Gaps(journal, asked).choose("gone.", ways)
+    written, _ = ways
+    assert Gaps(journal, written).choose("gone.", ways, 2) == written
+    again = Gaps(journal, None)
+    assert again.choose("gone.", ways, 2) == written
+    assert again.changed(2)
 
 
 def test_markers_that_were_accepted_replace_the_notes(journal: Path) -> None:

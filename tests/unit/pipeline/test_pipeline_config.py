@@ -92,6 +92,7 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
             identity=dict,
             marks=dict,
             keeps_marks=False,
+            restores_marks=False,
             newest_batch=lambda: -1,
             check_schema=lambda _: None,
             close=lambda: closed.append("sink"),
@@ -234,7 +235,7 @@ def test_a_plain_path_is_accepted(tmp_path: Path, plain: str) -> None:
 
 def test_a_file_without_an_object_is_refused(tmp_path: Path) -> None:
     (tmp_path / "pipeline.json").write_text("null")
-    with pytest.raises(RefusedStart, match="must hold an object"):
+    with pytest.raises(RefusedStart, match="must hold one JSON object"):
         read_config(tmp_path / "pipeline.json")
 
 

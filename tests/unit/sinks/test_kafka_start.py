@@ -10,6 +10,7 @@ import pytest
 from confluent_kafka import KafkaException
 from kafka.errors import ClusterAuthorizationFailedError, NotLeaderForPartitionError
 
+from oncebench.delivery.contract import NO_BATCH, OVERWRITTEN, Mark
 from oncebench.delivery.errors import CommitUncertain, HangingTransaction, RefusedStart
 from oncebench.sinks.kafka import sink as kafka
 from oncebench.sinks.kafka.coordinator import EndTxnResult, OpenIn, Outcome, Transaction
@@ -35,6 +36,7 @@ class Cluster:
 
     def __post_init__(self) -> None:
         self.numbers: dict[str, int] = {}
+        self.texts: dict[str, str] = {}
         self.marked: list[tuple[str, bool]] = []
         self.taken: list[str] = []
         self.lists = 0
@@ -90,10 +92,11 @@ class Cluster:
         return [EndTxnResult(Outcome.DONE, 0, doubtful=True) for _ in transactions]
 
     def read(self, group: str, _stable: bool = True) -> Noted | None:
-        return Noted(self.numbers[group], "") if group in self.numbers else None
+        return Noted(self.numbers[group], self.texts.get(group, "")) if group in self.numbers else None
 
-    def write(self, group: str, number: int) -> None:
-        self.numbers[group] = number
+    def write(self, group: str, number: int, metadata: str = "", stable: bool = True) -> None:
+        del stable
+        self.numbers[group], self.texts[group] = number, metadata
 
 
 def place(partition: int, producer_id: int = 11) -> OpenIn:
@@ -278,10 +281,22 @@ def test_markers_that_cannot_be_read_make_a_commit_uncertain(
 
 
 @pytest.mark.parametrize("metadata", ["", "by a console", "[]", '"text"'])
-def test_an_offset_that_is_no_marker_of_the_sink_is_refused_with_the_group(
-    driver: Callable[..., KafkaSink], metadata: str
+def test_an_offset_that_is_no_marker_of_the_sink_counts_as_overwritten(
+    driver: Callable[..., KafkaSink], metadata: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     cluster = Cluster({}, set(), set())
-    cluster.read = lambda group, _stable=True: Noted(0, metadata) if "marker" in group else None  # type: ignore[method-assign, misc, assignment]
-    with pytest.raises(RefusedStart, match=r"group it\.marker\.0 has offset 0, which is no marker.*--delete --group"):
-        driver(cluster)
+    cluster.numbers["it.marker.0"], cluster.texts["it.marker.0"] = 0, metadata
+    sink = driver(cluster)
+    assert sink.marks() == {0: Mark(OVERWRITTEN, 0, None)}
+    assert "consumer group it.marker.0 has offset 0, which is no marker of this sink" in caplog.text
+    sink.restore_marks({0: NO_BATCH})
+    assert sink.marks() == driver(cluster, 3).marks() == {0: Mark(NO_BATCH, 0, None)}
+
+
+def test_no_marker_is_made_under_a_decided_transaction_that_may_be_open(driver: Callable[..., KafkaSink]) -> None:
+    sink = driver(Cluster({}, set(), set()))
+    sink._undone = {0}
+    sink.restore_marks({0: NO_BATCH})
+    assert sink.marks() == {}
+    sink.restore_marks({0: 7})  # the operator has found the batch in the output
+    assert sink.marks() == {0: Mark(7, 0, None)}

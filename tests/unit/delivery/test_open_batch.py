@@ -1,0 +1,120 @@
+"""A start without markers asks whether the open batch's rows are in the output, and restores markers by the answer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncebench.delivery.contract import EXACTLY_ONCE, NO_BATCH, OVERWRITTEN, Mark, Sink, Support
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.journal import Identity, Journal, open_journal
+from oncebench.delivery.starts.gaps import Gap, Gaps
+from oncebench.delivery.starts.marks import Marks
+from oncebench.delivery.starts.places import Places
+from oncebench.jobs.output import OutputChecks, Target
+from oncebench.sinks.registry import SINKS
+from tests.unit.pipeline.test_positions import checkpoint
+
+
+class Sunk(Sink):
+    """A sink with markers in memory."""
+
+    partitions = 2
+
+    def __init__(self, marks: dict[int, Mark], identity: str = "one") -> None:
+        self.found, self.named = marks, identity
+
+    def marks(self) -> dict[int, Mark]:
+        return self.found
+
+    def identity(self) -> dict[str, str]:
+        return {"table": self.named}
+
+    def restore_marks(self, batches: Any) -> None:
+        self.found |= {partition: Mark(batch, 0, None) for partition, batch in batches.items()}
+
+
+class Job:
+    """A checkpoint whose batch 0 is finished and whose batch 1 may be open."""
+
+    def __init__(self, folder: Path, variant: str, opened: bool = True, noted: bool = True) -> None:
+        self.path = folder / "c"
+        self.target = Target(SINKS["kafka"], Support(EXACTLY_ONCE, variant, ""), "orders", "t", self.path)
+        self.journal()  # before there are batches
+        checkpoint(self.path, {"0": 5}, {"0": 9}, done=0 if opened else 1)
+        if noted:
+            Marks(self.journal().folder).note_first({0, 1})
+
+    def journal(self) -> Journal:
+        return open_journal(self.path, Identity("orders", "kafka", EXACTLY_ONCE, self.target.support.variant, 2))
+
+    def start(self, sink: Sunk, accept_gap: str | None = None) -> list[Gap]:
+        """Starts the sink; returns the losses that this start has accepted."""
+        journal = self.journal()
+        gaps = Gaps(journal.folder, accept_gap)
+        started = OutputChecks(self.target, journal, gaps, Places(journal.folder))
+        started.before_sink(sink)
+        started.after_sink(sink)
+        started.record(sink)
+        return gaps.new
+
+    def refusal(self, sink: Sunk, accept_gap: str | None = None) -> str:
+        with pytest.raises(RefusedStart) as refused:
+            self.start(sink, accept_gap)
+        return str(refused.value)
+
+
+LOST = "output/0:none..-1,output/1:none..-1"
+
+
+@pytest.mark.parametrize("found", [{}, {0: Mark(OVERWRITTEN, 0, None)}])
+@pytest.mark.parametrize(("answer", "restored"), [("written", 1), ("missing", NO_BATCH)])
+def test_an_open_batch_without_markers_is_restored_as_the_operator_answers(
+    tmp_path: Path, found: dict[int, Mark], answer: str, restored: int
+) -> None:
+    job, sink = Job(tmp_path, "idempotent"), Sunk(dict(found))
+    said = job.refusal(sink)
+    assert f"its input ends at {job.path}/offsets/1, and begins where the file before ends." in said
+    assert "If only some are there, take a new checkpoint, sink_id and output." in said
+    assert f"as accept_gap or --accept-gap: {LOST},open/1:written If none is there" in said
+    assert said.endswith(f": {LOST},open/1:missing")
+    assert "found no such loss" not in job.refusal(sink, LOST)
+    assert job.start(sink, f"{LOST},open/1:{answer}") == [Gap(f"{LOST},open/1:{answer}", 1)]
+    assert {p: mark.batch for p, mark in sink.found.items()} == {0: restored, 1: restored}
+    assert job.start(sink) == [], "the next start finds the markers"
+
+
+@pytest.mark.parametrize(("variant", "decided"), [("two-phase", False), ("idempotent", None)])
+def test_nothing_is_asked_about_a_batch_that_cannot_be_in_the_output(
+    tmp_path: Path, variant: str, decided: bool | None
+) -> None:
+    job = Job(tmp_path, variant, opened=decided is not None)
+    assert job.refusal(Sunk({})).endswith(f": {LOST}")
+
+
+def test_a_decided_batch_without_markers_is_asked_about(tmp_path: Path) -> None:
+    job = Job(tmp_path, "two-phase")
+    job.journal().decide(1, 0, {"partitions": []})
+    assert job.refusal(Sunk({})).endswith(f"{LOST},open/1:missing")
+
+
+def test_an_open_batch_is_asked_about_in_another_output_too(tmp_path: Path) -> None:
+    job = Job(tmp_path, "idempotent")
+    job.start(Sunk({0: Mark(0, 1, 0), 1: Mark(0, 1, 0)}))
+    other = Sunk({}, "two")
+    text = job.refusal(other).rsplit(": ", 1)[1]
+    assert text == "output/table:one..two"
+    said = job.refusal(other, text)
+    assert said.endswith(",open/1:missing")
+    job.start(other, said.rsplit(": ", 1)[1])
+    assert {p: mark.batch for p, mark in other.found.items()} == {0: NO_BATCH, 1: NO_BATCH}
+
+
+def test_the_first_start_makes_a_marker_for_each_partition(tmp_path: Path) -> None:
+    job, sink = Job(tmp_path, "idempotent", noted=False), Sunk({1: Mark(0, 4, 0)})
+    job.start(sink)
+    assert {p: mark.batch for p, mark in sink.found.items()} == {0: NO_BATCH, 1: 0}
+    del sink.found[0]
+    assert "partition 0: no marker is there, and one was made at the first start" in job.refusal(sink)
