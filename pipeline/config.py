@@ -113,16 +113,20 @@ def read_config(path: Path) -> PipelineConfig:
     try:
         fields = json.loads(path.read_text())
     except (OSError, ValueError, RecursionError) as error:
-        raise RefusedStart(f"cannot read the pipeline's configuration {path}: {error}") from error
+        raise RefusedStart(
+            f"cannot read the pipeline's configuration {path}: {error}. Correct the path or the JSON."
+        ) from error
     if not isinstance(fields, dict):
-        raise RefusedStart(f"{path} must hold an object with a field for each setting")
+        raise RefusedStart(
+            f"{path} must hold one JSON object with a field for each setting. Write the settings as such an object."
+        )
     if "delivery" in fields and "guarantee" not in fields:  # its name in earlier versions
         fields["guarantee"] = fields.pop("delivery")
     known = {f.name: f for f in dataclasses.fields(PipelineConfig)}
     unknown = sorted(set(fields) - set(known))
     missing = sorted(name for name, f in known.items() if name not in fields and _required(f))
     if unknown or missing:
-        raise RefusedStart(f"{path}: unknown fields {unknown}, missing fields {missing}")
+        raise RefusedStart(f"{path}: unknown fields {unknown}, missing fields {missing}. Correct the names.")
     for name, value in fields.items():
         if not _is_text(value):
             raise RefusedStart(
@@ -156,7 +160,7 @@ def read_config(path: Path) -> PipelineConfig:
             )
         if name.startswith(_SECURED) or (name == "security.protocol" and value != "PLAINTEXT"):
             raise RefusedStart(
-                f"{path}: {name} in `kafka` asks for TLS or SASL, which is not supported yet: the pipeline's Kafka "
+                f"{path}: {name} in `kafka` asks for TLS or SASL, which is not supported yet. The pipeline's Kafka "
                 "clients name these settings differently, and the client that ends transactions supports neither. "
                 "Remove every security.protocol, ssl.* and sasl.* setting. Name a PLAINTEXT listener of the cluster in "
                 "bootstrap_servers, in a private network."

@@ -117,7 +117,7 @@ def _longer(config: PipelineConfig, batch: int, journal: Journal) -> str:
     # Spark refuses to plan batch 0 while there is any state. No state belongs to an earlier batch then.
     parts = [f"offsets/{batch}", f"offsets/.{batch}.crc", *(["the folder state"] if batch == 0 else [])]
     return (
-        f"{longer} Or let Spark plan it again, which is safe because it is not decided: while no driver runs, remove "
+        f"{longer} Or let Spark plan it again, which is safe because it is not decided. While no driver runs, remove "
         f"from the checkpoint {', '.join(parts[:-1])} and {parts[-1]}; then set max_events_per_batch."
     )
 

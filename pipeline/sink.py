@@ -19,7 +19,9 @@ def kind_and_support(config: PipelineConfig) -> tuple[SinkKind, Support]:
     """
     kind = SINKS.get(config.sink)
     if kind is None:
-        raise RefusedStart(f"there is no sink {config.sink!r}; there are: {', '.join(sorted(SINKS))}")
+        raise RefusedStart(
+            f"there is no sink {config.sink!r}; there are: {', '.join(sorted(SINKS))}. Name one of them."
+        )
     return kind, choose(kind, config.guarantee, config.variant)
 
 

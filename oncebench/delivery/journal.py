@@ -108,7 +108,8 @@ class Journal:
         if not self._put(name, {"batch": batch, "generation": self.generation, **entry}):
             raise AnotherDriver(
                 f"batch {batch} was decided by another driver ({self.folder / name}). This driver, generation "
-                f"{self.generation}, stops. Its prepared rows stay invisible, and the next start aborts them."
+                f"{self.generation}, stops. Its prepared rows stay invisible, and the next start aborts them. "
+                "Let only one driver run per checkpoint."
             )
         self.check_still_ours()
 
@@ -132,7 +133,8 @@ class Journal:
             if decision["generation"] > self.generation:
                 raise AnotherDriver(
                     f"batch {batch} was decided by another driver, of generation {decision['generation']}. This "
-                    f"driver, generation {self.generation}, stops and has written nothing more."
+                    f"driver, generation {self.generation}, stops and has written nothing more. Let only one driver "
+                    "run per checkpoint."
                 )
         return found
 
@@ -174,7 +176,8 @@ class Journal:
         if author >= self.generation:
             raise AnotherDriver(
                 f"{self.folder / name} was written by another driver (generation {author}). This driver, generation "
-                f"{self.generation}, stops and writes nothing more."
+                f"{self.generation}, stops and writes nothing more. "
+                "Let only one driver run per checkpoint."
             )
 
     def _put(self, name: str, entry: dict[str, Any]) -> bool:
@@ -256,8 +259,8 @@ def _open_journal(checkpoint: Path, identity: Identity) -> Journal:
     if has_batches and not (folder / "identity.json").exists():
         raise RefusedStart(
             f"{checkpoint} has batches but no journal: it was not made by this pipeline, or its journal was removed. "
-            "Restore the newest journal folder (an older copy lacks the newest commits), or take a new checkpoint "
-            "folder and a new sink_id."
+            "Restore the newest journal folder (an older copy lacks the newest commits), or take a new checkpoint, "
+            "sink_id and output."
         )
     make_folder(folder)  # an entry is only as durable as its folder
     _remove_leftovers(folder)
@@ -297,7 +300,7 @@ def _recorded_identity(folder: Path) -> Identity:
     if fields:
         raise RefusedStart(
             f"{path} has fields that are unknown to this version: {sorted(fields)}. A newer version made the "
-            "checkpoint. Start that version, or take a new checkpoint folder and a new sink_id."
+            "checkpoint. Start that version, or take a new checkpoint, sink_id and output."
         )
     return recorded
 
@@ -330,5 +333,5 @@ def _compare(checkpoint: Path, recorded: Identity, asked: Identity) -> None:
         if was != now:
             raise RefusedStart(
                 f"the checkpoint {checkpoint} was made with {field} {was!r}, and this start asks for {now!r}. "
-                f"Start with {field} {was!r}, or take a new checkpoint folder and a new sink_id."
+                f"Start with {field} {was!r}, or take a new checkpoint, sink_id and output."
             )

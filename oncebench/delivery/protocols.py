@@ -135,4 +135,4 @@ def choose(kind: SinkKind, guarantee: str, variant: str | None) -> Support:
             return support
     known = ", ".join(f"{support.guarantee}/{support.variant}" for support in kind.supports)
     wanted = f"{guarantee}/{variant}" if variant else guarantee
-    raise RefusedStart(f"sink {kind.name} does not support {wanted}; it supports: {known}")
+    raise RefusedStart(f"sink {kind.name} does not support {wanted}; it supports: {known}. Take one of these.")

@@ -147,7 +147,8 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
         memory = settings(config, of_sink)["spark.driver.memory"]
         raise RefusedStart(
             f"Spark's JVM did not start; the lines above have its own message. JAVA_HOME is {_java_home()}: it must "
-            f"have Java 17, 21 or 25. spark.driver.memory is {memory}: this machine must have that much memory."
+            f"have Java 17, 21 or 25. spark.driver.memory is {memory}: this machine must have that much memory. "
+            "Correct what does not fit, then start again."
         ) from error
     except Py4JError as error:
         raise RefusedStart(

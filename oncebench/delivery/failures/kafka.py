@@ -52,7 +52,7 @@ BROKER: Mapping[int, Cause] = {
     20: transient(
         "not enough in-sync replicas", "Start the missing brokers, or lower min.insync.replicas of the topic"
     ),
-    21: permanent("the topic does not take this number of acknowledgements", "Remove `acks` from the settings"),
+    21: permanent("the topic does not take this number of acknowledgements", "Use a broker of version 3.9 to 4.3"),
     22: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
     25: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
     27: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
@@ -63,10 +63,10 @@ BROKER: Mapping[int, Cause] = {
         "the record's time is outside of what the topic allows",
         "Raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic",
     ),
-    33: permanent("the broker does not have this SASL mechanism", "Name a PLAINTEXT listener"),
+    33: permanent("the broker does not have this SASL mechanism", "Name a PLAINTEXT listener in bootstrap_servers"),
     34: permanent("the listener expects SASL", "Name a PLAINTEXT listener in bootstrap_servers"),
     35: permanent("the broker is too old or too new for this request", "Use a broker of version 3.9 to 4.3"),
-    40: permanent("a setting of the topic or broker is not valid", "Correct the setting"),
+    40: permanent("a setting of the topic or broker is not valid", "Correct the setting that the broker names"),
     42: permanent("the broker refuses the request's form", "Use a broker of version 3.9 to 4.3"),
     43: permanent("the topic has an old message format", "Create the topic anew in the present format"),
     44: permanent("a policy of the broker refuses the request", "Ask the cluster's operator about the policy"),
@@ -84,7 +84,7 @@ BROKER: Mapping[int, Cause] = {
     53: permanent("this user may not use the sink's transactional ids", _RIGHTS),
     54: permanent("the cluster has no authorisation, and a request asks for it", "Enable an authoriser on the brokers"),
     56: transient("a disk of the broker failed", "Look at the broker's log and its disks"),
-    58: permanent("the broker refuses the login", "Correct the user and password in `kafka`"),
+    58: permanent("the broker refuses the login", "Name a PLAINTEXT listener in bootstrap_servers"),
     59: transient(_FORGOTTEN),
     72: transient("a listener of the broker is not there yet"),
     74: transient(_MOVES),
@@ -108,7 +108,9 @@ CLIENT: Mapping[int, Cause] = {
         "Kafka's client does not have this feature", "Correct the setting in `kafka`"
     ),
     KafkaError._UNSUPPORTED_FEATURE: permanent("the broker is too old", "Use a broker of version 3.9 to 4.3"),
-    KafkaError._AUTHENTICATION: permanent("the broker refuses the login", "Correct the user and password in `kafka`"),
+    KafkaError._AUTHENTICATION: permanent(
+        "the broker refuses the login", "Name a PLAINTEXT listener in bootstrap_servers"
+    ),
     KafkaError._SSL: permanent("the listener expects TLS", "Name a PLAINTEXT listener in bootstrap_servers"),
     KafkaError._INVALID_TYPE: permanent("Kafka's client refuses a setting", "Correct the setting in `kafka`"),
     KafkaError._UNKNOWN_TOPIC: transient(_CHECKED, "If the topic was deleted, create it again"),

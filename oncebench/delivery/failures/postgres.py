@@ -16,15 +16,15 @@ _TIME_OUT = (
     "ended this one"
 )
 IDEMPOTENT = (
-    "take the variant idempotent, which prepares no transaction (with a new checkpoint and sink_id), or remove from "
-    "the table's triggers what cannot be prepared: NOTIFY, LISTEN, temporary tables"
+    "Remove from the table's triggers what cannot be prepared: NOTIFY, LISTEN, temporary tables. Or take the variant "
+    "idempotent, which prepares no transaction, with a new checkpoint, sink_id and table"
 )
 
 CODES: Mapping[str, Cause] = {
     "0A000": permanent(
         "PostgreSQL does not have this feature here; a transaction that has notified or has used a temporary table "
         "cannot be prepared",
-        f"{IDEMPOTENT[0].upper()}{IDEMPOTENT[1:]}",
+        IDEMPOTENT,
     ),
     "25006": transient("the server takes no writes: it is a standby, or was made read-only", "Name the primary"),
     "25P03": transient(_TIME_OUT),

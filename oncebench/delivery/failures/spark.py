@@ -17,7 +17,10 @@ _STATE = (
     "Start the earlier code or settings, which made the state. For the new ones take a new checkpoint, sink_id and "
     "output"
 )
-_DAMAGED = "Restore the checkpoint with its journal, from before the damage"
+_DAMAGED = (
+    "Restore the checkpoint with its journal, from before the damage. If there is no such copy, take a new checkpoint, "
+    "sink_id and output"
+)
 _QUERY = "Correct pipeline/query.py"
 MEMORY = "Raise spark.driver.memory (or spark.executor.memory on a cluster) in `spark`"
 

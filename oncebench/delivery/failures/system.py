@@ -11,9 +11,7 @@ ERRNOS: Mapping[int, Cause] = {
     errno.EACCES: permanent("this user lacks a right on the file or folder", "Grant it with chmod or chown"),
     errno.EPERM: permanent("this user lacks a right on the file or folder", "Grant it with chmod or chown"),
     errno.EROFS: permanent("the file system is mounted read-only", "Mount the file system for writing"),
-    errno.EFBIG: permanent(
-        "a file would be longer than allowed", "Raise the limit (ulimit -f), or make smaller batches"
-    ),
+    errno.EFBIG: permanent("a file would be longer than allowed", "Raise the limit (ulimit -f)"),
     errno.ENAMETOOLONG: permanent("a name is too long", "Take a shorter sink_id or folder"),
     errno.ENOTDIR: permanent("a part of the path is no folder", "Correct the path"),
     errno.EXDEV: permanent("the folder spans two file systems", "Take a folder within one file system"),

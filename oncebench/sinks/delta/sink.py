@@ -217,9 +217,9 @@ class DeltaSink(Sink):
             app, batch = max(others.items(), key=lambda entry: entry[1])
             raise RefusedStart(
                 f"the Delta table {self._table} holds batches up to {batch} of sink_id {self._sink_id!r} from another "
-                f"checkpoint (txnAppId {app}), and this start has {self._checkpoint}: the checkpoint is new or "
+                f"checkpoint (txnAppId {app}), and this start has {self._checkpoint}. The checkpoint is new or "
                 "another's, or two pipelines share the sink_id. Restore the checkpoint that wrote them, or take a new "
-                "sink_id (rows would then be written again)."
+                "sink_id and table."
             )
 
     def _replayable(self, log: Path, batch: int) -> Replayable:
@@ -230,9 +230,9 @@ class DeltaSink(Sink):
             return Replayable(batch, files, row_count(files))
         except (OSError, LookupError) as gone:
             raise RefusedStart(
-                f"batch {batch} is in the Delta table {self._table}, but its rows cannot be read any more ({gone!r}): "
-                "its log entry or data files were cleaned up. Its replay could not be compared. Restore them, or take "
-                "a new checkpoint and a new sink_id (rows would then be written again)."
+                f"batch {batch} is in the Delta table {self._table}, but its rows cannot be read any more ({gone!r}). "
+                "Its log entry or data files were cleaned up, and its replay could not be compared. Restore them, or "
+                "take a new checkpoint, sink_id and output."
             ) from gone
 
 

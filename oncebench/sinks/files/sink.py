@@ -282,8 +282,9 @@ class FileSink(Sink):
         if visible.exists() and not hidden.samefile(visible):
             raise CommitRefused(
                 f"{visible} exists already, and {hidden} was prepared for the same name: two pipelines write as "
-                f"sink_id {self._names.sink_id!r}, or files were restored by hand. Neither was changed. Move one of "
-                "them away and start again."
+                f"sink_id {self._names.sink_id!r}, or files were restored by hand. Neither was changed. If "
+                f"both hold the same rows, remove {visible.name}. If not, rename it, and give the other pipeline a "
+                "sink_id of its own. Then start again: the prepared file gets the name."
             )
         try:
             hidden.rename(visible)
@@ -314,7 +315,9 @@ class FileSink(Sink):
                 "Give the path of a folder that every task can reach."
             )
         if not _SINK_ID.fullmatch(self._names.sink_id):
-            raise RefusedStart(f"sink_id {self._names.sink_id!r} may have letters, digits, `.`, `_` and `-` only.")
+            raise RefusedStart(
+                f"sink_id {self._names.sink_id!r} may have letters, digits, `.`, `_` and `-` only. Rename it."
+            )
         if support.variant != NATIVE and (self._names.folder / SPARK_METADATA).exists():
             raise RefusedStart(
                 f"{self._names.folder} belongs to Spark's file sink: its log ({SPARK_METADATA}) hides every other file "

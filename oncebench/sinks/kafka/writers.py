@@ -140,7 +140,7 @@ class _Transactional:
         if newest is not None and newest.number > names.generation:
             raise AnotherDriver(
                 f"generation {newest.number} of {names.sink_id} was started; this worker belongs to generation "
-                f"{names.generation} and stops."
+                f"{names.generation} and stops. Let only one driver run per sink_id."
             )
 
     def log(self, level: int, form: str, facility: str, *more: str) -> None:

@@ -106,8 +106,8 @@ def dsn() -> str:
     found = os.environ.get(VARIABLE)
     if not found:
         raise RefusedStart(
-            f"the environment variable {VARIABLE} is not set: it must hold the DSN of the PostgreSQL server (on a "
-            f"cluster also for the executors: spark.executorEnv.{VARIABLE})"
+            f"the environment variable {VARIABLE} is not set. It must hold the DSN of the PostgreSQL server. On a "
+            f"cluster set it also for the executors: spark.executorEnv.{VARIABLE}"
         )
     return found
 

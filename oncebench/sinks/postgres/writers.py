@@ -23,7 +23,7 @@ from psycopg import sql
 
 from oncebench.delivery.contract import Mark, TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay, PermanentFailure
-from oncebench.delivery.failures.cause import failure
+from oncebench.delivery.failures.cause import RESTART, failure
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect, error_text, missing
@@ -135,7 +135,7 @@ class Appender:
         if newest != self.names.epoch:
             raise AnotherDriver(
                 f"another driver of {self.names.sink_id} was started (epoch {newest}); this worker belongs to epoch "
-                f"{self.names.epoch} and stops."
+                f"{self.names.epoch} and stops. Let only one driver run per sink_id."
             )
         return connection
 
@@ -266,7 +266,8 @@ class Marked(Appender):
             raise NondeterministicReplay(
                 f"batch {task.batch}, partition {task.partition}: the ledger has {there.rows} rows with digest "
                 f"{there.digest or 0:016x}, this run made {made.rows} with {made.digest or 0:016x}. Nothing of this "
-                "run was written. Rows must depend on the input alone, and no two pipelines may share a sink_id."
+                "run was written. Rows must depend on the input alone, and no two pipelines may share a sink_id. "
+                "Compare the pipeline's code and settings with those of the first run."
             )
 
 
@@ -281,9 +282,9 @@ class Preparer(Appender):
         mark = Mark(task.batch, *task.counted())
         if not tables.put_in_ledger(connection, self.names.sink_id, task.partition, mark):
             raise PermanentFailure(
-                f"batch {task.batch}, partition {task.partition}: the batch is committed by the ledger, but this "
-                "checkpoint's journal has no decision about it: the checkpoint is another's, or was rolled back. "
-                "Restore the right one, or take a new sink_id (rows would then be written again)."
+                f"batch {task.batch}, partition {task.partition}: the ledger has this batch, and the "
+                "checkpoint's journal has no decision about it. The checkpoint is another's, or was rolled back. "
+                "Restore the right one, or take a new checkpoint, sink_id and output."
             )
         gid = self.names.fresh_gid(task.batch, task.partition)
         connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gid)))
@@ -301,6 +302,7 @@ class WarmUp:
             _connection(self.names)
         except psycopg.Error as error:
             raise DeliveryFailed(
-                f"a worker cannot reach PostgreSQL, but the driver could: {error_text(error)}"
+                f"a worker cannot reach PostgreSQL, but the driver could: {error_text(error)}. Compare the worker's "
+                f"address, login and connection limit with the driver's. {RESTART}"
             ) from error
         return {}, {}

@@ -166,7 +166,9 @@ class WarmUp:
             for segment in controller.segments(self.stream).names:
                 _store(controller, segment)
         except (ControllerAway, SegmentError, OSError) as error:
-            raise DeliveryFailed(f"a worker cannot reach Pravega, but the driver could: {error}") from error
+            raise DeliveryFailed(
+                f"a worker cannot reach Pravega, but the driver could: {error}. Check the address on its machine."
+            ) from error
         return {}, {}
 
 
@@ -216,7 +218,7 @@ class PravegaSink(Sink):
             if "lease" in str(error):
                 raise RefusedStart(
                     f"Pravega takes no transaction with a lease of {self._lease_ms} ms ({error}): choose another "
-                    "transaction time-out, or change controller.transaction.lease.count.min or .max"
+                    "transaction_timeout_ms, or change controller.transaction.lease.count.min or .max"
                 ) from error
             raise RefusedStart(f"Pravega's controller at {self._where} cannot be used: {error}") from error
 
@@ -260,7 +262,7 @@ class PravegaSink(Sink):
                     f"{self._stream} any more (it forgets a day after the end), or never did. Nothing shows whether it "
                     "was committed. Look whether the batch's rows are in the stream. If they are not, remove the "
                     f"newest decision about batch {batch} from the checkpoint's journal, and a start writes the batch "
-                    "again."
+                    "again. If they are there, take a new checkpoint, sink_id and output."
                 )
             if time.monotonic() > deadline:
                 raise CommitUncertain(

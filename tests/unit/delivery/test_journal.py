@@ -70,7 +70,7 @@ def test_decisions_come_in_the_order_of_their_attempts(tmp_path: Path) -> None:
 )
 def test_a_checkpoint_of_something_else_is_refused_with_what_to_do(tmp_path: Path, field: str, value: object) -> None:
     open_journal(tmp_path, IDENTITY)
-    with pytest.raises(RefusedStart, match=rf"{field} .*new checkpoint folder"):
+    with pytest.raises(RefusedStart, match=rf"{field} .*new checkpoint, sink_id and output"):
         open_journal(tmp_path, replace(IDENTITY, **{field: value}))
 
 

@@ -306,7 +306,7 @@ def test_a_start_tests_the_stream_and_the_lease(use: Callable[..., Made], monkey
     assert made.asked == ["segments", "begin", "abort"]
     for answers, says in (
         ({"segments": [Segments((), "")]}, "there is no stream scope/stream"),
-        ({"begin": [ControllerAway("lease value too large")]}, "choose another transaction time-out"),
+        ({"begin": [ControllerAway("lease value too large")]}, "choose another transaction_timeout_ms"),
         ({"segments": [ControllerAway("gone")]}, "cannot be used: gone"),
     ):
         use(**answers)

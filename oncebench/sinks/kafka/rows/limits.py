@@ -41,8 +41,8 @@ def transaction_limits(admin: AdminClient, record_bytes: int | None, timeout_ms:
     expires = broker_setting(admin, "transactional.id.expiration.ms")
     if allowed is not None and timeout_ms > int(allowed):
         raise RefusedStart(
-            f"transaction timeout {timeout_ms} ms is more than the broker allows "
-            f"(transaction.max.timeout.ms = {allowed}). Take a shorter one, or raise the broker's limit."
+            f"transaction_timeout_ms is {timeout_ms}, which is more than the broker allows "
+            f"(transaction.max.timeout.ms = {allowed}). Lower transaction_timeout_ms, or raise the broker's limit."
         )
     return Limits(
         record_bytes,
