@@ -9,7 +9,6 @@ only, by a COPY of no row.
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Mapping
 
 import psycopg
@@ -19,11 +18,8 @@ from pyspark.sql.types import StructType
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failures.postgres import IDEMPOTENT
 from oncebench.sinks.postgres.connection import TIME_OUTS, Names, error_text
+from oncebench.sinks.postgres.slots import wait_for_slots
 
-# Another pipeline's batch holds its slots for as long as the batch takes to commit.
-SLOTS_LIMIT_S = 10.0
-_PAUSE_S = 0.1
-_SHOWN = 3  # prepared transactions in a message
 # A value of each column type that a table may have for our rows (`tables.SQL_TYPES`).
 _VALUES: Mapping[str, str] = {
     "string": "{}", "boolean": "false", "binary": "", "date": "2000-01-01",
@@ -45,7 +41,8 @@ def refuse_unpreparable(connection: psycopg.Connection, names: Names, schema: St
     Raises:
         RefusedStart: too few slots are free, or the table's triggers do what cannot be prepared.
     """
-    _refuse_taken_slots(connection, names, partitions)
+    if (trouble := wait_for_slots(connection, names, partitions)) is not None:
+        raise RefusedStart(trouble)
     gid = names.fresh_gid(0, 0)
     connection.execute("BEGIN")
     try:
@@ -95,28 +92,3 @@ def _rows(connection: psycopg.Connection, table: str, schema: StructType) -> lis
         _UUID if kinds.get(field.name) == "uuid" else _VALUES.get(field.dataType.typeName(), "0") for field in schema
     )
     return [tuple(row), None]
-
-
-def _refuse_taken_slots(connection: psycopg.Connection, names: Names, partitions: int) -> None:
-    deadline = time.monotonic() + SLOTS_LIMIT_S
-    while True:
-        row = connection.execute("SELECT current_setting('max_prepared_transactions')::int").fetchone()
-        assert row is not None, "a SELECT without FROM gives one row"
-        taken = connection.execute(
-            "SELECT gid, owner, database, prepared::timestamptz(0)::text FROM pg_prepared_xacts "
-            "WHERE NOT starts_with(gid, %s) ORDER BY prepared",
-            (names.gid_prefix,),
-        ).fetchall()
-        if row[0] - len(taken) >= partitions:
-            return
-        if time.monotonic() > deadline:
-            break
-        time.sleep(_PAUSE_S)
-    shown = [f"{gid!r} (of {owner} in {database}, since {since})" for gid, owner, database, since in taken[:_SHOWN]]
-    shown += [f"and {len(taken) - _SHOWN} more"] if len(taken) > _SHOWN else []
-    raise RefusedStart(
-        f"two-phase needs {partitions} prepared transactions per batch. max_prepared_transactions is {row[0]}, and "
-        f"others hold {len(taken)} of them: {', '.join(shown)}. All are in pg_prepared_xacts. End the orphans with "
-        "ROLLBACK PREPARED or COMMIT PREPARED in their database, raise max_prepared_transactions, or take the variant "
-        "idempotent."
-    )

@@ -151,7 +151,7 @@ class PostgresSink(Sink):
         return Upserter(self._names, row_id=self._row_id, id_index=index)
 
     def prepare_writer(self) -> Preparer:
-        return Preparer(self._names)
+        return Preparer(self._names, slots=self.partitions)
 
     def idempotent_writer(self) -> Marked:
         return Marked(self._names)

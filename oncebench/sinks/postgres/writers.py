@@ -27,6 +27,7 @@ from oncebench.delivery.failures.cause import RESTART, failure
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect, error_text, missing
+from oncebench.sinks.postgres.slots import wait_for_slots
 
 # After a lost answer to COMMIT: a server that crashed replays its log first, which takes seconds.
 SETTLE_LIMIT_S = 60.0
@@ -276,7 +277,12 @@ class Preparer(Appender):
     """Writes rows and ledger row in one transaction.
 
     The task prepares the transaction, and the driver commits it.
+
+    Args:
+        slots: the prepared transactions of a batch, at most.
     """
+
+    slots: int = 1
 
     def _end(self, connection: psycopg.Connection, task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
         mark = Mark(task.batch, *task.counted())
@@ -285,6 +291,11 @@ class Preparer(Appender):
                 f"batch {task.batch}, partition {task.partition}: the ledger has this batch, and the "
                 "checkpoint's journal has no decision about it. The checkpoint is another's, or was rolled back. "
                 "Restore the right one, or take a new checkpoint, sink_id and output."
+            )
+        if (trouble := wait_for_slots(connection, self.names, self.slots)) is not None:
+            raise DeliveryFailed(
+                f"batch {task.batch}, partition {task.partition}: {trouble} Nothing of this batch was committed; a "
+                "restart runs it again."
             )
         gid = self.names.fresh_gid(task.batch, task.partition)
         connection.execute(sql.SQL("PREPARE TRANSACTION {}").format(sql.Literal(gid)))

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from urllib.parse import unquote_plus
 
+import psycopg
 import pyarrow as pa
 import pytest
 from psycopg import sql
 
-from oncebench.delivery.errors import NoPostgres, PermanentFailure, RefusedStart
+from oncebench.delivery.errors import DeliveryFailed, NoPostgres, PermanentFailure, RefusedStart
 from oncebench.lab.lab import Lab
 from oncebench.servers.postgres import PostgresServer, start_postgres
-from oncebench.sinks.postgres import preparing
+from oncebench.sinks.postgres import preparing, slots
 from oncebench.sinks.postgres.connection import VARIABLE, connect
 from tests.integration.sinks.test_postgres import SINK, Output, Task, batch, drop_connections, write
 from tests.pipelines import Fixture, place, session, wait_for
@@ -64,25 +67,63 @@ def test_a_check_leaves_nothing_and_passes_a_table_with_constraints(output: Outp
     assert output.visible() == {}
 
 
-def test_slots_that_others_hold_refuse_the_start_with_their_names(
+def test_slots_that_others_hold_are_waited_for_and_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    monkeypatch.setattr(preparing, "SLOTS_LIMIT_S", 0.5)
     with start_postgres(tmp_path) as server, ExitStack() as stack:
         monkeypatch.setenv(VARIABLE, server.dsn)
         stack.callback(drop_connections)
         output = Output(f"t{abs(hash(request.node.name)) % 10**12}", stack)
+        sink = output.sink("two-phase")
         with connect("another application") as other:
-            row = other.execute("SHOW max_prepared_transactions").fetchone()
-            assert row is not None
-            for number in range(int(row[0]) - 1):
-                other.execute("BEGIN")
-                other.execute("SELECT 1")
-                other.execute(f"PREPARE TRANSACTION 'orphan {number}'")
+            # A task that finds every slot taken prepares when one is free again.
+            with _freed_when_waited_for(other):
+                prepared = write(sink.prepare_writer(), 1, 0, batch("kept"), before_prepare=lambda: _take_slots(other))
+            assert sink.commit(1, {0: prepared}) == set()
+            # If none becomes free, the task and the next start name the holders.
+            monkeypatch.setattr(slots, "SLOTS_LIMIT_S", 0.5)
+            _take_slots(other)
+            with pytest.raises(DeliveryFailed, match=r"batch 2, partition 0: .* 'orphan 0' \(of postgres in postgres"):
+                write(sink.prepare_writer(), 2, 0, batch("later"))
             with pytest.raises(RefusedStart, match=r"others hold \d+ of them: 'orphan 0' \(of postgres in postgres"):
                 output.sink("two-phase")
-            other.execute("ROLLBACK PREPARED 'orphan 0'")
+            _free_slots(other)
             output.sink("two-phase")
+        assert output.visible() == {"kept": 2}
+
+
+def _take_slots(other: psycopg.Connection) -> None:
+    row = other.execute("SHOW max_prepared_transactions").fetchone()
+    assert row is not None
+    for number in range(int(row[0])):
+        other.execute("BEGIN")
+        other.execute(f"PREPARE TRANSACTION 'orphan {number}'")
+
+
+def _free_slots(other: psycopg.Connection) -> None:
+    for (gid,) in other.execute("SELECT gid FROM pg_prepared_xacts WHERE starts_with(gid, 'orphan')").fetchall():
+        other.execute(f"ROLLBACK PREPARED '{gid}'")
+
+
+@contextmanager
+def _freed_when_waited_for(other: psycopg.Connection) -> Iterator[None]:
+    """Frees the slots in another thread when the sink reports that it waits for them."""
+    waits = threading.Event()
+
+    class Noticing(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            if "'orphan 0'" in record.getMessage():
+                waits.set()
+
+    handler = Noticing()
+    thread = threading.Thread(target=lambda: waits.wait(30) and _free_slots(other))
+    slots._log.addHandler(handler)
+    thread.start()
+    try:
+        yield
+    finally:
+        thread.join()
+        slots._log.removeHandler(handler)
 
 
 @pytest.mark.parametrize("variant", ["claim", "acknowledged", "two-phase", "idempotent", "upsert"])
