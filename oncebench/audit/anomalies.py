@@ -172,6 +172,20 @@ CATALOGUE = {
             ("committed", "aborted", "open", "plain"),
         ),
         Code(
+            "GAP-ROWS",
+            "rows lost by a loss that an operator accepted: no violation",
+            "x in E, m(x) = 0, its session is covered, and its last event is of a batch that an accepted text names "
+            "for the output; these rows are not in LOSS, TORN and LOSTC",
+            "rows",
+        ),
+        Code(
+            "GAP-EVENTS",
+            "events lost by a loss that an operator accepted: no violation",
+            "acknowledged events that the input topic does not hold, at an offset that an accepted text names for the "
+            "input; these events are not in SRC",
+            "events",
+        ),
+        Code(
             "QUAR",
             "invalid events missing from quarantine, or valid events in it",
             "in a run that drained: invalid events missing from quarantine; records in quarantine of no invalid "

@@ -76,6 +76,8 @@ RULES: Mapping[str, Mapping[str, str]] = {
     "G1a": _NEVER,
     "STALE": {AT_MOST_ONCE: AFTER_FAILURE, AT_LEAST_ONCE: AFTER_FAILURE, EXACTLY_ONCE: FORBIDDEN},
     "EXPO": dict.fromkeys(GUARANTEES, ALLOWED),  # it shows that an abort really hid something
+    "GAP-ROWS": dict.fromkeys(GUARANTEES, ALLOWED),
+    "GAP-EVENTS": dict.fromkeys(GUARANTEES, ALLOWED),
     "QUAR": _NEVER,
     "STALL": _NEVER,
     "STALL-LSO": _NEVER,
@@ -285,7 +287,11 @@ def _interrupted(findings: Findings, record: Record) -> str | None:
 
 def _notes(record: Record) -> tuple[str, ...]:
     unintended = exits_of(record.timeline.items, record.hits.items).unintended
-    return tuple(f"the pipeline exited without a fault ({one})" for one in unintended)
+    accepted = [line["text"] for line in record.progress.items if line.get("kind") == "gap"]
+    return (
+        *(f"the pipeline exited without a fault ({one})" for one in unintended),
+        *(f"an operator accepted a loss: {text}" for text in accepted),
+    )
 
 
 def _not_exercised(findings: Findings, record: Record, cell: JudgedCell) -> tuple[str, ...]:

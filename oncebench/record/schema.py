@@ -186,6 +186,12 @@ class _Started(_Line):
     open_batch: NotRequired[Whole | None]  # older runs do not record it
 
 
+class _Gap(_Line):
+    """A loss that an operator has accepted."""
+
+    text: str
+
+
 class _SinkTimes(_Line):
     batch: Whole
     rows: Count
@@ -198,13 +204,14 @@ def _kind_of_progress(line: object) -> str:
     match line:
         case {"kind": "batch", "recovered": again} if again:
             return "(recovered)"
-        case {"kind": "batch" | "position" | "sink" | "started" as kind}:
+        case {"kind": "batch" | "gap" | "position" | "sink" | "started" as kind}:
             return f"({kind})"
     return "(other)"
 
 
 Progress = Annotated[
     Annotated[_Batch, Tag("(batch)")]
+    | Annotated[_Gap, Tag("(gap)")]
     | Annotated[_Position, Tag("(position)")]
     | Annotated[_Recovered, Tag("(recovered)")]
     | Annotated[_SinkTimes, Tag("(sink)")]

@@ -14,6 +14,7 @@ from oncebench.audit.sql.files import (
     drained,
     placed,
 )
+from oncebench.audit.sql.gaps import accepted_batches, accepted_offsets
 from oncebench.record import Record
 
 
@@ -33,6 +34,8 @@ def files_of(record: Record) -> Files:
         committed=committed(record.progress.items),
         batch_ranges=batch_ranges(record.progress.items),
         batch_ends=batch_ends(record.progress.items),
+        accepted_batches=accepted_batches(record.progress.items),
+        accepted_offsets=accepted_offsets(record.progress.items),
         timeout_ms=record.cell.get("session_timeout_ms", TIMEOUT_MS),
         drained=drained(record.timeline.items),
     )

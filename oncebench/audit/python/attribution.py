@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from oncebench.audit.python.audit import Joined, multiplicity
 from oncebench.audit.python.batches import Batch
+from oncebench.audit.python.history.accepted import Accepted
 from oncebench.audit.python.model import Expected
 from oncebench.record import Record
 
@@ -35,10 +36,11 @@ def batch_of_session(expected: Expected, progress: Sequence[Mapping[str, Any]]) 
 
 
 def by_batch(record: Record, expected: Expected, joined: Joined | None = None) -> dict[int, tuple[int, int]]:
-    """Returns (lost, duplicated) rows of each batch that has any."""
+    """Returns (lost, duplicated) rows of each batch that has any; accepted losses are not counted."""
     copies = multiplicity(record, expected, joined)
     batches = batch_of_session(expected, record.progress.items)
-    lost, duplicated = (copies == 0).sum(axis=1), np.maximum(copies - 1, 0).sum(axis=1)
+    accepted = Accepted.of(record.progress.items).sessions(expected, record.progress.items)
+    lost, duplicated = ((copies == 0) & ~accepted[:, None]).sum(axis=1), np.maximum(copies - 1, 0).sum(axis=1)
     found = {}
     for batch in np.unique(batches[(lost > 0) | (duplicated > 0)]).tolist():
         of_batch = batches == batch

@@ -18,6 +18,7 @@ import numpy as np
 
 from oncebench.audit.anomalies import CATALOGUE, EXAMPLES, Anomaly
 from oncebench.audit.python.batches import judge_lost_commits, judge_torn
+from oncebench.audit.python.history.accepted import Accepted
 from oncebench.audit.python.inputs import judge_quarantine, judge_source
 from oncebench.audit.python.latency import Distribution
 from oncebench.audit.python.log import Log, judge_aborted, judge_exposed, judge_stale, judge_stuck
@@ -109,10 +110,12 @@ def audit(
     reads, rows = joined.reads, joined.rows
     final = rows.head(reads.finals)
     covered = _covered(expected, committed_ends(record.progress.items))
-    visible = judge_rows(expected, final, covered, is_log=bool(record.ends.get("output_is_log", True)))
+    accepted = Accepted.of(record.progress.items)
+    gap = accepted.sessions(expected, record.progress.items)
+    visible = judge_rows(expected, final, covered, gap, is_log=bool(record.ends.get("output_is_log", True)))
     log = Log.of(record.log.table)
     input_rows = expected.records
-    source = judge_source(record.ledger, record.plan, expected, input_rows)
+    source = judge_source(record.ledger, record.plan, expected, input_rows, accepted)
     quarantine = judge_quarantine(record.quarantine, expected, record.input)
     drained = _drained(record.timeline.items)
     anomalies = {
@@ -120,6 +123,7 @@ def audit(
         **_stall(visible.anomalies["PEND"], drained),
         "STALL-LSO": judge_stuck(record.ends.get("output", {}), record.ends.get("open_transactions", [])),
         "SRC": source.faults,
+        "GAP-EVENTS": source.accepted,
         "INCO": explain_inconsistent(reads, expected),
         "ORPH": _leftovers(record.ends.get("leftovers", [])),
         "QUAR": quarantine.faults if drained else Anomaly(),
@@ -154,7 +158,7 @@ def audit(
             "unfinished": len(expected.unfinished),
             "visible": int((per_session == ROWS).sum()),
             "torn": anomalies["TORN"].count,
-            "lost": int(((per_session == 0) & covered).sum()),
+            "lost": int(((per_session == 0) & visible.covered).sum()),
         },
         events={
             "in_topic": input_rows,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ import numpy.typing as npt
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
 from oncebench.audit.python.events import REASONS, SEQS
+from oncebench.audit.python.history.accepted import Accepted
 from oncebench.audit.python.history.copies import Copy, Part, changed
 from oncebench.audit.python.history.evidence import NEVER_ENDED, source_position, without_spaces
 from oncebench.audit.python.model import Events, Expected
@@ -36,10 +38,11 @@ _NONE: Ints = np.empty(0, np.int64)
 
 @dataclass(frozen=True)
 class Source:
-    """The generator's faults, and how many events in the topic are not its own."""
+    """The generator's faults, how many events in the topic are not its own, and accepted losses."""
 
     faults: Anomaly
     foreign_events: int
+    accepted: Anomaly = field(default_factory=Anomaly)
 
 
 @dataclass(frozen=True)
@@ -50,12 +53,12 @@ class Quarantined:
     wrong_reason: int = 0
 
 
-def judge_source(ledger: Ledger, plan: Plan, expected: Expected, input_rows: int) -> Source:
+def judge_source(ledger: Ledger, plan: Plan, expected: Expected, input_rows: int, accepted: Accepted) -> Source:
     """Compares the ledger with the input topic, which has `input_rows` records, valid or not."""
     row_of = np.full(plan.sessions * SEQS, -1, dtype=np.int32)
     row_of[ledger.session.astype(np.int64) * SEQS + ledger.seq] = np.arange(len(ledger.seq), dtype=np.int32)
     copies, position = _own_events(ledger, row_of, _planned_sessions(expected.keys, plan), expected.events)
-    found: dict[str, list[Ints]] = {"absent": [], "twice": [], "elsewhere": []}
+    found: dict[str, list[Ints]] = {"absent": [], "twice": [], "elsewhere": [], "accepted": []}
     for first in range(0, len(ledger.seq), STEP):
         rows = slice(first, first + STEP)
         acked = ledger.acked_us[rows] > 0
@@ -63,24 +66,31 @@ def judge_source(ledger: Ledger, plan: Plan, expected: Expected, input_rows: int
         elsewhere = acked & (copies[rows] == 1) & known
         at = np.flatnonzero(elsewhere)
         acknowledged_at = position_of(ledger.partition[rows][at], ledger.offset[rows][at])
-        found["absent"].append(first + np.flatnonzero(acked & (copies[rows] == 0)))
+        absent = acked & (copies[rows] == 0)
+        gap = absent & known & accepted.records(ledger.partition[rows], ledger.offset[rows])
+        found["absent"].append(first + np.flatnonzero(absent & ~gap))
+        found["accepted"].append(first + np.flatnonzero(gap))
         found["twice"].append(first + np.flatnonzero(acked & (copies[rows] > 1)))
         found["elsewhere"].append(first + at[acknowledged_at != position[rows][at]])
         ledger.release()
     faults = {kind: np.concatenate(places) if places else _NONE for kind, places in found.items()}
-    examples = [
-        {
-            "session_key": _key(plan, int(ledger.session[at])),
-            "seq": int(ledger.seq[at]),
-            "kind": kind,
-            "acknowledged_at": [int(ledger.partition[at]), int(ledger.offset[at])],
-        }
+    examples = {
+        kind: [
+            {
+                "session_key": _key(plan, int(ledger.session[at])),
+                "seq": int(ledger.seq[at]),
+                "kind": kind,
+                "acknowledged_at": [int(ledger.partition[at]), int(ledger.offset[at])],
+            }
+            for at in places[:EXAMPLES].tolist()
+        ]
         for kind, places in faults.items()
-        for at in places[:EXAMPLES].tolist()
-    ]
+    }
+    gap = Anomaly(len(faults.pop("accepted")), tuple(examples.pop("accepted")))
     split = {kind: len(places) for kind, places in faults.items()}
     own = int(copies.sum(dtype=np.int64))
-    return Source(Anomaly(sum(split.values()), tuple(examples[:EXAMPLES]), split), input_rows - own)
+    shown = tuple(chain.from_iterable(examples.values()))[:EXAMPLES]
+    return Source(Anomaly(sum(split.values()), shown, split), input_rows - own, gap)
 
 
 def _own_events(

@@ -1,4 +1,4 @@
-"""Anomalies of the visible rows: LOSS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD, SCAT.
+"""Anomalies of the visible rows: LOSS, GAP-ROWS, PEND, DUP, DIV, PHAN, TORN, CORR, REORD, SCAT.
 
 It also adds the input to the examples of INCO.
 
@@ -27,7 +27,10 @@ TEXT_BYTES = 200  # length of a corrupt value in an example
 
 @dataclass(frozen=True)
 class Visible:
-    """Expected against visible rows; `multiplicity` [sessions, 20] is m(x) of expected ids."""
+    """Expected against visible rows; `multiplicity` [sessions, 20] is m(x) of expected ids.
+
+    `covered`: [sessions] All events are committed, and no accepted loss explains a missing row.
+    """
 
     multiplicity: Ints
     covered: Bools
@@ -85,11 +88,12 @@ def expected_row_of(expected: Expected, outputs: Outputs) -> Ints:
     return np.where(inside, session * ROWS + outputs.j, -1)
 
 
-def judge_rows(expected: Expected, rows: Rows, covered: Bools, *, is_log: bool) -> Visible:
+def judge_rows(expected: Expected, rows: Rows, covered: Bools, accepted: Bools, *, is_log: bool) -> Visible:
     """Judges the visible rows.
 
     Args:
         covered: [sessions] The pipeline has committed all events of the session.
+        accepted: [sessions] An operator has accepted that rows of the session's batch are missing.
         is_log: whether partitions are those of a log, and not files or tables.
     """
     sessions = len(expected.session_keys)
@@ -98,8 +102,10 @@ def judge_rows(expected: Expected, rows: Rows, covered: Bools, *, is_log: bool) 
     explain = Explainer(expected, rows)
     missing = multiplicity == 0
     visible = ROWS - missing.sum(axis=1)
-    lost = missing & covered[:, None]
     pending = missing & ~covered[:, None]
+    gap = missing & (covered & accepted)[:, None]
+    covered = covered & ~accepted
+    lost = missing & covered[:, None]
     whole = lost & (visible == 0)[:, None]
     torn = (visible > 0) & (visible < ROWS) & covered
     return Visible(
@@ -111,6 +117,7 @@ def judge_rows(expected: Expected, rows: Rows, covered: Bools, *, is_log: bool) 
                 explain.expected_rows(np.flatnonzero(lost)),
                 {"whole-sessions": int(whole.sum()), "torn-sessions": int((lost & ~whole).sum())},
             ),
+            "GAP-ROWS": Anomaly(int(gap.sum()), explain.expected_rows(np.flatnonzero(gap))),
             "PEND": Anomaly(int(pending.sum()), explain.expected_rows(np.flatnonzero(pending))),
             "TORN": Anomaly(int(torn.sum()), explain.sessions(np.flatnonzero(torn), missing)),
             **_repeated(rows, explain),

@@ -91,7 +91,9 @@ def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
 
 def register(con: duckdb.DuckDBPyConnection, files: Files) -> None:
     """Makes the files available as tables."""
-    for name in ("input", "final", "observed", "quarantine", "log", "ledger", "batch_ranges", "batch_ends"):
+    tables = ("input", "final", "observed", "quarantine", "log", "ledger", "batch_ranges", "batch_ends",
+              "accepted_batches", "accepted_offsets")  # fmt: skip
+    for name in tables:
         con.register(name, getattr(files, name))
     ends, is_log = files.ends.get("output", {}), files.ends.get("output_is_log", True)
     columns = {"partition": map(int, ends), **{name: [end[name] for end in ends.values()] for name in ("lso", "hw")}}

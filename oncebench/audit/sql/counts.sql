@@ -4,19 +4,22 @@
 -- The output.
 
 -- name: LOSS
-SELECT sum(20 - rows) FROM visible_per_session WHERE covered;
+SELECT sum(20 - rows) FROM visible_per_session WHERE covered AND NOT accepted;
+
+-- name: GAP-ROWS
+SELECT sum(20 - rows) FROM visible_per_session WHERE covered AND accepted;
 
 -- name: LOSS.whole-sessions
-SELECT sum(20) FROM visible_per_session WHERE covered AND rows = 0;
+SELECT sum(20) FROM visible_per_session WHERE covered AND NOT accepted AND rows = 0;
 
 -- name: LOSS.torn-sessions
-SELECT sum(20 - rows) FROM visible_per_session WHERE covered AND rows > 0;
+SELECT sum(20 - rows) FROM visible_per_session WHERE covered AND NOT accepted AND rows > 0;
 
 -- name: PEND
 SELECT sum(20 - rows) FROM visible_per_session WHERE NOT covered;
 
 -- name: TORN
-SELECT count(*) FROM visible_per_session WHERE covered AND rows BETWEEN 1 AND 19;
+SELECT count(*) FROM visible_per_session WHERE covered AND NOT accepted AND rows BETWEEN 1 AND 19;
 
 -- name: DUP
 SELECT sum(copies - 1) FROM row_ids;
@@ -90,7 +93,7 @@ SELECT count(*) FROM (
 SELECT count(DISTINCT batch) FROM visible_per_session v JOIN sessions s USING (session)
     JOIN batch_ranges b ON b.partition = partition_of(s.last_pos)
         AND offset_of(s.last_pos) >= b.start AND offset_of(s.last_pos) < b.below
-WHERE b.reported AND v.covered AND v.rows < 20;
+WHERE b.reported AND v.covered AND NOT v.accepted AND v.rows < 20;
 
 -- name: rows.expected
 SELECT count(*) FROM expected_rows;
@@ -111,17 +114,20 @@ SELECT count(*) FROM sessions WHERE begun;
 SELECT count(*) FROM visible_per_session WHERE rows = 20;
 
 -- name: sessions.lost
-SELECT count(*) FROM visible_per_session WHERE rows = 0 AND covered;
+SELECT count(*) FROM visible_per_session WHERE rows = 0 AND covered AND NOT accepted;
 
 
 -- The input, the quarantine, the reads and their ends.
 
 -- name: SRC
 SELECT count(*) FROM ledger_events
-WHERE acked AND (copies <> 1 OR acked_pos IS NOT NULL AND acked_pos <> pos);
+WHERE acked AND NOT (copies = 0 AND named) AND (copies <> 1 OR acked_pos IS NOT NULL AND acked_pos <> pos);
 
 -- name: SRC.absent
-SELECT count(*) FROM ledger_events WHERE acked AND copies = 0;
+SELECT count(*) FROM ledger_events WHERE acked AND copies = 0 AND NOT named;
+
+-- name: GAP-EVENTS
+SELECT count(*) FROM ledger_events WHERE acked AND copies = 0 AND named;
 
 -- name: SRC.twice
 SELECT count(*) FROM ledger_events WHERE acked AND copies > 1;

@@ -22,6 +22,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from oncebench.audit.sql.gaps import accepted_batches, accepted_offsets
+
 OFFSETS = 1 << 44  # per partition; `pos` is partition * OFFSETS + offset
 PARTITIONS = 1 << 19
 TIMEOUT_MS = 600_000  # of every run whose cell.json does not have it
@@ -76,6 +78,7 @@ class Files:
         final_whole, log_whole: the file was closed.
         committed: the end of the committed offsets, per input partition.
         batch_ends: the end of each known batch, per input partition.
+        accepted_batches, accepted_offsets: see `gaps`.
         timeout_ms: how long the pipeline keeps a session without a new event at least.
         batch_ranges: each batch's range of each input partition, and whether an attempt reported its delivery.
         drained: None if the timeline has neither event.
@@ -96,6 +99,8 @@ class Files:
     committed: Mapping[int, int]
     batch_ranges: pa.Table
     batch_ends: pa.Table
+    accepted_batches: pa.Table
+    accepted_offsets: pa.Table
     timeout_ms: int
     drained: bool | None
     mappings: tuple[mmap.mmap, ...] = ()
@@ -146,6 +151,8 @@ def read_files(folder: Path) -> Files:
         committed=committed(progress),
         batch_ranges=batch_ranges(progress),
         batch_ends=batch_ends(progress),
+        accepted_batches=accepted_batches(progress),
+        accepted_offsets=accepted_offsets(progress),
         timeout_ms=json.loads((folder / "cell.json").read_bytes()).get("session_timeout_ms", TIMEOUT_MS),
         drained=drained(_lines(folder / "timeline.jsonl", "event")),
         mappings=tuple(mappings),

@@ -1,6 +1,7 @@
 -- Compares the input topic with the generator's ledger. An event is the generator's own if the ledger has its session,
 -- seq and scheduled time, and it was sent. Every other event is foreign, and no fault.
--- Needs: ledger, run, keys, events, first_events, repeated_events. Makes: ledger_events.
+-- `accepted`: an operator has accepted that the record at this position is missing.
+-- Needs: ledger, accepted_offsets, run, keys, events, first_events, repeated_events. Makes: ledger_events.
 
 CREATE TEMP TABLE planned_sessions AS
 SELECT number, k.session FROM (
@@ -16,6 +17,8 @@ WHERE e.reason IS NULL GROUP BY ALL;
 
 CREATE TEMP TABLE ledger_events AS
 SELECT l.acked_us > 0 AS acked,
+    EXISTS (FROM accepted_offsets a
+        WHERE a.partition = l.partition AND l."offset" BETWEEN a.first AND a.last) AS named,
     CASE WHEN l."offset" >= 0 THEN pos_of(l.partition, l."offset") END AS acked_pos,
     CASE WHEN f.copies = 1 THEN f.pos ELSE r.pos END AS pos,
     CASE WHEN l.sent_us > 0 IS NOT TRUE THEN 0 WHEN f.copies = 1 THEN CAST(f.scheduled_at = l.scheduled_us AS INTEGER)

@@ -36,7 +36,8 @@ def test_an_earlier_run_keeps_its_verdict_and_every_count(folder: Path) -> None:
     then = json.loads((STORED / "report.json").read_bytes())
     report = json.loads(json.dumps(judge_again(folder)))
     assert (report["verdict"], report["reasons"], report["anomalies"]) == ("kept", [], {})
-    assert report["auditors"] == then["auditors"] == {"agree": True, "compared": 69, "differ": {}, "trouble": ""}
+    assert then["auditors"] == {"agree": True, "compared": 69, "differ": {}, "trouble": ""}
+    assert report["auditors"] == {**then["auditors"], "compared": 71}  # two more codes
     assert report["cell"]["guarantee"] == "exactly-once"
     for name in UNCHANGED:
         assert {field: report[name][field] for field in then[name]} == then[name], name  # newer reports may have more
