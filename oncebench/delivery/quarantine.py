@@ -6,7 +6,8 @@ then ignored. A query without that column rejects nothing.
 Promise: a rejected record is copied at least once, under every guarantee, even if the batch is drained. A batch is not
 reported as done before its copies are acknowledged. A copy has the key, value, headers and timestamp of the original,
 and then our headers (`oncebench.delivery.copies.headers`). (topic, partition, offset) identifies the record, so a
-reader can drop repeats. A copy that is larger than the quarantine topic's `max.message.bytes` is cut.
+reader can drop repeats. A copy that is larger than the quarantine topic's `max.message.bytes` is cut. If that limit is
+lowered while the job runs, copies that still fit stay whole.
 
 What can go wrong: the original was deleted before the copy was made. The copy then has key and value only, and says so
 in a header.
@@ -27,7 +28,7 @@ from pyspark.sql import functions as f
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import Copy, fitted
 from oncebench.delivery.copies.originals import Original, Originals
-from oncebench.delivery.copies.topic_limit import producer_sizes, topic_limit
+from oncebench.delivery.copies.topic_limit import MAX_MESSAGE_BYTES, producer_sizes, topic_limit
 from oncebench.delivery.failures.cause import UNKNOWN, failure
 from oncebench.delivery.failures.kafka import of_code
 
@@ -66,6 +67,8 @@ class Quarantine:
         self._counts: Counter[str] = Counter()
         self._held: list[pa.StructArray] = []
         self._failed: list[KafkaError] = []
+        # Copies that Kafka refused for their size: the whole copy, the bytes that were sent, and whether it was again.
+        self._too_large: list[tuple[Copy, int, bool]] = []
 
     def __reduce__(self) -> tuple[type[Quarantine], tuple[str, str, Mapping[str, Any]]]:
         return Quarantine, (self.topic, self.source_topic, self.client)  # a worker counts its own copies
@@ -79,6 +82,8 @@ class Quarantine:
         self._held.append(rejected)
         if sum(each.nbytes for each in self._held) > MOST_HELD_BYTES:
             self._send_held()
+            if self._too_large:  # bounds the memory; `flush` reports what is not acknowledged
+                self._acknowledge()
 
     def flush(self) -> dict[str, int]:
         """Waits until every copy is acknowledged; returns the number of records by reason.
@@ -88,7 +93,7 @@ class Quarantine:
         """
         self._send_held()
         if self._counts:
-            left = self._writer()[0].flush(FLUSH_LIMIT_S)
+            left = self._acknowledge()
             if left or self._failed:
                 reason = self._failed[0] if self._failed else f"{left} copies not acknowledged in {FLUSH_LIMIT_S:g} s"
                 cause = of_code(self._failed[0].code()) if self._failed else UNKNOWN
@@ -98,6 +103,22 @@ class Quarantine:
         counts = dict(self._counts)
         self._counts.clear()
         return counts
+
+    def _acknowledge(self) -> int:
+        """Waits until every copy is acknowledged or refused for good; returns how many are not in time.
+
+        A lowered limit makes Kafka refuse whole batches, with copies that fit. They are sent once more by a new
+        producer, which reads the limit again. What fits and is refused again is cut: the limit cannot be read.
+        """
+        left: int = self._writer()[0].flush(FLUSH_LIMIT_S)
+        while self._too_large and not left:
+            again, self._too_large = self._too_large, []
+            del _writers[self._key]
+            most = self._writer(renewed=True)[1]
+            for whole, sent, repeated in again:
+                self._send(whole, sent // 2 if repeated and sent <= most else None, repeated=True)
+            left = self._writer()[0].flush(FLUSH_LIMIT_S)
+        return left
 
     def _send_held(self) -> None:
         records = [tuple(each) for held in self._held for each in zip(*_columns(held), strict=True)]
@@ -114,7 +135,7 @@ class Quarantine:
             original = originals.get((partition, offset), Original(missing=names.GONE))
             self._send(_copy(key, value, ours, original))
 
-    def _send(self, whole: Copy, limit: int | None = None) -> None:
+    def _send(self, whole: Copy, limit: int | None = None, repeated: bool = False) -> None:
         """Sends as much of a copy as fits into `limit` bytes; by default the topic's."""
         producer, most = self._writer()
         copy = fitted(whole, limit or most)
@@ -123,9 +144,11 @@ class Quarantine:
             if error is None:
                 return
             if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and (copy.key or copy.value or copy.theirs):
-                self._send(whole, copy.size // 2)  # the topic's limit is unknown, or smaller than it was
+                self._too_large.append((whole, copy.size, repeated))
             elif error.code() == KafkaError.INVALID_TIMESTAMP and whole.timestamp_ms:
-                self._send(replace(whole, timestamp_ms=0), limit)  # the topic does not take it; a header has it
+                self._send(
+                    replace(whole, timestamp_ms=0), limit, repeated
+                )  # the topic does not take it; a header has it
             else:
                 self._failed.append(error)
 
@@ -142,14 +165,21 @@ class Quarantine:
                 reported(failure.args[0], None)
                 return
 
-    def _writer(self) -> tuple[Producer, int]:
-        """Returns the producer of this process, and the most bytes that the topic takes."""
-        key = str(self.client["bootstrap.servers"]), self.topic
-        if key not in _writers:
+    def _writer(self, renewed: bool = False) -> tuple[Producer, int]:
+        """Returns the producer of this process, and the most bytes that the topic takes.
+
+        A `renewed` producer sends each copy alone if the limit cannot be read.
+        """
+        if self._key not in _writers:
             most = topic_limit(self.client, self.topic)
             settings = {"enable.idempotence": True, "acks": "all", **producer_sizes(most)}
-            _writers[key] = Producer({**self.client, **settings}), most
-        return _writers[key]
+            settings |= {"batch.size": 1} if renewed and most == MAX_MESSAGE_BYTES else {}
+            _writers[self._key] = Producer({**self.client, **settings}), most
+        return _writers[self._key]
+
+    @property
+    def _key(self) -> tuple[str, str]:
+        return str(self.client["bootstrap.servers"]), self.topic
 
     def _reader(self) -> Originals:
         servers = str(self.client["bootstrap.servers"])

@@ -12,7 +12,9 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AlterConfigOpType, ConfigEntry, ConfigResource, ResourceType
 
+from oncebench.delivery import quarantine
 from oncebench.delivery.copies.originals import MOST_READ_OVER, Original, Originals
+from oncebench.delivery.copies.topic_limit import MAX_MESSAGE_BYTES
 from oncebench.delivery.errors import DeliveryFailed
 from oncebench.delivery.quarantine import FIELDS, Quarantine
 from oncebench.servers.kafka.broker import KafkaBroker
@@ -157,18 +159,25 @@ def test_headers_that_do_not_fit_are_dropped_and_counted(kafka: KafkaBroker) -> 
     assert world.ours()[0]["headers_dropped"] == b"2"
 
 
-def test_a_limit_that_was_lowered_meanwhile_only_cuts_more(kafka: KafkaBroker) -> None:
+@pytest.mark.parametrize("readable", [True, False])
+def test_a_limit_that_was_lowered_meanwhile_cuts_only_what_does_not_fit(
+    kafka: KafkaBroker, readable: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     world = World(kafka)
-    world.send({"value": b"small"}, {"key": b"k" * 100, "value": b"v" * 500_000})
+    fitting = [{"key": b"k", "value": b"v" * 1000} for _ in range(50)]
+    world.send({"value": b"small"}, {"key": b"k" * 100, "value": b"v" * 500_000}, *fitting)
+    if not readable:
+        monkeypatch.setattr(quarantine, "topic_limit", lambda *_: MAX_MESSAGE_BYTES)
     assert world.reject([0]) == {"bad": 1}
     entry = ConfigEntry("max.message.bytes", "10000", incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ResourceType.TOPIC, world.topic, incremental_configs=[entry])
     admin = kafka.admin()
     admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
-    assert world.reject([1]) == {"bad": 1}
-    assert world.copies().key[1] == b"k" * 100
-    assert 4_000 < len(world.copies().value[1] or b"") < 10_000
-    assert world.ours()[1]["value_bytes"] == b"500000"
+    assert world.reject(range(1, 52)) == {"bad": 51}
+    small, *whole, cut = sorted(len(value or b"") for value in world.copies().value)
+    assert (small, whole) == (5, [1000] * 50)
+    assert 4_000 < cut < 10_000
+    assert [each["value_bytes"] for each in world.ours() if "value_bytes" in each] == [b"500000"]
 
 
 def test_a_timestamp_that_the_topic_refuses_is_kept_in_a_header(kafka: KafkaBroker) -> None:
