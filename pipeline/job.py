@@ -31,7 +31,7 @@ from oncebench.delivery.journal import Journal, open_journal
 from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.topics import settings
-from oncebench.delivery.topics.check import refuse_unfit
+from oncebench.delivery.topics.check import refuse_compacted, refuse_unfit
 from oncebench.jobs.batches import Batches, rows_of
 from oncebench.jobs.checkpoint import committed_position, open_batch
 from oncebench.jobs.output import Target
@@ -121,7 +121,7 @@ class Job:
         """Yields the started sink, checked against journal and checkpoint; always closes it."""
         config = self.config
         with kafka_must_answer(config.bootstrap_servers):
-            sink = open_sink(target.kind, config)
+            sink = open_sink(target.kind, config, journal.driver)
         with closing(sink):
             with kafka_must_answer(config.bootstrap_servers):
                 checks.check_input()
@@ -134,6 +134,7 @@ class Job:
         refuse_unfit(admin, {self.config.input_topic: "the input topic"}, settings.LIMIT_S, "READ")
         if self.config.quarantine_topic:
             refuse_unfit(admin, {self.config.quarantine_topic: "the quarantine topic"}, settings.LIMIT_S)
+            refuse_compacted(admin, self.config.quarantine_topic, "the quarantine topic")
 
     def _fail(self, failure: BaseException) -> None:
         """Ends the query with this failure; for threads whose errors Spark would only log."""
@@ -194,6 +195,7 @@ class Job:
                 raise self._failure
         elif failure is not None and not self.stopping.is_set():
             raise failure
+        checks.watch_input()
         self._progress.write("stopped", why="asked to stop")
 
     def _delivered_by(self, batches: Batches) -> Callable[[DataFrame, int], None]:
@@ -221,6 +223,8 @@ class Job:
             found = found + 1 if other is not None else 0
             if other is not None and found == INPUT_CHECKS:
                 self._fail(other)
+            if other is None:
+                self._checks.watch_input()
 
     def _watch_commit_log(self) -> None:
         """Reaches `after-commit-log` as soon as Spark's commit log has the last delivered batch."""

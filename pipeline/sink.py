@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import uuid
+
 from oncebench.delivery.contract import Sink, SinkKind, SinkSettings, Support
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.protocols import choose
@@ -35,8 +37,13 @@ def target_of(config: PipelineConfig) -> Target:
     return Target(kind, support, config.sink_id, config.output["output"], config.checkpoint)
 
 
-def open_sink(kind: SinkKind, config: PipelineConfig) -> Sink:
+def open_sink(kind: SinkKind, config: PipelineConfig, driver: str = "") -> Sink:
     """Returns the driver's side of the sink, not started yet.
+
+    Args:
+        kind: of the sink.
+        config: the job's settings.
+        driver: random name of this start, from the journal; empty: a new one.
 
     Raises:
         RefusedStart: the sink cannot store a column of `rows.SCHEMA`.
@@ -52,6 +59,7 @@ def open_sink(kind: SinkKind, config: PipelineConfig) -> Sink:
             quarantine_topic=config.quarantine_topic,
             row_id=ID,
             variant=config.variant,
+            driver=driver or uuid.uuid4().hex,
         )
     )
     sink.check_schema(schema_for(kind.takes))

@@ -96,6 +96,12 @@ class Fixture:
             self._producer.produce(self.input, key=key, value=value, partition=0 if key is None else len(key) % 2)
         assert self._producer.flush(30) == 0
 
+    def send_to(self, partition: int, records: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+        """Sends records to one partition of the input topic."""
+        for key, value in records:
+            self._producer.produce(self.input, key=key, value=value, partition=partition)
+        assert self._producer.flush(30) == 0
+
     def input_ends(self) -> dict[str, int]:
         with closing(KafkaReader(self.lab.kafka.bootstrap_servers, self.input)) as reader:
             return {str(p): end.lso for p, end in reader.ends().items()}

@@ -7,6 +7,7 @@ protocols never ask for a sink's name.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -51,6 +52,27 @@ class Support:
 
 
 @dataclass(frozen=True)
+class Holder:
+    """What drivers of a sink_id have left in the sink.
+
+    Attributes:
+        writers: the random names of the starts that wrote the newest markers; an older version wrote no name.
+        generation: the newest one.
+        batch: the newest batch of the sink_id in the sink; -1: none.
+    """
+
+    writers: frozenset[str]
+    generation: int
+    batch: int
+
+    @staticmethod
+    def of(marks: Mapping[int, Mark], generation: int) -> Holder:
+        """Returns what markers and the newest generation show."""
+        writers = frozenset(mark.driver for mark in marks.values() if mark.driver)
+        return Holder(writers, generation, max((mark.batch for mark in marks.values()), default=-1))
+
+
+@dataclass(frozen=True)
 class SinkSettings:
     """A job's settings for a sink of any kind. Each kind uses the ones that it needs.
 
@@ -64,6 +86,7 @@ class SinkSettings:
         quarantine_topic: where Spark's own Kafka sink (`native`) writes rejected records.
         row_id: the columns that identify a row, for a sink that overwrites rows (`upsert`).
         variant: the variant of the guarantee; it selects one of the deliberately broken sinks.
+        driver: random name of this start, which the sink notes: copies of one checkpoint take equal generations.
     """
 
     output: Mapping[str, Any]
@@ -75,6 +98,7 @@ class SinkSettings:
     quarantine_topic: str = ""
     row_id: Sequence[str] = ()
     variant: str = ""
+    driver: str = field(default_factory=lambda: uuid.uuid4().hex)
 
 
 @dataclass(frozen=True)
@@ -143,12 +167,13 @@ class Mark:
     """A marker found in the sink: the newest batch that a partition committed.
 
     Under two-phase commit the decision contains rows and digest, and `rows` is 0 here. `digest` is None if the marker
-    holds no digest that this version can compare.
+    holds no digest that this version can compare. `driver` is the random name of the start that wrote it, if known.
     """
 
     batch: int
     rows: int
     digest: int | None
+    driver: str = ""
 
 
 # Batches of markers that stand for no batch: the marker that a sink makes before the first batch, and a marker that
@@ -236,12 +261,28 @@ class Sink:
         """
         return {}
 
+    def holder(self) -> Holder | None:
+        """Returns what drivers of this sink_id have left; called before `start`.
+
+        None: nothing, or the sink notes no names. Reads only: a start that is refused must not stop another driver.
+        """
+        return None
+
     def make_identity(self) -> None:
         """Gives the output an identity if its server gives none; called after a start's checks."""
 
     def warm_up_writer(self) -> Writer:
         """Returns a writer that makes a worker ready (connections, producers) and writes nothing."""
         raise self._undeclared("warm_up_writer")
+
+    def claim(self, batch: int, /) -> None:
+        """Notes in the sink that this driver writes a batch under at-most-once, before it does.
+
+        By default nothing: the journal's claim excludes drivers of this checkpoint, and not those of a copy.
+
+        Raises:
+            AnotherDriver: another driver has taken the sink_id, or has claimed this batch.
+        """
 
     def unacknowledged_writer(self) -> Writer | BatchWriter:
         """Returns the writer for at-most-once: it writes each row once and never again."""

@@ -12,6 +12,7 @@ The journal is inside the checkpoint folder, so that the two are copied together
     claim-000000012.json          at-most-once: batch 12 may have been written
     decision-000000012.0.json     exactly-once: batch 12 is decided; .1 rewrites lost partitions, and so on
     places.json                   the identity of input and output, see `oncebench.delivery.starts`
+    drivers.json                  the newest starts that took the sink, see `oncebench.delivery.starts.drivers`
     gap-000000.json               a loss that an operator has accepted
     written/newest.json           the newest markers that must be in the sink
 
@@ -58,12 +59,29 @@ class Identity:
 
 
 class Journal:
-    """One driver's view of the journal folder. Make it with `open_journal`."""
+    """One driver's view of the journal folder. Make it with `open_journal`.
 
-    def __init__(self, folder: Path, generation: int) -> None:
+    `driver` is a random name of this start. The sink notes it (`oncebench.delivery.starts.drivers`).
+    """
+
+    def __init__(self, folder: Path, generation: int, driver: str = "") -> None:
         self.folder = folder
         self.generation = generation
+        self.driver = driver
         self._listed: tuple[int, int] | None = None  # the folder's time stamp, and the newest generation then
+
+    def exceed(self, generation: int) -> None:
+        """Takes a newer generation than this one, which the sink has seen of a copy of this journal."""
+        if self.generation <= generation:
+            self.check_still_ours()
+            self.generation = _take_generation(self.folder, self.driver, generation + 1)
+
+    def generations(self) -> Iterator[dict[str, Any]]:
+        """Yields the entries of the newest starts on this checkpoint, this one included."""
+        for path in self.folder.iterdir():
+            if _GENERATION.fullmatch(path.name):
+                with refuse_damaged(path), suppress(FileNotFoundError):
+                    yield dict(json.loads(path.read_text()))
 
     def check_still_ours(self) -> None:
         """Raises AnotherDriver if a younger driver was started on this checkpoint."""
@@ -238,20 +256,25 @@ def _newest_generation(folder: Path) -> int:
     return max((int(match[1]) for match in found if match), default=0)
 
 
-def open_journal(checkpoint: Path, identity: Identity) -> Journal:
+def open_journal(checkpoint: Path, identity: Identity, driver: str = "") -> Journal:
     """Opens a checkpoint's journal and takes the next generation.
 
     Older drivers then stop at their next step.
+
+    Args:
+        checkpoint: Spark's folder.
+        identity: of the pipeline.
+        driver: random name of this start (`SinkSettings.driver`); empty: a new one.
 
     Raises:
         RefusedStart: the checkpoint belongs to another pipeline, has batches but no journal, has a damaged journal, or
             cannot be in this place.
     """
     with refuse_wrong_place("checkpoint", checkpoint):
-        return _open_journal(checkpoint, identity)
+        return _open_journal(checkpoint, identity, driver or uuid.uuid4().hex)
 
 
-def _open_journal(checkpoint: Path, identity: Identity) -> Journal:
+def _open_journal(checkpoint: Path, identity: Identity, driver: str) -> Journal:
     folder = checkpoint / "journal"
     has_batches = (checkpoint / "offsets").is_dir() and any(
         path.name.isdigit() for path in (checkpoint / "offsets").iterdir()
@@ -266,14 +289,19 @@ def _open_journal(checkpoint: Path, identity: Identity) -> Journal:
     _remove_leftovers(folder)
     if not put_exclusively(folder, "identity.json", asdict(identity)):
         _compare(checkpoint, _recorded_identity(folder), identity)
-    generation = _newest_generation(folder) + 1
-    while not put_exclusively(folder, _generation_name(generation), {"pid": os.getpid()}):
-        generation += 1
+    generation = _take_generation(folder, driver, _newest_generation(folder) + 1)
     for path in folder.iterdir():
         old = _GENERATION.fullmatch(path.name)
         if old and int(old[1]) < generation - KEEP_BATCHES:
             path.unlink(missing_ok=True)
-    return Journal(folder, generation)
+    return Journal(folder, generation, driver)
+
+
+def _take_generation(folder: Path, driver: str, generation: int) -> int:
+    """Takes the first free generation from this one on."""
+    while not put_exclusively(folder, _generation_name(generation), {"pid": os.getpid(), "driver": driver}):
+        generation += 1
+    return generation
 
 
 def _remove_leftovers(folder: Path) -> None:

@@ -33,13 +33,15 @@ Protocol = Callable[[Batch, Sink, Journal, str], None]
 
 
 def at_most_once(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> None:
-    """Claims the batch, then writes it.
+    """Claims the batch in journal and sink, then writes it.
 
     A batch with an earlier claim may have been written already, so it is drained and not written again.
     """
     batch.failpoint("before-decision")
     with batch.timed("decide"):
         first_time = journal.claim(batch.id)
+        if first_time:
+            sink.claim(batch.id)
     batch.failpoint("after-decision")
     if first_time:
         batch.run(sink.unacknowledged_writer())

@@ -17,6 +17,40 @@ def offsets_of(offset: Any, topic: str) -> dict[str, int]:
     return dict((found or {}).get(topic, {}))
 
 
+def last_offset(entry: Path, topic: str) -> dict[str, int]:
+    """Returns the offsets in the last line of an entry of Spark's offset log, in either form.
+
+    The second form (`spark.sql.streaming.offsetLog.formatVersion=2`, Spark 4.1) puts the source's id and a colon before
+    the offset. A batch without an offset has `-` there.
+
+    Raises:
+        RefusedStart: the entry has a form that this version does not know.
+    """
+    return offsets_of(split_last(entry.read_text())[2] or None, topic)
+
+
+def split_last(text: str) -> tuple[str, str, str]:
+    """Returns an entry's lines before the last one, the source's id with its colon, and the offset.
+
+    Raises:
+        ValueError: it is empty.
+        RefusedStart: the entry has a form that this version does not know.
+    """
+    if not text.strip():
+        raise ValueError("it is empty")
+    head, newline, last = text.rstrip("\n").rpartition("\n")
+    version = text.split("\n", 1)[0].strip()
+    if version == "v2":
+        source, colon, offset = last.partition(":")
+        return head + newline, source + colon, "" if offset == "-" else offset
+    if version.startswith("v") and version not in ("v1", "v0"):
+        raise RefusedStart(
+            f"Spark's offset log has the form {version}, and this job reads v1 and v2. Nothing was read or written. "
+            "Start the job with the version of Spark that made the checkpoint, or with a newer oncebench."
+        )
+    return head + newline, "", "" if last == "-" else last
+
+
 def committed_position(checkpoint: Path, topic: str) -> tuple[int, dict[str, int]] | None:
     """Returns (batch, end offsets) of the newest batch in the commit log; None if it is empty.
 
@@ -28,7 +62,7 @@ def committed_position(checkpoint: Path, topic: str) -> tuple[int, dict[str, int
         return None
     entry = checkpoint / "offsets" / str(done[-1])
     with _refuse_damaged(entry):
-        return done[-1], offsets_of(entry.read_text().splitlines()[-1], topic)
+        return done[-1], last_offset(entry, topic)
 
 
 def offsets_in(checkpoint: Path, batch: int, topic: str) -> dict[str, int]:
@@ -39,7 +73,7 @@ def offsets_in(checkpoint: Path, batch: int, topic: str) -> dict[str, int]:
     """
     entry = checkpoint / "offsets" / str(batch)
     with _refuse_damaged(entry):
-        return offsets_of(entry.read_text().splitlines()[-1], topic)
+        return last_offset(entry, topic)
 
 
 def begin_of_first_batch(checkpoint: Path, topic: str) -> dict[str, int] | None:
@@ -52,7 +86,7 @@ def begin_of_first_batch(checkpoint: Path, topic: str) -> dict[str, int] | None:
     if not entry.exists():
         return None
     with _refuse_damaged(entry):
-        return offsets_of(entry.read_text().splitlines()[-1], topic)
+        return last_offset(entry, topic)
 
 
 def newest_finished(checkpoint: Path) -> int:
@@ -81,6 +115,11 @@ def begun_at(checkpoint: Path, batch: int) -> float | None:
             if '"batchTimestampMs"' in line:
                 return float(json.loads(line)["batchTimestampMs"]) / 1000
     return None
+
+
+def last_batch(checkpoint: Path) -> int:
+    """Returns the newest batch in Spark's offset log; -1 if there is none."""
+    return max(_batches(checkpoint / "offsets"), default=-1)
 
 
 def newest_batch(checkpoint: Path) -> int | None:
@@ -116,5 +155,5 @@ def planned_range(checkpoint: Path, batch: int, topic: str) -> dict[int, tuple[i
     for number in (batch - 1, batch):
         entry = checkpoint / "offsets" / str(number)
         with _refuse_damaged(entry):
-            ends[number] = offsets_of(entry.read_text().splitlines()[-1], topic) if entry.exists() else {}
+            ends[number] = last_offset(entry, topic) if entry.exists() else {}
     return {int(p): (ends[batch - 1].get(p, 0), end) for p, end in ends[batch].items()}

@@ -3,8 +3,8 @@
 Promise: an output that was replaced, or that lost batches, refuses the start before the query reads or writes anything.
 The operator can accept exactly the loss that the refusal prints (`accept_gap`).
 
-The order of a start: `before_sink` (the output's identity), the sink's own start, `after_sink` (markers), and `record`
-when nothing is left that could refuse the start.
+The order of a start: `before_sink` (the output's identity and its writers), the sink's own start, `after_sink`
+(markers), and `record` when nothing is left that could refuse the start.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from pathlib import Path
 
 from oncebench.delivery.batch import Batch
 from oncebench.delivery.contract import (
+    AT_MOST_ONCE,
     EXACTLY_ONCE,
     NO_BATCH,
     OVERWRITTEN,
@@ -25,10 +26,11 @@ from oncebench.delivery.contract import (
     Support,
 )
 from oncebench.delivery.journal import Journal
+from oncebench.delivery.starts.drivers import Drivers
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.marks import Marks, missing_text
 from oncebench.delivery.starts.places import OUTPUT, Places
-from oncebench.jobs.checkpoint import newest_finished, open_batch
+from oncebench.jobs.checkpoint import last_batch, newest_finished, open_batch
 
 # The variants whose sinks keep a marker for each batch.
 MARKED = frozenset({"two-phase", "idempotent"})
@@ -66,18 +68,23 @@ class OutputChecks:
         self._target, self._gaps, self._places = target, gaps, places
         self._marks = Marks(journal.folder)
         self._decided = journal.newest_decision()
+        self._drivers = Drivers(journal)
         self._other_output = False
         self._notes = False
         self._restored: dict[int, int] = {}
 
     def before_sink(self, sink: Sink) -> None:
-        """Compares the output's identity.
+        """Compares the output's identity, and who has written to it.
 
         Raises:
-            RefusedStart: it is another output, and that is not accepted.
+            RefusedStart: it is another output, or a job with a copy of the checkpoint has written to it, and that is
+                not accepted.
         """
-        name = f"output {self._target.name!r} of sink {self._target.kind.name!r}"
+        target = self._target
+        name = f"output {target.name!r} of sink {target.kind.name!r}"
         self._other_output = self._places.compare(OUTPUT, sink.identity(), name, self._gaps)
+        if self._one_driver and not self._other_output:
+            self._drivers.follow(sink.holder(), last_batch(target.checkpoint), target.sink_id, self._gaps)
 
     def after_sink(self, sink: Sink) -> None:
         """Compares the sink's markers with the notes of earlier drivers.
@@ -85,9 +92,7 @@ class OutputChecks:
         Raises:
             RefusedStart: markers are missing or too old, and that is not accepted.
         """
-        support = self._target.support
-        exact = support.guarantee == EXACTLY_ONCE and support.variant in MARKED
-        self._notes = exact and sink.keeps_marks
+        self._notes = self._marked and sink.keeps_marks
         finished = newest_finished(self._target.checkpoint)
         marks = self._marks_of(sink)
         missing = self._marks.missing(marks, finished, None)
@@ -117,6 +122,15 @@ class OutputChecks:
         """Notes the markers of a batch that the sink has committed."""
         if self._notes:
             self._marks.note_batch(batch.id, batch.results, batch.dropped, self._target.kind.batch_atomic)
+
+    @property
+    def _marked(self) -> bool:
+        return self._target.support.guarantee == EXACTLY_ONCE and self._target.support.variant in MARKED
+
+    @property
+    def _one_driver(self) -> bool:
+        """Whether the guarantee forbids duplicates, and rests on one driver per sink_id."""
+        return self._marked or self._target.support.guarantee == AT_MOST_ONCE
 
     def _marks_of(self, sink: Sink) -> Mapping[int, Mark]:
         if not self._target.kind.batch_atomic:

@@ -38,7 +38,7 @@ from oncebench.delivery.protocols import choose, native, protocol_of
 from oncebench.delivery.quarantine import COLUMN, Quarantine
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.places import Places
-from oncebench.delivery.topics.check import refuse_unfit
+from oncebench.delivery.topics.check import refuse_compacted, refuse_unfit
 from oncebench.delivery.topics.settings import LIMIT_S
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.output import OutputChecks, Target
@@ -112,9 +112,11 @@ def deliver(
         opened.check_schema(rows.schema)
         each = deliverable(rows, opened)
         if quarantine is not None:
-            refuse_unfit(AdminClient(dict(quarantine.client)), {quarantine.topic: "the quarantine topic"}, LIMIT_S)
+            admin = AdminClient(dict(quarantine.client))
+            refuse_unfit(admin, {quarantine.topic: "the quarantine topic"}, LIMIT_S)
+            refuse_compacted(admin, quarantine.topic, "the quarantine topic")
         with _starting, _in_place_of_earlier(opened, target):
-            journal = open_journal(target.checkpoint, identity_of(target, tasks))
+            journal = open_journal(target.checkpoint, identity_of(target, tasks), settings.driver)
             gaps = Gaps(journal.folder, accept_gap)
             checks = OutputChecks(target, journal, gaps, Places(journal.folder))
             start_sink(opened, target, journal, checks)

@@ -17,7 +17,8 @@ from oncebench.delivery.contract import Sink
 from oncebench.delivery.errors import NoKafka, RefusedStart
 from oncebench.delivery.failures.kafka import of_error
 from oncebench.delivery.journal import Identity, Journal
-from oncebench.jobs.checkpoint import begun_at, newest_batch, open_batch
+from oncebench.delivery.starts.drivers import refuse_newer_sink
+from oncebench.jobs.checkpoint import begun_at, last_batch, open_batch
 from oncebench.jobs.output import OutputChecks, Target
 
 
@@ -80,14 +81,7 @@ def refuse_older_checkpoint(sink: Sink, target: Target) -> None:
     Raises:
         RefusedStart: the checkpoint is new, older, or another's.
     """
-    marked = sink.newest_batch()
-    newest = newest_batch(target.checkpoint)
-    if marked > (-1 if newest is None else newest):
-        raise RefusedStart(
-            f"the sink holds batch {marked} of sink_id {target.sink_id!r}, but the checkpoint "
-            f"{target.checkpoint} has no batch after {newest}: it is new, older, or another's. Restore the "
-            "right checkpoint, or take a new checkpoint, sink_id and output."
-        )
+    refuse_newer_sink(sink.newest_batch(), last_batch(target.checkpoint), target.sink_id, str(target.checkpoint))
 
 
 def _refuse_expired_markers(sink: Sink, target: Target, trigger_s: float) -> None:

@@ -6,19 +6,27 @@ can accept exactly the loss that the refusal prints (`accept_gap`). `oncebench.j
 
 from __future__ import annotations
 
+import logging
+import time
+from contextlib import suppress
+
 from confluent_kafka import KafkaException
+from kafka.errors import KafkaError
 
 from oncebench.delivery.contract import Sink
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import PipelineError, RefusedStart
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.starts.gaps import Gaps
 from oncebench.delivery.starts.places import INPUT, Places
-from oncebench.jobs.checkpoint import open_batch
+from oncebench.jobs.checkpoint import committed_position, open_batch
 from oncebench.jobs.output import OutputChecks, Target
 from pipeline.config import PipelineConfig
 from pipeline.progress import Progress
-from pipeline.starting import positions
+from pipeline.starting import positions, stalls
+from pipeline.starting.epochs import Epochs
 from pipeline.starting.topic import InputTopic
+
+_log = logging.getLogger(__name__)
 
 
 class StartChecks:
@@ -37,6 +45,8 @@ class StartChecks:
         self._config, self._checkpoint = config, config.checkpoint
         self._gaps = Gaps(journal.folder, config.accept_gap)
         self._places = Places(journal.folder)
+        self._epochs = Epochs(journal.folder)
+        self._stalls = stalls.Stalls()
         self._input = InputTopic(config.kafka_client, config.input_topic)
         self.output = OutputChecks(target, journal, self._gaps, self._places)
 
@@ -57,7 +67,7 @@ class StartChecks:
             self.check_input()
         except RefusedStart as lost:
             return lost
-        except KafkaException:
+        except (KafkaException, KafkaError):
             return None
         return None
 
@@ -71,6 +81,16 @@ class StartChecks:
             return None
         return None
 
+    def watch_input(self) -> None:
+        """Notes what was read with the leaders' epochs, and reports partitions that wait for a transaction."""
+        with suppress(KafkaException, PipelineError):  # the query itself finds out, or the cluster comes back
+            done = committed_position(self._checkpoint, self._config.input_topic)
+            if done is None:
+                return
+            self._epochs.note(done[1], self._input.leader_epochs(done[1]))
+            for stall in self._stalls.found(self._input.stable_ends(done[1]), time.monotonic()):
+                _log.warning("%s", stalls.text(self._config.input_topic, self._config.bootstrap_servers, stall))
+
     @property
     def _input_name(self) -> str:
         return f"input topic {self._config.input_topic!r}"
@@ -80,7 +100,7 @@ class StartChecks:
 
         Raises:
             RefusedStart: a difference that is not accepted.
-            KafkaException: Kafka does not answer.
+            KafkaException, kafka.errors.KafkaError: Kafka does not answer.
         """
         at = positions.position(self._checkpoint, self._config.input_topic)
         if at is None and not self._places.known:
@@ -89,15 +109,18 @@ class StartChecks:
         if self._places.compare(INPUT, self._input.identity(), self._input_name, self._gaps, opened):
             if at is not None:
                 self._move(positions.from_the_beginning(at, self._input.offsets()))
+            self._epochs.forget()
             self._places.record(INPUT, self._input.identity())
             return
         if at is None:
             return
         there = self._input.offsets()
         ranges = positions.lost(at, there)
-        if ranges:
-            self._gaps.accept(",".join(map(str, ranges)), self._lost_records(ranges), opened)
-            self._move(positions.moved(at, there))
+        cuts = [] if ranges else self._epochs.cut(self._input.end_of_epoch)
+        if ranges or cuts:
+            self._gaps.accept(",".join(map(str, ranges or cuts)), self._lost_records(ranges or cuts), opened)
+            self._move(positions.moved(at, there) if ranges else positions.rewound(at, cuts))
+            self._epochs.forget()
 
     def _move(self, to: positions.Position) -> None:
         positions.move(self._checkpoint, self._config.input_topic, to)

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from oncebench.delivery.durable import fsync_folder
-from oncebench.jobs.checkpoint import begin_of_first_batch, newest_batch, offsets_in, open_batch
+from oncebench.jobs.checkpoint import begin_of_first_batch, newest_batch, offsets_in, open_batch, split_last
 
 Offsets = Mapping[str, int]
 
@@ -83,13 +83,25 @@ def lost(at: Position, there: Mapping[str, tuple[int, int]]) -> list[Range]:
             found.append(Range(partition, start, beginning, f"it begins at {beginning} now, and they were not read"))
         if last < end:
             found.append(Range(partition, last, end, f"it ends at {last} now"))
+    for partition in sorted(there.keys() - at.ends.keys(), key=int):
+        if there[partition][0] > 0:  # Spark reads a new partition from offset 0
+            found.append(Range(partition, 0, there[partition][0], "the partition was added, and they were not read"))
     return found
 
 
 def moved(at: Position, there: Mapping[str, tuple[int, int]]) -> Position:
-    """Returns the position without the lost ranges."""
+    """Returns the position without the lost ranges. An added partition begins with its first record."""
+    added = {p: beginning for p, (beginning, _) in there.items() if p not in at.ends and beginning > 0}
     starts = {p: min(max(start, there[p][0]), there[p][1]) for p, start in at.starts.items() if p in there}
-    return Position(starts, {p: min(max(end, starts[p]), there[p][1]) for p, end in at.ends.items() if p in there})
+    ends = {p: min(max(end, starts[p]), there[p][1]) for p, end in at.ends.items() if p in there}
+    return Position({**starts, **added}, {**ends, **added})
+
+
+def rewound(at: Position, cuts: list[Range]) -> Position:
+    """Returns the position at which the new records of cut partitions begin."""
+    first = {each.partition: each.first for each in cuts}
+    starts, ends = ({p: min(v, first.get(p, v)) for p, v in part.items()} for part in (at.starts, at.ends))
+    return Position(starts, ends)
 
 
 def from_the_beginning(at: Position, there: Mapping[str, tuple[int, int]]) -> Position:
@@ -111,16 +123,18 @@ def move(checkpoint: Path, topic: str, to: Position) -> None:
 
 
 def _rewrite(entry: Path, topic: str, offsets: Offsets) -> None:
-    """Replaces the last line of one of Spark's entries; removes its old checksum first."""
-    *head, last = entry.read_text().split("\n")
-    text = "\n".join((*head, json.dumps({**json.loads(last), topic: dict(offsets)}, separators=(",", ":"))))
-    if text == "\n".join((*head, last)):
+    """Replaces the offset in one of Spark's entries; removes its old checksums first."""
+    head, source, last = split_last(entry.read_text())
+    moved = json.dumps({**json.loads(last or "{}"), topic: dict(offsets)}, separators=(",", ":"))
+    if moved == last:
         return
+    text = f"{head}{source}{moved}"
     temporary = entry.with_name(f".{entry.name}.moved")
     with temporary.open("w") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    entry.with_name(f".{entry.name}.crc").unlink(missing_ok=True)
+    for checksum in (f".{entry.name}.crc", f"{entry.name}.crc"):  # of Hadoop's file system, and of Spark 4.1
+        entry.with_name(checksum).unlink(missing_ok=True)
     temporary.replace(entry)
     fsync_folder(entry.parent)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicCollection, TopicPartition
-from confluent_kafka.admin import AdminClient, OffsetSpec
+from confluent_kafka.admin import AdminClient, ListOffsetsResultInfo, OffsetSpec
+from kafka.admin import KafkaAdminClient
+from kafka.errors import for_code
+from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from oncebench.delivery.errors import RefusedStart
-from oncebench.sinks.kafka import topics
+from oncebench.sinks.kafka import topics, wire
 
 # A broker that has just started answers within seconds.
 LIMIT_S = 20.0
@@ -61,18 +64,62 @@ class InputTopic:
         described = self._admin.describe_topics(TopicCollection([self._name]), request_timeout=LIMIT_S)
         partitions = [TopicPartition(self._name, each.id) for each in described[self._name].result().partitions]
         beginnings, ends = (self._listed(partitions, spec) for spec in (OffsetSpec.earliest(), OffsetSpec.latest()))
-        return {partition: (beginnings[partition], ends[partition]) for partition in beginnings}
+        return {partition: (beginnings[partition].offset, ends[partition].offset) for partition in beginnings}
 
-    def _listed(self, partitions: list[TopicPartition], spec: OffsetSpec) -> dict[str, int]:
+    def leader_epochs(self, partitions: Iterable[str]) -> dict[str, int]:
+        """Returns the epoch of each partition's leader; -1: unknown.
+
+        Raises:
+            KafkaException: the cluster does not answer.
+        """
+        places = [TopicPartition(self._name, int(partition)) for partition in partitions]
+        return {p: found.leader_epoch for p, found in self._listed(places, OffsetSpec.latest()).items()}
+
+    def end_of_epoch(self, partition: str, epoch: int) -> int:
+        """Returns where the records of leader epochs up to this one end; -1: the broker does not know it.
+
+        Raises:
+            KafkaError: the leader does not answer.
+        """
+        topic = OffsetForLeaderEpochRequest.OffsetForLeaderTopic
+        asked = topic.OffsetForLeaderPartition(partition=int(partition), current_leader_epoch=-1, leader_epoch=epoch)
+        request = OffsetForLeaderEpochRequest(replica_id=-1, topics=[topic(topic=self._name, partitions=[asked])])
+        answer = wire.ask_leader(self._wire, request, self._name, int(partition))
+        (found,) = (each for named in answer.topics for each in named.partitions)
+        if found.error_code:
+            raise for_code(found.error_code)(f"OffsetForLeaderEpoch of {self._name} {partition}")
+        return int(found.end_offset)
+
+    def stable_ends(self, partitions: Iterable[str]) -> dict[str, tuple[int, int]]:
+        """Returns partition -> (end for committed readers, end).
+
+        Raises:
+            KafkaException: the cluster does not answer.
+        """
+        places = [TopicPartition(self._name, int(partition)) for partition in partitions]
+        stable = self._listed(places, OffsetSpec.latest(), IsolationLevel.READ_COMMITTED)
+        ends = self._listed(places, OffsetSpec.latest())
+        return {p: (stable[p].offset, ends[p].offset) for p in ends}
+
+    @cached_property
+    def _wire(self) -> KafkaAdminClient:
+        return wire.connect({"bootstrap_servers": self._client["bootstrap.servers"]})
+
+    def _listed(
+        self,
+        partitions: list[TopicPartition],
+        spec: OffsetSpec,
+        level: IsolationLevel = IsolationLevel.READ_UNCOMMITTED,
+    ) -> dict[str, ListOffsetsResultInfo]:
         deadline = time.monotonic() + LIMIT_S
         while True:
             asked = self._admin.list_offsets(
                 dict.fromkeys(partitions, spec),
-                isolation_level=IsolationLevel.READ_UNCOMMITTED,
+                isolation_level=level,
                 request_timeout=LIMIT_S,
             )
             try:
-                return {str(each.partition): found.result().offset for each, found in asked.items()}
+                return {str(each.partition): found.result() for each, found in asked.items()}
             except KafkaException as error:
                 if error.args[0].code() not in _RETRIABLE or time.monotonic() > deadline:
                     raise

@@ -6,10 +6,11 @@ A death is an exception at a failpoint, in a task or in the driver. It leaves th
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Collection, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +25,13 @@ from pyspark.sql.types import StructType
 
 from oncebench.delivery import quarantine
 from oncebench.delivery.batch import Batch, deliverable
-from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, SinkKind, Support
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, Sink, SinkKind, Support
 from oncebench.delivery.failpoints import Failpoints, parse_fault
-from oncebench.delivery.journal import Identity, open_journal
+from oncebench.delivery.journal import Identity, Journal, open_journal
 from oncebench.delivery.protocols import native, protocol_of
 from oncebench.delivery.quarantine import Quarantine
+from oncebench.delivery.starts.drivers import Drivers
+from oncebench.delivery.starts.gaps import Gaps
 from oncebench.lab.lab import Lab
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import suite_sinks
@@ -81,33 +84,28 @@ class Output:
         return self.deliver_frame(number, rows, die_at)
 
     def deliver_frame(self, number: int, rows: DataFrame, die_at: str | None = None) -> bool:
-        config = self.config
-        sink, protocol = open_sink(self.kind, config), protocol_of(self.kind, self.support)
-        rows = job_rows.rows_for(self.kind.takes, rows)
-        if protocol is not native:
-            rows = deliverable(rows, sink)
-        journal = open_journal(config.checkpoint, identity(config))
-        faults = () if die_at is None else (parse_fault(die_at),)
-        failpoints = Deadly(faults=faults, point=die_at)
-        rejected = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
-        # A query sets these for its foreachBatch, and Spark's own writers read them.
-        context = self.spark.sparkContext
-        context.setLocalProperty("sql.streaming.queryId", config.sink_id)
-        context.setLocalProperty("streaming.sql.batchId", str(number))
+        driver = self.driver()
         try:
-            sink.start(self.support, journal.generation, journal.newest_prepared())
-            batch = Batch(rows, number, config.partitions, failpoints, rejected)
-            batch.failpoint("batch-start")
-            protocol(batch, sink, journal, config.on_lost)
-            batch.failpoint("after-commit")
+            driver.start(number - 1)
+            driver.deliver(number, rows, die_at)
         except (Died, PySparkException, Py4JJavaError) as death:
             if "Died" not in f"{type(death).__name__} {death}":
                 raise
             return False
         finally:
             with suppress(Exception):  # a dead driver would not close its sink properly either
-                sink.close()
+                driver.sink.close()
         return True
+
+    def driver(self) -> Driver:
+        """A new driver of this checkpoint."""
+        journal = open_journal(self.config.checkpoint, identity(self.config))
+        return Driver(self, open_sink(self.kind, self.config, journal.driver), journal)
+
+    def copied(self, folder: Path) -> Output:
+        """The same output, with a copy of the checkpoint."""
+        shutil.copytree(self.config.checkpoint, folder)
+        return replace(self, config=replace(self.config, checkpoint=folder))
 
     def visible(self) -> Counter[Made]:
         """Every row that a committed reader sees."""
@@ -130,6 +128,49 @@ class Output:
             return []
         with closing(suite_sinks()[self.kind.name].read(self.config.output)) as reader:
             return reader.leftovers()
+
+
+@dataclass
+class Driver:
+    """One driver of an output."""
+
+    output: Output
+    sink: Sink
+    journal: Journal
+
+    def follow(self, newest_batch: int) -> None:
+        """Compares the newest driver in the sink with the journal, as a start of the job does."""
+        gaps = Gaps(self.journal.folder, None)
+        Drivers(self.journal).follow(self.sink.holder(), newest_batch, self.output.config.sink_id, gaps)
+
+    def start(self, newest_batch: int) -> None:
+        """Starts with a checkpoint whose offset log ends here."""
+        if self.output.promise != AT_LEAST_ONCE:
+            self.follow(newest_batch + 1)  # the open batch, which may be in the sink
+        self.start_sink()
+
+    def start_sink(self) -> None:
+        """Takes the sink without a look at its newest driver."""
+        self.sink.start(self.output.support, self.journal.generation, self.journal.newest_prepared())
+
+    def deliver(self, number: int, rows: DataFrame, die_at: str | None = None) -> None:
+        """Runs a batch; raises `Died`, or Spark's error of a task that does, at `die_at`."""
+        output, config = self.output, self.output.config
+        protocol = protocol_of(output.kind, output.support)
+        rows = job_rows.rows_for(output.kind.takes, rows)
+        if protocol is not native:
+            rows = deliverable(rows, self.sink)
+        faults = () if die_at is None else (parse_fault(die_at),)
+        failpoints = Deadly(faults=faults, point=die_at)
+        rejected = Quarantine(config.quarantine_topic, config.input_topic, config.kafka_client)
+        # A query sets these for its foreachBatch, and Spark's own writers read them.
+        context = output.spark.sparkContext
+        context.setLocalProperty("sql.streaming.queryId", config.sink_id)
+        context.setLocalProperty("streaming.sql.batchId", str(number))
+        batch = Batch(rows, number, config.partitions, failpoints, rejected)
+        batch.failpoint("batch-start")
+        protocol(batch, self.sink, self.journal, config.on_lost)
+        batch.failpoint("after-commit")
 
 
 def identity(config: PipelineConfig) -> Identity:

@@ -9,16 +9,17 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE, Support
-from oncebench.delivery.errors import PipelineError
+from oncebench.delivery.errors import PipelineError, RefusedStart
 from oncebench.delivery.failpoints import POINTS
 from oncebench.delivery.journal import open_journal
 from oncebench.experiments.batches import generated_rows
 from oncebench.lab.lab import Lab
 from oncebench.sinks.registry import SINKS
-from tests.contract.attempts import PARTITIONS, ROW, Made, Output, identity, keeps, make_output, rows_for
+from tests.contract.attempts import PARTITIONS, ROW, Made, Output, frame, identity, keeps, make_output, rows_for
 from tests.spark_sessions import sinkless, spark_session
 
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
@@ -33,6 +34,12 @@ BROKEN = [
     for kind in SINKS.values()
     for support in kind.supports
     if support.expected_anomaly is not None and not any("zombie" in fault for fault in support.triggering_faults)
+]
+# Their guarantee forbids duplicates and rests on one driver. Pravega notes no driver in its streams.
+ONE_DRIVER = [
+    (sink, support)
+    for sink, support in DECLARED
+    if support.variant in ("two-phase", "idempotent", "claim") and sink != "pravega"
 ]
 DEFAULTS = [each for each in EXACT if each[1].default]
 # The steps of the protocol; `after-commit-log` belongs to Spark and comes after the protocol.
@@ -52,6 +59,7 @@ def called(case: tuple[str, Support]) -> str:
 
 every = pytest.mark.parametrize("case", DECLARED, ids=called)
 exact = pytest.mark.parametrize("case", EXACT, ids=called)
+one_driver = pytest.mark.parametrize("case", ONE_DRIVER, ids=called)
 
 
 @pytest.fixture(scope="module")
@@ -198,3 +206,52 @@ def test_another_number_of_partitions_is_refused(make: Make, case: tuple[str, Su
     for partitions in (1, 3):
         with pytest.raises(PipelineError, match="was made with partitions 2"):
             open_journal(output.config.checkpoint, identity(replace(output.config, partitions=partitions)))
+
+
+@one_driver
+def test_of_two_copies_that_start_at_once_one_writes(make: Make, case: tuple[str, Support], tmp_path: Path) -> None:
+    output = make(*case)
+    assert output.deliver(0, batch(0))
+    copy = output.copied(tmp_path / "copy")
+    first, second = output.driver(), copy.driver()
+    assert first.journal.generation == second.journal.generation
+    for driver in (first, second):
+        driver.start_sink()
+    sent = frame(output.spark, batch(1))
+    stopped: list[BaseException] = []
+    # The copies plan other batches: what the first one reads in batch 1, the second one reads in batch 2.
+    for driver, batches in ((first, {1: sent}), (second, {1: frame(output.spark, [[], []]), 2: sent})):
+        try:
+            for number, rows in batches.items():
+                driver.deliver(number, rows)
+        except (PipelineError, PySparkException) as error:
+            stopped.append(error)
+        driver.sink.close()
+    assert output.visible() == Counter(flat(batch(0), batch(1)))
+    assert len(stopped) == 1
+    assert "AnotherDriver" in f"{type(stopped[0]).__name__}: {stopped[0]}"
+
+
+@one_driver
+def test_a_copy_that_starts_second_is_refused_and_the_first_goes_on(
+    make: Make, case: tuple[str, Support], tmp_path: Path
+) -> None:
+    output = make(*case)
+    assert output.deliver(0, batch(0))
+    second = output.copied(tmp_path / "copy").driver()
+    first = output.driver()
+    first.start(0)
+    if first.sink.holder() is None:
+        pytest.skip("the sink notes no driver: it compares the batches themselves")
+    first.deliver(1, frame(output.spark, batch(1)))
+    with pytest.raises(RefusedStart, match=r"the sink holds batch 1 .* has no batch after 0"):
+        second.follow(0)
+    with pytest.raises(RefusedStart, match="is a copy, or an older state"):
+        second.follow(1)  # it has planned a batch 1 of its own
+    first.deliver(2, frame(output.spark, batch(2)))
+    late = output.copied(tmp_path / "late").driver()
+    late.follow(2)
+    assert late.journal.generation > first.journal.generation
+    for driver in (first, second, late):
+        driver.sink.close()
+    assert output.visible() == Counter(flat(batch(0), batch(1), batch(2)))

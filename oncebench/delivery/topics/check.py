@@ -15,6 +15,7 @@ from confluent_kafka import KafkaError, KafkaException, TopicCollection
 from confluent_kafka.admin import AdminClient
 
 from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.topics.settings import topic_setting
 
 # Kafka's own rule (org.apache.kafka.common.internals.Topic).
 _NAME = re.compile(r"(?!\.{1,2}$)[a-zA-Z0-9._-]{1,249}")
@@ -54,6 +55,26 @@ def refuse_unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float, 
         if code != KafkaError.UNKNOWN_TOPIC_OR_PART or time.monotonic() > deadline:
             raise _refused(name, topics[name], code, right)
         time.sleep(_PAUSE_S)
+
+
+def refuse_compacted(admin: AdminClient, topic: str, use: str) -> None:
+    """Refuses a topic in which Kafka keeps only the newest record of each key.
+
+    Copies of rejected records keep their keys, so compaction would delete all but one of a key. The broker refuses
+    copies without a key.
+
+    Raises:
+        RefusedStart: the topic's `cleanup.policy` compacts.
+        KafkaException: the broker does not answer.
+    """
+    policy = topic_setting(admin, topic, "cleanup.policy") or ""
+    if "compact" in policy:
+        raise RefusedStart(
+            f"{use} {topic!r} has cleanup.policy={policy}. Kafka then keeps only the newest record of each key and "
+            "refuses records without a key, so copies would be lost. Nothing was read or written. Set it with "
+            f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config cleanup.policy=delete, "
+            "or name another topic."
+        )
 
 
 def _unfit(admin: AdminClient, topics: Mapping[str, str], limit_s: float) -> tuple[str, int] | None:

@@ -65,17 +65,43 @@ def columns_of(schema: StructType) -> dict[str, str]:
 
 def transactions(log: Path) -> dict[str, int]:
     """Returns each txnAppId's newest txnVersion, from the newest checkpoint and later commits."""
-    checkpoints = sorted(log.glob("*.checkpoint*.parquet"))
-    newest = version_of(checkpoints[-1]) if checkpoints else -1
+    checkpoints = sorted(path for form in ("parquet", "json") for path in log.glob(f"[0-9]*.checkpoint*.{form}"))
+    newest = max(map(version_of, checkpoints), default=-1)
     found: dict[str, int] = {}
     for path in checkpoints:
         if version_of(path) == newest:
-            entries = pq.read_table(path, columns=["txn"])["txn"].drop_null().to_pylist()
-            found |= {entry["appId"]: entry["version"] for entry in entries}
+            found |= {entry["appId"]: entry["version"] for entry in _entries(path)}
     for path in commits(log):
         if version_of(path) > newest:
             found |= {action["txn"]["appId"]: action["txn"]["version"] for action in actions(path, "txn")}
     return found
+
+
+def _entries(checkpoint: Path) -> list[dict[str, Any]]:
+    """Returns the transaction entries of a checkpoint of the log, of any form.
+
+    A V2 checkpoint has a random id in its name and may be JSON. Its sidecars hold data files only.
+    """
+    if checkpoint.suffix == ".json":
+        return [action["txn"] for action in actions(checkpoint, "txn")]
+    if "txn" not in pq.read_schema(checkpoint).names:
+        return []
+    found: list[dict[str, Any]] = pq.read_table(checkpoint, columns=["txn"])["txn"].drop_null().to_pylist()
+    return found
+
+
+def unsuitable(table: Path) -> str | None:
+    """Returns what of a table a replay's comparison cannot read; None if it can, or if there is no table."""
+    if not DeltaTable.is_deltatable(str(table)):
+        return None
+    found = DeltaTable(str(table))
+    mode = found.metadata().configuration.get("delta.columnMapping.mode", "none")
+    if mode != "none":
+        return (
+            f"its columns have other names in the data files (delta.columnMapping.mode = {mode}), and a replay is "
+            "compared with the data files"
+        )
+    return None
 
 
 def commits(log: Path) -> list[Path]:

@@ -1,6 +1,7 @@
 """The Delta Lake sink: appends each batch to a table in one commit that contains its marker.
 
-At-least-once appends. At-most-once claims the batch, then appends. Exactly-once is idempotent: each commit contains
+At-least-once appends. At-most-once claims the batch, then appends with a transaction entry: a job with a copy of the
+checkpoint then does not append the batch again. Exactly-once is idempotent: each commit contains
 Delta's transaction entry (txnAppId = sink_id and the id of the checkpoint, txnVersion = batch). A start reads the
 newest entry of its txnAppId. A replay of that batch is drained, because Delta's own skip would run no task and Spark
 would not commit the batch's state. The replayed rows are compared with the rows of the data files that the commit
@@ -74,6 +75,7 @@ from oncebench.sinks.delta.log import (
     row_count,
     table_id,
     transactions,
+    unsuitable,
 )
 
 # The characters that Delta refuses in the columns of a new table (DELTA_INVALID_CHARACTERS_IN_COLUMN_NAMES).
@@ -165,12 +167,19 @@ class DeltaSink(Sink):
             )
         if not os.access(_existing(self._table), os.W_OK):
             raise RefusedStart(f"{self._table} cannot be written. Nothing was written. Check its rights and its mount.")
+        if support.variant == "claim":
+            self._take_claims()
         if support.variant != "idempotent":
             return
         self._app_id = f"{self._sink_id}/{checkpoint_id(self._checkpoint)}"
         log = self._table / "_delta_log"
         with readable(RefusedStart, self._table, "Nothing was written. Mend the table's log, or take another folder."):
-            entries = transactions(log)
+            entries, wrong = transactions(log), unsuitable(self._table)
+        if wrong is not None:
+            raise RefusedStart(
+                f"the Delta table {self._table} cannot be written exactly once: {wrong}. Nothing "
+                "was written. Take a table without that, or at-least-once."
+            )
         self._refuse_other_checkpoints(entries)
         if self._app_id in entries:
             self._replay = self._replayable(log, entries[self._app_id])
@@ -183,8 +192,14 @@ class DeltaSink(Sink):
     def warm_up_writer(self) -> Nothing:
         return Nothing()
 
+    def _take_claims(self) -> None:
+        """Reads the newest claimed batch. A driver of a copied checkpoint has the same app_id, and Delta skips its."""
+        self._app_id = f"{self._sink_id}/claim/{checkpoint_id(self._checkpoint)}"
+        with readable(RefusedStart, self._table, "Nothing was written. Mend the table's log, or take another folder."):
+            self._newest = transactions(self._table / "_delta_log").get(self._app_id, -1)
+
     def unacknowledged_writer(self) -> Append:
-        return Append(self._table)
+        return Append(self._table, self._app_id)
 
     def acknowledged_writer(self) -> Append:
         return Append(self._table)
@@ -198,7 +213,7 @@ class DeltaSink(Sink):
 
     def newest_batch(self) -> int:
         """See `Sink.newest_batch`; reads no data file. A RESTORE of the table takes batches back."""
-        return -1 if self._replay is None else self._newest
+        return self._newest
 
     def write_native(self, rows: DataFrame) -> None:
         local = rows.sparkSession.sparkContext.getLocalProperty

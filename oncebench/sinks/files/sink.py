@@ -10,8 +10,9 @@ The guarantees differ in who renames the file into the folder, and in what is on
   final name contains sink_id, batch and partition, so a repeated commit finds its work done. A file that is in neither
   place is lost, and the replay writes it again.
 
-Fencing: only a driver that has decided renames files. A start deletes files that older drivers prepared and that no
-decision names. A task or driver that resumes late then has nothing to publish.
+Fencing: only a driver that has decided renames files. A start notes its driver's name in the folder. It then deletes
+files that older drivers prepared and that no decision names. A late task or driver then has nothing to publish. A
+driver reads the name before it renames: a copy of its checkpoint may have started another job.
 
 What can go wrong: someone removes files of the newest batch from the folder, and a replay of that batch writes them
 again; an object store has no atomic rename; the nodes of a cluster do not share the folder, and the commit reports
@@ -31,7 +32,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
     EXACTLY_ONCE,
+    NO_BATCH,
+    Holder,
     Mark,
     Sink,
     SinkKind,
@@ -56,12 +59,15 @@ from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFa
 from oncebench.delivery.failures.system import of_errno
 from oncebench.delivery.journal import put_exclusively
 from oncebench.delivery.quarantine import without_rejected
+from oncebench.sinks.files.driver import claim, claimed, newest_driver, stop_if_older, take
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
 from oncebench.sinks.files.reader import PENDING, SPARK_METADATA, names_in
 
 NATIVE = "native"
 # Holds a random id of the folder: a start notices a folder that was replaced. Readers ignore the name.
 ID_FILE = ".oncebench-folder.json"
+# Of an attempt: the first ones are its driver's, the others are random.
+_DIGITS, _OWN = 32, 16
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
 _WHAT_TO_DO = {
     errno.ENOSPC: "Make room on the disk",
@@ -84,6 +90,7 @@ class Names:
     sink_id: str
     generation: int
     suffix: str
+    driver: str = field(default_factory=lambda: uuid.uuid4().hex)
 
     @property
     def pending(self) -> Path:
@@ -92,7 +99,8 @@ class Names:
 
     def temporary(self, batch: int, partition: int) -> str:
         """Returns a new name for one attempt at a partition."""
-        return f"{self._stem(batch, partition)}.g{self.generation}.{uuid.uuid4().hex}.{self.suffix}"
+        attempt = f"{self.driver[:_OWN]}{uuid.uuid4().hex}"[:_DIGITS]
+        return f"{self._stem(batch, partition)}.g{self.generation}.{attempt}.{self.suffix}"
 
     def same(self, temporary: str) -> str:
         """Returns the attempt's own name: every attempt then becomes a visible file."""
@@ -109,9 +117,19 @@ class Names:
         return f"{self._stem(int(found[1]), int(found[2]))}.{self.suffix}"
 
     def is_older(self, name: str) -> bool:
-        """Whether a name is a temporary file's of an older driver of this sink_id."""
+        """Whether a name is a temporary file's of an older driver, or of one with a copied checkpoint."""
         found = self._attempt(name)
-        return found is not None and int(found[3]) < self.generation
+        return found is not None and int(found[3]) <= self.generation and not found[4].startswith(self.driver[:_OWN])
+
+    @property
+    def holder(self) -> Path:
+        """The file with the newest driver of this sink_id."""
+        return self.folder / f".oncebench-{self.sink_id}.driver.json"
+
+    @property
+    def claimed(self) -> Path:
+        """The file with the newest batch that at-most-once has claimed."""
+        return self.folder / f".oncebench-{self.sink_id}.claimed.json"
 
     def batch_and_partition(self, name: str) -> tuple[int, int] | None:
         """Returns (batch, partition) of a final name of this sink_id; None for other names."""
@@ -126,7 +144,7 @@ class Names:
         return rf"part-{re.escape(self.sink_id)}-(\d{{9,}})-(\d{{5,}})"
 
     def _attempt(self, name: str) -> re.Match[str] | None:
-        return re.fullmatch(rf"{self._numbers}\.g(\d+)\.[0-9a-f]{{32}}\.{self.suffix}", name)
+        return re.fullmatch(rf"{self._numbers}\.g(\d+)\.([0-9a-f]{{{_DIGITS}}})\.{self.suffix}", name)
 
 
 @dataclass(frozen=True)
@@ -199,13 +217,15 @@ class FileSink(Sink):
         folder: where readers find them; made if missing.
         sink_id: names this sink's files; two pipelines must not share it.
         partitions: tasks per batch.
+        driver: random name of this start; empty: a new one.
     """
 
-    def __init__(self, form: Format, folder: str, sink_id: str, partitions: int) -> None:
+    def __init__(self, form: Format, folder: str, sink_id: str, partitions: int, driver: str = "") -> None:
         self.partitions = partitions
         self._form, self._asked = form, folder
-        self._names = Names(Path(folder).absolute(), sink_id, 0, form.suffix)
+        self._names = Names(Path(folder).absolute(), sink_id, 0, form.suffix, driver or uuid.uuid4().hex)
         self._marks: dict[int, Mark] = {}
+        self._wrote = False
 
     def encode(self, rows: DataFrame) -> DataFrame:
         """See `Sink.encode`: a JSON line per row, or the columns for Parquet."""
@@ -224,6 +244,10 @@ class FileSink(Sink):
         except OSError as error:
             raise RefusedStart(f"{_error_text(self._names.folder, error)}. Nothing was written.") from error
 
+    def holder(self) -> Holder:
+        found = newest_driver(self._names.holder)
+        return Holder.of(self._found_marks(), 0 if found is None else found[1])
+
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: tests the folder, deletes undecided files, reads final names."""
         self._names = names = replace(self._names, generation=generation)
@@ -231,15 +255,14 @@ class FileSink(Sink):
         try:
             make_folder(names.pending)
             self._try_out()
+            take(names.holder, names.driver, generation)
             kept = {str(prepared["file"]) for prepared in decided}
             for name in names_in(names.pending) - kept:
                 if names.is_older(name):
                     (names.pending / name).unlink(missing_ok=True)
         except OSError as error:
             raise RefusedStart(f"{_error_text(names.folder, error)}. Nothing was written.") from error
-        for batch, partition in filter(None, map(names.batch_and_partition, names_in(names.folder))):
-            if partition not in self._marks or self._marks[partition].batch < batch:
-                self._marks[partition] = Mark(batch, 0, 0)
+        self._marks = {p: mark for p, mark in self._found_marks().items() if mark.batch != NO_BATCH}
 
     def warm_up_writer(self) -> FileWriter:
         return self.prepare_writer()
@@ -257,12 +280,28 @@ class FileSink(Sink):
         """See `Sink.marks`: the newest final name of each partition."""
         return self._marks
 
+    def _found_marks(self) -> dict[int, Mark]:
+        """Returns the newest final name of each partition, and the newest claim."""
+        found = claimed(self._names.claimed)
+        for batch, partition in filter(None, map(self._names.batch_and_partition, names_in(self._names.folder))):
+            if partition not in found or found[partition].batch < batch:
+                found[partition] = Mark(batch, 0, 0)
+        return found
+
+    def claim(self, batch: int) -> None:
+        claim(self._names.claimed, batch, self._names.driver)
+        stop_if_older(self._names.holder, self._names.driver)
+
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         """See `Sink.commit`: a file that is neither hidden nor visible is lost.
 
-        Raises:
-            CommitUncertain: the file system refused, or another pipeline has a file of that name.
+        Raises: AnotherDriver: another driver has taken this sink_id in the folder. CommitUncertain: the file system
+            refused, or another pipeline has a file of that name.
         """
+        if not self._wrote:  # a final name does not show who made it
+            claim(self._names.claimed, NO_BATCH, self._names.driver)
+        self._wrote = True
+        stop_if_older(self._names.holder, self._names.driver)
         try:
             lost = {partition for partition, entry in prepared.items() if not self._publish(str(entry["file"]))}
             fsync_folder(self._names.folder)
@@ -346,7 +385,7 @@ def _error_text(path: Path, error: OSError) -> str:
 
 
 def _open(form: Format, settings: SinkSettings) -> FileSink:
-    return FileSink(form, settings.output["output"], settings.sink_id, settings.partitions)
+    return FileSink(form, settings.output["output"], settings.sink_id, settings.partitions, settings.driver)
 
 
 LACKS = {

@@ -51,6 +51,14 @@ class Noted:
     number: int
     metadata: str
 
+    @property
+    def driver(self) -> str:
+        """The name of the driver that wrote it; empty if an older version did."""
+        try:
+            return str(json.loads(self.metadata)["driver"])
+        except (ValueError, LookupError, TypeError):
+            return ""
+
 
 class Offsets:
     """Offsets of partition 0 of one topic.
@@ -69,8 +77,8 @@ class Offsets:
         """Sets the group's number and reads it back, see `read`.
 
         Raises:
-            KafkaException: the broker refused (the group has members, the topic is gone), returned another number
-                afterwards, or did not answer within LIMIT_S.
+            KafkaException: the broker refused (the group has members, the topic is gone), returned another number or
+                driver afterwards, or did not answer within LIMIT_S.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number, metadata)])
         alter = self._admin.alter_consumer_group_offsets
@@ -129,7 +137,7 @@ def publish_generation(offsets: Offsets, names: Names, generation: int) -> bool:
             "start again: each start takes the next generation."
         )
     try:
-        offsets.write(group, generation)
+        offsets.write(group, generation, json.dumps({"driver": names.driver}))
     except KafkaException as error:
         if not of_error(error).permanent and not of_error(error).remedy:
             raise
@@ -149,7 +157,7 @@ def is_committed(marks: Mapping[int, Mark], partition: int, batch: int) -> bool:
 def _mark(group: str, noted: Noted) -> Mark:
     try:
         more = json.loads(noted.metadata)
-        return Mark(noted.number - 1, more.get("rows", 0), digest.from_text(more.get("digest")))
+        return Mark(noted.number - 1, more.get("rows", 0), digest.from_text(more.get("digest")), noted.driver)
     except (ValueError, AttributeError, TypeError):
         _log.warning(
             "consumer group %s has offset %d, which is no marker of this sink: its metadata is %r. Somebody has reset "

@@ -13,11 +13,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Names:
-    """The names that one driver of a sink_id uses in the cluster."""
+    """The names that one driver of a sink_id uses in the cluster; `driver` is random for each start."""
 
     sink_id: str
     generation: int
     topic: str
+    driver: str = ""
 
     @property
     def prefix(self) -> str:
@@ -33,6 +34,11 @@ class Names:
     def fenced_group(self) -> str:
         """The group whose offset is the newest generation up to which every id is fenced."""
         return f"{self.sink_id}.fenced"
+
+    @property
+    def claim_group(self) -> str:
+        """The group whose offset is the newest batch that at-most-once has claimed, plus 1."""
+        return f"{self.sink_id}.claimed"
 
     def marker_group(self, partition: int) -> str:
         """The group whose offset is the newest committed batch of a task's partition, plus 1."""

@@ -21,7 +21,9 @@ from __future__ import annotations
 import logging
 import math
 import time
+import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -37,6 +39,7 @@ from oncebench.delivery.contract import (
     EXACTLY_ONCE,
     NO_BATCH,
     RECORDS,
+    Holder,
     Mark,
     Sink,
     SinkKind,
@@ -49,6 +52,7 @@ from oncebench.delivery.topics.check import refuse_unfit
 from oncebench.delivery.topics.replicas import Waiting, shortage, warn_if_short_for_good
 from oncebench.delivery.topics.settings import broker_setting, record_limit
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
+from oncebench.sinks.kafka.drivers.claims import Claims, fenced_before, holder, note_fenced
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
 from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks, publish_generation, restore_marks
 from oncebench.sinks.kafka.names import Names, generation_of
@@ -65,8 +69,7 @@ COMMIT_LIMIT_S = 60.0
 BUSY_LIMIT_S = 300.0
 # For start-up requests to a broker that has answered before.
 ADMIN_LIMIT_S = 20.0
-# How often a running pipeline looks for hanging transactions, before a batch begins. The check takes a few requests.
-# Readers wait at a hanging transaction until then.
+# How often a running pipeline looks for hanging transactions, before a batch begins. Readers wait until then.
 HANGING_CHECK_S = 30.0
 # Ids per fencing request. A coordinator writes its log for each id: on a busy machine, 100 take 1 to 2 s of the limit.
 FENCE_CHUNK = 100
@@ -96,6 +99,7 @@ class KafkaSink(Sink):
         transaction_timeout_ms: how long a transaction may stay open after its first row. The broker's limit is
             transaction.max.timeout.ms.
         quarantine_topic: where rejected records go; empty if there are none. Only `native` writes it here.
+        driver: random name of this start; empty: a new one.
     """
 
     def __init__(
@@ -106,17 +110,19 @@ class KafkaSink(Sink):
         client: Mapping[str, Any],
         transaction_timeout_ms: int,
         quarantine_topic: str,
+        driver: str = "",
     ) -> None:
         self.partitions = partitions
         self._topic = topic
         self._client = dict(client)
         self._timeout_ms = transaction_timeout_ms
         self._quarantine_topic = quarantine_topic
-        self._names = Names(sink_id, 0, topic)
+        self._names = Names(sink_id, 0, topic, driver or uuid.uuid4().hex)
         self._transactional = False
         self._admin = AdminClient(self._client)
         self._offsets = Offsets(self._client, topic)
         self._coordinator: Coordinator | None = None
+        self._claims: Claims | None = None
         self._marks: dict[int, Mark] = {}
         # Decided and committed before this driver started. The batch is part of the entry because a worker keeps its id
         # and epoch: a decision of the next batch, written while this driver starts, names the same transaction.
@@ -140,11 +146,20 @@ class KafkaSink(Sink):
     def identity(self) -> Mapping[str, str]:
         return identity(self._admin, self._topic, ADMIN_LIMIT_S)
 
+    def holder(self) -> Holder | None:
+        """See `Sink.holder`: the published generation, and the newest marker or claim."""
+        found = self.identity()  # without the topic there are no offsets of it
+        return holder(self._offsets, self._names, lambda: self._read_marks(stable=False)) if found else None
+
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: publishes the generation, fences older drivers, reads the markers."""
-        self._names = Names(self._names.sink_id, generation, self._topic)
+        self._names = replace(self._names, generation=generation)
         self._transactional = support.guarantee == EXACTLY_ONCE
         self._check_topics()
+        if support.guarantee == AT_MOST_ONCE:
+            self._publish_generation(generation)
+            self._claims = Claims(self._client, self._names)
+            self._marks = self._claims.newest()
         if not self._transactional:
             return
         self._check_timeout()
@@ -158,12 +173,16 @@ class KafkaSink(Sink):
         self._done = {(prepared["batch"], self._transaction(prepared)) for prepared in decided if prepared not in open_}
         self._undone = {int(prepared["partition"]) for prepared in open_}
         named = {str(prepared["transactional_id"]) for prepared in open_}
-        self._fence(self._ids_to_fence(self._fenced_before() if follows else 0) - named)
-        self._note_fenced(generation - 1)
+        self._fence(self._ids_to_fence(fenced_before(self._offsets, self._names) if follows else 0) - named)
+        note_fenced(self._offsets, self._names, generation - 1)
         self._marks = self._read_marks(stable=not open_)
 
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._client, self._names, self._timeout_ms, self.partitions, self._transactional, self._limits)
+
+    def claim(self, batch: int) -> None:
+        assert self._claims is not None, "start() comes first"
+        self._claims.put(batch)
 
     def unacknowledged_writer(self) -> Appender:
         return Appender(self._client, Target(self._topic, self._limits), acknowledged=False)
@@ -317,18 +336,6 @@ class KafkaSink(Sink):
             if txn.state != "Empty" or (generation_of(self._names.sink_id, txn.transactional_id) or math.inf) > fenced
         }
 
-    def _fenced_before(self) -> int:
-        noted = self._offsets.read(self._names.fenced_group)
-        return 0 if noted is None else noted.number
-
-    def _note_fenced(self, generation: int) -> None:
-        """Notes that all ids up to a generation are fenced, or not `Empty` (an open decision)."""
-        group = self._names.fenced_group
-        try:
-            self._offsets.write(group, generation)
-        except KafkaException as error:  # the next start then fences every id again
-            _log.warning("could not note the fenced generation in group %s: %s", group, error)
-
     def _end_hanging(self, fence: Callable[[Iterable[str]], None] | None) -> None:
         assert self._coordinator is not None, "start() comes first"
         self._next_check_at = time.monotonic() + HANGING_CHECK_S
@@ -351,7 +358,6 @@ class KafkaSink(Sink):
         return Waiting(self._admin, (self._topic, OFFSETS_TOPIC), until)
 
     def _publish_generation(self, generation: int) -> bool:
-        """Publishes the generation; returns whether there was an older one, refuses a newer one."""
         return publish_generation(self._offsets, self._names, generation)
 
     def _read_marks(self, stable: bool = True) -> dict[int, Mark]:
@@ -370,6 +376,8 @@ class KafkaSink(Sink):
     def close(self) -> None:
         if self._coordinator is not None:
             self._coordinator.close()
+        if self._claims is not None:
+            self._claims.close()
 
 
 def open_as(sink: type[KafkaSink], settings: SinkSettings) -> KafkaSink:
@@ -381,6 +389,7 @@ def open_as(sink: type[KafkaSink], settings: SinkSettings) -> KafkaSink:
         client=settings.kafka,
         transaction_timeout_ms=settings.transaction_timeout_ms,
         quarantine_topic=settings.quarantine_topic,
+        driver=settings.driver,
     )
 
 

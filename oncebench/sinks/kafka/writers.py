@@ -22,11 +22,12 @@ from confluent_kafka import KafkaException, Producer, TopicPartition
 
 from oncebench.delivery import digest
 from oncebench.delivery.contract import TaskView
-from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, PermanentFailure, TransactionTooSlow
+from oncebench.delivery.errors import DeliveryFailed, PermanentFailure, TransactionTooSlow
 from oncebench.delivery.failures.cause import failure
 from oncebench.delivery.failures.kafka import of_error
 from oncebench.delivery.topics.settings import producer_sizes
 from oncebench.sinks.kafka.coordinator import Coordinator
+from oncebench.sinks.kafka.drivers.claims import stop_if_older
 from oncebench.sinks.kafka.markers import member_of, read
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits
@@ -136,12 +137,7 @@ class _Transactional:
         with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
             described = coordinator.describe([self.name])[self.name]
         self.producer_id, self.epoch = described.producer_id, described.epoch
-        newest = read(client, names.generation_group, names.topic)
-        if newest is not None and newest.number > names.generation:
-            raise AnotherDriver(
-                f"generation {newest.number} of {names.sink_id} was started; this worker belongs to generation "
-                f"{names.generation} and stops. Let only one driver run per sink_id."
-            )
+        stop_if_older(read(client, names.generation_group, names.topic), names)
 
     def log(self, level: int, form: str, facility: str, *more: str) -> None:
         """Receives librdkafka's log lines (like `logging.Logger.log`) and counts lost connections.
@@ -307,7 +303,8 @@ class TransactionalWriter:
         )
 
     def _mark(self, producer: Producer, task: TaskView, note: Mapping[str, Any]) -> None:
-        marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=json.dumps(note))
+        text = json.dumps({**note, "driver": self.names.driver})
+        marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=text)
         group = _metadata(self.client, self.names.marker_group(task.partition))
         marking = run_in_thread(lambda: producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S))
         try:

@@ -5,6 +5,7 @@ Promise: the DSN comes from the environment variable ONCEBENCH_POSTGRES; missing
 leave every password out. Each connection's application_name contains its sink_id and epoch. COMMIT waits for the disk,
 whatever the settings of role, database and server are, also after a reload of these settings. No time-out of role,
 database or server ends one of our statements or transactions: a COPY lasts as long as Spark computes a task's rows.
+With `row_security = off`, a statement from which a policy would hide rows fails instead.
 
 What can go wrong: a pooler in transaction mode between us and the server does not keep sessions. PREPARE TRANSACTION
 and fencing need the server itself.
@@ -51,11 +52,15 @@ GID_BYTES = 199  # a gid must be shorter than 200 bytes
 
 @dataclass(frozen=True)
 class Names:
-    """Names of a sink_id's objects in the server. `epoch`: of the driver, counted by the server."""
+    """Names of a sink_id's objects in the server.
+
+    `epoch`: of the driver, counted by the server. `driver`: random name of its start.
+    """
 
     sink_id: str
     epoch: int
     table: str
+    driver: str = ""
 
     @property
     def application_prefix(self) -> str:
@@ -188,7 +193,9 @@ def connect(application: str, text: str | None = None) -> psycopg.Connection:
         client_encoding="UTF8",
     )
     connection.execute(_NEVER, (list(TIME_OUTS),))  # first, because one of them may be short
-    connection.execute(f"SET lock_timeout = {LOCK_LIMIT_MS}; SET standard_conforming_strings = on; {_WAITS}")
+    connection.execute(
+        f"SET lock_timeout = {LOCK_LIMIT_MS}; SET standard_conforming_strings = on; SET row_security = off; {_WAITS}"
+    )
     return connection
 
 

@@ -25,7 +25,9 @@ from __future__ import annotations
 
 import logging
 import time
+import uuid
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import quote, urlencode
 
@@ -41,18 +43,22 @@ from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
     EXACTLY_ONCE,
+    WHOLE_BATCH,
+    Holder,
     Mark,
     Sink,
     SinkKind,
     SinkSettings,
     Support,
 )
-from oncebench.delivery.errors import CommitRefused, CommitUncertain, NoPostgres, RefusedStart
+from oncebench.delivery.errors import AnotherDriver, CommitRefused, CommitUncertain, NoPostgres, RefusedStart
+from oncebench.delivery.failures.cause import failure
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.postgres import preparing, tables
 from oncebench.sinks.postgres.connection import Names, connect, dsn, error_text, missing, parts, redacted
 from oncebench.sinks.postgres.reader import prepared as prepared_of
+from oncebench.sinks.postgres.refusals import refuse_row_security, refuse_unique_rows
 from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, WarmUp
 
 OLDEST_SERVER = 130000  # the reader needs xid8 and pg_current_xact_id, new in version 13
@@ -87,13 +93,14 @@ class PostgresSink(Sink):
         sink_id: names this sink in the server; two pipelines must not share it.
         partitions: tasks per batch.
         row_id: the columns that identify a row, for the variant `upsert`.
+        driver: random name of this start; empty: a new one.
     """
 
-    def __init__(self, table: str, sink_id: str, partitions: int, row_id: Sequence[str] = ()) -> None:
+    def __init__(self, table: str, sink_id: str, partitions: int, row_id: Sequence[str] = (), driver: str = "") -> None:
         self.partitions = partitions
         self._row_id = tuple(row_id)
         self._schema = StructType()
-        self._names = Names(sink_id, 0, table)
+        self._names = Names(sink_id, 0, table, driver or uuid.uuid4().hex)
         self._variant = ""
         self._open: psycopg.Connection | None = None
         self._marks: dict[int, Mark] = {}
@@ -106,6 +113,13 @@ class PostgresSink(Sink):
             raise RefusedStart(f"rows for table {self._names.table!r}: {wrong}")
         self._schema = StructType([field for field in schema if field.name != quarantine.COLUMN])
 
+    def holder(self) -> Holder | None:
+        try:
+            self._refuse_row_security()
+            return tables.holder(self._connection(), self._names.sink_id)
+        except psycopg.Error as error:
+            raise _unusable(error) from error
+
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: checks settings, takes an epoch, fences older drivers, reads the marks.
 
@@ -117,11 +131,12 @@ class PostgresSink(Sink):
         try:
             connection = self._connection()
             self._check(connection, support)
+            self._refuse_row_security()
             tables.make_tables(connection)
             if support.variant == "upsert":
                 tables.make_row_ids_unique(connection, self._names.table, self._row_id, self._schema)
             epoch = tables.next_epoch(connection, self._names.sink_id)
-            self._names = Names(self._names.sink_id, epoch, self._names.table)
+            self._names = replace(self._names, epoch=epoch)
             connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
             self._end_older(connection)
             self._decided = {int(entry["partition"]): str(entry["gid"]) for entry in decided}
@@ -140,6 +155,37 @@ class PostgresSink(Sink):
 
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._names)
+
+    def claim(self, batch: int) -> None:
+        """See `Sink.claim`: the claim is a row of the ledger; tasks find a newer epoch by themselves."""
+        try:
+            first = self._claims(batch)
+        except psycopg.Error as error:
+            raise failure(
+                of_sqlstate(error.sqlstate),
+                f"batch {batch} could not be claimed: {error_text(error)}. Nothing of it was written, and a restart "
+                "leaves it out, as at-most-once allows",
+            ) from error
+        if not first:
+            raise AnotherDriver(
+                f"batch {batch} of {self._names.sink_id} belongs to another driver, which has taken a newer epoch or "
+                "claimed this batch: its checkpoint is a copy. This driver stops and has written nothing more. Let "
+                "only one driver run per sink_id."
+            )
+
+    def _claims(self, batch: int, again: bool = True) -> bool:
+        """Adds the claim, if this driver's epoch is the newest; a newer driver has ended our session."""
+        mark = Mark(batch, 0, 0, self._names.driver)
+        try:
+            newest = tables.newest_epoch(self._connection(), self._names.sink_id)
+            return newest == self._names.epoch and tables.put_in_ledger(
+                self._connection(), self._names.sink_id, WHOLE_BATCH, mark
+            )
+        except psycopg.Error as error:
+            if not again or self._open is None or not missing(self._open, error):
+                raise
+            self.close()
+        return self._claims(batch, again=False)
 
     def unacknowledged_writer(self) -> Appender:
         return Appender(self._names, durable=False)
@@ -216,6 +262,8 @@ class PostgresSink(Sink):
                 "the server, or take at-most-once."
             )
         tables.check_table(connection, self._names.table, self._schema, self._variant in INSERTING)
+        if support.guarantee == AT_LEAST_ONCE:
+            refuse_unique_rows(connection, self._names.table, self._schema.names)
         self._check_row_id()
         allowed = int(_setting(connection, "max_prepared_transactions"))
         if self._variant == "two-phase" and allowed < self.partitions:
@@ -226,6 +274,10 @@ class PostgresSink(Sink):
             )
         if self._variant == "native":
             self._jdbc()
+
+    def _refuse_row_security(self) -> None:
+        own = (name for name, _, _ in tables.OWN_TABLES)
+        refuse_row_security(self._connection(), [self._names.table, *own])
 
     def _check_row_id(self) -> None:
         if self._variant != "upsert":
@@ -338,7 +390,9 @@ def _wrong_place(error: psycopg.Error) -> bool:
 
 
 def _open(settings: SinkSettings) -> PostgresSink:
-    return PostgresSink(settings.output["output"], settings.sink_id, settings.partitions, settings.row_id)
+    return PostgresSink(
+        settings.output["output"], settings.sink_id, settings.partitions, settings.row_id, settings.driver
+    )
 
 
 KINDS = (SinkKind(name="postgres", supports=SUPPORTS, lacks={}, open=_open, jars=("spark-postgres",)),)

@@ -2,8 +2,8 @@
 
 The output table has the columns of a row. The suite adds `id` (the row's position) and `tx` (the transaction that wrote
 it, indexed: the suite's reader asks for transactions that it has not seen yet). `oncebench_ledger` has a row per
-partition and batch that was written exactly once; the transaction that wrote the batch adds it. `oncebench_epochs` has
-each sink_id's newest epoch.
+partition and batch that was written exactly once; the transaction that wrote the batch adds it, with the name of its
+driver. `oncebench_epochs` has each sink_id's newest epoch.
 
 Promise: every value of the types in SQL_TYPES is read back unchanged, and so is a null. PostgreSQL's text cannot hold
 U+0000, so U+0000 is stored as U+2400 and a 0, and U+2400 itself twice. Two types of a user's table keep a text's value
@@ -27,7 +27,7 @@ from psycopg import sql
 from pyspark.sql.types import DataType, DecimalType, StructType
 
 from oncebench.delivery import digest, quarantine
-from oncebench.delivery.contract import Mark
+from oncebench.delivery.contract import Holder, Mark
 from oncebench.delivery.errors import RefusedStart
 
 # PostgreSQL's type of each Spark type, then other types of a user's table that take the same text. Any other Spark type
@@ -60,7 +60,14 @@ OWN_TABLES: tuple[tuple[LiteralString, Sequence[LiteralString], Mapping[LiteralS
     (
         "oncebench_ledger",
         ("sink_id", "partition", "batch"),
-        {"sink_id": "text", "partition": "integer", "batch": "bigint", "rows": "bigint", "digest": "text"},
+        {
+            "sink_id": "text",
+            "partition": "integer",
+            "batch": "bigint",
+            "rows": "bigint",
+            "digest": "text",
+            "driver": "text",
+        },
     ),
     ("oncebench_epochs", ("sink_id",), {"sink_id": "text", "epoch": "bigint"}),
 )
@@ -282,6 +289,9 @@ def make_tables(connection: psycopg.Connection) -> None:
             form = sql.SQL(f"({defined}, PRIMARY KEY ({', '.join(key)}))")
             connection.execute(sql.SQL("CREATE TABLE IF NOT EXISTS {} {}").format(sql.Identifier(table), form))
             found = _columns(connection, table)
+            if {*columns} - {*found} == {"driver"}:  # the ledger of an older version
+                connection.execute(sql.SQL("ALTER TABLE {} ADD COLUMN driver text NOT NULL DEFAULT ''").format(LEDGER))
+                found = _columns(connection, table)
             kinds = {name: found[name].kind for name in columns if name in found}
             keys = sql.SQL(", ").join(map(sql.Identifier, key))
             if kinds != columns or not _has_unique_index(connection, sql.Identifier(table), key, keys):
@@ -341,6 +351,13 @@ def next_epoch(connection: psycopg.Connection, sink_id: str) -> int:
     return int(row[0])
 
 
+def holder(connection: psycopg.Connection, sink_id: str) -> Holder | None:
+    """Returns the newest markers and who wrote them; the server counts epochs by itself, so there is no generation."""
+    if "driver" not in _columns(connection, "oncebench_ledger"):  # none yet, or of an older version
+        return None
+    return Holder.of(newest_marks(connection, sink_id), 0)
+
+
 def newest_epoch(connection: psycopg.Connection, sink_id: str) -> int | None:
     """Returns the epoch of the newest driver of a sink_id."""
     row = connection.execute(sql.SQL("SELECT epoch FROM {} WHERE sink_id = %s").format(EPOCHS), (sink_id,)).fetchone()
@@ -355,11 +372,11 @@ def put_in_ledger(connection: psycopg.Connection, sink_id: str, partition: int, 
     statement = sql.SQL(
         "WITH old AS (DELETE FROM {ledger} "
         "WHERE sink_id = %(sink)s AND partition = %(partition)s AND batch <= %(old)s) "
-        "INSERT INTO {ledger} (sink_id, partition, batch, rows, digest) "
-        "VALUES (%(sink)s, %(partition)s, %(batch)s, %(rows)s, %(digest)s) ON CONFLICT DO NOTHING"
+        "INSERT INTO {ledger} (sink_id, partition, batch, rows, digest, driver) "
+        "VALUES (%(sink)s, %(partition)s, %(batch)s, %(rows)s, %(digest)s, %(driver)s) ON CONFLICT DO NOTHING"
     ).format(ledger=LEDGER)
     values = {"sink": sink_id, "partition": partition, "batch": mark.batch, "rows": mark.rows}
-    more = {"digest": digest.to_text(mark.digest or 0), "old": mark.batch - KEEP_BATCHES}
+    more = {"digest": digest.to_text(mark.digest or 0), "driver": mark.driver, "old": mark.batch - KEEP_BATCHES}
     return connection.execute(statement, values | more).rowcount == 1
 
 
@@ -375,8 +392,8 @@ def in_ledger(connection: psycopg.Connection, sink_id: str, partition: int, batc
 def newest_marks(connection: psycopg.Connection, sink_id: str) -> dict[int, Mark]:
     """Returns the newest marker of each partition."""
     statement = sql.SQL(
-        "SELECT DISTINCT ON (partition) partition, batch, rows, digest FROM {} WHERE sink_id = %s "
+        "SELECT DISTINCT ON (partition) partition, batch, rows, digest, driver FROM {} WHERE sink_id = %s "
         "ORDER BY partition, batch DESC"
     ).format(LEDGER)
     rows = connection.execute(statement, (sink_id,)).fetchall()
-    return {partition: Mark(batch, count, digest.from_text(text)) for partition, batch, count, text in rows}
+    return {p: Mark(batch, count, digest.from_text(text), driver) for p, batch, count, text, driver in rows}

@@ -227,7 +227,7 @@ class Marked(Appender):
     """
 
     def _end(self, connection: psycopg.Connection, task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
-        mark = Mark(task.batch, *task.counted())
+        mark = Mark(task.batch, *task.counted(), self.names.driver)
         if not tables.put_in_ledger(connection, self.names.sink_id, task.partition, mark):
             connection.execute("ROLLBACK")
             self._compare(tables.in_ledger(connection, self.names.sink_id, task.partition, task.batch), mark, task)
@@ -285,7 +285,7 @@ class Preparer(Appender):
     slots: int = 1
 
     def _end(self, connection: psycopg.Connection, task: TaskView, _names: Sequence[str]) -> dict[str, Any]:
-        mark = Mark(task.batch, *task.counted())
+        mark = Mark(task.batch, *task.counted(), self.names.driver)
         if not tables.put_in_ledger(connection, self.names.sink_id, task.partition, mark):
             raise PermanentFailure(
                 f"batch {task.batch}, partition {task.partition}: the ledger has this batch, and the "

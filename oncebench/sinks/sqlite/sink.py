@@ -1,8 +1,8 @@
 """The SQLite sink, the example of `docs/adding_a_sink.md`: exactly-once, idempotent.
 
 Promise: a task's rows and its marker (a row of the ledger: batch, rows, digest) are committed in one transaction. A
-replay that finds the marker skips the partition. Every driver takes a generation in the same file. A worker of an older
-driver finds the newer generation inside its transaction and rolls back.
+replay that finds the marker skips the partition. Every driver takes a generation in the same file, with a random name.
+A worker of an older driver finds the newer one inside its transaction and rolls back.
 
 What can go wrong: SQLite has one writer at a time, so tasks take turns and wait at most BUSY_S. The file must be on a
 local disk of the machine that runs all tasks. The rows of a partition are held in memory until they are written.
@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import sqlite3
 import time
+import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructType
 
 from oncebench.delivery import digest, quarantine
-from oncebench.delivery.contract import EXACTLY_ONCE, Mark, Sink, SinkKind, SinkSettings, Support
+from oncebench.delivery.contract import EXACTLY_ONCE, Holder, Mark, Sink, SinkKind, SinkSettings, Support
 from oncebench.delivery.errors import AnotherDriver, RefusedStart
 from oncebench.delivery.failures.cause import failure
 from oncebench.delivery.failures.sqlite import of_error
@@ -40,9 +41,13 @@ SQL_TYPES: Mapping[str, str] = {
 # The sink's own tables, in addition to the table `rows`.
 OWN_TABLES = """
 CREATE TABLE IF NOT EXISTS ledger (sink_id TEXT, part INTEGER, batch INTEGER NOT NULL, rows INTEGER NOT NULL,
-                                   digest TEXT NOT NULL, PRIMARY KEY (sink_id, part));
-CREATE TABLE IF NOT EXISTS drivers (sink_id TEXT PRIMARY KEY, generation INTEGER NOT NULL);
+                                   digest TEXT NOT NULL, driver TEXT NOT NULL DEFAULT '',
+                                   PRIMARY KEY (sink_id, part));
+CREATE TABLE IF NOT EXISTS drivers (sink_id TEXT PRIMARY KEY, generation INTEGER NOT NULL,
+                                    driver TEXT NOT NULL DEFAULT '');
 """
+
+_MARK = "INSERT OR REPLACE INTO ledger (sink_id, part, batch, rows, digest, driver) VALUES (?, ?, ?, ?, ?, ?)"
 
 
 def connect(path: str) -> sqlite3.Connection:
@@ -71,6 +76,7 @@ class MarkedWriter:
     path: str
     sink_id: str
     generation: int
+    driver: str
 
     def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         made: list[tuple[Any, ...]] = []
@@ -81,13 +87,13 @@ class MarkedWriter:
         task.reach("before-prepare")
         started = time.perf_counter()
         counted, summed = task.counted()
-        marker = (self.sink_id, task.partition, task.batch, counted, digest.to_text(summed))
+        marker = (self.sink_id, task.partition, task.batch, counted, digest.to_text(summed), self.driver)
         try:
             with closing(connect(self.path)) as connection, transaction(connection):
                 self._stop_if_older(connection)
                 if made:
                     connection.executemany(_insert(names), made)
-                connection.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", marker)
+                connection.execute(_MARK, marker)
                 task.reach("after-prepare")
         except sqlite3.Error as error:
             where = f"batch {task.batch}, partition {task.partition}"
@@ -95,12 +101,19 @@ class MarkedWriter:
         return {}, {"prepare": (time.perf_counter() - started) * 1000}
 
     def _stop_if_older(self, connection: sqlite3.Connection) -> None:
-        (newest,) = connection.execute("SELECT generation FROM drivers WHERE sink_id = ?", (self.sink_id,)).fetchone()
-        if newest > self.generation:
+        newest, driver = _newest(connection, self.sink_id)
+        if (newest, driver) != (self.generation, self.driver):
             raise AnotherDriver(
                 f"generation {newest} of {self.sink_id} was started; this worker belongs to generation "
-                f"{self.generation} and stops. Let only one driver run per sink_id."
+                f"{self.generation} and stops. If both numbers are equal, their checkpoints are copies of one. Let "
+                "only one driver run per sink_id."
             )
+
+
+def _newest(connection: sqlite3.Connection, sink_id: str) -> tuple[int, str]:
+    """Returns generation and name of the newest driver; (0, "") if there is none."""
+    found = connection.execute("SELECT generation, driver FROM drivers WHERE sink_id = ?", (sink_id,)).fetchone()
+    return (0, "") if found is None else (int(found[0]), str(found[1]))
 
 
 def quoted(name: str) -> str:
@@ -131,11 +144,12 @@ class SqliteSink(Sink):
         path: the file, with its tables.
         sink_id: names this sink's markers and generation in the file.
         partitions: tasks per batch.
+        driver: random name of this start; empty: a new one.
     """
 
-    def __init__(self, path: str, sink_id: str, partitions: int) -> None:
+    def __init__(self, path: str, sink_id: str, partitions: int, driver: str = "") -> None:
         self.partitions = partitions
-        self._path, self._sink_id = path, sink_id
+        self._path, self._sink_id, self._driver = path, sink_id, driver or uuid.uuid4().hex
         self._generation = 0
         self._marks: dict[int, Mark] = {}
 
@@ -148,25 +162,44 @@ class SqliteSink(Sink):
                     "to one of: " + ", ".join(SQL_TYPES)
                 )
 
+    def holder(self) -> Holder | None:
+        """See `Sink.holder`: the newest generation, and who wrote the ledger's rows."""
+        with self._usable() as connection:
+            generation, _ = _newest(connection, self._sink_id)
+            return Holder.of(self._ledger(connection), generation)
+
     def start(self, _support: Support, generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: takes the generation, reads the markers. SQLite rolls open writes back."""
         self._generation = generation
+        with self._usable() as connection:
+            self._take_generation(connection, generation)
+            self._marks = self._ledger(connection)
+
+    @contextmanager
+    def _usable(self) -> Iterator[sqlite3.Connection]:
+        """A transaction in the file, whose tables may be an older version's."""
         try:
             with closing(connect(self._path)) as connection, transaction(connection):
-                self._take_generation(connection, generation)
-                found = connection.execute(
-                    "SELECT part, batch, rows, digest FROM ledger WHERE sink_id = ?", (self._sink_id,)
-                ).fetchall()
+                for table in ("drivers", "ledger"):
+                    columns = connection.execute("SELECT name FROM pragma_table_info(?)", (table,)).fetchall()
+                    if columns and ("driver",) not in columns:
+                        connection.execute(f"ALTER TABLE {table} ADD COLUMN driver TEXT NOT NULL DEFAULT ''")
+                yield connection
         except sqlite3.Error as error:
             raise self._unusable(error) from error
-        self._marks = {part: Mark(batch, rows, digest.from_text(text)) for part, batch, rows, text in found}
+
+    def _ledger(self, connection: sqlite3.Connection) -> dict[int, Mark]:
+        found = connection.execute(
+            "SELECT part, batch, rows, digest, driver FROM ledger WHERE sink_id = ?", (self._sink_id,)
+        )
+        return {part: Mark(batch, rows, digest.from_text(text), driver) for part, batch, rows, text, driver in found}
 
     def restore_marks(self, batches: Mapping[int, int]) -> None:
         """See `Sink.restore_marks`."""
-        made = [(self._sink_id, partition, batch, 0, digest.to_text(0)) for partition, batch in batches.items()]
+        made = [(self._sink_id, partition, batch, 0, digest.to_text(0), "") for partition, batch in batches.items()]
         try:
             with closing(connect(self._path)) as connection, transaction(connection):
-                connection.executemany("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", made)
+                connection.executemany(_MARK, made)
         except sqlite3.Error as error:
             raise self._unusable(error) from error
         self._marks |= {partition: Mark(batch, 0, None) for partition, batch in batches.items()}
@@ -178,31 +211,31 @@ class SqliteSink(Sink):
         )
 
     def _take_generation(self, connection: sqlite3.Connection, generation: int) -> None:
-        """Stores this driver's generation, which never decreases; refuses an older driver."""
-        (newest,) = connection.execute(
-            "INSERT INTO drivers VALUES (?, ?) ON CONFLICT (sink_id) "
-            "DO UPDATE SET generation = max(generation, excluded.generation) RETURNING generation",
-            (self._sink_id, generation),
-        ).fetchone()
+        """Stores this driver's generation, which never decreases, and name; refuses an older driver."""
+        newest, _ = _newest(connection, self._sink_id)
         if newest > generation:
             raise RefusedStart(
                 f"{self._path} has seen generation {newest} of sink_id {self._sink_id!r}, and this start is generation "
                 f"{generation} by its journal: the journal is new, older, or another's. Restore the newest journal "
                 "with its checkpoint, or take a new checkpoint, sink_id and output."
             )
+        connection.execute(
+            "INSERT OR REPLACE INTO drivers (sink_id, generation, driver) VALUES (?, ?, ?)",
+            (self._sink_id, generation, self._driver),
+        )
 
     def warm_up_writer(self) -> _WarmUp:
         return _WarmUp()
 
     def idempotent_writer(self) -> MarkedWriter:
-        return MarkedWriter(self._path, self._sink_id, self._generation)
+        return MarkedWriter(self._path, self._sink_id, self._generation, self._driver)
 
     def marks(self) -> Mapping[int, Mark]:
         return self._marks
 
 
 def _open(settings: SinkSettings) -> SqliteSink:
-    return SqliteSink(settings.output["output"], settings.sink_id, settings.partitions)
+    return SqliteSink(settings.output["output"], settings.sink_id, settings.partitions, settings.driver)
 
 
 KINDS = (

@@ -12,6 +12,7 @@ from oncebench.lab.lab import Lab
 from oncebench.processes.child import tail
 from oncebench.servers.kafka.broker import start_kafka
 from tests.pipelines import WAIT_S, Fixture, session, wait_for
+from tests.starts import refusal
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
@@ -39,3 +40,10 @@ def test_a_misspelt_topic_is_refused_and_not_created(creating: Fixture, sink: st
         assert child.returncode == 2, tail(child.log)
         assert supervisor.last_words().startswith(f"refused to start: the {use} topic '{misspelt}' does not exist")
     assert misspelt not in creating.lab.kafka.admin().list_topics(timeout=WAIT_S).topics
+
+
+def test_a_compacted_quarantine_topic_is_refused(fixture: Fixture) -> None:
+    compacted = fixture.lab.kafka.fresh_topic("compacted", 1, {"cleanup.policy": "compact,delete"})
+    said = refusal(fixture, fixture.config("at-least-once", "acknowledged", quarantine_topic=compacted))
+    assert f"the quarantine topic '{compacted}' has cleanup.policy=compact,delete" in said
+    assert "--add-config cleanup.policy=delete" in said

@@ -53,6 +53,9 @@ class MemorySink:
             del store.prepared[name]
         self._marks = dict(store.marks)
 
+    def claim(self, batch: int) -> None:
+        """Notes nothing, as a sink does by default."""
+
     def unacknowledged_writer(self) -> str:
         return "append"
 

@@ -39,6 +39,7 @@ FOREIGN = {
 }  # fmt: skip
 # Names with dots: settings of brokers, topics, clients, Spark and Pravega, and files.
 SETTINGS = {
+    "delta.columnMapping.mode",
     "bootstrap.servers", "compression.type", "cleanup.policy", "max.message.bytes", "message.timestamp.after.max.ms",
     "message.timestamp.before.max.ms", "min.insync.replicas", "offset.metadata.max.bytes", "offsets.retention.minutes",
     "security.protocol", "segment.bytes", "transaction.max.timeout.ms", "transactional.id.expiration.ms",
@@ -48,7 +49,7 @@ SETTINGS = {
 FILES = (".py", ".sh", ".conf", ".properties")
 PROGRAMS = {"kafka-acls.sh": {"--add"},
             "kafka-configs.sh": {"--alter", "--entity-type", "--entity-name", "--add-config"},
-            "kafka-transactions.sh": {"--topic", "--partition", "--start-offset"}}  # fmt: skip
+            "kafka-transactions.sh": {"--bootstrap-server", "--topic", "--partition", "--start-offset"}}  # fmt: skip
 OPTIONS = {"--accept-gap"}  # of `python -m pipeline`
 
 

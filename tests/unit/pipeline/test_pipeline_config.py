@@ -90,6 +90,7 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
         sink = SimpleNamespace(
             start=lambda *_: at_start(),
             identity=dict,
+            holder=lambda: None,
             marks=dict,
             keeps_marks=False,
             restores_marks=False,
@@ -100,7 +101,9 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
         )
         kind = replace(SINKS["kafka"], supports=(support,), open=lambda _: sink)  # type: ignore[arg-type, return-value]
         monkeypatch.setattr("pipeline.sink.SINKS", {"kafka": kind})
-        topic = SimpleNamespace(identity=lambda: {"topic_id": "a"}, offsets=lambda: {"0": (0, 5)})
+        topic = SimpleNamespace(
+            identity=lambda: {"topic_id": "a"}, offsets=lambda: {"0": (0, 5)}, end_of_epoch=lambda *_: -1
+        )
         monkeypatch.setattr("pipeline.starting.checks.InputTopic", lambda *_: topic)
         (tmp_path / "record").mkdir()
         Job(config(tmp_path)).run()

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from oncebench.delivery.errors import RefusedStart
-from pipeline.starting.positions import Position, from_the_beginning, lost, move, moved, position
+from oncebench.jobs.checkpoint import begun_at
+from pipeline.starting.positions import Position, Range, from_the_beginning, lost, move, moved, position, rewound
 
 TOPIC = "in"
 
@@ -51,6 +52,7 @@ def test_a_torn_entry_is_refused(tmp_path: Path) -> None:
         ({"0": 5}, {"0": 5}, {"0": (0, 5)}, []),
         ({"0": 5}, {"0": 5}, {"0": (5, 5), "1": (0, 9)}, []),
         ({"0": 5}, {"0": 9}, {"0": (5, 9)}, []),
+        ({"0": 5}, {"0": 5}, {"0": (5, 5), "1": (3, 9)}, ["input/1:0..2"]),
         ({"0": 5}, {"0": 5}, {"0": (6, 9)}, ["input/0:5..5"]),
         ({"0": 5}, {"0": 9}, {"0": (7, 20)}, ["input/0:5..6"]),
         ({"0": 5}, {"0": 9}, {"0": (12, 20)}, ["input/0:5..11"]),
@@ -92,3 +94,38 @@ def test_a_move_before_the_first_batch_keeps_the_form_of_sparks_entry(tmp_path: 
     move(folder, TOPIC, Position({"0": 2}, {"0": 3}))
     assert (folder / "sources" / "0" / "0").read_text() == '\0v1\n{"in":{"0":2}}'
     assert position(folder, TOPIC) == Position({"0": 2}, {"0": 3})
+
+
+def test_an_added_partition_whose_first_records_are_gone_begins_with_its_first_record() -> None:
+    at = Position({"0": 5}, {"0": 9})
+    assert moved(at, {"0": (0, 9), "1": (3, 9), "2": (0, 4)}) == Position({"0": 5, "1": 3}, {"0": 9, "1": 3})
+
+
+def test_cut_partitions_are_read_again_from_the_cut() -> None:
+    at = Position({"0": 5, "1": 7}, {"0": 9, "1": 8})
+    assert rewound(at, [Range("0", 4, 5, "")]) == Position({"0": 4, "1": 7}, {"0": 4, "1": 8})
+
+
+def second_form(folder: Path, last: str) -> Path:
+    found = checkpoint(folder, {"0": 5}, done=0)
+    text = f'v2\n{{"batchTimestampMs":1}}\n{last}'
+    (found / "offsets" / "0").write_text(text)
+    (found / "offsets" / "0.crc").write_text("of the old text")
+    return found
+
+
+def test_the_second_form_of_sparks_offset_log_is_read_and_kept(tmp_path: Path) -> None:
+    found = second_form(tmp_path / "a", f"0:{json.dumps({TOPIC: {'0': 5}})}")
+    assert position(found, TOPIC) == Position({"0": 5}, {"0": 5})
+    assert begun_at(found, 0) == 0.001
+    move(found, TOPIC, Position({"0": 7}, {"0": 7}))
+    assert (found / "offsets" / "0").read_text() == 'v2\n{"batchTimestampMs":1}\n0:{"in":{"0":7}}'
+    assert not (found / "offsets" / "0.crc").exists()
+    assert position(second_form(tmp_path / "b", "0:-"), TOPIC) == Position({}, {})
+
+
+def test_an_unknown_form_of_sparks_offset_log_is_refused_by_name(tmp_path: Path) -> None:
+    folder = checkpoint(tmp_path, {"0": 5}, done=0)
+    (folder / "offsets" / "0").write_text("v3\n{}\n{}")
+    with pytest.raises(RefusedStart, match="has the form v3, and this job reads v1 and v2"):
+        position(folder, TOPIC)

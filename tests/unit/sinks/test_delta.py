@@ -130,6 +130,61 @@ def test_entries_in_a_checkpoint_of_the_log_are_found(tmp_path: Path) -> None:
         files_of(log, "one", 3)
 
 
+@pytest.mark.parametrize("form", ["json", "parquet"])
+def test_entries_in_a_v2_checkpoint_of_another_writer_are_found(tmp_path: Path, form: str) -> None:
+    table = tmp_path / "table"
+    append(table, rows("a"), "one", 3)
+    append(table, rows("b"), "one", 4)
+    log = table / "_delta_log"
+    path = log / f"{0:020d}.checkpoint.80a083e8-7026-4e79-81be-64bd76c43a11.{form}"
+    entry = {"appId": "one", "version": 3, "lastUpdated": 1}
+    if form == "json":
+        path.write_text("\n".join(json.dumps({kind: value}) for kind, value in [("sidecar", {}), ("txn", entry)]))
+    else:
+        pq.write_table(pa.Table.from_pylist([{"txn": entry}, {"txn": None}]), path)
+    (log / f"{0:020d}.json").unlink()
+    assert transactions(log) == {"one": 4}
+    (log / f"{1:020d}.json").unlink()
+    assert transactions(log) == {"one": 3}
+
+
+def test_a_checkpoint_without_any_transaction_is_read(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"add": [1]}), tmp_path / f"{7:020d}.checkpoint.parquet")
+    assert transactions(tmp_path) == {}
+
+
+@pytest.mark.parametrize(
+    ("settings", "protocol", "named"),
+    [
+        ({"delta.columnMapping.mode": "name"}, {"minReaderVersion": 2, "minWriterVersion": 5}, "other names"),
+        (
+            {},
+            {"minReaderVersion": 3, "minWriterVersion": 7, "readerFeatures": ["catalogManaged"],
+             "writerFeatures": ["catalogManaged", "inCommitTimestamp"]},
+            "catalog-managed table",
+        ),
+    ],
+)  # fmt: skip
+def test_a_table_whose_replays_cannot_be_compared_is_refused_by_name(
+    tmp_path: Path, settings: dict[str, str], protocol: dict[str, object], named: str
+) -> None:
+    append(tmp_path / "table", rows("a"))
+    first = tmp_path / "table" / "_delta_log" / f"{0:020d}.json"
+    actions = [json.loads(line) for line in first.read_text().splitlines()]
+    for action in actions:
+        if "metaData" in action:
+            action["metaData"]["configuration"] |= settings
+            schema = json.loads(action["metaData"]["schemaString"])
+            for at, column in enumerate(schema["fields"], 1):
+                column["metadata"] = {"delta.columnMapping.id": at, "delta.columnMapping.physicalName": f"col-{at}"}
+            action["metaData"]["schemaString"] = json.dumps(schema)
+        if "protocol" in action:
+            action["protocol"] = protocol
+    first.write_text("\n".join(map(json.dumps, actions)))
+    with pytest.raises(RefusedStart, match=named):
+        sink(tmp_path).start(IDEMPOTENT, 1, ())
+
+
 def test_entries_of_another_checkpoint_refuse_the_start(tmp_path: Path) -> None:
     append(tmp_path / "table", rows("a"), "sink/of-a-lost-checkpoint", 4)
     with pytest.raises(RefusedStart, match=r"batches up to 4 of sink_id 'sink'.*take a new sink_id"):

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, EXACTLY_ONCE, SinkKind, Support
-from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.delivery.errors import AnotherDriver, CommitUncertain, DeliveryFailed, RefusedStart
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
 from oncebench.sinks.files.reader import read_folder
 from oncebench.sinks.files.sink import KINDS, FileSink
@@ -181,15 +181,34 @@ def test_a_commit_refuses_names_of_other_sinks(tmp_path: Path, name: str) -> Non
 
 def test_a_start_deletes_only_undecided_files(tmp_path: Path) -> None:
     first, other = sink(tmp_path, generation=1), sink(tmp_path, sink_id="s-000000007-00001", generation=1)
-    younger = sink(tmp_path, generation=3)
-    undecided, decided = prepared(first), prepared(first)
-    of_another, of_a_younger_driver = prepared(other), prepared(younger)
+    undecided, decided, of_another = prepared(first), prepared(first), prepared(other)
     foreign = tmp_path / ".pending" / "notes.jsonl"
     foreign.touch()
     sink(tmp_path, generation=2, keep=[decided])
-    kept = [decided["file"], of_another["file"], of_a_younger_driver["file"], foreign.name]
-    assert pending(tmp_path) == sorted(kept)
-    assert undecided["file"] not in kept
+    assert pending(tmp_path) == sorted([decided["file"], of_another["file"], foreign.name])
+    assert undecided["file"] not in pending(tmp_path)
+
+
+def test_a_start_by_an_older_journal_is_refused_and_deletes_nothing(tmp_path: Path) -> None:
+    younger = sink(tmp_path, generation=3)
+    entry = prepared(younger)
+    with pytest.raises(RefusedStart, match=r"notes generation 3, and this start is generation 2"):
+        sink(tmp_path, generation=2)
+    assert younger.commit(7, {1: entry}) == set()
+
+
+def test_of_two_drivers_of_one_generation_the_later_one_publishes(tmp_path: Path) -> None:
+    """Their checkpoints are copies of one."""
+    first = sink(tmp_path)
+    of_first = prepared(first)
+    second = sink(tmp_path)
+    assert pending(tmp_path) == [], "a start deletes what the other one has prepared"
+    late, of_second = prepared(first), prepared(second)
+    for entry in (of_first, late):
+        with pytest.raises(AnotherDriver, match="another driver has taken this sink_id"):
+            first.commit(7, {1: entry})
+    assert second.commit(7, {1: of_second}) == set()
+    assert shown(tmp_path) == rows()
 
 
 def test_a_killed_starts_test_file_is_removed_by_the_next_start(
@@ -198,16 +217,17 @@ def test_a_killed_starts_test_file_is_removed_by_the_next_start(
     with monkeypatch.context() as killed:  # between the rename and the end
         killed.setattr(Path, "unlink", lambda *_args, **_named: None)
         sink(tmp_path, generation=1)
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] != []
+    assert list(tmp_path.glob(".s.*")) != []
     sink(tmp_path, generation=2)
-    assert [path.name for path in tmp_path.iterdir() if path.is_file()] == []
+    assert list(tmp_path.glob(".s.*")) == []
 
 
 def test_a_late_driver_publishes_no_aborted_file(tmp_path: Path) -> None:
     zombie = sink(tmp_path, generation=1)
     entry = prepared(zombie)
     sink(tmp_path, generation=2)
-    assert zombie.commit(7, {1: entry}) == {1}
+    with pytest.raises(AnotherDriver):
+        zombie.commit(7, {1: entry})
     assert shown(tmp_path) == []
 
 

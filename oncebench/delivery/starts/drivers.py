@@ -1,0 +1,98 @@
+"""Finds out that a job with a copy of this checkpoint has written to the sink since the copy was made.
+
+Somebody copies a checkpoint folder, or restores it elsewhere, and starts a second job. Each job then has a journal of
+its own, both took equal generations, and both wrote the same sessions. Therefore each start has a random name: the
+journal gets it first, and each marker in the sink has the name of the start that wrote it. A start whose journal does
+not know the name of a marker's writer has another copy.
+
+    drivers.json    {"known": ["..", ".."]}
+
+are the writers that the newest start found in the sink, and its own name. The entries of the generations have names,
+too, but only of the newest 100 starts.
+
+Promise: a start is refused, before it changes anything, if a job with another copy has written since. If that job has
+not written yet, this start takes over by a newer generation, and the job stops before it writes. If both start at the
+same instant, the sink keeps the name that comes last, and the other job stops. So one of them writes. A copy that was
+made while the job runs knows the job's name; it takes over if it has every batch of the sink.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+
+from oncebench.delivery.contract import Holder
+from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.journal import Journal, put_in_place_of, refuse_damaged
+from oncebench.delivery.starts.gaps import Gaps
+
+_ENTRY = "drivers.json"
+_SHOWN = 12  # characters of a random name
+
+
+class Drivers:
+    """The starts that one checkpoint knows.
+
+    Args:
+        journal: of this start.
+    """
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+
+    def follow(self, holder: Holder | None, newest_batch: int, sink_id: str, gaps: Gaps) -> None:
+        """Lets this start take the sink, by a newer generation than any there.
+
+        Args:
+            holder: what drivers have left in the sink.
+            newest_batch: in Spark's offset log; -1: none.
+            sink_id: of the job.
+            gaps: the accepted losses.
+
+        Raises:
+            RefusedStart: the sink has batches that the checkpoint lacks, or a job with another copy has written.
+        """
+        found: frozenset[str] = frozenset()
+        if holder is not None:
+            refuse_newer_sink(holder.batch, newest_batch, sink_id, str(self._journal.folder.parent))
+            found = holder.writers
+            others = sorted(found - self._known())
+            if others:
+                text = ",".join(f"output/driver:{name[:_SHOWN]}" for name in others)
+                gaps.accept(text, self._refusal(sink_id, others[0]))
+            self._journal.exceed(holder.generation)
+        put_in_place_of(self._journal.folder, _ENTRY, {"known": sorted({*found, self._journal.driver})})
+
+    def _known(self) -> set[str]:
+        found = {str(entry.get("driver", "")) for entry in self._journal.generations()}
+        path = self._journal.folder / _ENTRY
+        with refuse_damaged(path), suppress(FileNotFoundError):
+            found |= {str(name) for name in json.loads(path.read_text())["known"]}
+        return found
+
+    def _refusal(self, sink_id: str, other: str) -> str:
+        return (
+            f"the checkpoint {self._journal.folder.parent} is a copy, or an older state. A start that it does not know "
+            f"(driver {other[:_SHOWN]}) has written with sink_id {sink_id!r} to the output since. "
+            "Two jobs with copies of one checkpoint would write every row twice. Nothing was read or written, "
+            "and the other job goes on. Start from the checkpoint of that start, or give this job a new checkpoint, "
+            "sink_id and output. If the other job has ended for good and its checkpoint is lost, rows that it wrote "
+            "may be written again."
+        )
+
+
+def refuse_newer_sink(batch: int, newest_batch: int, sink_id: str, checkpoint: str) -> None:
+    """Refuses a start whose sink has a newer batch than its checkpoint.
+
+    Args:
+        batch: the newest batch of the sink_id in the sink.
+        newest_batch: in Spark's offset log; -1: none.
+        sink_id: of the job.
+        checkpoint: its folder.
+    """
+    if batch > newest_batch:
+        raise RefusedStart(
+            f"the sink holds batch {batch} of sink_id {sink_id!r}, but the checkpoint {checkpoint} has no batch after "
+            f"{None if newest_batch < 0 else newest_batch}: it is new, older, or another's. Restore the right "
+            "checkpoint, or take a new checkpoint, sink_id and output."
+        )

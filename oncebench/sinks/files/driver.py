@@ -1,0 +1,81 @@
+"""The newest driver of a sink_id in an output folder, and the batches that at-most-once has claimed.
+
+Promise: a driver that takes a sink_id writes its name first, then deletes prepared files of others and reads the final
+names and the claim. A driver that publishes or writes does it the other way round: its file or claim is there first,
+then it reads the name. So of two drivers, at least one sees the other. Readers ignore both files.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from oncebench.delivery.contract import WHOLE_BATCH, Mark
+from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
+from oncebench.delivery.journal import put_in_place_of, refuse_damaged
+
+
+def newest_driver(file: Path) -> tuple[str, int] | None:
+    """Returns name and generation of the newest driver; None if none was noted."""
+    with refuse_damaged(file):
+        found = _read(file)
+        return None if found is None else (str(found["driver"]), int(found["generation"]))
+
+
+def take(file: Path, driver: str, generation: int) -> None:
+    """Notes this driver as the newest one.
+
+    Raises:
+        RefusedStart: a newer generation is noted.
+    """
+    newest = newest_driver(file)
+    if newest is not None and newest[1] > generation:
+        raise RefusedStart(
+            f"{file} notes generation {newest[1]}, and this start is generation {generation} by its journal: the "
+            "journal is older, or another's. Nothing was written. Restore the newest journal with its checkpoint, or "
+            "take a new checkpoint, sink_id and output."
+        )
+    put_in_place_of(file.parent, file.name, {"driver": driver, "generation": generation})
+
+
+def stop_if_older(file: Path, driver: str) -> None:
+    """Raises AnotherDriver if another driver is noted."""
+    newest = newest_driver(file)
+    if newest is not None and newest[0] != driver:
+        raise AnotherDriver(
+            f"another driver has taken this sink_id in {file} (generation {newest[1]}). This driver stops and has "
+            "published nothing more. Let only one driver run per sink_id: two checkpoints are copies of one."
+        )
+
+
+def claim(file: Path, batch: int, driver: str) -> None:
+    """Notes that a driver claims a batch, or writes at all (NO_BATCH).
+
+    A power cut may take the note back, and the journal's entry stays.
+    """
+    temporary = file.with_name(f"{file.name}.new")
+    try:
+        temporary.write_text(json.dumps({"batch": batch, "driver": driver}))
+        temporary.replace(file)
+    except OSError as error:
+        raise DeliveryFailed(
+            f"batch {batch} could not be claimed in {file}: {error}. Nothing of it was written, and a restart leaves "
+            "it out, as at-most-once allows."
+        ) from error
+
+
+def claimed(file: Path) -> dict[int, Mark]:
+    """Returns the newest claimed batch and its writer as a mark."""
+    with refuse_damaged(file):
+        found = _read(file)
+        # Under exactly-once the final names show the batches, and the note (NO_BATCH) shows only who has written last.
+        return {} if found is None else {WHOLE_BATCH: Mark(int(found["batch"]), 0, 0, str(found["driver"]))}
+
+
+def _read(file: Path) -> Mapping[str, Any] | None:
+    try:
+        return dict(json.loads(file.read_text()))
+    except FileNotFoundError:
+        return None

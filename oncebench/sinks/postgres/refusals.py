@@ -1,0 +1,62 @@
+"""The start's checks of row-level security and of unique indexes.
+
+Promise: a start is refused if policies hide rows of the ledger or the output from this role: a marker that cannot be
+seen looks like one that was never written, and its rows would be written again. A policy that comes later makes each
+statement of the sink fail, because its sessions run with `row_security = off` (`connection.connect`).
+
+Under at-least-once, a replay writes a row again. A unique index over the rows' own columns refuses it at each restart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import sql
+
+from oncebench.delivery.errors import RefusedStart
+
+_ACTIVE = "SELECT row_security_active(to_regclass(%s)::oid), current_user WHERE to_regclass(%s) IS NOT NULL"
+# A key column that the rows do not fill, such as a serial number, distinguishes a row from its copy.
+_UNIQUE = """
+SELECT i.relname, pg_get_indexdef(x.indexrelid) FROM pg_index x JOIN pg_class i ON i.oid = x.indexrelid
+WHERE x.indrelid = to_regclass(%s) AND (x.indisunique OR x.indisexclusion) AND NOT EXISTS (
+  SELECT FROM unnest(x.indkey::int2[]) WITH ORDINALITY AS k (number, place)
+  JOIN pg_attribute a ON a.attrelid = x.indrelid AND a.attnum = k.number
+  WHERE k.place <= x.indnkeyatts AND a.attname <> ALL (%s))
+ORDER BY 1
+"""
+
+
+def refuse_row_security(connection: psycopg.Connection, tables: Sequence[str]) -> None:
+    """Raises RefusedStart if policies of row-level security apply to this role in one of the tables."""
+    for table in tables:
+        name = sql.Identifier(table).as_string(connection)
+        found = connection.execute(_ACTIVE, (name, name)).fetchone()
+        if found is not None and found[0]:
+            raise RefusedStart(
+                f"row-level security hides rows of table {table!r} from role {found[1]!r}, or may do so. A marker that "
+                "is not seen would be taken for missing, and its rows would be written twice. Nothing was written. Run "
+                f"as a superuser: ALTER ROLE {found[1]} BYPASSRLS. Or run ALTER TABLE {name} DISABLE ROW LEVEL "
+                "SECURITY."
+            )
+
+
+def refuse_unique_rows(connection: psycopg.Connection, table: str, columns: Sequence[str]) -> None:
+    """Raises RefusedStart if an index of the table refuses a row that is written again.
+
+    Args:
+        connection: to the server.
+        table: the output table.
+        columns: those that the rows fill.
+    """
+    name = sql.Identifier(table).as_string(connection)
+    found = connection.execute(_UNIQUE, (name, list(columns))).fetchall()
+    if found:
+        index, definition = found[0]
+        raise RefusedStart(
+            f"table {table!r} has the index {index} ({definition}), which takes a row only once. At-least-once writes "
+            "a row again after a crash, and every restart would fail there. Nothing was written. Take exactly-once "
+            "(idempotent, two-phase, or upsert, which needs such an index), with a new checkpoint and sink_id; or drop "
+            "the index."
+        )
