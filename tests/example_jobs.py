@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import psycopg
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from oncebench.delivery.contract import SinkKind
 from oncebench.lab.lab import Lab
 from oncebench.processes import child
 from oncebench.processes.child import Child
@@ -27,31 +30,28 @@ class Example:
         lab: Java, jars and a broker.
         folder: the job's working folder.
         name: of the file in `examples/`.
-        replaced: more texts of the job, and what stands there in the test.
+        kinds: of sinks whose jars the job needs.
     """
 
-    def __init__(self, lab: Lab, folder: Path, name: str, replaced: Iterable[tuple[str, str]] = ()) -> None:
+    def __init__(self, lab: Lab, folder: Path, name: str, kinds: Iterable[SinkKind] = ()) -> None:
         self.lab, self.folder, self._starts = lab, folder, 0
         self.servers = lab.kafka.bootstrap_servers
         self.input = lab.kafka.fresh_topic("orders", PARTITIONS)
         self.output = lab.kafka.fresh_topic("checked", PARTITIONS)
-        spark = lab.spark([])
+        spark = lab.spark(kinds)
+        classes = os.pathsep.join([*spark["driver_jars"], *spark["jars"]])
         java = " ".join([*spark["jvm_options"], "-XX:TieredStopAtLevel=1"])
         text = (ROOT / "examples" / name).read_text()
+        given = f""".config("spark.driver.extraClassPath", {classes!r}).config("spark.ui.enabled", "false")
+    .config("spark.driver.extraJavaOptions", {java!r})"""
         for before, after in (
-            ('"broker1:9092"', f'"{self.servers}"'),
-            ('"orders")\n    .option("startingOffsets"', f'"{self.input}")\n    .option("startingOffsets"'),
-            ('"orders-checked"', f'"{self.output}"'),
-            ('sink_id="orders-1"', f'sink_id="{self.output}"'),
-            (
-                '.config("spark.jars.packages", "org.apache.spark:spark-sql-kafka-0-10_2.13:4.2.0")',
-                f'.config("spark.driver.extraClassPath", {os.pathsep.join(spark["driver_jars"])!r})'
-                f'.config("spark.driver.extraJavaOptions", {java!r}).config("spark.ui.enabled", "false")',
-            ),
-            *replaced,
+            (r'"broker1:9092"', repr(self.servers)),
+            (r'"subscribe", "orders"', f'"subscribe", "{self.input}"'),
+            (r'\.config\("spark\.jars\.packages", f?"[^"]*"\)', given),
         ):
-            assert before in text, before
-            text = text.replace(before, after)
+            text, count = re.subn(before, lambda _, after=after: after, text)  # type: ignore[misc]
+            assert count > 0, before
+        text = text.replace("orders-checked", self.output).replace("orders-1", self.output)
         (folder / "job.py").write_text(text)
         self._producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
 
@@ -62,11 +62,10 @@ class Example:
         log = self.folder / f"job-{self._starts}.log"
         return child.start("the job", [sys.executable, "job.py"], log, cwd=self.folder, env=environment)
 
-    def send(self, numbers: Iterable[int]) -> None:
+    def send(self, orders: Iterable[Mapping[str, Any]]) -> None:
         """Sends orders, which are acknowledged when this returns."""
-        for number in numbers:
-            value = json.dumps({"order_id": f"o-{number}", "cents": number})
-            self._producer.produce(self.input, key=f"o-{number}", value=value)
+        for order in orders:
+            self._producer.produce(self.input, key=order["order_id"], value=json.dumps(order))
         assert self._producer.flush(60) == 0
 
     def in_topic(self) -> Counter[str]:

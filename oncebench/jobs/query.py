@@ -89,7 +89,7 @@ def deliver(
     refuse_unfit_rows(rows)
     target = _target(sink, guarantee, variant, Path(checkpoint))
     kind, per_task = target.kind, target.kind.commits_per_task(target.support)
-    refuse_unfit_settings(rows, per_task)
+    refuse_unfit_settings(rows, per_task, kind.spark)
     check_columns(rows.schema)
     if COLUMN in rows.columns and quarantine is None:
         raise RefusedStart(

@@ -47,23 +47,31 @@ def refuse_unfit_rows(rows: DataFrame) -> None:
         )
 
 
-def refuse_unfit_settings(rows: DataFrame, per_task: bool) -> None:
+def refuse_unfit_settings(rows: DataFrame, per_task: bool, of_sink: Mapping[str, str]) -> None:
     """Refuses settings of the rows' session that would break a guarantee.
 
     Args:
         rows: of a classic session.
         per_task: whether the sink keeps its marks by task number.
+        of_sink: settings that Spark needs for the kind of sink.
 
     Raises:
         RefusedStart: names each setting, and the line to write.
     """
     spark = rows.sparkSession
     context = spark.sparkContext
-    lines = wrong_at_start(str(context.master), dict(context.getConf().getAll()))
+    given = dict(context.getConf().getAll())
+    lines = wrong_at_start(str(context.master), given)
     if lines:
         raise RefusedStart(
             "this Spark session may run a task of a batch twice, and the first run may have written. Write before "
             f"SparkSession.builder...getOrCreate(), or into spark-defaults.conf: {' '.join(lines)}"
+        )
+    lines = missing_of_sink(of_sink, given)
+    if lines:
+        raise RefusedStart(
+            "this Spark session lacks settings of the sink. Write before SparkSession.builder...getOrCreate(), or into "
+            f"spark-defaults.conf: {' '.join(lines)}"
         )
     wanted = {LARGE_TYPES: "false", **({ADAPTIVE: "false"} if per_task else {})}
     wrong = [name for name, value in wanted.items() if str(spark.conf.get(name, value)).lower() != value]
@@ -91,6 +99,18 @@ def wrong_at_start(master: str, settings: Mapping[str, str]) -> list[str]:
         for name, value in AT_START.items()
         if not (local is not None and name == "spark.task.maxFailures")
         and settings.get(name, _BY_DEFAULT.get(name, "")).lower() != value
+    ]
+
+
+def missing_of_sink(of_sink: Mapping[str, str], settings: Mapping[str, str]) -> list[str]:
+    """Returns the lines for a session's builder that add what a kind of sink needs.
+
+    Extensions and catalogs only: all other settings of a kind make it faster. A session may have more extensions.
+    """
+    return [
+        f'.config("{name}", "{value}")'
+        for name, value in of_sink.items()
+        if name.startswith("spark.sql.") and value not in settings.get(name, "").split(",")
     ]
 
 

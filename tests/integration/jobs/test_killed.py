@@ -39,7 +39,7 @@ def kill_again_and_again(job: Example, kills: int, counts: Callable[[], list[Cou
     """Kills the job, each time some moments after new rows are visible; returns the number of orders."""
     moments = random.Random(SEED)
     for kill in range(kills):
-        job.send(range(ORDERS * kill, ORDERS * (kill + 1)))
+        job.send({"order_id": f"o-{n}", "cents": n} for n in range(ORDERS * kill, ORDERS * (kill + 1)))
         before = counts()
         with job.start() as running:
             wait_for(

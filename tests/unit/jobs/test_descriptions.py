@@ -10,9 +10,10 @@ import pytest
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.jobs import DeltaSink, FilesSink, KafkaSink, PostgresSink, SqliteSink, deliver
-from oncebench.jobs.session import AT_START, wrong_at_start
+from oncebench.jobs.session import AT_START, missing_of_sink, wrong_at_start
 from oncebench.jobs.sinks import JobSink
 from oncebench.sinks.registry import SINKS
+from tests import ROOT
 
 DESCRIPTIONS: list[JobSink] = [
     KafkaSink("out", bootstrap_servers="broker1:9092", sink_id="a"),
@@ -55,6 +56,14 @@ def test_each_setting_of_a_cluster_is_checked(name: str) -> None:
     assert line == f'.config("{name}", "{AT_START[name]}")'
 
 
+def test_a_session_without_deltas_extension_gets_its_lines() -> None:
+    of_sink = SINKS["delta"].spark
+    lines = missing_of_sink(of_sink, {})
+    assert [line.split('"')[1] for line in lines] == ["spark.sql.extensions", "spark.sql.catalog.spark_catalog"]
+    both = {**of_sink, "spark.sql.extensions": f"mine.Extension,{of_sink['spark.sql.extensions']}"}
+    assert missing_of_sink(of_sink, both) == []
+
+
 def rows(**more: Any) -> Any:
     return SimpleNamespace(isStreaming=True, **more)
 
@@ -86,3 +95,8 @@ def test_a_wrong_argument_is_refused(tmp_path: Path, sink: JobSink, changes: dic
 def test_rows_that_are_no_stream_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RefusedStart, match="not a stream"):
         deliver(SimpleNamespace(isStreaming=False), KAFKA, guarantee="exactly-once", checkpoint=tmp_path)  # type: ignore[arg-type]
+
+
+def test_the_page_prints_the_example() -> None:
+    code = (ROOT / "examples" / "orders_to_kafka.py").read_text().split('"""\n\n', 1)[1]
+    assert f"```python\n{code}```" in (ROOT / "docs" / "your_own_job.md").read_text()

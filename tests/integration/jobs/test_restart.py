@@ -1,0 +1,124 @@
+"""Queries of one process: restarted after a failure, side by side, and with a wrong checkpoint."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+
+from oncebench.delivery.errors import CommitUncertain, RefusedStart
+from oncebench.jobs import FilesSink, KafkaSink, deliver
+from oncebench.jobs.session import SHUFFLES
+from oncebench.lab.lab import Lab
+from oncebench.sinks.kafka import sink as driver_side
+from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.reader import Rows
+from tests.spark_sessions import sinkless, spark_session
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+ROWS = 50
+
+
+@pytest.fixture(scope="module")
+def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    with spark_session(sinkless(lab, tmp_path_factory.mktemp("spark"))) as started:
+        started.conf.set(SHUFFLES, "2")
+        yield started
+
+
+class Copy:
+    """Rows of text files, and a topic for them."""
+
+    def __init__(self, lab: Lab, spark: SparkSession, folder: Path) -> None:
+        self.servers, self.folder = lab.kafka.bootstrap_servers, folder
+        self.topic = lab.kafka.fresh_topic("copy", 2)
+        self.input = folder / "input"
+        self.input.mkdir()
+        self._spark = spark
+        self.add(0)
+
+    def add(self, file: int) -> None:
+        text = "".join(f"{number}\n" for number in range(file * ROWS, (file + 1) * ROWS))
+        (self.folder / "new.txt").write_text(text)
+        (self.folder / "new.txt").rename(self.input / f"{file}.txt")
+
+    def rows(self) -> DataFrame:
+        return self._spark.readStream.text(str(self.input)).selectExpr("value AS key", "value").repartition(2, "key")
+
+    def run(self, **options: str) -> None:
+        """Delivers what is there, in a query of its own."""
+        sink = KafkaSink(self.topic, bootstrap_servers=self.servers, sink_id=self.topic)
+        writer = deliver(self.rows(), sink, guarantee="exactly-once", checkpoint=self.folder / "checkpoint")
+        writer.options(**options).trigger(availableNow=True).start().awaitTermination()
+
+    def visible(self) -> Counter[bytes]:
+        found: Counter[bytes] = Counter()
+
+        def take(rows: Rows) -> None:
+            found.update(value or b"" for value in rows.value)
+
+        with closing(KafkaReader(self.servers, self.topic)) as reader:
+            reader.read_to_end(take, settle_s=0.0)
+        return found
+
+
+@pytest.fixture
+def copy(lab: Lab, spark: SparkSession, tmp_path: Path) -> Copy:
+    return Copy(lab, spark, tmp_path)
+
+
+def once(files: int) -> Counter[bytes]:
+    return Counter(b"%d" % number for number in range(files * ROWS))
+
+
+def test_a_query_that_failed_is_restarted_in_its_process(copy: Copy, monkeypatch: pytest.MonkeyPatch) -> None:
+    def uncertain(_self: Any, batch: int, _prepared: Any) -> set[int]:
+        raise CommitUncertain(f"batch {batch} is decided, and the coordinator is silent")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(driver_side.KafkaSink, "commit", uncertain)
+        with pytest.raises(StreamingQueryException, match=r"CommitUncertain.*batch 0 is decided"):
+            copy.run()
+    assert copy.visible() == {}
+    copy.add(1)
+    copy.run()
+    assert copy.visible() == once(2)
+
+
+def test_a_sink_id_belongs_to_one_checkpoint_of_a_process(copy: Copy) -> None:
+    copy.run()
+    sink = KafkaSink(copy.topic, bootstrap_servers=copy.servers, sink_id=copy.topic)
+    with pytest.raises(RefusedStart, match="Each query needs a sink_id and a checkpoint of its own"):
+        deliver(copy.rows(), sink, guarantee="exactly-once", checkpoint=copy.folder / "other")
+    assert not (copy.folder / "other").exists()
+
+
+def test_a_checkpoint_beside_the_journal_is_refused_in_the_first_batch(copy: Copy) -> None:
+    with pytest.raises(StreamingQueryException, match="the query has another checkpoint than its journal"):
+        copy.run(checkpointLocation=str(copy.folder / "elsewhere"))
+    assert copy.visible() == {}
+
+
+def test_two_queries_at_once_keep_their_rows_apart(copy: Copy) -> None:
+    folder = copy.folder / "files"
+    folder.mkdir()
+    files = FilesSink(str(folder), sink_id="files", form="jsonl")
+    topic = KafkaSink(copy.topic, bootstrap_servers=copy.servers, sink_id=copy.topic)
+    queries = [
+        deliver(copy.rows(), sink, guarantee="exactly-once", checkpoint=copy.folder / sink.kind)
+        .trigger(availableNow=True)
+        .start()
+        for sink in (files, topic)
+    ]
+    for query in queries:
+        query.awaitTermination()
+    assert copy.visible() == once(1)
+    lines = [line for path in folder.glob("*.jsonl") for line in path.read_text().splitlines()]
+    assert len(lines) == len(set(lines)) == ROWS
