@@ -42,7 +42,7 @@ from oncebench.delivery.topics.check import refuse_compacted, refuse_unfit
 from oncebench.delivery.topics.settings import LIMIT_S
 from oncebench.jobs.batches import Batches
 from oncebench.jobs.output import OutputChecks, Target
-from oncebench.jobs.session import refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
+from oncebench.jobs.session import SHUFFLES, refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
 from oncebench.jobs.sinks import JobSink
 from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
 from oncebench.sinks.registry import SINKS
@@ -125,7 +125,7 @@ def deliver(
         protocol_of(kind, target.support), opened, journal, tasks, quarantine or _REJECTS_NOTHING, on_lost=on_lost,
         changed=gaps.changed, delivered=(checks.note_batch,),
     )  # fmt: skip
-    writer = each.writeStream.foreachBatch(_only_in(target.checkpoint, batches))
+    writer = each.writeStream.foreachBatch(_guarded(batches, target, tasks))
     return in_checkpoint(writer, target.checkpoint)
 
 
@@ -135,15 +135,26 @@ def in_checkpoint(writer: DataStreamWriter, checkpoint: Path) -> DataStreamWrite
     return writer.option("checkpointLocation", f"file://{checkpoint.absolute()}")
 
 
-def _only_in(checkpoint: Path, batches: Batches) -> EachBatch:
-    """Refuses batches of another checkpoint: Spark writes `offsets/N` before it runs batch N."""
+def _guarded(batches: Batches, target: Target, tasks: int) -> EachBatch:
+    """Refuses batches of another checkpoint, and a session that was changed since `deliver` was called."""
+    checked = False
 
     def each_batch(rows: DataFrame, number: int) -> None:
-        if not (checkpoint / "offsets" / str(number)).exists():
+        nonlocal checked
+        # Spark writes `offsets/N` before it runs batch N.
+        if not (target.checkpoint / "offsets" / str(number)).exists():
             raise RefusedStart(
-                f"batch {number} is not in {checkpoint}/offsets: the query has another checkpoint than its journal. Do "
-                "not set checkpointLocation on the writer. This batch has written nothing."
+                f"batch {number} is not in {target.checkpoint}/offsets: the query has another checkpoint than its "
+                "journal. Do not set checkpointLocation on the writer. This batch has written nothing."
             )
+        if not checked:  # a query has a copy of the session, made at its start
+            refuse_unfit_settings(rows, target.kind.commits_per_task(target.support), target.kind.spark)
+            if tasks_per_batch(rows) != tasks:
+                raise RefusedStart(
+                    f"{SHUFFLES} was {tasks} when deliver() was called, and is {tasks_per_batch(rows)} in the query. "
+                    "Set it before deliver(). This batch has written nothing."
+                )
+            checked = True
         batches(rows, number)
 
     return each_batch

@@ -29,7 +29,7 @@ from oncebench.delivery.topics.settings import producer_sizes
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.drivers.claims import stop_if_older
 from oncebench.sinks.kafka.markers import member_of, read
-from oncebench.sinks.kafka.names import Names
+from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits
 from oncebench.sinks.kafka.rows.produce import FLUSH_LIMIT_S, Reports, Target, flush, produce_all
 
@@ -318,6 +318,8 @@ class TransactionalWriter:
 
     def _begin(self, batch: int) -> _Transactional:
         """Returns a producer in a new transaction; the broker sees it with the first row or marker."""
+        if self.names.own_prefix not in _transactional:
+            _forget_older(self.names)
         mine = _transactional.setdefault(self.names.own_prefix, [])
         mine[:] = [each for each in mine if self._is_usable(each, batch)]
         transactional = next((each for each in mine if each.open_batch != batch and self._ready(each)), None)
@@ -377,6 +379,14 @@ class WarmUp:
             for partition in range(self.partitions):
                 _metadata(self.client, self.names.marker_group(partition))
         return {}, {}
+
+
+def _forget_older(names: Names) -> None:
+    """Drops the producers of older drivers of a sink_id, which the newer driver has fenced."""
+    for prefix in list(_transactional):
+        older = generation_of(names.sink_id, prefix)
+        if older is not None and older < names.generation:
+            del _transactional[prefix]
 
 
 def _chain(first: pa.RecordBatch, rest: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

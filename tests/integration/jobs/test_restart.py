@@ -106,6 +106,18 @@ def test_a_checkpoint_beside_the_journal_is_refused_in_the_first_batch(copy: Cop
     assert copy.visible() == {}
 
 
+def test_a_setting_that_changed_before_the_start_is_refused(copy: Copy, spark: SparkSession) -> None:
+    sink = KafkaSink(copy.topic, bootstrap_servers=copy.servers, sink_id=copy.topic)
+    writer = deliver(copy.rows(), sink, guarantee="exactly-once", checkpoint=copy.folder / "checkpoint")
+    spark.conf.set(SHUFFLES, "3")
+    try:
+        with pytest.raises(StreamingQueryException, match=r"was 2 when deliver.* was called, and is 3 in the query"):
+            writer.trigger(availableNow=True).start().awaitTermination()
+    finally:
+        spark.conf.set(SHUFFLES, "2")
+    assert copy.visible() == {}
+
+
 def test_two_queries_at_once_keep_their_rows_apart(copy: Copy) -> None:
     folder = copy.folder / "files"
     folder.mkdir()

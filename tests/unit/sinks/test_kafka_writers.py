@@ -119,9 +119,9 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     return Recorded.made
 
 
-def appended(servers: str, acknowledged: bool, *records: bytes) -> None:
+def appended(servers: str, acknowledged: bool, *records: bytes, topic: str = "out") -> None:
     rows = pa.record_batch({"key": [b"k"] * len(records), "value": list(records)})
-    writer = Appender({"bootstrap.servers": servers}, Target("out"), acknowledged)
+    writer = Appender({"bootstrap.servers": servers}, Target(topic), acknowledged)
     writer.write(cast("Any", Task()), iter([rows] if records else []))
 
 
@@ -129,6 +129,19 @@ def test_each_cluster_has_a_producer_of_its_own(recorded: list[dict[str, Any]]) 
     for servers in ("one:1", "other:1", "one:1"):
         appended(servers, True)
     assert [made["bootstrap.servers"] for made in recorded] == ["one:1", "other:1"]
+
+
+def test_each_topic_has_a_producer_of_its_own(recorded: list[dict[str, Any]]) -> None:
+    for topic in ("out", "other", "out"):
+        appended("one:1", True, topic=topic)
+    assert len(recorded) == 2
+
+
+def test_a_newer_driver_drops_the_producers_of_older_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {Names(sink_id, generation, "out").own_prefix: [] for sink_id in ("a", "b") for generation in (1, 2, 3)}
+    monkeypatch.setattr(writers, "_transactional", known)
+    writers._forget_older(Names("a", 2, "out"))
+    assert sorted(known) == ["a.txn.g2.", "a.txn.g3.", "b.txn.g1.", "b.txn.g2.", "b.txn.g3."]
 
 
 @pytest.mark.parametrize("acknowledged", [True, False])
