@@ -17,6 +17,7 @@ spark = (
     .config("spark.sql.shuffle.partitions", "2")
     .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
     .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+    .config("spark.databricks.delta.snapshotPartitions", "2")  # of a small table; the default is 50
     .getOrCreate()
 )
 orders = (
