@@ -286,7 +286,7 @@ def _open_journal(checkpoint: Path, identity: Identity, driver: str) -> Journal:
             "sink_id and output."
         )
     make_folder(folder)  # an entry is only as durable as its folder
-    _remove_leftovers(folder)
+    remove_leftovers(folder, ".*.json.*")
     if not put_exclusively(folder, "identity.json", asdict(identity)):
         _compare(checkpoint, _recorded_identity(folder), identity)
     generation = _take_generation(folder, driver, _newest_generation(folder) + 1)
@@ -304,12 +304,12 @@ def _take_generation(folder: Path, driver: str, generation: int) -> int:
     return generation
 
 
-def _remove_leftovers(folder: Path) -> None:
-    """Removes temporary files of dead writers.
+def remove_leftovers(folder: Path, pattern: str) -> None:
+    """Removes temporary files of dead writers, whose names match a pattern.
 
     A young file stays, because another driver may be about to link it.
     """
-    for leftover in folder.glob(".*.json.*"):
+    for leftover in folder.glob(pattern):
         with suppress(FileNotFoundError):
             if time.time() - leftover.stat().st_mtime > LEFTOVER_S:
                 leftover.unlink()

@@ -12,11 +12,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from oncebench.delivery.contract import SinkKind, SinkSettings, Support
+from oncebench.delivery.contract import AT_LEAST_ONCE, SinkKind, SinkSettings, Support
 from oncebench.delivery.journal import open_journal
 from oncebench.delivery.protocols import Protocol, protocol_of
 from oncebench.delivery.quarantine import Quarantine
+from oncebench.delivery.starts.drivers import Drivers
+from oncebench.delivery.starts.gaps import Gaps
 from oncebench.jobs.batches import Batches
+from oncebench.jobs.checkpoint import last_batch
 from oncebench.jobs.output import Target
 from oncebench.jobs.start import identity_of, refuse_older_checkpoint
 from oncebench.sinks.files.reader import names_in
@@ -81,10 +84,12 @@ class Workspace:
             PipelineError: the driver refuses to start or to continue.
         """
         pipeline, target = self.pipeline, self._target
-        sink = (pipeline.broken or pipeline.kind).open(
-            SinkSettings({"output": target.name}, target.sink_id, PARTITIONS, target.checkpoint)
-        )
-        journal = open_journal(target.checkpoint, identity_of(target, PARTITIONS))
+        settings = SinkSettings({"output": target.name}, target.sink_id, PARTITIONS, target.checkpoint)
+        sink = (pipeline.broken or pipeline.kind).open(settings)
+        journal = open_journal(target.checkpoint, identity_of(target, PARTITIONS), settings.driver)
+        if pipeline.support.guarantee != AT_LEAST_ONCE:  # see `OutputChecks.before_sink`
+            gaps = Gaps(journal.folder, None)
+            Drivers(journal).follow(sink.holder(), last_batch(target.checkpoint), target.sink_id, gaps)
         sink.start(pipeline.support, journal.generation, journal.newest_prepared())
         journal.check_still_ours()
         refuse_older_checkpoint(sink, target)
@@ -115,8 +120,8 @@ class Workspace:
         return found
 
     def leftovers(self) -> list[str]:
-        """Every file of the sink or the journal that is neither visible nor a journal entry."""
-        visible = names_in(self.output)
+        """Every file of the sink or the journal that is neither visible, nor a note, nor a journal entry."""
+        visible = names_in(self.output) | {f".oncebench-{SINK_ID}.{note}.json" for note in ("driver", "claimed")}
         sink = [path for path in self.output.rglob("*") if path.is_file() and path.name not in visible]
         journal = [path for path in (self.checkpoint / "journal").iterdir() if path.name.startswith(".")]
         return sorted(str(path.relative_to(self.root)) for path in sink + journal)

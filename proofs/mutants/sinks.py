@@ -22,7 +22,7 @@ from oncebench.sinks.files.sink import FileSink, FileWriter, Names
 from oncebench.sinks.files.formats import JSON_LINES, lines_of
 from oncebench.sinks.files.reader import PENDING, names_in, read_folder
 from oncebench.sinks.reader import Rows, Snapshots
-from oncebench.sinks.sqlite.sink import MarkedWriter, SqliteSink, connect, transaction
+from oncebench.sinks.sqlite.sink import _MARK, MarkedWriter, SqliteSink, connect, transaction
 from proofs.mutants.small_run import FAULT_BATCH, Died, Run
 
 Opens = Callable[[SinkSettings], Sink]
@@ -183,9 +183,9 @@ class MarksLater(MarkedWriter):
                 _insert(connection, values)
             task.reach("after-prepare")
             counted, summed = task.counted()
-            marker = (self.sink_id, task.partition, task.batch, counted, digest.to_text(summed))
+            marker = (self.sink_id, task.partition, task.batch, counted, digest.to_text(summed), self.driver)
             with transaction(connection):
-                connection.execute("INSERT OR REPLACE INTO ledger VALUES (?, ?, ?, ?, ?)", marker)
+                connection.execute(_MARK, marker)
         return {}, {}
 
 
@@ -225,7 +225,7 @@ def sqlite_with(writer: type[MarkedWriter]) -> Opens:
 
     class Sinks(SqliteSink):
         def idempotent_writer(self) -> MarkedWriter:
-            return writer(self._path, self._sink_id, self._generation)
+            return writer(self._path, self._sink_id, self._generation, self._driver)
 
     return lambda config: Sinks(config.output["output"], config.sink_id, config.partitions)
 

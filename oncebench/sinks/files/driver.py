@@ -14,7 +14,10 @@ from typing import Any
 
 from oncebench.delivery.contract import WHOLE_BATCH, Mark
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
-from oncebench.delivery.journal import put_in_place_of, refuse_damaged
+from oncebench.delivery.journal import put_in_place_of, refuse_damaged, remove_leftovers
+
+# Temporary files of the folder's id, of drivers and of claims, which a power cut may leave.
+_LEFTOVERS = "..oncebench-*.json.*"
 
 
 def newest_driver(file: Path) -> tuple[str, int] | None:
@@ -25,7 +28,7 @@ def newest_driver(file: Path) -> tuple[str, int] | None:
 
 
 def take(file: Path, driver: str, generation: int) -> None:
-    """Notes this driver as the newest one.
+    """Notes this driver as the newest one, and removes what dead drivers left of their notes.
 
     Raises:
         RefusedStart: a newer generation is noted.
@@ -38,6 +41,7 @@ def take(file: Path, driver: str, generation: int) -> None:
             "take a new checkpoint, sink_id and output."
         )
     put_in_place_of(file.parent, file.name, {"driver": driver, "generation": generation})
+    remove_leftovers(file.parent, _LEFTOVERS)
 
 
 def stop_if_older(file: Path, driver: str) -> None:
@@ -51,14 +55,9 @@ def stop_if_older(file: Path, driver: str) -> None:
 
 
 def claim(file: Path, batch: int, driver: str) -> None:
-    """Notes that a driver claims a batch, or writes at all (NO_BATCH).
-
-    A power cut may take the note back, and the journal's entry stays.
-    """
-    temporary = file.with_name(f"{file.name}.new")
+    """Notes durably that a driver claims a batch, or writes at all (NO_BATCH)."""
     try:
-        temporary.write_text(json.dumps({"batch": batch, "driver": driver}))
-        temporary.replace(file)
+        put_in_place_of(file.parent, file.name, {"batch": batch, "driver": driver})
     except OSError as error:
         raise DeliveryFailed(
             f"batch {batch} could not be claimed in {file}: {error}. Nothing of it was written, and a restart leaves "
