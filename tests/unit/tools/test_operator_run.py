@@ -12,8 +12,8 @@ import pytest
 from oncebench.errors import UserError
 from oncebench.faults.server import KAFKA, POSTGRES
 from oncebench.live.status import DRAINING, LOADING, WARMING_UP
-from tools import operator_run
-from tools.operator_run import OPERATIONS, Operation, Operator, Undo, deaths, longest_stall, planned
+from tools.long_runs import operator_run
+from tools.long_runs.operator_run import OPERATIONS, Operation, Operator, Undo, deaths, longest_stall, planned
 
 
 def test_seed_decides_the_order_and_every_operation_comes() -> None:

@@ -1,6 +1,7 @@
 """Runs one cell while an operator changes its servers: restarts, deleted groups, settings, full slots, garbage.
 
-    python -m tools.operator_run [--minutes 30] [--seed 1] [--sink kafka] [--rate 2000] [--every 30] [--only NAME ...]
+    python -m tools.long_runs.operator_run [--minutes 30] [--seed 1] [--sink kafka] [--rate 2000]
+        [--every 30] [--only NAME ...]
 
 Takes the given minutes, plus two to five for start, last rows and audit.
 
@@ -301,7 +302,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m tools.operator_run")
+    parser = argparse.ArgumentParser(prog="python -m tools.long_runs.operator_run")
     parser.add_argument("--minutes", type=float, default=30.0, help="Duration of the load in minutes.")
     parser.add_argument("--seed", type=int, default=1, help="Seed of the load and of the operations.")
     parser.add_argument("--sink", choices=("kafka", "postgres"), default="kafka", help="Sink that the pipeline uses.")

@@ -1,6 +1,6 @@
 """Shows what grows in a long run: latency, memory, descriptors, files and transactional ids.
 
-    python -m tools.growth [MINUTES [RATE]]
+    python -m tools.long_runs.growth [MINUTES [RATE]]
 
 Default: 60 minutes at 5,000 events/s, Kafka sink, exactly-once `two-phase`. Takes some minutes more, for the audit.
 
@@ -84,7 +84,7 @@ def samples(run: subprocess.Popen[bytes], folder: Path) -> Iterator[Sample]:
             yield sample(psutil.Process(run.pid), folder)
         except (OSError, ValueError, psutil.NoSuchProcess) as error:  # the run starts or ends at this moment
             print(f"no sample: {error}", file=sys.stderr)
-        except Exception as error:  # noqa: BLE001  Kafka's client raises many types while the broker starts or stops
+        except Exception as error:
             print(f"no sample: {type(error).__name__}: {error}", file=sys.stderr)
 
 

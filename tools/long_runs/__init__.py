@@ -1,0 +1,1 @@
+"""Runs of half an hour and more: what grows, and what an operator may do meanwhile."""
