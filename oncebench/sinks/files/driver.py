@@ -9,15 +9,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.contract import WHOLE_BATCH, Mark
+from oncebench.delivery.durable import fsync_folder
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, RefusedStart
 from oncebench.delivery.journal import put_in_place_of, refuse_damaged, remove_leftovers
 
 # Temporary files of the folder's id, of drivers and of claims, which a power cut may leave.
 _LEFTOVERS = "..oncebench-*.json.*"
+
+
+def settle(folder: Path) -> None:
+    """Forces the notes that are visible in a folder to the disk.
+
+    A start notes in its journal what it finds here, and the journal then forgets what it knew before. So a power cut
+    must not bring an older note back. A folder that cannot be read is reported by the checks of the start.
+    """
+    with suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+        fsync_folder(folder)
 
 
 def newest_driver(file: Path) -> tuple[str, int] | None:

@@ -59,7 +59,7 @@ from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFa
 from oncebench.delivery.failures.system import of_errno
 from oncebench.delivery.journal import put_exclusively
 from oncebench.delivery.quarantine import without_rejected
-from oncebench.sinks.files.driver import claim, claimed, newest_driver, stop_if_older, take
+from oncebench.sinks.files.driver import claim, claimed, newest_driver, settle, stop_if_older, take
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
 from oncebench.sinks.files.reader import PENDING, SPARK_METADATA, names_in
 
@@ -245,6 +245,7 @@ class FileSink(Sink):
             raise RefusedStart(f"{_error_text(self._names.folder, error)}. Nothing was written.") from error
 
     def holder(self) -> Holder:
+        settle(self._names.folder)
         found = newest_driver(self._names.holder)
         return Holder.of(self._found_marks(), 0 if found is None else found[1])
 
