@@ -23,7 +23,9 @@ from oncebench.delivery.errors import (
     TransactionTooSlow,
 )
 from oncebench.delivery.failures import deaths, spark
+from oncebench.delivery.failures.cause import UNKNOWN
 from oncebench.delivery.failures.cause import failure as failure_of
+from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.topics.largest import largest_record
 from oncebench.jobs.checkpoint import open_batch, planned_range
@@ -58,6 +60,8 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
         _log.error("the query died:\n%s", failure)
     first = first_cause(failure)
     cause = spark.of_text(first)
+    state = sqlstate(failure) if cause is UNKNOWN else None
+    cause = cause if state is None else of_sqlstate(state)
     if cause.permanent:
         return failure_of(cause, first)
     known = f"{first}. {cause.remedy}." if cause.remedy else f"{first}. Mend the cause; the log has details."
@@ -135,6 +139,17 @@ def _input(config: PipelineConfig, batch: int, with_largest: bool = False) -> st
             text += f" Its largest record is {where} ({largest.size:,} bytes)."
         return text
     return ""
+
+
+def sqlstate(failure: BaseException) -> str | None:
+    """Returns the SQLSTATE of a JDBC driver's error, which Spark's own writer meets; None if there is none."""
+    cause = getattr(failure, "java_exception", None)
+    with suppress(Py4JError, OSError):  # the JVM has died
+        while cause is not None:
+            with suppress(Py4JError):  # no SQLException: it has no such method
+                return cast("str | None", cause.getSQLState())
+            cause = cause.getCause()
+    return None
 
 
 def first_cause(failure: BaseException) -> str:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
+from oncebench.delivery.failures import delta
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 from oncebench.delivery.failures.kafka import of_java
 
@@ -86,8 +87,9 @@ _CONDITION = re.compile(r"\[([A-Z][A-Z_]+)(?:\.[A-Z_.]+)?\]")
 def of_text(text: str) -> Cause:
     """Returns the entry for the first line of Spark's innermost error."""
     for condition in _CONDITION.findall(text):
-        if condition in CONDITIONS:
-            return CONDITIONS[condition]
+        found = CONDITIONS.get(condition) or delta.CONDITIONS.get(condition)
+        if found:
+            return found
     for beginning, cause in TEXTS.items():
         if beginning in text:
             return cause

@@ -128,16 +128,46 @@ def newest_kept(log: Path, app_id: str, newest: int) -> int:
     RESTORE keeps the entries of the transactions that it takes back, so `newest` alone does not show it.
     """
     taken_back: tuple[int, int] | None = None  # by a RESTORE: versions after the first one, before the second one
-    for path in reversed(commits(log)):
+    log_of_table = commits(log)
+    for at in reversed(range(len(log_of_table))):
+        path = log_of_table[at]
         version = version_of(path)
-        for info in actions(path, "commitInfo"):
-            target = info["commitInfo"].get("operationParameters", {}).get("version")
-            if info["commitInfo"].get("operation") == "RESTORE" and str(target).isdecimal():
-                taken_back = taken_back if taken_back and version > taken_back[0] else (int(target), version)
+        if any(info["commitInfo"].get("operation") == "RESTORE" for info in actions(path, "commitInfo")):
+            target = restored_to(log_of_table[: at + 1])
+            if target is not None and (taken_back is None or version <= taken_back[0]):
+                taken_back = target, version
         for action in actions(path, "txn"):
             if action["txn"]["appId"] == app_id and (taken_back is None or version <= taken_back[0]):
                 return int(action["txn"]["version"])
     return newest if taken_back is None else -1
+
+
+def restored_to(log_of_table: Sequence[Path]) -> int | None:
+    """Returns the version that the last of these commits, a RESTORE, has restored; None if the log does not show it.
+
+    A RESTORE names a version or a time. The time is compared with clocks and time zones of other machines, so the
+    files decide then: the version is the newest one with the same files as the RESTORE.
+    """
+    restore = log_of_table[-1]
+    (info, *_) = actions(restore, "commitInfo")
+    named = str(info["commitInfo"].get("operationParameters", {}).get("version"))
+    if named.isdecimal():
+        return int(named)
+    wanted = _files(restore, "add"), _files(restore, "remove")
+    come: set[str] = set()  # files of the version that the newest one lacks, and the other way round
+    gone: set[str] = set()
+    for path in reversed(log_of_table[:-1]):
+        if (come, gone) == wanted:
+            return version_of(path)
+        added, removed = _files(path, "add"), _files(path, "remove")
+        come, gone = (come - added) | (removed - gone), (gone - removed) | (added - come)
+    return None
+
+
+def _files(commit: Path, kind: str) -> set[str]:
+    """Returns the data files of a commit's `add` or `remove` actions, each with its deletion vector."""
+    found = (action[kind] for action in actions(commit, kind))
+    return {json.dumps([file["path"], file.get("deletionVector")], sort_keys=True) for file in found}
 
 
 def row_count(files: Sequence[Path]) -> int:

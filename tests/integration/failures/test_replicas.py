@@ -124,3 +124,12 @@ def test_a_commit_waits_for_replicas(
     wait_for("all rows", lambda: output.visible() == {"early": 20})
     with closing(Coordinator({"bootstrap_servers": output.servers})) as coordinator:
         assert {txn.state for txn in coordinator.listed(driver._names.prefix)} == {"CompleteCommit"}
+
+
+def test_a_topic_that_can_never_have_enough_replicas_is_a_warning_at_the_start(
+    kafka: KafkaBroker, caplog: pytest.LogCaptureFixture
+) -> None:
+    output = Output(kafka)
+    output.topic = kafka.fresh_topic("short", 1, {"min.insync.replicas": "2"})
+    output.driver("two-phase", 1)
+    assert f"topic {output.topic} has 1 replicas and min.insync.replicas=2" in caplog.text

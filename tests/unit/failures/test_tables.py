@@ -13,14 +13,14 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException
 
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
+from oncebench.delivery.failures import delta, postgres, spark, sqlite, system
 from oncebench.delivery.failures import kafka as of_kafka
-from oncebench.delivery.failures import postgres, spark, sqlite, system
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, failure
 
 TABLES: Mapping[str, Mapping[Any, Cause]] = {
     "broker": of_kafka.BROKER, "librdkafka": of_kafka.CLIENT, "SQLSTATE": postgres.CODES,
     "SQLSTATE classes": postgres.CLASSES, "Spark conditions": spark.CONDITIONS, "Spark texts": spark.TEXTS,
-    "errno": system.ERRNOS, "SQLite": sqlite.CODES,
+    "Delta conditions": delta.CONDITIONS, "errno": system.ERRNOS, "SQLite": sqlite.CODES,
 }  # fmt: skip
 ENTRIES = [(table, code, cause) for table, causes in TABLES.items() for code, cause in causes.items()]
 
@@ -74,6 +74,8 @@ def test_postgresqls_errors(error: type[psycopg.Error], permanent: bool) -> None
      ("[STATE_STORE_VALUE_SCHEMA_NOT_COMPATIBLE] Provided schema", True),
      ("org.apache.spark.SparkArithmeticException: [ARITHMETIC_OVERFLOW] long overflow", True),
      ("[CAST_INVALID_INPUT.WITHOUT_SUGGESTION] x", True),
+     ("delta.schema.DeltaInvariantViolationException: [DELTA_VIOLATE_CONSTRAINT_WITH_VALUES] C", True),
+     ("[DELTA_CONCURRENT_WRITE] ConcurrentWriteException: x", False),
      ("java.lang.OutOfMemoryError: Java heap space", False),
      ("java.io.IOException: No space left on device", False)],
 )  # fmt: skip

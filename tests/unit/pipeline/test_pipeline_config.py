@@ -85,7 +85,7 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
 
     closed.clear()
 
-    def run(at_start: Callable[[], None], **of_sink: Any) -> None:
+    def run(at_start: Callable[[], None], trigger_ms: int = 0, **of_sink: Any) -> None:
         support = Support(EXACTLY_ONCE, "two-phase", "", default=True)
         sink = SimpleNamespace(
             start=lambda *_: at_start(),
@@ -106,7 +106,7 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
         )
         monkeypatch.setattr("pipeline.starting.checks.InputTopic", lambda *_: topic)
         (tmp_path / "record").mkdir()
-        Job(config(tmp_path)).run()
+        Job(config(tmp_path, trigger_ms=trigger_ms)).run()
 
     return run
 
@@ -172,6 +172,11 @@ def test_an_open_batch_older_than_its_marker_is_not_replayed(
     monkeypatch.setattr("pipeline.job.Monitoring", passed)
     with pytest.raises(outcome, match="batch 3 was begun"):
         starting(lambda: None, forgets_after_s=lambda: 168 * 3600.0)
+
+
+def test_a_trigger_longer_than_the_sink_keeps_its_markers_is_refused(starting: Callable[..., None]) -> None:
+    with pytest.raises(RefusedStart, match=r"trigger_ms is 61000, and the sink keeps its markers for 60 s only"):
+        starting(lambda: None, trigger_ms=61_000, forgets_after_s=lambda: 60.0)
 
 
 def test_a_kafka_that_goes_away_during_the_last_check_is_named(starting: Callable[..., None], tmp_path: Path) -> None:

@@ -16,7 +16,15 @@ from oncebench.delivery.errors import ReadError, RefusedStart
 from oncebench.delivery.journal import Identity, checkpoint_id, open_journal
 from oncebench.sinks.delta import reader as delta_reader
 from oncebench.sinks.delta import sink as delta_sink
-from oncebench.sinks.delta.log import column_difference, columns_of, commits, files_of, row_count, transactions
+from oncebench.sinks.delta.log import (
+    column_difference,
+    columns_of,
+    commits,
+    files_of,
+    newest_kept,
+    row_count,
+    transactions,
+)
 from oncebench.sinks.delta.reader import TableFollower
 from oncebench.sinks.delta.sink import DeltaSink
 from pipeline import rows as job_rows
@@ -104,6 +112,32 @@ def test_batches_that_a_restore_of_the_table_took_back_do_not_count(
     DeltaTable(str(table)).restore(0)
     append(table, rows("4"), app_id, 4)
     assert newest() == 4
+
+
+def test_batches_that_a_restore_to_a_time_took_back_do_not_count(tmp_path: Path) -> None:
+    table, app_id = tmp_path / "table", own_id(tmp_path)
+    for batch in range(4):
+        append(table, rows(f"{batch}"), app_id, batch)
+    log = table / "_delta_log"
+
+    def restore_to_the_time_of(version: int) -> None:
+        """As RESTORE .. TO TIMESTAMP: the log names no version."""
+        DeltaTable(str(table)).restore(version)
+        newest = commits(log)[-1]
+        newest.write_text(newest.read_text().replace(f'"version":"{version}"', '"timestamp":"2026-11-25 08:00:00"'))
+        assert '"timestamp":"2026' in newest.read_text()
+
+    restore_to_the_time_of(1)
+    assert newest_kept(log, app_id, 3) == 1
+    append(table, rows("z"), "somebody-else", 9)
+    DeltaTable(str(table)).optimize.compact()
+    assert newest_kept(log, app_id, 3) == 1
+    restore_to_the_time_of(3)
+    assert newest_kept(log, app_id, 3) == 3
+    restore_to_the_time_of(0)
+    assert newest_kept(log, app_id, 3) == 0
+    append(table, rows("4"), app_id, 4)
+    assert newest_kept(log, app_id, 4) == 4
 
 
 def test_a_table_that_was_made_again_has_another_identity(tmp_path: Path) -> None:

@@ -1,0 +1,38 @@
+"""Delta Lake's errors by error condition (`[DELTA_VIOLATE_CONSTRAINT_WITH_VALUES]`), as delta-spark raises them.
+
+Source: error/delta-error-classes.json of delta-spark 4.4.0.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from oncebench.delivery.failures.cause import Cause, permanent, transient
+
+_ROW = "Reject such rows in the query, or change the table's constraint"
+_COLUMNS = "Give the table the columns of the query back, or take a new table, checkpoint and sink_id"
+_VERSION = "Use a newer delta-spark, or drop the feature from the table"
+_LOG = "Restore the table's _delta_log"
+_OTHER = "another writer committed first"
+
+CONDITIONS: Mapping[str, Cause] = {
+    "DELTA_VIOLATE_CONSTRAINT_WITH_VALUES": permanent("a row breaks a constraint of the table", _ROW),
+    "DELTA_NOT_NULL_CONSTRAINT_VIOLATED": permanent("a row has a null where the table takes none", _ROW),
+    "DELTA_MISSING_NOT_NULL_COLUMN_VALUE": permanent("the rows lack a column that takes no null", _COLUMNS),
+    "DELTA_EXCEED_CHAR_VARCHAR_LIMIT": permanent("a text is longer than its column allows", _ROW),
+    "DELTA_METADATA_MISMATCH": permanent("the table's columns are not those of the query", _COLUMNS),
+    "DELTA_FAILED_TO_MERGE_FIELDS": permanent("a column has another type than in the query", _COLUMNS),
+    "DELTA_INVALID_PROTOCOL_VERSION": permanent("the table needs a newer Delta", _VERSION),
+    "DELTA_UNSUPPORTED_FEATURES_FOR_READ": permanent("the table needs a newer Delta", _VERSION),
+    "DELTA_UNSUPPORTED_FEATURES_FOR_WRITE": permanent("the table needs a newer Delta", _VERSION),
+    "DELTA_LOG_FILE_NOT_FOUND": permanent("a file of the table's log is gone", _LOG),
+    "DELTA_VERSIONS_NOT_CONTIGUOUS": permanent("a file of the table's log is gone", _LOG),
+    "DELTA_CONCURRENT_WRITE": transient(_OTHER),
+    "DELTA_CONCURRENT_APPEND": transient(_OTHER),
+    "DELTA_CONCURRENT_TRANSACTION": transient(
+        "another driver has committed with this sink_id; the next start finds it"
+    ),
+    "DELTA_METADATA_CHANGED": transient("the table was altered meanwhile; the next start compares its columns"),
+    "DELTA_PROTOCOL_CHANGED": transient("the table was altered meanwhile; the next start compares its columns"),
+    "DELTA_MAX_COMMIT_RETRIES_EXCEEDED": transient("other writers always committed first"),
+}
