@@ -55,7 +55,7 @@ def test_a_trigger_that_notifies_and_came_later_ends_the_batch_for_good(output: 
     writer = output.sink("two-phase").prepare_writer()
     with connect("operator") as operator:
         operator.execute(NOTIFY.format(output.target["output"], "ROW"))
-    with pytest.raises(PermanentFailure, match=r"cannot PREPARE.*Take the variant idempotent"):
+    with pytest.raises(PermanentFailure, match=r"cannot PREPARE.*take the variant idempotent"):
         write(writer, 1, 0, batch("lost"))
 
 
@@ -194,7 +194,7 @@ def test_a_trigger_that_comes_while_the_job_runs_ends_it_once_with_code_2(
         wait_for("its end", lambda: not child.alive)
         child.kill_session()
         assert child.returncode == 2
-        assert "Take the variant idempotent" in supervisor.last_words()
+        assert "take the variant idempotent" in supervisor.last_words()
         supervisor.start()
         again = supervisor.child
         assert again is not None

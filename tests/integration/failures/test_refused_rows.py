@@ -67,7 +67,7 @@ def test_a_row_that_the_table_refuses_ends_the_job_for_good(
     output = make_output(SINKS[sink], support, lab, spark, tmp_path / name, name)
     assert output.deliver(0, [rows_for("first"), rows_for("second")])
     CONSTRAIN[sink](output)
-    with pytest.raises(Exception, match=r"(?i)check|abort") as failed:
+    with pytest.raises(Exception, match=r"(?i)check|abort|constraint") as failed:
         output.deliver(1, [rows_for("third"), rows_for("refused")])
     said = explain(failed.value, open_journal(output.config.checkpoint, identity(output.config)))
     assert not said.restart_helps, said
