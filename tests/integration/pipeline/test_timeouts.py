@@ -40,7 +40,8 @@ def take_records_of_any_time(fixture: Fixture) -> None:
     wanted = ConfigResource(ResourceType.TOPIC, fixture.input)
     name = "message.timestamp.after.max.ms"
     wanted.add_incremental_config(ConfigEntry(name, str(2**63 - 1), incremental_operation=AlterConfigOpType.SET))
-    fixture.lab.kafka.admin().incremental_alter_configs([wanted])[wanted].result(30)
+    admin = fixture.lab.kafka.admin()  # a client that is collected takes its open requests with it
+    admin.incremental_alter_configs([wanted])[wanted].result(30)
 
 
 @pytest.mark.parametrize(
