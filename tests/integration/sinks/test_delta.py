@@ -73,7 +73,7 @@ def test_a_lost_checkpoint_and_a_reused_sink_id_are_refused_and_lose_nothing(fix
         pipeline.stop()
     shutil.rmtree(first.checkpoint)
     said = refusal(fixture, config(fixture, record=fixture.folder / "lost-record"))
-    assert "the checkpoint is new" in said
+    assert "The checkpoint is new" in said
     assert "take a new sink_id" in said
     assert visible(fixture) == every_row("d-1", "d-22", "d-333")
 
