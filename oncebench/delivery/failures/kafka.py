@@ -96,8 +96,9 @@ BROKER: Mapping[int, Cause] = {
     75: transient(_MOVES),
     76: permanent("the broker cannot compress in this way", "Remove compression.type from `kafka`"),
     87: permanent(
-        "the broker refuses the record's form; a compacted topic takes no record without a key",
-        "Set cleanup.policy=delete for the topic, or give each row a key",
+        "the broker refuses the record's form or time; a compacted topic takes no record without a key",
+        "If the topic is compacted, set cleanup.policy=delete or give each row a key; otherwise correct the workers' "
+        "clocks",
     ),
     88: transient("a transaction with this marker has not ended yet"),
     89: transient("a quota of the broker slows this client down", "Raise the quota"),
