@@ -130,11 +130,10 @@ def publish_generation(offsets: Offsets, names: Names, generation: int) -> bool:
     group, published = names.generation_group, offsets.read(names.generation_group)
     if published is not None and published.number > generation:  # equal: after a refused start and a restore
         raise RefusedStart(
-            f"this start is generation {generation} of sink_id {names.sink_id!r} by its journal, and the cluster "
-            f"has seen generation {published.number} (offset of group {group}). The journal is new, older (for example "
-            "a copy that was put back), or another's. Nothing was read or written. Restore the newest journal with its "
-            "checkpoint; if it is gone, take a new checkpoint, sink_id and output. If the journal lacks only starts, "
-            "start again: each start takes the next generation."
+            f"this start's journal has generation {generation} of sink_id {names.sink_id!r}, and the cluster has seen "
+            f"generation {published.number} (offset of group {group}). Nothing was read or written: the journal is "
+            "new, another's, or an older copy. Restore the newest journal with its checkpoint, or take a new "
+            "checkpoint, sink_id and output; if the journal lacks only starts, start again."
         )
     try:
         offsets.write(group, generation, json.dumps({"driver": names.driver}))
@@ -142,9 +141,9 @@ def publish_generation(offsets: Offsets, names: Names, generation: int) -> bool:
         if not of_error(error).permanent and not of_error(error).remedy:
             raise
         raise RefusedStart(
-            f"could not publish generation {generation} as an offset of group {group}: {error}. The output topic "
-            "must exist, and the group must be writable and without members (no console, no exporter). Correct that, "
-            "then start again."
+            f"could not publish generation {generation} as an offset of group {group}: {error}. This user needs Read "
+            "on the output topic and on the group, and the group must have no members (no console, no exporter). "
+            "Correct that, then start again."
         ) from error
     return published is not None
 

@@ -56,10 +56,11 @@ from oncebench.sinks.kafka.drivers.claims import Claims, fenced_before, holder, 
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
 from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks, publish_generation, restore_marks
 from oncebench.sinks.kafka.names import Names, generation_of
+from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits, transaction_limits
 from oncebench.sinks.kafka.rows.produce import Target
 from oncebench.sinks.kafka.topics import identity, options, routed
-from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, WarmUp
+from oncebench.sinks.kafka.writers import TransactionalWriter, WarmUp
 from oncebench.sinks.records import encode_records, records_schema_error
 
 # How long a commit retries before a restart must finish it. A broker's restart takes seconds.
@@ -295,9 +296,8 @@ class KafkaSink(Sink):
             self._fence(names)
         except (WireError, KafkaException, PipelineError) as error:
             raise CommitUncertain(
-                f"batch {batch}: an answer to a commit was lost, and the transactional ids in doubt could not be "
-                f"fenced: {error}. The batch is decided: start again when the broker is back, and the replay finishes "
-                "it."
+                f"batch {batch}: a commit got no answer, and the transactional ids in doubt could not be fenced: "
+                f"{error}. The batch is decided: start again when the broker is back, and the replay finishes it."
             ) from error
 
     def _transaction(self, prepared: Mapping[str, Any]) -> Transaction:

@@ -18,23 +18,21 @@ from threading import Thread
 from typing import Any, TypeVar
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from oncebench.delivery import digest
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure, TransactionTooSlow
 from oncebench.delivery.failures.cause import failure
-from oncebench.delivery.failures.kafka import of_error
+from oncebench.delivery.failures.kafka import fatal_error, of_error
 from oncebench.delivery.topics.settings import producer_sizes
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.drivers.claims import stop_if_older
 from oncebench.sinks.kafka.markers import member_of, read
 from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits
-from oncebench.sinks.kafka.rows.produce import FLUSH_LIMIT_S, Reports, Target, flush, produce_all
+from oncebench.sinks.kafka.rows.produce import COMMON, Reports, Target, abort_reason, flush, for_topic, produce_all
 
-# Java's default partitioner hashes with murmur2: every client then writes a session's rows to the same partition.
-COMMON = {"partitioner": "murmur2_random"}
 # For init_transactions, send_offsets and commit: milliseconds on a healthy broker, seconds while it restarts.
 TRANSACTION_LIMIT_S = 60.0
 # librdkafka 2.14 ignores its own limit and waits for ever in send_offsets if the group's coordinator went away in
@@ -43,9 +41,6 @@ MARK_LIMIT_S = 10.0
 
 _log = logging.getLogger(__name__)
 
-# One per worker process, cluster, topic (which limits the sizes) and kind of acknowledgement. Spark reuses worker
-# processes for later batches.
-_appenders: dict[tuple[str, str, bool], Producer] = {}
 # By driver: one producer for each task of a batch that this process runs, one after the other.
 _transactional: dict[str, list[_Transactional]] = {}
 _group_metadata: dict[str, object] = {}
@@ -68,53 +63,6 @@ def run_in_thread(call: Callable[[], T]) -> Future[T]:
 
     Thread(target=run, daemon=True).start()
     return future
-
-
-@dataclass(frozen=True)
-class Appender:
-    """Writes without transactions: acks=0 without retries, or acks=all with reports checked."""
-
-    client: Mapping[str, Any]
-    target: Target
-    acknowledged: bool
-
-    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        producer, reports = self._producer(), Reports()
-        try:
-            sent = produce_all(producer, self.target, rows, reports, task, self.acknowledged)
-            task.reach("before-prepare")
-            started = time.perf_counter()
-            if self.acknowledged:
-                flush(producer, sent, reports, self.target, task)
-            else:
-                producer.flush(FLUSH_LIMIT_S)
-        except BaseException:
-            _appenders.pop(self._key, None)
-            raise
-        if reports.error is not None:
-            _appenders.pop(self._key, None)
-        if reports.acknowledged != sent:  # under acks=0 a report says only that the row left this process
-            _log.warning(
-                "batch %d, partition %d: %d of %d rows were not sent to topic %s, and at-most-once does not send them "
-                "again (first error: %s). Check the topic and the broker.",
-                *(task.batch, task.partition, sent - reports.acknowledged, sent, self.target.topic, reports.error),
-            )
-        prepare = (time.perf_counter() - started) * 1000
-        task.reach("after-prepare")
-        return {}, {"prepare": prepare}
-
-    def _producer(self) -> Producer:
-        settings: dict[str, Any] = {"acks": 0, "retries": 0}
-        if self.acknowledged:
-            settings = {"acks": "all", "enable.idempotence": True}
-        if self._key not in _appenders:
-            sizes = producer_sizes(self.target.limits.record_bytes)
-            _appenders[self._key] = Producer({**self.client, **sizes, **COMMON, **settings})
-        return _appenders[self._key]
-
-    @property
-    def _key(self) -> tuple[str, str, bool]:
-        return str(self.client["bootstrap.servers"]), self.target.topic, self.acknowledged
 
 
 class _Transactional:
@@ -216,7 +164,7 @@ class TransactionalWriter:
             DeliveryFailed: the transaction failed. A replay writes the partition again, unless its marker is committed.
             AnotherDriver: a newer driver has started, and this worker stops.
         """
-        begun = time.monotonic()
+        begun, transactional = time.monotonic(), None
         try:
             # A new producer takes half a second, while the rows are still being computed. The transaction is sent to
             # the broker with its first row, because the time-out counts from there.
@@ -233,7 +181,7 @@ class TransactionalWriter:
             return self._write(transactional, task, first, rows, {"begin": waited})
         except (DeliveryFailed, KafkaException, SystemError) as error:
             _transactional.clear()
-            raise self._failed(task, error, time.monotonic() - begun) from error
+            raise self._failed(task, error, transactional, time.monotonic() - begun) from error
         except BaseException:
             _transactional.clear()
             raise
@@ -283,15 +231,20 @@ class TransactionalWriter:
         }
         return prepared, timings
 
-    def _failed(self, task: TaskView, error: Exception, spent_s: float) -> DeliveryFailed:
+    def _failed(
+        self, task: TaskView, error: Exception, transactional: _Transactional | None, spent_s: float
+    ) -> DeliveryFailed:
         if isinstance(error, DeliveryFailed):
             failed = error
         else:
             # Kafka's client logs while it fails, and Python then raises an error from the log call: the failure of
             # Kafka's client is the cause of that error.
-            first = error.__cause__ or error
+            first: Any = fatal_error(error) or error.__cause__ or error
+            if isinstance(first, KafkaError) and first.code() == KafkaError._STATE and transactional is not None:
+                first = abort_reason(transactional.producer) or first
             text = f"batch {task.batch}, partition {task.partition}: its transaction failed: {first}"
-            failed = failure(of_error(first), text, "A restart of the pipeline aborts it and writes the batch again.")
+            cause = for_topic(of_error(first), self.names.topic)
+            failed = failure(cause, text, "A restart of the pipeline aborts it and writes the batch again.")
         if spent_s * 1000 < self.timeout_ms or isinstance(failed, PermanentFailure):
             return failed
         most = self.limits.transaction_ms

@@ -7,17 +7,20 @@ import threading
 import time
 from contextlib import nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
-from oncebench.delivery.errors import DeliveryFailed
+from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.names import Names
-from oncebench.sinks.kafka.rows.produce import Target
-from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, _Transactional, run_in_thread
+from oncebench.sinks.kafka.rows import append
+from oncebench.sinks.kafka.rows.append import Appender
+from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, refused
+from oncebench.sinks.kafka.writers import TransactionalWriter, _Transactional, run_in_thread
 
 
 @dataclass
@@ -113,8 +116,8 @@ class Recorded:
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    monkeypatch.setattr(writers, "Producer", Recorded)
-    monkeypatch.setattr(writers, "_appenders", {})
+    monkeypatch.setattr(append, "Producer", Recorded)
+    monkeypatch.setattr(append, "_appenders", {})
     monkeypatch.setattr(Recorded, "made", [])
     return Recorded.made
 
@@ -150,6 +153,72 @@ def test_a_producer_that_saw_an_error_is_never_used_again(recorded: list[dict[st
         appended("one:1", acknowledged, b"too large")
     appended("one:1", acknowledged)
     assert len(recorded) == 2
+
+
+class Failed(Recorded):
+    """A client that may send nothing: it fails for good, and reports rows only because of that."""
+
+    reported: ClassVar[int] = KafkaError._PURGE_QUEUE
+    reason: ClassVar[int] = KafkaError.CLUSTER_AUTHORIZATION_FAILED
+
+    def produce(self, *_: Any, on_delivery: Any, **__: Any) -> None:
+        on_delivery(KafkaError(self.reported), Refused())
+
+    def flush(self, _limit_s: float) -> int:
+        raise SystemError("a result with an exception set") from KafkaException(KafkaError(self.reason))
+
+
+def test_a_client_that_failed_for_good_fails_the_task_with_its_own_reason(
+    recorded: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append, "Producer", Failed)
+    with pytest.raises(
+        PermanentFailure, match=r"0 of 1 rows .*may write no topic.*--operation Write --topic out, then"
+    ):
+        appended("one:1", True, b"row")
+    assert append._appenders == {}
+    assert recorded
+
+
+class Aborted:
+    """A producer whose transaction was aborted by an error."""
+
+    code: ClassVar[int] = KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+    def begin_transaction(self) -> None:
+        raise KafkaException(KafkaError(self.code))
+
+
+def test_a_marker_of_an_aborted_transaction_fails_with_the_error_that_aborted_it() -> None:
+    writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=True, ended={}, retired=frozenset())
+    wrong_state = KafkaException(KafkaError(KafkaError._STATE))
+    said = writer._failed(cast("Any", Task()), wrong_state, cast("Any", SimpleNamespace(producer=Aborted())), 0.0)
+    assert isinstance(said, PermanentFailure)
+    assert "--operation Write --topic out, then" in str(said)
+    assert not isinstance(writer._failed(cast("Any", Task()), wrong_state, None, 0.0), PermanentFailure)
+
+
+def test_the_error_that_aborted_a_transaction_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = abort_reason(cast("Any", Aborted()))
+    assert reason is not None
+    assert reason.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    monkeypatch.setattr(Aborted, "code", KafkaError._STATE)
+    assert abort_reason(cast("Any", Aborted())) is None, "a transaction that no error has aborted"
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"), [(b"k", "the record's time"), (None, "a compacted topic takes no record without a key")]
+)
+def test_a_record_that_the_broker_could_not_validate_is_told_from_others_of_its_batch(
+    key: bytes | None, advice: str
+) -> None:
+    reports = Reports()
+    reports.refused(KafkaError(KafkaError._INVALID_DIFFERENT_RECORD), b"other", b"v")
+    reports.refused(KafkaError(KafkaError.INVALID_RECORD), key, b"value")
+    said = refused(reports, Target("out"), cast("Any", Task()), sent=2)
+    assert isinstance(said, PermanentFailure)
+    assert advice in str(said)
+    assert "value 5" in str(said)
 
 
 def test_rows_that_at_most_once_could_not_send_are_logged(
