@@ -25,6 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kafka_repair.addresses import RECOVERY, Repair, flush
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import Copy, fitted
 from oncebench.delivery.copies.originals import Original, Originals
@@ -110,14 +111,14 @@ class Quarantine:
         A lowered limit makes Kafka refuse whole batches, with copies that fit. They are sent once more by a new
         producer, which reads the limit again. What fits and is refused again is cut: the limit cannot be read.
         """
-        left: int = self._writer()[0].flush(FLUSH_LIMIT_S)
+        left = flush(self._writer()[0], self._bootstrap_servers, FLUSH_LIMIT_S)
         while self._too_large and not left:
             again, self._too_large = self._too_large, []
             del _writers[self._key]
             most = self._writer(renewed=True)[1]
             for whole, sent, repeated in again:
                 self._send(whole, sent // 2 if repeated and sent <= most else None, repeated=True)
-            left = self._writer()[0].flush(FLUSH_LIMIT_S)
+            left = flush(self._writer()[0], self._bootstrap_servers, FLUSH_LIMIT_S)
         return left
 
     def _send_held(self) -> None:
@@ -152,6 +153,7 @@ class Quarantine:
             else:
                 self._failed.append(error)
 
+        repair = Repair(producer, self._bootstrap_servers)
         while True:
             try:
                 producer.produce(
@@ -161,6 +163,7 @@ class Quarantine:
                 return
             except BufferError:
                 producer.poll(0.1)
+                repair.look(len(producer))
             except KafkaException as failure:
                 reported(failure.args[0], None)
                 return
@@ -172,20 +175,23 @@ class Quarantine:
         """
         if self._key not in _writers:
             most = topic_limit(self.client, self.topic)
-            settings = {"enable.idempotence": True, "acks": "all", **producer_sizes(most)}
+            settings = {"enable.idempotence": True, "acks": "all", **producer_sizes(most), **RECOVERY}
             settings |= {"batch.size": 1} if renewed and most == MAX_MESSAGE_BYTES else {}
             _writers[self._key] = Producer({**self.client, **settings}), most
         return _writers[self._key]
 
     @property
     def _key(self) -> tuple[str, str]:
-        return str(self.client["bootstrap.servers"]), self.topic
+        return self._bootstrap_servers, self.topic
+
+    @property
+    def _bootstrap_servers(self) -> str:
+        return str(self.client["bootstrap.servers"])
 
     def _reader(self) -> Originals:
-        servers = str(self.client["bootstrap.servers"])
-        if servers not in _originals:
-            _originals[servers] = Originals(self.client, FLUSH_LIMIT_S)
-        return _originals[servers]
+        if self._bootstrap_servers not in _originals:
+            _originals[self._bootstrap_servers] = Originals(self.client, FLUSH_LIMIT_S)
+        return _originals[self._bootstrap_servers]
 
 
 def _copy(key: bytes | None, value: bytes | None, ours: list[names.Header], original: Original) -> Copy:
