@@ -8,6 +8,7 @@ import time
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
+from kafka_repair.addresses import RECOVERY
 from loadgen.config import LoadConfig
 from loadgen.errors import ConfigError, LoadError
 
@@ -47,6 +48,7 @@ def settings(config: LoadConfig) -> dict[str, Setting]:
     return {
         **DEFAULTS,
         **config.client,
+        **RECOVERY,
         "bootstrap.servers": config.bootstrap_servers,
         "enable.idempotence": True,
         "acks": "all",

@@ -21,6 +21,7 @@ from threading import Event
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from kafka_repair.addresses import Repair
 from loadgen.client import connect, number_setting, reason
 from loadgen.config import LoadConfig
 from loadgen.ledger import Ledger, Plan
@@ -135,6 +136,7 @@ class _Load:
         self._window = min(limit, FLAT_OUT_WINDOW) if config.rate == "max" else limit
         self._sent = 0
         self._answers = _Answers(ledger, clock)
+        self._repair = Repair(producer, config.bootstrap_servers)
         self._on_delivery = self._answers.callback()
         self._error: str | None = None
         self._next_status_us = 0
@@ -235,6 +237,8 @@ class _Load:
         if now_us < self._next_status_us and not at_once:
             return
         self._next_status_us = now_us + STATUS_EVERY_US
+        if self._unanswered:
+            self._repair.look((self._answers.acknowledged, self._answers.failed))
         ledger, sent = self._ledger, self._sent
         then_us, sent_then = self._recent[0] if self._recent else (now_us, sent)
         self._recent.append((now_us, sent))

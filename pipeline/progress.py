@@ -44,6 +44,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
+from kafka_repair.addresses import RECOVERY
 from oncebench.delivery.batch import Batch
 from oncebench.jobs.checkpoint import offsets_of
 
@@ -134,7 +135,7 @@ class Monitoring:
 
     def __init__(self, client: Mapping[str, Any], group: str, topic: str) -> None:
         self._topic = topic
-        self._consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False})
+        self._consumer = Consumer({**client, **RECOVERY, "group.id": group, "enable.auto.commit": False})
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Sends the position without waiting for the answer."""

@@ -25,6 +25,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
+from kafka_repair.addresses import RECOVERY, Repair, flush
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import Copy, fitted
 from oncebench.delivery.copies.originals import Original, Originals
@@ -126,7 +127,7 @@ class Quarantine:
 
     def _flush(self) -> int:
         try:
-            return int(self._writer()[0].flush(FLUSH_LIMIT_S))
+            return flush(self._writer()[0], self._bootstrap_servers, FLUSH_LIMIT_S)
         except (KafkaException, SystemError) as error:
             self._client_failed(error)
             if not self._failed:
@@ -175,6 +176,7 @@ class Quarantine:
                 self._failed.append(error)
             return None
 
+        repair = Repair(producer, self._bootstrap_servers)
         while True:
             try:
                 producer.produce(
@@ -184,6 +186,7 @@ class Quarantine:
                 return
             except BufferError:
                 producer.poll(0.1)
+                repair.look(len(producer))
             except KafkaException as failure:
                 reported(failure.args[0], None)
                 return
@@ -195,20 +198,23 @@ class Quarantine:
         """
         if self._key not in _writers:
             most = topic_limit(self.client, self.topic)
-            settings = {"enable.idempotence": True, "acks": "all", **producer_sizes(most)}
+            settings = {"enable.idempotence": True, "acks": "all", **producer_sizes(most), **RECOVERY}
             settings |= {"batch.size": 1} if renewed and most == MAX_MESSAGE_BYTES else {}
             _writers[self._key] = Producer({**self.client, **settings}), most
         return _writers[self._key]
 
     @property
     def _key(self) -> tuple[str, str]:
-        return str(self.client["bootstrap.servers"]), self.topic
+        return self._bootstrap_servers, self.topic
+
+    @property
+    def _bootstrap_servers(self) -> str:
+        return str(self.client["bootstrap.servers"])
 
     def _reader(self) -> Originals:
-        servers = str(self.client["bootstrap.servers"])
-        if servers not in _originals:
-            _originals[servers] = Originals(self.client, FLUSH_LIMIT_S)
-        return _originals[servers]
+        if self._bootstrap_servers not in _originals:
+            _originals[self._bootstrap_servers] = Originals(self.client, FLUSH_LIMIT_S)
+        return _originals[self._bootstrap_servers]
 
 
 def _copy(key: bytes | None, value: bytes | None, ours: list[names.Header], original: Original) -> Copy:

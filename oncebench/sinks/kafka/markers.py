@@ -18,6 +18,7 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
+from kafka_repair.addresses import RECOVERY
 from oncebench.delivery import digest
 from oncebench.delivery.contract import OVERWRITTEN, Mark
 from oncebench.delivery.errors import RefusedStart
@@ -70,7 +71,6 @@ class Offsets:
 
     def __init__(self, client: Mapping[str, Any], topic: str) -> None:
         self._client = dict(client)
-        self._admin = AdminClient(self._client)
         self._topic = topic
 
     def write(self, group: str, number: int, metadata: str = "", stable: bool = True) -> None:
@@ -81,7 +81,7 @@ class Offsets:
                 driver afterwards, or did not answer within LIMIT_S.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number, metadata)])
-        alter = self._admin.alter_consumer_group_offsets
+        alter = AdminClient({**self._client, **RECOVERY}).alter_consumer_group_offsets
         # The client gets the limit: a time-out of the future itself would raise an error that is not Kafka's.
         _answered(lambda: alter([wanted], request_timeout=LIMIT_S)[group].result().topic_partitions)
         found = self.read(group, stable)
@@ -190,7 +190,7 @@ def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True)
 def member_of(client: Mapping[str, Any], group: str, stable: bool = True) -> Consumer:
     """Returns a consumer that names its group and never joins it."""
     level = "read_committed" if stable else "read_uncommitted"  # librdkafka: RequireStable of OffsetFetch
-    return Consumer({**client, "group.id": group, "enable.auto.commit": False, "isolation.level": level})
+    return Consumer({**client, **RECOVERY, "group.id": group, "enable.auto.commit": False, "isolation.level": level})
 
 
 def _answered(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:

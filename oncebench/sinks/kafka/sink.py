@@ -24,6 +24,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -33,6 +34,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
+from kafka_repair.addresses import RECOVERY
 from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
@@ -120,7 +122,7 @@ class KafkaSink(Sink):
         self._quarantine_topic = quarantine_topic
         self._names = Names(sink_id, 0, topic, driver or uuid.uuid4().hex)
         self._transactional = False
-        self._admin = AdminClient(self._client)
+        self._admin = AdminClient({**self._client, **RECOVERY})
         self._offsets = Offsets(self._client, topic)
         self._coordinator: Coordinator | None = None
         self._claims: Claims | None = None
@@ -186,10 +188,13 @@ class KafkaSink(Sink):
         self._claims.put(batch)
 
     def unacknowledged_writer(self) -> Appender:
-        return Appender(self._client, Target(self._topic, self._limits), acknowledged=False)
+        return self._appender(waits=False)
 
     def acknowledged_writer(self) -> Appender:
-        return Appender(self._client, Target(self._topic, self._limits), acknowledged=True)
+        return self._appender(waits=True)
+
+    def _appender(self, waits: bool) -> Appender:
+        return Appender(self._client, Target(self._topic, self._client["bootstrap.servers"], self._limits), waits)
 
     def prepare_writer(self) -> TransactionalWriter:
         return self._writer(commits=False)
@@ -374,10 +379,9 @@ class KafkaSink(Sink):
         return stream.format("kafka").options(**options(self._client, self._limits.record_bytes))
 
     def close(self) -> None:
-        if self._coordinator is not None:
-            self._coordinator.close()
-        if self._claims is not None:
-            self._claims.close()
+        for each in (self._coordinator, self._claims):
+            if each is not None:
+                each.close()
 
 
 def open_as(sink: type[KafkaSink], settings: SinkSettings) -> KafkaSink:
@@ -393,8 +397,4 @@ def open_as(sink: type[KafkaSink], settings: SinkSettings) -> KafkaSink:
     )
 
 
-def _open(settings: SinkSettings) -> KafkaSink:
-    return open_as(KafkaSink, settings)
-
-
-KINDS = (SinkKind(name="kafka", supports=SUPPORTS, lacks={}, open=_open, takes=RECORDS),)
+KINDS = (SinkKind(name="kafka", supports=SUPPORTS, lacks={}, open=partial(open_as, KafkaSink), takes=RECORDS),)

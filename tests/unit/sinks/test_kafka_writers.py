@@ -5,6 +5,7 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
 from types import SimpleNamespace
@@ -20,7 +21,8 @@ from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.rows import append
 from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, refused
-from oncebench.sinks.kafka.writers import TransactionalWriter, _Transactional, run_in_thread
+from oncebench.sinks.kafka.rows.transactional import Transactional, run_in_thread
+from oncebench.sinks.kafka.writers import TransactionalWriter
 
 
 @dataclass
@@ -44,28 +46,34 @@ class Ready:
         """Done at once."""
 
 
-class NeverAnswers:
-    """A producer whose coordinator has gone away."""
+class Watched:
+    """A producer whose coordinator has gone away; it is `sound` for so many looks."""
 
-    def __init__(self) -> None:
-        self.released = threading.Event()
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
 
-    def send_offsets_to_transaction(self, *_: Any) -> None:
-        self.released.wait()
+    @property
+    def sound(self) -> bool:
+        return self.looks > 0
+
+    def look(self) -> None:
+        self.looks -= 1
 
 
+@pytest.mark.parametrize(
+    ("limit_s", "looks", "why"),
+    [(0.05, 1000, r"within 0\.05 s"), (1000.0, 2, "because a broker has left the cluster")],
+    ids=["silent", "not sound"],
+)
 def test_a_client_that_never_answers_fails_the_task(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, limit_s: float, looks: int, why: str
 ) -> None:
-    monkeypatch.setattr(writers, "MARK_LIMIT_S", 0.05)
-    monkeypatch.setattr(writers, "_metadata", lambda *_: None)
+    monkeypatch.setattr(writers, "MARK_LIMIT_S", limit_s)
+    monkeypatch.setattr(writers, "LOOK_S", 0.01)
     writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=False, ended={}, retired=frozenset())
-    stuck = NeverAnswers()
-    try:
-        with pytest.raises(DeliveryFailed, match=r"^batch 7, partition 1: Kafka's client has not got its marker"):
-            writer._mark(cast("Any", stuck), cast("Any", Task()), {})
-    finally:
-        stuck.released.set()
+    stuck = r"^batch 7, partition 1: Kafka's client has not got its marker into the transaction "
+    with pytest.raises(DeliveryFailed, match=stuck + why):
+        writer._wait(Future(), cast("Any", Watched(looks)), cast("Any", Task()))
 
 
 def test_a_call_in_a_thread_returns_its_result_or_error() -> None:
@@ -80,7 +88,8 @@ def test_the_time_to_prepare_contains_the_wait_for_the_marker(monkeypatch: pytes
     monkeypatch.setattr(TransactionalWriter, "_mark", lambda *_: time.sleep(took_s))
     monkeypatch.setattr(writers, "produce_all", lambda *_, **__: 0)
     monkeypatch.setattr(writers, "flush", lambda *_, **__: None)
-    writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=commits, ended={}, retired=frozenset())
+    client = {"bootstrap.servers": "one:1"}
+    writer = TransactionalWriter(client, Names("s", 1, "out"), 60_000, commits=commits, ended={}, retired=frozenset())
     transactional, first = cast("Any", Ready()), cast("Any", None)
     _, timings = writer._write(transactional, cast("Any", Task()), first, iter(()), {})
     assert timings["mark"] >= took_s * 1000 * 0.9  # two-phase: from the last row on, so a moment less
@@ -124,7 +133,7 @@ def recorded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 def appended(servers: str, acknowledged: bool, *records: bytes, topic: str = "out") -> None:
     rows = pa.record_batch({"key": [b"k"] * len(records), "value": list(records)})
-    writer = Appender({"bootstrap.servers": servers}, Target(topic), acknowledged)
+    writer = Appender({"bootstrap.servers": servers}, Target(topic, servers), acknowledged)
     writer.write(cast("Any", Task()), iter([rows] if records else []))
 
 
@@ -215,7 +224,7 @@ def test_a_record_that_the_broker_could_not_validate_is_told_from_others_of_its_
     reports = Reports()
     reports.refused(KafkaError(KafkaError._INVALID_DIFFERENT_RECORD), b"other", b"v")
     reports.refused(KafkaError(KafkaError.INVALID_RECORD), key, b"value")
-    said = refused(reports, Target("out"), cast("Any", Task()), sent=2)
+    said = refused(reports, Target("out", "localhost:1"), cast("Any", Task()), sent=2)
     assert isinstance(said, PermanentFailure)
     assert advice in str(said)
     assert "value 5" in str(said)
@@ -233,9 +242,9 @@ def test_rows_that_at_most_once_could_not_send_are_logged(
 
 
 def test_librdkafka_logs_a_lost_connection_as_fail() -> None:
-    """`_Transactional.log` counts these lines: they are the only report of a connection that was lost."""
-    transactional = _Transactional.__new__(_Transactional)
-    transactional._failures = 0
+    """`Transactional.log` counts these lines: they are the only report of a connection that was lost."""
+    transactional = Transactional.__new__(Transactional)
+    transactional._failures, transactional.sound = 0, True
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def cut() -> None:

@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
+from kafka_repair.addresses import RECOVERY
+from kafka_repair.addresses import flush as sent_and_answered
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.topics.settings import producer_sizes
 from oncebench.sinks.kafka.rows.produce import COMMON, FLUSH_LIMIT_S, Reports, Target, flush, produce_all, refused
@@ -38,7 +40,7 @@ class Appender:
             if self.acknowledged:
                 flush(producer, sent, reports, self.target, task)
             else:
-                producer.flush(FLUSH_LIMIT_S)
+                sent_and_answered(producer, self.target.bootstrap_servers, FLUSH_LIMIT_S)
         except (KafkaException, SystemError) as error:
             _appenders.pop(self._key, None)
             reports.client_failed(error)
@@ -66,7 +68,7 @@ class Appender:
             settings = {"acks": "all", "enable.idempotence": True}
         if self._key not in _appenders:
             sizes = producer_sizes(self.target.limits.record_bytes)
-            _appenders[self._key] = Producer({**self.client, **sizes, **COMMON, **settings})
+            _appenders[self._key] = Producer({**self.client, **sizes, **COMMON, **RECOVERY, **settings})
         return _appenders[self._key]
 
     @property

@@ -14,6 +14,7 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
+from kafka_repair import addresses
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, RecordTooLarge
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, failure
@@ -40,10 +41,12 @@ class Target:
 
     Attributes:
         topic: its name.
+        bootstrap_servers: of its cluster.
         limits: what it takes.
     """
 
     topic: str
+    bootstrap_servers: str
     limits: Limits = UNKNOWN_LIMITS
 
 
@@ -109,7 +112,7 @@ def produce_all(
     Raises:
         PermanentFailure: the client refuses a row, because it is longer than the topic allows.
     """
-    sent = 0
+    sent, repair = 0, addresses.Repair(producer, target.bootstrap_servers)
     for batch in rows:
         for key, value, headers in records_of(batch):
             while True:
@@ -118,6 +121,7 @@ def produce_all(
                     break
                 except BufferError:  # the queue is full; handling delivery reports makes room
                     producer.poll(0.05)
+                    repair.look(reports.acknowledged)
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
                         raise
@@ -137,7 +141,7 @@ def flush(producer: Producer, sent: int, reports: Reports, target: Target, task:
         DeliveryFailed: a row was not acknowledged; `PermanentFailure` if it never will be.
     """
     try:
-        left = producer.flush(FLUSH_LIMIT_S)
+        left = addresses.flush(producer, target.bootstrap_servers, FLUSH_LIMIT_S)
     except (KafkaException, SystemError) as failed:
         reports.client_failed(failed)
         if reports.error is None:
