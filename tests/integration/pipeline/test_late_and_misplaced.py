@@ -26,7 +26,7 @@ def test_an_outage_beyond_the_transaction_timeout_is_rewritten_or_dropped_as_ask
 ) -> None:
     fixture.send([*session("o-1"), *session("o-22")])
     config = fixture.config(
-        "exactly-once", "two-phase", "after-decision:stop:9@batch=0", transaction_timeout_ms=5000, on_lost=on_lost
+        "exactly-once", "two-phase", "after-decision:stop:14@batch=0", transaction_timeout_ms=10_000, on_lost=on_lost
     )
     with fixture.pipeline(config) as pipeline:
         pipeline.start()
