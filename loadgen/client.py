@@ -8,9 +8,9 @@ import time
 
 from confluent_kafka import KafkaError, KafkaException, Producer
 
-from kafka_repair.addresses import RECOVERY
 from loadgen.config import LoadConfig
 from loadgen.errors import ConfigError, LoadError
+from oncebench.kafka_repair.addresses import RECOVERY
 
 Setting = str | int | float | bool
 

@@ -21,13 +21,13 @@ from threading import Event
 import numpy as np
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafka_repair.addresses import Repair
 from loadgen.client import connect, number_setting, reason
 from loadgen.config import LoadConfig
 from loadgen.ledger import Ledger, Plan
 from loadgen.schedule import schedule
 from loadgen.session import encode
 from loadgen.status import Status, Summary, lateness
+from oncebench.kafka_repair.addresses import Repair
 
 LEAD_US, LEAD_EVENTS_PER_US = 50_000, 50
 """Schedule time 0 is this far in the future when it is chosen, so that the first event is not late.

@@ -44,9 +44,9 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from pyspark.java_gateway import ensure_callback_server_started
 from pyspark.sql import SparkSession
 
-from kafka_repair.addresses import RECOVERY
 from oncebench.delivery.batch import Batch
 from oncebench.jobs.checkpoint import offsets_of
+from oncebench.kafka_repair.addresses import RECOVERY
 
 # Some 90,000 batches of 0.7 KB: five hours at five batches a second, and little for a disk that holds a checkpoint.
 MOST_BYTES = 64 * 1024 * 1024

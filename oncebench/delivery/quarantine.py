@@ -25,13 +25,13 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as f
 
-from kafka_repair.addresses import RECOVERY, Repair, flush
 from oncebench.delivery.copies import headers as names
 from oncebench.delivery.copies.fitting import Copy, fitted
 from oncebench.delivery.copies.originals import Original, Originals
 from oncebench.delivery.copies.topic_limit import MAX_MESSAGE_BYTES, producer_sizes, topic_limit
 from oncebench.delivery.failures.cause import UNKNOWN, failure
 from oncebench.delivery.failures.kafka import fatal_error, of_code
+from oncebench.kafka_repair.addresses import RECOVERY, Repair
 
 # The column that marks a row as a rejected record, and the column's type in Spark's syntax.
 COLUMN = "quarantine"
@@ -127,7 +127,7 @@ class Quarantine:
 
     def _flush(self) -> int:
         try:
-            return flush(self._writer()[0], self._bootstrap_servers, FLUSH_LIMIT_S)
+            return int(self._writer()[0].flush(FLUSH_LIMIT_S))  # in pieces, it would hide a fatal error
         except (KafkaException, SystemError) as error:
             self._client_failed(error)
             if not self._failed:

@@ -12,7 +12,7 @@ import pytest
 from oncebench.delivery.failpoints import POINTS
 from tests import ROOT
 
-ROOMS = ("kafka_repair", "loadgen", "pipeline", "oncebench", "benchmarks", "proofs", "tools")
+ROOMS = ("loadgen", "pipeline", "oncebench", "benchmarks", "proofs", "tools")
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 # The model has one file per part of the protocol; it is read as a whole.
 EXEMPT = {"proofs/protocol_model"}

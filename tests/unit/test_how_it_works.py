@@ -13,7 +13,7 @@ from tests import ROOT
 PAGE = (ROOT / "docs" / "how_it_works.md").read_text()
 NAMED = sorted(set(re.findall(r"`([\w/]+\.py): ([\w.]+)`", PAGE)))
 ROOMS = sorted(
-    path.parent for folder in ("kafka_repair", "oncebench/*", "loadgen", "pipeline", "benchmarks", "proofs")
+    path.parent for folder in ("oncebench/*", "loadgen", "pipeline", "benchmarks", "proofs")
     for path in ROOT.glob(f"{folder}/__init__.py")
 )  # fmt: skip
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, KafkaException, Message, TopicPartition
 
-from kafka_repair.addresses import RECOVERY, Repair
 from oncebench.delivery.copies.headers import GONE, NOT_READ, Header
 from oncebench.delivery.errors import DeliveryFailed
+from oncebench.kafka_repair.addresses import RECOVERY, Repair
 
 Position = tuple[int, int]
 

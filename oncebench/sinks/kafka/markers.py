@@ -18,11 +18,11 @@ from typing import Any
 from confluent_kafka import Consumer, ConsumerGroupTopicPartitions, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from kafka_repair.addresses import RECOVERY
 from oncebench.delivery import digest
 from oncebench.delivery.contract import OVERWRITTEN, Mark
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failures.kafka import of_error
+from oncebench.kafka_repair.addresses import RECOVERY
 from oncebench.sinks.kafka.names import Names
 
 _log = logging.getLogger(__name__)

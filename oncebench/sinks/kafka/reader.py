@@ -25,8 +25,8 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
-from kafka_repair.addresses import RECOVERY, Repair
 from oncebench.delivery.errors import ReadError
+from oncebench.kafka_repair.addresses import RECOVERY, Repair
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.reader import End, ReadReport, Rows, now_us

@@ -34,7 +34,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
 
-from kafka_repair.addresses import RECOVERY
 from oncebench.delivery.contract import (
     AT_LEAST_ONCE,
     AT_MOST_ONCE,
@@ -53,6 +52,7 @@ from oncebench.delivery.failures.kafka import of_code
 from oncebench.delivery.topics.check import refuse_unfit
 from oncebench.delivery.topics.replicas import Waiting, shortage, warn_if_short_for_good
 from oncebench.delivery.topics.settings import broker_setting, record_limit
+from oncebench.kafka_repair.addresses import RECOVERY
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
 from oncebench.sinks.kafka.drivers.claims import Claims, fenced_before, holder, note_fenced
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle

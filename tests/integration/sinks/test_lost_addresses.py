@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import pytest
 from confluent_kafka import Producer
 
-from kafka_repair.addresses import RECOVERY, flush
+from oncebench.kafka_repair.addresses import RECOVERY, flush
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.reader import KafkaReader

@@ -9,8 +9,8 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from kafka_repair import addresses
-from kafka_repair.addresses import SILENT_S, Repair, add_addresses, flush, handle_of
+from oncebench.kafka_repair import addresses
+from oncebench.kafka_repair.addresses import SILENT_S, Repair, add_addresses, flush, handle_of
 
 NOWHERE = {"bootstrap.servers": "127.0.0.1:1", "log_level": 0, "client.id": "repaired"}
 

@@ -11,10 +11,10 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaException, Producer
 
-from kafka_repair.addresses import RECOVERY
-from kafka_repair.addresses import flush as sent_and_answered
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.topics.settings import producer_sizes
+from oncebench.kafka_repair.addresses import RECOVERY
+from oncebench.kafka_repair.addresses import flush as sent_and_answered
 from oncebench.sinks.kafka.rows.produce import COMMON, FLUSH_LIMIT_S, Reports, Target, flush, produce_all, refused
 
 _log = logging.getLogger(__name__)

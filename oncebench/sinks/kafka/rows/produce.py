@@ -14,11 +14,11 @@ from typing import Any
 import pyarrow as pa
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
-from kafka_repair import addresses
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, RecordTooLarge
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, failure
 from oncebench.delivery.failures.kafka import fatal_error, of_code
+from oncebench.kafka_repair import addresses
 from oncebench.sinks.kafka.rows.limits import UNKNOWN as UNKNOWN_LIMITS
 from oncebench.sinks.kafka.rows.limits import Limits
 from oncebench.sinks.records import records_of

@@ -15,8 +15,8 @@ from typing import Any, TypeVar
 
 from confluent_kafka import Producer
 
-from kafka_repair.addresses import RECOVERY
 from oncebench.delivery.topics.settings import producer_sizes
+from oncebench.kafka_repair.addresses import RECOVERY
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.drivers.claims import stop_if_older
 from oncebench.sinks.kafka.markers import read
