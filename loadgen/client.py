@@ -10,6 +10,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from loadgen.config import LoadConfig
 from loadgen.errors import ConfigError, LoadError
+from oncebench.kafka_repair.addresses import RECOVERY
 
 Setting = str | int | float | bool
 
@@ -47,6 +48,7 @@ def settings(config: LoadConfig) -> dict[str, Setting]:
     return {
         **DEFAULTS,
         **config.client,
+        **RECOVERY,
         "bootstrap.servers": config.bootstrap_servers,
         "enable.idempotence": True,
         "acks": "all",

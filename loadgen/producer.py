@@ -27,6 +27,7 @@ from loadgen.ledger import Ledger, Plan
 from loadgen.schedule import schedule
 from loadgen.session import encode
 from loadgen.status import Status, Summary, lateness
+from oncebench.kafka_repair.addresses import Repair
 
 LEAD_US, LEAD_EVENTS_PER_US = 50_000, 50
 """Schedule time 0 is this far in the future when it is chosen, so that the first event is not late.
@@ -135,6 +136,7 @@ class _Load:
         self._window = min(limit, FLAT_OUT_WINDOW) if config.rate == "max" else limit
         self._sent = 0
         self._answers = _Answers(ledger, clock)
+        self._repair = Repair(producer, config.bootstrap_servers)
         self._on_delivery = self._answers.callback()
         self._error: str | None = None
         self._next_status_us = 0
@@ -235,6 +237,8 @@ class _Load:
         if now_us < self._next_status_us and not at_once:
             return
         self._next_status_us = now_us + STATUS_EVERY_US
+        if self._unanswered:
+            self._repair.look((self._answers.acknowledged, self._answers.failed))
         ledger, sent = self._ledger, self._sent
         then_us, sent_then = self._recent[0] if self._recent else (now_us, sent)
         self._recent.append((now_us, sent))

@@ -160,9 +160,8 @@ def read_config(path: Path) -> PipelineConfig:
             )
         if name.startswith(_SECURED) or (name == "security.protocol" and value != "PLAINTEXT"):
             raise RefusedStart(
-                f"{path}: {name} in `kafka` asks for TLS or SASL, which is not supported yet. The pipeline's Kafka "
-                "clients name these settings differently, and the client that ends transactions supports neither. "
-                "Remove every security.protocol, ssl.* and sasl.* setting. Name a PLAINTEXT listener of the cluster in "
+                f"{path}: {name} in `kafka` asks for TLS or SASL, which is not supported yet. Remove every "
+                "security.protocol, ssl.* and sasl.* setting. Name a PLAINTEXT listener of the cluster in "
                 "bootstrap_servers, in a private network."
             )
     try:

@@ -12,6 +12,7 @@ from confluent_kafka import KafkaException
 from py4j.protocol import Py4JError
 
 from oncebench.delivery import errors
+from oncebench.delivery.contract import AT_MOST_ONCE
 from oncebench.delivery.errors import (
     AnotherDriver,
     PipelineError,
@@ -22,8 +23,8 @@ from oncebench.delivery.errors import (
     TransactionLost,
     TransactionTooSlow,
 )
-from oncebench.delivery.failures import deaths, spark
-from oncebench.delivery.failures.cause import UNKNOWN
+from oncebench.delivery.failures import deaths, delta, spark
+from oncebench.delivery.failures.cause import REPEATED, UNKNOWN, dropped, of_claimed
 from oncebench.delivery.failures.cause import failure as failure_of
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.journal import Journal
@@ -36,7 +37,6 @@ _TRACEBACK = "Traceback (most recent call last):"
 _ERROR = re.compile(r"\s*[A-Za-z_][\w.]*(: |$)")
 # A task's own error in the text that Spark passes on.
 _TASK_ERROR = re.compile(r"^oncebench\.delivery\.errors\.(\w+): (.+)$", re.MULTILINE)
-_REPEATED = "A restart then repeats what was not committed."
 
 
 def explain(failure: BaseException, journal: Journal) -> PipelineError:
@@ -65,7 +65,7 @@ def explain(failure: BaseException, journal: Journal) -> PipelineError:
     if cause.permanent:
         return failure_of(cause, first)
     known = f"{first}. {cause.remedy}." if cause.remedy else f"{first}. Mend the cause; the log has details."
-    return QueryDied(f"{known} {_REPEATED}")
+    return QueryDied(f"{known} {REPEATED}")
 
 
 def advised(
@@ -79,7 +79,7 @@ def advised(
     if isinstance(error, (AnotherDriver, RefusedStart, StoppedGently)):
         return error
     batch = open_batch(config.checkpoint)
-    sentences = [str(error)]
+    sentences = [_by_guarantee(error, config, journal, batch)]
     if error.restart_helps:
         with suppress(KafkaException):
             found = look()
@@ -92,7 +92,7 @@ def advised(
         sentences.append(_longer(config, batch, journal))
     elif spark.MEMORY in str(error):
         sentences.append(_planned(config, batch))
-    elif not error.restart_helps:
+    elif not error.restart_helps or dropped(batch) in sentences[0]:
         sentences.append(_input(config, batch, isinstance(error, RecordTooLarge)))
     if error.restart_helps and died >= deaths.SUSPICIOUS:
         sentences.append(
@@ -100,6 +100,18 @@ def advised(
         )
         sentences.append(_input(config, batch))
     return type(error)(" ".join(filter(None, sentences)))
+
+
+def _by_guarantee(error: PipelineError, config: PipelineConfig, journal: Journal, batch: int | None) -> str:
+    """Returns an error's text, true for the job's guarantee.
+
+    A batch that at-most-once has claimed is not written again. A restart still evaluates the query and consumes its
+    rows, so an error of the query that no restart mends stays one.
+    """
+    if config.guarantee != AT_MOST_ONCE or batch is None or not journal.is_claimed(batch):
+        return str(error)
+    passes = error.restart_helps or delta.is_named(str(error))
+    return of_claimed(str(error), batch) if passes else str(error)
 
 
 def _planned(config: PipelineConfig, batch: int) -> str:

@@ -46,6 +46,7 @@ from pyspark.sql import SparkSession
 
 from oncebench.delivery.batch import Batch
 from oncebench.jobs.checkpoint import offsets_of
+from oncebench.kafka_repair.addresses import RECOVERY
 
 # Some 90,000 batches of 0.7 KB: five hours at five batches a second, and little for a disk that holds a checkpoint.
 MOST_BYTES = 64 * 1024 * 1024
@@ -134,7 +135,7 @@ class Monitoring:
 
     def __init__(self, client: Mapping[str, Any], group: str, topic: str) -> None:
         self._topic = topic
-        self._consumer = Consumer({**client, "group.id": group, "enable.auto.commit": False})
+        self._consumer = Consumer({**client, **RECOVERY, "group.id": group, "enable.auto.commit": False})
 
     def commit(self, offsets: Mapping[str, int]) -> None:
         """Sends the position without waiting for the answer."""

@@ -19,7 +19,7 @@ from typing import Any
 from oncebench.delivery import errors
 from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.failures import kafka, postgres, spark, sqlite, system
-from oncebench.delivery.failures.cause import NO_RESTART, RESTART, Cause
+from oncebench.delivery.failures.cause import NO_RESTART, REPEATED, RESTART, Cause, dropped
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "messages.md"
@@ -40,17 +40,28 @@ TABLES: Mapping[str, Mapping[Any, Cause]] = {
 }
 # A shorter text is a word or a name, and no part of a message.
 PART_WORDS = 8
+# Sentences that messages share.
+SHARED = {"RESTART": RESTART, "NO_RESTART": NO_RESTART, "REPEATED": REPEATED}
 SECTIONS = {
     "2": ("Exit code 2: a restart meets the same error", "Do what the message says, then start again."),
     "1": ("Exit code 1: a restart helps, or may help", "A service manager may start the job again."),
     "1 or 2": ("Exit code 1 or 2, by the cause", "The error code decides; the tables below have it."),
     "part": ("Parts of messages", "Code puts these texts into a message of any exit code."),
 }
-HEAD = """# Every message with which a pipeline can end
+HEAD = f"""# Every message with which a pipeline can end
 
-`python -m tools.endings` writes this page from the source. Words in braces stand for values.
-Exit code 0 has no message: the pipeline has stopped as asked. An error that no list has ends with exit code 1 and
-`stopped: `, its name and its first line.
+Search this page for words of your message that are no names and no numbers. Words in braces stand for values. Each line
+begins with the file or the table that has the message, and with the kind of error. A line of a table begins with the
+reason. In the pipeline's message, the server's own words come first, and the reason follows in brackets.
+
+Exit code 0 has no message: the pipeline has stopped as asked. An error that is not on this page ends with exit code 1.
+Its message is `stopped: `, the error's name and its first line.
+
+Under at-most-once, the message of a failed write ends in another way:
+
+> {dropped("N")}
+
+`python -m tools.endings` writes this page from the source.
 """
 
 
@@ -143,7 +154,8 @@ def written(node: ast.AST) -> str:
         case ast.JoinedStr():
             return "".join(written(part) for part in node.values)
         case ast.FormattedValue():
-            return f"{{{ast.unparse(node.value)}}}"
+            code = ast.unparse(node.value)
+            return SHARED.get(code, f"{{{code}}}")
         case ast.BinOp(op=ast.Add()):
             return written(node.left) + written(node.right)
     return f"{{{ast.unparse(node)}}}"

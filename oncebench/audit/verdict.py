@@ -244,6 +244,8 @@ def _weak(findings: Findings, record: Record) -> tuple[str, ...]:
         reasons.append(interrupted)
     elif share < MIN_SENT_SHARE:
         reasons.append(f"only {share:.1%} of the planned events were sent, less than {MIN_SENT_SHARE:.0%}")
+    elif unanswered := record.ledger.unanswered:  # they may be in the topic, but this is not the planned load
+        reasons.append(f"{unanswered} events of the load have no answer from Kafka: the generator did not wait for it")
     if findings.drained is None and not interrupted:
         reasons.append("the run was not watched to its end: its timeline has neither drained nor stalled")
     exited = exits_of(record.timeline.items, record.hits.items).by_failpoint

@@ -231,9 +231,8 @@ class Batch:
         self.results = sorted((Written(**result) for result, _ in results.value), key=lambda made: made.partition)
         if not self.results:
             raise AnotherDriver(
-                f"batch {self.id}: the sink holds this batch already and ran no task. The sink did not hold the batch "
-                "when this driver started, so another driver has written it meanwhile. This driver stops and has "
-                "written nothing more. Let only one driver run per checkpoint."
+                f"batch {self.id}: another driver has written this batch to the sink since this driver started. This "
+                "driver stops and has written nothing more. Let only one driver run per checkpoint."
             )
         self.failpoint("after-prepare")
         return self.results

@@ -78,19 +78,18 @@ def refuse_older_journal(batch: Batch, sink: Sink, journal: Journal) -> None:
     there = sorted(p for p, mark in sink.marks().items() if mark.batch >= batch.id)
     if there:
         raise RefusedStart(
-            f"batch {batch.id} is not decided in {journal.folder}, but the sink holds partitions {there} of it or of a "
-            "later batch. The journal is older than the sink (for example a restored copy), or belongs to another "
-            "pipeline. Nothing was written. Restore the newest journal with its checkpoint. If that journal is gone, "
-            "take a new checkpoint, sink_id and output."
+            f"batch {batch.id} is not decided in {journal.folder}, an older or another pipeline's journal: the sink "
+            f"holds partitions {there} of it or of a later batch. Nothing was written. Restore the newest journal with "
+            "its checkpoint or, if it is gone, take a new checkpoint, sink_id and output."
         )
 
 
 def transaction_lost(batch: Batch, lost: set[int]) -> TransactionLost:
     """Returns the error for prepared work that was gone before its commit."""
     return TransactionLost(
-        f"batch {batch.id}: the prepared work of partitions {sorted(lost)} is gone. Its transaction took longer than "
-        "its time-out between prepare and commit, or was fenced, or its file was removed. No row is lost: start again, "
-        "and the replay writes these partitions anew. If this happens again, raise transaction_timeout_ms, or set "
+        f"batch {batch.id}: the prepared work of partitions {sorted(lost)} is gone: its transaction exceeded "
+        "its time-out or was fenced, or its file was removed. No row is lost: start again, and "
+        "the replay writes these partitions anew. If this happens again, raise transaction_timeout_ms, or set "
         "max_events_per_batch to get smaller batches."
     )
 

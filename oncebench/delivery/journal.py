@@ -106,12 +106,16 @@ class Journal:
     def claim(self, batch: int) -> bool:
         """Claims a batch for at-most-once. Returns False if an earlier driver claimed it already."""
         self.check_still_ours()
-        name = f"claim-{batch:09d}.json"
+        name = _claim_name(batch)
         if self._put(name, {"batch": batch, "generation": self.generation}):
             self.check_still_ours()  # a younger driver may have done the batch and pruned its claim
             return True
         self._refuse_younger(name)
         return False
+
+    def is_claimed(self, batch: int) -> bool:
+        """Whether at-most-once has claimed a batch."""
+        return (self.folder / _claim_name(batch)).exists()
 
     def decide(self, batch: int, attempt: int, entry: dict[str, Any]) -> None:
         """Makes the irrevocable decision that a batch is committed.
@@ -126,7 +130,7 @@ class Journal:
         if not self._put(name, {"batch": batch, "generation": self.generation, **entry}):
             raise AnotherDriver(
                 f"batch {batch} was decided by another driver ({self.folder / name}). This driver, generation "
-                f"{self.generation}, stops. Its prepared rows stay invisible, and the next start aborts them. "
+                f"{self.generation}, stops; readers never see its prepared rows, and the next start aborts them. "
                 "Let only one driver run per checkpoint."
             )
         self.check_still_ours()
@@ -245,6 +249,10 @@ def checkpoint_id(checkpoint: Path) -> str:
     put_exclusively(folder, "checkpoint.json", {"id": uuid.uuid4().hex})
     with refuse_damaged(folder / "checkpoint.json"):
         return str(json.loads((folder / "checkpoint.json").read_text())["id"])
+
+
+def _claim_name(batch: int) -> str:
+    return f"claim-{batch:09d}.json"
 
 
 def _generation_name(generation: int) -> str:

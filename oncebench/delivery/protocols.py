@@ -26,6 +26,7 @@ from oncebench.delivery.decisions import (
     transaction_lost,
 )
 from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.failures.claimed import claimed
 from oncebench.delivery.journal import Journal
 
 # The text is the job's `on_lost`: REWRITE or DROP (`oncebench.delivery.decisions`).
@@ -44,7 +45,7 @@ def at_most_once(batch: Batch, sink: Sink, journal: Journal, _on_lost: str) -> N
             sink.claim(batch.id)
     batch.failpoint("after-decision")
     if first_time:
-        batch.run(sink.unacknowledged_writer())
+        batch.run(claimed(sink.unacknowledged_writer()))
     else:
         batch.drain()
     batch.failpoint("mid-commit")

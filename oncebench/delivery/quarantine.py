@@ -30,7 +30,8 @@ from oncebench.delivery.copies.fitting import Copy, fitted
 from oncebench.delivery.copies.originals import Original, Originals
 from oncebench.delivery.copies.topic_limit import MAX_MESSAGE_BYTES, producer_sizes, topic_limit
 from oncebench.delivery.failures.cause import UNKNOWN, failure
-from oncebench.delivery.failures.kafka import of_code
+from oncebench.delivery.failures.kafka import fatal_error, of_code
+from oncebench.kafka_repair.addresses import RECOVERY, Repair
 
 # The column that marks a row as a rejected record, and the column's type in Spark's syntax.
 COLUMN = "quarantine"
@@ -42,6 +43,8 @@ TYPE = "struct<reason:string,source_partition:int,source_offset:bigint,key:binar
 MOST_HELD_BYTES = 64 * 1024 * 1024
 # Longer than a broker's restart, so that quarantine does not stop the pipeline before the sink would.
 FLUSH_LIMIT_S = 120.0
+# The broker refuses a record's time. Kafka's client gives the second code if the broker refuses several records.
+_TIME_REFUSED = (KafkaError.INVALID_TIMESTAMP, KafkaError.INVALID_RECORD)
 
 # One of each per worker process and cluster or topic. Spark reuses worker processes for later batches.
 _writers: dict[tuple[str, str], tuple[Producer, int]] = {}
@@ -95,8 +98,10 @@ class Quarantine:
         if self._counts:
             left = self._acknowledge()
             if left or self._failed:
+                _writers.pop(self._key, None)  # a client that has failed sends nothing more
                 reason = self._failed[0] if self._failed else f"{left} copies not acknowledged in {FLUSH_LIMIT_S:g} s"
                 cause = of_code(self._failed[0].code()) if self._failed else UNKNOWN
+                cause = replace(cause, remedy=cause.remedy.replace("TOPIC", self.topic))
                 raise failure(
                     cause, f"quarantine topic {self.topic}: {reason}. Check that the topic exists and can be written"
                 )
@@ -110,15 +115,29 @@ class Quarantine:
         A lowered limit makes Kafka refuse whole batches, with copies that fit. They are sent once more by a new
         producer, which reads the limit again. What fits and is refused again is cut: the limit cannot be read.
         """
-        left: int = self._writer()[0].flush(FLUSH_LIMIT_S)
+        left = self._flush()
         while self._too_large and not left:
             again, self._too_large = self._too_large, []
             del _writers[self._key]
             most = self._writer(renewed=True)[1]
             for whole, sent, repeated in again:
                 self._send(whole, sent // 2 if repeated and sent <= most else None, repeated=True)
-            left = self._writer()[0].flush(FLUSH_LIMIT_S)
+            left = self._flush()
         return left
+
+    def _flush(self) -> int:
+        try:
+            return int(self._writer()[0].flush(FLUSH_LIMIT_S))  # in pieces, it would hide a fatal error
+        except (KafkaException, SystemError) as error:
+            self._client_failed(error)
+            if not self._failed:
+                raise
+            return 0
+
+    def _client_failed(self, error: BaseException) -> None:
+        found = fatal_error(error)
+        if found is not None:
+            self._failed.insert(0, found)  # copies fail because of it
 
     def _send_held(self) -> None:
         records = [tuple(each) for held in self._held for each in zip(*_columns(held), strict=True)]
@@ -141,17 +160,23 @@ class Quarantine:
         copy = fitted(whole, limit or most)
 
         def reported(error: KafkaError | None, _message: object) -> None:
+            try:
+                code = KafkaError.NO_ERROR if error is None else error.code()
+            except SystemError as failed:
+                return self._client_failed(failed)
             if error is None:
-                return
-            if error.code() == KafkaError.MSG_SIZE_TOO_LARGE and (copy.key or copy.value or copy.theirs):
+                return None
+            if code == KafkaError.MSG_SIZE_TOO_LARGE and (copy.key or copy.value or copy.theirs):
                 self._too_large.append((whole, copy.size, repeated))
-            elif error.code() == KafkaError.INVALID_TIMESTAMP and whole.timestamp_ms:
-                self._send(
-                    replace(whole, timestamp_ms=0), limit, repeated
-                )  # the topic does not take it; a header has it
+            elif code in _TIME_REFUSED and whole.timestamp_ms:  # a header has the time
+                self._send(replace(whole, timestamp_ms=0), limit, repeated)
+            elif code == KafkaError._INVALID_DIFFERENT_RECORD:  # refused only together with others
+                self._send(whole, limit, repeated)
             else:
                 self._failed.append(error)
+            return None
 
+        repair = Repair(producer, self._bootstrap_servers)
         while True:
             try:
                 producer.produce(
@@ -161,6 +186,7 @@ class Quarantine:
                 return
             except BufferError:
                 producer.poll(0.1)
+                repair.look(len(producer))
             except KafkaException as failure:
                 reported(failure.args[0], None)
                 return
@@ -172,20 +198,23 @@ class Quarantine:
         """
         if self._key not in _writers:
             most = topic_limit(self.client, self.topic)
-            settings = {"enable.idempotence": True, "acks": "all", **producer_sizes(most)}
+            settings = {"enable.idempotence": True, "acks": "all", **producer_sizes(most), **RECOVERY}
             settings |= {"batch.size": 1} if renewed and most == MAX_MESSAGE_BYTES else {}
             _writers[self._key] = Producer({**self.client, **settings}), most
         return _writers[self._key]
 
     @property
     def _key(self) -> tuple[str, str]:
-        return str(self.client["bootstrap.servers"]), self.topic
+        return self._bootstrap_servers, self.topic
+
+    @property
+    def _bootstrap_servers(self) -> str:
+        return str(self.client["bootstrap.servers"])
 
     def _reader(self) -> Originals:
-        servers = str(self.client["bootstrap.servers"])
-        if servers not in _originals:
-            _originals[servers] = Originals(self.client, FLUSH_LIMIT_S)
-        return _originals[servers]
+        if self._bootstrap_servers not in _originals:
+            _originals[self._bootstrap_servers] = Originals(self.client, FLUSH_LIMIT_S)
+        return _originals[self._bootstrap_servers]
 
 
 def _copy(key: bytes | None, value: bytes | None, ours: list[names.Header], original: Original) -> Copy:

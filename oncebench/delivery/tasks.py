@@ -101,10 +101,9 @@ class WriteTask:
         if self.writer is not None and partition >= self.partitions:
             raise TooManyTasks(
                 f"batch {self.batch}: Spark runs a task for partition {partition}, but this pipeline keeps marks for "
-                f"{self.partitions} partitions only. This task has written nothing; other tasks of the batch may "
-                "have written. End the query with a shuffle: groupBy, or repartition by a column into "
-                f"{self.partitions} partitions. Or set `partitions` to the most tasks that a batch can have. Then "
-                "start again with a new checkpoint, sink_id and output."
+                f"{self.partitions} partitions only; other tasks may have written. End the query with groupBy or with "
+                f"repartition by a column into {self.partitions} partitions, or set `partitions` to the most tasks "
+                "of a batch. Then start again with a new checkpoint, sink_id and output."
             )
         task = Task(self.batch, partition, self.failpoints, self.quarantine)
         rows = task.take(batches)
@@ -187,7 +186,7 @@ def partition_of_first_attempt(batch: int) -> int:
     if attempt > 0:
         raise TaskTriedAgain(
             f"batch {batch}, partition {partition}: Spark has started this task again (attempt {attempt + 1}), and an "
-            "earlier attempt may have written. This attempt has written nothing; a restart of the pipeline replays the "
-            "batch. If this happens again, look at the executors, and leave speculation off."
+            "earlier attempt may have written. This attempt has written nothing; start the pipeline again. If this "
+            "happens again, look at the executors, and leave speculation off."
         )
     return partition

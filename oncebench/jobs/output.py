@@ -34,6 +34,7 @@ from oncebench.jobs.checkpoint import last_batch, newest_finished, open_batch
 
 # The variants whose sinks keep a marker for each batch.
 MARKED = frozenset({"two-phase", "idempotent"})
+_GONE = "If only markers are gone, or the missing rows may stay missing"
 
 
 @dataclass(frozen=True)
@@ -154,14 +155,14 @@ class OutputChecks:
         if uncertain is None:
             opened = open_batch(checkpoint)
             again = "" if opened is None else f" Batch {opened} is open and is written again if its marker is missing."
-            self._gaps.accept(text, f"{refusal}{again}")
+            self._gaps.accept(text, f"{refusal}{again}", when=_GONE)
             return None
         all_there, none_there = f"{text},open/{uncertain}:written", f"{text},open/{uncertain}:missing"
         ways = {all_there: f"If all rows of batch {uncertain} are there", none_there: "If none is there"}
         look = (
-            f"Batch {uncertain} is open, and without markers nothing shows whether its rows are in the output. Look "
-            f"for them: its input ends at {checkpoint}/offsets/{uncertain}, and begins where the file before ends. If "
-            "only some are there, take a new checkpoint, sink_id and output."
+            f"Batch {uncertain} is open: look whether its rows are in the output, because no marker shows it. Its "
+            f"input ends at {checkpoint}/offsets/{uncertain}, and begins where the file before ends. If only some of "
+            "its rows are there, take a new checkpoint, sink_id and output."
         )
         accepted = self._gaps.choose(f"{refusal} {look}", ways, uncertain)
         return uncertain if accepted == all_there else None
@@ -176,7 +177,6 @@ class OutputChecks:
         target = self._target
         return (
             f"the output of sink_id {target.sink_id!r} is older than the checkpoint {target.checkpoint}, or its "
-            f"markers were deleted or reset. {each}. Nothing was read or written. Restore the output's newest state, "
-            "or the checkpoint with its journal from the time of the output's state. If only the markers are gone, "
-            "the rows are there. Rows that are missing stay missing."
+            f"markers were deleted or reset: {each}. Nothing was read or written. Restore the output's newest state, "
+            "or the checkpoint with its journal from the time of the output's state."
         )

@@ -173,9 +173,9 @@ def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Path
         raise RefusedStart(f"sink_id is {sink.sink_id!r}, and must be letters, digits, `.`, `_` and `-`.")
     if is_uri(str(checkpoint)):
         raise RefusedStart(
-            f"checkpoint is {str(checkpoint)!r}, a URI. The journal needs a folder in a mounted file system that has "
-            "hard links and fsync. Give its path, for example /data/checkpoint. HDFS and object stores are not "
-            "supported."
+            f"checkpoint is {str(checkpoint)!r}, a URI. The journal needs a folder in a mounted file system with hard "
+            "links and fsync; HDFS and object stores are not supported. Give the path of such a folder, for example "
+            "/data/checkpoint."
         )
     return Target(kind, support, sink.sink_id, sink.output, checkpoint.absolute())
 

@@ -96,9 +96,9 @@ def _refuse_expired_markers(sink: Sink, target: Target, trigger_s: float) -> Non
     if begun is None or limit is None or time.time() - begun <= limit:
         return
     raise RefusedStart(
-        f"batch {batch} was begun {(time.time() - begun) / 3600:.0f} h ago and is open, but the sink keeps its "
-        f"markers for {limit / 3600:.0f} h only (Kafka: offsets.retention.minutes). A replay could write the batch "
-        f"twice. Check whether its rows are in the output: its input ends at {checkpoint}/offsets/{batch}, and "
-        "begins where the previous file ends. If none is there, raise offsets.retention.minutes on the brokers "
-        "and start again. If any is there, take a new checkpoint, sink_id and output."
+        f"batch {batch} was begun {(time.time() - begun) / 3600:.0f} h ago, but the sink keeps markers for "
+        f"{limit / 3600:.0f} h only (Kafka: offsets.retention.minutes), so a replay could write it twice. "
+        f"Look whether its rows are in the output: its input ends at {checkpoint}/offsets/{batch}, and begins where "
+        "the file before ends. If none is there, raise offsets.retention.minutes on the brokers and start again; if "
+        "any is there, take a new checkpoint, sink_id and output."
     )

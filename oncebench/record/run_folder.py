@@ -110,6 +110,11 @@ class Ledger:
                 mapping.madvise(mmap.MADV_DONTNEED)
 
     @property
+    def unanswered(self) -> int:
+        """Number of events that were attempted, and that Kafka neither acknowledged nor refused."""
+        return int(np.count_nonzero((self.sent_us > 0) & (self.acked_us == 0)))
+
+    @property
     def sent_share(self) -> float:
         """Share of planned events that were attempted and did not fail; 1.0 without any."""
         return float(np.mean((self.sent_us > 0) & (self.acked_us >= 0))) if len(self.seq) else 1.0

@@ -54,6 +54,17 @@ class RunProgress:
         """Whether the pipeline has read and committed every partition up to its end."""
         return all(self.position.get(partition, 0) >= end for partition, end in ends.items())
 
+    def of_load(self) -> tuple[str, int]:
+        """Returns a value that changes while the load makes progress.
+
+        While events wait for Kafka, only acknowledgements are progress. A pause of the schedule is no standstill.
+        """
+        load = self._load.last()
+        acknowledged = load.get("acknowledged", 0)
+        if load.get("planned_by_now", 0) > acknowledged + load.get("failed", 0):
+            return "acknowledged", acknowledged
+        return "looked", load.get("t_us", 0)
+
     def status(self, phase: Phase) -> RunStatus:
         """Returns the state of the run for the live view."""
         load = self._load.last()

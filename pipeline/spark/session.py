@@ -146,9 +146,9 @@ def session(config: PipelineConfig, of_sink: Mapping[str, str] | None = None) ->
     except (PySparkRuntimeError, OSError) as error:  # the JVM ended before it answered, or could not be run
         memory = settings(config, of_sink)["spark.driver.memory"]
         raise RefusedStart(
-            f"Spark's JVM did not start; the lines above have its own message. JAVA_HOME is {_java_home()}: it must "
-            f"have Java 17, 21 or 25. spark.driver.memory is {memory}: this machine must have that much memory. "
-            "Correct what does not fit, then start again."
+            f"Spark's JVM did not start; the lines above have its own message. JAVA_HOME, here {_java_home()}, must "
+            f"have Java 17, 21 or 25, and this machine must have the memory of spark.driver.memory, {memory}. Correct "
+            "what does not fit, then start again."
         ) from error
     except Py4JError as error:
         raise RefusedStart(

@@ -133,6 +133,6 @@ class StartChecks:
         )
         return (
             f"records that the checkpoint {self._checkpoint} needs are gone from input topic "
-            f"{self._config.input_topic!r}. {each}. Retention or somebody deleted them, or the cluster lost them. "
-            "The query does not skip them. Restore the records if you can."
+            f"{self._config.input_topic!r}, and the query does not skip them: {each}. Retention or somebody deleted "
+            "them, or the cluster lost them. Restore the records if you can."
         )

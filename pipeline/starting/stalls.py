@@ -52,7 +52,7 @@ def text(topic: str, servers: str, stall: tuple[str, int, float]) -> str:
     partition, offset, seconds = stall
     return (
         f"input topic {topic!r}, partition {partition}: an open transaction at offset {offset} keeps committed readers "
-        f"from all records behind it, for {seconds:.0f} s so far. This job waits too, and loses nothing. Its producer "
-        "or the broker ends the transaction. If it hangs, end it by hand: kafka-transactions.sh --bootstrap-server "
-        f"{servers} abort --topic {topic} --partition {partition} --start-offset {offset}"
+        f"from all records behind it, for {seconds:.0f} s so far. This job waits, and loses nothing, until the "
+        "transaction's producer or the broker ends it. If it hangs, end it by hand: kafka-transactions.sh "
+        f"--bootstrap-server {servers} abort --topic {topic} --partition {partition} --start-offset {offset}"
     )

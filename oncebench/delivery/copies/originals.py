@@ -20,6 +20,7 @@ from confluent_kafka import TIMESTAMP_NOT_AVAILABLE, Consumer, KafkaError, Kafka
 
 from oncebench.delivery.copies.headers import GONE, NOT_READ, Header
 from oncebench.delivery.errors import DeliveryFailed
+from oncebench.kafka_repair.addresses import RECOVERY, Repair
 
 Position = tuple[int, int]
 
@@ -78,7 +79,8 @@ class Originals:
     """
 
     def __init__(self, client: Mapping[str, Any], limit_s: float) -> None:
-        self._consumer = Consumer({**_SETTINGS, **client})
+        self._consumer = Consumer({**_SETTINGS, **client, **RECOVERY})
+        self._bootstrap_servers = str(client["bootstrap.servers"])
         self._limit_s = limit_s
 
     def read(self, topic: str, positions: Iterable[Position]) -> dict[Position, Original]:
@@ -119,9 +121,11 @@ class Originals:
     def _partition(self, topic: str, partition: int, offsets: list[int]) -> Iterator[tuple[int, Original]]:
         """Yields the records at ascending offsets of one partition."""
         wanted, quiet_since = deque(offsets), time.monotonic()
+        repair = Repair(self._consumer, self._bootstrap_servers)
         reached = self._go(topic, partition, wanted)
         while wanted:
             first = self._consumer.poll(POLL_S)
+            repair.look(quiet_since)
             if time.monotonic() - quiet_since > self._limit_s:
                 raise self._silent(f"{topic}, partition {partition}, offset {wanted[0]}", "no records came")
             for message in () if first is None else (first, *self._consumer.consume(MOST_TAKEN, 0)):

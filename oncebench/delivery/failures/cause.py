@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from oncebench.delivery.contract import AT_MOST_ONCE
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
 
 RESTART = "A restart of the pipeline writes the batch again."
 NO_RESTART = "A restart does not mend this."
+REPEATED = "A restart then repeats what was not committed."
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,28 @@ def permanent(reason: str, remedy: str) -> Cause:
 def transient(reason: str, remedy: str = "") -> Cause:
     """Returns the entry of an error that may pass by itself."""
     return Cause(False, reason, remedy)
+
+
+def of_claimed(text: str, batch: int) -> str:
+    """Returns the text of a failed write under at-most-once, which no restart repeats.
+
+    Args:
+        text: says what a restart does under the other guarantees.
+        batch: was claimed before the write.
+    """
+    if AT_MOST_ONCE in text:
+        return text
+    for sentence in (RESTART, NO_RESTART, REPEATED):
+        text = text.replace(f" {sentence}", "")
+    return f"{text} {dropped(batch)}"
+
+
+def dropped(batch: int | str) -> str:
+    """Returns what a restart does after a failed write of a claimed batch."""
+    return (
+        f"Under {AT_MOST_ONCE} a restart drops the rows of batch {batch} that the output lacks, and goes on; to have "
+        "them, send their input again."
+    )
 
 
 def failure(cause: Cause, text: str, restart: str = RESTART) -> DeliveryFailed:

@@ -36,3 +36,8 @@ CONDITIONS: Mapping[str, Cause] = {
     "DELTA_PROTOCOL_CHANGED": transient("the table was altered meanwhile; the next start compares its columns"),
     "DELTA_MAX_COMMIT_RETRIES_EXCEEDED": transient("other writers always committed first"),
 }
+
+
+def is_named(text: str) -> bool:
+    """Whether a text names one of Delta's error conditions."""
+    return any(f"[{condition}" in text for condition in CONDITIONS)

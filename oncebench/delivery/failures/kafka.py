@@ -17,8 +17,12 @@ from kafka.errors import KafkaError as WireError
 
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 
-_RIGHTS = "kafka-acls.sh --add grants the missing right to this user. Grant it"
-_CHECKED = "the next start checks the topic, and refuses if it is gone"
+_RIGHTS = "Grant the missing right to this user with kafka-acls.sh --add"
+_TOPIC_RIGHT = (
+    "Grant it Write, or Read on an input, with kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal "
+    "User:NAME --operation Write --topic TOPIC"
+)
+_CHECKED = "the broker does not know the topic or partition; the next start checks the topic"
 _FENCED = "another producer took over the transactional id; the next start fences and makes new ones"
 _MOVES = "a leader or coordinator is moving to another broker"
 _FORGOTTEN = "the broker has forgotten the producer; the next one gets a new id"
@@ -34,8 +38,8 @@ BROKER: Mapping[int, Cause] = {
     9: transient(_MOVES),
     10: permanent(
         "the record is longer than its topic allows",
-        "Raise the topic's limit: kafka-configs.sh --alter --entity-type topics --entity-name TOPIC --add-config "
-        "max.message.bytes=BYTES. Or reject such records in the query",
+        "Raise the topic's limit (kafka-configs.sh --bootstrap-server HOST:PORT --alter --entity-type topics "
+        "--entity-name TOPIC --add-config max.message.bytes=BYTES), or reject such records in the query",
     ),
     12: permanent(
         "the sink's marker is longer than the broker allows", "Raise offset.metadata.max.bytes on the brokers"
@@ -56,12 +60,13 @@ BROKER: Mapping[int, Cause] = {
     22: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
     25: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
     27: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
-    29: permanent("this user may not write the topic", _RIGHTS),
+    29: permanent("this user may not use the topic", _TOPIC_RIGHT),
     30: permanent("this user may not write the sink's marker groups", _RIGHTS),
-    31: permanent("this user lacks a right on the cluster", _RIGHTS),
+    31: permanent("this user may write no topic, so the broker gives the producer no id", _TOPIC_RIGHT),
     32: permanent(
-        "the record's time is outside of what the topic allows",
-        "Raise message.timestamp.before.max.ms and message.timestamp.after.max.ms of the topic",
+        "the record's time, which a worker's clock gives, is outside of what the topic allows",
+        "Correct the clocks of the workers' machines, or raise message.timestamp.before.max.ms and "
+        "message.timestamp.after.max.ms of the topic",
     ),
     33: permanent("the broker does not have this SASL mechanism", "Name a PLAINTEXT listener in bootstrap_servers"),
     34: permanent("the listener expects SASL", "Name a PLAINTEXT listener in bootstrap_servers"),
@@ -91,8 +96,9 @@ BROKER: Mapping[int, Cause] = {
     75: transient(_MOVES),
     76: permanent("the broker cannot compress in this way", "Remove compression.type from `kafka`"),
     87: permanent(
-        "the broker refuses the record's form; a compacted topic takes no record without a key",
-        "Set cleanup.policy=delete for the topic, or give each row a key",
+        "the broker refuses the record's form or time; a compacted topic takes no record without a key",
+        "If the topic is compacted, set cleanup.policy=delete or give each row a key; otherwise correct the workers' "
+        "clocks",
     ),
     88: transient("a transaction with this marker has not ended yet"),
     89: transient("a quota of the broker slows this client down", "Raise the quota"),
@@ -159,6 +165,18 @@ _JAVA: Mapping[str, int] = {
     "KafkaStorageException": 56,
 }
 _CLASS = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+)")
+
+
+def fatal_error(raised: BaseException | None) -> KafkaError | None:
+    """Returns the error of confluent-kafka that another one hides; None if there is none.
+
+    A client that has failed for good raises its error from whatever call comes next. If that call succeeds, Python
+    raises a SystemError, and the client's error is its cause.
+    """
+    found = raised
+    while found is not None and not isinstance(found, KafkaException):
+        found = found.__cause__
+    return found.args[0] if found is not None and isinstance(found.args[0], KafkaError) else None
 
 
 def of_code(code: int) -> Cause:

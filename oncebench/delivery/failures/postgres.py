@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 
 _ROW = "Reject such rows in the query, or change the table's definition or its constraint"
-_RIGHTS = "GRANT gives the missing right to this role. Grant it"
 _TIME_OUT = (
-    "the sink switches the time-outs of role, database and server off for its sessions, so an operator or a pooler "
-    "ended this one"
+    "an operator or a pooler ended the session, not a time-out: the sink switches the time-outs of role, database and "
+    "server off"
 )
 IDEMPOTENT = (
-    "Remove from the table's triggers what cannot be prepared: NOTIFY, LISTEN, temporary tables. Or take the variant "
-    "idempotent, which prepares no transaction, with a new checkpoint, sink_id and table"
+    "Remove NOTIFY, LISTEN and temporary tables from the table's triggers, or take the variant idempotent with a new "
+    "checkpoint, sink_id and table"
 )
 
 CODES: Mapping[str, Cause] = {
@@ -29,7 +28,7 @@ CODES: Mapping[str, Cause] = {
     "25006": transient("the server takes no writes: it is a standby, or was made read-only", "Name the primary"),
     "25P03": transient(_TIME_OUT),
     "25P04": transient(_TIME_OUT),
-    "53100": transient("the server's disk is full", "Make room on it"),
+    "53100": transient("the server's disk is full", "Make room on that disk"),
     "53200": transient(
         "the server is out of memory, or all slots of max_prepared_transactions are taken",
         "Look at pg_prepared_xacts: the next start names who holds the slots",
@@ -57,7 +56,9 @@ CLASSES: Mapping[str, Cause] = {
     "3D": permanent("there is no such database", "Correct the DSN"),
     "3F": permanent("there is no such schema", "Correct search_path of the role"),
     "40": transient("the server chose this transaction to break a conflict"),
-    "42": permanent("a table, column or right is missing", f"Restore it. {_RIGHTS}"),
+    "42": permanent(
+        "a table, column or right is missing", "Restore the table or column, or GRANT the missing right to this role"
+    ),
     "44": permanent("a row breaks the check option of a view", _ROW),
     "53": transient("the server lacks a resource"),
     "54": permanent("a row exceeds a limit of PostgreSQL", _ROW),

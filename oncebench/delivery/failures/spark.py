@@ -15,11 +15,10 @@ from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transie
 from oncebench.delivery.failures.kafka import of_java
 
 _STATE = (
-    "Start the earlier code or settings, which made the state. For the new ones take a new checkpoint, sink_id and "
-    "output"
+    "Go back to the code and settings that made the state, or give the new ones a new checkpoint, sink_id and output"
 )
 _DAMAGED = (
-    "Restore the checkpoint with its journal, from before the damage. If there is no such copy, take a new checkpoint, "
+    "Restore the checkpoint with its journal from before the damage or, without such a copy, take a new checkpoint, "
     "sink_id and output"
 )
 _QUERY = "Correct pipeline/query.py"
@@ -33,9 +32,11 @@ CONDITIONS: Mapping[str, Cause] = {
     "STATE_STORE_INVALID_VARIABLE_TYPE_CHANGE": permanent("the query's state has another type than before", _STATE),
     "STATE_STORE_COLUMN_FAMILY_SCHEMA_INCOMPATIBLE": permanent("the query's state differs from before", _STATE),
     "STATE_STORE_INVALID_CONFIG_AFTER_RESTART": permanent("a setting of the state cannot be changed", _STATE),
-    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA": permanent("the query has other operators", _STATE),
+    "STREAMING_STATEFUL_OPERATOR_NOT_MATCH_IN_STATE_METADATA": permanent(
+        "the query has other stateful operators than its checkpoint", _STATE
+    ),
     "STATE_STORE_INVALID_PROVIDER": permanent(
-        "the state store's class does not exist", "Correct the setting in `spark`"
+        "the state store's class does not exist", "Correct spark.sql.streaming.stateStore.providerClass in `spark`"
     ),
     "STATE_STORE_KEY_ROW_FORMAT_VALIDATION_FAILURE": permanent("the state does not fit the query", _STATE),
     "STATE_STORE_VALUE_ROW_FORMAT_VALIDATION_FAILURE": permanent("the state does not fit the query", _STATE),
@@ -44,9 +45,12 @@ CONDITIONS: Mapping[str, Cause] = {
     "CHECKPOINT_FILE_CHECKSUM_VERIFICATION_FAILED": permanent("a file of the checkpoint is damaged", _DAMAGED),
     "STREAMING_CHECKPOINT_MISSING_METADATA_FILE": permanent("a file of the checkpoint is missing", _DAMAGED),
     "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY": permanent("the state's folder is missing", _DAMAGED),
-    "CANNOT_LOAD_CHECKPOINT_FILE_MANAGER": permanent("a class is missing", "Correct the setting in `spark`"),
+    "CANNOT_LOAD_CHECKPOINT_FILE_MANAGER": permanent(
+        "the class that writes checkpoint files is missing",
+        "Correct spark.sql.streaming.checkpointFileManagerClass in `spark`",
+    ),
     "STREAMING_QUERY_EVOLUTION_ERROR": permanent("the query differs from the one of the checkpoint", _STATE),
-    "STREAMING_OUTPUT_MODE": permanent("the query cannot be written in this mode", _QUERY),
+    "STREAMING_OUTPUT_MODE": permanent("the query cannot be written in this output mode", _QUERY),
     "UNRESOLVED_COLUMN": permanent("the query names a column that does not exist", _QUERY),
     "UNRESOLVED_ROUTINE": permanent("the query names a function that does not exist", _QUERY),
     "PARSE_SYNTAX_ERROR": permanent("the query has a wrong expression", _QUERY),
@@ -54,7 +58,9 @@ CONDITIONS: Mapping[str, Cause] = {
     "CAST_INVALID_INPUT": permanent("a value of the input cannot be cast", "Use try_cast in pipeline/query.py"),
     "CAST_OVERFLOW": permanent("a value of the input is too large for its type", "Use try_cast in pipeline/query.py"),
     "DIVIDE_BY_ZERO": permanent("an expression divides by zero", "Use try_divide in pipeline/query.py"),
-    "ARITHMETIC_OVERFLOW": permanent("a number is too large for its type", "Use try_add and the like in the query"),
+    "ARITHMETIC_OVERFLOW": permanent(
+        "a number is too large for its type", "Use try_add, try_multiply or the like in the query, which give null"
+    ),
     "NUMERIC_VALUE_OUT_OF_RANGE": permanent("a number is too large for its type", "Reject such records in the query"),
     "CANNOT_PARSE_TIMESTAMP": permanent("a text of the input is no time", "Use try_to_timestamp in the query"),
     "INVALID_ARRAY_INDEX": permanent("an array of the input is too short", "Use get or try_element_at in the query"),
@@ -74,7 +80,7 @@ TEXTS: Mapping[str, Cause] = {
     "Python worker exited unexpectedly": transient("a Python worker was killed, perhaps for its memory", MEMORY),
     "java.io.IOException: No space left on device": transient("a disk is full", "Make room on the disk"),
     "java.nio.file.AccessDeniedException": permanent(
-        "this user lacks a right on a file", "Grant it with chmod or chown"
+        "this user lacks a right on a file", "Grant the right with chmod or chown"
     ),
     "org.apache.spark.SparkClassNotFoundException": permanent("a jar is missing", "Add it to `jars` or `driver_jars`"),
     "java.lang.ClassNotFoundException": permanent("a jar is missing", "Add it to `jars` or `driver_jars`"),

@@ -8,12 +8,12 @@ from collections.abc import Mapping
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 
 ERRNOS: Mapping[int, Cause] = {
-    errno.EACCES: permanent("this user lacks a right on the file or folder", "Grant it with chmod or chown"),
-    errno.EPERM: permanent("this user lacks a right on the file or folder", "Grant it with chmod or chown"),
+    errno.EACCES: permanent("this user lacks a right on the file or folder", "Grant the right with chmod or chown"),
+    errno.EPERM: permanent("this user lacks a right on the file or folder", "Grant the right with chmod or chown"),
     errno.EROFS: permanent("the file system is mounted read-only", "Mount the file system for writing"),
     errno.EFBIG: permanent("a file would be longer than allowed", "Raise the limit (ulimit -f)"),
     errno.ENAMETOOLONG: permanent("a name is too long", "Take a shorter sink_id or folder"),
-    errno.ENOTDIR: permanent("a part of the path is no folder", "Correct the path"),
+    errno.ENOTDIR: permanent("a part of the path is a file, not a folder", "Correct the path"),
     errno.EXDEV: permanent("the folder spans two file systems", "Take a folder within one file system"),
     errno.ENOSPC: transient("the disk is full", "Make room on the disk"),
     errno.EDQUOT: transient("the quota is used up", "Raise the quota, or make room"),

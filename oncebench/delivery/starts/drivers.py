@@ -28,6 +28,7 @@ from oncebench.delivery.starts.gaps import Gaps
 
 _ENTRY = "drivers.json"
 _SHOWN = 12  # characters of a random name
+_IF_ENDED = "If the other job has ended for good, its checkpoint is lost, and its rows may be written again"
 
 
 class Drivers:
@@ -59,7 +60,7 @@ class Drivers:
             others = sorted(found - self._known())
             if others:
                 text = ",".join(f"output/driver:{name[:_SHOWN]}" for name in others)
-                gaps.accept(text, self._refusal(sink_id, others[0]))
+                gaps.accept(text, self._refusal(sink_id, others[0]), when=_IF_ENDED)
             self._journal.exceed(holder.generation)
         put_in_place_of(self._journal.folder, _ENTRY, {"known": sorted({*found, self._journal.driver})})
 
@@ -72,12 +73,10 @@ class Drivers:
 
     def _refusal(self, sink_id: str, other: str) -> str:
         return (
-            f"the checkpoint {self._journal.folder.parent} is a copy, or an older state. A start that it does not know "
-            f"(driver {other[:_SHOWN]}) has written with sink_id {sink_id!r} to the output since. "
-            "Two jobs with copies of one checkpoint would write every row twice. Nothing was read or written, "
-            "and the other job goes on. Start from the checkpoint of that start, or give this job a new checkpoint, "
-            "sink_id and output. If the other job has ended for good and its checkpoint is lost, rows that it wrote "
-            "may be written again."
+            f"the checkpoint {self._journal.folder.parent} is a copy, or an older state: a start that it lacks "
+            f"(driver {other[:_SHOWN]}) has written to the output with sink_id {sink_id!r}. Nothing was read or "
+            "written, and the other job goes on. Start from the checkpoint of that start, or give this job a new "
+            "checkpoint, sink_id and output."
         )
 
 

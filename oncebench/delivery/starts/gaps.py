@@ -21,6 +21,7 @@ from oncebench.delivery.journal import put_exclusively, refuse_damaged
 
 # Stands for a place or a batch that is not there.
 NONE = "none"
+GO_ON = "To go on without what is lost"
 _ENTRY = re.compile(r"gap-(\d{6,})\.json")
 
 
@@ -51,7 +52,7 @@ class Gaps:
         self._known = _recorded(journal)
         self.new: list[Gap] = []
 
-    def accept(self, text: str, refusal: str, batch: int | None = None) -> None:
+    def accept(self, text: str, refusal: str, batch: int | None = None, when: str = GO_ON) -> None:
         """Returns if this loss is accepted, by this start or by the newest one that accepted any.
 
         The second case is a start that died before it had moved on. An older text is not enough: the same loss came
@@ -61,11 +62,12 @@ class Gaps:
             text: see `Gap`.
             refusal: what is wrong and what to do, without the acceptance.
             batch: see `Gap`.
+            when: the beginning of the sentence that gives the text: when to accept, and what that means.
 
         Raises:
             RefusedStart: the loss is not accepted.
         """
-        self.choose(refusal, {text: "To go on without what is lost"}, batch)
+        self.choose(refusal, {text: when}, batch)
 
     def choose(self, refusal: str, texts: Mapping[str, str], batch: int | None = None) -> str:
         """Returns the accepted text of a loss that has several ways to go on; see `accept`.

@@ -20,6 +20,10 @@ from oncebench.delivery.starts.gaps import NONE, Gaps
 
 _ENTRY = "places.json"
 INPUT, OUTPUT = "input", "output"
+_GO_ON = {
+    INPUT: "To read this topic from its beginning, without the rest of the other one",
+    OUTPUT: "To write to this output, without the batches before",
+}
 
 
 class Places:
@@ -53,7 +57,7 @@ class Places:
         """
         text = difference(which, self._recorded.get(which, {}), found)
         if text:
-            gaps.accept(text, _refusal(which, name, text), batch)
+            gaps.accept(text, _refusal(which, name, text), batch, when=_GO_ON[which])
         return bool(text)
 
     def record(self, which: str, found: Mapping[str, str]) -> None:
@@ -75,15 +79,14 @@ def difference(which: str, recorded: Mapping[str, str], found: Mapping[str, str]
 def _refusal(which: str, name: str, text: str) -> str:
     if which == INPUT:
         return (
-            f"{name} is not the topic that this checkpoint has read: {text}. It was deleted and created again, or "
-            "bootstrap_servers lead to another cluster. The checkpoint's offsets do not belong to it. Nothing was read "
-            "or written. Name the right cluster and topic, or take a new checkpoint, sink_id and output. Going on "
-            "reads this topic from its beginning, and the rest of the other one is lost."
+            f"{name} is not the topic that this checkpoint has read ({text}): it was deleted and created again, or "
+            "bootstrap_servers lead to another cluster. Nothing was read or written. Name the right cluster and topic, "
+            "or take a new checkpoint, sink_id and output."
         )
     return (
-        f"{name} is not the output that this checkpoint has written: {text}. It was made again, restored elsewhere, or "
-        "the address leads to another server. Nothing was read or written. Name the right output, or take a new "
-        "checkpoint, sink_id and output. Going on writes to this one, and earlier batches are not in it."
+        f"{name} is not the output that this checkpoint has written ({text}): it was made again, restored elsewhere, "
+        "or the address leads to another server. Nothing was read or written. Name the right output, or take a new "
+        "checkpoint, sink_id and output."
     )
 
 

@@ -70,10 +70,10 @@ def refuse_compacted(admin: AdminClient, topic: str, use: str) -> None:
     policy = topic_setting(admin, topic, "cleanup.policy") or ""
     if "compact" in policy:
         raise RefusedStart(
-            f"{use} {topic!r} has cleanup.policy={policy}. Kafka then keeps only the newest record of each key and "
-            "refuses records without a key, so copies would be lost. Nothing was read or written. Set it with "
-            f"kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config cleanup.policy=delete, "
-            "or name another topic."
+            f"{use} {topic!r} has cleanup.policy={policy}: Kafka would keep only the newest copy of each key, and "
+            "refuse copies without a key. Nothing was read or written. Correct the topic (kafka-configs.sh "
+            f"--bootstrap-server HOST:PORT --alter --entity-type topics --entity-name {topic} --add-config "
+            "cleanup.policy=delete), or name another topic."
         )
 
 

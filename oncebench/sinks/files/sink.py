@@ -24,7 +24,6 @@ query over the same rows would run the stateful operator twice.
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import re
@@ -59,6 +58,7 @@ from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFa
 from oncebench.delivery.failures.system import of_errno
 from oncebench.delivery.journal import put_exclusively
 from oncebench.delivery.quarantine import without_rejected
+from oncebench.sinks.files.disk import error_text, refused
 from oncebench.sinks.files.driver import claim, claimed, newest_driver, settle, stop_if_older, take
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
 from oncebench.sinks.files.reader import PENDING, SPARK_METADATA, names_in
@@ -69,17 +69,6 @@ ID_FILE = ".oncebench-folder.json"
 # Of an attempt: the first ones are its driver's, the others are random.
 _DIGITS, _OWN = 32, 16
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
-_WHAT_TO_DO = {
-    errno.ENOSPC: "Make room on the disk",
-    errno.EDQUOT: "Raise the quota, or make room",
-    errno.EACCES: "Give this user the right to write there, or take another folder",
-    errno.EROFS: "Mount the file system for writing, or take another folder",
-    errno.EXDEV: "Put the folder and its subfolders on one file system, because renames are atomic only within one",
-    errno.ENAMETOOLONG: "Take a shorter sink_id: it is part of every file's name",
-    errno.EEXIST: "Take another folder: a file has this name",
-    errno.ENOTDIR: "Take another folder: a part of its path is a file",
-    errno.ENOENT: "Run one driver per sink_id, and give every node of a cluster this folder under the same path",
-}
 
 
 @dataclass(frozen=True)
@@ -180,7 +169,7 @@ class FileWriter:
                 raise
             kind = PermanentFailure if of_errno(error.errno).permanent else DeliveryFailed
             raise kind(
-                f"batch {task.batch}, partition {task.partition}: {_error_text(path, error)}, then start the pipeline "
+                f"batch {task.batch}, partition {task.partition}: {error_text(path, error)}, then start the pipeline "
                 "again. Readers see no part of this file."
             ) from error
         task.reach("after-prepare")
@@ -239,21 +228,20 @@ class FileSink(Sink):
 
     def make_identity(self) -> None:
         """See `Sink.make_identity`: a folder gets a file with a random id."""
-        try:
+        with refused(self._names.folder):
             put_exclusively(self._names.folder, ID_FILE, {"id": uuid.uuid4().hex})
-        except OSError as error:
-            raise RefusedStart(f"{_error_text(self._names.folder, error)}. Nothing was written.") from error
 
     def holder(self) -> Holder:
-        settle(self._names.folder)
-        found = newest_driver(self._names.holder)
-        return Holder.of(self._found_marks(), 0 if found is None else found[1])
+        with refused(self._names.folder):
+            settle(self._names.folder)
+            found = newest_driver(self._names.holder)
+            return Holder.of(self._found_marks(), 0 if found is None else found[1])
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: tests the folder, deletes undecided files, reads final names."""
         self._names = names = replace(self._names, generation=generation)
-        self._check(support)
-        try:
+        with refused(names.folder):
+            self._check(support)
             make_folder(names.pending)
             self._try_out()
             take(names.holder, names.driver, generation)
@@ -261,8 +249,6 @@ class FileSink(Sink):
             for name in names_in(names.pending) - kept:
                 if names.is_older(name):
                     (names.pending / name).unlink(missing_ok=True)
-        except OSError as error:
-            raise RefusedStart(f"{_error_text(names.folder, error)}. Nothing was written.") from error
         self._marks = {p: mark for p, mark in self._found_marks().items() if mark.batch != NO_BATCH}
 
     def warm_up_writer(self) -> FileWriter:
@@ -309,7 +295,7 @@ class FileSink(Sink):
         except OSError as error:
             kind = CommitRefused if of_errno(error.errno).permanent else CommitUncertain
             raise kind(
-                f"batch {batch}: {_error_text(self._names.folder, error)}. The batch is decided: start again after "
+                f"batch {batch}: {error_text(self._names.folder, error)}. The batch is decided: start again after "
                 "that, and the replay finishes it."
             ) from error
         return lost
@@ -322,9 +308,9 @@ class FileSink(Sink):
         if visible.exists() and not hidden.samefile(visible):
             raise CommitRefused(
                 f"{visible} exists already, and {hidden} was prepared for the same name: two pipelines write as "
-                f"sink_id {self._names.sink_id!r}, or files were restored by hand. Neither was changed. If "
-                f"both hold the same rows, remove {visible.name}. If not, rename it, and give the other pipeline a "
-                "sink_id of its own. Then start again: the prepared file gets the name."
+                f"sink_id {self._names.sink_id!r}, or files were restored by hand. Neither was changed: remove "
+                f"{visible.name} if both hold the same rows, or else rename it and give the other pipeline another "
+                "sink_id. Then start again: the prepared file gets the name."
             )
         try:
             hidden.rename(visible)
@@ -378,11 +364,6 @@ class FileSink(Sink):
         finally:
             hidden.unlink(missing_ok=True)
             renamed.unlink(missing_ok=True)
-
-
-def _error_text(path: Path, error: OSError) -> str:
-    what_to_do = _WHAT_TO_DO.get(error.errno or 0, "Check the file system")
-    return f"cannot write {path} ({error.strerror or error}). {what_to_do}"
 
 
 def _open(form: Format, settings: SinkSettings) -> FileSink:

@@ -194,7 +194,8 @@ def _end(coordinator: Coordinator, transaction: Transaction, place: OpenIn, comm
         f"partition {place.partition} since offset {place.offset}, and readers wait there"
     )
     by_hand = (
-        f"kafka-transactions.sh abort --topic {place.topic} --partition {place.partition} --start-offset {place.offset}"
+        f"kafka-transactions.sh --bootstrap-server HOST:PORT abort --topic {place.topic} --partition {place.partition} "
+        f"--start-offset {place.offset}"
     )
     if commit is None:
         raise RefusedStart(

@@ -22,6 +22,7 @@ from oncebench.delivery import digest
 from oncebench.delivery.contract import OVERWRITTEN, Mark
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.failures.kafka import of_error
+from oncebench.kafka_repair.addresses import RECOVERY
 from oncebench.sinks.kafka.names import Names
 
 _log = logging.getLogger(__name__)
@@ -70,7 +71,6 @@ class Offsets:
 
     def __init__(self, client: Mapping[str, Any], topic: str) -> None:
         self._client = dict(client)
-        self._admin = AdminClient(self._client)
         self._topic = topic
 
     def write(self, group: str, number: int, metadata: str = "", stable: bool = True) -> None:
@@ -81,7 +81,7 @@ class Offsets:
                 driver afterwards, or did not answer within LIMIT_S.
         """
         wanted = ConsumerGroupTopicPartitions(group, [TopicPartition(self._topic, 0, number, metadata)])
-        alter = self._admin.alter_consumer_group_offsets
+        alter = AdminClient({**self._client, **RECOVERY}).alter_consumer_group_offsets
         # The client gets the limit: a time-out of the future itself would raise an error that is not Kafka's.
         _answered(lambda: alter([wanted], request_timeout=LIMIT_S)[group].result().topic_partitions)
         found = self.read(group, stable)
@@ -130,11 +130,10 @@ def publish_generation(offsets: Offsets, names: Names, generation: int) -> bool:
     group, published = names.generation_group, offsets.read(names.generation_group)
     if published is not None and published.number > generation:  # equal: after a refused start and a restore
         raise RefusedStart(
-            f"this start is generation {generation} of sink_id {names.sink_id!r} by its journal, and the cluster "
-            f"has seen generation {published.number} (offset of group {group}). The journal is new, older (for example "
-            "a copy that was put back), or another's. Nothing was read or written. Restore the newest journal with its "
-            "checkpoint; if it is gone, take a new checkpoint, sink_id and output. If the journal lacks only starts, "
-            "start again: each start takes the next generation."
+            f"this start's journal has generation {generation} of sink_id {names.sink_id!r}, and the cluster has seen "
+            f"generation {published.number} (offset of group {group}). Nothing was read or written: the journal is "
+            "new, another's, or an older copy. Restore the newest journal with its checkpoint, or take a new "
+            "checkpoint, sink_id and output; if the journal lacks only starts, start again."
         )
     try:
         offsets.write(group, generation, json.dumps({"driver": names.driver}))
@@ -142,9 +141,9 @@ def publish_generation(offsets: Offsets, names: Names, generation: int) -> bool:
         if not of_error(error).permanent and not of_error(error).remedy:
             raise
         raise RefusedStart(
-            f"could not publish generation {generation} as an offset of group {group}: {error}. The output topic "
-            "must exist, and the group must be writable and without members (no console, no exporter). Correct that, "
-            "then start again."
+            f"could not publish generation {generation} as an offset of group {group}: {error}. This user needs Read "
+            "on the output topic and on the group, and the group must have no members (no console, no exporter). "
+            "Correct that, then start again."
         ) from error
     return published is not None
 
@@ -191,7 +190,7 @@ def read(client: Mapping[str, Any], group: str, topic: str, stable: bool = True)
 def member_of(client: Mapping[str, Any], group: str, stable: bool = True) -> Consumer:
     """Returns a consumer that names its group and never joins it."""
     level = "read_committed" if stable else "read_uncommitted"  # librdkafka: RequireStable of OffsetFetch
-    return Consumer({**client, "group.id": group, "enable.auto.commit": False, "isolation.level": level})
+    return Consumer({**client, **RECOVERY, "group.id": group, "enable.auto.commit": False, "isolation.level": level})
 
 
 def _answered(ask: Callable[[], list[TopicPartition]]) -> list[TopicPartition]:

@@ -26,6 +26,7 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient, OffsetSpec
 
 from oncebench.delivery.errors import ReadError
+from oncebench.kafka_repair.addresses import RECOVERY, Repair
 from oncebench.sinks.kafka.coordinator import Coordinator
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.reader import End, ReadReport, Rows, now_us
@@ -90,20 +91,22 @@ class KafkaReader:
         self.topic = topic
         self._bootstrap_servers, self._sink_id = bootstrap_servers, sink_id
         self._where = f"topic {topic} on {bootstrap_servers}"
-        common = {"bootstrap.servers": bootstrap_servers, "log_level": 2, **(client or {})}
+        common = {"bootstrap.servers": bootstrap_servers, "log_level": 2, **(client or {}), **RECOVERY}
         self._level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         level = "read_committed" if committed else "read_uncommitted"
-        self._admin = AdminClient(common)
+        self._client = common
         self._consumer = Consumer({**_SETTINGS, "isolation.level": level, **common})
         self._partitions = self._find_partitions(start_s)
         self._consumer.assign([TopicPartition(topic, number, OFFSET_BEGINNING) for number in self._partitions])
         self._reached = dict.fromkeys(self._partitions, 0)
+        self._repair = Repair(self._consumer, bootstrap_servers)
 
     def poll(self, timeout_s: float) -> Rows:
         """Returns the available rows, see `Reader.poll`. Raises `ReadError` if rows were deleted."""
         # consume(n, timeout) would wait for n records or for the whole time-out, and so delay every row
         first = self._consumer.poll(timeout_s)
         if first is None:
+            self._repair.look(dict(self._reached))
             return Rows()
         return self._rows([first, *self._consumer.consume(BATCH, 0)])
 
@@ -211,9 +214,11 @@ class KafkaReader:
     def _offsets(self, spec: OffsetSpec, level: IsolationLevel) -> dict[int, int]:
         """Returns offsets; retries while a broker restarts or has only just made the topic."""
         wanted = {TopicPartition(self.topic, number): spec for number in self._partitions}
+        # A client of its own: one that is older may have lost its addresses while a broker was away.
+        admin = AdminClient(self._client)
         start = time.monotonic()
         while True:
-            answers = self._admin.list_offsets(wanted, isolation_level=level, request_timeout=REQUEST_S)
+            answers = admin.list_offsets(wanted, isolation_level=level, request_timeout=REQUEST_S)
             try:
                 return {place.partition: answer.result().offset for place, answer in answers.items()}
             except KafkaException as error:

@@ -24,6 +24,7 @@ import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from confluent_kafka import KafkaException
@@ -51,15 +52,17 @@ from oncebench.delivery.failures.kafka import of_code
 from oncebench.delivery.topics.check import refuse_unfit
 from oncebench.delivery.topics.replicas import Waiting, shortage, warn_if_short_for_good
 from oncebench.delivery.topics.settings import broker_setting, record_limit
+from oncebench.kafka_repair.addresses import RECOVERY
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
 from oncebench.sinks.kafka.drivers.claims import Claims, fenced_before, holder, note_fenced
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
 from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks, publish_generation, restore_marks
 from oncebench.sinks.kafka.names import Names, generation_of
+from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits, transaction_limits
 from oncebench.sinks.kafka.rows.produce import Target
 from oncebench.sinks.kafka.topics import identity, options, routed
-from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, WarmUp
+from oncebench.sinks.kafka.writers import TransactionalWriter, WarmUp
 from oncebench.sinks.records import encode_records, records_schema_error
 
 # How long a commit retries before a restart must finish it. A broker's restart takes seconds.
@@ -119,7 +122,7 @@ class KafkaSink(Sink):
         self._quarantine_topic = quarantine_topic
         self._names = Names(sink_id, 0, topic, driver or uuid.uuid4().hex)
         self._transactional = False
-        self._admin = AdminClient(self._client)
+        self._admin = AdminClient({**self._client, **RECOVERY})
         self._offsets = Offsets(self._client, topic)
         self._coordinator: Coordinator | None = None
         self._claims: Claims | None = None
@@ -185,10 +188,13 @@ class KafkaSink(Sink):
         self._claims.put(batch)
 
     def unacknowledged_writer(self) -> Appender:
-        return Appender(self._client, Target(self._topic, self._limits), acknowledged=False)
+        return self._appender(waits=False)
 
     def acknowledged_writer(self) -> Appender:
-        return Appender(self._client, Target(self._topic, self._limits), acknowledged=True)
+        return self._appender(waits=True)
+
+    def _appender(self, waits: bool) -> Appender:
+        return Appender(self._client, Target(self._topic, self._client["bootstrap.servers"], self._limits), waits)
 
     def prepare_writer(self) -> TransactionalWriter:
         return self._writer(commits=False)
@@ -295,9 +301,8 @@ class KafkaSink(Sink):
             self._fence(names)
         except (WireError, KafkaException, PipelineError) as error:
             raise CommitUncertain(
-                f"batch {batch}: an answer to a commit was lost, and the transactional ids in doubt could not be "
-                f"fenced: {error}. The batch is decided: start again when the broker is back, and the replay finishes "
-                "it."
+                f"batch {batch}: a commit got no answer, and the transactional ids in doubt could not be fenced: "
+                f"{error}. The batch is decided: start again when the broker is back, and the replay finishes it."
             ) from error
 
     def _transaction(self, prepared: Mapping[str, Any]) -> Transaction:
@@ -374,10 +379,9 @@ class KafkaSink(Sink):
         return stream.format("kafka").options(**options(self._client, self._limits.record_bytes))
 
     def close(self) -> None:
-        if self._coordinator is not None:
-            self._coordinator.close()
-        if self._claims is not None:
-            self._claims.close()
+        for each in (self._coordinator, self._claims):
+            if each is not None:
+                each.close()
 
 
 def open_as(sink: type[KafkaSink], settings: SinkSettings) -> KafkaSink:
@@ -393,8 +397,4 @@ def open_as(sink: type[KafkaSink], settings: SinkSettings) -> KafkaSink:
     )
 
 
-def _open(settings: SinkSettings) -> KafkaSink:
-    return open_as(KafkaSink, settings)
-
-
-KINDS = (SinkKind(name="kafka", supports=SUPPORTS, lacks={}, open=_open, takes=RECORDS),)
+KINDS = (SinkKind(name="kafka", supports=SUPPORTS, lacks={}, open=partial(open_as, KafkaSink), takes=RECORDS),)

@@ -11,168 +11,36 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
-from threading import Thread
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, Producer, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, Producer, TopicPartition
 
 from oncebench.delivery import digest
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure, TransactionTooSlow
 from oncebench.delivery.failures.cause import failure
-from oncebench.delivery.failures.kafka import of_error
-from oncebench.delivery.topics.settings import producer_sizes
-from oncebench.sinks.kafka.coordinator import Coordinator
-from oncebench.sinks.kafka.drivers.claims import stop_if_older
-from oncebench.sinks.kafka.markers import member_of, read
+from oncebench.delivery.failures.kafka import fatal_error, of_error
+from oncebench.sinks.kafka.markers import member_of
 from oncebench.sinks.kafka.names import Names, generation_of
 from oncebench.sinks.kafka.rows.limits import UNKNOWN, Limits
-from oncebench.sinks.kafka.rows.produce import FLUSH_LIMIT_S, Reports, Target, flush, produce_all
+from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, flush, for_topic, produce_all
+from oncebench.sinks.kafka.rows.transactional import TRANSACTION_LIMIT_S, Transactional, run_in_thread
 
-# Java's default partitioner hashes with murmur2: every client then writes a session's rows to the same partition.
-COMMON = {"partitioner": "murmur2_random"}
-# For init_transactions, send_offsets and commit: milliseconds on a healthy broker, seconds while it restarts.
-TRANSACTION_LIMIT_S = 60.0
-# librdkafka 2.14 ignores its own limit and waits for ever in send_offsets if the group's coordinator went away in
-# between (its issues 5456, 5511). The call usually takes milliseconds; 10 s are twice a broker's restart after a kill.
-MARK_LIMIT_S = 10.0
+# librdkafka ignores its own limit in send_offsets (its issue 5456). The call takes milliseconds, and goes on when a
+# broker comes back, which took 36 s on a busy machine.
+MARK_LIMIT_S = 60.0
+# How often a wait for a marker looks at its producer.
+LOOK_S = 1.0
 
 _log = logging.getLogger(__name__)
 
-# One per worker process, cluster, topic (which limits the sizes) and kind of acknowledgement. Spark reuses worker
-# processes for later batches.
-_appenders: dict[tuple[str, str, bool], Producer] = {}
 # By driver: one producer for each task of a batch that this process runs, one after the other.
-_transactional: dict[str, list[_Transactional]] = {}
+_transactional: dict[str, list[Transactional]] = {}
 _group_metadata: dict[str, object] = {}
-
-T = TypeVar("T")
-
-
-def run_in_thread(call: Callable[[], T]) -> Future[T]:
-    """Starts a call that may never return; the future gets its result or error.
-
-    The call runs in a daemon thread. A caller may stop waiting; the call then continues, so do not reuse its objects.
-    """
-    future: Future[T] = Future()
-
-    def run() -> None:
-        try:
-            future.set_result(call())
-        except BaseException as error:
-            future.set_exception(error)
-
-    Thread(target=run, daemon=True).start()
-    return future
-
-
-@dataclass(frozen=True)
-class Appender:
-    """Writes without transactions: acks=0 without retries, or acks=all with reports checked."""
-
-    client: Mapping[str, Any]
-    target: Target
-    acknowledged: bool
-
-    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
-        producer, reports = self._producer(), Reports()
-        try:
-            sent = produce_all(producer, self.target, rows, reports, task, self.acknowledged)
-            task.reach("before-prepare")
-            started = time.perf_counter()
-            if self.acknowledged:
-                flush(producer, sent, reports, self.target, task)
-            else:
-                producer.flush(FLUSH_LIMIT_S)
-        except BaseException:
-            _appenders.pop(self._key, None)
-            raise
-        if reports.error is not None:
-            _appenders.pop(self._key, None)
-        if reports.acknowledged != sent:  # under acks=0 a report says only that the row left this process
-            _log.warning(
-                "batch %d, partition %d: %d of %d rows were not sent to topic %s, and at-most-once does not send them "
-                "again (first error: %s). Check the topic and the broker.",
-                *(task.batch, task.partition, sent - reports.acknowledged, sent, self.target.topic, reports.error),
-            )
-        prepare = (time.perf_counter() - started) * 1000
-        task.reach("after-prepare")
-        return {}, {"prepare": prepare}
-
-    def _producer(self) -> Producer:
-        settings: dict[str, Any] = {"acks": 0, "retries": 0}
-        if self.acknowledged:
-            settings = {"acks": "all", "enable.idempotence": True}
-        if self._key not in _appenders:
-            sizes = producer_sizes(self.target.limits.record_bytes)
-            _appenders[self._key] = Producer({**self.client, **sizes, **COMMON, **settings})
-        return _appenders[self._key]
-
-    @property
-    def _key(self) -> tuple[str, str, bool]:
-        return str(self.client["bootstrap.servers"]), self.target.topic, self.acknowledged
-
-
-class _Transactional:
-    """A transactional producer of this worker process, with at most one open transaction."""
-
-    def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int, limit: int | None) -> None:
-        self.name = names.fresh_id()
-        self.open_batch: int | None = None
-        self.sound = True
-        self.used_at = time.monotonic()  # when the coordinator last got a request with this id for sure
-        self._failures = 0
-        settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
-        # By default (`rebootstrap`) a client that lost all brokers forgets the brokers, but not which of them was a
-        # group's coordinator. It then waits for that coordinator, without any limit, when it sends the next marker.
-        settings |= {"metadata.recovery.strategy": "none"}
-        # Only librdkafka's debug log reports every lost connection: about ten lines for each, and no others.
-        settings |= {"debug": "broker", "logger": self}
-        self.producer = Producer({**client, **producer_sizes(limit), **COMMON, **settings})
-        self.producer.init_transactions(TRANSACTION_LIMIT_S)
-        with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
-            described = coordinator.describe([self.name])[self.name]
-        self.producer_id, self.epoch = described.producer_id, described.epoch
-        stop_if_older(read(client, names.generation_group, names.topic), names)
-
-    def log(self, level: int, form: str, facility: str, *more: str) -> None:
-        """Receives librdkafka's log lines (like `logging.Logger.log`) and counts lost connections.
-
-        librdkafka logs a lost connection with the facility FAIL and retries by itself. Its error callback reports only
-        connections that could not be made. If an upgrade of librdkafka changes the word FAIL, this test fails:
-        tests/unit/sinks/test_kafka_writers.py::test_librdkafka_logs_a_lost_connection_as_fail
-        """
-        self._failures += facility == "FAIL"
-        if level > logging.DEBUG:
-            _log.log(level, form, facility, *more)
-
-    def commit(self) -> None:
-        """Commits the open transaction.
-
-        If the driver has committed it already, the broker accepts the request as a repetition.
-        """
-        self._end(self.producer.commit_transaction)
-
-    def abort(self) -> None:
-        """Aborts the open transaction."""
-        self._end(self.producer.abort_transaction)
-
-    def _end(self, ask: Callable[[float], None]) -> None:
-        """Sends EndTxn. After a lost connection this producer is not `sound` and never used again.
-
-        The first EndTxn could still arrive, and would then end the next transaction (KIP-890 mends this flaw for
-        clients that use TV2).
-        """
-        self.producer.poll(0)  # serves `log`
-        before = self._failures
-        ask(TRANSACTION_LIMIT_S)
-        self.open_batch = None
-        self.producer.poll(0)
-        self.sound = self.sound and self._failures == before
 
 
 def _metadata(client: Mapping[str, Any], group: str) -> object:
@@ -216,7 +84,7 @@ class TransactionalWriter:
             DeliveryFailed: the transaction failed. A replay writes the partition again, unless its marker is committed.
             AnotherDriver: a newer driver has started, and this worker stops.
         """
-        begun = time.monotonic()
+        begun, transactional = time.monotonic(), None
         try:
             # A new producer takes half a second, while the rows are still being computed. The transaction is sent to
             # the broker with its first row, because the time-out counts from there.
@@ -233,14 +101,14 @@ class TransactionalWriter:
             return self._write(transactional, task, first, rows, {"begin": waited})
         except (DeliveryFailed, KafkaException, SystemError) as error:
             _transactional.clear()
-            raise self._failed(task, error, time.monotonic() - begun) from error
+            raise self._failed(task, error, transactional, time.monotonic() - begun) from error
         except BaseException:
             _transactional.clear()
             raise
 
     def _write(
         self,
-        transactional: _Transactional,
+        transactional: Transactional,
         task: TaskView,
         first: pa.RecordBatch,
         rows: Iterator[pa.RecordBatch],
@@ -249,7 +117,7 @@ class TransactionalWriter:
         producer, reports, target = (
             transactional.producer,
             Reports(),
-            Target(self.names.topic, self.limits),
+            Target(self.names.topic, str(self.client["bootstrap.servers"]), self.limits),
         )
         transactional.used_at = time.monotonic()
         # Two-phase: the decision holds rows and digest, so the marker need not wait for them. The coordinators need
@@ -258,13 +126,14 @@ class TransactionalWriter:
         sent = produce_all(producer, target, _chain(first, rows), reports, task, all_or_none=True)
         sent_all = time.perf_counter()
         if marking is not None:
-            marking.result()
+            self._wait(marking, transactional, task)
         waited = time.perf_counter() - sent_all  # the part of the marker's time that did not overlap with the rows
         task.reach("before-prepare")
         started = time.perf_counter() - waited
         if self.commits:  # only the marker can hold what a replay is compared with
             counted, summed = task.counted()
-            self._mark(producer, task, {"rows": counted, "digest": digest.to_text(summed)})
+            note = {"rows": counted, "digest": digest.to_text(summed)}
+            self._wait(run_in_thread(lambda: self._mark(producer, task, note)), transactional, task)
         marked = time.perf_counter()
         flush(producer, sent, reports, target, task)
         done = time.perf_counter()
@@ -283,15 +152,20 @@ class TransactionalWriter:
         }
         return prepared, timings
 
-    def _failed(self, task: TaskView, error: Exception, spent_s: float) -> DeliveryFailed:
+    def _failed(
+        self, task: TaskView, error: Exception, transactional: Transactional | None, spent_s: float
+    ) -> DeliveryFailed:
         if isinstance(error, DeliveryFailed):
             failed = error
         else:
             # Kafka's client logs while it fails, and Python then raises an error from the log call: the failure of
             # Kafka's client is the cause of that error.
-            first = error.__cause__ or error
+            first: Any = fatal_error(error) or error.__cause__ or error
+            if isinstance(first, KafkaError) and first.code() == KafkaError._STATE and transactional is not None:
+                first = abort_reason(transactional.producer) or first
             text = f"batch {task.batch}, partition {task.partition}: its transaction failed: {first}"
-            failed = failure(of_error(first), text, "A restart of the pipeline aborts it and writes the batch again.")
+            cause = for_topic(of_error(first), self.names.topic)
+            failed = failure(cause, text, "A restart of the pipeline aborts it and writes the batch again.")
         if spent_s * 1000 < self.timeout_ms or isinstance(failed, PermanentFailure):
             return failed
         most = self.limits.transaction_ms
@@ -306,17 +180,30 @@ class TransactionalWriter:
         text = json.dumps({**note, "driver": self.names.driver})
         marker = TopicPartition(self.names.topic, 0, task.batch + 1, metadata=text)
         group = _metadata(self.client, self.names.marker_group(task.partition))
-        marking = run_in_thread(lambda: producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S))
-        try:
-            marking.result(MARK_LIMIT_S)
-        except TimeoutError:
+        producer.send_offsets_to_transaction([marker], group, TRANSACTION_LIMIT_S)
+
+    def _wait(self, marking: Future[None], transactional: Transactional, task: TaskView) -> None:
+        """Waits for the marker.
+
+        Raises:
+            DeliveryFailed: it takes too long, or will take for ever because the client has removed a broker.
+        """
+        until = time.monotonic() + MARK_LIMIT_S
+        while True:
+            try:
+                return marking.result(LOOK_S)
+            except TimeoutError:
+                transactional.look()
+            if transactional.sound and time.monotonic() < until:
+                continue
+            why = f"within {MARK_LIMIT_S:g} s" if transactional.sound else "because a broker has left the cluster"
             raise DeliveryFailed(
                 f"batch {task.batch}, partition {task.partition}: Kafka's client has not got its marker into the "
-                f"transaction within {MARK_LIMIT_S:g} s (was the broker restarted?). A restart of the pipeline aborts "
-                "the transaction and writes the batch again."
-            ) from None
+                f"transaction {why} (was the broker restarted?). A restart of the pipeline aborts the transaction and "
+                "writes the batch again."
+            )
 
-    def _begin(self, batch: int) -> _Transactional:
+    def _begin(self, batch: int) -> Transactional:
         """Returns a producer in a new transaction; the broker sees it with the first row or marker."""
         if self.names.own_prefix not in _transactional:
             _forget_older(self.names)
@@ -324,19 +211,20 @@ class TransactionalWriter:
         mine[:] = [each for each in mine if self._is_usable(each, batch)]
         transactional = next((each for each in mine if each.open_batch != batch and self._ready(each)), None)
         if transactional is None:
-            transactional = _Transactional(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
+            transactional = Transactional(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
             mine.append(transactional)
         transactional.producer.begin_transaction()
         transactional.open_batch = batch
         return transactional
 
-    def _is_usable(self, transactional: _Transactional, batch: int) -> bool:
+    def _is_usable(self, transactional: Transactional, batch: int) -> bool:
         """Whether a producer may be used again.
 
-        Not if it is retired, if one of its requests may still arrive, if the driver did not commit its last
-        transaction, or if the brokers may soon forget the id. A transaction of this batch belongs to another task of
-        this process; the driver commits it later.
+        Not if it is retired or not sound (see `Transactional`), if the driver did not commit its last transaction, or
+        if the brokers may soon forget the id. A transaction of this batch belongs to another task of this process; the
+        driver commits it later.
         """
+        transactional.look()
         if transactional.name in self.retired or not transactional.sound:
             return False
         if time.monotonic() - transactional.used_at > self.limits.expires_s / 2:
@@ -344,7 +232,7 @@ class TransactionalWriter:
         open_batch = transactional.open_batch
         return open_batch in (None, batch) or self.ended.get(transactional.name) == open_batch
 
-    def _ready(self, transactional: _Transactional) -> bool:
+    def _ready(self, transactional: Transactional) -> bool:
         """Ends the transaction that the driver committed; returns whether the next may begin.
 
         The producer still has that transaction open. Under TV1 the broker answers a second EndTxn with the same outcome
@@ -374,7 +262,7 @@ class WarmUp:
     def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
         if self.transactional and self.names.own_prefix not in _transactional:
             _transactional[self.names.own_prefix] = [
-                _Transactional(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
+                Transactional(self.client, self.names, self.timeout_ms, self.limits.record_bytes)
             ]
             for partition in range(self.partitions):
                 _metadata(self.client, self.names.marker_group(partition))

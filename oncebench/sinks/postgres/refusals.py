@@ -35,10 +35,9 @@ def refuse_row_security(connection: psycopg.Connection, tables: Sequence[str]) -
         found = connection.execute(_ACTIVE, (name, name)).fetchone()
         if found is not None and found[0]:
             raise RefusedStart(
-                f"row-level security hides rows of table {table!r} from role {found[1]!r}, or may do so. A marker that "
-                "is not seen would be taken for missing, and its rows would be written twice. Nothing was written. Run "
-                f"as a superuser: ALTER ROLE {found[1]} BYPASSRLS. Or run ALTER TABLE {name} DISABLE ROW LEVEL "
-                "SECURITY."
+                f"row-level security may hide rows of table {table!r} from role {found[1]!r}: the sink would not see "
+                "its markers, and would write rows twice. Nothing was written. Run as a superuser ALTER "
+                f"ROLE {found[1]} BYPASSRLS, or run ALTER TABLE {name} DISABLE ROW LEVEL SECURITY."
             )
 
 
@@ -55,8 +54,8 @@ def refuse_unique_rows(connection: psycopg.Connection, table: str, columns: Sequ
     if found:
         index, definition = found[0]
         raise RefusedStart(
-            f"table {table!r} has the index {index} ({definition}), which takes a row only once. At-least-once writes "
-            "a row again after a crash, and every restart would fail there. Nothing was written. Take exactly-once "
-            "(idempotent, two-phase, or upsert, which needs such an index), with a new checkpoint and sink_id; or drop "
-            "the index."
+            f"table {table!r} has the index {index} ({definition}), which takes a row once: at-least-once writes rows "
+            "again after a crash, and each restart would fail. Nothing was written. Drop the index, or "
+            "take exactly-once (idempotent, two-phase, or upsert, which needs such an index) with a new checkpoint and "
+            "sink_id."
         )

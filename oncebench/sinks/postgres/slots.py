@@ -65,8 +65,8 @@ def _trouble(connection: psycopg.Connection, names: Names, needed: int) -> str:
     shown = [f"{gid!r} (of {owner} in {database}, since {since})" for gid, owner, database, since in taken[:_SHOWN]]
     shown += [f"and {len(taken) - _SHOWN} more"] if len(taken) > _SHOWN else []
     return (
-        f"two-phase needs {needed} prepared transactions per batch. max_prepared_transactions is {allowed[0]}, and "
-        f"others hold {len(taken)} of them: {', '.join(shown)}. All are in pg_prepared_xacts. End the orphans with "
-        "ROLLBACK PREPARED or COMMIT PREPARED in their database, raise max_prepared_transactions, or take the variant "
-        "idempotent."
+        f"two-phase needs {needed} prepared transactions per batch, but max_prepared_transactions is {allowed[0]}, and "
+        f"others hold {len(taken)} of them: {', '.join(shown)}. All are in pg_prepared_xacts: end the orphans with "
+        "ROLLBACK PREPARED or COMMIT PREPARED in their database. Or raise max_prepared_transactions, or take the "
+        "variant idempotent."
     )

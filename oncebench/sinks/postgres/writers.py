@@ -23,7 +23,7 @@ from psycopg import sql
 
 from oncebench.delivery.contract import Mark, TaskView
 from oncebench.delivery.errors import AnotherDriver, DeliveryFailed, NondeterministicReplay, PermanentFailure
-from oncebench.delivery.failures.cause import RESTART, failure
+from oncebench.delivery.failures.cause import NO_RESTART, RESTART, failure
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.sinks.postgres import tables
 from oncebench.sinks.postgres.connection import Names, connect, error_text, missing
@@ -109,9 +109,9 @@ class Appender:
             taken = cursor.rowcount
         if taken != task.counted()[0]:
             raise PermanentFailure(
-                f"batch {task.batch}, partition {task.partition}: the table took {taken} of "
-                f"{task.counted()[0]} rows. A trigger or a rule of the table keeps rows out: remove it. Nothing of "
-                "this partition was committed. A restart does not mend this."
+                f"batch {task.batch}, partition {task.partition}: the table took {taken} of {task.counted()[0]} rows, "
+                "because a trigger or rule keeps rows out; nothing of this partition was committed. "
+                f"{NO_RESTART} Remove the trigger or rule, then start again."
             )
         timings["copy"] = (time.perf_counter() - started) * 1000
         prepared = self._end(connection, task, names)
@@ -267,7 +267,7 @@ class Marked(Appender):
             raise NondeterministicReplay(
                 f"batch {task.batch}, partition {task.partition}: the ledger has {there.rows} rows with digest "
                 f"{there.digest or 0:016x}, this run made {made.rows} with {made.digest or 0:016x}. Nothing of this "
-                "run was written. Rows must depend on the input alone, and no two pipelines may share a sink_id. "
+                "run was written: rows must depend on the input alone, and no two pipelines may share a sink_id. "
                 "Compare the pipeline's code and settings with those of the first run."
             )
 

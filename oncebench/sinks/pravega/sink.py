@@ -259,10 +259,10 @@ class PravegaSink(Sink):
             if state == control.UNKNOWN:
                 raise CommitUncertain(
                     f"batch {batch}: the controller at {self._where} does not know transaction {transaction} of "
-                    f"{self._stream} any more (it forgets a day after the end), or never did. Nothing shows whether it "
-                    "was committed. Look whether the batch's rows are in the stream. If they are not, remove the "
-                    f"newest decision about batch {batch} from the checkpoint's journal, and a start writes the batch "
-                    "again. If they are there, take a new checkpoint, sink_id and output."
+                    f"{self._stream} (forgotten after a day), and nothing shows whether it was committed. If "
+                    "the batch's rows are not in the stream, remove the newest decision about batch "
+                    f"{batch} from the checkpoint's journal and start again. If they are there, take a new checkpoint, "
+                    "sink_id and output."
                 )
             if time.monotonic() > deadline:
                 raise CommitUncertain(

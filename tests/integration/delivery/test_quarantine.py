@@ -180,6 +180,16 @@ def test_a_limit_that_was_lowered_meanwhile_cuts_only_what_does_not_fit(
     assert [each["value_bytes"] for each in world.ours() if "value_bytes" in each] == [b"500000"]
 
 
+def test_timestamps_that_the_topic_refuses_are_kept_in_headers_also_next_to_others(kafka: KafkaBroker) -> None:
+    """Kafka's client reports neither the time nor the record if a broker refuses several records of one request."""
+    world, tomorrow_ms = World(kafka), int(time.time() * 1000) + 86_400_000
+    times = [CREATED_MS, tomorrow_ms, tomorrow_ms + 1, CREATED_MS + 3]
+    world.send(*({"key": b"k", "value": b"v", "timestamp": at} for at in times))
+    assert world.reject(range(4)) == {"bad": 4}
+    assert sorted(int(each["source_timestamp"] or b"0") for each in world.ours()) == sorted(times)
+    assert sorted(world.copies().append_ms)[:2] == [CREATED_MS, CREATED_MS + 3]
+
+
 def test_a_timestamp_that_the_topic_refuses_is_kept_in_a_header(kafka: KafkaBroker) -> None:
     """Kafka refuses timestamps of more than an hour in the future, unless a topic allows them."""
     world = World(kafka)

@@ -12,7 +12,8 @@ import pytest
 from psycopg import sql
 from pyspark.sql import SparkSession
 
-from oncebench.delivery.contract import Support
+from oncebench.delivery.contract import AT_MOST_ONCE, Support
+from oncebench.delivery.failures.cause import dropped
 from oncebench.delivery.journal import open_journal
 from oncebench.lab.lab import Lab
 from oncebench.servers.postgres import PostgresServer
@@ -67,8 +68,13 @@ def test_a_row_that_the_table_refuses_ends_the_job_for_good(
     output = make_output(SINKS[sink], support, lab, spark, tmp_path / name, name)
     assert output.deliver(0, [rows_for("first"), rows_for("second")])
     CONSTRAIN[sink](output)
+    refused = [rows_for("third"), rows_for("refused")]
     with pytest.raises(Exception, match=r"(?i)check|abort|constraint") as failed:
-        output.deliver(1, [rows_for("third"), rows_for("refused")])
+        output.deliver(1, refused)
     said = explain(failed.value, open_journal(output.config.checkpoint, identity(output.config)))
     assert not said.restart_helps, said
     assert "a row breaks a constraint of the table" in str(said)
+    if support.guarantee == AT_MOST_ONCE:
+        assert sink != "postgres" or str(said).endswith(dropped(1)), said
+        assert output.deliver(1, refused), "a restart drops what is missing of the batch"
+        assert output.deliver(2, [rows_for("fourth"), rows_for("fifth")]), "and goes on"

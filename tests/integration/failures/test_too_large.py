@@ -50,7 +50,7 @@ def test_a_row_that_is_too_large_ends_the_job_and_passes_once_the_topics_limit_i
     code, said = ended(own)
     last = said.splitlines()[-1]
     assert code == 2, last
-    assert "kafka-configs.sh --alter" in last
+    assert "kafka-configs.sh --bootstrap-server HOST:PORT --alter" in last
     assert "max.message.bytes" in last
     if variant != "native":  # the row is Spark's own affair there
         assert "the row with key 'xxxxx" in last

@@ -9,14 +9,17 @@ from typing import Any, Protocol
 
 import numpy as np
 import pytest
-from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
 
+from loadgen import client
 from loadgen.config import LoadConfig
 from loadgen.errors import LoadError
 from loadgen.ledger import Ledger
 from loadgen.producer import run_load
 from loadgen.session import encode
 from loadgen.status import Status, Summary
+from oncebench.servers.kafka.broker import KafkaBroker
+from tests.lost_addresses import lose_addresses
 
 pytestmark = [pytest.mark.integration, pytest.mark.timeout(180)]
 
@@ -219,6 +222,31 @@ def test_a_broker_restart_loses_and_duplicates_nothing(kafka_own: Broker, tmp_pa
     kafka_own.restart()
     summary = running.finish()
     assert acknowledged < load.events, "the broker died too late to matter"
+    assert (summary.acknowledged, summary.failed, summary.unknown) == (load.events, 0, 0)
+    assert_topic_holds_the_ledger_exactly_once(kafka_own, load)
+
+
+def test_a_client_that_lost_every_address_loses_and_duplicates_nothing(
+    kafka_own: KafkaBroker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, removed = list[Producer](), list[str]()
+
+    class Logger:
+        def log(self, _level: int, _form: str, facility: str, *more: str) -> None:
+            if facility == "DESTROY" and "/bootstrap" not in more[-1]:
+                removed.append(more[-1])
+
+    def watched(settings: dict[str, Any]) -> Producer:
+        made.append(Producer({**settings, "debug": "broker", "logger": Logger()}))
+        return made[-1]
+
+    monkeypatch.setattr(client, "Producer", watched)
+    load = config(kafka_own, tmp_path, rate=500.0, sessions=100)
+    running = Background(load)
+    wait_until(lambda: running.last.acknowledged > 500, "500 events to be acknowledged")
+    lose_addresses(kafka_own, load.topic, made, lambda _: bool(removed))
+    assert running.last.acknowledged < load.events, "the broker went away too late to matter"
+    summary = running.finish()
     assert (summary.acknowledged, summary.failed, summary.unknown) == (load.events, 0, 0)
     assert_topic_holds_the_ledger_exactly_once(kafka_own, load)
 

@@ -149,7 +149,7 @@ def test_where_nobody_knows_any_more_what_was_decided_the_start_is_refused_with_
     world.ends(commit=True)
     world.leaves_open()
     world.coordinator.fence([world.name], 60_000, LIMIT_S)  # takes the id: its coordinator begins anew
-    with pytest.raises(RefusedStart, match=r"kafka-transactions.sh abort --topic \S+ --partition 1 --start-offset 0"):
+    with pytest.raises(RefusedStart, match=r"HOST:PORT abort --topic \S+ --partition 1 --start-offset 0"):
         world.end_hanging_transactions()
 
 

@@ -84,6 +84,19 @@ def test_an_interruption_before_the_load_is_reported_by_the_sent_share() -> None
     )
 
 
+def test_a_load_without_all_its_answers_is_unknown_at_best() -> None:
+    def judged(rows: Any, acked_us: int) -> tuple[str, str]:
+        record = make_record(WORLD, rows)
+        acked = record.ledger.acked_us.copy()
+        acked[:3] = acked_us
+        return verdict_of(replace(record, ledger=replace(record.ledger, acked_us=acked)))
+
+    reason = "3 events of the load have no answer from Kafka: the generator did not wait for it"
+    assert judged(None, 0) == (Verdict.UNKNOWN, reason)
+    assert judged(WORLD.rows[1:], 0)[0] == Verdict.BROKEN
+    assert judged(None, -1)[0] == Verdict.KEPT  # an error is an answer
+
+
 def test_an_interruption_is_reported_in_seconds_of_the_load() -> None:
     _, reasons = interrupted(("load-started", -50.0), ("interrupted", 100_000.0), ("drained", 100_001.0))
     assert reasons.startswith("interrupted after 100000.0 s of the load, ")

@@ -76,8 +76,8 @@ def test_an_open_batch_without_markers_is_restored_as_the_operator_answers(
 ) -> None:
     job, sink = Job(tmp_path, "idempotent"), Sunk(dict(found))
     said = job.refusal(sink)
-    assert f"its input ends at {job.path}/offsets/1, and begins where the file before ends." in said
-    assert "If only some are there, take a new checkpoint, sink_id and output." in said
+    assert f"Its input ends at {job.path}/offsets/1, and begins where the file before ends." in said
+    assert "If only some of its rows are there, take a new checkpoint, sink_id and output." in said
     assert f"as accept_gap or --accept-gap: {LOST},open/1:written If none is there" in said
     assert said.endswith(f": {LOST},open/1:missing")
     assert "found no such loss" not in job.refusal(sink, LOST)

@@ -119,6 +119,7 @@ class MemoryBatch:
 
     def _write(self, writer: Any, partition: int) -> dict[str, Any]:
         rows = [(partition, row) for row in range(ROWS[partition])]
+        writer = getattr(writer, "writer", writer)  # of a claimed batch
         if writer == "append":
             self.store.visible.update(rows[:1])
             self.failpoint("mid-write")
@@ -253,7 +254,7 @@ def test_a_batch_that_the_sink_holds_and_an_older_journal_does_not_know_is_refus
         delivery.exactly_once_two_phase(MemoryBatch(store, died_at), MemorySink(store, ()), journal, "rewrite")  # type: ignore[arg-type]
     older = open_journal(tmp_path / "put back", Identity("s", "memory", "d", "v", PARTITIONS))
     sink, shown = MemorySink(store, ()), store.visible.copy()
-    with pytest.raises(RefusedStart, match=r"batch 7 is not decided in .*put back.* older than the sink"):
+    with pytest.raises(RefusedStart, match=r"batch 7 is not decided in .*put back.*, an older or another"):
         delivery.exactly_once_two_phase(MemoryBatch(store, None), sink, older, "rewrite")  # type: ignore[arg-type]
     assert store.visible == shown
     assert shown

@@ -26,16 +26,21 @@ from tests.unit.pipeline.test_pipeline_config import config
 PLANNED = 7
 
 
-@pytest.fixture
-def said(tmp_path: Path) -> Callable[..., str]:
-    """The words of an error of batch 7, which reads offsets 10 to 19 of partition 0."""
-    checkpoint = config(tmp_path).checkpoint
-    journal = open_journal(checkpoint, Identity("mine", "kafka", "exactly-once", "two-phase", 2))
+def planned(checkpoint: Path) -> None:
+    """Plans batch 7, which reads offsets 10 to 19 of partition 0, in a checkpoint with a journal."""
     for folder in ("offsets", "commits"):
         (checkpoint / folder).mkdir()
     for batch, end in ((PLANNED - 1, 10), (PLANNED, 20)):
         (checkpoint / "offsets" / str(batch)).write_text(f"v1\n{{}}\n{json.dumps({'in': {'0': end}})}")
     (checkpoint / "commits" / str(PLANNED - 1)).write_text("v1\n{}")
+
+
+@pytest.fixture
+def said(tmp_path: Path) -> Callable[..., str]:
+    """The words of an error of batch 7, which reads offsets 10 to 19 of partition 0."""
+    checkpoint = config(tmp_path).checkpoint
+    journal = open_journal(checkpoint, Identity("mine", "kafka", "exactly-once", "two-phase", 2))
+    planned(checkpoint)
 
     def words(error: PipelineError, look: str | None = None, decided: bool = False, **changes: Any) -> str:
         if decided:

@@ -79,8 +79,8 @@ def test_a_jvm_that_does_not_start_is_a_refusal_that_names_java_and_memory(tmp_p
     assert "Traceback" not in said
     last = next(line for line in said.splitlines() if line.startswith("refused to start"))  # librdkafka logs after it
     assert last.startswith("refused to start: Spark's JVM did not start")
-    assert "JAVA_HOME is /nonexistent: it must have Java 17" in last
-    assert "spark.driver.memory is 9000g" in last
+    assert "JAVA_HOME, here /nonexistent, must have Java 17" in last
+    assert "the memory of spark.driver.memory, 9000g" in last
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

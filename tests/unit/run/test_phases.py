@@ -177,6 +177,29 @@ def loading(folder: Path, started_s_ago: float | None, **changes: Any) -> FakeRu
     return FakeRun(folder, replace(CELL, warmup_s=6.0, rate=changes.pop("rate", 500.0), **changes))
 
 
+def test_a_generator_without_answers_is_stopped_and_the_run_is_judged(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run, stopped = loading(tmp_path, 1.0), list[float]()
+    monkeypatch.setattr(module, "START_LIMIT_S", 0.1)
+    generator = run._start_load()
+    generator.stop_gently = stopped.append
+    monkeypatch.setattr(run, "_start_load", lambda: generator)
+    line = {"t_us": 1, "planned_by_now": 10, "acknowledged": 4, "failed": 0}
+    (tmp_path / "load.jsonl").write_text(json.dumps(line) + "\n")
+    run._load()
+    assert (len(stopped), run.fake.noted) == (1, ["load-done"])
+    assert "Kafka acknowledged nothing of the load for 0.1 s, so the generator was stopped." in caplog.text
+
+
+def test_a_fault_without_a_broker_is_no_standstill_of_the_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limits: list[float] = []
+    run = loading(tmp_path, 1.0, faults=("mid-write:kill", "after-commit:stop-broker:40"))
+    monkeypatch.setattr(run.phases, "wait", lambda _phase, _done, timeout: limits.append(timeout.limit_s) or True)
+    run._load()
+    assert limits == [module.START_LIMIT_S + 40.0]
+
+
 def test_the_warm_up_is_displayed_with_its_number_of_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = FakeRun(tmp_path)
     monkeypatch.setattr(module, "send_warm_up", lambda *_: 1000)

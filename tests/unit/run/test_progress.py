@@ -41,6 +41,26 @@ def test_the_lag_counts_acknowledged_events_that_no_batch_has_read(tmp_path: Pat
     assert progress.has_read({"0": 900}) and not progress.has_read({"0": 901})
 
 
+def test_only_acknowledgements_are_progress_while_events_wait_for_kafka(tmp_path: Path) -> None:
+    def after(**line: int) -> tuple[str, int]:
+        write(tmp_path, "load.jsonl", line)
+        return progress.of_load()
+
+    progress = RunProgress(tmp_path, 10.0)
+    assert progress.of_load() == progress.of_load()
+    waiting = after(t_us=1, planned_by_now=10, acknowledged=4, failed=0)
+    assert after(t_us=2, planned_by_now=12, acknowledged=4, failed=1) == waiting
+    assert after(t_us=3, planned_by_now=12, acknowledged=5, failed=1) != waiting
+
+
+def test_a_pause_of_the_load_is_progress(tmp_path: Path) -> None:
+    progress = RunProgress(tmp_path, 10.0)
+    write(tmp_path, "load.jsonl", {"t_us": 1, "planned_by_now": 10, "acknowledged": 9, "failed": 1})
+    before = progress.of_load()
+    write(tmp_path, "load.jsonl", {"t_us": 2, "planned_by_now": 10, "acknowledged": 9, "failed": 1})
+    assert progress.of_load() != before
+
+
 def test_the_warm_up_is_over_when_everything_sent_ahead_is_read(tmp_path: Path) -> None:
     progress = RunProgress(tmp_path, 10.0)
     progress.sent_ahead = 1000

@@ -312,6 +312,10 @@ def test_a_folder_that_cannot_be_made_refuses_the_start(tmp_path: Path) -> None:
         sink(tmp_path / "file")
     with pytest.raises(RefusedStart, match=r"cannot write .*Take another folder"):
         sink(tmp_path / "file" / "below")
+    with pytest.raises(RefusedStart, match=r"cannot write .*Take a shorter folder or sink_id.*Nothing was written"):
+        sink(tmp_path / ("long" * 100))
+    with pytest.raises(RefusedStart, match="Take a shorter folder"):
+        FileSink(JSON_LINES, str(tmp_path / ("long" * 100)), "s", 2).holder()
 
 
 @pytest.mark.parametrize("sink_id", ["", "a/b", "..\n", "x" * 240])

@@ -5,19 +5,24 @@ from __future__ import annotations
 import socket
 import threading
 import time
+from concurrent.futures import Future
 from contextlib import nullcontext
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, ClassVar, cast
 
 import pyarrow as pa
 import pytest
-from confluent_kafka import KafkaError, Producer
+from confluent_kafka import KafkaError, KafkaException, Producer
 
-from oncebench.delivery.errors import DeliveryFailed
+from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.names import Names
-from oncebench.sinks.kafka.rows.produce import Target
-from oncebench.sinks.kafka.writers import Appender, TransactionalWriter, _Transactional, run_in_thread
+from oncebench.sinks.kafka.rows import append
+from oncebench.sinks.kafka.rows.append import Appender
+from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, refused
+from oncebench.sinks.kafka.rows.transactional import Transactional, run_in_thread
+from oncebench.sinks.kafka.writers import TransactionalWriter
 
 
 @dataclass
@@ -41,28 +46,34 @@ class Ready:
         """Done at once."""
 
 
-class NeverAnswers:
-    """A producer whose coordinator has gone away."""
+class Watched:
+    """A producer whose coordinator has gone away; it is `sound` for so many looks."""
 
-    def __init__(self) -> None:
-        self.released = threading.Event()
+    def __init__(self, looks: int) -> None:
+        self.looks = looks
 
-    def send_offsets_to_transaction(self, *_: Any) -> None:
-        self.released.wait()
+    @property
+    def sound(self) -> bool:
+        return self.looks > 0
+
+    def look(self) -> None:
+        self.looks -= 1
 
 
+@pytest.mark.parametrize(
+    ("limit_s", "looks", "why"),
+    [(0.05, 1000, r"within 0\.05 s"), (1000.0, 2, "because a broker has left the cluster")],
+    ids=["silent", "not sound"],
+)
 def test_a_client_that_never_answers_fails_the_task(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, limit_s: float, looks: int, why: str
 ) -> None:
-    monkeypatch.setattr(writers, "MARK_LIMIT_S", 0.05)
-    monkeypatch.setattr(writers, "_metadata", lambda *_: None)
+    monkeypatch.setattr(writers, "MARK_LIMIT_S", limit_s)
+    monkeypatch.setattr(writers, "LOOK_S", 0.01)
     writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=False, ended={}, retired=frozenset())
-    stuck = NeverAnswers()
-    try:
-        with pytest.raises(DeliveryFailed, match=r"^batch 7, partition 1: Kafka's client has not got its marker"):
-            writer._mark(cast("Any", stuck), cast("Any", Task()), {})
-    finally:
-        stuck.released.set()
+    stuck = r"^batch 7, partition 1: Kafka's client has not got its marker into the transaction "
+    with pytest.raises(DeliveryFailed, match=stuck + why):
+        writer._wait(Future(), cast("Any", Watched(looks)), cast("Any", Task()))
 
 
 def test_a_call_in_a_thread_returns_its_result_or_error() -> None:
@@ -77,7 +88,8 @@ def test_the_time_to_prepare_contains_the_wait_for_the_marker(monkeypatch: pytes
     monkeypatch.setattr(TransactionalWriter, "_mark", lambda *_: time.sleep(took_s))
     monkeypatch.setattr(writers, "produce_all", lambda *_, **__: 0)
     monkeypatch.setattr(writers, "flush", lambda *_, **__: None)
-    writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=commits, ended={}, retired=frozenset())
+    client = {"bootstrap.servers": "one:1"}
+    writer = TransactionalWriter(client, Names("s", 1, "out"), 60_000, commits=commits, ended={}, retired=frozenset())
     transactional, first = cast("Any", Ready()), cast("Any", None)
     _, timings = writer._write(transactional, cast("Any", Task()), first, iter(()), {})
     assert timings["mark"] >= took_s * 1000 * 0.9  # two-phase: from the last row on, so a moment less
@@ -113,15 +125,15 @@ class Recorded:
 
 @pytest.fixture
 def recorded(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
-    monkeypatch.setattr(writers, "Producer", Recorded)
-    monkeypatch.setattr(writers, "_appenders", {})
+    monkeypatch.setattr(append, "Producer", Recorded)
+    monkeypatch.setattr(append, "_appenders", {})
     monkeypatch.setattr(Recorded, "made", [])
     return Recorded.made
 
 
 def appended(servers: str, acknowledged: bool, *records: bytes, topic: str = "out") -> None:
     rows = pa.record_batch({"key": [b"k"] * len(records), "value": list(records)})
-    writer = Appender({"bootstrap.servers": servers}, Target(topic), acknowledged)
+    writer = Appender({"bootstrap.servers": servers}, Target(topic, servers), acknowledged)
     writer.write(cast("Any", Task()), iter([rows] if records else []))
 
 
@@ -152,6 +164,72 @@ def test_a_producer_that_saw_an_error_is_never_used_again(recorded: list[dict[st
     assert len(recorded) == 2
 
 
+class Failed(Recorded):
+    """A client that may send nothing: it fails for good, and reports rows only because of that."""
+
+    reported: ClassVar[int] = KafkaError._PURGE_QUEUE
+    reason: ClassVar[int] = KafkaError.CLUSTER_AUTHORIZATION_FAILED
+
+    def produce(self, *_: Any, on_delivery: Any, **__: Any) -> None:
+        on_delivery(KafkaError(self.reported), Refused())
+
+    def flush(self, _limit_s: float) -> int:
+        raise SystemError("a result with an exception set") from KafkaException(KafkaError(self.reason))
+
+
+def test_a_client_that_failed_for_good_fails_the_task_with_its_own_reason(
+    recorded: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(append, "Producer", Failed)
+    with pytest.raises(
+        PermanentFailure, match=r"0 of 1 rows .*may write no topic.*--operation Write --topic out, then"
+    ):
+        appended("one:1", True, b"row")
+    assert append._appenders == {}
+    assert recorded
+
+
+class Aborted:
+    """A producer whose transaction was aborted by an error."""
+
+    code: ClassVar[int] = KafkaError.TOPIC_AUTHORIZATION_FAILED
+
+    def begin_transaction(self) -> None:
+        raise KafkaException(KafkaError(self.code))
+
+
+def test_a_marker_of_an_aborted_transaction_fails_with_the_error_that_aborted_it() -> None:
+    writer = TransactionalWriter({}, Names("s", 1, "out"), 60_000, commits=True, ended={}, retired=frozenset())
+    wrong_state = KafkaException(KafkaError(KafkaError._STATE))
+    said = writer._failed(cast("Any", Task()), wrong_state, cast("Any", SimpleNamespace(producer=Aborted())), 0.0)
+    assert isinstance(said, PermanentFailure)
+    assert "--operation Write --topic out, then" in str(said)
+    assert not isinstance(writer._failed(cast("Any", Task()), wrong_state, None, 0.0), PermanentFailure)
+
+
+def test_the_error_that_aborted_a_transaction_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    reason = abort_reason(cast("Any", Aborted()))
+    assert reason is not None
+    assert reason.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    monkeypatch.setattr(Aborted, "code", KafkaError._STATE)
+    assert abort_reason(cast("Any", Aborted())) is None, "a transaction that no error has aborted"
+
+
+@pytest.mark.parametrize(
+    ("key", "advice"), [(b"k", "the record's time"), (None, "a compacted topic takes no record without a key")]
+)
+def test_a_record_that_the_broker_could_not_validate_is_told_from_others_of_its_batch(
+    key: bytes | None, advice: str
+) -> None:
+    reports = Reports()
+    reports.refused(KafkaError(KafkaError._INVALID_DIFFERENT_RECORD), b"other", b"v")
+    reports.refused(KafkaError(KafkaError.INVALID_RECORD), key, b"value")
+    said = refused(reports, Target("out", "localhost:1"), cast("Any", Task()), sent=2)
+    assert isinstance(said, PermanentFailure)
+    assert advice in str(said)
+    assert "value 5" in str(said)
+
+
 def test_rows_that_at_most_once_could_not_send_are_logged(
     recorded: list[dict[str, Any]], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -164,9 +242,9 @@ def test_rows_that_at_most_once_could_not_send_are_logged(
 
 
 def test_librdkafka_logs_a_lost_connection_as_fail() -> None:
-    """`_Transactional.log` counts these lines: they are the only report of a connection that was lost."""
-    transactional = _Transactional.__new__(_Transactional)
-    transactional._failures = 0
+    """`Transactional.log` counts these lines: they are the only report of a connection that was lost."""
+    transactional = Transactional.__new__(Transactional)
+    transactional._failures, transactional.sound = 0, True
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def cut() -> None:

@@ -284,7 +284,7 @@ def test_a_forgotten_transaction_is_not_guessed(
     use: Callable[..., Made],
 ) -> None:
     use(commit=[False], state=[pravega_controller.UNKNOWN])
-    with pytest.raises(CommitUncertain, match=r"does not know transaction .*Look whether the batch's rows are"):
+    with pytest.raises(CommitUncertain, match=r"does not know transaction .*If the batch's rows are not in the stream"):
         sink().commit(7, {0: {"transaction": "a" * 32}})
 
 

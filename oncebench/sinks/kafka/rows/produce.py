@@ -16,18 +16,23 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, RecordTooLarge
-from oncebench.delivery.failures.cause import UNKNOWN, failure
-from oncebench.delivery.failures.kafka import of_code
+from oncebench.delivery.failures.cause import UNKNOWN, Cause, failure
+from oncebench.delivery.failures.kafka import fatal_error, of_code
+from oncebench.kafka_repair import addresses
 from oncebench.sinks.kafka.rows.limits import UNKNOWN as UNKNOWN_LIMITS
 from oncebench.sinks.kafka.rows.limits import Limits
 from oncebench.sinks.records import records_of
 
+# Java's default partitioner hashes with murmur2: every client then writes a session's rows to the same partition.
+COMMON = {"partitioner": "murmur2_random"}
 # Longer than a broker's restart, which takes seconds.
 FLUSH_LIMIT_S = 120.0
 # Enough of a key to find the row again, in one line.
 _KEY_SHOWN = 60
 # A batch with one record takes some 70 bytes more than the record's key and value; headers take more.
 _OVERHEAD_BYTES = 10_000
+# The client drops rows with these codes after their transaction was aborted for another reason.
+_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
 
 
 @dataclass(frozen=True)
@@ -36,10 +41,12 @@ class Target:
 
     Attributes:
         topic: its name.
+        bootstrap_servers: of its cluster.
         limits: what it takes.
     """
 
     topic: str
+    bootstrap_servers: str
     limits: Limits = UNKNOWN_LIMITS
 
 
@@ -51,17 +58,31 @@ class Reports:
         self.error: KafkaError | None = None
         self.row = ""
         self.size = 0
+        self.has_key = False
 
     def __call__(self, error: KafkaError | None, message: Message) -> None:
-        if error is None:
-            self.acknowledged += 1
-        else:
-            self.refused(error, message.key(), message.value())
+        try:
+            if error is None:
+                self.acknowledged += 1
+            else:
+                self.refused(error, message.key(), message.value())
+        except SystemError as failed:
+            self.client_failed(failed)
 
     def refused(self, error: KafkaError, key: Any, value: Any) -> None:
-        """Keeps the error of a row that was not taken, if it is the first."""
-        if self.error is None:
+        """Keeps the error of a row that was not taken, if it is the first.
+
+        A batch of records is refused as a whole. Rows that are refused only because of others come after these.
+        """
+        if self.error is None or self.error.code() == KafkaError._INVALID_DIFFERENT_RECORD:
             self.error, self.row, self.size = error, _described(key, value), sum(map(len, _bytes(key, value)))
+            self.has_key = key is not None
+
+    def client_failed(self, failed: BaseException | None) -> None:
+        """Keeps the error by which Kafka's client or its transaction has failed. It concerns no row."""
+        found = fatal_error(failed)
+        if found is not None:
+            self.error, self.row = found, ""
 
 
 def _described(key: Any, value: Any) -> str:
@@ -91,7 +112,7 @@ def produce_all(
     Raises:
         PermanentFailure: the client refuses a row, because it is longer than the topic allows.
     """
-    sent = 0
+    sent, repair = 0, addresses.Repair(producer, target.bootstrap_servers)
     for batch in rows:
         for key, value, headers in records_of(batch):
             while True:
@@ -100,6 +121,7 @@ def produce_all(
                     break
                 except BufferError:  # the queue is full; handling delivery reports makes room
                     producer.poll(0.05)
+                    repair.look(reports.acknowledged)
                 except KafkaException as error:
                     if error.args[0].code() != KafkaError.MSG_SIZE_TOO_LARGE:
                         raise
@@ -118,7 +140,15 @@ def flush(producer: Producer, sent: int, reports: Reports, target: Target, task:
     Raises:
         DeliveryFailed: a row was not acknowledged; `PermanentFailure` if it never will be.
     """
-    left = producer.flush(FLUSH_LIMIT_S)
+    try:
+        left = addresses.flush(producer, target.bootstrap_servers, FLUSH_LIMIT_S)
+    except (KafkaException, SystemError) as failed:
+        reports.client_failed(failed)
+        if reports.error is None:
+            raise
+        raise refused(reports, target, task, sent) from failed
+    if reports.error is not None and reports.error.code() in _PURGED:
+        reports.client_failed(abort_reason(producer))
     if left or reports.error or reports.acknowledged != sent:
         raise refused(reports, target, task, sent, left)
 
@@ -127,18 +157,37 @@ def refused(reports: Reports, target: Target, task: TaskView, sent: int = 0, lef
     """Returns the error of a task whose rows were not all taken."""
     where = f"batch {task.batch}, partition {task.partition}"
     error = reports.error
-    cause = UNKNOWN if error is None else of_code(error.code())
-    if cause.permanent:
+    code = KafkaError.NO_ERROR if error is None else error.code()
+    if code == KafkaError.INVALID_RECORD and reports.has_key:
+        code = KafkaError.INVALID_TIMESTAMP  # the client's code if the broker refuses the time of several records
+    cause = UNKNOWN if error is None else of_code(code)
+    if cause.permanent and reports.row:
         most = target.limits.record_bytes
         limit = "" if most is None else f" (it takes {most:,} bytes)"
-        needed = reports.size + _OVERHEAD_BYTES
-        remedy = cause.remedy.replace("TOPIC", target.topic).replace("BYTES", str(needed))
         failed = failure(
-            replace(cause, remedy=remedy),
+            for_topic(cause, target.topic, reports.size),
             f"{where}: {reports.row}, and topic {target.topic}{limit} refuses it: {error}",
         )
         too_large = error is not None and error.code() == KafkaError.MSG_SIZE_TOO_LARGE
         return RecordTooLarge(str(failed)) if too_large else failed
     waited = f" within {FLUSH_LIMIT_S:g} s" if left else ""
     counted = f"{reports.acknowledged} of {sent} rows were acknowledged{waited} (first error: {error})"
-    return failure(cause, f"{where}: {counted}")
+    return failure(for_topic(cause, target.topic), f"{where}: {counted}")
+
+
+def for_topic(cause: Cause, topic: str, size: int = 0) -> Cause:
+    """Returns a cause whose remedy names the topic, and a limit that a row of this size needs."""
+    needed = str(size + _OVERHEAD_BYTES)
+    return replace(cause, remedy=cause.remedy.replace("TOPIC", topic).replace("BYTES", needed))
+
+
+def abort_reason(producer: Producer) -> KafkaException | None:
+    """Returns the error that aborted a producer's open transaction; None if no error did.
+
+    A call that is wrong in an open transaction, and changes nothing, gets this error as its answer.
+    """
+    try:
+        producer.begin_transaction()
+    except KafkaException as error:
+        return None if error.args[0].code() == KafkaError._STATE else error
+    return None

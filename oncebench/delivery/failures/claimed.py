@@ -1,0 +1,47 @@
+"""The writer of a batch that at-most-once has claimed: no restart writes what it has not written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from oncebench.delivery.contract import BatchWriter, TaskView, Writer
+from oncebench.delivery.errors import DeliveryFailed
+from oncebench.delivery.failures.cause import of_claimed
+
+
+@dataclass(frozen=True)
+class ClaimedWriter:
+    """Writes by another writer, whose failures then say what a restart drops.
+
+    Rejected records are copied while the writer takes its rows. A failed copy is reported unchanged, because a restart
+    copies them again.
+    """
+
+    writer: Writer
+
+    def write(self, task: TaskView, rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        """See `Writer.write`."""
+        of_rows: list[DeliveryFailed] = []
+
+        def taken() -> Iterator[pa.RecordBatch]:
+            try:
+                yield from rows
+            except DeliveryFailed as error:
+                of_rows.append(error)
+                raise
+
+        try:
+            return self.writer.write(task, taken())
+        except DeliveryFailed as error:
+            if error in of_rows:
+                raise
+            raise type(error)(of_claimed(str(error), task.batch)) from error
+
+
+def claimed(writer: Writer | BatchWriter) -> Writer | BatchWriter:
+    """Returns the writer of a claimed batch. Spark's own writer fails with errors of Spark, which stay as they are."""
+    return writer if isinstance(writer, BatchWriter) else ClaimedWriter(writer)

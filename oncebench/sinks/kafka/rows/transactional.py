@@ -1,0 +1,116 @@
+"""A worker's transactional producer, and what it knows about its connections.
+
+Promise: `sound` is False once a request may still arrive that the producer no longer expects, or once librdkafka has
+removed a broker. Such a producer is never used again.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from threading import Thread
+from typing import Any, TypeVar
+
+from confluent_kafka import Producer
+
+from oncebench.delivery.topics.settings import producer_sizes
+from oncebench.kafka_repair.addresses import RECOVERY
+from oncebench.sinks.kafka.coordinator import Coordinator
+from oncebench.sinks.kafka.drivers.claims import stop_if_older
+from oncebench.sinks.kafka.markers import read
+from oncebench.sinks.kafka.names import Names
+from oncebench.sinks.kafka.rows.produce import COMMON
+
+# For init_transactions, send_offsets and commit: milliseconds on a healthy broker, seconds while it restarts.
+TRANSACTION_LIMIT_S = 60.0
+
+_log = logging.getLogger(__name__)
+
+T = TypeVar("T")
+
+
+class Transactional:
+    """A transactional producer of this worker process, with at most one open transaction.
+
+    Attributes:
+        sound: whether it may be used for the next transaction.
+    """
+
+    def __init__(self, client: Mapping[str, Any], names: Names, timeout_ms: int, limit: int | None) -> None:
+        self.name = names.fresh_id()
+        self.open_batch: int | None = None
+        self.sound = True
+        self.used_at = time.monotonic()  # when the coordinator last got a request with this id for sure
+        self._failures = 0
+        settings = {"transactional.id": self.name, "transaction.timeout.ms": timeout_ms}
+        # Only librdkafka's debug log reports every lost connection: about ten lines for each, and no others.
+        settings |= {"debug": "broker", "logger": self}
+        self.producer = Producer({**client, **producer_sizes(limit), **COMMON, **RECOVERY, **settings})
+        self.producer.init_transactions(TRANSACTION_LIMIT_S)
+        with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
+            described = coordinator.describe([self.name])[self.name]
+        self.producer_id, self.epoch = described.producer_id, described.epoch
+        stop_if_older(read(client, names.generation_group, names.topic), names)
+
+    def log(self, level: int, form: str, facility: str, *more: str) -> None:
+        """Receives librdkafka's log lines (like `logging.Logger.log`): lost connections, and removed brokers.
+
+        librdkafka logs a lost connection with the facility FAIL and retries by itself. Its error callback reports only
+        connections that could not be made. It logs a broker that it removes with DESTROY. It always removes a bootstrap
+        address when it learns the brokers. Any other broker may be the coordinator of a marker group: librdkafka does
+        not look for a new one, and `mark` would wait for ever (its issue 5511). If an upgrade of librdkafka changes
+        these words, one of these tests fails:
+        tests/unit/sinks/test_kafka_writers.py::test_librdkafka_logs_a_lost_connection_as_fail
+        tests/integration/sinks/test_lost_addresses.py::test_a_transactional_producer_that_lost_a_broker_is_not_sound
+        """
+        self._failures += facility == "FAIL"
+        self.sound = self.sound and not (facility == "DESTROY" and "/bootstrap" not in more[-1])
+        if level > logging.DEBUG:
+            _log.log(level, form, facility, *more)
+
+    def look(self) -> None:
+        """Serves `log`, so `sound` is up to date."""
+        self.producer.poll(0)
+
+    def commit(self) -> None:
+        """Commits the open transaction.
+
+        If the driver has committed it already, the broker accepts the request as a repetition.
+        """
+        self._end(self.producer.commit_transaction)
+
+    def abort(self) -> None:
+        """Aborts the open transaction."""
+        self._end(self.producer.abort_transaction)
+
+    def _end(self, ask: Callable[[float], None]) -> None:
+        """Sends EndTxn. After a lost connection this producer is not `sound` and never used again.
+
+        The first EndTxn could still arrive, and would then end the next transaction (KIP-890 mends this flaw for
+        clients that use TV2).
+        """
+        self.look()
+        before = self._failures
+        ask(TRANSACTION_LIMIT_S)
+        self.open_batch = None
+        self.look()
+        self.sound = self.sound and self._failures == before
+
+
+def run_in_thread(call: Callable[[], T]) -> Future[T]:
+    """Starts a call that may never return; the future gets its result or error.
+
+    The call runs in a daemon thread. A caller may stop waiting; the call then continues, so do not reuse its objects.
+    """
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(call())
+        except BaseException as error:
+            future.set_exception(error)
+
+    Thread(target=run, daemon=True).start()
+    return future
