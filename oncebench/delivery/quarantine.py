@@ -30,8 +30,8 @@ from oncebench.delivery.copies.fitting import Copy, fitted
 from oncebench.delivery.copies.originals import Original, Originals
 from oncebench.delivery.copies.topic_limit import MAX_MESSAGE_BYTES, producer_sizes, topic_limit
 from oncebench.delivery.failures.cause import UNKNOWN, failure
-from oncebench.delivery.failures.kafka import fatal_error, of_code
-from oncebench.kafka_repair.addresses import RECOVERY, Repair
+from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code, purge_reason
+from oncebench.kafka_repair.addresses import RECOVERY, Repair, flush
 
 # The column that marks a row as a rejected record, and the column's type in Spark's syntax.
 COLUMN = "quarantine"
@@ -127,14 +127,17 @@ class Quarantine:
 
     def _flush(self) -> int:
         try:
-            return int(self._writer()[0].flush(FLUSH_LIMIT_S))  # in pieces, it would hide a fatal error
+            left = flush(self._writer()[0], self._bootstrap_servers, FLUSH_LIMIT_S)
         except (KafkaException, SystemError) as error:
             self._client_failed(error)
             if not self._failed:
                 raise
             return 0
+        if self._failed and self._failed[0].code() in PURGED:
+            self._client_failed(purge_reason(self._writer()[0]))
+        return left
 
-    def _client_failed(self, error: BaseException) -> None:
+    def _client_failed(self, error: BaseException | None) -> None:
         found = fatal_error(error)
         if found is not None:
             self._failed.insert(0, found)  # copies fail because of it

@@ -16,11 +16,12 @@ import pytest
 from confluent_kafka import KafkaError, KafkaException, Producer
 
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
+from oncebench.delivery.quarantine import Quarantine, _writers
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.rows import append
 from oncebench.sinks.kafka.rows.append import Appender
-from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, refused
+from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, flush, refused
 from oncebench.sinks.kafka.rows.transactional import Transactional, run_in_thread
 from oncebench.sinks.kafka.writers import TransactionalWriter
 
@@ -263,3 +264,34 @@ def test_librdkafka_logs_a_lost_connection_as_fail() -> None:
         while transactional._failures == 0 and time.monotonic() < deadline:
             producer.poll(0.05)
         assert transactional._failures > 0  # the server still listens: no attempt to connect has failed
+
+
+class GivenUp:
+    """A producer that has dropped its records, and raises the reason only from the next call."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def flush(self, _limit_s: float) -> int:
+        return 0
+
+    def begin_transaction(self) -> None:
+        raise KafkaException(KafkaError(KafkaError._NOT_CONFIGURED))
+
+    def poll(self, _timeout_s: float) -> None:
+        raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+
+
+def test_dropped_rows_are_reported_by_the_reason_that_follows_them() -> None:
+    reports = Reports()
+    reports.refused(KafkaError(KafkaError._PURGE_QUEUE), b"k", b"v")
+    with pytest.raises(PermanentFailure, match="--operation Write --topic out"):
+        flush(cast("Any", GivenUp()), 1, reports, Target("out", "localhost:1"), cast("Any", Task()))
+
+
+def test_dropped_copies_are_reported_by_the_reason_that_follows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    quarantine = Quarantine("bad", "in", {"bootstrap.servers": "localhost:1"})
+    monkeypatch.setitem(_writers, quarantine._key, (cast("Any", GivenUp()), 1000))
+    quarantine._counts["r"], quarantine._failed = 1, [KafkaError(KafkaError._PURGE_QUEUE)]
+    with pytest.raises(PermanentFailure, match="--operation Write --topic bad"):
+        quarantine.flush()

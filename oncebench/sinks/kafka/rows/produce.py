@@ -17,7 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, RecordTooLarge
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, failure
-from oncebench.delivery.failures.kafka import fatal_error, of_code
+from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code, purge_reason
 from oncebench.kafka_repair import addresses
 from oncebench.sinks.kafka.rows.limits import UNKNOWN as UNKNOWN_LIMITS
 from oncebench.sinks.kafka.rows.limits import Limits
@@ -31,8 +31,8 @@ FLUSH_LIMIT_S = 120.0
 _KEY_SHOWN = 60
 # A batch with one record takes some 70 bytes more than the record's key and value; headers take more.
 _OVERHEAD_BYTES = 10_000
-# The client drops rows with these codes after their transaction was aborted for another reason.
-_PURGED = (KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT)
+# What a producer answers to a wrong call if no error has aborted its transaction, or if it has no transactions.
+_NOT_ABORTED = frozenset({KafkaError._STATE, KafkaError._NOT_CONFIGURED})
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,8 @@ def flush(producer: Producer, sent: int, reports: Reports, target: Target, task:
         if reports.error is None:
             raise
         raise refused(reports, target, task, sent) from failed
-    if reports.error is not None and reports.error.code() in _PURGED:
-        reports.client_failed(abort_reason(producer))
+    if reports.error is not None and reports.error.code() in PURGED:
+        reports.client_failed(abort_reason(producer) or purge_reason(producer))
     if left or reports.error or reports.acknowledged != sent:
         raise refused(reports, target, task, sent, left)
 
@@ -189,5 +189,5 @@ def abort_reason(producer: Producer) -> KafkaException | None:
     try:
         producer.begin_transaction()
     except KafkaException as error:
-        return None if error.args[0].code() == KafkaError._STATE else error
+        return None if error.args[0].code() in _NOT_ABORTED else error
     return None
