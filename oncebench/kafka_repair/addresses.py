@@ -9,8 +9,7 @@ address never connects again, and no setting changes that:
   again. The timer of `metadata.recovery.rebootstrap.trigger.ms` starts with a request, for which there is no broker.
 
 The remedy is `rd_kafka_brokers_add`, a public function of librdkafka. The client keeps its queue, its producer id and
-its sequence numbers. So nothing is lost and nothing is written twice, as a new producer could not promise. The Python
-client does not offer the function, so it is called with ctypes.
+its sequence numbers. So nothing is lost and nothing is written twice, as a new producer could not promise.
 
 Not repaired: a transactional producer that is adding offsets to its transaction. See `oncebench.sinks.kafka.writers`.
 """
@@ -22,7 +21,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from confluent_kafka import Producer, cimpl
+from confluent_kafka import Producer
+
+from oncebench.kafka_repair.librdkafka import function, handle_of
 
 # `none`: with `rebootstrap`, a client without a connection forgets its brokers again and again. Each time it connects
 # at once, without its backoff: 20 attempts and log lines a second while a broker is away. It also forgets which broker
@@ -33,10 +34,7 @@ SILENT_S = 5.0
 # How often a flush looks for answers that have come.
 LOOK_S = 1.0
 
-_LIBRARY = ctypes.CDLL(cimpl.__file__)  # also finds the functions of the librdkafka that the Python client has loaded
-_ADD = getattr(_LIBRARY, "rd_kafka_brokers_add", None)  # None: the library was linked in and hides its functions
-if _ADD is not None:
-    _ADD.argtypes, _ADD.restype = (ctypes.c_void_p, ctypes.c_char_p), ctypes.c_int
+_ADD = function("rd_kafka_brokers_add", ctypes.c_void_p, ctypes.c_char_p)
 
 
 def add_addresses(client: Any, bootstrap_servers: str) -> None:
@@ -48,15 +46,6 @@ def add_addresses(client: Any, bootstrap_servers: str) -> None:
     handle = handle_of(client)
     if _ADD is not None and handle is not None:
         _ADD(handle, bootstrap_servers.encode())
-
-
-def handle_of(client: Any) -> int | None:
-    """Returns the address of librdkafka's client (`rd_kafka_t`); None if the client is closed.
-
-    It is the first field of every client object of confluent-kafka. If an upgrade changes that, this test fails:
-    tests/unit/kafka_repair/test_addresses.py::test_the_handle_is_librdkafkas
-    """
-    return ctypes.c_void_p.from_address(id(client) + object.__basicsize__).value
 
 
 class Repair:

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from kafka.errors import KafkaError as WireError
@@ -167,8 +166,6 @@ _JAVA: Mapping[str, int] = {
 }
 # A failed producer drops its records with these codes.
 PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
-# The error follows the dropped records at once.
-PURGE_LIMIT_S = 1.0
 _CLASS = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+)")
 
 
@@ -182,18 +179,6 @@ def fatal_error(raised: BaseException | None) -> KafkaError | None:
     while found is not None and not isinstance(found, KafkaException):
         found = found.__cause__
     return found.args[0] if found is not None and isinstance(found.args[0], KafkaError) else None
-
-
-def purge_reason(producer: Any) -> BaseException | None:
-    """Returns the error that made a failed producer give up its records; None if it raises none.
-
-    The client may report such records (PURGED) before the error itself, which the next call then raises.
-    """
-    try:
-        producer.poll(PURGE_LIMIT_S)
-    except (KafkaException, SystemError) as failed:
-        return failed
-    return None
 
 
 def of_code(code: int) -> Cause:

@@ -27,11 +27,17 @@ LATEST_KILL_S = 1.5
 SEED = 28
 
 
+def said(log: Path) -> str:
+    """The first errors of a job, and its last words: Spark's own end with a long plan."""
+    errors = [line for line in log.read_text(errors="replace").splitlines() if "Exception" in line or "Error" in line]
+    return "\n".join([*errors[:5], "...", tail(log)])
+
+
 def wait_for(what: str, done: Callable[[], bool], job: Child) -> None:
     deadline = time.monotonic() + WAIT_S
     while not done():
-        assert job.alive, f"the job ended while waiting for {what}:\n{tail(job.log)}"
-        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}:\n{tail(job.log)}"
+        assert job.alive, f"the job ended while waiting for {what}:\n{said(job.log)}"
+        assert time.monotonic() < deadline, f"waited {WAIT_S:g} s for {what}:\n{said(job.log)}"
         time.sleep(0.2)
 
 

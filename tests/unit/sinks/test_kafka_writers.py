@@ -24,6 +24,7 @@ from oncebench.sinks.kafka.rows.append import Appender
 from oncebench.sinks.kafka.rows.produce import Reports, Target, abort_reason, flush, refused
 from oncebench.sinks.kafka.rows.transactional import Transactional, run_in_thread
 from oncebench.sinks.kafka.writers import TransactionalWriter
+from tests.unit.kafka_repair.ended import ended
 
 
 @dataclass
@@ -266,32 +267,25 @@ def test_librdkafka_logs_a_lost_connection_as_fail() -> None:
         assert transactional._failures > 0  # the server still listens: no attempt to connect has failed
 
 
-class GivenUp:
-    """A producer that has dropped its records, and raises the reason only from the next call."""
-
-    def __len__(self) -> int:
-        return 0
-
-    def flush(self, _limit_s: float) -> int:
-        return 0
-
-    def begin_transaction(self) -> None:
-        raise KafkaException(KafkaError(KafkaError._NOT_CONFIGURED))
-
-    def poll(self, _timeout_s: float) -> None:
-        raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+@pytest.fixture
+def given_up() -> Producer:
+    """A producer that has raised its reason already, before it reports the records that it dropped."""
+    producer = ended(KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+    with pytest.raises(KafkaException):
+        producer.poll(1)
+    return producer
 
 
-def test_dropped_rows_are_reported_by_the_reason_that_follows_them() -> None:
+def test_dropped_rows_are_reported_by_the_reason_for_it(given_up: Producer) -> None:
     reports = Reports()
     reports.refused(KafkaError(KafkaError._PURGE_QUEUE), b"k", b"v")
     with pytest.raises(PermanentFailure, match="--operation Write --topic out"):
-        flush(cast("Any", GivenUp()), 1, reports, Target("out", "localhost:1"), cast("Any", Task()))
+        flush(given_up, 1, reports, Target("out", "localhost:1"), cast("Any", Task()))
 
 
-def test_dropped_copies_are_reported_by_the_reason_that_follows_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dropped_copies_are_reported_by_the_reason_for_it(given_up: Producer, monkeypatch: pytest.MonkeyPatch) -> None:
     quarantine = Quarantine("bad", "in", {"bootstrap.servers": "localhost:1"})
-    monkeypatch.setitem(_writers, quarantine._key, (cast("Any", GivenUp()), 1000))
+    monkeypatch.setitem(_writers, quarantine._key, (given_up, 1000))
     quarantine._counts["r"], quarantine._failed = 1, [KafkaError(KafkaError._PURGE_QUEUE)]
     with pytest.raises(PermanentFailure, match="--operation Write --topic bad"):
         quarantine.flush()

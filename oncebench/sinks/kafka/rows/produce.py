@@ -17,8 +17,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, RecordTooLarge
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, failure
-from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code, purge_reason
-from oncebench.kafka_repair import addresses
+from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code
+from oncebench.kafka_repair import addresses, fatal
 from oncebench.sinks.kafka.rows.limits import UNKNOWN as UNKNOWN_LIMITS
 from oncebench.sinks.kafka.rows.limits import Limits
 from oncebench.sinks.records import records_of
@@ -148,7 +148,7 @@ def flush(producer: Producer, sent: int, reports: Reports, target: Target, task:
             raise
         raise refused(reports, target, task, sent) from failed
     if reports.error is not None and reports.error.code() in PURGED:
-        reports.client_failed(abort_reason(producer) or purge_reason(producer))
+        reports.client_failed(abort_reason(producer) or fatal.reason_of(producer))
     if left or reports.error or reports.acknowledged != sent:
         raise refused(reports, target, task, sent, left)
 
