@@ -32,7 +32,11 @@ pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
 SMALL = Cell("", "", "", rate=1000.0, sessions=100, warmup_s=0.0)
 SUPPORTED = [(sink, support.guarantee, support.variant) for sink, support in all_supports() if sink in FIRST]
-EXACT = [each for each in SUPPORTED if each[1] == EXACTLY_ONCE]
+EXACT = [
+    pytest.param(*each, marks=pytest.mark.slow if each[2] == "idempotent" else ())
+    for each in SUPPORTED
+    if each[1] == EXACTLY_ONCE
+]
 # `compare` kills Spark's own sink, and `test_sinks` lets it die at each step.
 INEXACT = [each for each in SUPPORTED if each[1] != EXACTLY_ONCE and each[2] != "native"]
 

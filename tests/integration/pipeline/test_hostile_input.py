@@ -73,6 +73,7 @@ def test_what_is_no_event_is_set_aside_counted_and_copied_whole(fixture: Fixture
     assert all(ours <= dict(headers).keys() for headers in quarantine.headers)
 
 
+@pytest.mark.slow
 def test_offsets_for_monitoring_are_shown_and_deleting_or_moving_them_changes_nothing(fixture: Fixture) -> None:
     config = fixture.config("exactly-once", "two-phase")
     group = config.monitoring_group

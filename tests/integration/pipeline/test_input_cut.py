@@ -27,6 +27,7 @@ def cut_in_half(broker: KafkaBroker, topic: str, partition: int) -> None:
     broker.restart()
 
 
+@pytest.mark.slow
 def test_a_log_that_was_cut_and_has_grown_again_is_refused_and_read_from_the_cut_when_accepted(
     lab: Lab, kafka_own: KafkaBroker, tmp_path: Path
 ) -> None:

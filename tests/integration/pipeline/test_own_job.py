@@ -125,6 +125,7 @@ class Own:
         return Counter(str(json.loads(value)["order_id"]) for value in self.read("checked"))
 
 
+@pytest.mark.slow
 def test_the_job_of_the_page_writes_each_order_once_however_often_it_is_killed(lab: Lab, tmp_path: Path) -> None:
     own = Own(lab, tmp_path)
     for wave in range(WAVES):

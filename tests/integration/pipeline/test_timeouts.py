@@ -46,7 +46,7 @@ def take_records_of_any_time(fixture: Fixture) -> None:
 
 @pytest.mark.parametrize(
     ("ahead_ms", "span_ms"),
-    [(0, DAY_MS), (3650 * DAY_MS, 0)],
+    [(0, DAY_MS), pytest.param(3650 * DAY_MS, 0, marks=pytest.mark.slow)],
     ids=["a day within minutes", "ten years ahead"],
 )
 def test_a_first_start_on_partitions_of_different_age_loses_no_session(

@@ -39,12 +39,13 @@ def fragile(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
 @pytest.mark.parametrize(
     ("sink", "variant", "faults", "noted"),
     [
-        (
+        pytest.param(
             "kafka",
             "two-phase",
             ("after-prepare:kill-worker", "after-decision:hijack@after=2", "mid-commit:kill-broker@after=2",
              "after-commit:lose-offsets@after=2", "mid-write:stop-worker:1@after=2"),
             ("worker-killed", "hijacked", "broker-back", "refused", "worker-continued"),
+            marks=pytest.mark.slow,
         ),
         (
             "postgres",

@@ -294,6 +294,7 @@ def test_a_broker_killed_from_outside_is_reaped_and_can_be_restarted(kafka_own: 
     kafka_own.fresh_topic("in", 1)
 
 
+@pytest.mark.slow
 def test_the_first_run_prepares_the_cache_for_later_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     real = cache_dir()
     (tmp_path / "cache").mkdir()

@@ -70,7 +70,7 @@ def goes_on_with_rows_that_are_there(fixture: Fixture, config: PipelineConfig, s
     accepted(fixture, config, written)
 
 
-@pytest.mark.parametrize("variant", ["idempotent", "two-phase"])
+@pytest.mark.parametrize("variant", ["two-phase", pytest.param("idempotent", marks=pytest.mark.slow)])
 def test_no_row_doubles_after_marker_groups_were_reset_and_deleted(fixture: Fixture, variant: str) -> None:
     config = fixture.config("exactly-once", variant, "after-commit@batch=0")
     killed_in_batch_0(fixture, config)
@@ -87,7 +87,7 @@ def test_no_row_doubles_after_marker_groups_were_reset_and_deleted(fixture: Fixt
     assert fixture.visible() == rows_of("a", "b")
 
 
-@pytest.mark.parametrize("variant", ["idempotent", "two-phase"])
+@pytest.mark.parametrize("variant", ["two-phase", pytest.param("idempotent", marks=pytest.mark.slow)])
 def test_no_row_doubles_after_the_ledger_was_emptied(fixture: Fixture, own: PostgresServer, variant: str) -> None:
     target = suite_sinks()["postgres"].provide(place("emptied", fixture.folder))
     faults = ["after-commit@batch=0"]
@@ -99,7 +99,7 @@ def test_no_row_doubles_after_the_ledger_was_emptied(fixture: Fixture, own: Post
     assert visible("postgres", target) == rows_of("a", "b")
 
 
-@pytest.mark.parametrize("variant", ["idempotent", "two-phase"])
+@pytest.mark.parametrize("variant", ["two-phase", pytest.param("idempotent", marks=pytest.mark.slow)])
 def test_a_postgresql_that_was_set_back_is_refused(fixture: Fixture, own: PostgresServer, variant: str) -> None:
     target = suite_sinks()["postgres"].provide(place("older", fixture.folder))
     config = fixture.config("exactly-once", variant, sink="postgres", output=target, sink_id="older")

@@ -24,10 +24,10 @@ SMALL = Cell("", EXACTLY_ONCE, "", rate=1000.0, sessions=100, max_events_per_bat
     ("sink", "variant", "stopped_at", "fenced"),
     [
         ("kafka", "two-phase", "after-prepare", True),
-        ("kafka", "idempotent", "after-prepare", True),
+        pytest.param("kafka", "idempotent", "after-prepare", True, marks=pytest.mark.slow),
         # It prepares nothing: this is before its commit.
         pytest.param("delta", "idempotent", "before-prepare", True, marks=pytest.mark.slow),
-        ("broken-kafka", "no-fencing", "after-prepare", False),
+        pytest.param("broken-kafka", "no-fencing", "after-prepare", False, marks=pytest.mark.slow),
     ],
 )
 def test_a_zombie_neither_doubles_nor_loses_and_says_why_it_dies_unless_nothing_fences_it(
