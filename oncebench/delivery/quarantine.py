@@ -31,7 +31,6 @@ from oncebench.delivery.copies.originals import Original, Originals
 from oncebench.delivery.copies.topic_limit import MAX_MESSAGE_BYTES, producer_sizes, topic_limit
 from oncebench.delivery.failures.cause import UNKNOWN, failure
 from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code
-from oncebench.kafka_repair import fatal
 from oncebench.kafka_repair.addresses import RECOVERY, Repair, flush
 
 # The column that marks a row as a rejected record, and the column's type in Spark's syntax.
@@ -135,11 +134,11 @@ class Quarantine:
                 raise
             return 0
         if self._failed and self._failed[0].code() in PURGED:
-            self._client_failed(fatal.reason_of(self._writer()[0]))
+            self._client_failed(None)
         return left
 
     def _client_failed(self, error: BaseException | None) -> None:
-        found = fatal_error(error)
+        found = fatal_error(error, self._writer()[0])
         if found is not None:
             self._failed.insert(0, found)  # copies fail because of it
 

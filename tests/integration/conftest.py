@@ -3,6 +3,7 @@ published page in a real browser."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -30,6 +31,7 @@ def clients_end_with_their_file() -> Iterator[None]:
     for kept in (writers._transactional, writers._group_metadata, append._appenders, quarantine._writers):
         kept.clear()
     quarantine._originals.clear()
+    gc.collect()  # a transactional client is its own logger
 
 
 @pytest.fixture(scope="module")

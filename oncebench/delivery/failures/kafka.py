@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 from confluent_kafka import KafkaError, KafkaException
 from kafka.errors import KafkaError as WireError
 
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
+from oncebench.kafka_repair import fatal
 
 _RIGHTS = "Grant the missing right to this user with kafka-acls.sh --add"
 _TOPIC_RIGHT = (
@@ -169,13 +171,14 @@ PURGED = frozenset({KafkaError._PURGE_QUEUE, KafkaError._PURGE_INFLIGHT})
 _CLASS = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+)")
 
 
-def fatal_error(raised: BaseException | None) -> KafkaError | None:
+def fatal_error(raised: BaseException | None, client: Any = None) -> KafkaError | None:
     """Returns the error of confluent-kafka that another one hides; None if there is none.
 
     A client that has failed for good raises its error from whatever call comes next. If that call succeeds, Python
-    raises a SystemError, and the client's error is its cause.
+    raises a SystemError, and the client's error is its cause; sometimes it has no cause. The client itself is asked
+    first, if it is given.
     """
-    found = raised
+    found = fatal.reason_of(client) or raised
     while found is not None and not isinstance(found, KafkaException):
         found = found.__cause__
     return found.args[0] if found is not None and isinstance(found.args[0], KafkaError) else None

@@ -160,9 +160,10 @@ class TransactionalWriter:
         else:
             # Kafka's client logs while it fails, and Python then raises an error from the log call: the failure of
             # Kafka's client is the cause of that error.
-            first: Any = fatal_error(error) or error.__cause__ or error
-            if isinstance(first, KafkaError) and first.code() == KafkaError._STATE and transactional is not None:
-                first = abort_reason(transactional.producer) or first
+            client = None if transactional is None else transactional.producer
+            first: Any = fatal_error(error, client) or error.__cause__ or error
+            if isinstance(first, KafkaError) and first.code() == KafkaError._STATE and client is not None:
+                first = abort_reason(client) or first
             text = f"batch {task.batch}, partition {task.partition}: its transaction failed: {first}"
             cause = for_topic(of_error(first), self.names.topic)
             failed = failure(cause, text, "A restart of the pipeline aborts it and writes the batch again.")

@@ -17,6 +17,7 @@ from confluent_kafka import KafkaError, KafkaException, Producer
 
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure
 from oncebench.delivery.quarantine import Quarantine, _writers
+from oncebench.kafka_repair import addresses
 from oncebench.sinks.kafka import writers
 from oncebench.sinks.kafka.names import Names
 from oncebench.sinks.kafka.rows import append
@@ -289,3 +290,20 @@ def test_dropped_copies_are_reported_by_the_reason_for_it(given_up: Producer, mo
     quarantine._counts["r"], quarantine._failed = 1, [KafkaError(KafkaError._PURGE_QUEUE)]
     with pytest.raises(PermanentFailure, match="--operation Write --topic bad"):
         quarantine.flush()
+
+
+class Unexplained:
+    """Ends a flush as Python does if an error was set and lost inside a callback."""
+
+    def __init__(self, *_: Any) -> None:
+        raise SystemError("returned NULL without setting an exception")
+
+
+def test_a_flush_that_ends_without_a_cause_is_explained_by_the_client(
+    given_up: Producer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(addresses, "flush", Unexplained)
+    reports = Reports()
+    reports.refused(KafkaError(KafkaError._PURGE_QUEUE), b"k", b"v")
+    with pytest.raises(PermanentFailure, match="--operation Write --topic out"):
+        flush(given_up, 1, reports, Target("out", "localhost:1"), cast("Any", Task()))

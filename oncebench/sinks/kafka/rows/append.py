@@ -43,7 +43,7 @@ class Appender:
                 sent_and_answered(producer, self.target.bootstrap_servers, FLUSH_LIMIT_S)
         except (KafkaException, SystemError) as error:
             _appenders.pop(self._key, None)
-            reports.client_failed(error)
+            reports.client_failed(error, producer)
             if reports.error is None:
                 raise
             raise refused(reports, self.target, task, sent) from error

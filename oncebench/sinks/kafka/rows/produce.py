@@ -18,7 +18,7 @@ from oncebench.delivery.contract import TaskView
 from oncebench.delivery.errors import DeliveryFailed, RecordTooLarge
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, failure
 from oncebench.delivery.failures.kafka import PURGED, fatal_error, of_code
-from oncebench.kafka_repair import addresses, fatal
+from oncebench.kafka_repair import addresses
 from oncebench.sinks.kafka.rows.limits import UNKNOWN as UNKNOWN_LIMITS
 from oncebench.sinks.kafka.rows.limits import Limits
 from oncebench.sinks.records import records_of
@@ -78,9 +78,9 @@ class Reports:
             self.error, self.row, self.size = error, _described(key, value), sum(map(len, _bytes(key, value)))
             self.has_key = key is not None
 
-    def client_failed(self, failed: BaseException | None) -> None:
+    def client_failed(self, failed: BaseException | None, client: Any = None) -> None:
         """Keeps the error by which Kafka's client or its transaction has failed. It concerns no row."""
-        found = fatal_error(failed)
+        found = fatal_error(failed, client)
         if found is not None:
             self.error, self.row = found, ""
 
@@ -143,12 +143,12 @@ def flush(producer: Producer, sent: int, reports: Reports, target: Target, task:
     try:
         left = addresses.flush(producer, target.bootstrap_servers, FLUSH_LIMIT_S)
     except (KafkaException, SystemError) as failed:
-        reports.client_failed(failed)
+        reports.client_failed(failed, producer)
         if reports.error is None:
             raise
         raise refused(reports, target, task, sent) from failed
     if reports.error is not None and reports.error.code() in PURGED:
-        reports.client_failed(abort_reason(producer) or fatal.reason_of(producer))
+        reports.client_failed(abort_reason(producer), producer)
     if left or reports.error or reports.acknowledged != sent:
         raise refused(reports, target, task, sent, left)
 
