@@ -119,6 +119,14 @@ class LeftOpen:
     def __init__(self, owner: Owner) -> None:
         self._owner = owner
         self._sink: Transactions = owner.kind.transactions[owner.settings.variant](owner.settings)
+        try:
+            self._refuse_other_output()
+        except BaseException:
+            self._sink.close()
+            raise
+
+    def _refuse_other_output(self) -> None:
+        owner = self._owner
         found = self._sink.identity()
         name = owner.settings.output["output"]
         if not found:

@@ -6,6 +6,7 @@ generation. A driver on another machine is not found: the sink's own signs and t
 
 from __future__ import annotations
 
+import os
 import socket
 from pathlib import Path
 
@@ -20,6 +21,8 @@ _SLACK_S = 60.0
 def living_driver(journal: Path) -> str | None:
     """Returns the process of the newest start, for a message; None: it has ended, or is not of this machine.
 
+    This process itself does not count: it is the one that asks, perhaps again.
+
     Raises:
         RefusedStart: the journal is damaged.
     """
@@ -27,10 +30,11 @@ def living_driver(journal: Path) -> str | None:
     if found is None:
         return None
     entry, at = found
-    if entry.get("host", socket.gethostname()) != socket.gethostname():
+    pid = int(entry.get("pid", 0))
+    if pid == os.getpid() or entry.get("host", socket.gethostname()) != socket.gethostname():
         return None
     try:
-        process = psutil.Process(int(entry.get("pid", 0)))
+        process = psutil.Process(pid)
         if process.status() == psutil.STATUS_ZOMBIE or process.create_time() > at + _SLACK_S:
             return None
         return f"process {process.pid} ({process.name()})"

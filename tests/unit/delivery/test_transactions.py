@@ -143,7 +143,12 @@ def test_the_newest_start_of_this_machine_is_alive_while_its_process_runs(tmp_pa
 
 
 def test_a_process_that_was_started_after_the_driver_is_another_one(tmp_path: Path) -> None:
-    path = start(tmp_path, os.getpid(), 1)
+    path = start(tmp_path, os.getppid(), 1)
     assert living_driver(tmp_path) is not None
     os.utime(path, (1_000_000_000, 1_000_000_000))
+    assert living_driver(tmp_path) is None
+
+
+def test_the_process_that_asks_is_not_the_job(tmp_path: Path) -> None:
+    start(tmp_path, os.getpid(), 1)
     assert living_driver(tmp_path) is None
