@@ -119,7 +119,7 @@ class SinkKind:
             `oncebench.delivery.protocols`.
         batch_atomic: whether the driver writes a batch in one atomic step (`BatchWriter`), instead of the tasks.
         transactions: variant -> what opens the transactions that its tasks may leave open.
-        none_open: one sentence that explains why there are none, for a kind without them.
+        none_open: why a kind has none, as a part of a sentence; empty if each of its commits is one step.
         missing: an extra that is not installed, and how to install it; empty if nothing is missing. A kind without
             its extra is listed, and its stored reports can be read, but a run that names the kind is refused.
     """
@@ -134,7 +134,7 @@ class SinkKind:
     protocols: Mapping[tuple[str, str], Callable[..., None]] = field(default_factory=dict)
     batch_atomic: bool = False
     transactions: Mapping[str, OpensTransactions] = field(default_factory=dict)
-    none_open: str = "a killed task leaves no transaction open: each commit is one step"
+    none_open: str = ""
     missing: str = ""
 
     def commits_per_task(self, support: Support) -> bool:

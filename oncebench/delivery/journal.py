@@ -327,14 +327,10 @@ def look_into(checkpoint: Path) -> tuple[Identity, Journal]:
     """Returns the identity and the journal of a checkpoint, without a generation of one's own: for reading only.
 
     Raises:
-        RefusedStart: there is no journal, or it is damaged.
+        RefusedStart: the journal is damaged.
+        FileNotFoundError: there is none.
     """
     folder = checkpoint / "journal"
-    if not (folder / "identity.json").is_file():
-        raise RefusedStart(
-            f"{checkpoint} is no checkpoint with a journal: {folder / 'identity.json'} is missing. Name the folder "
-            "that the job has as its checkpoint."
-        )
     return _recorded_identity(folder), Journal(folder, _newest_generation(folder))
 
 

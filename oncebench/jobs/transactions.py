@@ -37,6 +37,8 @@ from oncebench.sinks.registry import SINKS
 
 # A running job without a process here or a session in the sink shows by a transaction that begins meanwhile.
 WATCH_S = 3.0
+# Why most kinds of sinks leave no transaction open.
+ONE_STEP = "a killed task leaves no transaction open, because each commit is one step"
 # Outcomes of a transaction that was chosen.
 DONE = {COMMIT: "committed", ABORT: "aborted"}
 
@@ -67,7 +69,13 @@ def owner_of_checkpoint(checkpoint: Path, output: str, kafka: Mapping[str, Any])
     Raises:
         RefusedStart: there is no journal, or such a job leaves no transaction open.
     """
-    identity, _ = look_into(checkpoint)
+    try:
+        identity, _ = look_into(checkpoint)
+    except FileNotFoundError as error:
+        raise RefusedStart(
+            f"{checkpoint} is no checkpoint with a journal: {error.filename} is missing. Name the folder that the job "
+            "has as its checkpoint."
+        ) from None
     kind = _kind(identity.sink)
     if identity.variant not in kind.transactions:
         able = " or ".join(kind.transactions)
@@ -94,7 +102,9 @@ def _kind(sink: str) -> SinkKind:
     if kind is None:
         raise RefusedStart(f"there is no sink {sink!r}; there are: {', '.join(sorted(SINKS))}")
     if not kind.transactions:
-        raise RefusedStart(f"sink {kind.name}: {kind.none_open}. There is nothing to list, commit or abort.")
+        raise RefusedStart(
+            f"sink {kind.name}: {kind.none_open or ONE_STEP}. There is nothing to list, commit or abort."
+        )
     return kind
 
 
