@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +29,10 @@ from oncebench.delivery.protocols import choose, exactly_once_two_phase, protoco
 from oncebench.delivery.starts.drivers import refuse_newer_sink
 from oncebench.delivery.starts.places import OUTPUT, Places
 from oncebench.delivery.transactions.alive import living_driver
-from oncebench.delivery.transactions.decided import ABORT, AGAIN, COMMIT, Judged, judge
+from oncebench.delivery.transactions.decided import ABORT, AGAIN, COMMIT, Decision, Judged, judge
 from oncebench.delivery.transactions.left import Left, Transactions
 from oncebench.delivery.transactions.trace import note_ended
-from oncebench.jobs.checkpoint import last_batch, newest_finished
+from oncebench.jobs.checkpoint import last_batch, newest_finished, open_batch
 from oncebench.sinks.registry import SINKS
 
 # A running job without a process here or a session in the sink shows by a transaction that begins meanwhile.
@@ -176,7 +176,8 @@ class LeftOpen:
             )
         # Spark's commit log comes after all commits of a batch: a marker that has expired since is not missed.
         finished = decided is not None and decided <= newest_finished(checkpoint)
-        return judge(found, [] if finished else journal.newest_prepared(), marks, self._sink.name_of)
+        judged = judge(found, [] if finished else journal.newest_prepared(), marks, self._sink.name_of)
+        return [_in_batch(each, open_batch(checkpoint)) for each in judged]
 
     @property
     def _decides(self) -> bool:
@@ -254,6 +255,17 @@ class LeftOpen:
     def close(self) -> None:
         """Releases connections."""
         self._sink.close()
+
+
+def _in_batch(judged: Judged, opened: int | None) -> Judged:
+    """Returns a transaction with its batch.
+
+    An undecided one belongs to the batch that Spark has planned and not finished: a start ends all others before it
+    runs a batch.
+    """
+    if judged.left.batch is not None or judged.decision is not Decision.UNDECIDED:
+        return judged
+    return replace(judged, left=replace(judged.left, batch=opened))
 
 
 def _begun(found: list[Left]) -> set[tuple[str, float | None]]:

@@ -149,7 +149,7 @@ def once(*batches: int) -> Counter[str]:
 def test_what_is_undecided_can_only_be_aborted_and_a_start_writes_it_again(world: World) -> None:
     world.dies_at("before-decision")
     before = world.listed()
-    assert [row["decision"] for row in before] == ["undecided"] * PARTITIONS
+    assert [(row["batch"], row["decision"]) for row in before] == [(0, "undecided")] * PARTITIONS
     assert all(0 <= row["age_s"] < LIMIT_S for row in before)
     code, out, _ = world.asks("commit", "--yes")
     assert (code, out.count("a commit would duplicate")) == (2, PARTITIONS)
@@ -199,7 +199,7 @@ def test_the_rest_of_a_batch_that_is_committed_in_part_is_committed(world: World
 def test_the_next_batch_under_a_committed_decision_is_undecided(world: World) -> None:
     world.goes_on()
     world.dies_at("after-prepare")
-    assert {row["decision"] for row in world.listed()} == {"undecided"}
+    assert {(row["batch"], row["decision"]) for row in world.listed()} == {(1, "undecided")}
     assert world.asks("abort", "--yes")[0] == 0
     world.goes_on()
     assert world.visible() == once(0, 1)
