@@ -183,12 +183,6 @@ class Coordinator:
                     raise KafkaError(f"could not fence {names} within {limit_s:g} s (error codes {codes})")
                 time.sleep(RETRY_PAUSE_S * 5)
 
-    def fence_all(self, transactional_ids: Iterable[str], timeout_ms: int, limit_s: float) -> None:
-        """Fences every id, FENCE_CHUNK at a time; `limit_s` is for each of these requests. See `fence`."""
-        asked = sorted(transactional_ids)
-        for at in range(0, len(asked), FENCE_CHUNK):
-            self.fence(asked[at : at + FENCE_CHUNK], timeout_ms, limit_s)
-
     def fence_once(self, transactional_ids: Iterable[str], timeout_ms: int) -> dict[str, int | None]:
         """Asks once to fence every id. Returns the error codes, None where no answer came.
 
@@ -285,6 +279,13 @@ class Coordinator:
         """Sends a request per transaction to its coordinator; returns error codes or None."""
         ids = {at: txn.transactional_id for at, txn in whose.items()}
         return wire.ask_coordinators(self._admin, requests, ids, STALE_COORDINATOR)
+
+
+def fence_all(coordinator: Coordinator, transactional_ids: Iterable[str], timeout_ms: int, limit_s: float) -> None:
+    """Fences every id, FENCE_CHUNK at a time; `limit_s` is for each of these requests. See `Coordinator.fence`."""
+    asked = sorted(transactional_ids)
+    for at in range(0, len(asked), FENCE_CHUNK):
+        coordinator.fence(asked[at : at + FENCE_CHUNK], timeout_ms, limit_s)
 
 
 def explain(codes: Collection[int], limit_s: float) -> str:

@@ -53,7 +53,7 @@ from oncebench.delivery.topics.check import refuse_unfit
 from oncebench.delivery.topics.replicas import Waiting, shortage, warn_if_short_for_good
 from oncebench.delivery.topics.settings import broker_setting, record_limit
 from oncebench.kafka_repair.addresses import RECOVERY
-from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
+from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain, fence_all
 from oncebench.sinks.kafka.drivers.claims import Claims, fenced_before, holder, note_fenced
 from oncebench.sinks.kafka.drivers.left import LEFT_OPEN
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
@@ -321,7 +321,7 @@ class KafkaSink(Sink):
         assert self._coordinator is not None, "start() comes first"
         asked = set(names)
         self._retired.update(name for name in asked if name.startswith(self._names.own_prefix))
-        self._coordinator.fence_all(asked, self._timeout_ms, ADMIN_LIMIT_S)
+        fence_all(self._coordinator, asked, self._timeout_ms, ADMIN_LIMIT_S)
 
     def _ids_to_fence(self, fenced: int) -> set[str]:
         """Returns the ids that still need fencing: not `Empty`, or newer than generation `fenced`.

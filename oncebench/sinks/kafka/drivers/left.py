@@ -21,7 +21,7 @@ from oncebench.delivery.errors import CommitUncertain, RefusedStart
 from oncebench.delivery.topics.replicas import Waiting
 from oncebench.delivery.transactions.left import ENDING, HANGING, OPEN, Left
 from oncebench.kafka_repair.addresses import RECOVERY
-from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
+from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain, fence_all
 from oncebench.sinks.kafka.hanging_transactions import (
     AT_WORK,
     OFFSETS_TOPIC,
@@ -143,7 +143,7 @@ class KafkaTransactions:
         end_hanging_transactions(self._coordinator, self._names.prefix, self._topics, notes, self._fence)
 
     def _fence(self, names: Iterable[str]) -> None:
-        self._coordinator.fence_all(names, FENCED_TIMEOUT_MS, REQUEST_LIMIT_S)
+        fence_all(self._coordinator, names, FENCED_TIMEOUT_MS, REQUEST_LIMIT_S)
 
     @property
     def _topics(self) -> tuple[str, str]:
