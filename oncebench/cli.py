@@ -33,6 +33,7 @@ COMMANDS = {
     "bench": "Track costs and guarantees over commits with asv.",
     "load": "Run the load generator alone, against any Kafka.",
     "requeue": "Send rejected records back from the quarantine topic.",
+    "transactions": "List, commit or abort what a dead job left open.",
     "audit": "Judge a stored run again.",
     "table": "Print tables from stored reports, or publish the results page.",
     "list": "List sinks, guarantees, variants, faults and profiles.",

@@ -25,9 +25,12 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "messages.md"
 ROOMS = ("pipeline", "oncebench/delivery", "oncebench/jobs", "oncebench/sinks")
 KINDS = {name: kind for name, kind in inspect.getmembers(errors, inspect.isclass) if issubclass(kind, PipelineError)}
-# No ending: a stop on request, and errors of commands that read an output or a quarantine topic.
+# No ending: a stop on request, and errors of commands that read an output or a quarantine topic, or end transactions.
 NO_ENDINGS = ("StoppedGently", "ReadError")
-ELSEWHERE = ("oncebench/delivery/copies/", "/reader.py", "/suite.py", "/kafka/log.py")
+ELSEWHERE = (
+    "oncebench/delivery/copies/", "oncebench/delivery/transactions/", "/reader.py", "/suite.py", "/kafka/log.py",
+    "/left.py", "oncebench/jobs/transactions.py",
+)  # fmt: skip
 TABLES: Mapping[str, Mapping[Any, Cause]] = {
     "Kafka broker, code": kafka.BROKER,
     "librdkafka, code": kafka.CLIENT,

@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import pyarrow as pa
 
+from oncebench.delivery.transactions.left import OpensTransactions
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -116,6 +118,8 @@ class SinkKind:
         protocols: (guarantee, variant) -> protocol, for deliberately broken kinds; all others are in
             `oncebench.delivery.protocols`.
         batch_atomic: whether the driver writes a batch in one atomic step (`BatchWriter`), instead of the tasks.
+        transactions: variant -> what opens the transactions that its tasks may leave open.
+        none_open: why a kind has none, as a part of a sentence; empty if each of its commits is one step.
         missing: an extra that is not installed, and how to install it; empty if nothing is missing. A kind without
             its extra is listed, and its stored reports can be read, but a run that names the kind is refused.
     """
@@ -129,6 +133,8 @@ class SinkKind:
     spark: Mapping[str, str] = field(default_factory=dict)
     protocols: Mapping[tuple[str, str], Callable[..., None]] = field(default_factory=dict)
     batch_atomic: bool = False
+    transactions: Mapping[str, OpensTransactions] = field(default_factory=dict)
+    none_open: str = ""
     missing: str = ""
 
     def commits_per_task(self, support: Support) -> bool:

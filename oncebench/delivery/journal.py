@@ -14,6 +14,7 @@ The journal is inside the checkpoint folder, so that the two are copied together
     places.json                   the identity of input and output, see `oncebench.delivery.starts`
     drivers.json                  the newest starts that took the sink, see `oncebench.delivery.starts.drivers`
     gap-000000.json               a loss that an operator has accepted
+    ended-000000.json             transactions that an operator has ended, see `oncebench.delivery.transactions`
     written/newest.json           the newest markers that must be in the sink
 
 The counterpart in Flink is the committable in the checkpoint (TwoPhaseCommitSinkFunction.pendingCommitTransactions).
@@ -25,6 +26,7 @@ import dataclasses
 import json
 import os
 import re
+import socket
 import time
 import uuid
 from collections.abc import Iterator, Mapping
@@ -307,9 +309,29 @@ def _open_journal(checkpoint: Path, identity: Identity, driver: str) -> Journal:
 
 def _take_generation(folder: Path, driver: str, generation: int) -> int:
     """Takes the first free generation from this one on."""
-    while not put_exclusively(folder, _generation_name(generation), {"pid": os.getpid(), "driver": driver}):
+    start = {"pid": os.getpid(), "host": socket.gethostname(), "driver": driver}
+    while not put_exclusively(folder, _generation_name(generation), start):
         generation += 1
     return generation
+
+
+def newest_start(folder: Path) -> tuple[dict[str, Any], float] | None:
+    """Returns the entry of the newest start in a journal's folder and its Unix time; None if there is none."""
+    path = folder / _generation_name(_newest_generation(folder))
+    with refuse_damaged(path), suppress(FileNotFoundError):
+        return dict(json.loads(path.read_text())), path.stat().st_mtime
+    return None
+
+
+def look_into(checkpoint: Path) -> tuple[Identity, Journal]:
+    """Returns the identity and the journal of a checkpoint, without a generation of one's own: for reading only.
+
+    Raises:
+        RefusedStart: the journal is damaged.
+        FileNotFoundError: there is none.
+    """
+    folder = checkpoint / "journal"
+    return _recorded_identity(folder), Journal(folder, _newest_generation(folder))
 
 
 def remove_leftovers(folder: Path, pattern: str) -> None:

@@ -239,6 +239,10 @@ postgres_option = click.option(
     "--postgres", metavar="DSN", expose_value=False, callback=_use_postgres,
     help="Your own PostgreSQL, without a password in the DSN; without the option, a server is started.",
 )  # fmt: skip
+own_postgres_option = click.option(
+    "--postgres", metavar="DSN", expose_value=False, callback=_use_postgres,
+    help=f"Your own PostgreSQL, without a password in the DSN [default: the variable {VARIABLE}].",
+)  # fmt: skip
 outage_option = click.option(
     "--outage", "outage_s", type=click.FloatRange(0, MAX_OUTAGE_S), default=0.0, callback=_finite, metavar="S",
     show_default=True,

@@ -55,10 +55,14 @@ class Places:
         Raises:
             RefusedStart: it is another one, and that is not accepted.
         """
-        text = difference(which, self._recorded.get(which, {}), found)
+        text = self.differs(which, found)
         if text:
             gaps.accept(text, _refusal(which, name, text), batch, when=_GO_ON[which])
         return bool(text)
+
+    def differs(self, which: str, found: Mapping[str, str]) -> str:
+        """Returns the recorded parts of INPUT or OUTPUT that differ, see `difference`."""
+        return difference(which, self._recorded.get(which, {}), found)
 
     def record(self, which: str, found: Mapping[str, str]) -> None:
         """Records an identity durably; parts that are not found any more are forgotten."""

@@ -376,5 +376,13 @@ LACKS = {
 }
 FORMATS = {"files-jsonl": JSON_LINES, "files-parquet": PARQUET}
 KINDS = tuple(
-    SinkKind(name=name, supports=SUPPORTS, lacks=LACKS, open=partial(_open, form)) for name, form in FORMATS.items()
+    SinkKind(
+        name=name,
+        supports=SUPPORTS,
+        lacks=LACKS,
+        open=partial(_open, form),
+        none_open="prepared rows are hidden files in .pending, which block no reader, and a start of the job finishes "
+        "or removes them",
+    )
+    for name, form in FORMATS.items()
 )

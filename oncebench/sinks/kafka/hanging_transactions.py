@@ -41,7 +41,7 @@ OFFSETS_TOPIC = "__consumer_offsets"
 _DECIDED: Mapping[str, bool] = {"CompleteCommit": True, "CompleteAbort": False}
 # States in which the coordinator has yet to decide or will still write transaction markers. Such a transaction does not
 # hang.
-_AT_WORK = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
+AT_WORK = frozenset({"Ongoing", "PrepareCommit", "PrepareAbort", "PrepareEpochFence"})
 # Transaction markers take single milliseconds.
 _PAUSE_S = 0.01
 _log = logging.getLogger(__name__)
@@ -105,7 +105,7 @@ def settle(
     deadline = time.monotonic() + limit_s
     while True:
         states = {txn.transactional_id: txn.state for txn in coordinator.listed(prefix)}
-        busy = {name: states[name] for name in names if states.get(name) in _AT_WORK}
+        busy = {name: states[name] for name in names if states.get(name) in AT_WORK}
         if not busy:
             return
         if time.monotonic() > deadline:
@@ -117,6 +117,24 @@ def settle(
         if ongoing:
             coordinator.fence_once(ongoing, timeout_ms)
         time.sleep(_PAUSE_S)
+
+
+def find_hanging(coordinator: Coordinator, prefix: str, topics: Sequence[str]) -> dict[OpenIn, Transaction]:
+    """Returns transactions that their coordinator has ended and a partition has not; see `end_hanging_transactions`."""
+    owners = {txn.producer_id: txn.transactional_id for txn in coordinator.listed(prefix)}
+    if not owners:
+        return {}
+    suspects = {place for place in _open_in(coordinator, topics) if place.producer_id in owners}
+    if not suspects:
+        return {}
+    described = coordinator.describe({owners[place.producer_id] for place in suspects})
+    whose = {
+        place: described[owners[place.producer_id]]
+        for place in suspects
+        if owners[place.producer_id] in described and described[owners[place.producer_id]].state not in AT_WORK
+    }
+    # If a transaction marker has arrived since the first list, the transaction does not hang: its id is not fenced.
+    return _still(whose, coordinator, topics) if whose else {}
 
 
 def end_hanging_transactions(
@@ -139,22 +157,8 @@ def end_hanging_transactions(
         RefusedStart: a transaction's decision is lost, or the right to end it is missing.
         HangingTransaction: a broker did not write the transaction marker.
     """
-    owners = {txn.producer_id: txn.transactional_id for txn in coordinator.listed(prefix)}
-    if not owners:
-        return []
-    suspects = {place for place in _open_in(coordinator, topics) if place.producer_id in owners}
-    if not suspects:
-        return []
-    described = coordinator.describe({owners[place.producer_id] for place in suspects})
-    whose = {
-        place: described[owners[place.producer_id]]
-        for place in suspects
-        if owners[place.producer_id] in described and described[owners[place.producer_id]].state not in _AT_WORK
-    }
-    # If a transaction marker has arrived since the first list, the transaction does not hang: its id is not fenced.
-    if whose:
-        whose = _still(whose, coordinator, topics)
-    decided = {txn: _decided(txn, notes) for txn in set(whose.values())}
+    whose = find_hanging(coordinator, prefix, topics)
+    decided = {txn: decision_of(txn, notes) for txn in set(whose.values())}
     if fence is not None:
         taken = [txn for txn in decided if txn.state in _DECIDED]
         for txn in taken:
@@ -175,8 +179,8 @@ def _still(
     return {place: whose[place] for place in _open_in(coordinator, topics) if place in whose}
 
 
-def _decided(transaction: Transaction, notes: DecisionNotes) -> bool | None:
-    """Whether a transaction was committed; None if the decision is lost."""
+def decision_of(transaction: Transaction, notes: DecisionNotes) -> bool | None:
+    """Whether an ended transaction was committed; None if the decision is lost."""
     return _DECIDED[transaction.state] if transaction.state in _DECIDED else notes.read(transaction)
 
 

@@ -53,8 +53,9 @@ from oncebench.delivery.topics.check import refuse_unfit
 from oncebench.delivery.topics.replicas import Waiting, shortage, warn_if_short_for_good
 from oncebench.delivery.topics.settings import broker_setting, record_limit
 from oncebench.kafka_repair.addresses import RECOVERY
-from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain
+from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction, explain, fence_all
 from oncebench.sinks.kafka.drivers.claims import Claims, fenced_before, holder, note_fenced
+from oncebench.sinks.kafka.drivers.left import LEFT_OPEN
 from oncebench.sinks.kafka.hanging_transactions import OFFSETS_TOPIC, DecisionNotes, end_hanging_transactions, settle
 from oncebench.sinks.kafka.markers import Offsets, is_committed, newest_marks, publish_generation, restore_marks
 from oncebench.sinks.kafka.names import Names, generation_of
@@ -74,8 +75,6 @@ BUSY_LIMIT_S = 300.0
 ADMIN_LIMIT_S = 20.0
 # How often a running pipeline looks for hanging transactions, before a batch begins. Readers wait until then.
 HANGING_CHECK_S = 30.0
-# Ids per fencing request. A coordinator writes its log for each id: on a busy machine, 100 take 1 to 2 s of the limit.
-FENCE_CHUNK = 100
 # The driver sends each task the committed transactions of this many batches. A worker that was idle for longer makes a
 # new producer, which takes half a second.
 COMMITTED_KEPT = 10
@@ -320,10 +319,9 @@ class KafkaSink(Sink):
     def _fence_now(self, names: Iterable[str]) -> None:
         """Fences ids without any check before; workers of this driver then retire their ids."""
         assert self._coordinator is not None, "start() comes first"
-        asked = sorted(names)
+        asked = set(names)
         self._retired.update(name for name in asked if name.startswith(self._names.own_prefix))
-        for at in range(0, len(asked), FENCE_CHUNK):
-            self._coordinator.fence(asked[at : at + FENCE_CHUNK], self._timeout_ms, ADMIN_LIMIT_S)
+        fence_all(self._coordinator, asked, self._timeout_ms, ADMIN_LIMIT_S)
 
     def _ids_to_fence(self, fenced: int) -> set[str]:
         """Returns the ids that still need fencing: not `Empty`, or newer than generation `fenced`.
@@ -397,4 +395,6 @@ def open_as(sink: type[KafkaSink], settings: SinkSettings) -> KafkaSink:
     )
 
 
-KINDS = (SinkKind(name="kafka", supports=SUPPORTS, lacks={}, open=partial(open_as, KafkaSink), takes=RECORDS),)
+KINDS = (
+    SinkKind("kafka", SUPPORTS, lacks={}, open=partial(open_as, KafkaSink), takes=RECORDS, transactions=LEFT_OPEN),
+)

@@ -1,4 +1,4 @@
-"""The start's checks of row-level security and of unique indexes.
+"""The start's checks of row-level security and of unique indexes, and the error of a server that cannot be used.
 
 Promise: a start is refused if policies hide rows of the ledger or the output from this role: a marker that cannot be
 seen looks like one that was never written, and its rows would be written again. A policy that comes later makes each
@@ -14,8 +14,12 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
-from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.errors import NoPostgres, RefusedStart
+from oncebench.delivery.failures.postgres import of_sqlstate
+from oncebench.sinks.postgres.connection import dsn, error_text, redacted
 
+# What a server answers to a login that will never succeed; libpq passes on the words only.
+_REFUSED_LOGIN = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
 _ACTIVE = "SELECT row_security_active(to_regclass(%s)::oid), current_user WHERE to_regclass(%s) IS NOT NULL"
 # A key column that the rows do not fill, such as a serial number, distinguishes a row from its copy.
 _UNIQUE = """
@@ -59,3 +63,24 @@ def refuse_unique_rows(connection: psycopg.Connection, table: str, columns: Sequ
             "take exactly-once (idempotent, two-phase, or upsert, which needs such an index) with a new checkpoint and "
             "sink_id."
         )
+
+
+def unusable(
+    error: psycopg.Error, otherwise: str = "No row was read or written; start again when it works."
+) -> RefusedStart | NoPostgres:
+    """Returns a start's error: RefusedStart if the same start would meet it again.
+
+    Args:
+        error: of the server or of the login.
+        otherwise: the next step if another start may succeed.
+    """
+    text = f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}"
+    if of_sqlstate(error.sqlstate).permanent or _wrong_place(error):
+        remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else "Correct the DSN"
+        return RefusedStart(f"{text}. {remedy}, then start again.")
+    return NoPostgres(f"{text}. {otherwise}")
+
+
+def _wrong_place(error: psycopg.Error) -> bool:
+    """Whether the DSN itself failed: libpq gives no SQLSTATE for a refused login."""
+    return error.sqlstate is None and any(words in str(error) for words in _REFUSED_LOGIN)

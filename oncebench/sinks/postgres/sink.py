@@ -51,25 +51,22 @@ from oncebench.delivery.contract import (
     SinkSettings,
     Support,
 )
-from oncebench.delivery.errors import AnotherDriver, CommitRefused, CommitUncertain, NoPostgres, RefusedStart
+from oncebench.delivery.errors import AnotherDriver, CommitRefused, CommitUncertain, RefusedStart
 from oncebench.delivery.failures.cause import failure
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.postgres import preparing, tables
-from oncebench.sinks.postgres.connection import Names, connect, dsn, error_text, missing, parts, redacted
+from oncebench.sinks.postgres.connection import Names, connect, dsn, error_text, missing, parts
+from oncebench.sinks.postgres.fencing import end_older
+from oncebench.sinks.postgres.left import LEFT_OPEN
 from oncebench.sinks.postgres.reader import prepared as prepared_of
-from oncebench.sinks.postgres.refusals import refuse_row_security, refuse_unique_rows
+from oncebench.sinks.postgres.refusals import refuse_row_security, refuse_unique_rows, unusable
 from oncebench.sinks.postgres.writers import Appender, Marked, Preparer, Upserter, WarmUp
 
 OLDEST_SERVER = 130000  # the reader needs xid8 and pg_current_xact_id, new in version 13
 # How long a commit retries before a restart must finish it. A server that crashed is back within seconds.
 COMMIT_LIMIT_S = 60.0
 COMMIT_PAUSE_S = 0.05
-# An ended session disappears when it has rolled back, which takes milliseconds.
-FENCE_LIMIT_S = 20.0
-FENCE_PAUSE_S = 0.02
-# What a server answers to a login that will never succeed; libpq passes on the words only.
-_REFUSED_LOGIN = ("authentication failed", "does not exist", "no pg_hba.conf entry", "no password supplied")
 _log = logging.getLogger(__name__)
 
 
@@ -118,7 +115,7 @@ class PostgresSink(Sink):
             self._refuse_row_security()
             return tables.holder(self._connection(), self._names.sink_id)
         except psycopg.Error as error:
-            raise _unusable(error) from error
+            raise unusable(error) from error
 
     def start(self, support: Support, generation: int, decided: Sequence[Mapping[str, Any]]) -> None:
         """See `Sink.start`: checks settings, takes an epoch, fences older drivers, reads the marks.
@@ -138,20 +135,20 @@ class PostgresSink(Sink):
             epoch = tables.next_epoch(connection, self._names.sink_id)
             self._names = replace(self._names, epoch=epoch)
             connection.execute("SELECT set_config('application_name', %s, false)", (self._names.application,))
-            self._end_older(connection)
+            end_older(connection, self._names)
             self._decided = {int(entry["partition"]): str(entry["gid"]) for entry in decided}
             self._roll_back_orphans(connection, set(self._decided.values()))
             if support.variant == "two-phase":
                 preparing.refuse_unpreparable(connection, self._names, self._schema, self.partitions)
             self._marks = tables.newest_marks(connection, self._names.sink_id)
         except psycopg.Error as error:
-            raise _unusable(error) from error
+            raise unusable(error) from error
 
     def identity(self) -> Mapping[str, str]:
         try:
             return tables.identity(self._connection(), self._names.table)
         except psycopg.Error as error:
-            raise _unusable(error) from error
+            raise unusable(error) from error
 
     def warm_up_writer(self) -> WarmUp:
         return WarmUp(self._names)
@@ -217,7 +214,7 @@ class PostgresSink(Sink):
                     tables.put_in_ledger(connection, self._names.sink_id, partition, mark)
                     self._marks[partition] = mark
         except psycopg.Error as error:
-            raise _unusable(error) from error
+            raise unusable(error) from error
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:
         """See `Sink.commit`.
@@ -289,36 +286,6 @@ class PostgresSink(Sink):
                 f"{list(self._row_id)}. Correct ID in pipeline/rows.py."
             )
 
-    def _end_older(self, connection: psycopg.Connection) -> None:
-        """Ends the sessions of older epochs and returns when they are gone.
-
-        Sessions of paused processes are ended too. A task that begins a transaction later finds the newer epoch.
-        Therefore older drivers can do nothing more.
-        """
-        deadline = time.monotonic() + FENCE_LIMIT_S
-        refused = ""
-        while True:
-            rows = connection.execute(
-                "SELECT pid, application_name FROM pg_stat_activity "
-                "WHERE starts_with(application_name, %s) AND datname = current_database()",
-                (self._names.application_prefix,),
-            ).fetchall()
-            older = [pid for pid, application in rows if self._names.is_older(application)]
-            if not older:
-                return
-            for pid in older:
-                try:
-                    connection.execute("SELECT pg_terminate_backend(%s)", (pid,))
-                except psycopg.errors.InsufficientPrivilege as error:
-                    refused = error_text(error)
-            if time.monotonic() > deadline:
-                pids = ", ".join(map(str, older))
-                raise RefusedStart(
-                    f"older drivers of sink_id {self._names.sink_id} still have sessions (pid {pids}) that could not "
-                    f"be ended ({refused or 'they do not answer'}): call pg_terminate_backend on them, then start again"
-                )
-            time.sleep(FENCE_PAUSE_S)
-
     def _roll_back_orphans(self, connection: psycopg.Connection, decided: Collection[str]) -> None:
         for gid in prepared_of(connection, self._names):
             if gid not in decided:
@@ -375,24 +342,10 @@ def _setting(connection: psycopg.Connection, name: str) -> str:
     return str(row[0])
 
 
-def _unusable(error: psycopg.Error) -> RefusedStart | NoPostgres:
-    """Returns a start's error: RefusedStart if the same start would meet it again."""
-    text = f"PostgreSQL at {redacted(dsn())} cannot be used: {error_text(error)}"
-    if of_sqlstate(error.sqlstate).permanent or _wrong_place(error):
-        remedy = of_sqlstate(error.sqlstate).remedy if error.sqlstate else "Correct the DSN"
-        return RefusedStart(f"{text}. {remedy}, then start again.")
-    return NoPostgres(f"{text}. No row was read or written; start again when it works.")
-
-
-def _wrong_place(error: psycopg.Error) -> bool:
-    """Whether the DSN itself failed: libpq gives no SQLSTATE for a refused login."""
-    return error.sqlstate is None and any(words in str(error) for words in _REFUSED_LOGIN)
-
-
 def _open(settings: SinkSettings) -> PostgresSink:
     return PostgresSink(
         settings.output["output"], settings.sink_id, settings.partitions, settings.row_id, settings.driver
     )
 
 
-KINDS = (SinkKind(name="postgres", supports=SUPPORTS, lacks={}, open=_open, jars=("spark-postgres",)),)
+KINDS = (SinkKind("postgres", SUPPORTS, lacks={}, open=_open, jars=("spark-postgres",), transactions=LEFT_OPEN),)

@@ -302,6 +302,7 @@ KINDS = (
         },
         open=_open,
         takes=RECORDS,
+        none_open="the controller has no call that lists open transactions, and aborts each when its lease ends",
         missing=control.MISSING,
     ),
 )

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
+from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -16,9 +18,12 @@ from kafka.protocol.producer import ProduceRequest
 from kafka.record.memory_records import MemoryRecordsBuilder
 from kafka.structs import TopicPartition as Place
 
+from oncebench.delivery.contract import SinkSettings
 from oncebench.delivery.errors import HangingTransaction, RefusedStart
+from oncebench.delivery.transactions.left import HANGING
 from oncebench.servers.kafka.broker import KafkaBroker, start_kafka
 from oncebench.sinks.kafka.coordinator import Coordinator, Outcome, Transaction
+from oncebench.sinks.kafka.drivers.left import KafkaTransactions
 from oncebench.sinks.kafka.hanging_transactions import (
     OFFSETS_TOPIC,
     DecisionNotes,
@@ -27,6 +32,7 @@ from oncebench.sinks.kafka.hanging_transactions import (
     settle,
 )
 from oncebench.sinks.kafka.markers import Offsets
+from oncebench.sinks.kafka.names import transactional_ids
 
 pytestmark = pytest.mark.integration
 LIMIT_S = 10.0
@@ -46,7 +52,8 @@ class World:
     def __init__(self, broker: KafkaBroker) -> None:
         self.broker = broker
         self.topic = broker.fresh_topic("forgotten", 2)
-        self.prefix = f"forgotten-{uuid.uuid4().hex}."
+        self.sink_id = f"forgotten-{uuid.uuid4().hex}"
+        self.prefix = transactional_ids(self.sink_id)
         self.coordinator = Coordinator({"bootstrap_servers": broker.bootstrap_servers})
         self.producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "transactional.id": self.name})
         self.producer.init_transactions(LIMIT_S)
@@ -126,6 +133,22 @@ def test_what_was_decided_holds_where_the_partition_never_heard_of_it(
     assert world.coordinator.open_in(world.topic) == []
     assert world.shown(1) == shown
     assert world.end_hanging_transactions() == []
+
+
+@pytest.mark.parametrize(("commit", "shown"), [(True, [b"not heard of"]), (False, [])])
+def test_it_is_listed_and_ended_as_decided_without_the_job(world: World, commit: bool, shown: list[bytes]) -> None:
+    world.ends(commit)
+    world.leaves_open()
+    client = {"bootstrap.servers": world.broker.bootstrap_servers}
+    with closing(KafkaTransactions(SinkSettings({"output": world.topic}, world.sink_id, 1, Path(), client))) as left:
+        (found,) = left.look()
+        assert (found.name, found.state, found.outcome) == (world.name, HANGING, commit)
+        if commit:
+            assert left.commit([found]) == []
+        else:
+            left.abort([found])
+        assert left.look() == []
+    assert world.shown(1) == shown
 
 
 def test_a_transaction_that_is_still_to_be_decided_is_left_alone(world: World) -> None:

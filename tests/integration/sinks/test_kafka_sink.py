@@ -345,7 +345,7 @@ def left_by(output: Output, generation: int) -> dict[str, Any]:
 def test_a_start_without_a_note_of_what_is_fenced_fences_all_and_a_part_at_a_time(
     output: Output, fenced: list[list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("oncebench.sinks.kafka.sink.FENCE_CHUNK", 2)
+    monkeypatch.setattr("oncebench.sinks.kafka.coordinator.FENCE_CHUNK", 2)
     names = Names(output.sink_id, 1, output.topic)
     with Coordinator({"bootstrap_servers": output.servers}) as coordinator:
         made = sorted(names.fresh_id() for _ in range(5))

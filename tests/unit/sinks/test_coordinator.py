@@ -54,7 +54,8 @@ class Loading:
         return {0: [SimpleNamespace(transactional_id="a", producer_id=7, state=SimpleNamespace(value="Ongoing"))]}
 
     def describe_transactions(self, names: list[str]) -> dict[str, Any]:
-        state = SimpleNamespace(producer_id=7, producer_epoch=1, state=SimpleNamespace(value="Ongoing"))
+        times = {"transaction_start_time_ms": 5, "transaction_timeout_ms": 60_000}
+        state = SimpleNamespace(producer_id=7, producer_epoch=1, state=SimpleNamespace(value="Ongoing"), **times)
         return {name: state for name in names if self.list_transactions()}
 
 
@@ -67,7 +68,8 @@ def asking(*errors: type[KafkaError]) -> Coordinator:
 def test_reads_wait_for_a_coordinator_that_still_loads() -> None:
     errors = (CoordinatorLoadInProgressError, NotCoordinatorError)
     assert [txn.producer_id for txn in asking(*errors).listed("a")] == [7]
-    assert asking(*errors).describe(["a"])["a"].producer_id == 7
+    described = asking(*errors).describe(["a"])["a"]
+    assert (described.producer_id, described.began_ms, described.timeout_ms) == (7, 5, 60_000)
 
 
 def test_a_coordinator_that_moved_is_looked_up_again() -> None:

@@ -1,0 +1,42 @@
+"""Whether the driver that was started last on a checkpoint still runs on this machine.
+
+Promise: a process counts as the driver only if it has the driver's id, and was started before the driver took its
+generation. A driver on another machine is not found: the sink's own signs and the new generation cover it.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+import psutil
+
+from oncebench.delivery.journal import newest_start
+
+# The clock may have been set since the start. A process id is not used again so soon.
+_SLACK_S = 60.0
+
+
+def living_driver(journal: Path) -> str | None:
+    """Returns the process of the newest start, for a message; None: it has ended, or is not of this machine.
+
+    This process itself does not count: it is the one that asks, perhaps again.
+
+    Raises:
+        RefusedStart: the journal is damaged.
+    """
+    found = newest_start(journal)
+    if found is None:
+        return None
+    entry, at = found
+    pid = int(entry.get("pid", 0))
+    if pid == os.getpid() or entry.get("host", socket.gethostname()) != socket.gethostname():
+        return None
+    try:
+        process = psutil.Process(pid)
+        if process.status() == psutil.STATUS_ZOMBIE or process.create_time() > at + _SLACK_S:
+            return None
+        return f"process {process.pid} ({process.name()})"
+    except psutil.Error:
+        return None

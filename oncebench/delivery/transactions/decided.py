@@ -1,0 +1,129 @@
+"""Which transactions the journal has decided to commit, and which of them a commit or an abort may end.
+
+| decision | commit | abort |
+|---|---|---|
+| commit | yes | no: readers would never get rows of a decided batch |
+| undecided | no: a start of the job writes the rows again | yes |
+| abort (by the server) | no | yes |
+| unknown (no journal) | no: its rows may be incomplete | only if the operator accepts a loss |
+
+Promise: with a journal, neither a commit nor an abort loses or duplicates a row. A decision holds for the transaction
+that it names, and not for a later one under the same name: Kafka's producers use their transactional id again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from oncebench.delivery.transactions.left import ENDING, HANGING, LOST, Left
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from oncebench.delivery.contract import Mark
+
+
+class Decision(StrEnum):
+    """What is decided about a transaction."""
+
+    COMMIT = "commit"
+    ABORT = "abort"
+    UNDECIDED = "undecided"
+    UNKNOWN = "unknown"
+
+
+# What an operator may ask for.
+COMMIT, ABORT = "commit", "abort"
+AGAIN = "the server has aborted it: a start of the job writes its rows again"
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A transaction with its decision."""
+
+    left: Left
+    decision: Decision
+
+    def why_not(self, asked: str, accept_loss: bool = False) -> str | None:
+        """Returns why a commit or an abort leaves this transaction as it is; None: it may end it.
+
+        Args:
+            asked: COMMIT or ABORT.
+            accept_loss: whether an abort without a journal may lose rows.
+        """
+        if self.left.state == LOST:
+            return AGAIN
+        if self.left.state == ENDING:
+            return f"the server ends it now, by {self.decision}"
+        if self.decision is Decision.UNKNOWN and asked == ABORT and accept_loss and self.left.state != HANGING:
+            return None
+        return _NOT[self.decision, asked]
+
+
+_NOT: Mapping[tuple[Decision, str], str | None] = {
+    (Decision.COMMIT, COMMIT): None,
+    (Decision.COMMIT, ABORT): "it is decided to commit it, and an abort would lose its rows",
+    (Decision.ABORT, COMMIT): "it is decided to abort it",
+    (Decision.ABORT, ABORT): None,
+    (Decision.UNDECIDED, COMMIT): "it is undecided: a start of the job writes its rows again, so a commit would "
+    "duplicate them",
+    (Decision.UNDECIDED, ABORT): None,
+    (Decision.UNKNOWN, COMMIT): "nothing shows whether its rows are complete, or are written again",
+    (Decision.UNKNOWN, ABORT): "nothing shows whether it is decided to commit it, so an abort may lose its rows",
+}
+
+
+def judge(
+    found: Sequence[Left],
+    decided: Sequence[Mapping[str, Any]] | None,
+    marks: Mapping[int, Mark],
+    name_of: Callable[[Mapping[str, Any]], str],
+) -> list[Judged]:
+    """Returns each transaction with its decision, and those of the newest decision that the server has aborted.
+
+    Args:
+        found: the transactions in the server.
+        decided: `Journal.newest_prepared`; None: there is no journal.
+        marks: the committed markers, read after `found`. A partition without one counts as committed.
+        name_of: see `Transactions`.
+    """
+    named = [_Named.of(entry) for entry in decided or ()]
+    awaited = [each for each in named if not each.committed(marks)]
+    judged = [_judged(left, None if decided is None else awaited) for left in found]
+    there = [left.prepared for left in found]
+    missing = [each for each in awaited if each.prepared not in there and each.partition in marks]
+    return judged + [
+        Judged(Left(name_of(each.prepared), LOST, each.prepared, each.batch, each.partition), Decision.COMMIT)
+        for each in missing
+    ]
+
+
+@dataclass(frozen=True)
+class _Named:
+    """A transaction that a decision names."""
+
+    batch: int
+    partition: int
+    prepared: Mapping[str, Any]
+
+    @staticmethod
+    def of(entry: Mapping[str, Any]) -> _Named:
+        prepared = {name: value for name, value in entry.items() if name not in ("batch", "partition")}
+        return _Named(int(entry["batch"]), int(entry["partition"]), prepared)
+
+    def committed(self, marks: Mapping[int, Mark]) -> bool:
+        return self.partition in marks and marks[self.partition].batch >= self.batch
+
+
+def _judged(left: Left, awaited: Sequence[_Named] | None) -> Judged:
+    if left.outcome is not None:
+        return Judged(left, Decision.COMMIT if left.outcome else Decision.ABORT)
+    if awaited is None or left.state == HANGING:
+        return Judged(left, Decision.UNKNOWN)
+    for each in awaited:
+        if each.prepared == left.prepared:
+            return Judged(replace(left, batch=each.batch, partition=each.partition), Decision.COMMIT)
+    return Judged(left, Decision.UNDECIDED)

@@ -1,0 +1,151 @@
+"""Who may end a transaction that a dead job has left open: every decision and state, the note, the living driver."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncebench.delivery.contract import Mark
+from oncebench.delivery.journal import Identity, look_into, open_journal
+from oncebench.delivery.transactions.alive import living_driver
+from oncebench.delivery.transactions.decided import ABORT, COMMIT, Decision, Judged, judge
+from oncebench.delivery.transactions.left import ENDING, HANGING, LOST, OPEN, PREPARED, Left
+from oncebench.delivery.transactions.trace import note_ended
+
+IDENTITY = Identity("orders", "postgres", "exactly-once", "two-phase", 2)
+
+
+def prepared(name: str) -> dict[str, Any]:
+    return {"gid": name}
+
+
+def decision(name: str, batch: int = 7, partition: int = 0) -> dict[str, Any]:
+    return {**prepared(name), "batch": batch, "partition": partition}
+
+
+def mark(batch: int) -> Mark:
+    return Mark(batch, 0, None)
+
+
+def judged(
+    found: list[Left], decided: list[dict[str, Any]] | None, marks: dict[int, Mark]
+) -> list[tuple[str, str, str, int | None]]:
+    made = judge(found, decided, marks, lambda entry: str(entry["gid"]))
+    return [(each.left.name, each.left.state, str(each.decision), each.left.partition) for each in made]
+
+
+def open_(name: str, state: str = PREPARED, **more: Any) -> Left:
+    return Left(name, state, prepared(name), **more)
+
+
+@pytest.mark.parametrize("state", [OPEN, PREPARED])
+@pytest.mark.parametrize(
+    ("decided", "commit", "abort", "accepted"),
+    [
+        (Decision.COMMIT, True, False, False),
+        (Decision.UNDECIDED, False, True, True),
+        (Decision.ABORT, False, True, True),
+        (Decision.UNKNOWN, False, False, True),
+    ],
+)
+def test_a_decision_allows_one_end(state: str, decided: Decision, commit: bool, abort: bool, accepted: bool) -> None:
+    each = Judged(open_("a", state), decided)
+    assert (each.why_not(COMMIT) is None, each.why_not(ABORT) is None) == (commit, abort)
+    assert each.why_not(ABORT, accept_loss=True) is None or not accepted
+    assert (each.why_not(ABORT, accept_loss=True) is None) == accepted
+    assert (each.why_not(COMMIT, accept_loss=True) is None) == commit
+
+
+@pytest.mark.parametrize("decided", Decision)
+@pytest.mark.parametrize("state", [LOST, ENDING])
+def test_what_the_server_has_ended_or_ends_is_left_alone(state: str, decided: Decision) -> None:
+    each = Judged(open_("a", state), decided)
+    assert all(each.why_not(asked, accept_loss) for asked in (COMMIT, ABORT) for accept_loss in (True, False))
+
+
+def test_a_hanging_transaction_without_a_known_outcome_is_left_alone() -> None:
+    assert Judged(open_("a", HANGING), Decision.UNKNOWN).why_not(ABORT, accept_loss=True) is not None
+
+
+def test_a_named_transaction_is_decided_and_another_one_is_not() -> None:
+    assert judged([open_("a"), open_("b")], [decision("a", partition=1)], {1: mark(6)}) == [
+        ("a", PREPARED, "commit", 1),
+        ("b", PREPARED, "undecided", None),
+    ]
+
+
+def test_a_later_transaction_under_the_name_of_a_committed_decision_is_undecided() -> None:
+    assert judged([open_("a")], [decision("a", batch=7)], {0: mark(7)}) == [("a", PREPARED, "undecided", None)]
+    assert judged([open_("a")], [decision("a", batch=7)], {0: mark(6)}) == [("a", PREPARED, "commit", 0)]
+
+
+def test_without_a_journal_nothing_is_known_but_what_the_server_has_decided() -> None:
+    found = [open_("a"), open_("b", ENDING, outcome=True), open_("c", HANGING, outcome=False), open_("d", HANGING)]
+    assert [each[2] for each in judged(found, None, {})] == ["unknown", "commit", "abort", "unknown"]
+    assert [each[2] for each in judged(found, [], {})] == ["undecided", "commit", "abort", "unknown"]
+
+
+def test_a_decided_transaction_that_is_neither_open_nor_committed_is_lost() -> None:
+    decided = [decision("a", partition=0), decision("b", partition=1), decision("c", partition=2)]
+    assert judged([open_("a")], decided, {0: mark(6), 1: mark(6), 2: mark(7)}) == [
+        ("a", PREPARED, "commit", 0),
+        ("b", LOST, "commit", 1),
+    ]
+    assert judged([], decided[:1], {}) == [], "its marker has expired: it may be committed"
+
+
+def test_each_call_leaves_a_note_of_its_own(tmp_path: Path) -> None:
+    journal = open_journal(tmp_path, IDENTITY)
+    assert note_ended(journal, COMMIT, [open_("a", batch=7, partition=1)]) == "ended-000000.json"
+    assert note_ended(journal, ABORT, []) == "ended-000001.json"
+    entry = json.loads((journal.folder / "ended-000000.json").read_text())
+    assert entry["transactions"] == [{"name": "a", "batch": 7, "partition": 1}]
+    assert (entry["asked"], entry["generation"]) == (COMMIT, 1)
+
+
+def test_looking_into_a_journal_takes_no_generation(tmp_path: Path) -> None:
+    open_journal(tmp_path, IDENTITY)
+    before = sorted((tmp_path / "journal").iterdir())
+    identity, journal = look_into(tmp_path)
+    assert (identity, journal.generation, journal.newest_prepared()) == (IDENTITY, 1, [])
+    assert sorted((tmp_path / "journal").iterdir()) == before
+
+
+def start(journal: Path, pid: int, generation: int, **more: Any) -> Path:
+    path = journal / f"generation-{generation:08d}.json"
+    path.write_text(json.dumps({"pid": pid, "driver": "d", **more}))
+    return path
+
+
+def test_the_newest_start_of_this_machine_is_alive_while_its_process_runs(tmp_path: Path) -> None:
+    assert living_driver(tmp_path) is None
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        start(tmp_path, child.pid, 1, host=socket.gethostname())
+        assert str(living_driver(tmp_path)).startswith(f"process {child.pid} (")
+        start(tmp_path, child.pid, 2)  # an older version noted no machine
+        assert living_driver(tmp_path) is not None
+        start(tmp_path, child.pid, 3, host="another")
+        assert living_driver(tmp_path) is None
+        child.kill()
+        start(tmp_path, child.pid, 4)
+        os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+        assert living_driver(tmp_path) is None, "it is dead, although nobody has waited for it"
+
+
+def test_a_process_that_was_started_after_the_driver_is_another_one(tmp_path: Path) -> None:
+    path = start(tmp_path, os.getppid(), 1)
+    assert living_driver(tmp_path) is not None
+    os.utime(path, (1_000_000_000, 1_000_000_000))
+    assert living_driver(tmp_path) is None
+
+
+def test_the_process_that_asks_is_not_the_job(tmp_path: Path) -> None:
+    start(tmp_path, os.getpid(), 1)
+    assert living_driver(tmp_path) is None
