@@ -26,6 +26,7 @@ from oncebench.delivery.errors import (
 from oncebench.delivery.failures import deaths, delta, spark
 from oncebench.delivery.failures.cause import REPEATED, UNKNOWN, dropped, of_claimed
 from oncebench.delivery.failures.cause import failure as failure_of
+from oncebench.delivery.failures.first_cause import first_cause
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.topics.largest import largest_record
@@ -33,8 +34,6 @@ from oncebench.jobs.checkpoint import open_batch, planned_range
 from pipeline.config import PipelineConfig
 
 _log = logging.getLogger(__name__)
-_TRACEBACK = "Traceback (most recent call last):"
-_ERROR = re.compile(r"\s*[A-Za-z_][\w.]*(: |$)")
 # A task's own error in the text that Spark passes on.
 _TASK_ERROR = re.compile(r"^oncebench\.delivery\.errors\.(\w+): (.+)$", re.MULTILINE)
 
@@ -162,17 +161,3 @@ def sqlstate(failure: BaseException) -> str | None:
                 return cast("str | None", cause.getSQLState())
             cause = cause.getCause()
     return None
-
-
-def first_cause(failure: BaseException) -> str:
-    """Returns Java's innermost exception, or Python's text (the last line of a traceback)."""
-    try:
-        cause = getattr(failure, "java_exception", None)
-        while cause is not None and cause.getCause() is not None:
-            cause = cause.getCause()
-        lines = str(failure if cause is None else cause.toString()).splitlines()
-    except (Py4JError, OSError):  # the JVM has died, and its texts are lost
-        lines = []
-    if any(_TRACEBACK in line for line in lines):
-        lines = [line for line in lines if _ERROR.match(line)][-1:]  # the error's text may have more lines
-    return "".join(lines[:1]).strip().rstrip(".") or type(failure).__name__

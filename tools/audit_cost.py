@@ -1,18 +1,19 @@
 """Measures what an audit costs: processor time, time and memory per row of a record.
 
-    python -m tools.audit_cost [EVENTS [FOLDER]]
+    python -m tools.audit_cost [EVENTS [FOLDER [RECORD_BYTES]]]
 
 Takes 20 seconds by default, and five minutes with 10,000,000 events.
 
 Writes the record of a faultless run with EVENTS events (default: 833,400, a million rows) in the format of a run
 folder. Then it loads and audits the record with each auditor, and makes a report with both, in a fresh process each.
-With FOLDER the record stays in that folder, and a second call only audits it. 10,000,000 events take 2 GB of disk.
+With FOLDER the record stays in that folder, and a second call only audits it. 10,000,000 events take 2 GB of disk. With
+RECORD_BYTES the events are padded to this size.
 
 A row is a record of the input topic or a row of the final read: 100 events and 20 rows per session. The observer's rows
 and the ledger are part of the record and of the cost, but do not count as rows.
 
-The memory is the peak resident set of the process (`ru_maxrss`), which includes the interpreter, its libraries and the
-pages of mapped files.
+The memory is the peak resident set of the process (`VmHWM`), with the interpreter, its libraries and the pages of
+mapped files. `ru_maxrss` can be that of the process that started it.
 """
 
 from __future__ import annotations
@@ -81,19 +82,21 @@ began = time.perf_counter()
 {auditor}
 took_s = time.perf_counter() - began
 use = resource.getrusage(resource.RUSAGE_SELF)
-print(json.dumps([found, took_s, use.ru_utime + use.ru_stime, use.ru_maxrss * 1024]))
+lines = Path("/proc/self/status").read_text().splitlines()
+peak = next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+print(json.dumps([found, took_s, use.ru_utime + use.ru_stime, peak]))
 """
 
 
-def write_record(folder: Path, sessions: int) -> None:
-    """Writes the record of a run that delivered every row exactly once."""
+def write_record(folder: Path, sessions: int, record_bytes: int = 0) -> None:
+    """Writes the record of a run that delivered every row exactly once; its events have `record_bytes` at least."""
     ledger = plan_load(LoadConfig("localhost:9092", "input", RATE, sessions, folder / "ledger", seed=1),
                        lambda: STARTED_US)  # fmt: skip
     partition, offset = positions(ledger.session)
     ledger.sent_us[:] = ledger.scheduled_us
     ledger.acked_us[:] = ledger.scheduled_us + 1_000
     ledger.partition[:], ledger.offset[:] = partition, offset
-    ends = write_input(folder, ledger, partition, offset)
+    ends = write_input(folder, ledger, partition, offset, record_bytes)
     write_output(folder, ledger)
     with StreamWriter(folder / "quarantine.arrow", QUARANTINE):
         pass
@@ -117,13 +120,13 @@ def positions(session: npt.NDArray[np.uint32]) -> tuple[Ints, Ints]:
     return partition, offset
 
 
-def write_input(folder: Path, ledger: Ledger, partition: Ints, offset: Ints) -> list[dict[str, int]]:
+def write_input(folder: Path, ledger: Ledger, partition: Ints, offset: Ints, record_bytes: int) -> list[dict[str, int]]:
     """Writes input.arrow; returns the ends of the micro-batches, first of an empty one."""
     ends = [{str(number): 0 for number in range(PARTITIONS)}]
     with StreamWriter(folder / "input.arrow", INPUT) as stream:
         for first in range(0, len(ledger), READ):
             rows = slice(first, first + READ)
-            keys, texts = encode(1, ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows])
+            keys, texts = encode(1, ledger.session[rows], ledger.seq[rows], ledger.scheduled_us[rows], record_bytes)
             stream.append(
                 {"partition": partition[rows], "offset": offset[rows], "timestamp_ms": ledger.sent_us[rows] // 1000,
                  "key": [as_bytes(key) for key in keys], "value": [as_bytes(text) for text in texts]}
@@ -199,19 +202,24 @@ def as_bytes(text: str | bytes) -> bytes:
     return text.encode() if isinstance(text, str) else text
 
 
-def main(events: int, folder: Path) -> None:
+def measured(auditor: str, folder: Path) -> tuple[int, float, float, int]:
+    """Audits a record in a fresh process; returns the findings, seconds, CPU seconds and bytes of memory."""
+    command = [sys.executable, "-c", MEASURED.format(auditor=auditor), str(folder)]
+    found, took_s, cpu_s, peak = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    return found, took_s, cpu_s, peak
+
+
+def main(events: int, folder: Path, record_bytes: int = 0) -> None:
     """Writes the record if it is not there, measures both auditors, and prints a table."""
     if not (folder / WORK_FOLDER_FILE).exists():
         folder.mkdir(parents=True, exist_ok=True)
-        write_record(folder, max(1, events // EVENTS_PER_SESSION))
+        write_record(folder, max(1, events // EVENTS_PER_SESSION), record_bytes)
     rows = sum(pa.ipc.open_stream(pa.memory_map(str(folder / name))).read_all().num_rows
                for name in ("input.arrow", "final.arrow"))  # fmt: skip
     print(f"{rows:,} rows\n\n| | s | s per 1 M rows | CPU s | peak MB | bytes per row | findings |")
     print("| --- | ---: | ---: | ---: | ---: | ---: | ---: |")
     for name, auditor in AUDITORS.items():
-        command = [sys.executable, "-c", MEASURED.format(auditor=auditor), str(folder)]
-        text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-        found, took_s, cpu_s, peak = json.loads(text)
+        found, took_s, cpu_s, peak = measured(auditor, folder)
         print(f"| {name} | {took_s:.2f} | {took_s * 1e6 / rows:.2f} | {cpu_s:.2f} | {peak / 1e6:,.0f} | "
               f"{peak / rows:.0f} | {found} |")  # fmt: skip
 
@@ -219,7 +227,7 @@ def main(events: int, folder: Path) -> None:
 if __name__ == "__main__":
     planned = int(sys.argv[1]) if len(sys.argv) > 1 else EVENTS
     if len(sys.argv) > 2:
-        main(planned, Path(sys.argv[2]))
+        main(planned, Path(sys.argv[2]), *map(int, sys.argv[3:4]))
     else:
         with tempfile.TemporaryDirectory(prefix="audit-cost-") as place:
             main(planned, Path(place))

@@ -45,6 +45,7 @@ from oncebench.sinks.registry import suite_sinks
 POLL_S = 0.1  # the longest wait without rows, and so the longest reaction to SIGTERM
 PAUSE_S = 0.001  # between two wake-ups: at most 1,000 per second, and it delays a row by 1 ms at most
 WRITE_S = 0.5  # between two appends to the stream and two status lines
+WRITE_BYTES = 16_000_000  # of keys and values that wait for an append at most; typical rows reach it after 100,000
 WINDOW_US = 1_000_000  # a status line covers the rows of the last second
 LAST_S = 1.0  # how long rows that still arrive after SIGTERM are taken
 
@@ -129,17 +130,25 @@ class _Buffer:
     def __init__(self, writer: StreamWriter) -> None:
         self._writer = writer
         self._columns: dict[str, list[Any]] = {name: [] for name in OBSERVED.names}
+        self._bytes = 0
+
+    @property
+    def full(self) -> bool:
+        """Whether the rows take more memory than they should."""
+        return self._bytes >= WRITE_BYTES
 
     def add(self, rows: Rows) -> None:
         seen = [rows.seen_us] * len(rows)
         columns: tuple[list[Any], ...] = (rows.partition, rows.offset, rows.append_ms, seen, rows.key, rows.value)
         for name, column in zip(OBSERVED.names, columns, strict=True):
             self._columns[name] += column
+        self._bytes += sum(len(content) for content in (*rows.key, *rows.value) if content is not None)
 
     def write(self) -> None:
         if self._columns["offset"]:
             self._writer.append(self._columns)
             self._columns = {name: [] for name in OBSERVED.names}
+            self._bytes = 0
 
 
 def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Callable[[], bool]) -> None:
@@ -156,6 +165,8 @@ def follow(reader: Reader, writer: StreamWriter, lines: LineWriter, stopping: Ca
             if len(rows):
                 buffer.add(rows)
                 status.add(rows.value, rows.seen_us)
+                if buffer.full:
+                    buffer.write()
             if time.monotonic() >= write_at:
                 buffer.write()
                 lines.append(status.line(now_us()))

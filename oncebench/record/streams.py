@@ -25,7 +25,7 @@ from oncebench.record.validation import SCHEMA_VERSION, RecordError, refuse_newe
 VERSION_KEY = b"oncebench.schema"  # in the Arrow schema's metadata
 END_MARK = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # Arrow columnar format, "IPC Streaming Format"
 MESSAGE_START = END_MARK[:4]  # each message of a stream begins with this and four bytes of length
-PIECE = 64  # batches whose pages stay in memory while a file is checked: some 50 MB of Kafka's records
+MAPPED_BYTES = 40_000_000  # of a file's pages that stay in memory while it is checked
 _UNREADABLE = (pa.ArrowException, OSError)  # what pyarrow raises for bytes that are no stream, or too few
 
 
@@ -116,6 +116,7 @@ def read_stream(path: Path, schema: pa.Schema) -> Stream:
             return Stream(schema.empty_table(), complete=False, note=f"{path.name} is cut off in its first bytes")
         _check_schema(reader.schema, schema, path)
         batches: list[pa.RecordBatch] = []
+        mapped = 0
         while True:
             start = source.tell()
             try:
@@ -131,8 +132,10 @@ def read_stream(path: Path, schema: pa.Schema) -> Stream:
                 whole = False
                 break
             batches.append(batch)
-            if len(batches) % PIECE == 0:
+            mapped += batch.nbytes
+            if mapped >= MAPPED_BYTES:
                 mapping.madvise(mmap.MADV_DONTNEED)
+                mapped = 0
         table = with_added_columns(pa.Table.from_batches(batches, reader.schema), schema).cast(schema)
     mapping.madvise(mmap.MADV_DONTNEED)
     return Stream(table, whole, "" if whole else f"{path.name} is cut off after {table.num_rows} rows", mapping)

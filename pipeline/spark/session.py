@@ -26,8 +26,8 @@ from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
 from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.failures.first_cause import first_cause
 from pipeline.config import CHANGELOG, TUNED, PipelineConfig
-from pipeline.failures import first_cause
 from pipeline.spark.jvm_names import keep_names
 from pipeline.spark.local_cluster import is_local_cluster, make_home
 from pipeline.spark.signals import jvm_ignores_signals

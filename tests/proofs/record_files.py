@@ -12,6 +12,7 @@ from oncebench.audit.sql.files import (
     batch_ranges,
     committed,
     drained,
+    numbered,
     placed,
 )
 from oncebench.audit.sql.gaps import accepted_batches, accepted_offsets
@@ -23,7 +24,7 @@ def files_of(record: Record) -> Files:
         input=placed(record.input.table),
         final=placed(record.final.table),
         observed=placed(record.observed.table),
-        quarantine=record.quarantine.table,
+        quarantine=numbered(record.quarantine.table),
         log=placed(record.log.table),
         ledger=pa.table({name: getattr(record.ledger, name) for name in LEDGER}),
         final_whole=record.final.complete,

@@ -1,8 +1,9 @@
 """Input events as columns, each valid or with the reason why it is not.
 
 Promise: whether an event is valid depends on its key and value alone. The rules apply in the order of `REASONS`. Values
-are read in pieces of `STEP`, so memory holds the columns and never the values of a whole topic. A piece whose events
-are all regular is read at once. Any other piece is read event by event, by `read_event`, which is the rule.
+are read in pieces, so memory holds the columns, the keys of valid events, and never the values of a whole topic. A
+piece whose events are all regular is read at once. Any other piece is read event by event, by `read_event`, which is
+the rule.
 
 For speed, orjson parses values up to `SMALL_BYTES` first. The standard library's parser is the rule: it decides about
 every value that orjson refuses, and about every longer value.
@@ -20,15 +21,15 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from oncebench.audit.python.records import Numbers
+from oncebench.audit.python.records import Numbers, pieces
 
 SEQS = 100  # events of a session: seq 0 starts it, 99 ends it
 MAX_VALUE_BYTES = 65_536
 MAX_NUMBER = 999_999
 MAX_SCHEDULED = 2**53
 SMALL_BYTES = 512  # up to this size the two parsers agree: no integer is long enough and no nesting deep enough
-MAPPED = 262_144  # records of the file that stay in memory: some 40 MB
 STEP = 1_024  # events turned into dicts at a time; with many more, garbage collection takes most of the time
 
 # fmt: off
@@ -51,8 +52,8 @@ class Columns:
     Only a valid event has fields.
 
     Attributes:
-        key: indexes `keys`; -1 for a record without a key.
-        keys: the different record keys. One that is no text is None; no event with it is valid.
+        key: indexes `keys`; -1 for an event that is not valid.
+        keys: the different keys of valid events.
         reason: indexes `REASONS`, or VALID.
     """
 
@@ -61,34 +62,27 @@ class Columns:
     number: npt.NDArray[np.int32]
     scheduled_us: npt.NDArray[np.int64]
     reason: npt.NDArray[np.int8]
-    keys: Sequence[str | None]
+    keys: Sequence[str]
 
 
 def read_events(records: pa.Table, release: Callable[[], None]) -> Columns:
-    """Reads records, from the binary columns `key` and `value`.
-
-    `release` gives back the memory of records that were read; it is called every MAPPED records.
-    """
+    """Reads records, from the binary columns `key` and `value`; `release` as in `pieces`."""
     size = records.num_rows
-    numbers, keys = Numbers(), list[str | None]()
+    numbers = Numbers()
     key = np.empty(size, np.int32)
     seq, reason = np.zeros(size, np.int8), np.full(size, VALID, np.int8)
     number, scheduled_us = np.zeros(size, np.int32), np.zeros(size, np.int64)
-    first = 0
-    for batch in records.select(["key", "value"]).to_batches(max_chunksize=STEP):
-        piece = slice(first, first + batch.num_rows)
-        first = piece.stop
+    for piece, batch in pieces(records.select(["key", "value"]), STEP, release):
         values: list[bytes | None] = batch["value"].to_numpy(zero_copy_only=False).tolist()
-        key[piece] = numbers.of(batch["key"])
-        keys += map(_text, numbers.values(len(keys)))
-        fields = _all_regular(key[piece].tolist(), keys, values)
+        keys = batch["key"].dictionary_encode()
+        fields = _all_regular(keys, values)
         if fields is None:
             reasons, fields = _one_by_one(batch["key"].to_pylist(), values)
             reason[piece] = reasons
+            keys = pc.if_else(pa.array(reason[piece] == VALID), batch["key"], None)
+        key[piece] = numbers.of(keys)
         seq[piece], number[piece], scheduled_us[piece] = fields
-        if first // MAPPED > piece.start // MAPPED:
-            release()
-    return Columns(key, seq, number, scheduled_us, reason, keys)
+    return Columns(key, seq, number, scheduled_us, reason, [name.decode("utf-8") for name in numbers.values()])
 
 
 def _one_by_one(keys: list[bytes | None], values: list[bytes | None]) -> tuple[list[int], npt.NDArray[np.int64]]:
@@ -102,29 +96,22 @@ def _one_by_one(keys: list[bytes | None], values: list[bytes | None]) -> tuple[l
     return reasons, np.array(fields, dtype=np.int64).T
 
 
-def _text(key: bytes) -> str | None:
-    try:
-        return key.decode("utf-8")
-    except UnicodeDecodeError:
-        return None
-
-
-def _all_regular(
-    codes: list[int], keys: Sequence[str | None], values: Sequence[bytes | None]
-) -> npt.NDArray[np.int64] | None:
+def _all_regular(keys: pa.DictionaryArray, values: Sequence[bytes | None]) -> npt.NDArray[np.int64] | None:
     """Returns seq, value and scheduled_at [3, n]; None if any event is not valid, or not short."""
     try:
-        objects = list(map(orjson.loads, values))  # type: ignore[arg-type]  # None raises, as any other bad value
+        if max(map(len, values)) > SMALL_BYTES:  # type: ignore[arg-type]  # None raises, as any other bad value
+            return None
+        texts = [name.decode("utf-8") for name in keys.dictionary.to_pylist()]
+        objects = list(map(orjson.loads, values))  # type: ignore[arg-type]  # none is None here
         names, seqs, types, *numbers = zip(*map(_FIELDS_OF, objects), strict=True)
         right = (
-            min(codes) >= 0
-            and max(map(len, values)) <= SMALL_BYTES  # type: ignore[arg-type]  # none is None here
+            keys.null_count == 0
             and set(map(type, objects)) == {dict}
             and set(map(type, names)) == {str}
             and all(set(map(type, column)) == {int} for column in (seqs, *numbers))
             and min(seqs) >= 0
             and types == tuple(map(_TYPE_AT.__getitem__, seqs))
-            and names == tuple(map(keys.__getitem__, codes))
+            and names == tuple(map(texts.__getitem__, keys.indices.to_pylist()))
         )
         fields = np.array((seqs, *numbers), dtype=np.int64)
     except (ValueError, TypeError, LookupError, OverflowError):

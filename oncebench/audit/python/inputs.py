@@ -25,13 +25,14 @@ from oncebench.audit.python.history.evidence import NEVER_ENDED, source_position
 from oncebench.audit.python.model import Events, Expected
 from oncebench.audit.python.records import (
     Ints,
+    pieces,
     position_of,
     unpack,
 )
 from oncebench.record import Ledger, Plan
 from oncebench.record.streams import Stream
 
-COPIES_STEP = 256  # copies whose bytes are in memory at a time: 256 MB if each has Kafka's default limit
+COPIES_STEP = 1_024  # copies turned into dicts at a time, if they are short
 STEP = 1_000_000  # events or ledger entries compared at a time: some 50 MB
 _NONE: Ints = np.empty(0, np.int64)
 
@@ -164,9 +165,8 @@ def judge_quarantine(quarantine: Stream, expected: Expected, source: Stream) -> 
 
 def _items(quarantine: Stream) -> Iterator[dict[str, Any]]:
     """Yields the records in quarantine; few are in memory at a time."""
-    for batch in quarantine.table.to_batches(max_chunksize=COPIES_STEP):
+    for _, batch in pieces(quarantine.table, COPIES_STEP, quarantine.release):
         yield from batch.to_pylist()
-        quarantine.release()
 
 
 def _reason(code: int | None) -> str | None:

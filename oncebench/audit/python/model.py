@@ -203,7 +203,7 @@ def _numbered(position: Ints, columns: Columns) -> tuple[Events, list[str]]:
     appearing = by_appearance(columns.key, len(columns.keys))
     number = np.full(len(columns.keys), -1, dtype=np.int32)
     number[appearing] = np.arange(len(appearing))
-    keys = [columns.keys[at] or "" for at in appearing.tolist()]
+    keys = [columns.keys[at] for at in appearing.tolist()]
     return Events(position, number[columns.key], columns.seq, columns.scheduled_us), keys
 
 

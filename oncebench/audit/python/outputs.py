@@ -18,9 +18,9 @@ import orjson
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from oncebench.audit.python.events import MAPPED, parse_json
+from oncebench.audit.python.events import parse_json
 from oncebench.audit.python.model import ROWS
-from oncebench.audit.python.records import Bools, Ints, Numbers, by_appearance
+from oncebench.audit.python.records import Bools, Ints, Numbers, by_appearance, pieces
 
 FIELDS = ("session_key", "j", "events", "total", "checksum", "ended_at")
 NUMBERS = len(FIELDS) - 1
@@ -63,12 +63,13 @@ class Outputs:
 
 
 def read_outputs(records: pa.Table, rows: Ints, release: Callable[[], None]) -> Outputs:
-    """Reads these rows of `records`, from the binary columns `key` and `value`.
+    """Reads these rows of `records`, from the binary columns `key` and `value`; `release` as in `pieces`.
 
-    The values are read in the order of the records, without a copy of them. The result has the order of `rows`.
-    `release` gives back the memory of records that were read; it is called every MAPPED records.
+    The values are read in the order of the records. The result has the order of `rows`, in which no row is twice.
     """
-    size = records.num_rows
+    wanted = np.zeros(records.num_rows, dtype=bool)
+    wanted[rows] = True
+    size = len(rows)
     numbers = np.zeros((size, NUMBERS), dtype=np.int64)
     parsed = np.zeros(size, dtype=bool)
     identified = np.zeros(size, dtype=bool)
@@ -76,7 +77,10 @@ def read_outputs(records: pa.Table, rows: Ints, release: Callable[[], None]) -> 
     code = np.empty(size, dtype=np.int64)
     names = Numbers()
     first = 0
-    for batch in records.select(["key", "value"]).to_batches(max_chunksize=STEP):
+    for where, found in pieces(records.select(["key", "value"]), STEP, release):
+        batch = found if wanted[where].all() else found.filter(pa.array(wanted[where]))
+        if not batch.num_rows:
+            continue
         piece = slice(first, first + batch.num_rows)
         first = piece.stop
         values: list[bytes | None] = batch["value"].to_numpy(zero_copy_only=False).tolist()
@@ -93,8 +97,8 @@ def read_outputs(records: pa.Table, rows: Ints, release: Callable[[], None]) -> 
             parsed[piece] = identified[piece] = True
         code[piece] = names.of(stated)
         keyed[piece] = pc.fill_null(pc.equal(batch["key"], stated.cast(batch["key"].type)), False)
-        if first // MAPPED > piece.start // MAPPED:
-            release()
+    if size < len(wanted):
+        rows = (np.cumsum(wanted) - 1)[rows]
     session_keys, code = names.values(), code[rows]
     appearing = by_appearance(code, len(session_keys))
     number = np.full(len(session_keys) + 1, -1, dtype=np.int64)

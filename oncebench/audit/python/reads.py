@@ -22,11 +22,13 @@ from oncebench.audit.python.records import (
     OFFSET_BITS,
     Bools,
     Ints,
+    by_size,
     contents,
     offsets_of,
     partitions_of,
     positions_in,
     same,
+    sizes,
     unpack,
 )
 from oncebench.record.streams import Stream
@@ -34,7 +36,7 @@ from oncebench.record.streams import Stream
 # For sinks without a log: the final read covers every position.
 EVERYWHERE: Mapping[int, int] = MappingProxyType({})
 _CONTENTS = ("key", "value")
-STEP = 65_536  # rows whose contents are compared at a time: some 20 MB
+STEP = 65_536  # rows whose contents are compared at a time, if they are short
 
 
 @dataclass(frozen=True)
@@ -42,7 +44,7 @@ class Reads:
     """The `finals` rows of the final read by position, then those the observer alone saw.
 
     Attributes:
-        records: keys and values of the final read in file order, then those that the observer alone saw.
+        records: keys and values of the final read in file order, then, if `rows` needs any, those of the observer.
         rows: where each row is in `records`.
         seen_us: epoch µs of the first sighting; 0 if the observer did not see the row.
         append_ms: the record's time.
@@ -121,8 +123,10 @@ def join_reads(final: Stream, observed: Stream, read_ends: Mapping[int, int]) ->
     return Reads(
         partition=partitions_of(position),
         offset=offsets_of(position),
-        records=_records(final.table, observed.table, seen.rows[only]),
-        rows=np.concatenate((last.rows, final.table.num_rows + np.arange(len(only)))),
+        records=pa.concat_tables(
+            read.table.select(_CONTENTS) for read in ((final, observed) if len(only) else (final,))
+        ),
+        rows=np.concatenate((last.rows, final.table.num_rows + seen.rows[only])),
         finals=finals,
         seen_us=all_seen,
         append_ms=all_append,
@@ -132,11 +136,6 @@ def join_reads(final: Stream, observed: Stream, read_ends: Mapping[int, int]) ->
     )
 
 
-def _records(final: pa.Table, observed: pa.Table, only: Ints) -> pa.Table:
-    added = pa.table({name: contents(observed[name], only).cast(pa.binary()) for name in _CONTENTS})
-    return pa.concat_tables([final.select(_CONTENTS).cast(added.schema), added])
-
-
 def _equal_rows(
     left: pa.Table, left_rows: Ints, right: pa.Table, right_rows: Ints, release: Callable[[], None]
 ) -> Bools:
@@ -144,10 +143,17 @@ def _equal_rows(
     equal = np.ones(len(left_rows), dtype=bool)
     order = np.argsort(left_rows, kind="stable")  # the rows of a file lie together
     for first in range(0, len(order), STEP):
-        pairs = order[first : first + STEP]
-        for name in _CONTENTS:
-            equal[pairs] &= same(contents(left[name], left_rows[pairs]), contents(right[name], right_rows[pairs]))
-        release()
+        some = order[first : first + STEP]
+        size = sum(
+            sizes(read[name], rows[some])
+            for read, rows in ((left, left_rows), (right, right_rows))
+            for name in _CONTENTS
+        )
+        for piece in by_size(np.asarray(size)):
+            pairs = some[piece]
+            for name in _CONTENTS:
+                equal[pairs] &= same(contents(left[name], left_rows[pairs]), contents(right[name], right_rows[pairs]))
+            release()
     return equal
 
 

@@ -1,11 +1,13 @@
 """Keeps records of a topic as columns: positions in order, keys by number, contents.
 
 Promise: nothing here joins the pieces of a column, because the contents of a topic do not fit into memory twice. A
-position is a partition and an offset, packed into one sortable integer.
+piece has at most `PIECE_BYTES`, or one record. So memory does not grow with the length of records. A position is a
+partition and an offset, packed into one sortable integer.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import islice, pairwise
 from typing import Any
 
@@ -20,6 +22,8 @@ Bools = npt.NDArray[np.bool_]
 Ints = npt.NDArray[np.int64]
 OFFSET_BITS = 44  # 17 million million offsets
 PARTITION_BITS = 63 - OFFSET_BITS
+PIECE_BYTES = 4_000_000  # of keys and values that are copied at a time
+MAPPED_BYTES = 40_000_000  # of a file's pages that stay in memory
 
 
 def keep() -> None:
@@ -74,6 +78,32 @@ def in_position_order(table: pa.Table) -> tuple[Ints, Ints]:
     return (position, order) if new.all() else (position[new], order[new])
 
 
+def pieces(table: pa.Table, rows: int, release: Callable[[], None]) -> Iterator[tuple[slice, pa.RecordBatch]]:
+    """Yields the table piece by piece, each with its rows' numbers in the table.
+
+    A piece has at most `rows` rows and PIECE_BYTES, or one row. `release` gives back the memory of pages that were
+    read; it is called every MAPPED_BYTES.
+    """
+    first = read = 0
+    for batch in table.to_batches(max_chunksize=rows):
+        for piece in _halves(batch):
+            yield slice(first, first + piece.num_rows), piece
+            first += piece.num_rows
+            read += piece.nbytes
+            if read >= MAPPED_BYTES:
+                release()
+                read = 0
+
+
+def _halves(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    if batch.nbytes <= PIECE_BYTES or batch.num_rows == 1:
+        yield batch
+        return
+    middle = batch.num_rows // 2
+    yield from _halves(batch.slice(0, middle))
+    yield from _halves(batch.slice(middle))
+
+
 class Numbers:
     """Numbers different values from 0 on, piece by piece.
 
@@ -85,7 +115,7 @@ class Numbers:
 
     def of(self, piece: pa.Array) -> Ints:
         """Returns the number of each value; -1 for null."""
-        coded = piece.dictionary_encode()
+        coded = piece if pa.types.is_dictionary(piece.type) else piece.dictionary_encode()
         different = [self._number.setdefault(value, len(self._number)) for value in coded.dictionary.to_pylist()]
         numbers: Ints = np.array([*different, -1], dtype=np.int64)[coded.indices.fill_null(-1).to_numpy()]
         return numbers
@@ -114,19 +144,41 @@ def contents(column: pa.ChunkedArray, rows: Ints) -> pa.Array:
 
     `ChunkedArray.take` would first join all pieces.
     """
-    ends = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
-    piece = np.searchsorted(ends, rows, side="right")
-    by_piece = np.argsort(piece, kind="stable")
-    piece, rows = piece[by_piece], rows[by_piece]
-    taken = [pa.array([], pa.large_binary())]
-    numbers, starts = np.unique(piece, return_index=True)
-    for number, (first, last) in zip(numbers.tolist(), pairwise([*starts.tolist(), len(rows)]), strict=True):
-        chunk = column.chunk(number)
-        inside = rows[first:last] - (ends[number] - len(chunk))
-        taken.append(chunk.take(pa.array(inside)).cast(pa.large_binary()))
+    order, found = _by_chunk(column, rows)
+    taken = [chunk.take(pa.array(inside)).cast(pa.large_binary()) for chunk, inside in found]
     back = np.empty(len(rows), np.int64)
-    back[by_piece] = np.arange(len(rows))
-    return pa.concat_arrays(taken).take(pa.array(back))
+    back[order] = np.arange(len(rows))
+    return pa.concat_arrays([pa.array([], pa.large_binary()), *taken]).take(pa.array(back))
+
+
+def sizes(column: pa.ChunkedArray, rows: Ints) -> Ints:
+    """Returns the lengths of the values at these rows, in bytes; 0 for null. The values are not read."""
+    order, found = _by_chunk(column, rows)
+    size = np.zeros(len(rows), np.int64)
+    lengths = [pc.fill_null(pc.binary_length(chunk), 0).to_numpy()[inside] for chunk, inside in found]
+    size[order] = np.concatenate([size[:0], *lengths])
+    return size
+
+
+def by_size(size: Ints) -> Iterator[slice]:
+    """Yields runs of records with these sizes: PIECE_BYTES each, or one record more."""
+    piece = np.cumsum(size) // PIECE_BYTES
+    for first, last in pairwise([0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(size)]):
+        yield slice(first, last)
+
+
+def _by_chunk(column: pa.ChunkedArray, rows: Ints) -> tuple[Ints, list[tuple[pa.Array, Ints]]]:
+    """Returns the order of these rows by chunk, and each chunk with its rows, counted in the chunk."""
+    ends = np.cumsum([len(chunk) for chunk in column.chunks], dtype=np.int64)
+    number = np.searchsorted(ends, rows, side="right")
+    order = np.argsort(number, kind="stable")
+    number, rows = number[order], rows[order]
+    numbers, starts = np.unique(number, return_index=True)
+    found = []
+    for at, (first, last) in zip(numbers.tolist(), pairwise([*starts.tolist(), len(rows)]), strict=True):
+        chunk = column.chunk(at)
+        found.append((chunk, rows[first:last] - (ends[at] - len(chunk))))
+    return order, found
 
 
 def same(left: pa.Array, right: pa.Array) -> Bools:

@@ -17,10 +17,21 @@ import numpy as np
 import pyarrow as pa
 
 from oncebench.audit.anomalies import EXAMPLES, Anomaly
+from oncebench.audit.python.history.copies import digest
 from oncebench.audit.python.model import EVENTS_PER_ROW, ROWS, Expected
 from oncebench.audit.python.outputs import Outputs, read_outputs
 from oncebench.audit.python.reads import Reads
-from oncebench.audit.python.records import Bools, Ints, contents, keep, position_of, unpack
+from oncebench.audit.python.records import (
+    Bools,
+    Ints,
+    Numbers,
+    by_size,
+    contents,
+    keep,
+    position_of,
+    sizes,
+    unpack,
+)
 
 TEXT_BYTES = 200  # length of a corrupt value in an example
 
@@ -262,12 +273,14 @@ def _with_partition(partition: Ints, number: Ints) -> Ints:
 
 
 def _payloads(rows: Rows, chosen: Ints) -> Ints:
-    """Returns [n, 5] numbers, equal for equal payloads; unparsed values are compared by bytes."""
+    """Returns [n, 5] numbers, equal for equal payloads; unparsed values are compared by their digests."""
     parsed = rows.outputs.parsed[chosen]
     payloads = np.column_stack((parsed.astype(np.int64), rows.outputs.payload[chosen]))
-    if not parsed.all():
-        raw = contents(rows.values, rows.place[chosen[~parsed]]).dictionary_encode()
-        payloads[~parsed, 1] = raw.indices.to_numpy()
+    unparsed, numbers = np.flatnonzero(~parsed), Numbers()
+    place = rows.place[chosen[unparsed]]
+    for piece in by_size(sizes(rows.values, place)):
+        digests = [digest(value) for value in contents(rows.values, place[piece]).to_pylist()]
+        payloads[unparsed[piece], 1] = numbers.of(pa.array(digests, pa.binary()))
     return payloads
 
 

@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from oncebench.audit.sql.files import OFFSETS, OPEN, Files, read_files, released
+from oncebench.audit.sql.long_contents import hidden
 from oncebench.audit.sql.statements import queries
 from oncebench.audit.sql.tables import derive
 
@@ -43,7 +44,7 @@ def sql_audit(folder: Path) -> Counted:
     """Counts the run in `folder`."""
     try:
         files = read_files(folder)
-        with connection(files.input.num_rows + files.final.num_rows) as con, released(files.mappings):
+        with connection(files.input.num_rows + files.final.num_rows) as con, released(files):
             return Counted(count(con, files))
     except Exception as error:  # any error means that only one auditor counted, which the verdict must report
         return Counted(trouble=f"{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}")
@@ -73,7 +74,7 @@ def connection(rows: int = 0) -> Iterator[duckdb.DuckDBPyConnection]:
 def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
     """Makes every count, in a fresh connection."""
     register(con, files)
-    derive(con)
+    derive(con, files)
     found = {name: _one(con, query) for name, query in COUNTS.items()}
     reasons = con.execute("SELECT reason, count(*) FROM invalid_events GROUP BY reason").fetchall()
     return {
@@ -91,10 +92,12 @@ def count(con: duckdb.DuckDBPyConnection, files: Files) -> dict[str, int]:
 
 def register(con: duckdb.DuckDBPyConnection, files: Files) -> None:
     """Makes the files available as tables."""
-    tables = ("input", "final", "observed", "quarantine", "log", "ledger", "batch_ranges", "batch_ends",
-              "accepted_batches", "accepted_offsets")  # fmt: skip
-    for name in tables:
+    for name in ("log", "ledger", "batch_ranges", "batch_ends", "accepted_batches", "accepted_offsets"):
         con.register(name, getattr(files, name))
+    for name in ("final", "observed"):
+        con.register(name, hidden(getattr(files, name), files.release, with_sums=True))
+    for name in ("input", "quarantine"):
+        con.register(name, hidden(getattr(files, name), files.release, with_sums=False))
     ends, is_log = files.ends.get("output", {}), files.ends.get("output_is_log", True)
     columns = {"partition": map(int, ends), **{name: [end[name] for end in ends.values()] for name in ("lso", "hw")}}
     con.register("ends", pa.table({name: _ints(numbers) for name, numbers in columns.items()}))

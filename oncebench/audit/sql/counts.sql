@@ -43,12 +43,12 @@ SELECT count(*) FROM row_ids JOIN sessions USING (session) WHERE arrived < 100;
 SELECT count(*) FROM row_ids JOIN sessions USING (session) WHERE arrived = 100 AND NOT expected;
 
 -- name: DIV
--- Payloads that cannot be read are compared by their bytes.
+-- Payloads that cannot be read are compared by digests of their bytes.
 SELECT count(*) FROM (
     SELECT session, j FROM visible_rows JOIN row_ids USING (session, j) WHERE row_ids.copies > 1 GROUP BY session, j
     HAVING count(DISTINCT CASE WHEN parsed THEN {'events': events, 'total': total, 'checksum': checksum,
-        'ended_at': ended_at, 'nonstandard': nonstandard} ELSE {'events': NULL, 'total': NULL, 'checksum': NULL,
-        'ended_at': NULL, 'nonstandard': nonstandard} END) > 1
+        'ended_at': ended_at, 'content': content} ELSE {'events': NULL, 'total': NULL, 'checksum': NULL,
+        'ended_at': NULL, 'content': content} END) > 1
 );
 
 -- name: CORR

@@ -33,14 +33,15 @@ CASE
 END;
 
 -- One row per position. DuckDB's JSON functions accept text that is not JSON. So they decide only about a value that is
--- the same text when it is written again ("standard"); `nonstandard` holds any other value, for Python to parse.
+-- the same text when it is written again ("standard"). `nonstandard` is the row in the file of any other value, for
+-- Python to parse. A long key or value is null here, and has a size.
 CREATE TEMP TABLE events AS
 WITH decoded AS (
-    SELECT i.pos, k.session, k.session_key, i.value AS raw,
+    SELECT i.pos, i."at", k.session, k.session_key,
         CASE
-            WHEN i.key IS NULL THEN 'null-key'
-            WHEN i.value IS NULL THEN 'null-value'
-            WHEN octet_length(i.value) > 65536 THEN 'too-large'
+            WHEN i.key IS NULL AND i.key_size IS NULL THEN 'null-key'
+            WHEN i.value IS NULL AND i.value_size IS NULL THEN 'null-value'
+            WHEN i.value_size > 65536 THEN 'too-large'
         END AS refused,
         CASE WHEN refused IS NULL THEN try(decode(i.value)) END AS text
     FROM input i LEFT JOIN keys k ON k.key = i.key LEFT JOIN input_repeated r ON r.pos = i.pos
@@ -60,5 +61,5 @@ SELECT pos, session, try_cast(e.seq AS UTINYINT) AS seq, try_cast(e.value AS INT
     CASE WHEN standard
         THEN invalid_reason(5, e.session_key = session_key, e.seq, e.type, e.value, e.scheduled_at)
         ELSE refused END AS reason,
-    CASE WHEN NOT standard AND refused IS NULL THEN raw END AS nonstandard
+    CASE WHEN NOT standard AND refused IS NULL THEN "at" END AS nonstandard
 FROM compared;

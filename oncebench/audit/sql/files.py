@@ -28,7 +28,7 @@ OFFSETS = 1 << 44  # per partition; `pos` is partition * OFFSETS + offset
 PARTITIONS = 1 << 19
 TIMEOUT_MS = 600_000  # of every run whose cell.json does not have it
 LEDGER = ("session", "seq", "scheduled_us", "sent_us", "acked_us", "partition", "offset")
-PIECE = 64  # batches whose pages stay in memory while a file is checked: some 50 MB of Kafka's records
+CHECKED_BYTES = 40_000_000  # of a file's pages that stay in memory while the file is checked
 RELEASE_S = 0.05  # SQL reads some 20 MB of a file in this time
 _END = b"\xff\xff\xff\xff\x00\x00\x00\x00"  # how a closed Arrow stream ends
 
@@ -105,9 +105,14 @@ class Files:
     drained: bool | None
     mappings: tuple[mmap.mmap, ...] = ()
 
+    def release(self) -> None:
+        """Gives back the memory of the files' pages that were read; they stay readable."""
+        for mapping in self.mappings:
+            mapping.madvise(mmap.MADV_DONTNEED)
+
 
 @contextmanager
-def released(mappings: Iterable[mmap.mmap]) -> Iterator[None]:
+def released(files: Files) -> Iterator[None]:
     """Gives back the memory of the pages that SQL has read, all the time while the block runs.
 
     The pages stay readable. DuckDB has no step at which a caller could do this, and a file may be larger than memory.
@@ -116,8 +121,7 @@ def released(mappings: Iterable[mmap.mmap]) -> Iterator[None]:
 
     def release() -> None:
         while not done.wait(RELEASE_S):
-            for mapping in mappings:
-                mapping.madvise(mmap.MADV_DONTNEED)
+            files.release()
 
     thread = Thread(target=release, name="release", daemon=True)
     thread.start()
@@ -140,7 +144,7 @@ def read_files(folder: Path) -> Files:
         input=placed(_stream(folder / "input.arrow", mappings, _INPUT)),
         final=placed(_stream(folder / "final.arrow", mappings, _RECORD)),
         observed=placed(_stream(folder / "observed.arrow", mappings, _OBSERVED)),
-        quarantine=_stream(folder / "quarantine.arrow", mappings, _QUARANTINE),
+        quarantine=numbered(_stream(folder / "quarantine.arrow", mappings, _QUARANTINE)),
         log=placed(_stream(folder / "log.arrow", mappings, _LOG)),
         ledger=pa.table(ledger),
         final_whole=_is_closed(folder / "final.arrow"),
@@ -165,7 +169,12 @@ def placed(table: pa.Table) -> pa.Table:
     if ((partition < 0) | (partition >= PARTITIONS) | (offset < 0) | (offset >= OFFSETS)).any():
         raise ValueError("a row has an impossible partition or offset")
     pos = pa.array(partition * OFFSETS + offset)
-    return table.append_column("pos", pos).append_column("at", pa.array(np.arange(table.num_rows, dtype=np.int32)))
+    return numbered(table.append_column("pos", pos))
+
+
+def numbered(table: pa.Table) -> pa.Table:
+    """Returns the table with `at`."""
+    return table.append_column("at", pa.array(np.arange(table.num_rows, dtype=np.int32)))
 
 
 def committed(progress: Iterable[Mapping[str, Any]]) -> dict[int, int]:
@@ -223,14 +232,17 @@ def drained(timeline: Iterable[Mapping[str, Any]]) -> bool | None:
 
 def _stream(path: Path, mappings: list[mmap.mmap], schema: pa.Schema) -> pa.Table:
     batches: list[pa.RecordBatch] = []
+    unreleased = 0
     try:
         with path.open("rb") as file:
             mappings.append(mapping := mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
         for batch in pa.ipc.open_stream(pa.py_buffer(mapping)):
             batch.validate(full=True)
             batches.append(_selected(batch, schema))
-            if len(batches) % PIECE == 0:
+            unreleased += batch.nbytes
+            if unreleased > CHECKED_BYTES:
                 mapping.madvise(mmap.MADV_DONTNEED)
+                unreleased = 0
     except (pa.ArrowException, OSError, ValueError):
         pass  # missing, empty or cut off: the Python auditor reports files that are damaged otherwise
     return pa.Table.from_batches(batches).cast(schema) if batches else schema.empty_table()

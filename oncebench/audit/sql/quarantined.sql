@@ -1,10 +1,8 @@
--- Reads the quarantine: the position that each copy names, and digests of its bytes. The bytes are not kept.
+-- Reads the quarantine: the position that each copy names. The bytes are not kept.
 -- Needs: quarantine. Makes: quarantined, timers.
 
 CREATE TEMP TABLE quarantined AS
-SELECT reason, key_bytes, value_bytes, octet_length(key) AS key_size, octet_length(value) AS value_size,
-    CASE WHEN key_bytes IS NULL THEN sha256(key) ELSE sha256(hex(key)) END AS key_sum,
-    CASE WHEN value_bytes IS NULL THEN sha256(value) ELSE sha256(hex(value)) END AS value_sum,
+SELECT reason, "at",
     CASE WHEN source_partition BETWEEN 0 AND 524287 AND source_offset BETWEEN 0 AND 17592186044415
         THEN pos_of(source_partition, source_offset) END AS pos,
     (reason = 'never-ended' AND source_partition IS NULL AND source_offset IS NULL) IS TRUE AS of_timer,

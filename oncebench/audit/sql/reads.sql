@@ -2,6 +2,10 @@
 -- Needs: final, final_repeated, observed, read_to, run, ends, open_transactions.
 -- Makes: inconsistent_positions, stuck_partitions.
 
+-- A long key or value takes part by its digest, so no join holds it.
+CREATE TEMP MACRO brief(content, content_sum) AS
+CASE WHEN octet_length(content) <= 200 THEN content ELSE encode(coalesce(content_sum, sha256(content))) END;
+
 CREATE TEMP TABLE observed_repeated AS
 SELECT pos, first("at" ORDER BY seen_us, "at") AS first_at FROM observed GROUP BY pos HAVING count(*) > 1;
 
@@ -10,7 +14,8 @@ SELECT pos, first("at" ORDER BY seen_us, "at") AS first_at FROM observed GROUP B
 -- the first by time. Of several kinds the lowest counts.
 CREATE TEMP TABLE inconsistent_positions AS
 SELECT pos, min(kind) AS kind FROM (
-    SELECT f.pos, 1 AS kind FROM final f JOIN observed o ON o.pos = f.pos
+    SELECT f.pos, 1 AS kind FROM (SELECT pos, "at", brief(key, key_sum) AS key, brief(value, value_sum) AS value FROM final) f
+        JOIN (SELECT pos, "at", brief(key, key_sum) AS key, brief(value, value_sum) AS value FROM observed) o ON o.pos = f.pos
         LEFT JOIN final_repeated fr ON fr.pos = f.pos LEFT JOIN observed_repeated obr ON obr.pos = o.pos
     WHERE coalesce(fr.first_at = f."at", true) AND coalesce(obr.first_at = o."at", true)
         AND (f.key IS DISTINCT FROM o.key OR f.value IS DISTINCT FROM o.value)
@@ -18,11 +23,11 @@ SELECT pos, min(kind) AS kind FROM (
     SELECT o.pos, 2 FROM observed o LEFT JOIN read_to r ON r.partition = o.partition ANTI JOIN final USING (pos)
     WHERE o."offset" < coalesce(r.below, (SELECT below FROM run))
     UNION ALL
-    SELECT pos, 3 FROM (SELECT pos, key, value FROM final SEMI JOIN final_repeated USING (pos))
-    GROUP BY pos HAVING count(DISTINCT {'key': key, 'value': value}) > 1
+    SELECT pos, 3 FROM (SELECT * FROM final SEMI JOIN final_repeated USING (pos))
+    GROUP BY pos HAVING count(DISTINCT {'key': brief(key, key_sum), 'value': brief(value, value_sum)}) > 1
     UNION ALL
-    SELECT pos, 4 FROM (SELECT pos, key, value FROM observed SEMI JOIN observed_repeated USING (pos))
-    GROUP BY pos HAVING count(DISTINCT {'key': key, 'value': value}) > 1
+    SELECT pos, 4 FROM (SELECT * FROM observed SEMI JOIN observed_repeated USING (pos))
+    GROUP BY pos HAVING count(DISTINCT {'key': brief(key, key_sum), 'value': brief(value, value_sum)}) > 1
 ) GROUP BY pos;
 
 -- KIP-664: a transaction hangs if its coordinator runs none in that partition, or has not ended it 10 s after its

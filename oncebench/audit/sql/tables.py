@@ -11,34 +11,46 @@ What can go wrong: a file has one position twice. Then the first row counts, as 
 from __future__ import annotations
 
 import zlib
+from collections.abc import Sequence
 
 import duckdb
 import pyarrow as pa
 
-from oncebench.audit.sql.nonstandard_json import parse_nonstandard
-from oncebench.audit.sql.statements import statements
+from oncebench.audit.sql.files import Files
+from oncebench.audit.sql.long_contents import changed
+from oncebench.audit.sql.nonstandard_json import parse_nonstandard, portions
+from oncebench.audit.sql.statements import queries, statements
 
 # Each file's first lines name the tables that it needs and makes.
 SESSIONS = ("first_events", "ledger", "quarantined", "divided", "sessions")
 COMPARISONS = ("row_ids", "quarantine", "reads", "transaction_log")
 
 
-def derive(con: duckdb.DuckDBPyConnection) -> None:
-    """Makes all tables from those that `count.register` makes."""
+def derive(con: duckdb.DuckDBPyConnection, files: Files) -> None:
+    """Makes all tables from those that `count.register` makes of the files."""
     con.execute(statements("events"))
-    values = con.sql("SELECT pos, nonstandard FROM events WHERE nonstandard IS NOT NULL").to_arrow_reader()
-    con.register("parsed_events", parse_nonstandard(values, ("session_key", "type"), ("seq", "value", "scheduled_at")))
-    con.execute(statements("nonstandard_events"))
+    _parse(con, "nonstandard_events", files.input, ("session_key", "type"), ("seq", "value", "scheduled_at"))
     for name in SESSIONS:
         con.execute(statements(name))
+    pairs = con.sql(statements("copies")).to_arrow_table()
+    con.register("changed_copies", changed(files.input, files.quarantine, pairs, files.release))
     con.register("expected_rows", _with_checksums(con.sql(statements("expected_rows")).to_arrow_table()))
     con.execute(statements("visible_rows"))
-    values = con.sql("SELECT pos, nonstandard FROM visible_rows WHERE nonstandard IS NOT NULL").to_arrow_reader()
-    numbers = ("j", "events", "total", "checksum", "ended_at")
-    con.register("parsed_rows", parse_nonstandard(values, ("session_key",), numbers))
-    con.execute(statements("nonstandard_rows"))
+    _parse(con, "nonstandard_rows", files.final, ("session_key",), ("j", "events", "total", "checksum", "ended_at"))
     for name in COMPARISONS:
         con.execute(statements(name))
+
+
+def _parse(
+    con: duckdb.DuckDBPyConnection, name: str, stream: pa.Table, texts: Sequence[str], numbers: Sequence[str]
+) -> None:
+    """Replaces the rows of nonstandard values by what Python parses, portion by portion."""
+    steps = queries(name)
+    rows = con.sql(steps["rows"]).to_arrow_table()["nonstandard"]
+    con.execute(steps["remove"])
+    for portion in portions(stream, rows):
+        con.register("parsed", parse_nonstandard(portion, texts, numbers))
+        con.execute(steps["enter"])
 
 
 def _with_checksums(rows: pa.Table) -> pa.Table:

@@ -5,10 +5,11 @@ CREATE TEMP TABLE final_repeated AS
 SELECT pos, min("at") AS first_at FROM final GROUP BY pos HAVING count(*) > 1;
 
 -- `parsed`: the value has the six fields with their types and no other. A row whose `j` is null names no row.
--- `standard` and `nonstandard` are as in events.sql.
+-- `standard` and `nonstandard` are as in events.sql. `content`: a digest of a value that is not parsed.
 CREATE TEMP TABLE visible_rows AS
 WITH decoded AS (
-    SELECT f.pos, f.key, f.value AS raw, try(decode(f.value)) AS text,
+    SELECT f.pos, f.key, CASE WHEN f.value IS NOT NULL OR f.value_sum IS NOT NULL THEN f."at" END AS "at",
+        try(decode(f.value)) AS text,
         try(from_json(text, '{"session_key": "VARCHAR", "j": "BIGINT", "events": "BIGINT", "total": "BIGINT",
             "checksum": "BIGINT", "ended_at": "BIGINT"}')) AS e
     FROM final f LEFT JOIN final_repeated r ON r.pos = f.pos WHERE r.first_at IS NULL OR r.first_at = f."at"
@@ -21,5 +22,6 @@ WITH decoded AS (
 )
 SELECT pos, k.session, CASE WHEN standard AND k.session IS NULL THEN e.session_key END AS unknown_key,
     CASE WHEN standard THEN e.j END AS j, e.events, e.total, e.checksum, e.ended_at, standard AS parsed,
-    encode(e.session_key) = c.key AS keyed, CASE WHEN NOT standard THEN raw END AS nonstandard
+    encode(e.session_key) = c.key AS keyed, CASE WHEN NOT standard THEN "at" END AS nonstandard,
+    CAST(NULL AS VARCHAR) AS content
 FROM compared c LEFT JOIN keys k ON standard AND k.session_key = e.session_key;

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
 from oncebench.delivery.contract import BatchWriter, TaskView, Writer
 from oncebench.delivery.errors import DeliveryFailed
@@ -39,9 +40,23 @@ class ClaimedWriter:
         except DeliveryFailed as error:
             if error in of_rows:
                 raise
-            raise type(error)(of_claimed(str(error), task.batch)) from error
+            raise type(error)(of_claimed(str(error), task.batch)) from error.__cause__  # the first words are wrong here
+
+
+@dataclass(frozen=True)
+class ClaimedBatchWriter:
+    """The same for a writer in the driver. Errors of the query and of a copy are none of the writer's."""
+
+    writer: BatchWriter
+
+    def write_batch(self, rows: DataFrame, batch: int) -> dict[str, float]:
+        """See `BatchWriter.write_batch`."""
+        try:
+            return self.writer.write_batch(rows, batch)
+        except DeliveryFailed as error:
+            raise type(error)(of_claimed(str(error), batch)) from error.__cause__
 
 
 def claimed(writer: Writer | BatchWriter) -> Writer | BatchWriter:
-    """Returns the writer of a claimed batch. Spark's own writer fails with errors of Spark, which stay as they are."""
-    return writer if isinstance(writer, BatchWriter) else ClaimedWriter(writer)
+    """Returns the writer of a claimed batch."""
+    return ClaimedBatchWriter(writer) if isinstance(writer, BatchWriter) else ClaimedWriter(writer)

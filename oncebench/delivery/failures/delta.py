@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from oncebench.delivery.failures.cause import Cause, permanent, transient
+from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 
 _ROW = "Reject such rows in the query, or change the table's constraint"
 _COLUMNS = "Give the table the columns of the query back, or take a new table, checkpoint and sink_id"
@@ -37,7 +37,18 @@ CONDITIONS: Mapping[str, Cause] = {
     "DELTA_MAX_COMMIT_RETRIES_EXCEEDED": transient("other writers always committed first"),
 }
 
+# Delta itself would make a new table without a word.
+GONE = permanent(
+    "it was there before",
+    "Restore the table, or take a new checkpoint and sink_id with the new table",
+)
+
+
+def of_text(text: str) -> Cause:
+    """Returns the entry for the first line of an error."""
+    return next((cause for condition, cause in CONDITIONS.items() if f"[{condition}" in text), UNKNOWN)
+
 
 def is_named(text: str) -> bool:
     """Whether a text names one of Delta's error conditions."""
-    return any(f"[{condition}" in text for condition in CONDITIONS)
+    return of_text(text) is not UNKNOWN

@@ -45,6 +45,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.readwriter import DataStreamWriter
 from pyspark.sql.types import StructType
@@ -64,6 +66,9 @@ from oncebench.delivery.contract import (
 )
 from oncebench.delivery.durable import is_uri
 from oncebench.delivery.errors import RefusedStart
+from oncebench.delivery.failures.cause import UNKNOWN, failure
+from oncebench.delivery.failures.delta import GONE, of_text
+from oncebench.delivery.failures.first_cause import first_cause
 from oncebench.delivery.journal import checkpoint_id
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.delta.log import (
@@ -84,17 +89,32 @@ _NOT_IN_NAMES = " ,;{}()\n\t="
 
 @dataclass(frozen=True)
 class Append:
-    """Appends a batch as one commit; with `app_id`, the commit contains (app_id, batch)."""
+    """Appends a batch as one commit; with `app_id`, the commit contains (app_id, batch).
+
+    `existed`: whether the table was there before. Then it must be there still: Delta would make a new one.
+    """
 
     table: Path
     app_id: str | None = None
+    existed: bool = False
 
     def write_batch(self, rows: DataFrame, batch: int) -> dict[str, float]:
         started = time.perf_counter()
+        if self.existed and not _exists(self.table):
+            raise failure(GONE, f"batch {batch} could not be appended: the Delta table {self.table} is gone")
         writer = rows.write.format("delta").mode("append")
         if self.app_id is not None:
             writer = writer.option("txnAppId", self.app_id).option("txnVersion", batch)
-        writer.save(str(self.table))
+        try:
+            writer.save(str(self.table))
+        except (PySparkException, Py4JError) as error:
+            text = first_cause(error)
+            cause = of_text(text)
+            if cause is UNKNOWN:  # perhaps an error of the query, which Spark runs in this call
+                raise
+            raise failure(
+                cause, f"batch {batch} could not be appended to the Delta table {self.table}: {text}"
+            ) from error
         return {"write": (time.perf_counter() - started) * 1000}
 
 
@@ -138,11 +158,12 @@ class DeltaSink(Sink):
         self._columns: dict[str, str] = {}
         self._replay: Replayable | None = None
         self._newest = -1
+        self._existed = False  # as far as a start or an earlier batch has seen
 
     def check_schema(self, schema: StructType) -> None:
         """See `Sink.check_schema`. Delta stores every type; `start` checks an existing table."""
         self._columns = columns_of(schema)
-        is_new = not (self._table / "_delta_log").exists()  # a table may have such names by Delta's column mapping
+        is_new = not _exists(self._table)  # a table may have such names by Delta's column mapping
         for name in self._columns:
             if is_new and any(mark in name for mark in _NOT_IN_NAMES):
                 raise RefusedStart(
@@ -167,6 +188,7 @@ class DeltaSink(Sink):
             )
         if not os.access(_existing(self._table), os.W_OK):
             raise RefusedStart(f"{self._table} cannot be written. Nothing was written. Check its rights and its mount.")
+        self._existed = _exists(self._table)
         if support.variant == "claim":
             self._take_claims()
         if support.variant != "idempotent":
@@ -199,13 +221,17 @@ class DeltaSink(Sink):
             self._newest = transactions(self._table / "_delta_log").get(self._app_id, -1)
 
     def unacknowledged_writer(self) -> Append:
-        return Append(self._table, self._app_id)
+        return self._append(self._app_id)
 
     def acknowledged_writer(self) -> Append:
-        return Append(self._table)
+        return self._append(None)
 
     def idempotent_writer(self) -> Append:
-        return Append(self._table, self._app_id)
+        return self._append(self._app_id)
+
+    def _append(self, app_id: str | None) -> Append:
+        existed, self._existed = self._existed, self._existed or _exists(self._table)
+        return Append(self._table, app_id, existed)
 
     def marks(self) -> Mapping[int, Mark]:
         """See `Sink.marks`. With an open batch, the first call reads that batch's data files."""
@@ -278,6 +304,11 @@ def _digest_of(files: Sequence[Path], columns: list[str]) -> int:
     rows = spark.read.parquet(*map(str, files)).select(*map(digest.quoted, columns))
     hashes = digest.with_hash(rows, columns).select(digest.HASH).toArrow().column(0)
     return digest.digest(hashes.combine_chunks())
+
+
+def _exists(table: Path) -> bool:
+    """Whether there is a table in this folder."""
+    return (table / "_delta_log").is_dir()
 
 
 def _existing(path: Path) -> Path:

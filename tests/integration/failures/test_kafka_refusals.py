@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pyarrow as pa
 import pytest
+from confluent_kafka import KafkaError, Message, Producer
 from confluent_kafka.admin import (
     AclBinding,
     AclBindingFilter,
@@ -39,6 +40,9 @@ AUTHORIZER = {
 CLUSTER = (ResourceType.BROKER, "kafka-cluster")
 EVERY_TOPIC = (ResourceType.TOPIC, "*")
 ALLOW, DENY = AclPermissionType.ALLOW, AclPermissionType.DENY
+EVERY_ENTRY = AclBindingFilter(
+    ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY
+)
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +65,7 @@ def closed(broker: KafkaBroker) -> None:
     admin = broker.admin()
     for made in admin.create_acls(entries).values():
         made.result(LIMIT_S)
-    time.sleep(0.5)  # the broker learns of it from the controller
+    wait_for("the broker to forbid it", lambda: set(entries) <= entries_of(broker))
 
 
 def opened(broker: KafkaBroker, topic: str) -> None:
@@ -70,10 +74,23 @@ def opened(broker: KafkaBroker, topic: str) -> None:
     denied = AclBindingFilter(
         *EVERY_TOPIC, ResourcePatternType.LITERAL, "User:ANONYMOUS", "*", AclOperation.WRITE, DENY
     )
-    admin.delete_acls([denied])[denied].result(LIMIT_S)
-    for made in admin.create_acls([entry((ResourceType.TOPIC, topic), AclOperation.WRITE, ALLOW)]).values():
-        made.result(LIMIT_S)
-    time.sleep(0.5)
+    deleted = set(admin.delete_acls([denied])[denied].result(LIMIT_S))
+    granted = entry((ResourceType.TOPIC, topic), AclOperation.WRITE, ALLOW)
+    admin.create_acls([granted])[granted].result(LIMIT_S)
+    wait_for("the broker to allow it", lambda: granted in entries_of(broker) and not deleted & entries_of(broker))
+
+
+def entries_of(broker: KafkaBroker) -> set[AclBinding]:
+    """The entries that the broker itself applies; it gets them from the controller, some time after the answer."""
+    admin = broker.admin()  # a client that is collected takes its open requests with it
+    return set(admin.describe_acls(EVERY_ENTRY).result(LIMIT_S))
+
+
+def wait_for(what: str, done: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + LIMIT_S
+    while not done():
+        assert time.monotonic() < deadline, f"waited {LIMIT_S} s for {what}"
+        time.sleep(0.02)
 
 
 @pytest.fixture(autouse=True)
@@ -133,9 +150,11 @@ def test_rows_whose_time_the_topic_refuses_end_the_job_and_pass_once_the_limits_
 ) -> None:
     output = Output(kafka)
     limits(kafka, output.topic, 0, 0)
+    wait_for("the broker to refuse old rows", lambda: not takes_an_old_row(kafka, output.topic))
     with pytest.raises(PermanentFailure, match=r"clocks .* or raise message\.timestamp\.before\.max\.ms and"):
         write(writer(output.driver(variant, 1), variant), 0, "first")
     limits(kafka, output.topic, 2**62, 3_600_000)
+    wait_for("the broker to take old rows", lambda: takes_an_old_row(kafka, output.topic))
     forget()
     write(writer(output.driver(variant, 2), variant), 0, "first")
 
@@ -148,4 +167,19 @@ def limits(broker: KafkaBroker, topic: str, before_ms: int, after_ms: int) -> No
     resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
     admin = broker.admin()
     admin.incremental_alter_configs([resource])[resource].result(LIMIT_S)
-    time.sleep(0.5)
+
+
+def takes_an_old_row(broker: KafkaBroker, topic: str) -> bool:
+    """Whether the topic's log takes a row of one minute ago; the broker's description may be ahead of the log."""
+    answers: list[KafkaError | None] = []
+
+    def answered(error: KafkaError | None, _message: Message) -> None:
+        answers.append(error)
+
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "log_level": 0, "linger.ms": 0})
+    timestamp = (time.time_ns() // 1_000_000) - 60_000
+    producer.produce(topic, b"old", partition=0, timestamp=timestamp, on_delivery=answered)
+    assert producer.flush(LIMIT_S) == 0
+    (error,) = answers
+    assert error is None or error.code() == KafkaError.INVALID_TIMESTAMP, error
+    return error is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import threading
 import time
 from collections.abc import Iterator
@@ -17,7 +18,7 @@ from oncebench.observe.final_read import Output, ends_json, save_quarantine, sav
 from oncebench.record import FINAL, QUARANTINE
 from oncebench.record.streams import read_stream
 from oncebench.servers.kafka.broker import KafkaBroker
-from oncebench.sinks.kafka.reader import KafkaReader
+from oncebench.sinks.kafka.reader import SETTLE_PAUSE_S, KafkaReader
 from oncebench.sinks.reader import End, ReadReport, Rows
 
 pytestmark = pytest.mark.integration
@@ -98,18 +99,27 @@ def test_an_open_transaction_hides_later_records(kafka: KafkaBroker) -> None:
     assert report.ends_json() == {"0": {"low": 0, "lso": 4, "hw": 4}}
 
 
-def test_the_reader_waits_for_an_open_transaction_to_end(kafka: KafkaBroker) -> None:
+def test_the_reader_waits_for_an_open_transaction_to_end(kafka: KafkaBroker, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = kafka.fresh_topic("reader", partitions=1)
+    asked: queue.Queue[None] = queue.Queue()
+    sound = KafkaReader.ends
+
+    def ends(reader: KafkaReader) -> dict[int, End]:
+        asked.put(None)
+        return sound(reader)
+
+    monkeypatch.setattr(KafkaReader, "ends", ends)
     with transaction(kafka, f"{topic}-open") as producer:
         produce(producer, topic, 0, ["late"])
         found: list[tuple[list[str], ReadReport]] = []
         thread = threading.Thread(target=lambda: found.append(read(kafka, topic, settle_s=LIMIT_S)))
         thread.start()
-        time.sleep(0.5)  # how long the transaction stays open
+        for _ in range(3):  # it asks again, so it waits
+            asked.get(timeout=LIMIT_S)
         assert not found
     thread.join(LIMIT_S)
     assert found[0][0] == ["late"]
-    assert 0.3 < found[0][1].waited_s < LIMIT_S
+    assert 2 * SETTLE_PAUSE_S < found[0][1].waited_s < LIMIT_S
 
 
 def test_records_appended_during_the_read_are_not_read(kafka: KafkaBroker) -> None:

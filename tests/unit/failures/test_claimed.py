@@ -7,13 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.errors import PySparkException
 
 from oncebench.delivery.errors import DeliveryFailed, PermanentFailure, PipelineError, QueryDied
+from oncebench.delivery.failures import delta
 from oncebench.delivery.failures.cause import NO_RESTART, REPEATED, RESTART, dropped, failure
 from oncebench.delivery.failures.claimed import ClaimedWriter, claimed
 from oncebench.delivery.failures.postgres import of_sqlstate
 from oncebench.delivery.journal import Identity, open_journal
-from oncebench.sinks.delta.sink import Append
 from pipeline.failures import advised
 from tests.unit.failures.test_advice import PLANNED, planned
 from tests.unit.pipeline.test_pipeline_config import config
@@ -63,9 +64,31 @@ def test_a_failed_copy_of_a_rejected_record_is_made_again_by_a_restart() -> None
     assert str(failed.value) == f"quarantine topic bad: no. {RESTART}"
 
 
-def test_sparks_own_writer_stays_a_writer_of_whole_batches() -> None:
-    writer = Append(Path("table"))
-    assert claimed(writer) is writer
+class FailingWhole:
+    """A writer of whole batches that fails with an error."""
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def write_batch(self, _rows: Any, _batch: int) -> dict[str, float]:
+        raise self.error
+
+
+def test_a_failed_write_of_a_whole_batch_says_that_a_restart_drops_it() -> None:
+    permanent = failure(delta.CONDITIONS["DELTA_METADATA_MISMATCH"], "refused")
+    with pytest.raises(PermanentFailure) as failed:
+        claimed(FailingWhole(permanent)).write_batch(None, PLANNED)
+    said = str(failed.value)
+    assert said.startswith("refused (the table's columns are not those of the query). Give the table ")
+    assert said.endswith(f". {dropped(PLANNED)}")
+    assert not any(other in said for other in OTHERS)
+
+
+def test_an_error_of_the_query_in_a_whole_batch_stays_as_it_is() -> None:
+    error = PySparkException("[CAST_INVALID_INPUT] x")
+    with pytest.raises(PySparkException) as failed:
+        claimed(FailingWhole(error)).write_batch(None, PLANNED)
+    assert failed.value is error
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from oncebench.audit.python.records import Ints, contents, in_position_order
+from oncebench.audit.python.records import Ints, by_size, contents, in_position_order, sizes
 from oncebench.record.streams import Stream
 
-STEP = 256  # records whose bytes are in memory at a time: 256 MB if each has Kafka's default limit
 _DIGEST_BYTES = 16
 
 
@@ -62,8 +61,8 @@ def _records_at(source: Stream, positions: Sequence[int]) -> Iterator[tuple[int,
         return
     position, order = in_position_order(source.table)
     rows: Ints = order[np.searchsorted(position, positions)]
-    for first in range(0, len(rows), STEP):
-        some = slice(first, first + STEP)
-        keys, values = (contents(source.table[name], rows[some]).to_pylist() for name in ("key", "value"))
+    columns = [source.table[name] for name in ("key", "value")]
+    for some in by_size(sum((sizes(column, rows) for column in columns), start=np.zeros(len(rows), np.int64))):
+        keys, values = (contents(column, rows[some]).to_pylist() for column in columns)
         yield from zip(positions[some], keys, values, strict=True)
         source.release()

@@ -1,0 +1,24 @@
+"""The first cause of an error that Spark has passed on through Java and Python."""
+
+from __future__ import annotations
+
+import re
+
+from py4j.protocol import Py4JError
+
+_TRACEBACK = "Traceback (most recent call last):"
+_ERROR = re.compile(r"\s*[A-Za-z_][\w.]*(: |$)")
+
+
+def first_cause(failure: BaseException) -> str:
+    """Returns Java's innermost exception, or Python's text (the last line of a traceback)."""
+    try:
+        cause = getattr(failure, "java_exception", None)
+        while cause is not None and cause.getCause() is not None:
+            cause = cause.getCause()
+        lines = str(failure if cause is None else cause.toString()).splitlines()
+    except (Py4JError, OSError):  # the JVM has died, and its texts are lost
+        lines = []
+    if any(_TRACEBACK in line for line in lines):
+        lines = [line for line in lines if _ERROR.match(line)][-1:]  # the error's text may have more lines
+    return "".join(lines[:1]).strip().rstrip(".") or type(failure).__name__

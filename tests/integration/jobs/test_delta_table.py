@@ -1,0 +1,77 @@
+"""A Delta table that has changed since the start ends the query with the sink's own words, under every guarantee."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import SparkSession
+
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+from oncebench.delivery.failures.cause import NO_RESTART, dropped
+from oncebench.jobs import DeltaSink, deliver
+from oncebench.jobs.session import SHUFFLES
+from oncebench.lab.lab import Lab
+from oncebench.sinks.registry import SINKS
+from tests.spark_sessions import sinkless, spark_session
+
+pytestmark = [pytest.mark.integration, pytest.mark.spark]
+
+
+@pytest.fixture(scope="module")
+def spark(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    delta = SINKS["delta"]
+    with spark_session(sinkless(lab, tmp_path_factory.mktemp("spark"), [delta]), delta.spark) as started:
+        started.conf.set(SHUFFLES, "2")
+        yield started
+
+
+def constrained(spark: SparkSession, table: Path) -> None:
+    spark.sql(f"ALTER TABLE delta.`{table}` ADD CONSTRAINT kept CHECK (value <> '1')")
+
+
+def with_other_columns(spark: SparkSession, table: Path) -> None:
+    rows = spark.createDataFrame([(1,)], "key int").write.format("delta").mode("overwrite")
+    rows.option("overwriteSchema", "true").save(str(table))
+
+
+def removed(_spark: SparkSession, table: Path) -> None:
+    shutil.rmtree(table)
+
+
+@pytest.mark.parametrize("guarantee", [AT_MOST_ONCE, AT_LEAST_ONCE, EXACTLY_ONCE])
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (constrained, "a row breaks a constraint of the table"),
+        (with_other_columns, "has another type than in the query"),
+        (removed, "it was there before"),
+    ],
+)
+def test_a_table_that_was_changed_after_the_start_ends_the_query_in_words(
+    spark: SparkSession, tmp_path: Path, change: Callable[[SparkSession, Path], None], why: str, guarantee: str
+) -> None:
+    table, source = tmp_path / "table", tmp_path / "input"
+
+    def run(before: Callable[[], None] = lambda: None) -> None:
+        rows = spark.readStream.text(str(source)).selectExpr("value AS key", "value").repartition(2, "key")
+        sink = DeltaSink(str(table), sink_id=tmp_path.name)
+        writer = deliver(rows, sink, guarantee=guarantee, checkpoint=tmp_path / "checkpoint")
+        before()
+        writer.trigger(availableNow=True).start().awaitTermination()
+
+    source.mkdir()
+    (source / "0.txt").write_text("7\n8\n")
+    run()
+    (source / "1.txt").write_text("1\n2\n")
+    with pytest.raises(StreamingQueryException) as failed:
+        run(lambda: change(spark, table))
+    (said,) = [line for line in str(failed.value).splitlines() if line.startswith("oncebench.delivery.errors.")]
+    assert said.startswith("oncebench.delivery.errors.PermanentFailure: batch 1 could not be appended")
+    assert str(table) in said
+    assert why in said
+    assert (NO_RESTART in said, dropped(1) in said) == (guarantee != AT_MOST_ONCE, guarantee == AT_MOST_ONCE)
+    assert change is not removed or not table.exists(), "no new table without the rows of earlier batches"
