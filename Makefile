@@ -21,9 +21,11 @@ $(STAMP): pyproject.toml
 compare: setup
 	@$(RUN)/oncebench compare
 
+# In the order of the folders, longest first: by itself pytest-xdist starts the files with few, long tests last.
 test: setup
 	@$(RUN)/python -m pytest -n 2 tests/unit
-	@$(RUN)/python -m pytest -n 3 --dist loadfile --durations 15 -m 'not slow' tests/proofs tests/contract tests/integration
+	@$(RUN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 15 -m 'not slow' \
+	  tests/contract tests/integration tests/proofs
 
 test-slow: setup
 	@$(RUN)/python -m pytest -v -m slow tests/contract tests/integration
