@@ -38,7 +38,11 @@ EXACT = [
     if each[1] == EXACTLY_ONCE
 ]
 # `compare` kills Spark's own sink, and `test_sinks` lets it die at each step.
-INEXACT = [each for each in SUPPORTED if each[1] != EXACTLY_ONCE and each[2] != "native"]
+INEXACT = [
+    pytest.param(*each, marks=pytest.mark.slow if each[1] == AT_MOST_ONCE else ())
+    for each in SUPPORTED
+    if each[1] != EXACTLY_ONCE and each[2] != "native"
+]
 
 
 def run(lab: Lab, folder: Path, cell: Cell) -> dict[str, Any]:

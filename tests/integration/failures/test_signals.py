@@ -38,7 +38,11 @@ def names(child: Child) -> set[str]:
 
 @pytest.mark.parametrize(
     ("guarantee", "variant"),
-    [("exactly-once", "two-phase"), ("exactly-once", "idempotent"), ("at-least-once", "acknowledged")],
+    [
+        ("exactly-once", "two-phase"),
+        pytest.param("exactly-once", "idempotent", marks=pytest.mark.slow),
+        pytest.param("at-least-once", "acknowledged", marks=pytest.mark.slow),
+    ],
 )
 def test_sigterm_to_the_whole_job_ends_it_between_two_batches(
     lab: Lab, tmp_path: Path, guarantee: str, variant: str

@@ -35,7 +35,8 @@ def send_large(own: Own) -> str:
 
 @pytest.mark.parametrize(
     ("guarantee", "variant"),
-    [("exactly-once", "two-phase"), ("at-least-once", "native"),
+    [("exactly-once", "two-phase"),
+     pytest.param("at-least-once", "native", marks=pytest.mark.slow),
      pytest.param("exactly-once", "idempotent", marks=pytest.mark.slow),
      pytest.param("at-least-once", "acknowledged", marks=pytest.mark.slow)],
 )  # fmt: skip

@@ -36,6 +36,7 @@ def test_a_pipeline_starts_from_the_archive_of_its_classes(fixture: Fixture) -> 
         wait_for("the archive to be mapped", found, [pipeline])
 
 
+@pytest.mark.slow
 def test_a_pipeline_starts_with_a_damaged_archive(fixture: Fixture, tmp_path: Path) -> None:
     archive = tmp_path / "a folder" / "classes.jsa"
     archive.parent.mkdir()

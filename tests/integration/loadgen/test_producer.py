@@ -212,7 +212,7 @@ def test_a_full_client_queue_makes_events_late_and_loses_none(kafka: Broker, tmp
     assert_topic_holds_the_ledger_exactly_once(kafka, load)
 
 
-@pytest.mark.parametrize("rate", [3_000.0, "max"])
+@pytest.mark.parametrize("rate", [3_000.0, pytest.param("max", marks=pytest.mark.slow)])
 def test_a_broker_restart_loses_and_duplicates_nothing(kafka_own: Broker, tmp_path: Path, rate: Any) -> None:
     load = config(kafka_own, tmp_path, rate=rate, sessions=450 if rate != "max" else 6_000)
     running = Background(load)

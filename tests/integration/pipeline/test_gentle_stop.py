@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.integration, pytest.mark.spark]
 @pytest.mark.parametrize(
     ("guarantee", "variant", "faults"),
     [
-        ("at-least-once", "native", ("after-commit@batch=999",)),
+        pytest.param("at-least-once", "native", ("after-commit@batch=999",), marks=pytest.mark.slow),
         ("at-least-once", "native", ()),
         ("exactly-once", "two-phase", ()),
     ],

@@ -115,6 +115,7 @@ def test_an_open_batch_whose_records_are_gone_is_finished_as_it_was_committed(fi
     assert fixture.visible() == every_row(*keys("a", "b", "c"))
 
 
+@pytest.mark.slow
 def test_records_that_are_deleted_while_the_pipeline_runs_end_it_soon_and_are_named(fixture: Fixture) -> None:
     config = fixture.config("exactly-once", "two-phase", trigger_ms=10_000)
     send(fixture, "a")

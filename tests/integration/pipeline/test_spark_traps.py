@@ -75,6 +75,7 @@ def shown(folder: Path) -> list[str]:
     return sorted(json.loads(line)["value"] for line in lines)
 
 
+@pytest.mark.slow
 def test_a_sink_that_skips_a_replayed_batch_stops_the_query_and_one_that_drains_it_goes_on(
     tmp_path: Path, driver: Callable[[], dict[str, dict[str, Any]]]
 ) -> None:

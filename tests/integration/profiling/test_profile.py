@@ -15,6 +15,7 @@ from oncebench.profiling.stacks import parse
 pytestmark = [pytest.mark.integration, pytest.mark.spark]
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(600)
 def test_a_profile_names_every_part_and_leaves_nothing_running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -32,6 +32,7 @@ def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Postgres
         yield server
 
 
+@pytest.mark.slow
 def test_a_server_killed_at_every_step_of_a_batch_and_its_replays_loses_and_doubles_nothing(
     fixture: Fixture, server: PostgresServer
 ) -> None:

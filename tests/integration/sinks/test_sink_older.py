@@ -99,7 +99,8 @@ def test_no_row_doubles_after_the_ledger_was_emptied(fixture: Fixture, own: Post
     assert visible("postgres", target) == rows_of("a", "b")
 
 
-@pytest.mark.parametrize("variant", ["two-phase", pytest.param("idempotent", marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("variant", ["two-phase", "idempotent"])
 def test_a_postgresql_that_was_set_back_is_refused(fixture: Fixture, own: PostgresServer, variant: str) -> None:
     target = suite_sinks()["postgres"].provide(place("older", fixture.folder))
     config = fixture.config("exactly-once", variant, sink="postgres", output=target, sink_id="older")
