@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin
 STAMP := $(VENV)/.installed
+CONTRIB := $(VENV)/.contrib
 
 .PHONY: setup compare test test-slow unit proofs mutation lint format clean
 
@@ -18,20 +19,25 @@ $(STAMP): pyproject.toml
 	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench,docs,profile]'
 	@touch $@
 
+# Packages with sinks of their own. `make compare` does not need them.
+$(CONTRIB): $(STAMP) $(wildcard contrib/*/pyproject.toml)
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check $(patsubst %,--editable=%,$(wildcard contrib/*))
+	@touch $@
+
 compare: setup
 	@$(RUN)/oncebench compare
 
 # In the order of the folders, longest first: by itself pytest-xdist starts the files with few, long tests last.
-test: setup
+test: setup $(CONTRIB)
 	@$(RUN)/python -m pytest -n 2 tests/unit
 	@$(RUN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 15 -m 'not slow' \
-	  tests/contract tests/integration tests/proofs
+	  tests/contract tests/integration tests/proofs contrib
 
 test-slow: setup
 	@$(RUN)/python -m pytest -v -m slow tests/contract tests/integration
 
-unit: $(STAMP)
-	@$(RUN)/python -m pytest -n 2 tests/unit
+unit: $(CONTRIB)
+	@$(RUN)/python -m pytest -n 2 -m 'not integration' tests/unit contrib
 
 # What docs/why_believe_it.md shows: ten thousand damaged histories (some hundreds for both auditors), every mutant.
 proofs: $(STAMP)
@@ -44,7 +50,7 @@ mutation: $(STAMP)
 	@ONCEBENCH_EXAMPLES=3 $(RUN)/python proofs/mutants/mutation_run.py
 	@$(RUN)/python -m proofs.mutants.mutation_score --survivors
 
-lint: $(STAMP)
+lint: $(CONTRIB)
 	@$(RUN)/ruff check .
 	@$(RUN)/ruff format --check .
 	@$(RUN)/mypy

@@ -25,12 +25,12 @@ from oncebench.report.schema import Report
 from oncebench.run.cell import During, RunResult, run_cell
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.supports import expected_codes
-from oncebench.servers.sink_servers import SERVICES
-from oncebench.sinks.registry import suite_sinks
+from oncebench.servers.sink_servers import services
+from oncebench.sinks.registry import PACKAGES, suite_sinks
 
 LATENCIES = "latencies.npy"  # the times of every row, in the same folder as the report
 # Files of a run that the audit does not need. They are deleted unless the user keeps them.
-BULKY = ("kafka", "postgres", "pravega", CHECKPOINT, OUTPUT, BROKER)
+BULKY = ("kafka", *services(), CHECKPOINT, OUTPUT, BROKER)
 
 
 def measure(
@@ -51,11 +51,12 @@ def measure(
     result = run_cell(cell, lab, folder, show, interrupted or threading.Event(), engine, during)
     show(RunStatus(JUDGING))
     used = [name for name in suite_sinks()[cell.sink].traits.services if name in lab.theirs]
-    theirs = {SERVICES[name].variable: lab.theirs[name] for name in used}
+    theirs = {services()[name].variable: lab.theirs[name] for name in used}
+    package = PACKAGES[cell.sink].distribution if cell.sink in PACKAGES else None
     facts = {"run": result.run, "topics": result.topics.as_json(), "kafka": result.kafka, "java": lab.java.version,
              "theirs": theirs, "durability": result.durability, "interrupted": result.interrupted,
              "checkpoint_written": result.checkpoint_written, "measured_from_us": result.measured_from_us,
-             "engine": result.engine, "environment": environment()}  # fmt: skip
+             "engine": result.engine, "environment": environment(package)}  # fmt: skip
     kept = {**facts, "uses": {name: use.as_json() for name, use in result.uses.items()}}
     (folder / FACTS).write_text(json.dumps(kept, indent=1))
     write_digests(folder)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import uuid
 
 from oncebench.delivery.contract import Sink, SinkKind, SinkSettings, Support
-from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.protocols import choose
 from oncebench.jobs.output import Target
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import find_kind
 from pipeline.config import PipelineConfig
 from pipeline.rows import ID, schema_for
 
@@ -19,11 +18,7 @@ def kind_and_support(config: PipelineConfig) -> tuple[SinkKind, Support]:
     Raises:
         RefusedStart: there is no such sink, or it does not support the guarantee.
     """
-    kind = SINKS.get(config.sink)
-    if kind is None:
-        raise RefusedStart(
-            f"there is no sink {config.sink!r}; there are: {', '.join(sorted(SINKS))}. Name one of them."
-        )
+    kind = find_kind(config.sink)
     return kind, choose(kind, config.guarantee, config.variant)
 
 

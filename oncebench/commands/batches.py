@@ -32,6 +32,7 @@ from oncebench.report.results import default_work_dir
 from oncebench.report.tables.batches import table
 from oncebench.run.interrupt import gently
 from oncebench.scenario.supports import all_supports, installed, require_sinks
+from oncebench.servers.sink_servers import services
 from oncebench.sinks.registry import SINKS, suite_sinks
 from oncebench.sinks.suite import Place
 from oncebench.workdir import delete_below, open_work_dir, refuse_used
@@ -118,7 +119,7 @@ def batches(
         lines = read_lines(work.path / "batches.jsonl").items
         if not keep:
             for path in work.path.iterdir():
-                if path.is_dir() and path.name in ("kafka", "postgres", "pravega", *(arm.name for arm in arms)):
+                if path.is_dir() and path.name in ("kafka", *services(), *(arm.name for arm in arms)):
                     delete_below(work.path, path)
     if as_json:
         for line in lines:

@@ -10,7 +10,7 @@ from oncebench.faults.catalogue import FAULTS
 from oncebench.scenario.order import order_of, ordered
 from oncebench.scenario.profiles import PROFILES
 from oncebench.scenario.supports import lacking, require_sinks
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import PACKAGES, SINKS
 
 NOT_SUPPORTED = "n/a"
 Line = tuple[str, str, str, str]
@@ -46,6 +46,9 @@ def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
     for kind in kinds:
         if kind.missing:
             click.echo(f"\n{kind.name} runs only with --sink {kind.name}: {kind.missing}")
+    for kind in kinds:
+        if kind.name in PACKAGES:
+            click.echo(f"\n{kind.name} is a sink of the package {PACKAGES[kind.name]}")
     if broken:
         click.echo(
             "\nbroken on purpose: one protocol detail is missing, so an anomaly shows (--profile broken runs them):"

@@ -1,4 +1,4 @@
-"""Jars from Maven Central: those in the lock files of `locks/`, cached between runs.
+"""Jars from Maven Central: those in the lock files of `locks/`, here and in packages with sinks, cached between runs.
 
 Promise: `jars()` returns paths of files with the locked SHA-256. A jar is hashed when it is fetched, and again when its
 size or modification time has changed. A damaged jar is fetched again. Fetching holds a lock, so parallel runs share one
@@ -19,6 +19,7 @@ from pathlib import Path
 
 from oncebench.downloads.cache import cache_dir, locked
 from oncebench.downloads.verified import fetch
+from oncebench.sinks.packages import sink_packages
 
 _LOG = logging.getLogger(__name__)
 
@@ -51,15 +52,22 @@ class Artifact:
 
 def bundles() -> tuple[str, ...]:
     """The bundle names that `jars()` accepts."""
-    return tuple(sorted(path.name.removesuffix(_SUFFIX) for path in LOCKS.glob(f"*{_SUFFIX}")))
+    return tuple(sorted(_locks()))
+
+
+def _locks() -> dict[str, Path]:
+    """The lock file of each bundle. A package's lock file does not replace one of ours."""
+    theirs = [package.folder() for package in sink_packages()]
+    folders = [LOCKS, *(folder / "locks" for folder in theirs if folder is not None)]
+    return {path.name.removesuffix(_SUFFIX): path for folder in folders[::-1] for path in folder.glob(f"*{_SUFFIX}")}
 
 
 def artifacts(bundle: str) -> tuple[Artifact, ...]:
     """The jars in the lock file of `bundle`. Raises `KeyError` for an unknown bundle."""
-    lock = LOCKS / f"{bundle}{_SUFFIX}"
-    if not lock.is_file():
-        raise KeyError(f"no lock file {lock.name}; available bundles: {', '.join(bundles())}")
-    entries = tomllib.loads(lock.read_text("utf-8"))["dependencies"]
+    locks = _locks()
+    if bundle not in locks:
+        raise KeyError(f"no lock file {bundle}{_SUFFIX}; available bundles: {', '.join(bundles())}")
+    entries = tomllib.loads(locks[bundle].read_text("utf-8"))["dependencies"]
     return tuple(Artifact(e["groupId"], e["artifactId"], e["version"], e["sha256"]) for e in entries)
 
 

@@ -45,7 +45,7 @@ from oncebench.jobs.output import OutputChecks, Target
 from oncebench.jobs.session import SHUFFLES, refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
 from oncebench.jobs.sinks import JobSink
 from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import find_kind
 
 EachBatch = Callable[[DataFrame, int], None]
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
@@ -161,9 +161,7 @@ def _guarded(batches: Batches, target: Target, tasks: int) -> EachBatch:
 
 
 def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Path) -> Target:
-    kind = SINKS.get(sink.kind)
-    if kind is None:
-        raise RefusedStart(f"there is no sink {sink.kind!r}; there are: {', '.join(sorted(SINKS))}")
+    kind = find_kind(sink.kind)
     if kind.missing:
         raise RefusedStart(f"sink {kind.name} cannot be used here: {kind.missing}")
     support = choose(kind, guarantee, variant)

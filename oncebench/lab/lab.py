@@ -27,7 +27,7 @@ from oncebench.servers.kafka.external import external
 from oncebench.servers.kafka.topics import Kafka
 from oncebench.servers.proxy.framing import KafkaFraming
 from oncebench.servers.proxy.tcp import Proxy
-from oncebench.servers.sink_servers import SERVICES, open_services, ours
+from oncebench.servers.sink_servers import open_services, ours, service
 from oncebench.sinks.registry import SINKS, suite_sinks
 
 _LOG = logging.getLogger(__name__)
@@ -82,7 +82,7 @@ class Lab:
 
         Each server reports its own settings.
         """
-        others = {name: dict(SERVICES[name].durability()) for name in services}
+        others = {name: dict(service(name).durability()) for name in services}
         return {KAFKA: self.kafka.durability(topic), **{name: found for name, found in others.items() if found}}
 
     def environment(self) -> dict[str, str]:

@@ -20,8 +20,9 @@ _PARTS = ("pyspark", "confluent-kafka", "kafka-python", "numpy", "pyarrow", "pan
 _GIT_S = 10.0  # time-out for a command in a small clone, which takes milliseconds
 
 
-def environment() -> dict[str, Any]:
-    """The machine and the versions that a figure belongs to."""
+def environment(package: str | None = None) -> dict[str, Any]:
+    """The machine and the versions that a figure belongs to; `package`: of the run's sink, if it is not one of ours."""
+    parts = _PARTS if package is None else (*_PARTS, package)
     return {
         "python": platform.python_version(),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
@@ -30,7 +31,7 @@ def environment() -> dict[str, Any]:
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
         "oncebench": version("oncebench"),
         "commit": commit_of(HOME),
-        "versions": {name: version(name) for name in _PARTS},
+        "versions": {name: version(name) for name in parts},
     }
 
 

@@ -22,8 +22,8 @@ from oncebench.delivery.protocols import exactly_once_two_phase, protocol_of
 from oncebench.faults.catalogue import why_not_applicable, why_not_here
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_check import checked_fault
-from oncebench.scenario.supports import all_supports, find_support
-from oncebench.sinks.registry import SINKS, suite_sinks
+from oncebench.scenario.supports import all_supports, find_support, installed
+from oncebench.sinks.registry import suite_sinks
 
 # The outages of this family last longer than the transaction time-out. Kafka's broker aborts expired transactions every
 # 10 s.
@@ -166,9 +166,7 @@ class Row:
 
 def rows(sinks: Sequence[str] = ()) -> list[Row]:
     """The rows of these sinks (empty: of all installed sinks), in the order of tables."""
-    return [
-        Row(sink, support) for sink, support in all_supports() if (sink in sinks if sinks else not SINKS[sink].missing)
-    ]
+    return [Row(sink, support) for sink, support in all_supports() if sink in (sinks or installed())]
 
 
 def chain(row: Row, family: str, ours: frozenset[str] | None = None) -> tuple[str, ...]:
@@ -203,11 +201,11 @@ def left_out(
 def can_be_done(column: str, sink: str, guarantee: str, variant: str) -> bool:
     """Whether a column's fault, or both faults of its pair, make sense in a row.
 
-    Independent of this machine. True also if the column is not a fault, or if the sink does not declare the row: no
-    rule excludes these.
+    Independent of this machine. True also if the column is not a fault, or if the sink does not declare the row or
+    cannot be run here: no rule excludes these.
     """
     support = find_support(sink, guarantee, variant)
-    if support is None:
+    if support is None or sink not in suite_sinks():
         return True
     row, home = Row(sink, support), next((family for family in FAMILIES if column in columns(family)), "")
     try:

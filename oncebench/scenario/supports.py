@@ -14,7 +14,8 @@ from oncebench.delivery.protocols import PROTOCOLS, choose, exactly_once_two_pha
 from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.order import ordered
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.packages import LEFT_OUT
+from oncebench.sinks.registry import SINKS, suite_sinks
 
 
 def support_of(sink: str, guarantee: str, variant: str | None) -> Support:
@@ -87,8 +88,8 @@ def expected_codes(report: Mapping[str, Any]) -> set[str]:
 
 
 def installed() -> tuple[str, ...]:
-    """The sinks whose requirements are installed: they run where the user names none."""
-    return tuple(name for name, kind in SINKS.items() if not kind.missing)
+    """The sinks that can run here: they run where the user names none."""
+    return tuple(name for name, kind in SINKS.items() if not kind.missing and name in suite_sinks())
 
 
 def require_sinks(sinks: Iterable[str]) -> None:
@@ -107,4 +108,8 @@ def _unknown_sink(sink: str) -> str:
     sound = [name for name in SINKS if name not in broken]
     near = get_close_matches(sink, [*sound, *broken], n=1)
     meant = f" (did you mean {near[0]}?)" if near else ""
-    return f"unknown sink {sink!r}{meant}; the sinks are: {', '.join(sound)}; broken on purpose: {', '.join(broken)}"
+    left_out = "".join(f". {why.removesuffix('.')}" for why in LEFT_OUT.values())
+    return (
+        f"unknown sink {sink!r}{meant}; the sinks are: {', '.join(sound)}; broken on purpose: {', '.join(broken)}"
+        f"{left_out}"
+    )

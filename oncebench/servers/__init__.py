@@ -1,1 +1,1 @@
-"""Servers of a run: Kafka, PostgreSQL, Pravega; started by the suite or the user's own."""
+"""Servers of a run: Kafka, PostgreSQL, those of packages; started by the suite or the user's own."""

@@ -231,5 +231,5 @@ def durability() -> Mapping[str, str]:
 
 
 SERVICE = Service(
-    VARIABLE, check_reachable, without_secrets, start_postgres, lambda server: str(server.dsn), durability
+    "postgres", VARIABLE, check_reachable, without_secrets, start_postgres, lambda server: str(server.dsn), durability
 )

@@ -34,6 +34,7 @@ class Service:
     """The steps that open a server.
 
     Attributes:
+        name: by which a sink names it in its traits; also of the folder with the server's files.
         variable: the environment variable with the address of the server.
         check: raises `MissingEnvironment` if the user's server at this address cannot be used.
         without_secrets: removes secrets from the address of the user's server.
@@ -42,6 +43,7 @@ class Service:
         durability: reads the settings of the open server that decide when a commit is durable.
     """
 
+    name: str
     variable: str
     check: Callable[[str], None]
     without_secrets: Callable[[str], str]

@@ -1,9 +1,10 @@
 """Servers that a sink needs besides Kafka: started for a run, or the user's own.
 
 Promise: while a service is open, its environment variable has its address for this process and its children. Secrets
-are passed only in that variable. The jars of a Java server are the bundle ``<service>-server``.
+are passed only in that variable. The jars of a Java server are the bundle ``<service>-server``. A package of a sink
+lists its services in `SERVICES` of its `server.py`; our services are listed here.
 
-Failure modes: see each service.
+Failure modes: see each service. A package whose services cannot be used is left out (`oncebench.sinks.packages`).
 """
 
 from __future__ import annotations
@@ -11,18 +12,45 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import cache
 from pathlib import Path
 
 from oncebench.downloads import async_profiler
 from oncebench.downloads.maven import bundles
-from oncebench.servers import postgres, pravega
+from oncebench.errors import UserError
+from oncebench.servers import postgres
 from oncebench.servers.service import Opened, Service
+from oncebench.sinks.packages import LEFT_OUT, SinkPackage, named, usable
 from oncebench.sinks.registry import suite_sinks
 
-# By the name that a sink uses for its service.
-SERVICES: Mapping[str, Service] = {"postgres": postgres.SERVICE, "pravega": pravega.SERVICE}
+OURS: Mapping[str, Service] = {postgres.SERVICE.name: postgres.SERVICE}
 
 PEER = "peer-"  # how the bundle of a peer is called
+
+
+@cache
+def services() -> Mapping[str, Service]:
+    """Returns every service, by the name that a sink uses for it."""
+    found = dict(OURS)
+    for _, theirs in usable("the servers", ("kafka", *OURS), _services_in):
+        found |= theirs
+    return found
+
+
+def _services_in(package: SinkPackage) -> Mapping[str, Service]:
+    return named(package.members("SERVICES", ("server",)), Service, lambda service: service.name)
+
+
+def service(name: str) -> Service:
+    """Returns the service of that name.
+
+    Raises:
+        UserError: there is none.
+    """
+    if name not in services():
+        reasons = "".join(f" {why}" for why in LEFT_OUT.values())
+        raise UserError(f"a sink needs the server {name!r}, which its package does not list in SERVICES.{reasons}")
+    return services()[name]
 
 
 def needed_bundles() -> tuple[str, ...]:
@@ -41,10 +69,10 @@ def needed_bundles() -> tuple[str, ...]:
 def open_services(names: set[str], folder: Path) -> Iterator[dict[str, Opened]]:
     """Opens the named services, in the order of their names."""
     with ExitStack() as stack:
-        yield {name: stack.enter_context(SERVICES[name].open(folder)) for name in sorted(names)}
+        yield {name: stack.enter_context(service(name).open(folder)) for name in sorted(names)}
 
 
 def ours(bootstrap_servers: str | None) -> frozenset[str]:
     """The servers, including Kafka, that the suite would start for a run that needs them."""
     kafka = set() if bootstrap_servers else {"kafka"}
-    return frozenset(kafka | {name for name, service in SERVICES.items() if not os.environ.get(service.variable)})
+    return frozenset(kafka | {name for name, each in services().items() if not os.environ.get(each.variable)})

@@ -1,7 +1,10 @@
-"""Every kind of sink, found by its folder.
+"""Every kind of sink: those of this folder, and those of installed packages.
 
 A folder lists what jobs need in `KINDS` of `sink.py`, and what the suite needs in `SUITE_SINKS` of `suite.py`. Its
-`broken.py`, where there is one, lists deliberately broken kinds in both.
+`broken.py`, where there is one, lists deliberately broken kinds in both. `packages` describes other packages.
+
+Promise: a package that cannot be used breaks no other sink (`packages`). A run of a sink whose package has no usable
+`SUITE_SINKS` is refused with the reason.
 """
 
 from __future__ import annotations
@@ -15,10 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.delivery.contract import SinkKind
+from oncebench.delivery.errors import RefusedStart
+from oncebench.sinks.packages import LEFT_OUT, NotUsable, SinkPackage, named, usable
 from oncebench.sinks.suite import SuiteSink
 
+_KINDS, _SUITE = ("sink", "broken"), ("suite", "broken")
 
-def _listed(name: str, modules: tuple[str, ...]) -> Iterator[Any]:
+
+def _ours(name: str, modules: tuple[str, ...]) -> Iterator[Any]:
     for folder in pkgutil.iter_modules([str(Path(__file__).parent)]):
         for module in modules if folder.ispkg else ():
             path = f"{__package__}.{folder.name}.{module}"
@@ -26,13 +33,66 @@ def _listed(name: str, modules: tuple[str, ...]) -> Iterator[Any]:
                 yield from getattr(import_module(path), name, ())
 
 
-SINKS: Mapping[str, SinkKind] = {
-    kind.name: kind for kind in sorted(_listed("KINDS", ("sink", "broken")), key=lambda kind: kind.name)
-}
+def _kinds_in(package: SinkPackage) -> Mapping[str, SinkKind]:
+    kinds = named(package.members("KINDS", _KINDS), SinkKind, lambda kind: kind.name)
+    if not kinds:
+        raise NotUsable(f"{package.module} has no KINDS")
+    return kinds
+
+
+def find_kinds() -> tuple[dict[str, SinkKind], dict[str, SinkPackage]]:
+    """Returns every kind, and the package of each kind that an installed package brings."""
+    kinds = {kind.name: kind for kind in _ours("KINDS", _KINDS)}
+    packages: dict[str, SinkPackage] = {}
+    for package, found in usable("the sinks", tuple(kinds), _kinds_in):
+        kinds |= found
+        packages |= dict.fromkeys(found, package)
+    return dict(sorted(kinds.items())), packages
+
+
+SINKS: Mapping[str, SinkKind]
+# Of the sinks of installed packages only.
+PACKAGES: Mapping[str, SinkPackage]
+SINKS, PACKAGES = find_kinds()
+
+
+class SuiteSinks(dict[str, SuiteSink]):
+    """Sinks as the suite runs them, by name. `[name]` raises `RefusedStart` if the suite has none."""
+
+    def __missing__(self, name: str) -> SuiteSink:
+        why = LEFT_OUT.get(PACKAGES[name]) if name in PACKAGES else None
+        raise RefusedStart(f"sink {name} cannot be run here: {why or 'there is no such sink.'} {_REMEDY}")
+
+
+_REMEDY = "Update that package, or name another sink."
 
 
 @cache
 def suite_sinks() -> Mapping[str, SuiteSink]:
     """Returns every kind as the suite runs it, by name; imports the readers when called."""
-    found = _listed("SUITE_SINKS", ("suite", "broken"))
-    return {sink.kind.name: sink for sink in sorted(found, key=lambda sink: sink.kind.name)}
+    sinks = {sink.kind.name: sink for sink in _ours("SUITE_SINKS", _SUITE)}
+    for _, found in usable("the suite side", tuple(sinks), _suite_sinks_in):
+        sinks |= found
+    return SuiteSinks(sorted(sinks.items()))
+
+
+def _suite_sinks_in(package: SinkPackage) -> Mapping[str, SuiteSink]:
+    found = named(package.members("SUITE_SINKS", _SUITE), SuiteSink, lambda sink: sink.kind.name)
+    kinds = {name for name, its in PACKAGES.items() if its == package}
+    if found.keys() != kinds:
+        raise NotUsable(
+            f"KINDS has {', '.join(sorted(kinds))}, and SUITE_SINKS has {', '.join(sorted(found)) or 'none'}"
+        )
+    return found
+
+
+def find_kind(name: str) -> SinkKind:
+    """Returns the kind of that name.
+
+    Raises:
+        RefusedStart: there is none; the message lists the kinds and what was left out.
+    """
+    if name not in SINKS:
+        reasons = "".join(f" {why}" for why in LEFT_OUT.values())
+        raise RefusedStart(f"there is no sink {name!r}. Name one of: {', '.join(SINKS)}.{reasons}")
+    return SINKS[name]

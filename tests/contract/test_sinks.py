@@ -18,7 +18,7 @@ from oncebench.delivery.failpoints import POINTS
 from oncebench.delivery.journal import open_journal
 from oncebench.experiments.batches import generated_rows
 from oncebench.lab.lab import Lab
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import PACKAGES, SINKS
 from tests.contract.attempts import PARTITIONS, ROW, Made, Output, frame, identity, keeps, make_output, rows_for
 from tests.spark_sessions import sinkless, spark_session
 
@@ -35,12 +35,8 @@ BROKEN = [
     for support in kind.supports
     if support.expected_anomaly is not None and not any("zombie" in fault for fault in support.triggering_faults)
 ]
-# Their guarantee forbids duplicates and rests on one driver. Pravega notes no driver in its streams.
-ONE_DRIVER = [
-    (sink, support)
-    for sink, support in DECLARED
-    if support.variant in ("two-phase", "idempotent", "claim") and sink != "pravega"
-]
+# Their guarantee forbids duplicates and rests on one driver.
+ONE_DRIVER = [(sink, support) for sink, support in DECLARED if support.variant in ("two-phase", "idempotent", "claim")]
 DEFAULTS = [each for each in EXACT if each[1].default]
 # The steps of the protocol; `after-commit-log` belongs to Spark and comes after the protocol.
 STEPS = [point for point in POINTS if point != "after-commit-log"]
@@ -214,6 +210,8 @@ def test_of_two_copies_that_start_at_once_one_writes(make: Make, case: tuple[str
     assert output.deliver(0, batch(0))
     copy = output.copied(tmp_path / "copy")
     first, second = output.driver(), copy.driver()
+    if output.kind.name in PACKAGES and first.sink.holder() is None:
+        pytest.skip("the sink of a package may note no driver: its page then says what a copy of a job can do")
     assert first.journal.generation == second.journal.generation
     for driver in (first, second):
         driver.start_sink()

@@ -5,21 +5,22 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import PACKAGES, SINKS
 from tests import ROOT
 
 PAGE = (ROOT / "docs" / "field_cases.md").read_text()
-FILES = sorted(set(re.findall(r"`((?!tests/)[\w/]+/test_\w+\.py)", PAGE)))
+FILES = sorted(set(re.findall(r"`((?!tests/)[\w/-]+/test_\w+\.py)", PAGE)))
 # "`file: test`" in a sentence, and "`file` | `test`" in a table.
-NAMED = sorted(set(re.findall(r"`([\w/]+\.py)(?:: |`(?: \(slow\))? \| `)(test_\w+)`", PAGE)))
+NAMED = sorted(set(re.findall(r"`([\w/-]+\.py)(?:: |`(?: \(slow\))? \| `)(test_\w+)`", PAGE)))
 KINDS = re.split(r"^### (?=\d+\. )", PAGE, flags=re.MULTILINE)[1:]
 # These concern no sink, or the same for all.
 WITHOUT_SINKS = {"9"}
 # The two formats of files are one sink.
-NAMES = {name.removesuffix("-jsonl").removesuffix("-parquet") for name in SINKS}
+NAMES = {name.removesuffix("-jsonl").removesuffix("-parquet") for name in SINKS.keys() - PACKAGES}
 
 
 def tables(text: str) -> Iterator[list[list[str]]]:
@@ -31,14 +32,19 @@ def tables(text: str) -> Iterator[list[list[str]]]:
         yield [rows[0], *rows[2:]]
 
 
+def path_of(file: str) -> Path:
+    """The path of a file of tests: below `tests/`, or of a package in `contrib/`."""
+    return ROOT / file if file.startswith("contrib/") else ROOT / "tests" / file
+
+
 @pytest.mark.parametrize("file", FILES)
 def test_a_named_file_exists(file: str) -> None:
-    assert (ROOT / "tests" / file).is_file()
+    assert path_of(file).is_file()
 
 
 @pytest.mark.parametrize(("file", "name"), NAMED, ids=str)
 def test_a_named_test_exists(file: str, name: str) -> None:
-    tree = ast.parse((ROOT / "tests" / file).read_text())
+    tree = ast.parse(path_of(file).read_text())
     assert name in {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 

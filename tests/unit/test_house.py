@@ -12,13 +12,13 @@ import pytest
 from oncebench.delivery.failpoints import POINTS
 from tests import ROOT
 
-ROOMS = ("loadgen", "pipeline", "oncebench", "benchmarks", "proofs", "tools")
+ROOMS = ("loadgen", "pipeline", "oncebench", "benchmarks", "proofs", "tools", "contrib")
 FILES = sorted(path for room in ROOMS for path in (ROOT / room).rglob("*.py"))
 # The model has one file per part of the protocol; it is read as a whole.
 EXEMPT = {"proofs/protocol_model"}
 FOLDERS = sorted({str(path.parent.relative_to(ROOT)) for path in FILES} - EXEMPT)
 TOP_PAGES = [ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md")]
-PAGES = [*TOP_PAGES, *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [*TOP_PAGES, *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "contrib").glob("*/*.md"))]
 MOST_LINES = 400  # more is more than one idea
 MOST_FILES = 12  # more cannot be taken in at a glance
 MOST_COMMANDS = 15  # one file per command of the command line

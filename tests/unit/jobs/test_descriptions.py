@@ -82,7 +82,7 @@ def test_rows_of_spark_connect_are_refused_by_name(tmp_path: Path) -> None:
         (KAFKA, {"guarantee": "at-least-once", "variant": "native"}, "native is Spark's own sink"),
         (KAFKA, {"checkpoint": "hdfs://name/checkpoint"}, "a URI"),
         (KafkaSink("out", bootstrap_servers="b:1", sink_id="a b"), {}, "sink_id is 'a b'"),
-        (FilesSink("out", sink_id="a", form="orc"), {}, "there is no sink 'files-orc'; there are: .*files-parquet"),
+        (FilesSink("out", sink_id="a", form="orc"), {}, "there is no sink 'files-orc'. Name one of: .*files-parquet"),
     ],
 )
 def test_a_wrong_argument_is_refused(tmp_path: Path, sink: JobSink, changes: dict[str, Any], said: str) -> None:

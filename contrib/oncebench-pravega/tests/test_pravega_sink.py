@@ -7,29 +7,20 @@ import socket
 import struct
 import threading
 from collections.abc import Callable, Iterator
-from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import orjson
 import pyarrow as pa
 import pytest
-from click.testing import CliRunner
+from oncebench_pravega import controller as pravega_controller
+from oncebench_pravega import reader, segment_store
+from oncebench_pravega import sink as pravega
+from oncebench_pravega.controller import Controller, ControllerAway, Segments, Stream, Transaction
+from oncebench_pravega.segment_store import Chunk, SegmentError, SegmentStore, framed, unframed
+from oncebench_pravega.sink import EventWriter, PravegaSink
 
-from oncebench.cli import cli
 from oncebench.delivery.contract import EXACTLY_ONCE, Support
 from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, ReadError, RefusedStart
-from oncebench.errors import MissingEnvironment
-from oncebench.lab import lab
-from oncebench.scenario import profiles, supports
-from oncebench.servers import sink_servers
-from oncebench.sinks.pravega import controller as pravega_controller
-from oncebench.sinks.pravega import reader, segment_store
-from oncebench.sinks.pravega import sink as pravega
-from oncebench.sinks.pravega.controller import Controller, ControllerAway, Segments, Stream, Transaction
-from oncebench.sinks.pravega.segment_store import Chunk, SegmentError, SegmentStore, framed, unframed
-from oncebench.sinks.pravega.sink import EventWriter, PravegaSink
-from oncebench.sinks.registry import SINKS
 
 STREAM = Stream("scope", "stream")
 SEGMENT = "scope/stream/0.#epoch.0"
@@ -333,30 +324,6 @@ def test_a_store_that_is_away_is_an_os_error() -> None:
         port = listener.getsockname()[1]
     with pytest.raises(OSError):
         SegmentStore("127.0.0.1", port)
-
-
-@pytest.fixture
-def without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The state without the extra."""
-    missing = replace(SINKS["pravega"], missing="it needs the package grpcio: pip install ..")
-    monkeypatch.setitem(SINKS, "pravega", missing)  # type: ignore[arg-type]
-
-
-def test_without_the_extra_the_sink_is_listed_and_not_run(without: None, tmp_path: Path) -> None:
-    shown = CliRunner().invoke(cli, ["list"]).output
-    assert "pravega runs only with --sink pravega: it needs the package grpcio" in shown
-    assert "pravega" not in supports.installed()
-    assert all(cell.sink != "pravega" for cell in profiles.PROFILES["standard"].select_cells(None))
-    assert profiles.PROFILES["standard"].select_cells(None, ["pravega"])
-    assert "pravega-server" not in sink_servers.needed_bundles()
-    with pytest.raises(MissingEnvironment, match="sink pravega cannot be used here: it needs the package grpcio"):
-        lab.open_lab(tmp_path, sinks=["pravega"]).__enter__()
-
-
-def test_a_controller_without_grpc_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pravega_controller, "MISSING", "it needs the package grpcio: pip install ..")
-    with pytest.raises(RefusedStart, match="needs the package grpcio"):
-        Controller("nowhere:1")
 
 
 def test_a_transactions_id_matches_the_controllers_numbers() -> None:

@@ -6,9 +6,9 @@ accepted the commit; an accepted commit happens even if the client dies. `state`
 Pravega's own Python client cannot do this. A handle from its `get_txn` counts as closed from the beginning, so its
 `commit` and `abort` fail before they ask the controller (pravega 0.3.8).
 
-What can go wrong: the controller is away (`ControllerAway`: the request may have been executed or not); grpcio is not
-installed (`RefusedStart` with the command that installs it). The module imports gRPC only when a controller is used. A
-process that has used a controller must not fork and use one in its child: gRPC does not support that.
+What can go wrong: the controller is away (`ControllerAway`: the request may have been executed or not). The module
+imports gRPC only when a controller is used. A process that has used a controller must not fork and use one in its
+child: gRPC does not support that.
 """
 
 from __future__ import annotations
@@ -16,15 +16,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
-from oncebench.delivery.errors import RefusedStart
-
 ANSWER_S = 20.0  # a running controller needs some milliseconds
-MISSING = (
-    "" if find_spec("grpc") else "it needs the package grpcio: pip install -e '.[pravega]' in this project's folder"
-)
 
 _OPTIONS = (
     ("grpc.enable_http_proxy", 0),
@@ -118,14 +112,9 @@ class Transaction:
 
 
 class Controller:
-    """A connection to a controller at `host:port`.
-
-    Raises `RefusedStart` if grpcio is not installed.
-    """
+    """A connection to a controller at `host:port`."""
 
     def __init__(self, address: str) -> None:
-        if MISSING:
-            raise RefusedStart(f"this is a sink for Pravega, and {MISSING}")
         import grpc  # noqa: PLC0415
 
         self.address = address

@@ -16,9 +16,9 @@ from typing import TypeVar
 import orjson
 
 from oncebench.delivery.errors import ReadError
-from oncebench.sinks.pravega.controller import Controller, ControllerAway, Stream
-from oncebench.sinks.pravega.segment_store import READ_BYTES, Chunk, SegmentError, SegmentStore, unframed
 from oncebench.sinks.reader import Rows, Snapshots, now_us
+from oncebench_pravega.controller import Controller, ControllerAway, Stream
+from oncebench_pravega.segment_store import READ_BYTES, Chunk, SegmentError, SegmentStore, unframed
 
 Found = TypeVar("Found")
 

@@ -44,10 +44,10 @@ from oncebench.delivery.contract import (
     TaskView,
 )
 from oncebench.delivery.errors import CommitUncertain, DeliveryFailed, RefusedStart
-from oncebench.sinks.pravega import controller as control
-from oncebench.sinks.pravega.controller import Controller, ControllerAway, Stream, own_segment
-from oncebench.sinks.pravega.segment_store import SegmentError, SegmentStore, framed
 from oncebench.sinks.records import encode_records, records_of, records_schema_error
+from oncebench_pravega import controller as control
+from oncebench_pravega.controller import Controller, ControllerAway, Stream, own_segment
+from oncebench_pravega.segment_store import SegmentError, SegmentStore, framed
 
 VARIABLE = "ONCEBENCH_PRAVEGA"  # the controller's address, host:port
 # The controller merges a transaction's segments about 100 ms after it accepted the commit; a newly started controller
@@ -303,6 +303,5 @@ KINDS = (
         open=_open,
         takes=RECORDS,
         none_open="the controller has no call that lists open transactions, and aborts each when its lease ends",
-        missing=control.MISSING,
     ),
 )

@@ -12,21 +12,18 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from oncebench_pravega.controller import ABORTED, OPEN, Controller, Stream
+from oncebench_pravega.server import SERVICES, PravegaServer, start_pravega
+from oncebench_pravega.sink import VARIABLE, PravegaSink
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.errors import MissingEnvironment
-from oncebench.servers.pravega import SERVICE, PravegaServer, start_pravega
-from oncebench.sinks.pravega.controller import ABORTED, OPEN, Controller, Stream
-from oncebench.sinks.pravega.sink import VARIABLE, PravegaSink
 from oncebench.sinks.reader import Rows
 from oncebench.sinks.registry import suite_sinks
 from tests.pipelines import place
 
 SINK = suite_sinks()["pravega"]
-pytestmark = [
-    pytest.mark.integration,
-    pytest.mark.skipif(bool(SINK.kind.missing), reason=f"the Pravega sink is not installed: {SINK.kind.missing}"),
-]
+pytestmark = pytest.mark.integration
 SUPPORTS = {support.variant: support for support in SINK.kind.supports}
 SHORTEST_LEASE_MS = 10_000
 # A worker that writes 100 rows into a transaction, tells its id, and dies in the same breath.
@@ -34,8 +31,8 @@ WORKER = """
 import os, sys
 import pyarrow as pa
 from types import SimpleNamespace
-from oncebench.sinks.pravega.sink import EventWriter
-from oncebench.sinks.pravega.controller import Stream
+from oncebench_pravega.sink import EventWriter
+from oncebench_pravega.controller import Stream
 
 values = [b'{"session_key":"s","j":%d}' % j for j in range(100)]
 rows = pa.RecordBatch.from_pydict({"key": [b"s"] * 100, "value": values})
@@ -127,9 +124,9 @@ def test_the_service_uses_a_named_server_and_refuses_one_that_does_not_answer(
     server: PravegaServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(VARIABLE, server.address)
-    with SERVICE.open(tmp_path):
+    with SERVICES[0].open(tmp_path):
         assert os.environ[VARIABLE] == server.address
     assert server.alive
     monkeypatch.setenv(VARIABLE, "127.0.0.1:1")
     with pytest.raises(MissingEnvironment, match=r"127\.0\.0\.1:1 cannot be used"):
-        SERVICE.open(tmp_path).__enter__()
+        SERVICES[0].open(tmp_path).__enter__()

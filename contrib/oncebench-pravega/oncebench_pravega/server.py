@@ -30,8 +30,8 @@ from oncebench.processes import child
 from oncebench.processes.child import Child, tail
 from oncebench.processes.ports import LOOPBACK, free_ports
 from oncebench.servers.service import Service
-from oncebench.sinks.pravega.controller import Controller, ControllerAway, Stream
-from oncebench.sinks.pravega.sink import VARIABLE
+from oncebench_pravega.controller import Controller, ControllerAway, Stream
+from oncebench_pravega.sink import VARIABLE
 
 BUNDLE = "pravega-server"
 _START_LIMIT_S = 90.0  # 5 s on an idle machine, and many times longer while Spark uses every core
@@ -179,4 +179,4 @@ def check_reachable(address: str) -> None:
         controller.close()
 
 
-SERVICE = Service(VARIABLE, check_reachable, str, start_pravega, lambda server: str(server.address))
+SERVICES = (Service("pravega", VARIABLE, check_reachable, str, start_pravega, lambda server: str(server.address)),)

@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from oncebench.delivery.errors import RefusedStart
-from oncebench.sinks.pravega.controller import Controller, ControllerAway, Stream
-from oncebench.sinks.pravega.reader import read
-from oncebench.sinks.pravega.sink import KINDS, address
 from oncebench.sinks.reader import Snapshots
 from oncebench.sinks.suite import Place, SuiteSink, Traits
+from oncebench_pravega.controller import Controller, ControllerAway, Stream
+from oncebench_pravega.reader import read
+from oncebench_pravega.sink import KINDS, address
 
 SCOPE = "oncebench"
 
