@@ -33,7 +33,7 @@ from oncebench.delivery.transactions.decided import ABORT, AGAIN, COMMIT, Decisi
 from oncebench.delivery.transactions.left import Left, Transactions
 from oncebench.delivery.transactions.trace import note_ended
 from oncebench.jobs.checkpoint import last_batch, newest_finished, open_batch
-from oncebench.sinks.registry import SINKS
+from oncebench.sinks.registry import SINKS, why_none
 
 # A running job without a process here or a session in the sink shows by a transaction that begins meanwhile.
 WATCH_S = 3.0
@@ -100,7 +100,7 @@ def owner_of_sink_id(sink: str, sink_id: str, output: str, kafka: Mapping[str, A
 def _kind(sink: str) -> SinkKind:
     kind = SINKS.get(sink)
     if kind is None:
-        raise RefusedStart(f"there is no sink {sink!r}; there are: {', '.join(sorted(SINKS))}")
+        raise RefusedStart(why_none(sink))
     if not kind.transactions:
         raise RefusedStart(
             f"sink {kind.name}: {kind.none_open or ONE_STEP}. There is nothing to list, commit or abort."

@@ -12,10 +12,15 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from oncebench.delivery.contract import SinkKind
+from oncebench.sinks.extras import how_to_install
 from oncebench.sinks.suite import SuiteSink
+
+# Folders with a sink whose package is not installed -> how to install it. Their kinds are not in `SINKS`.
+_not_installed: dict[str, str] = {}
 
 
 def _listed(name: str, modules: tuple[str, ...]) -> Iterator[Any]:
@@ -23,12 +28,32 @@ def _listed(name: str, modules: tuple[str, ...]) -> Iterator[Any]:
         for module in modules if folder.ispkg else ():
             path = f"{__package__}.{folder.name}.{module}"
             if find_spec(path):
-                yield from getattr(import_module(path), name, ())
+                yield from getattr(_imported(path, folder.name if module == "sink" else None), name, ())
+
+
+def _imported(path: str, sink: str | None) -> ModuleType | None:
+    """Returns a module of a sink's folder; None if a package that it needs is not installed."""
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        how = how_to_install(error)
+        if how is None:
+            raise
+        if sink is not None:
+            _not_installed[sink] = how
+        return None
 
 
 SINKS: Mapping[str, SinkKind] = {
     kind.name: kind for kind in sorted(_listed("KINDS", ("sink", "broken")), key=lambda kind: kind.name)
 }
+
+
+def why_none(name: str) -> str:
+    """Returns why `SINKS` has no kind of this name, for a refusal."""
+    if name in _not_installed:
+        return f"sink {name} cannot be used here: {_not_installed[name]}"
+    return f"there is no sink {name!r}; there are: {', '.join(sorted(SINKS))}"
 
 
 @cache
