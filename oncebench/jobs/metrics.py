@@ -8,8 +8,7 @@
 
 Promise: a scrape never waits longer than LOOK_LIMIT_S for a sink, and never fails because of it. If a sink does not
 list its transactions in time, the two series about them are missing in that scrape. Counters begin at 0 with each
-process. The counts cost nothing while nobody scrapes; a scrape lists the open transactions of each two-phase sink, which
-is some requests to its server.
+process. A scrape lists the open transactions of each sink that can leave some open, by a few requests to its server.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ from oncebench.jobs.session import SHUFFLES, refuse_unfit_rows, refuse_unfit_set
 from oncebench.jobs.sinks import JobSink
 from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
 from oncebench.jobs.watch import Watch, watch_of
-from oncebench.sinks.registry import SINKS, why_none
+from oncebench.sinks.registry import find_kind
 
 EachBatch = Callable[[DataFrame, int], None]
 _SINK_ID = re.compile(r"[A-Za-z0-9._-]+")
@@ -185,9 +185,7 @@ def _guarded(batches: Batches, target: Target, tasks: int, watch: Watch) -> Each
 
 
 def _target(sink: JobSink, guarantee: str, variant: str | None, checkpoint: Path) -> Target:
-    kind = SINKS.get(sink.kind)
-    if kind is None:
-        raise RefusedStart(why_none(sink.kind))
+    kind = find_kind(sink.kind)
     if kind.missing:
         raise RefusedStart(f"sink {kind.name} cannot be used here: {kind.missing}")
     support = choose(kind, guarantee, variant)

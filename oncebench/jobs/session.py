@@ -24,8 +24,8 @@ AT_START: Mapping[str, str] = {
 _BY_DEFAULT = {"spark.speculation": "false"}
 # Local masters ignore spark.task.maxFailures: `local[N]` tries a task once, `local[N, F]` F times.
 _LOCAL = re.compile(r"local(?:\[[^,\]]+(?:,\s*(\d+)\s*)?\])?")
-# Versions of Spark, without the last number, under which jobs were run and killed (docs/your_own_job.md). A version that
-# was not tested may start tasks or write its offset log in another way, and a guarantee would break silently.
+# Versions of Spark under which jobs were run and killed (docs/your_own_job.md), without the last number. Another one
+# may run tasks or write its offset log in another way, and a guarantee would break silently.
 VERSIONS = ("4.0", "4.1", "4.2")
 SHUFFLES = "spark.sql.shuffle.partitions"
 ADAPTIVE = "spark.sql.adaptive.enabled"

@@ -33,7 +33,7 @@ from oncebench.delivery.transactions.decided import ABORT, AGAIN, COMMIT, Decisi
 from oncebench.delivery.transactions.left import Left, Transactions
 from oncebench.delivery.transactions.trace import note_ended
 from oncebench.jobs.checkpoint import last_batch, newest_finished, open_batch
-from oncebench.sinks.registry import SINKS, why_none
+from oncebench.sinks.registry import find_kind
 
 # A running job without a process here or a session in the sink shows by a transaction that begins meanwhile.
 WATCH_S = 3.0
@@ -98,9 +98,7 @@ def owner_of_sink_id(sink: str, sink_id: str, output: str, kafka: Mapping[str, A
 
 
 def _kind(sink: str) -> SinkKind:
-    kind = SINKS.get(sink)
-    if kind is None:
-        raise RefusedStart(why_none(sink))
+    kind = find_kind(sink)
     if not kind.transactions:
         raise RefusedStart(
             f"sink {kind.name}: {kind.none_open or ONE_STEP}. There is nothing to list, commit or abort."

@@ -6,7 +6,13 @@
 from __future__ import annotations
 
 # The import name of a package -> the extra with it. The suite's extra has all others.
-_EXTRAS = {"pyspark": "spark", "psycopg": "postgres", "deltalake": "delta", "prometheus_client": "metrics", "asv": "bench"}
+_EXTRAS = {
+    "pyspark": "spark",
+    "psycopg": "postgres",
+    "deltalake": "delta",
+    "prometheus_client": "metrics",
+    "asv": "bench",
+}
 _SUITE = "lab"
 _OURS = ("oncebench", "pipeline", "loadgen")
 

@@ -16,6 +16,7 @@ from types import ModuleType
 from typing import Any
 
 from oncebench.delivery.contract import SinkKind
+from oncebench.delivery.errors import RefusedStart
 from oncebench.sinks.extras import how_to_install
 from oncebench.sinks.suite import SuiteSink
 
@@ -49,11 +50,17 @@ SINKS: Mapping[str, SinkKind] = {
 }
 
 
-def why_none(name: str) -> str:
-    """Returns why `SINKS` has no kind of this name, for a refusal."""
+def find_kind(name: str) -> SinkKind:
+    """Returns the kind of that name.
+
+    Raises:
+        RefusedStart: there is none, or a package that it needs is not installed.
+    """
+    if name in SINKS:
+        return SINKS[name]
     if name in _not_installed:
-        return f"sink {name} cannot be used here: {_not_installed[name]}"
-    return f"there is no sink {name!r}; there are: {', '.join(sorted(SINKS))}"
+        raise RefusedStart(f"sink {name} cannot be used here: {_not_installed[name]}")
+    raise RefusedStart(f"there is no sink {name!r}; there are: {', '.join(sorted(SINKS))}")
 
 
 @cache

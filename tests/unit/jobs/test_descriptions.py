@@ -71,7 +71,9 @@ def test_a_spark_that_was_tested_passes(version: str) -> None:
 
 @pytest.mark.parametrize("version", ["3.5.9", "4.3.0", "4.20.0", "5.0.0-preview1"])
 def test_a_spark_that_was_not_tested_is_refused_with_those_that_were(version: str) -> None:
-    with pytest.raises(RefusedStart, match=rf"runs Spark {version}, and deliver\(\) was tested with 4.0, 4.1, 4.2 only"):
+    with pytest.raises(
+        RefusedStart, match=rf"runs Spark {version}, and deliver\(\) was tested with 4.0, 4.1, 4.2 only"
+    ):
         refuse_unknown_spark(version)
 
 
