@@ -102,14 +102,14 @@ def test_every_package_of_the_base_is_one_that_a_job_or_its_commands_load() -> N
     assert BASE - set(json.loads(done.stdout)["packages"]) == set()
 
 
-@pytest.mark.parametrize("words", [["transactions", "--help"], ["requeue", "--help"]])
-def test_the_commands_for_a_jobs_leftovers_need_no_suite(words: list[str]) -> None:
+@pytest.mark.parametrize("words", [["transactions", "--help"], ["requeue", "--help"], ["list"]])
+def test_the_commands_for_a_job_need_no_suite(words: list[str]) -> None:
     code = f"sys.argv = ['oncebench', *{words!r}]; from oncebench.cli import main; main()"
     done = probe(code, LAB_ONLY | SINKS["postgres"] | SINKS["delta"])
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "faults", "audit", "table", "list", "doctor", "load", "sustain"])
+@pytest.mark.parametrize("command", ["run", "compare", "faults", "audit", "table", "doctor", "load", "sustain"])
 def test_a_command_of_the_suite_names_the_extra_in_one_line(command: str) -> None:
     code = f"sys.argv = ['oncebench', {command!r}]; from oncebench.cli import main; main()"
     done = probe(code, LAB_ONLY)
