@@ -32,10 +32,3 @@ def test_at_least_once_shows_the_duplicates_of_a_kill_and_exactly_once_none(lab:
     assert results["at-least-once"]["duplicated"] > 0
     assert results["exactly-once"] == {"lost": 0, "duplicated": 0}
     assert not list(tmp_path.glob("kill-a-job-*")), "it removes its folder"
-
-
-def test_the_stored_output_is_that_of_a_run_without_errors() -> None:
-    printed = [output for cell in CELLS for output in cell["outputs"]]
-    assert {output["output_type"] for output in printed} == {"stream"}
-    text = "".join(line for output in printed for line in output["text"])
-    assert "exactly-once: " in text and "{'lost': 0, 'duplicated': 0}" in text
