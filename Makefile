@@ -16,7 +16,7 @@ $(STAMP): pyproject.toml
 	@test -x $(RUN)/pip || $(PYTHON) -m venv $(VENV) || \
 	  { rm -rf $(VENV); echo "python3 cannot make $(VENV); on Debian and Ubuntu install python3-venv"; exit 5; }
 	@echo "making $(VENV) (a minute or two)" >&2
-	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[test,bench,docs,profile]'
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,test,bench,docs,profile]'
 	@touch $@
 
 # Packages with sinks of their own. `make compare` does not need them.
@@ -46,7 +46,7 @@ proofs: $(STAMP)
 
 # The auditor's code, changed in one place at a time. Few examples: what a change breaks, few show.
 mutation: $(STAMP)
-	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[mutation]'
+	@$(RUN)/python -m pip install --quiet --disable-pip-version-check --editable '.[lab,mutation]'
 	@ONCEBENCH_EXAMPLES=3 $(RUN)/python proofs/mutants/mutation_run.py
 	@$(RUN)/python -m proofs.mutants.mutation_score --survivors
 

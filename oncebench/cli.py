@@ -18,6 +18,7 @@ import click
 from oncebench.delivery.errors import PipelineError
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
+from oncebench.sinks.extras import how_to_install
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
@@ -119,6 +120,12 @@ def main() -> None:
     except click.ClickException as error:
         error.show()
         sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        how = how_to_install(error)
+        if how is None:
+            raise
+        click.echo(f"oncebench: this command cannot run here: {how}", err=True)
+        sys.exit(ExitCode.USAGE)
     except (UserError, PipelineError) as error:
         click.echo(f"oncebench: {error}", err=True)
         sys.exit(getattr(error, "exit_code", ExitCode.ERROR))

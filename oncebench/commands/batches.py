@@ -17,10 +17,10 @@ from oncebench.commands.shared.options import (
     GroupedCommand,
     kafka_option,
     keep_option,
-    postgres_option,
     refuse_idle_postgres,
     work_dir_option,
 )
+from oncebench.commands.shared.postgres import postgres_option
 from oncebench.delivery.contract import Support
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.batches import WARM_ROUNDS

@@ -19,12 +19,12 @@ from oncebench.commands.shared.options import (
     cell_options,
     keep_option,
     load_options,
-    postgres_option,
     publish_option,
     refuse_idle_on_lost,
     refuse_idle_postgres,
     work_dir_option,
 )
+from oncebench.commands.shared.postgres import postgres_option
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import at_least_s, run_series
 from oncebench.measure import exit_code

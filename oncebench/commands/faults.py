@@ -20,12 +20,12 @@ from oncebench.commands.shared.options import (
     MAX_SEED,
     keep_option,
     open_sessions_option,
-    postgres_option,
     publish_option,
     refuse_idle_postgres,
     start_timeout_option,
     work_dir_option,
 )
+from oncebench.commands.shared.postgres import postgres_option
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import run_series
 from oncebench.report.report import numbered

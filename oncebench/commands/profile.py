@@ -17,11 +17,11 @@ from oncebench.commands.shared.options import (
     cell_options,
     keep_option,
     load_options,
-    postgres_option,
     refuse_idle_on_lost,
     refuse_idle_postgres,
     work_dir_option,
 )
+from oncebench.commands.shared.postgres import postgres_option
 from oncebench.downloads.java import find_java
 from oncebench.errors import ExitCode, UserError
 from oncebench.measure import exit_code

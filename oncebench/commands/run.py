@@ -20,13 +20,13 @@ from oncebench.commands.shared.options import (
     keep_option,
     load_options,
     outage_option,
-    postgres_option,
     refuse_idle_on_lost,
     refuse_idle_outage,
     refuse_idle_postgres,
     start_timeout_option,
     work_dir_option,
 )
+from oncebench.commands.shared.postgres import postgres_option
 from oncebench.delivery.failpoints import FORM
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError

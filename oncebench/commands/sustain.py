@@ -17,11 +17,11 @@ from oncebench.commands.shared.options import (
     GroupedCommand,
     kafka_option,
     keep_option,
-    postgres_option,
     publish_option,
     refuse_idle_postgres,
     work_dir_option,
 )
+from oncebench.commands.shared.postgres import postgres_option
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.rate_search import Found, NoAnswer, fewest_rates, of_three, search

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from oncebench.commands.shared.options import own_postgres_option
+from oncebench.commands.shared.postgres import own_postgres_option
 from oncebench.delivery.errors import RefusedStart
 from oncebench.delivery.transactions.decided import ABORT, AGAIN, COMMIT, Decision, Judged
 from oncebench.delivery.transactions.left import ENDING, LOST

@@ -1,7 +1,19 @@
-"""Connects a query to a sink: `deliver`, the start of a driver, and the delivery of each batch."""
+"""Connects a query to a sink: `deliver`, the start of a driver, and the delivery of each batch.
 
-from oncebench.delivery.quarantine import Quarantine
-from oncebench.jobs.query import deliver
-from oncebench.jobs.sinks import DeltaSink, FilesSink, KafkaSink, PostgresSink, SqliteSink
+The library takes the PySpark of the job; it brings none.
+"""
+
+try:
+    from oncebench.delivery.quarantine import Quarantine
+    from oncebench.jobs.query import deliver
+    from oncebench.jobs.sinks import DeltaSink, FilesSink, KafkaSink, PostgresSink, SqliteSink
+except ModuleNotFoundError as error:
+    if error.name != "pyspark":
+        raise
+    raise ModuleNotFoundError(
+        "oncebench.jobs needs PySpark 4.2, which is not installed here. On a cluster, run the job with the "
+        "cluster's Python environment. Elsewhere: pip install 'oncebench[spark]'",
+        name="pyspark",
+    ) from None
 
 __all__ = ["DeltaSink", "FilesSink", "KafkaSink", "PostgresSink", "Quarantine", "SqliteSink", "deliver"]

@@ -20,6 +20,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from threading import Lock
 
@@ -45,6 +46,7 @@ from oncebench.jobs.output import OutputChecks, Target
 from oncebench.jobs.session import SHUFFLES, refuse_unfit_rows, refuse_unfit_settings, tasks_per_batch
 from oncebench.jobs.sinks import JobSink
 from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
+from oncebench.jobs.watch import Watch, watch_of
 from oncebench.sinks.registry import find_kind
 
 EachBatch = Callable[[DataFrame, int], None]
@@ -86,8 +88,24 @@ def deliver(
         NoKafka, NoPostgres: the server did not answer; start again.
         AnotherDriver: a newer driver of this checkpoint was started meanwhile.
     """
+    watch = watch_of(sink.kind, sink.sink_id)
+    with watch.counted_failures():
+        return _writer(rows, sink, guarantee, Path(checkpoint), variant, quarantine, on_lost, accept_gap, watch)
+
+
+def _writer(
+    rows: DataFrame,
+    sink: JobSink,
+    guarantee: str,
+    checkpoint: Path,
+    variant: str | None,
+    quarantine: Quarantine | None,
+    on_lost: str,
+    accept_gap: str | None,
+    watch: Watch,
+) -> DataStreamWriter:
     refuse_unfit_rows(rows)
-    target = _target(sink, guarantee, variant, Path(checkpoint))
+    target = _target(sink, guarantee, variant, checkpoint)
     kind, per_task = target.kind, target.kind.commits_per_task(target.support)
     refuse_unfit_settings(rows, per_task, kind.spark)
     check_columns(rows.schema)
@@ -123,9 +141,11 @@ def deliver(
             checks.record(opened)
     batches = Batches(
         protocol_of(kind, target.support), opened, journal, tasks, quarantine or _REJECTS_NOTHING, on_lost=on_lost,
-        changed=gaps.changed, delivered=(checks.note_batch,),
+        changed=gaps.changed, delivered=(checks.note_batch, watch.note_batch),
     )  # fmt: skip
-    writer = each.writeStream.foreachBatch(_guarded(batches, target, tasks))
+    opens = kind.transactions.get(target.support.variant)
+    watch.open_transactions = None if opens is None else partial(opens, settings)
+    writer = each.writeStream.foreachBatch(_guarded(batches, target, tasks, watch))
     return in_checkpoint(writer, target.checkpoint)
 
 
@@ -135,11 +155,16 @@ def in_checkpoint(writer: DataStreamWriter, checkpoint: Path) -> DataStreamWrite
     return writer.option("checkpointLocation", f"file://{checkpoint.absolute()}")
 
 
-def _guarded(batches: Batches, target: Target, tasks: int) -> EachBatch:
+def _guarded(batches: Batches, target: Target, tasks: int, watch: Watch) -> EachBatch:
     """Refuses batches of another checkpoint, and a session that was changed since `deliver` was called."""
     checked = False
 
     def each_batch(rows: DataFrame, number: int) -> None:
+        with watch.batch():
+            check(rows, number)
+            batches(rows, number)
+
+    def check(rows: DataFrame, number: int) -> None:
         nonlocal checked
         # Spark writes `offsets/N` before it runs batch N.
         if not (target.checkpoint / "offsets" / str(number)).exists():
@@ -155,7 +180,6 @@ def _guarded(batches: Batches, target: Target, tasks: int) -> EachBatch:
                     "Set it before deliver(). This batch has written nothing."
                 )
             checked = True
-        batches(rows, number)
 
     return each_batch
 

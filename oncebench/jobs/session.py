@@ -24,9 +24,28 @@ AT_START: Mapping[str, str] = {
 _BY_DEFAULT = {"spark.speculation": "false"}
 # Local masters ignore spark.task.maxFailures: `local[N]` tries a task once, `local[N, F]` F times.
 _LOCAL = re.compile(r"local(?:\[[^,\]]+(?:,\s*(\d+)\s*)?\])?")
+# Versions of Spark under which jobs were run and killed (docs/your_own_job.md), without the last number. Another one
+# may run tasks or write its offset log in another way, and a guarantee would break silently.
+VERSIONS = ("4.2",)
 SHUFFLES = "spark.sql.shuffle.partitions"
 ADAPTIVE = "spark.sql.adaptive.enabled"
 LARGE_TYPES = "spark.sql.execution.arrow.useLargeVarTypes"
+
+
+def refuse_unknown_spark(version: str) -> None:
+    """Refuses a version of Spark that no test has killed a job under.
+
+    Args:
+        version: of the JVM's Spark, for example `4.1.3`.
+
+    Raises:
+        RefusedStart: names the versions that were tested.
+    """
+    if ".".join(version.split(".")[:2]) not in VERSIONS:
+        raise RefusedStart(
+            f"this session runs Spark {version}, and deliver() was tested with {', '.join(VERSIONS)} only. Another "
+            "version may run tasks in a way that breaks a guarantee silently. Run the job with a tested version."
+        )
 
 
 def refuse_unfit_rows(rows: DataFrame) -> None:
@@ -56,9 +75,11 @@ def refuse_unfit_settings(rows: DataFrame, per_task: bool, of_sink: Mapping[str,
         of_sink: settings that Spark needs for the kind of sink.
 
     Raises:
-        RefusedStart: names each setting, and the line to write.
+        RefusedStart: names each setting, and the line to write; or the session's Spark is of a version that was not
+            tested.
     """
     spark = rows.sparkSession
+    refuse_unknown_spark(spark.version)
     context = spark.sparkContext
     given = dict(context.getConf().getAll())
     lines = wrong_at_start(str(context.master), given)

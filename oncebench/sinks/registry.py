@@ -15,14 +15,18 @@ from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from oncebench.delivery.contract import SinkKind
 from oncebench.delivery.errors import RefusedStart
+from oncebench.sinks.extras import how_to_install
 from oncebench.sinks.packages import LEFT_OUT, NotUsable, SinkPackage, named, usable
 from oncebench.sinks.suite import SuiteSink
 
 _KINDS, _SUITE = ("sink", "broken"), ("suite", "broken")
+# Folders with a sink whose package is not installed -> how to install it. Their kinds are not in `SINKS`.
+_not_installed: dict[str, str] = {}
 
 
 def _ours(name: str, modules: tuple[str, ...]) -> Iterator[Any]:
@@ -30,7 +34,20 @@ def _ours(name: str, modules: tuple[str, ...]) -> Iterator[Any]:
         for module in modules if folder.ispkg else ():
             path = f"{__package__}.{folder.name}.{module}"
             if find_spec(path):
-                yield from getattr(import_module(path), name, ())
+                yield from getattr(_imported(path, folder.name if module == "sink" else None), name, ())
+
+
+def _imported(path: str, sink: str | None) -> ModuleType | None:
+    """Returns a module of a sink's folder; None if a package that it needs is not installed."""
+    try:
+        return import_module(path)
+    except ModuleNotFoundError as error:
+        how = how_to_install(error)
+        if how is None:
+            raise
+        if sink is not None:
+            _not_installed[sink] = how
+        return None
 
 
 def _kinds_in(package: SinkPackage) -> Mapping[str, SinkKind]:
@@ -90,9 +107,12 @@ def find_kind(name: str) -> SinkKind:
     """Returns the kind of that name.
 
     Raises:
-        RefusedStart: there is none; the message lists the kinds and what was left out.
+        RefusedStart: a package that it needs is not installed, or there is no such kind; the message then lists the
+            kinds and what was left out.
     """
-    if name not in SINKS:
-        reasons = "".join(f" {why}" for why in LEFT_OUT.values())
-        raise RefusedStart(f"there is no sink {name!r}. Name one of: {', '.join(SINKS)}.{reasons}")
-    return SINKS[name]
+    if name in SINKS:
+        return SINKS[name]
+    if name in _not_installed:
+        raise RefusedStart(f"sink {name} cannot be used here: {_not_installed[name]}")
+    reasons = "".join(f" {why}" for why in LEFT_OUT.values())
+    raise RefusedStart(f"there is no sink {name!r}. Name one of: {', '.join(SINKS)}.{reasons}")

@@ -22,7 +22,7 @@ from oncebench.jobs.batches import Batches
 from oncebench.jobs.checkpoint import last_batch
 from oncebench.jobs.output import Target
 from oncebench.jobs.start import identity_of, refuse_older_checkpoint
-from oncebench.sinks.files.reader import names_in
+from oncebench.sinks.files.folder import names_in
 from oncebench.sinks.files.sink import FORMATS
 from oncebench.sinks.reader import Rows as Shown
 from oncebench.sinks.registry import suite_sinks

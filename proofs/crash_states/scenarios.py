@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import count
 from unittest import mock
 
-from oncebench.sinks.files.reader import PENDING
+from oncebench.sinks.files.folder import PENDING
 from proofs.crash_states.attempts import Workspace
 from proofs.crash_states.calls import Recorded
 from proofs.crash_states.disk import Disk, Tree, settled

@@ -20,7 +20,8 @@ from oncebench.sinks.files.broken import VisibleNames
 from oncebench.delivery.contract import Sink, SinkSettings, Support, TaskView, Writer
 from oncebench.sinks.files.sink import FileSink, FileWriter, Names
 from oncebench.sinks.files.formats import JSON_LINES, lines_of
-from oncebench.sinks.files.reader import PENDING, names_in, read_folder
+from oncebench.sinks.files.folder import PENDING, names_in
+from oncebench.sinks.files.reader import read_folder
 from oncebench.sinks.reader import Rows, Snapshots
 from oncebench.sinks.sqlite.sink import _MARK, MarkedWriter, SqliteSink, connect, transaction
 from proofs.mutants.small_run import FAULT_BATCH, Died, Run

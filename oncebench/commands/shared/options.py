@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -22,7 +21,6 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.lab.lab import START_TIMEOUT_S
 from oncebench.scenario.cell import CHECKPOINT_CHOICES, RECOVERY_CHOICES, STATE_CHOICES, Cell
 from oncebench.scenario.supports import is_two_phase
-from oncebench.sinks.postgres.connection import VARIABLE, secrets
 from oncebench.sinks.registry import suite_sinks
 from pipeline.config import CHANGELOG
 from pipeline.spark.session import refuse_task_retries
@@ -154,31 +152,6 @@ def _cell_options(warmup: str) -> Sequence[Callable[[F], F]]:
     )  # fmt: skip
 
 
-def _use_postgres(context: click.Context, _option: click.Parameter, dsn: str | None) -> None:
-    """Sets the user's server for this process and its children while the command runs."""
-    if dsn is None:
-        return
-    try:
-        secret = secrets(dsn)
-    except ValueError as error:
-        raise UserError(f"--postgres: {error}", exit_code=ExitCode.USAGE) from None
-    if secret:
-        raise UserError(
-            "--postgres contains a password, which every user of this machine could read in the list of processes. "
-            f"Use PGPASSWORD, the file that PGPASSFILE names, or put the whole DSN in {VARIABLE}",
-            exit_code=ExitCode.USAGE,
-        )
-    before = os.environ.get(VARIABLE)
-    os.environ[VARIABLE] = dsn
-    context.call_on_close(lambda: _restore(before))
-
-
-def _restore(before: str | None) -> None:
-    os.environ.pop(VARIABLE, None)
-    if before is not None:
-        os.environ[VARIABLE] = before
-
-
 def refuse_idle_postgres(sinks: Iterable[str]) -> None:
     """Refuses a --postgres that no sink would use.
 
@@ -235,14 +208,6 @@ def existing_path(stored: Path) -> Path:
     return stored
 
 
-postgres_option = click.option(
-    "--postgres", metavar="DSN", expose_value=False, callback=_use_postgres,
-    help="Your own PostgreSQL, without a password in the DSN; without the option, a server is started.",
-)  # fmt: skip
-own_postgres_option = click.option(
-    "--postgres", metavar="DSN", expose_value=False, callback=_use_postgres,
-    help=f"Your own PostgreSQL, without a password in the DSN [default: the variable {VARIABLE}].",
-)  # fmt: skip
 outage_option = click.option(
     "--outage", "outage_s", type=click.FloatRange(0, MAX_OUTAGE_S), default=0.0, callback=_finite, metavar="S",
     show_default=True,

@@ -11,31 +11,19 @@ disappear between two polls; the audit reports rows that were seen and disappear
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from oncebench.sinks.files.folder import HIDDEN, PENDING, SPARK_METADATA, SPARK_TEMPORARY, names_in
 from oncebench.sinks.files.formats import Content, Format
 from oncebench.sinks.folder_events import changes_in
 from oncebench.sinks.reader import Rows, Snapshots, now_us, place_in_file, rows_of
 
-PENDING = ".pending"
-SPARK_METADATA, SPARK_TEMPORARY = "_spark_metadata", "_temporary"
-HIDDEN = (".", "_")
 # A folder's time stamp has steps of up to 10 ms, so a younger stamp may hide a later change.
 STAMP_NS = 50_000_000
-
-
-def names_in(folder: Path) -> set[str]:
-    """Returns the files that are visible in a folder; none if there is no folder."""
-    try:
-        with os.scandir(folder) as entries:
-            return {entry.name for entry in entries if not entry.name.startswith(HIDDEN) and entry.is_file()}
-    except FileNotFoundError:
-        return set()
 
 
 class FolderReader:

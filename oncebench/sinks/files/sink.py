@@ -60,8 +60,8 @@ from oncebench.delivery.journal import put_exclusively
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.sinks.files.disk import error_text, refused
 from oncebench.sinks.files.driver import claim, claimed, newest_driver, settle, stop_if_older, take
+from oncebench.sinks.files.folder import PENDING, SPARK_METADATA, names_in
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
-from oncebench.sinks.files.reader import PENDING, SPARK_METADATA, names_in
 
 NATIVE = "native"
 # Holds a random id of the folder: a start notices a folder that was replaced. Readers ignore the name.

@@ -10,7 +10,7 @@ import pytest
 
 from oncebench.delivery.errors import RefusedStart
 from oncebench.jobs import DeltaSink, FilesSink, KafkaSink, PostgresSink, SqliteSink, deliver
-from oncebench.jobs.session import AT_START, missing_of_sink, wrong_at_start
+from oncebench.jobs.session import AT_START, missing_of_sink, refuse_unknown_spark, wrong_at_start
 from oncebench.jobs.sinks import JobSink
 from oncebench.sinks.registry import SINKS
 from tests import ROOT
@@ -62,6 +62,17 @@ def test_a_session_without_deltas_extension_gets_its_lines() -> None:
     assert [line.split('"')[1] for line in lines] == ["spark.sql.extensions", "spark.sql.catalog.spark_catalog"]
     both = {**of_sink, "spark.sql.extensions": f"mine.Extension,{of_sink['spark.sql.extensions']}"}
     assert missing_of_sink(of_sink, both) == []
+
+
+@pytest.mark.parametrize("version", ["4.2.0", "4.2.0-amzn-1"])
+def test_a_spark_that_was_tested_passes(version: str) -> None:
+    refuse_unknown_spark(version)
+
+
+@pytest.mark.parametrize("version", ["3.5.9", "4.0.4", "4.1.1", "4.3.0", "4.20.0", "5.0.0-preview1"])
+def test_a_spark_that_was_not_tested_is_refused_with_those_that_were(version: str) -> None:
+    with pytest.raises(RefusedStart, match=rf"runs Spark {version}, and deliver\(\) was tested with 4.2 only"):
+        refuse_unknown_spark(version)
 
 
 def rows(**more: Any) -> Any:

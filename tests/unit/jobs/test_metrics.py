@@ -1,0 +1,193 @@
+"""The metrics of a job: which there are, what they count, and that a silent server never delays a scrape."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from oncebench.delivery.contract import Written
+from oncebench.delivery.errors import DeliveryFailed, RefusedStart
+from oncebench.delivery.transactions.left import OPEN, Left
+from oncebench.jobs import KafkaSink, deliver, metrics
+from oncebench.jobs.metrics import JobMetrics
+from oncebench.jobs.watch import WATCHES, Watch, watch_of
+from tests import ROOT
+
+OF = {"sink": "kafka", "sink_id": "a"}
+# Alerts of other people name these: a change here breaks them.
+METRICS = {
+    "oncebench_batches_total": ("counter", {"sink", "sink_id", "outcome"}),
+    "oncebench_rows_total": ("counter", {"sink", "sink_id"}),
+    "oncebench_rejected_rows_total": ("counter", {"sink", "sink_id", "reason"}),
+    "oncebench_dropped_partitions_total": ("counter", {"sink", "sink_id"}),
+    "oncebench_failures_total": ("counter", {"sink", "sink_id", "error"}),
+    "oncebench_newest_commit_timestamp_seconds": ("gauge", {"sink", "sink_id"}),
+    "oncebench_open_batch_age_seconds": ("gauge", {"sink", "sink_id"}),
+    "oncebench_open_transactions": ("gauge", {"sink", "sink_id"}),
+    "oncebench_oldest_open_transaction_age_seconds": ("gauge", {"sink", "sink_id"}),
+}
+Scraped = dict[str, list[tuple[dict[str, str], float]]]
+
+
+@pytest.fixture
+def watch() -> Iterator[Watch]:
+    before = dict(WATCHES)
+    WATCHES.clear()
+    yield watch_of("kafka", "a")
+    WATCHES.clear()
+    WATCHES.update(before)
+
+
+@pytest.fixture
+def scrape() -> Callable[[], Scraped]:
+    registry = CollectorRegistry()
+    registry.register(JobMetrics())
+
+    def scraped() -> Scraped:
+        text = generate_latest(registry).decode()
+        found: Scraped = {}
+        for family in text_string_to_metric_families(text):
+            for sample in family.samples:
+                found.setdefault(sample.name, []).append((sample.labels, sample.value))
+        return found
+
+    return scraped
+
+
+def batch(rows: Sequence[int], quarantined: Mapping[str, int] | None = None, **more: Any) -> Any:
+    results = [Written(p, count, 0, quarantined=quarantined or {}) for p, count in enumerate(rows)]
+    return SimpleNamespace(**{"results": results, "drained": False, "dropped": [], **more})
+
+
+def all_of_it(watch: Watch) -> None:
+    watch.open_transactions = lambda: Listing([])  # type: ignore[assignment,return-value]
+    with watch.batch():
+        watch.note_batch(batch([1], {"bad": 1}))
+    with pytest.raises(RefusedStart), watch.counted_failures():
+        raise RefusedStart("no")
+
+
+class Listing:
+    """A sink's list of transactions."""
+
+    def __init__(self, found: Sequence[Left], error: Exception | None = None) -> None:
+        self.found, self.error, self.closed = found, error, False
+
+    def look(self) -> list[Left]:
+        if self.error is not None:
+            raise self.error
+        return list(self.found)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_these_metrics_exist_with_these_labels_and_types(watch: Watch, scrape: Callable[[], Scraped]) -> None:
+    all_of_it(watch)
+    found = scrape()
+    assert {name: {frozenset(labels) for labels, _ in samples} for name, samples in found.items()} == {
+        name: {frozenset(labels)} for name, (_, labels) in METRICS.items()
+    }
+    kinds = {f"{each.name}_total" if each.type == "counter" else each.name: each for each in JobMetrics().collect()}
+    assert {name: each.type for name, each in kinds.items()} == {name: kind for name, (kind, _) in METRICS.items()}
+    assert all(len(each.documentation) > 20 for each in kinds.values())
+
+
+def test_the_page_names_every_metric() -> None:
+    page = (ROOT / "docs" / "your_own_job.md").read_text()
+    assert [name for name in METRICS if f"`{name}`" not in page] == []
+
+
+def test_batches_rows_and_rejected_rows_are_counted(watch: Watch, scrape: Callable[[], Scraped]) -> None:
+    watch.note_batch(batch([3, 4], {"late": 2}))
+    watch.note_batch(batch([5, 0], dropped=[1]))
+    watch.note_batch(batch([9, 9], drained=True))
+    found = scrape()
+    assert found["oncebench_batches_total"] == [({**OF, "outcome": "written"}, 2), ({**OF, "outcome": "drained"}, 1)]
+    assert found["oncebench_rows_total"] == [(OF, 12)]
+    assert found["oncebench_rejected_rows_total"] == [({**OF, "reason": "late"}, 4)]
+    assert found["oncebench_dropped_partitions_total"] == [(OF, 1)]
+
+
+def test_a_batch_that_fails_stays_open_until_one_is_delivered(
+    watch: Watch, scrape: Callable[[], Scraped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 1000.0
+    monkeypatch.setattr(time, "time", lambda: now)
+    assert scrape()["oncebench_open_batch_age_seconds"] == [(OF, 0)]
+    with pytest.raises(DeliveryFailed), watch.batch():
+        raise DeliveryFailed("not acknowledged")
+    now = 1030.0
+    found = scrape()
+    assert found["oncebench_open_batch_age_seconds"] == [(OF, 30)]
+    assert found["oncebench_failures_total"] == [({**OF, "error": "DeliveryFailed"}, 1)]
+    assert "oncebench_newest_commit_timestamp_seconds" not in found, "nothing is committed yet"
+    with watch.batch():
+        now = 1045.0
+    now = 1050.0
+    found = scrape()
+    assert found["oncebench_open_batch_age_seconds"] == [(OF, 0)]
+    assert found["oncebench_newest_commit_timestamp_seconds"] == [(OF, 1045)]
+
+
+def test_a_refused_start_is_counted(watch: Watch, scrape: Callable[[], Scraped]) -> None:
+    sink = KafkaSink("out", bootstrap_servers="b:1", sink_id="a")
+    with pytest.raises(RefusedStart, match="not a stream"):
+        deliver(SimpleNamespace(isStreaming=False), sink, guarantee="exactly-once", checkpoint="c")  # type: ignore[arg-type]
+    assert scrape()["oncebench_failures_total"] == [({**OF, "error": "RefusedStart"}, 1)]
+
+
+def test_the_oldest_open_transaction_is_dated(
+    watch: Watch, scrape: Callable[[], Scraped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "time", lambda: 1000.0)
+    found = [Left("a-1", OPEN, began_at=940.0), Left("a-2", OPEN, began_at=900.0), Left("a-3", OPEN)]
+    watch.open_transactions = lambda: Listing(found)  # type: ignore[assignment,return-value]
+    scraped = scrape()
+    assert scraped["oncebench_open_transactions"] == [(OF, 3)]
+    assert scraped["oncebench_oldest_open_transaction_age_seconds"] == [(OF, 100)]
+    watch.open_transactions = lambda: Listing([])  # type: ignore[assignment,return-value]
+    scraped = scrape()
+    assert scraped["oncebench_open_transactions"] == [(OF, 0)]
+    assert scraped["oncebench_oldest_open_transaction_age_seconds"] == [(OF, 0)]
+
+
+def test_a_sink_whose_commits_are_one_step_has_no_such_series(watch: Watch, scrape: Callable[[], Scraped]) -> None:
+    assert watch.open_transactions is None
+    assert not {"oncebench_open_transactions", "oncebench_oldest_open_transaction_age_seconds"} & set(scrape())
+
+
+def test_a_sink_that_fails_or_is_silent_costs_its_series_only(
+    watch: Watch, scrape: Callable[[], Scraped], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(metrics, "LOOK_LIMIT_S", 0.2)
+    broken = Listing([], error=OSError("no route"))
+    watch.open_transactions = lambda: broken  # type: ignore[assignment,return-value]
+    found = scrape()
+    assert "oncebench_open_transactions" not in found
+    assert found["oncebench_rows_total"] == [(OF, 0)]
+    assert broken.closed, "the next scrape opens another connection"
+    silence = threading.Event()
+    silent = Listing([Left("a-1", OPEN)])
+    monkeypatch.setattr(silent, "look", lambda: silence.wait(30) and [Left("a-1", OPEN)])
+    watch.open_transactions = lambda: silent  # type: ignore[assignment,return-value]
+    before = time.monotonic()
+    for _ in range(2):  # the second one does not ask again
+        assert "oncebench_open_transactions" not in scrape()
+    assert time.monotonic() - before < 5
+    silence.set()
+    time.sleep(0.2)
+    assert scrape()["oncebench_open_transactions"] == [(OF, 1)]
+
+
+def test_exporting_twice_is_exporting_once() -> None:
+    metrics.export_metrics()
+    metrics.export_metrics()
+    metrics.REGISTRY.unregister(metrics._exported)
