@@ -33,8 +33,8 @@ test: setup $(CONTRIB)
 	@$(RUN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder --durations 15 -m 'not slow' \
 	  tests/contract tests/integration tests/proofs contrib
 
-test-slow: setup
-	@$(RUN)/python -m pytest -v -m slow tests/contract tests/integration
+test-slow: setup $(CONTRIB)
+	@$(RUN)/python -m pytest -v -m slow tests/contract tests/integration contrib
 
 unit: $(CONTRIB)
 	@$(RUN)/python -m pytest -n 2 -m 'not integration' tests/unit contrib

@@ -23,7 +23,7 @@ from oncebench.sinks.registry import suite_sinks
 from tests.pipelines import place
 
 SINK = suite_sinks()["pravega"]
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.slow]
 SUPPORTS = {support.variant: support for support in SINK.kind.supports}
 SHORTEST_LEASE_MS = 10_000
 # A worker that writes 100 rows into a transaction, tells its id, and dies in the same breath.
