@@ -11,7 +11,7 @@ except ModuleNotFoundError as error:
     if error.name != "pyspark":
         raise
     raise ModuleNotFoundError(
-        "oncebench.jobs needs PySpark 4.2, which is not installed here. On a cluster, run the job with the "
+        "deliver() needs PySpark 4.2, which is not installed here. On a cluster, run the job with the "
         "cluster's Python environment. Elsewhere: pip install 'oncebench[spark]'",
         name="pyspark",
     ) from None

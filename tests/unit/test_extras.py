@@ -124,7 +124,7 @@ def test_a_command_of_the_suite_names_the_extra_in_one_line(command: str) -> Non
 
 def test_a_job_without_pyspark_reads_how_to_get_it() -> None:
     done = probe("import oncebench.jobs", {"pyspark"})
-    assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: oncebench.jobs needs PySpark 4.2")
+    assert done.stderr.splitlines()[-1].startswith("ModuleNotFoundError: deliver() needs PySpark 4.2")
     assert "pip install 'oncebench[spark]'" in done.stderr
 
 
