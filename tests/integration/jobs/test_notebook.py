@@ -13,7 +13,7 @@ import pytest
 from oncebench.lab.lab import Lab
 from tests import ROOT
 
-pytestmark = [pytest.mark.integration, pytest.mark.spark]
+pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 
 NOTEBOOK: dict[str, Any] = json.loads((ROOT / "examples" / "kill_a_job.ipynb").read_text())
 CELLS = [cell for cell in NOTEBOOK["cells"] if cell["cell_type"] == "code"]
@@ -24,7 +24,7 @@ def test_at_least_once_shows_the_duplicates_of_a_kill_and_exactly_once_none(lab:
     (tmp_path / "cells.py").write_text("\n\n".join(["".join(cell["source"]) for cell in CELLS] + [SHOW]))
     done = subprocess.run(
         [sys.executable, "cells.py"], cwd=tmp_path, env={**lab.environment(), "TMPDIR": str(tmp_path)},
-        capture_output=True, text=True, timeout=280, check=False,
+        capture_output=True, text=True, timeout=800, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = json.loads(done.stderr)
