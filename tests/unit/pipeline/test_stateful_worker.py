@@ -36,6 +36,7 @@ class Server:
     def __init__(self, path: Path, at_least: int, failing: int | None) -> None:
         self.calls: list[str] = []
         self._at_least, self._failing = at_least, failing
+        self._connection: socket.socket | None = None
         self._listening = socket.socket(socket.AF_UNIX)
         self._listening.bind(str(path))
         self._listening.listen(1)
@@ -44,6 +45,7 @@ class Server:
 
     def _serve(self) -> None:
         connection, _ = self._listening.accept()
+        self._connection = connection
         with connection, connection.makefile("rwb") as stream:
             waiting = []
             while header := stream.read(8):
@@ -59,6 +61,12 @@ class Server:
                     stream.write(struct.pack("!i", len(each)) + each)
                 stream.flush()
                 waiting.clear()
+
+    def hang_up(self) -> None:
+        """Closes the connection as the JVM does when a task ends."""
+        assert self._connection is not None
+        self._connection.shutdown(socket.SHUT_RDWR)
+        self._thread.join(10)
 
     def close(self) -> None:
         self._thread.join(10)
@@ -100,18 +108,35 @@ def test_calls_keep_their_order(tmp_path: Path) -> None:
             client.set_implicit_key((key,))
             state.get("count")
             state.update("count", (1,))
-        client.set_handle_state(StatefulProcessorHandleState.CLOSED)
+        client.set_handle_state(StatefulProcessorHandleState.DATA_PROCESSED)
         assert server.calls == [*(["setImplicitKey", "get", "valueStateUpdate"] * 2), "setHandleState"]
 
 
 @pytest.mark.parametrize("failing", [0, 1, 2])
 def test_the_next_call_that_waits_raises_an_earlier_error(tmp_path: Path, failing: int) -> None:
-    with served(tmp_path, at_least=4, failing=failing) as (client, state, _):
+    with served(tmp_path, at_least=3, failing=failing) as (client, state, _):
         client.set_implicit_key(("a",))
         state.update("count", (1,))
         client.register_timer(5)
         with pytest.raises(PySparkRuntimeError, match="no room"):
             client.set_handle_state(StatefulProcessorHandleState.CLOSED)
+
+
+def test_a_connection_stays_until_the_jvm_has_closed_it(tmp_path: Path) -> None:
+    closed = StatefulProcessorHandleState.CLOSED
+    with served(tmp_path, at_least=1) as (client, state, server):
+        state.get("count")
+        client.set_handle_state(closed)
+        assert (server.calls, client.handle_state) == (["get"], closed), "the JVM must not stop before its task ends"
+        assert client in stateful_worker._ending
+        (tmp_path / "next").mkdir()
+        with served(tmp_path / "next", at_least=1) as (following, _, _):
+            following.set_handle_state(closed)
+            assert client in stateful_worker._ending, "the JVM's end is open"
+            server.hang_up()
+            following.set_handle_state(closed)
+            assert client not in stateful_worker._ending
+    stateful_worker._ending.clear()
 
 
 def test_many_calls_without_a_value_leave_the_buffer(tmp_path: Path) -> None:
