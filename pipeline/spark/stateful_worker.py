@@ -12,7 +12,8 @@ rows as an Arrow batch of its own, empty or not. Both cost more than the operato
   until the JVM has closed the other one.
 
 Failure mode: a call fails. The next call that waits then raises the error, with the message of the first failure. At
-the end of the batch a call always waits. So no failure is lost, and Spark fails the task before it commits the state.
+the end of a task the worker reads every answer that is left. So no failure is lost, and Spark fails the task before it
+commits the state.
 
 Other versions of PySpark run unchanged, because this module replaces private functions of
 `pyspark.sql.streaming.stateful_processor_api_client` and `pyspark.sql.pandas.serializers`.
@@ -41,7 +42,7 @@ MOST_ROWS = 500
 # A rejected record may have megabytes, and a flood of them may have one key. Neither may fill the worker's memory.
 MOST_BYTES = 8 * 1024 * 1024
 _RECEIVE = "_receive_proto_message"
-# Clients of ended tasks whose connection the JVM has not closed yet.
+# Clients of ended tasks, until the JVM has closed its end. Python would close a connection without a reference.
 _ending: list[Any] = []
 _PLAIN = frozenset({int, str, bytes, bool, float, type(None)})
 

@@ -122,7 +122,8 @@ def test_the_next_call_that_waits_raises_an_earlier_error(tmp_path: Path, failin
             client.set_handle_state(StatefulProcessorHandleState.CLOSED)
 
 
-def test_a_connection_stays_until_the_jvm_has_closed_it(tmp_path: Path) -> None:
+def test_a_connection_stays_until_the_jvm_has_closed_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(stateful_worker, "_ending", [])
     closed = StatefulProcessorHandleState.CLOSED
     with served(tmp_path, at_least=1) as (client, state, server):
         state.get("count")
@@ -136,7 +137,6 @@ def test_a_connection_stays_until_the_jvm_has_closed_it(tmp_path: Path) -> None:
             server.hang_up()
             following.set_handle_state(closed)
             assert client not in stateful_worker._ending
-    stateful_worker._ending.clear()
 
 
 def test_many_calls_without_a_value_leave_the_buffer(tmp_path: Path) -> None:
