@@ -35,13 +35,15 @@ POINTS = (
     "after-commit",
     "after-commit-log",
 )
+# The points that a sink of the user's own calls by name (`oncebench.delivery.own_points`) begin with this.
+OWN = "own-"
 # Batches 0 to 2 are slow because of the start (JIT, first RocksDB files). A recovery is compared with the latencies of
 # the batches before the fault.
 FIRST_BATCH = 6
 KILL, ZOMBIE = "kill", "zombie"
 FORM = "POINT[:ACTION[:SECONDS]][@batch=N|@after=N]"
 _SPEC = re.compile(
-    r"(?P<point>[a-z-]+)(?::(?P<action>[a-z-]+)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
+    r"(?P<point>[a-z][a-z0-9-]*)(?::(?P<action>[a-z-]+)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
 )
 
 
@@ -75,7 +77,7 @@ def parse_fault(text: str) -> Fault:
     match = _SPEC.fullmatch(text)
     if match is None:
         raise ValueError(f"fault {text!r} is not of the form {FORM}")
-    if match["point"] not in POINTS:
+    if match["point"] not in POINTS and not match["point"].startswith(OWN):
         near = get_close_matches(match["point"], POINTS, n=1)
         meant = f" (did you mean {near[0]}?)" if near else ""
         raise ValueError(
