@@ -10,6 +10,7 @@ from typing import Any
 
 from oncebench.certify.evidence import command, example, findings, name_of
 from oncebench.certify.kept import NONE, STRENGTH, Outcome, proven, strongest
+from oncebench.certify.scenarios import chosen
 
 _MEANS = {
     "exactly-once": "A reader is shown each row once, whatever the faults below did.",
@@ -39,6 +40,13 @@ def certificate(
     lines = [f"# {name_of(given)} keeps {'no guarantee' if kept == NONE else kept}", "", _MEANS[kept], ""]
     if not proven(outcomes):
         lines += ["Some scenarios have no answer, so this is not proven. They are `not tested` below.", ""]
+    left = [
+        each.name for each in chosen(bool(given["write"])) if each not in [outcome.scenario for outcome in outcomes]
+    ]
+    if left and kept == NONE:
+        lines += [f"These scenarios were not run, because no guarantee is left: {', '.join(left)}.", ""]
+    elif left:
+        lines += [f"These scenarios were not run, so this is not proven: {', '.join(left)}.", ""]
     lines += ["| scenario | what happens | " + " | ".join(STRENGTH) + " |", "|---|---|" + "---|" * len(STRENGTH)]
     lines += [_row(outcome) for outcome in outcomes]
     broken = [outcome for outcome in outcomes if outcome.broken(STRENGTH[0])]

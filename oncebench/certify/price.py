@@ -43,7 +43,7 @@ class Price:
         )
 
 
-def cells(black_box: str, beside: str, variant: str, seed: int) -> list[tuple[Cell, Cell]]:
+def cells(black_box: str, beside: str, seed: int) -> list[tuple[Cell, Cell]]:
     """Returns the runs of each round: the function, and the one beside it.
 
     Args:
@@ -52,7 +52,7 @@ def cells(black_box: str, beside: str, variant: str, seed: int) -> list[tuple[Ce
     made = []
     for number in range(_ROUNDS):
         base = replace(
-            cell_of(HEALTHY, variant, "", seed + number), rate=RATE, sessions=SESSIONS, max_events_per_batch=None
+            cell_of(HEALTHY, True, "", seed + number), rate=RATE, sessions=SESSIONS, max_events_per_batch=None
         )
         made.append((replace(base, black_box=black_box), replace(base, black_box=beside)))
     return made

@@ -1,7 +1,7 @@
 """Runs the scenarios of a certificate, one after the other, in one lab.
 
-Promise: each scenario is a run of its own, with an empty output. The healthy run comes first. If it breaks every
-guarantee, no other scenario can show more, and none is run.
+Promise: each scenario is a run of its own, with an empty output. The healthy run comes first. When every guarantee is
+broken, the answer cannot change, and the other scenarios are not run.
 
 Failures: a mistake of the user ends the certificate (`UserMistake`). A run that fails otherwise has no answer.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from oncebench.certify.evidence import command
-from oncebench.certify.kept import STRENGTH, Outcome
+from oncebench.certify.kept import NONE, Outcome, strongest
 from oncebench.certify.price import Price, cells, prices
 from oncebench.certify.scenarios import HEALTHY, Scenario, cell_of, chosen, of_own_points
 from oncebench.delivery.errors import PipelineError
@@ -25,7 +25,6 @@ from oncebench.experiments.series import open_series
 from oncebench.record.json_lines import read_lines
 from oncebench.report.results import Results
 from oncebench.sinks.black_box.reader import Functions
-from oncebench.sinks.black_box.sink import FORMAT, FUNCTION
 from oncebench.sinks.black_box.target import UserMistake
 from oncebench.sinks.reader import NotAnsweredError
 from pipeline.rows import SCHEMA
@@ -65,38 +64,40 @@ def run_all(
         place: the work dir.
     """
     black_box = json.dumps(dict(given), sort_keys=True)
-    variant = FUNCTION if given["write"] else FORMAT
-    possible = chosen(variant)
+    function = bool(given["write"])
+    possible = chosen(function)
     planned = [each for each in possible if not only or each.name in only]
     own = [name for name in only if name not in {each.name for each in possible}]
     if own and HEALTHY not in planned:  # a healthy run shows the names of the sink's own failpoints
         planned.insert(0, HEALTHY)
-    expected = [cell_of(each, variant, black_box, seed) for each in planned]
+    expected = [cell_of(each, function, black_box, seed) for each in planned]
     with open_series(expected, results, None, place, keep, start_timeout_s) as (run, interrupted):
         number = 0
+        outcomes: list[Outcome] = []
         while number < len(planned) and not interrupted.is_set():
             scenario = planned[number]
             number += 1
             try:
                 report = run(
-                    cell_of(scenario, variant, black_box, seed), f"{number}/{len(planned)} {scenario.name}", False
+                    cell_of(scenario, function, black_box, seed), f"{number}/{len(planned)} {scenario.name}", False
                 )
             except (UserError, PipelineError, OSError) as error:
                 if isinstance(error, UserMistake) or getattr(error, "exit_code", 1) != ExitCode.ERROR:
                     raise
                 if scenario == HEALTHY:
                     raise
-                yield Outcome(scenario, failure=str(error))
+                outcomes.append(Outcome(scenario, failure=str(error)))
+                yield outcomes[-1]
                 continue
             if report["interrupted"]:
                 return
             report["reproduce"] = command(given, scenario, seed)
-            outcome = Outcome(scenario, dict(report))
-            yield outcome
+            outcomes.append(Outcome(scenario, dict(report)))
+            yield outcomes[-1]
+            if strongest(outcomes) == NONE and not only:
+                return
             if scenario != HEALTHY:
                 continue
-            if all(map(outcome.broken, STRENGTH)):
-                return
             found = of_own_points(_points(place / "cells" / f"{number:03d}"))
             planned += [each for each in found if not only or each.name in only]
             _refuse_unknown(own, [*possible, *found])
@@ -118,7 +119,7 @@ def run_prices(
         beside: `module:function` of the other function, which the same reader reads.
     """
     black_box, other = (json.dumps({**given, **more}, sort_keys=True) for more in ({}, {"write": beside}))
-    rounds = cells(black_box, other, FUNCTION, seed)
+    rounds = cells(black_box, other, seed)
     pairs = []
     with open_series([cell for pair in rounds for cell in pair], results, None, place, keep, start_timeout_s) as opened:
         run, interrupted = opened

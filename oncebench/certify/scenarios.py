@@ -13,7 +13,7 @@ from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.delivery.failpoints import FIRST_BATCH, KILL, OWN
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_matrix import BATCHES_PER_FAULT, BATCHES_PER_KILL, RANDOM_TRIGGER_MS, SESSIONS_PER_BATCH
-from oncebench.sinks.black_box.sink import FUNCTION
+from oncebench.sinks.black_box.sink import FORMAT, FUNCTION
 
 SINK = "black-box"
 # Events per second. Batches are limited by events, so the rate decides only how long the load lasts.
@@ -53,7 +53,7 @@ SCENARIOS: Sequence[Scenario] = (
     ),
     Scenario(
         "kill-before-return",
-        "the job is killed when a task has passed on all of its rows, and the function has not returned",
+        "the job is killed when every task has ended, and the function has not returned",
         ("before-prepare:kill",),
     ),
     Scenario("kill-after-call", "the job is killed when the function has returned", ("after-commit:kill",)),
@@ -112,18 +112,18 @@ def of_own_points(points: Iterable[str]) -> list[Scenario]:
 _AROUND_THE_CALL = ("batch-start:", "after-commit:")
 
 
-def chosen(variant: str) -> list[Scenario]:
+def chosen(function: bool) -> list[Scenario]:
     """Returns the scenarios of a function, or of a streaming sink of Spark."""
-    if variant == FUNCTION:
+    if function:
         return list(SCENARIOS)
     return [each for each in SCENARIOS if not any(fault.startswith(_AROUND_THE_CALL) for fault in each.faults)]
 
 
-def cell_of(scenario: Scenario, variant: str, black_box: str, seed: int) -> Cell:
+def cell_of(scenario: Scenario, function: bool, black_box: str, seed: int) -> Cell:
     """Returns the run of a scenario.
 
     Args:
-        variant: FUNCTION, or FORMAT for a streaming sink of Spark.
+        function: whether the sink is a function; else it is a streaming sink of Spark.
         black_box: see `Cell.black_box`.
         seed: of the load and of random kills.
     """
@@ -131,7 +131,7 @@ def cell_of(scenario: Scenario, variant: str, black_box: str, seed: int) -> Cell
     return Cell(
         SINK,
         EXACTLY_ONCE,
-        variant,
+        FUNCTION if function else FORMAT,
         faults=scenario.faults,
         random_kills=scenario.random_kills,
         rate=RATE,

@@ -6,14 +6,17 @@ streaming sink runs as a streaming sink; its failpoints are those amid a task, a
 
 A point amid the call needs rows that the sink has got already. Rows go through a stage of Python in front of the
 function's own writer, and Spark sends them on in large pieces. So a task alone cannot show a partial write. Therefore
-the last tasks wait at `mid-write` until the first task has passed its rows on and ended.
+the last tasks wait at `mid-write` until the first task has passed its rows on and ended. `before-prepare` comes when
+every task has ended.
 """
 
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from string import Template
 from typing import TYPE_CHECKING, Any
@@ -44,6 +47,8 @@ FUNCTION, FORMAT = "function", "format"
 BATCH_ID = "streaming.sql.batchId"
 # How long the other tasks wait for the first one, which then has committed what it writes.
 WAIT_S = 1.5
+# How often a run with a fault at `before-prepare` looks whether all tasks have ended.
+LOOK_S = 0.0005
 # A function that writes with one task has no other task. From this batch on, its only task passes the point.
 ONE_TASK_BATCH = FIRST_BATCH + 2
 
@@ -69,19 +74,22 @@ class PassingTask:
             half = (batch.num_rows + 1) // 2
             yield batch.slice(0, half)
             rows += half
-            if half and (partition > 0 or number >= ONE_TASK_BATCH):
-                self._wait(number, partition)
-                self.failpoints.reach("mid-write", number, rows, partition)
+            self._reach("mid-write", number, rows, partition)
             yield batch.slice(half)
             rows += batch.num_rows - half
-        if self.results is not None:
+        if self.results is None:
+            self._reach("before-prepare", number, rows, partition)
+        else:
             self.results.add([(partition, rows)])
-        self.failpoints.reach("before-prepare", number, rows, partition)
 
-    def _wait(self, batch: int, partition: int) -> None:
-        armed = self.failpoints.asks_for("mid-write") and not self.failpoints.hits.exists()
-        if armed and partition > 0 and batch >= FIRST_BATCH:
+    def _reach(self, point: str, batch: int, rows: int, partition: int) -> None:
+        """Reaches a point in the last tasks, when the first one has ended."""
+        if partition == 0 and batch < ONE_TASK_BATCH:
+            return
+        armed = self.failpoints.asks_for(point) and not self.failpoints.hits.exists()
+        if armed and partition > 0 and rows and batch >= FIRST_BATCH:
             time.sleep(WAIT_S)
+        self.failpoints.reach(point, batch, rows, partition)
 
 
 def _batch_of_task() -> int:
@@ -148,11 +156,37 @@ def call(batch: Batch, sink: Any, _journal: Any, _on_lost: str) -> None:
     rows = without_rejected(batch.rows.drop(digest.HASH))
     results = sink.results(rows.sparkSession.sparkContext)
     passed: DataFrame = map_in_arrow(rows, PassingTask(batch.id, batch.failpoints, results).__call__, rows.schema)
-    with batch.timed("run"):
+    with _ended_tasks_watched(batch, results, sink.partitions), batch.timed("run"):
         sink.write_batch(passed, batch.id)
     batch.results = [Written(partition, counted, 0) for partition, counted in sorted(dict(results.value).items())]
     batch.failpoint("after-prepare")
     pass_decision_failpoints(batch)
+
+
+@contextmanager
+def _ended_tasks_watched(batch: Batch, results: Any, tasks: int) -> Iterator[None]:
+    """Reaches `before-prepare` when every task has ended, and the function has not returned.
+
+    The driver gets the result of a task before it knows that the job has ended.
+    """
+    if not batch.asks_for("before-prepare"):
+        yield
+        return
+    returned = threading.Event()
+
+    def watch() -> None:
+        while not returned.wait(LOOK_S):
+            if len(results.value) >= tasks:
+                batch.failpoints.reach("before-prepare", batch.id, sum(rows for _, rows in results.value))
+                return
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        returned.set()
+        watching.join()
 
 
 KINDS = (

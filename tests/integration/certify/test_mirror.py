@@ -16,7 +16,6 @@ from oncebench.certify.scenarios import SCENARIOS, SINK, cell_of
 from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
-from oncebench.sinks.black_box.sink import FUNCTION
 from oncebench.workdir import open_work_dir
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -64,7 +63,7 @@ def test_a_scenario_passes_a_clean_sink_and_fails_a_defective_one(
         "cwd": str(Path(__file__).parent / "sinks"), "spark": {},
     }  # fmt: skip
     with open_work_dir(tmp_path / "run") as folder:
-        report = measure(cell_of(scenario, FUNCTION, json.dumps(given), 1), own_lab, folder.path)
+        report = measure(cell_of(scenario, True, json.dumps(given), 1), own_lab, folder.path)
     outcome = Outcome(scenario, dict(report))
     assert outcome.undecided == ""
     assert (code in outcome.broken(EXACTLY_ONCE)) is defective, report["reasons"]

@@ -12,7 +12,6 @@ from oncebench.certify.junit import junit
 from oncebench.certify.kept import NONE, Outcome, keeps, proven, strongest
 from oncebench.certify.scenarios import HEALTHY, SCENARIOS, Scenario, cell_of, chosen, of_own_points
 from oncebench.delivery.failpoints import parse_fault
-from oncebench.sinks.black_box.sink import FORMAT, FUNCTION
 
 KILL = Scenario("kill-after-call", "the job is killed", ("after-commit:kill",))
 GIVEN = {
@@ -94,12 +93,12 @@ def test_every_scenario_has_a_name_of_its_own_and_faults_that_can_be_read() -> N
     assert len({each.name for each in SCENARIOS}) == len(SCENARIOS)
     for each in SCENARIOS:
         assert [str(parse_fault(fault)) for fault in each.faults] == list(each.faults)
-        assert cell_of(each, FUNCTION, "{}", 3).faulted is not each.healthy
+        assert cell_of(each, True, "{}", 3).faulted is not each.healthy
 
 
 def test_a_streaming_sink_has_the_scenarios_that_need_no_view_of_its_call() -> None:
-    names = {each.name for each in chosen(FORMAT)}
-    assert names < {each.name for each in chosen(FUNCTION)}
+    names = {each.name for each in chosen(False)}
+    assert names < {each.name for each in chosen(True)}
     assert {"healthy", "kill-amid-call", "replay", "random-kills"} <= names
     assert not names & {"kill-after-call", "kill-at-batch-start", "zombie"}
 
@@ -108,3 +107,9 @@ def test_each_failpoint_of_the_sinks_own_becomes_a_scenario() -> None:
     (found,) = of_own_points(["batch-start", "own-staged", "mid-write", "own-staged"])
     assert found.name == "kill-at-staged"
     assert str(parse_fault(found.faults[0])) == "own-staged:kill"
+
+
+def test_a_certificate_names_the_scenarios_that_were_not_run() -> None:
+    page = certificate(GIVEN, [outcome(HEALTHY)], 1, "")
+    assert "not run, so this is not proven: kill-at-batch-start, kill-amid-call, " in page
+    assert "not run, because no guarantee is left: " in certificate(GIVEN, [outcome(HEALTHY, LOSS=1)], 1, "")

@@ -16,7 +16,7 @@ def report(call_ms: float, verdict: str = "kept", cpu_s: float = 50.0) -> dict[s
 
 
 def test_both_functions_get_the_same_load_in_each_round() -> None:
-    for own, beside in cells("{1}", "{2}", "function", 1):
+    for own, beside in cells("{1}", "{2}", 1):
         assert (own.seed, own.rate, own.sessions) == (beside.seed, beside.rate, beside.sessions)
         assert (own.black_box, beside.black_box) == ("{1}", "{2}")
 
