@@ -9,6 +9,19 @@ kills a batch and then its replay, and no other task of a dying process can use 
 to all of them. The suite reads the hit, acts from outside, and then may let the processes continue. After a `zombie`
 the stopped driver has a successor, and later faults apply to the successor. The design follows FreeBSD's fail(9) and
 fail-rs: named points in the code, actions from outside.
+
+A sink that a user certifies may have points of its own:
+
+    from oncebench import failpoint
+
+    def write_batch(df, batch_id):
+        stage(df, batch_id)
+        failpoint("staged")
+        publish(batch_id)
+
+`failpoint` does nothing outside a run of `oncebench certify`. In a run it can be called in the driver, in a Spark task,
+and in any other process that inherits the environment. The driver writes a file before each batch, with the run's
+faults and the number of the batch. The environment variable VARIABLE holds the path of that file.
 """
 
 from __future__ import annotations
@@ -35,8 +48,10 @@ POINTS = (
     "after-commit",
     "after-commit-log",
 )
-# The points that a sink of the user's own calls by name (`oncebench.delivery.own_points`) begin with this.
+# The points that a user's sink calls by name begin with this.
 OWN = "own-"
+_OWN_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+VARIABLE = "ONCEBENCH_FAILPOINTS"
 # Batches 0 to 2 are slow because of the start (JIT, first RocksDB files). A recovery is compared with the latencies of
 # the batches before the fault.
 FIRST_BATCH = 6
@@ -151,6 +166,40 @@ class Failpoints:
 
     def _stopped(self, number: int) -> Path:
         return self.hits.with_name(f"{self.hits.name}.{number}.stopped")
+
+
+def failpoint(name: str) -> None:
+    """Reaches a failpoint of a user's sink; does nothing outside a run.
+
+    Args:
+        name: small letters, digits and `-`.
+
+    Raises:
+        ValueError: in a run, if the name has another form.
+    """
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return
+    if not _OWN_NAME.fullmatch(name):
+        raise ValueError(f"failpoint({name!r}): a name has small letters, digits and `-`, such as 'rows-staged'")
+    state = json.loads(Path(path).read_text())
+    faults = tuple(parse_fault(text) for text in state["faults"])
+    trace = None if state["trace"] is None else Path(state["trace"])
+    Failpoints(faults, Path(state["hits"]), trace).reach(f"{OWN}{name}", state["batch"])
+
+
+def begin_batch(path: Path, failpoints: Failpoints, batch: int) -> None:
+    """Writes the file that `failpoint` reads, and names it in the environment of this process and its children."""
+    state = {
+        "faults": [str(fault) for fault in failpoints.faults],
+        "hits": str(failpoints.hits),
+        "trace": None if failpoints.trace is None else str(failpoints.trace),
+        "batch": batch,
+    }
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_text(json.dumps(state))
+    new.replace(path)
+    os.environ[VARIABLE] = str(path)
 
 
 def _is_zombie(hits: list[bytes]) -> bool:

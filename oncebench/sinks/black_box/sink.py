@@ -28,8 +28,7 @@ from oncebench.delivery import digest
 from oncebench.delivery.batch import map_in_arrow
 from oncebench.delivery.contract import EXACTLY_ONCE, Sink, SinkKind, SinkSettings, Support, Written
 from oncebench.delivery.decisions import pass_decision_failpoints
-from oncebench.delivery.failpoints import FIRST_BATCH, Failpoints
-from oncebench.delivery.own_points import begin_batch
+from oncebench.delivery.failpoints import FIRST_BATCH, Failpoints, begin_batch
 from oncebench.delivery.protocols import native
 from oncebench.delivery.quarantine import without_rejected
 from oncebench.delivery.tasks import partition_of_first_attempt

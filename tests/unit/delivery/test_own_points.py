@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncebench import failpoint
-from oncebench.delivery.own_points import VARIABLE
+from oncebench.delivery.failpoints import VARIABLE
 
 
 def test_a_failpoint_does_nothing_outside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -24,8 +24,7 @@ def run(folder: Path, batch: int, name: str = "staged") -> subprocess.CompletedP
     code = f"""
         from pathlib import Path
         from oncebench import failpoint
-        from oncebench.delivery.failpoints import Failpoints, parse_fault
-        from oncebench.delivery.own_points import begin_batch
+        from oncebench.delivery.failpoints import Failpoints, begin_batch, parse_fault
         folder = Path({str(folder)!r})
         points = Failpoints((parse_fault("own-staged:kill"),), folder / "hits.jsonl", folder / "trace.jsonl")
         begin_batch(folder / "failpoints.json", points, {batch})
