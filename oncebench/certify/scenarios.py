@@ -10,14 +10,17 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from oncebench.delivery.contract import EXACTLY_ONCE
-from oncebench.delivery.failpoints import FIRST_BATCH, KILL, OWN
+from oncebench.delivery.failpoints import KILL, OWN
 from oncebench.scenario.cell import Cell
-from oncebench.scenario.fault_matrix import BATCHES_PER_FAULT, BATCHES_PER_KILL, RANDOM_TRIGGER_MS, SESSIONS_PER_BATCH
+from oncebench.scenario.fault_matrix import BATCHES_PER_KILL, RANDOM_TRIGGER_MS, SESSIONS_PER_BATCH
 from oncebench.sinks.black_box.sink import FORMAT, FUNCTION
 
 SINK = "black-box"
 # Events per second. Batches are limited by events, so the rate decides only how long the load lasts.
 RATE = 300.0
+# Faults act in the warm-up batches, which are always full: the first one in batch FIRST_BATCH or soon after. The load
+# shows that the job then goes on.
+BATCHES_AFTER_FAULTS = 4
 
 
 @dataclass(frozen=True)
@@ -127,7 +130,7 @@ def cell_of(scenario: Scenario, function: bool, black_box: str, seed: int) -> Ce
         black_box: see `Cell.black_box`.
         seed: of the load and of random kills.
     """
-    batches = FIRST_BATCH + BATCHES_PER_FAULT * max(1, len(scenario.faults)) + BATCHES_PER_KILL * scenario.random_kills
+    batches = BATCHES_AFTER_FAULTS + BATCHES_PER_KILL * scenario.random_kills
     return Cell(
         SINK,
         EXACTLY_ONCE,

@@ -166,7 +166,8 @@ def call(batch: Batch, sink: Any, _journal: Any, _on_lost: str) -> None:
 def _ended_tasks_watched(batch: Batch, results: Any, tasks: int) -> Iterator[None]:
     """Reaches `before-prepare` when every task has ended, and the function has not returned.
 
-    The driver gets the result of a task before it knows that the job has ended.
+    The driver gets the result of a task before it knows that the job has ended. A function that returns at once after
+    its job may have returned.
     """
     if not batch.asks_for("before-prepare"):
         yield
@@ -174,10 +175,10 @@ def _ended_tasks_watched(batch: Batch, results: Any, tasks: int) -> Iterator[Non
     returned = threading.Event()
 
     def watch() -> None:
-        while not returned.wait(LOOK_S):
-            if len(results.value) >= tasks:
-                batch.failpoints.reach("before-prepare", batch.id, sum(rows for _, rows in results.value))
+        while len(results.value) < tasks:
+            if returned.wait(LOOK_S):
                 return
+        batch.failpoints.reach("before-prepare", batch.id, sum(rows for _, rows in results.value))
 
     watching = threading.Thread(target=watch, daemon=True)
     watching.start()
