@@ -13,14 +13,14 @@ from oncebench.delivery.contract import EXACTLY_ONCE
 from oncebench.delivery.failpoints import KILL, OWN
 from oncebench.scenario.cell import Cell
 from oncebench.scenario.fault_matrix import BATCHES_PER_KILL, RANDOM_TRIGGER_MS, SESSIONS_PER_BATCH
-from oncebench.sinks.black_box.sink import FORMAT, FUNCTION
+from oncebench.sinks.black_box.sink import FAULT_AFTER, FORMAT, FUNCTION
 
 SINK = "black-box"
 # Events per second. Batches are limited by events, so the rate decides only how long the load lasts.
-RATE = 300.0
-# Faults act in the warm-up batches, which are always full: the first one in batch FIRST_BATCH or soon after. The load
-# shows that the job then goes on.
-BATCHES_AFTER_FAULTS = 4
+RATE = 500.0
+# The warm-up is 30 sessions, which make six batches. The load makes ten more, at least four of them after the fault.
+EVENTS_PER_BATCH = 500
+BATCHES = 10
 
 
 @dataclass(frozen=True)
@@ -130,17 +130,21 @@ def cell_of(scenario: Scenario, function: bool, black_box: str, seed: int) -> Ce
         black_box: see `Cell.black_box`.
         seed: of the load and of random kills.
     """
-    batches = BATCHES_AFTER_FAULTS + BATCHES_PER_KILL * scenario.random_kills
+    if scenario.random_kills:
+        events, sessions = SESSIONS_PER_BATCH * 100, (4 + BATCHES_PER_KILL * scenario.random_kills) * SESSIONS_PER_BATCH
+    else:
+        events, sessions = EVENTS_PER_BATCH, BATCHES * EVENTS_PER_BATCH // 100
+    first, others = scenario.faults[:1], scenario.faults[1:]
     return Cell(
         SINK,
         EXACTLY_ONCE,
         FUNCTION if function else FORMAT,
-        faults=scenario.faults,
+        faults=(*(f"{fault}@after={FAULT_AFTER}" for fault in first), *others),
         random_kills=scenario.random_kills,
         rate=RATE,
-        sessions=batches * SESSIONS_PER_BATCH,
+        sessions=sessions,
         seed=seed,
         trigger_ms=RANDOM_TRIGGER_MS if scenario.random_kills else 0,
-        max_events_per_batch=SESSIONS_PER_BATCH * 100,
+        max_events_per_batch=events,
         black_box=black_box,
     )

@@ -67,8 +67,9 @@ class Fault:
     """One fault: its place, its action and its batch.
 
     With `batch`, the fault hits in this batch, even without rows. With `after`, it hits in the first batch with rows
-    that comes at least this many batches after the batch of the previous fault. With neither, the first fault hits in
-    the first batch with rows from FIRST_BATCH on. A later fault hits in the next batch with rows, which is the replay.
+    that comes at least this many batches after the batch of the previous fault; the first fault counts from
+    FIRST_BATCH. With neither, the first fault hits in the first batch with rows from FIRST_BATCH on. A later fault hits
+    in the next batch with rows, which is the replay.
     """
 
     point: str
@@ -210,7 +211,7 @@ def _is_zombie(hits: list[bytes]) -> bool:
 def _fits(fault: Fault, batch: int, rows: int | None, hit_last: int | None) -> bool:
     if fault.batch is not None:
         return batch == fault.batch
-    first = FIRST_BATCH if hit_last is None else hit_last + (fault.after or 0)
+    first = (FIRST_BATCH if hit_last is None else hit_last) + (fault.after or 0)
     return batch >= first and rows != 0
 
 

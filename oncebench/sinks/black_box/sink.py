@@ -48,8 +48,11 @@ BATCH_ID = "streaming.sql.batchId"
 WAIT_S = 1.5
 # How often a run with a fault at `before-prepare` looks whether all tasks have ended.
 LOOK_S = 0.0005
+# A fault waits for so many batches after FIRST_BATCH, so that it acts under the load, and not in the warm-up. A run that
+# gets stuck under the load is judged.
+FAULT_AFTER = 4
 # A function that writes with one task has no other task. From this batch on, its only task passes the point.
-ONE_TASK_BATCH = FIRST_BATCH + 2
+ONE_TASK_BATCH = FIRST_BATCH + FAULT_AFTER + 2
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class PassingTask:
         if partition == 0 and batch < ONE_TASK_BATCH:
             return
         armed = self.failpoints.asks_for(point) and not self.failpoints.hits.exists()
-        if armed and partition > 0 and rows and batch >= FIRST_BATCH:
+        if armed and partition > 0 and rows and batch >= FIRST_BATCH + FAULT_AFTER:
             time.sleep(WAIT_S)
         self.failpoints.reach(point, batch, rows, partition)
 

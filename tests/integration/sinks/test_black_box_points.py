@@ -20,7 +20,7 @@ from oncebench.delivery.failpoints import FIRST_BATCH, Failpoints
 from oncebench.delivery.quarantine import Quarantine
 from oncebench.downloads.java import find_java
 from oncebench.lab.lab import Lab, spark_of
-from oncebench.sinks.black_box.sink import FUNCTION, ONE_TASK_BATCH, BlackBox, call
+from oncebench.sinks.black_box.sink import FAULT_AFTER, FUNCTION, ONE_TASK_BATCH, BlackBox, call
 from pipeline.rows import SCHEMA
 from tests import ROOT
 from tests.contract.attempts import PARTITIONS, frame, rows_for
@@ -85,7 +85,7 @@ def test_a_kill_amid_the_call_finds_the_rows_of_one_task_in_the_sink(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     part = len(rows_for("s0"))
-    passed = points_of("append", FIRST_BATCH, spark, tmp_path, monkeypatch)
+    passed = points_of("append", FIRST_BATCH + FAULT_AFTER, spark, tmp_path, monkeypatch)
     assert passed[:3] == [("mid-write", 1, part), ("before-prepare", None, 2 * part), ("after-prepare", None, 2 * part)]
     assert {there for _, _, there in passed[2:]} == {2 * part}
 

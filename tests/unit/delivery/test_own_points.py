@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oncebench import failpoint
-from oncebench.delivery.failpoints import VARIABLE
+from oncebench.delivery.failpoints import FIRST_BATCH, VARIABLE
 
 
 def test_a_failpoint_does_nothing_outside_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,14 +19,16 @@ def test_a_failpoint_does_nothing_outside_a_run(monkeypatch: pytest.MonkeyPatch)
     failpoint("staged")
 
 
-def run(folder: Path, batch: int, name: str = "staged") -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, batch: int, name: str = "staged", fault: str = "own-staged:kill"
+) -> subprocess.CompletedProcess[str]:
     """A process of its own session: a kill takes it and nothing else."""
     code = f"""
         from pathlib import Path
         from oncebench import failpoint
         from oncebench.delivery.failpoints import Failpoints, begin_batch, parse_fault
         folder = Path({str(folder)!r})
-        points = Failpoints((parse_fault("own-staged:kill"),), folder / "hits.jsonl", folder / "trace.jsonl")
+        points = Failpoints((parse_fault({fault!r}),), folder / "hits.jsonl", folder / "trace.jsonl")
         begin_batch(folder / "failpoints.json", points, {batch})
         failpoint({name!r})
         print("survived")
@@ -49,3 +51,8 @@ def test_a_run_is_killed_at_the_named_point_of_its_batch_only(tmp_path: Path) ->
 
 def test_a_name_that_no_command_line_takes_is_refused_in_a_run(tmp_path: Path) -> None:
     assert "a name has small letters, digits" in run(tmp_path, 7, "Staged rows").stderr
+
+
+def test_a_first_fault_can_wait_for_more_batches(tmp_path: Path) -> None:
+    assert run(tmp_path, FIRST_BATCH + 3, fault="own-staged:kill@after=4").stdout == "survived\n"
+    assert run(tmp_path, FIRST_BATCH + 4, fault="own-staged:kill@after=4").returncode == -9
