@@ -48,8 +48,8 @@ BATCH_ID = "streaming.sql.batchId"
 WAIT_S = 1.5
 # How often a run with a fault at `before-prepare` looks whether all tasks have ended.
 LOOK_S = 0.0005
-# A fault waits for so many batches after FIRST_BATCH, so that it acts under the load, and not in the warm-up. A run that
-# gets stuck under the load is judged.
+# A fault waits for so many batches after FIRST_BATCH, so that it acts under the load. A run that gets stuck there is
+# judged. A run that gets stuck in the warm-up is an error.
 FAULT_AFTER = 4
 # A function that writes with one task has no other task. From this batch on, its only task passes the point.
 ONE_TASK_BATCH = FIRST_BATCH + FAULT_AFTER + 2
