@@ -87,9 +87,9 @@ def _evidence(given: Mapping[str, Any], outcome: Outcome, seed: int) -> list[str
 def _method(given: Mapping[str, Any], outcomes: Sequence[Outcome], seed: int) -> list[str]:
     expected = sum(outcome.report["rows"]["expected"] for outcome in outcomes if outcome.report)
     return [
-        "A real Kafka and a real Spark ran the function as `foreachBatch`. Real signals killed and stopped the job. "
+        "A real Spark job read from a real Kafka and wrote to the sink. Real signals killed and stopped the job. "
         f"{given['read']} returned the rows that a reader is shown. Two auditors computed the expected rows from the "
-        f"input and compared: {expected} rows in {len(outcomes)} runs. A fault acts in one batch of a run, so races at "
+        f"input and compared: {expected} rows in {len(outcomes)} scenarios. A fault acts in one batch of a run, so races at "
         "other moments may stay unseen.",
         "",
         f"    {command(given, None, seed)}",
