@@ -89,8 +89,8 @@ def _method(given: Mapping[str, Any], outcomes: Sequence[Outcome], seed: int) ->
     return [
         "A real Spark job read from a real Kafka and wrote to the sink. Real signals killed and stopped the job. "
         f"{given['read']} returned the rows that a reader is shown. Two auditors computed the expected rows from the "
-        f"input and compared: {expected} rows in {len(outcomes)} scenarios. A fault acts in one batch of a run, so races at "
-        "other moments may stay unseen.",
+        f"input and compared: {expected} rows in {len(outcomes)} scenarios. A fault acts in one batch of a run, so "
+        "races at other moments may stay unseen.",
         "",
         f"    {command(given, None, seed)}",
     ]
