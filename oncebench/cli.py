@@ -28,6 +28,7 @@ COMMANDS = {
     "run": "Run one cell and judge it.",
     "compare": "Run a profile of cells and print one table.",
     "faults": "Run the fault matrix: one verdict per fault and guarantee.",
+    "certify": "Find the guarantee that a sink of your own keeps.",
     "sustain": "Find the highest rate that each guarantee sustains.",
     "batches": "Measure the time that each protocol adds to a batch.",
     "profile": "Show where the time and the CPU of a batch go.",

@@ -33,7 +33,7 @@ from oncebench.delivery.quarantine import Quarantine
 from oncebench.delivery.topics import settings
 from oncebench.delivery.topics.check import refuse_compacted, refuse_unfit
 from oncebench.jobs.batches import Batches, rows_of
-from oncebench.jobs.checkpoint import committed_position, open_batch
+from oncebench.jobs.checkpoint import committed_position, newest_finished, open_batch
 from oncebench.jobs.output import Target
 from oncebench.jobs.query import in_checkpoint
 from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
@@ -167,7 +167,7 @@ class Job:
         if kind.commits_per_task(target.support):
             refuse_without_shuffle(rows, config.partitions, KEY)
         rows = rows_for(kind.takes, rows)
-        by_batch = protocol is not native or bool(config.faults)
+        by_batch = not sink.always_streams and (protocol is not native or bool(config.faults))
         if protocol is not native:
             rows = deliverable(rows, sink)
         if by_batch:
@@ -176,13 +176,16 @@ class Job:
                 failpoints=self._failpoints, changed=checks.changed, delivered=(self._note, checks.output.note_batch),
             )  # fmt: skip
             writer = rows.writeStream.foreachBatch(self._delivered_by(batches))
+        elif sink.always_streams:
+            writer = sink.stream_with_failpoints(rows, self._failpoints)
         else:
             writer = sink.stream_native(rows)
         writer = in_checkpoint(writer, config.checkpoint)
         query = writer.trigger(processingTime=f"{config.trigger_ms} milliseconds").start()
         self.stopping.start_is_over()
         self._progress.write("running")
-        for watch in (self._watch_commit_log, self._watch_input):
+        watch_commits = self._watch_streamed if sink.always_streams else self._watch_commit_log
+        for watch in (watch_commits, self._watch_input):
             threading.Thread(target=watch, daemon=True).start()
         while query.isActive:
             time.sleep(POLL_S)
@@ -242,3 +245,14 @@ class Job:
                 time.sleep(COMMIT_LOG_POLL_S)
             else:
                 changes.wait(POLL_S)
+
+    def _watch_streamed(self) -> None:
+        """Reaches `after-commit-log` for each batch of a streaming sink of Spark, whose calls nobody sees."""
+        commits: Path = self.config.checkpoint / "commits"
+        passed = newest_finished(self.config.checkpoint)
+        while True:
+            if (commits / str(passed + 1)).exists():
+                passed += 1
+                self._failpoints.reach("after-commit-log", passed)
+            else:
+                time.sleep(COMMIT_LOG_POLL_S)

@@ -38,7 +38,7 @@ def list_cells(profile: str | None, sinks: tuple[str, ...]) -> None:
             click.echo(cell.reproduce())
         return
     require_sinks(sinks)
-    kinds = [kind for kind in SINKS.values() if not sinks or kind.name in sinks]
+    kinds = [kind for kind in SINKS.values() if not kind.certify_only and (not sinks or kind.name in sinks)]
     sound = [line for kind in kinds for line in _sound(kind)]
     broken = [line for kind in kinds for line in _broken(kind)]
     widths = [max(len(line[at]) for line in (_HEADINGS, *sound, *broken)) for at in range(3)]

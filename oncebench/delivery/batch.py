@@ -145,6 +145,11 @@ class Batch:
         """Whether this run was asked for a fault at this point."""
         return self._failpoints.asks_for(point)
 
+    @property
+    def failpoints(self) -> Failpoints:
+        """The failpoints of the run, for tasks that a protocol makes itself."""
+        return self._failpoints
+
     def failpoint(self, point: str) -> None:
         """Reaches a failpoint of the driver."""
         rows = sum(result.rows for result in self.results) if self.results else self._rows_before

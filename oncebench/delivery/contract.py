@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
     from pyspark.sql.types import StructType
 
+    from oncebench.delivery.failpoints import Failpoints
+
 AT_MOST_ONCE = "at-most-once"
 AT_LEAST_ONCE = "at-least-once"
 EXACTLY_ONCE = "exactly-once"
@@ -122,6 +124,8 @@ class SinkKind:
         none_open: why a kind has none, as a part of a sentence; empty if each of its commits is one step.
         missing: an extra that is not installed, and how to install it; empty if nothing is missing. A kind without
             its extra is listed, and its stored reports can be read, but a run that names the kind is refused.
+        certify_only: whether the sink is a function of the user, which only `oncebench certify` runs. No list, profile
+            or matrix has such a kind.
     """
 
     name: str
@@ -136,6 +140,7 @@ class SinkKind:
     transactions: Mapping[str, OpensTransactions] = field(default_factory=dict)
     none_open: str = ""
     missing: str = ""
+    certify_only: bool = False
 
     def commits_per_task(self, support: Support) -> bool:
         """Whether commit state belongs to task numbers, so a replay must keep rows in their tasks.
@@ -356,6 +361,15 @@ class Sink:
     def stream_native(self, rows: DataFrame, /) -> DataStreamWriter:
         """Returns the baseline, Spark's own streaming sink; rows are not encoded."""
         raise self._undeclared("stream_native")
+
+    @property
+    def always_streams(self) -> bool:
+        """Whether the sink is a streaming sink of Spark in runs with faults too, see `stream_with_failpoints`."""
+        return False
+
+    def stream_with_failpoints(self, rows: DataFrame, failpoints: Failpoints, /) -> DataStreamWriter:
+        """Returns a streaming sink of Spark whose rows pass the failpoints of a task."""
+        raise self._undeclared("stream_with_failpoints")
 
     def close(self) -> None:
         """Releases everything that `start` opened; by default nothing."""

@@ -9,6 +9,19 @@ kills a batch and then its replay, and no other task of a dying process can use 
 to all of them. The suite reads the hit, acts from outside, and then may let the processes continue. After a `zombie`
 the stopped driver has a successor, and later faults apply to the successor. The design follows FreeBSD's fail(9) and
 fail-rs: named points in the code, actions from outside.
+
+A sink that a user certifies may have points of its own:
+
+    from oncebench import failpoint
+
+    def write_batch(df, batch_id):
+        stage(df, batch_id)
+        failpoint("staged")
+        publish(batch_id)
+
+`failpoint` does nothing outside a run of `oncebench certify`. In a run it can be called in the driver, in a Spark task,
+and in any other process that inherits the environment. The driver writes a file before each batch, with the run's
+faults and the number of the batch. The environment variable VARIABLE holds the path of that file.
 """
 
 from __future__ import annotations
@@ -35,13 +48,17 @@ POINTS = (
     "after-commit",
     "after-commit-log",
 )
+# The points that a user's sink calls by name begin with this.
+OWN = "own-"
+_OWN_NAME = re.compile(r"[a-z0-9][a-z0-9-]*")
+VARIABLE = "ONCEBENCH_FAILPOINTS"
 # Batches 0 to 2 are slow because of the start (JIT, first RocksDB files). A recovery is compared with the latencies of
 # the batches before the fault.
 FIRST_BATCH = 6
 KILL, ZOMBIE = "kill", "zombie"
 FORM = "POINT[:ACTION[:SECONDS]][@batch=N|@after=N]"
 _SPEC = re.compile(
-    r"(?P<point>[a-z-]+)(?::(?P<action>[a-z-]+)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
+    r"(?P<point>[a-z][a-z0-9-]*)(?::(?P<action>[a-z-]+)(?::(?P<seconds>\d{1,5}(?:\.\d{1,3})?))?)?(?:@(?:batch=(?P<batch>\d+)|after=(?P<after>\d+)))?"
 )
 
 
@@ -50,8 +67,9 @@ class Fault:
     """One fault: its place, its action and its batch.
 
     With `batch`, the fault hits in this batch, even without rows. With `after`, it hits in the first batch with rows
-    that comes at least this many batches after the batch of the previous fault. With neither, the first fault hits in
-    the first batch with rows from FIRST_BATCH on. A later fault hits in the next batch with rows, which is the replay.
+    that comes at least this many batches after the batch of the previous fault; the first fault counts from
+    FIRST_BATCH. With neither, the first fault hits in the first batch with rows from FIRST_BATCH on. A later fault hits
+    in the next batch with rows, which is the replay.
     """
 
     point: str
@@ -75,7 +93,7 @@ def parse_fault(text: str) -> Fault:
     match = _SPEC.fullmatch(text)
     if match is None:
         raise ValueError(f"fault {text!r} is not of the form {FORM}")
-    if match["point"] not in POINTS:
+    if match["point"] not in POINTS and not match["point"].startswith(OWN):
         near = get_close_matches(match["point"], POINTS, n=1)
         meant = f" (did you mean {near[0]}?)" if near else ""
         raise ValueError(
@@ -151,6 +169,40 @@ class Failpoints:
         return self.hits.with_name(f"{self.hits.name}.{number}.stopped")
 
 
+def failpoint(name: str) -> None:
+    """Reaches a failpoint of a user's sink; does nothing outside a run.
+
+    Args:
+        name: small letters, digits and `-`.
+
+    Raises:
+        ValueError: in a run, if the name has another form.
+    """
+    path = os.environ.get(VARIABLE)
+    if not path:
+        return
+    if not _OWN_NAME.fullmatch(name):
+        raise ValueError(f"failpoint({name!r}): a name has small letters, digits and `-`, such as 'rows-staged'")
+    state = json.loads(Path(path).read_text())
+    faults = tuple(parse_fault(text) for text in state["faults"])
+    trace = None if state["trace"] is None else Path(state["trace"])
+    Failpoints(faults, Path(state["hits"]), trace).reach(f"{OWN}{name}", state["batch"])
+
+
+def begin_batch(path: Path, failpoints: Failpoints, batch: int) -> None:
+    """Writes the file that `failpoint` reads, and names it in the environment of this process and its children."""
+    state = {
+        "faults": [str(fault) for fault in failpoints.faults],
+        "hits": str(failpoints.hits),
+        "trace": None if failpoints.trace is None else str(failpoints.trace),
+        "batch": batch,
+    }
+    new = path.with_name(f"{path.name}.{os.getpid()}")
+    new.write_text(json.dumps(state))
+    new.replace(path)
+    os.environ[VARIABLE] = str(path)
+
+
 def _is_zombie(hits: list[bytes]) -> bool:
     """Whether this process was declared dead and has a successor."""
     return any(hit["action"] == ZOMBIE and hit["life"] == os.getsid(0) for hit in map(json.loads, hits))
@@ -159,7 +211,7 @@ def _is_zombie(hits: list[bytes]) -> bool:
 def _fits(fault: Fault, batch: int, rows: int | None, hit_last: int | None) -> bool:
     if fault.batch is not None:
         return batch == fault.batch
-    first = FIRST_BATCH if hit_last is None else hit_last + (fault.after or 0)
+    first = (FIRST_BATCH if hit_last is None else hit_last) + (fault.after or 0)
     return batch >= first and rows != 0
 
 

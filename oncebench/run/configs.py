@@ -53,7 +53,8 @@ def pipeline_config(
         state_store=cell.state_store,
         faults=tuple(parse_fault(fault) for fault in cell.faults),
         progress_whole=True,  # verdict and report need every line
-        spark=NO_EMPTY_BATCHES,
+        trace=bool(cell.black_box),  # the names of the user's own failpoints come from the trace
+        spark={**NO_EMPTY_BATCHES, **topics.target.get("spark", {})},
         **master_for(cell, lab.spark([SINKS[cell.sink]])),
     )
 

@@ -48,6 +48,7 @@ def make_topics(cell: Cell, kafka: Kafka, run: str, folder: Path) -> Topics:
         make_topic=lambda name: kafka.create_topic(name, cell.partitions, OUTPUT_CONFIG),
         schema=SCHEMA,
         key=KEY,
+        black_box=cell.black_box,
     )
     return Topics(
         kafka.create_topic(f"{run}.in", cell.partitions),

@@ -47,6 +47,8 @@ class Cell:
             earlier, batches that began earlier, and resources that processes used until then. A load that is over
             sooner is measured as a whole. For a flat-out load they count from the query's start; it is measured as a
             whole if less than half of it is left then.
+        black_box: the user's functions and settings as JSON, for the sink `black-box` only
+            (`oncebench.sinks.black_box.target`).
     """
 
     sink: str
@@ -70,6 +72,7 @@ class Cell:
     state_store: str = CHANGELOG
     master: str = "local[2]"
     warmup_s: float = 3.0
+    black_box: str = ""
 
     @property
     def faulted(self) -> bool:
@@ -132,4 +135,4 @@ _OPTIONS = {
 
 def counts_rows(variant: str) -> bool:
     """Whether the pipeline counts the rows of each batch. Spark's own sinks return no count."""
-    return variant != "native"
+    return variant not in ("native", "format")

@@ -61,7 +61,7 @@ def find_support(sink: str, guarantee: str, variant: str) -> Support | None:
 def all_supports() -> Iterator[tuple[str, Support]]:
     """Every (sink, support) that is meant to keep its guarantee."""
     for sink, kind in SINKS.items():
-        for support in ordered(kind.supports):
+        for support in () if kind.certify_only else ordered(kind.supports):
             if support.expected_anomaly is None:
                 yield sink, support
 
@@ -89,23 +89,29 @@ def expected_codes(report: Mapping[str, Any]) -> set[str]:
 
 def installed() -> tuple[str, ...]:
     """The sinks that can run here: they run where the user names none."""
-    return tuple(name for name, kind in SINKS.items() if not kind.missing and name in suite_sinks())
+    return tuple(
+        name for name, kind in SINKS.items() if not kind.missing and not kind.certify_only and name in suite_sinks()
+    )
 
 
 def require_sinks(sinks: Iterable[str]) -> None:
     """Checks that each of these sinks exists.
 
     Raises:
-        UserError: a sink is unknown (exit code 2).
+        UserError: a sink is unknown, or only `oncebench certify` can run it (exit code 2).
     """
     for sink in sinks:
         if sink not in SINKS:
             raise UserError(_unknown_sink(sink), exit_code=ExitCode.USAGE)
+        if SINKS[sink].certify_only:
+            raise UserError(
+                f"sink {sink} is a function of your own. Test it with `oncebench certify`", exit_code=ExitCode.USAGE
+            )
 
 
 def _unknown_sink(sink: str) -> str:
     broken = [name for name, kind in SINKS.items() if any(support.expected_anomaly for support in kind.supports)]
-    sound = [name for name in SINKS if name not in broken]
+    sound = [name for name, kind in SINKS.items() if name not in broken and not kind.certify_only]
     near = get_close_matches(sink, [*sound, *broken], n=1)
     meant = f" (did you mean {near[0]}?)" if near else ""
     left_out = "".join(f". {why.removesuffix('.')}" for why in LEFT_OUT.values())

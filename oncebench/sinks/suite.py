@@ -27,6 +27,7 @@ class Place:
         make_topic: creates a topic of that many partitions on the cluster, and returns its name.
         schema: columns of the rows.
         key: the column that names a row's session, for readers of sinks that have no record key.
+        black_box: see `Cell.black_box`; other sinks ignore it.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Place:
     make_topic: Callable[[str], str]
     schema: StructType
     key: str
+    black_box: str = ""
 
 
 @dataclass(frozen=True)

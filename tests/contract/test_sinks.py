@@ -25,7 +25,10 @@ from tests.spark_sessions import sinkless, spark_session
 pytestmark = [pytest.mark.contract, pytest.mark.spark]
 
 DECLARED = [
-    (kind.name, support) for kind in SINKS.values() for support in kind.supports if support.expected_anomaly is None
+    (kind.name, support)
+    for kind in SINKS.values()
+    for support in kind.supports
+    if support.expected_anomaly is None and not kind.certify_only
 ]
 EXACT = [each for each in DECLARED if each[1].guarantee == EXACTLY_ONCE]
 # Sinks that declare exactly-once and are broken on purpose. `test_zombie` covers those that need a zombie.

@@ -20,7 +20,11 @@ KINDS = re.split(r"^### (?=\d+\. )", PAGE, flags=re.MULTILINE)[1:]
 # These concern no sink, or the same for all.
 WITHOUT_SINKS = {"9"}
 # The two formats of files are one sink.
-NAMES = {name.removesuffix("-jsonl").removesuffix("-parquet") for name in SINKS.keys() - PACKAGES}
+NAMES = {
+    name.removesuffix("-jsonl").removesuffix("-parquet")
+    for name, kind in SINKS.items()
+    if name not in PACKAGES and not kind.certify_only
+}
 
 
 def tables(text: str) -> Iterator[list[list[str]]]:

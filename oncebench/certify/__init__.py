@@ -1,0 +1,1 @@
+"""Certifies a sink of the user: which guarantee it keeps, for which faults, with the evidence."""

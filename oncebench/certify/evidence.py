@@ -1,0 +1,76 @@
+"""What a run has shown, in words, and the command that shows it again."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping
+from typing import Any
+
+from oncebench.audit.anomalies import CATALOGUE
+from oncebench.certify.kept import STRENGTH, Outcome
+from oncebench.certify.scenarios import Scenario
+
+# The fields of an example that a reader understands, in the order of a sentence.
+_WORDS: Mapping[str, str] = {
+    "batch": "batch", "lost": "rows lost:", "id": "row", "session_key": "session", "missing": "without its rows",
+    "kind": "kind:",
+}  # fmt: skip
+
+
+def result(outcome: Outcome) -> str:
+    """Returns one line: the guarantees that the run broke, or that it kept all, or why it proves nothing."""
+    if outcome.undecided:
+        return f"not tested: {outcome.undecided}"
+    broken = [guarantee for guarantee in STRENGTH if outcome.broken(guarantee)]
+    if not broken:
+        rows = outcome.report["rows"]
+        return f"kept: {rows['visible']} of {rows['expected']} rows, each once"
+    return f"breaks {', '.join(broken)}: {findings(outcome)}"
+
+
+def findings(outcome: Outcome) -> str:
+    """Returns what the run has shown against the strictest guarantee, with an example."""
+    codes = outcome.broken(STRENGTH[0])
+    return "; ".join(
+        f"{count} {CATALOGUE[code].unit} ({code}: {CATALOGUE[code].means})" for code, count in codes.items()
+    )
+
+
+def example(outcome: Outcome, code: str) -> str:
+    """Returns one example of an anomaly, in words; empty if the report has none.
+
+    Positions of rows in the output are left out: a black box has none of its own.
+    """
+    examples = outcome.report.get("examples", {}).get(code, ())
+    return _words(examples[0]) if examples else ""
+
+
+def _words(found: Mapping[str, Any]) -> str:
+    parts = [f"{word} {found[name]}" for name, word in _WORDS.items() if name in found]
+    if len(found.get("rows", ())) > 1:
+        parts.append(f"shown {len(found['rows'])} times")
+    if "first" in found:
+        parts.append(f"first of them: {_words(found['first'])}")
+    if found.get("input"):
+        parts.append(f"made from the input at partition {found['input'][0][0]}, offset {found['input'][0][1]}")
+    return ", ".join(parts)
+
+
+def command(given: Mapping[str, Any], scenario: Scenario | None = None, seed: int = 1) -> str:
+    """Returns the command that certifies the sink, or that runs one scenario again."""
+    words = ["oncebench", "certify", *([given["write"]] if given["write"] else ["--format", given["format"]])]
+    for name, value in given["options"].items():
+        words += ["--option", f"{name}={value}"]
+    words += ["--reader", given["read"]]
+    if given["setup"]:
+        words += ["--setup", given["setup"]]
+    for name, value in given["spark"].items():
+        words += ["--spark", f"{name}={value}"]
+    if seed != 1:
+        words += ["--seed", str(seed)]
+    return shlex.join(words + ([] if scenario is None else ["--only", scenario.name]))
+
+
+def name_of(given: Mapping[str, Any]) -> str:
+    """Returns the name of the sink for people."""
+    return str(given["write"] or f"Spark's format {given['format']}")

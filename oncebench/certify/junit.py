@@ -1,0 +1,32 @@
+"""A certificate as JUnit XML: a test case per scenario, with its command."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+from xml.etree import ElementTree
+
+from oncebench.certify.evidence import command, findings, name_of
+from oncebench.certify.kept import Outcome
+
+
+def junit(given: Mapping[str, Any], outcomes: Sequence[Outcome], guarantee: str, seed: int) -> str:
+    """Returns the outcomes as JUnit XML.
+
+    Args:
+        given: the user's functions, see `oncebench.sinks.black_box.target`.
+        guarantee: a scenario that breaks it is a failure. A scenario without an answer is skipped.
+    """
+    failed = sum(bool(each.broken(guarantee)) for each in outcomes)
+    skipped = sum(bool(each.undecided) for each in outcomes)
+    suite = ElementTree.Element("testsuite", name=f"oncebench certify {guarantee}", tests=str(len(outcomes)),
+                                failures=str(failed), skipped=str(skipped))  # fmt: skip
+    for outcome in outcomes:
+        case = ElementTree.SubElement(suite, "testcase", classname=name_of(given), name=outcome.scenario.name)
+        if outcome.undecided:
+            ElementTree.SubElement(case, "skipped", message=outcome.undecided)
+        elif outcome.broken(guarantee):
+            ElementTree.SubElement(case, "failure", message=findings(outcome))
+        ElementTree.SubElement(case, "system-out").text = command(given, outcome.scenario, seed)
+    ElementTree.indent(suite)
+    return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

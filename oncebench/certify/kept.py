@@ -1,0 +1,67 @@
+"""Finds the guarantee that a sink keeps: the strongest one that no scenario broke.
+
+Promise: pure functions of reports. A run is judged under each guarantee by the rules of the audit
+(`oncebench.audit.verdict.RULES`). A scenario without an answer (`unknown`, `vacuous`, or a run that failed) proves
+nothing: the guarantee is then not proven.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from oncebench.audit.verdict import Facts, Verdict, decide
+from oncebench.certify.scenarios import Scenario
+from oncebench.delivery.contract import AT_LEAST_ONCE, AT_MOST_ONCE, EXACTLY_ONCE
+
+# From the strongest to the weakest.
+STRENGTH = (EXACTLY_ONCE, AT_LEAST_ONCE, AT_MOST_ONCE)
+NONE = "none"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of one scenario.
+
+    Attributes:
+        report: of the run; empty if the run failed.
+        failure: why the run failed.
+    """
+
+    scenario: Scenario
+    report: Mapping[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+    @property
+    def undecided(self) -> str:
+        """Why the run proves nothing; empty if it does."""
+        if not self.report:
+            return self.failure
+        if self.report["verdict"] in (Verdict.UNKNOWN, Verdict.VACUOUS):
+            return "; ".join(self.report["reasons"]) or str(self.report["verdict"])
+        return ""
+
+    def broken(self, guarantee: str) -> dict[str, int]:
+        """Returns the counts of the anomalies that this guarantee forbids in this run."""
+        if not self.report or self.undecided:
+            return {}
+        failed = not self.scenario.healthy or bool(self.report.get("deaths", {}).get("unasked"))
+        facts = Facts(guarantee, failed=failed, ordered=False)
+        return dict(decide(self.report["anomalies"], facts).codes)
+
+
+def strongest(outcomes: Sequence[Outcome]) -> str:
+    """Returns the strongest guarantee that no outcome breaks, or NONE."""
+    kept = (guarantee for guarantee in STRENGTH if not any(each.broken(guarantee) for each in outcomes))
+    return next(kept, NONE)
+
+
+def proven(outcomes: Sequence[Outcome]) -> bool:
+    """Whether every scenario has an answer."""
+    return bool(outcomes) and not any(each.undecided for each in outcomes)
+
+
+def keeps(outcomes: Sequence[Outcome], guarantee: str) -> bool:
+    """Whether no outcome breaks the guarantee."""
+    return not any(each.broken(guarantee) for each in outcomes)

@@ -1,0 +1,188 @@
+"""The committed reader of a black box: what the user's reader returns, as rows with positions.
+
+Promise: a row has the same position in every read: a hash of its content and of the number of earlier copies of it.
+So a row that a reader was shown and that is gone later is found, and each copy counts.
+
+What can go wrong: during a run the user's reader may raise, because a table does not exist yet. The next poll asks
+again. At the end it must return the rows within LIMIT_S (`ReadError`).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from threading import Timer
+from typing import Any, ClassVar
+
+import orjson
+
+from oncebench.delivery.errors import ReadError
+from oncebench.sinks.black_box.target import UserMistake
+from oncebench.sinks.reader import (
+    NOTHING,
+    OFFSET_BITS,
+    NotAnsweredError,
+    ReadReport,
+    Rows,
+    Snapshots,
+    now_us,
+    rows_of,
+)
+
+# One call of a user's function. A reader that starts Spark takes 10 s.
+LIMIT_S = 120.0
+# During a run the user's reader must leave the machine to the pipeline.
+SHARE, PAUSE_S = 0.1, 0.25
+# How long the final read repeats a reader that raises: a server may be busy with the end of the run.
+AGAIN_S = 10.0
+_HOME = Path(__file__).resolve().parents[3]
+
+
+class Functions:
+    """A child process that runs the user's reader and setup.
+
+    Args:
+        target: see `oncebench.sinks.black_box.target`.
+    """
+
+    def __init__(self, target: Mapping[str, Any]) -> None:
+        self._target = target
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def call(self, command: str) -> list[list[Any]]:
+        """Returns the rows of the answer.
+
+        Raises:
+            UserMistake: a function cannot be used.
+            NotAnsweredError: a function raised, ended its process, or took longer than LIMIT_S.
+        """
+        child = self._running()
+        assert child.stdin is not None, "the child has pipes"
+        assert child.stdout is not None, "the child has pipes"
+        timer = Timer(LIMIT_S, child.kill)
+        timer.start()
+        try:
+            child.stdin.write(f"{command}\n".encode())
+            child.stdin.flush()
+            line = child.stdout.readline()
+        except OSError:
+            line = b""
+        finally:
+            timer.cancel()
+        if not line:
+            self.close()
+            raise NotAnsweredError(f"its process ended, or took longer than {LIMIT_S:g} s")
+        answer = orjson.loads(line)
+        if "mistake" in answer:
+            raise UserMistake(answer["mistake"])
+        if "error" in answer:
+            raise NotAnsweredError(answer["error"])
+        found: list[list[Any]] = answer["rows"]
+        return found
+
+    def _running(self) -> subprocess.Popen[bytes]:
+        if self._child is None or self._child.poll() is not None:
+            self.close()
+            log = Path(self._target["folder"]).parent / "logs" / "reader.log"
+            log.parent.mkdir(exist_ok=True)
+            paths = os.pathsep.join(filter(None, (str(_HOME), os.environ.get("PYTHONPATH"))))
+            with log.open("ab") as errors:
+                self._child = subprocess.Popen(
+                    [sys.executable, "-m", f"{__package__}.serve", orjson.dumps(dict(self._target)).decode()],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=errors,
+                    cwd=_HOME,
+                    env={**os.environ, "PYTHONPATH": paths},
+                )
+        return self._child
+
+    def close(self) -> None:
+        """Ends the child."""
+        if self._child is not None:
+            self._child.kill()
+            self._child.communicate()
+            self._child = None
+
+
+class Unreadable(ReadError):
+    """The user's reader does not return the rows at the end of a run."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class BlackBoxReader(Snapshots):
+    """Polls the user's reader, which reads everything at each call, at most for SHARE of the time."""
+
+    def __init__(self, target: Mapping[str, Any]) -> None:
+        self._functions = Functions(target)
+        self._name = str(target["read"])
+        self._due = 0.0
+        super().__init__(new_rows(target, lambda: self._functions.call("read")), close=self._functions.close)
+
+    def poll(self, timeout_s: float) -> Rows:
+        """See `Reader.poll`; with a timeout of 0 it reads at once."""
+        if timeout_s > 0 and time.monotonic() + timeout_s < self._due:
+            time.sleep(timeout_s)
+            return NOTHING
+        if timeout_s > 0:
+            time.sleep(max(0.0, self._due - time.monotonic()))
+        started = time.monotonic()
+        rows = super().poll(0)
+        ended = time.monotonic()
+        self._due = ended + max(PAUSE_S, (ended - started) / SHARE)
+        return rows
+
+    def read_to_end(self, take: Callable[[Rows], Any], *, settle_s: float = 0.0, idle_s: float = 0.0) -> ReadReport:
+        """See `Reader.read_to_end`: one call of the user's reader returns all rows."""
+        del settle_s, idle_s
+        end = time.monotonic() + AGAIN_S
+        while True:
+            try:
+                rows = self._poll_once()
+            except NotAnsweredError as error:
+                if time.monotonic() < end:
+                    time.sleep(1.0)
+                    continue
+                raise Unreadable(
+                    f"{self._name} did not return the rows at the end of the run: {error}. Correct the reader: it must "
+                    "return every row that a reader of the sink is shown."
+                ) from None
+            if len(rows):
+                take(rows)
+            return ReadReport({}, 0.0, complete=True, log=False)
+
+
+def new_rows(target: Mapping[str, Any], read: Callable[[], list[list[Any]]]) -> Callable[[], Rows]:
+    """Returns a function that returns the rows which no earlier call has returned."""
+    columns: list[str] = target["columns"]
+    known: set[tuple[bytes, int]] = set()
+
+    def fresh() -> Rows:
+        found, seen_us = read(), now_us()
+        copies: Counter[bytes] = Counter()
+        places, rows = [], []
+        for values in found:
+            content = orjson.dumps(values)
+            copies[content] += 1
+            if (content, copies[content]) not in known:
+                known.add((content, copies[content]))
+                places.append(_place(content, copies[content]))
+                rows.append(dict(zip(columns, values, strict=True)))
+        if not rows:
+            return NOTHING
+        return rows_of(places, [seen_us // 1000] * len(rows), rows, target["key"], seen_us)
+
+    return fresh
+
+
+def _place(content: bytes, copy: int) -> tuple[int, int]:
+    """Returns (partition, offset) of a row: 63 bits of a hash, so that two rows never share a place."""
+    hashed = int.from_bytes(hashlib.sha256(content + copy.to_bytes(8, "big")).digest()[:8], "big") >> 1
+    return hashed >> OFFSET_BITS, hashed & ((1 << OFFSET_BITS) - 1)

@@ -1,0 +1,112 @@
+"""A child process that runs a user's reader and setup: `python -m oncebench.sinks.black_box.serve TARGET`.
+
+TARGET is the JSON of a target. Each line on standard input is a command: `check`, `setup` or `read`. The answer is one
+line of JSON: `{"rows": [..]}`, `{"mistake": text}` for a function that cannot be used, or `{"error": text}` for a
+function that raised. It runs as a process of its own, so a function that crashes, hangs or prints disturbs nothing.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from decimal import Decimal
+from typing import Any
+
+import orjson
+
+from oncebench.sinks.black_box.target import UserMistake, enter, load
+
+
+def main(target: Mapping[str, Any]) -> None:
+    """Answers commands until standard input ends."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # what the user's functions print must not mix with the answers
+    enter(target)
+    commands = {"check": _check, "setup": _setup, "read": _read}
+    for line in sys.stdin:
+        try:
+            answer = commands[line.strip()](target)
+        except UserMistake as mistake:
+            answer = {"mistake": str(mistake)}
+        except Exception as error:
+            text = str(error).strip()
+            answer = {"error": f"{type(error).__name__}: {text.splitlines()[0] if text else 'no text'}"}
+        answers.write(orjson.dumps(answer, default=str) + b"\n")
+        answers.flush()
+
+
+def _check(target: Mapping[str, Any]) -> dict[str, Any]:
+    """Loads every function, and checks that it can be called as a run calls it."""
+    for role, arguments, how in (("write", 2, "(df, batch_id)"), ("read", 0, "()"), ("setup", 0, "()")):
+        if target[role]:
+            _takes(load(target[role], target["cwd"]), arguments, f"{target[role]} is called as {how}")
+    return {"rows": []}
+
+
+def _takes(function: Callable[..., Any], arguments: int, called: str) -> None:
+    try:
+        inspect.signature(function).bind(*range(arguments))
+    except TypeError as error:
+        raise UserMistake(f"{called}, and cannot be: {error}. Change its parameters.") from None
+    except ValueError:  # written in C, without a signature
+        return
+
+
+def _setup(target: Mapping[str, Any]) -> dict[str, Any]:
+    if target["setup"]:
+        load(target["setup"], target["cwd"])()
+    return {"rows": []}
+
+
+def _read(target: Mapping[str, Any]) -> dict[str, Any]:
+    found = load(target["read"], target["cwd"])()
+    if not isinstance(found, Iterable) or isinstance(found, (str, bytes, Mapping)):
+        raise UserMistake(
+            f"{target['read']} returned {type(found).__name__}. Return or yield one dict per row, such as "
+            "table.to_pylist()."
+        )
+    columns: list[str] = target["columns"]
+    return {"rows": [_row(each, columns, target["read"]) for each in found]}
+
+
+def _row(row: object, columns: list[str], reader: str) -> list[Any]:
+    """Returns the values of these columns; other columns are the user's own."""
+    fields = _fields(row)
+    if fields is None:
+        raise UserMistake(f"{reader} yields {type(row).__name__}. Yield a dict per row, with the column names as keys.")
+    missing = [name for name in columns if name not in fields]
+    if missing:
+        raise UserMistake(
+            f"the rows of {reader} lack {', '.join(missing)}; they have {', '.join(map(str, fields)) or 'no column'}. "
+            f"Yield all columns that the sink gets: {', '.join(columns)}."
+        )
+    return [_plain(fields[name]) for name in columns]
+
+
+def _fields(row: object) -> Mapping[str, Any] | None:
+    if isinstance(row, Mapping):
+        return row
+    for method in ("asDict", "_asdict"):  # a Row of PySpark, a named tuple
+        if hasattr(row, method):
+            made: Mapping[str, Any] = getattr(row, method)()
+            return made
+    if hasattr(row, "keys"):  # sqlite3.Row
+        return {name: row[name] for name in row.keys()}  # type: ignore[index]  # noqa: SIM118  no Mapping
+    return None
+
+
+def _plain(value: Any) -> Any:
+    """Returns a number as an `int` where its value is whole: databases return Decimal, pandas float or numpy's."""
+    if isinstance(value, bool) or value is None or isinstance(value, (str, int)):
+        return value
+    if isinstance(value, (float, Decimal)):
+        return int(value) if value == value and value % 1 == 0 else value  # not a NaN
+    if hasattr(value, "item"):
+        return _plain(value.item())
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+if __name__ == "__main__":
+    main(orjson.loads(sys.argv[1]))

@@ -1,0 +1,208 @@
+"""A user's foreachBatch function as a sink, or a streaming sink of Spark that a user has chosen.
+
+Promise: the pipeline adds nothing to the guarantee of the function. It calls the function for every batch that Spark
+runs, replays included, as `DataStreamWriter.foreachBatch` does. The function gets the columns of the rows alone. A
+streaming sink runs as a streaming sink; its failpoints are those amid a task, and `after-commit-log`.
+
+A point amid the call needs rows that the sink has got already. Rows go through a stage of Python in front of the
+function's own writer, and Spark sends them on in large pieces. So a task alone cannot show a partial write. Therefore
+the last tasks wait at `mid-write` until the first task has passed its rows on and ended. `before-prepare` comes when
+every task has ended.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from string import Template
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import Accumulator, AccumulatorParam, SparkContext, TaskContext
+
+from oncebench.delivery import digest
+from oncebench.delivery.batch import map_in_arrow
+from oncebench.delivery.contract import EXACTLY_ONCE, Sink, SinkKind, SinkSettings, Support, Written
+from oncebench.delivery.decisions import pass_decision_failpoints
+from oncebench.delivery.failpoints import FIRST_BATCH, Failpoints, begin_batch
+from oncebench.delivery.protocols import native
+from oncebench.delivery.quarantine import without_rejected
+from oncebench.delivery.tasks import partition_of_first_attempt
+from oncebench.sinks.black_box.target import enter, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
+
+    from oncebench.delivery.batch import Batch
+    from oncebench.delivery.contract import TaskView
+
+FUNCTION, FORMAT = "function", "format"
+# The property in which Spark passes the number of the batch to its tasks.
+BATCH_ID = "streaming.sql.batchId"
+# How long the other tasks wait for the first one, which then has committed what it writes.
+WAIT_S = 1.5
+# How often a run with a fault at `before-prepare` looks whether all tasks have ended.
+LOOK_S = 0.0005
+# A fault waits for so many batches after FIRST_BATCH, so that it acts under the load. A run that gets stuck there is
+# judged. A run that gets stuck in the warm-up is an error.
+FAULT_AFTER = 4
+# A function that writes with one task has no other task. From this batch on, its only task passes the point.
+ONE_TASK_BATCH = FIRST_BATCH + FAULT_AFTER + 2
+
+
+@dataclass(frozen=True)
+class PassingTask:
+    """Passes rows on to the user's function, and reaches the failpoints amid the call.
+
+    Attributes:
+        batch: number of the batch; None: Spark's own property has it.
+        results: an accumulator, from which the driver gets (partition, rows) of each pass; None: nobody needs them. A
+            function may read its rows twice.
+    """
+
+    batch: int | None
+    failpoints: Failpoints
+    results: Any = None
+
+    def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        number = _batch_of_task() if self.batch is None else self.batch
+        partition, rows = partition_of_first_attempt(number), 0
+        for batch in batches:
+            half = (batch.num_rows + 1) // 2
+            yield batch.slice(0, half)
+            rows += half
+            self._reach("mid-write", number, rows, partition)
+            yield batch.slice(half)
+            rows += batch.num_rows - half
+        if self.results is None:
+            self._reach("before-prepare", number, rows, partition)
+        else:
+            self.results.add([(partition, rows)])
+
+    def _reach(self, point: str, batch: int, rows: int, partition: int) -> None:
+        """Reaches a point in the last tasks, when the first one has ended."""
+        if partition == 0 and batch < ONE_TASK_BATCH:
+            return
+        armed = self.failpoints.asks_for(point) and not self.failpoints.hits.exists()
+        if armed and partition > 0 and rows and batch >= FIRST_BATCH + FAULT_AFTER:
+            time.sleep(WAIT_S)
+        self.failpoints.reach(point, batch, rows, partition)
+
+
+def _batch_of_task() -> int:
+    context = TaskContext.get()
+    assert context is not None, "Spark runs this in a task"
+    return int(context.getLocalProperty(BATCH_ID) or 0)
+
+
+class BlackBox(Sink):
+    """Calls the user's function, or streams to the user's format."""
+
+    def __init__(self, settings: SinkSettings) -> None:
+        self.partitions = settings.partitions
+        self._target = settings.output
+        enter(settings.output)
+        self.state = settings.checkpoint.parent / "failpoints.json"
+        self._results: Accumulator[list[tuple[int, int]]] | None = None
+        write: str = settings.output["write"]
+        self.write_batch = load(write, settings.output["cwd"]) if settings.variant == FUNCTION else None
+
+    def start(self, _support: Support, _generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
+        """See `Sink.start`: nothing is known of the user's sink."""
+
+    def warm_up_writer(self) -> _WarmUp:
+        return _WarmUp()
+
+    @property
+    def always_streams(self) -> bool:
+        """See `Sink.always_streams`."""
+        return self.write_batch is None
+
+    def stream_with_failpoints(self, rows: DataFrame, failpoints: Failpoints) -> DataStreamWriter:
+        """See `Sink.stream_with_failpoints`."""
+        rows = without_rejected(rows)
+        passed = map_in_arrow(rows, PassingTask(None, failpoints).__call__, rows.schema)
+        options = {name: Template(value).safe_substitute(os.environ) for name, value in self._target["options"].items()}
+        return passed.writeStream.format(self._target["format"]).options(**options)
+
+    def results(self, context: SparkContext) -> Accumulator[list[tuple[int, int]]]:
+        """Returns an empty accumulator for a batch: one for all batches, because pyspark never frees one."""
+        if self._results is None:
+            self._results = context.accumulator([], _Lists())
+        self._results.value = []
+        return self._results
+
+
+class _Lists(AccumulatorParam[list[tuple[int, int]]]):
+    def zero(self, _value: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        return []
+
+    def addInPlace(self, one: list[tuple[int, int]], other: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        return one + other
+
+
+@dataclass(frozen=True)
+class _WarmUp:
+    def write(self, _task: TaskView, _rows: Iterator[pa.RecordBatch]) -> tuple[dict[str, Any], dict[str, float]]:
+        return {}, {}
+
+
+def call(batch: Batch, sink: Any, _journal: Any, _on_lost: str) -> None:
+    """Calls the user's function with the rows of a batch."""
+    begin_batch(sink.state, batch.failpoints, batch.id)
+    rows = without_rejected(batch.rows.drop(digest.HASH))
+    results = sink.results(rows.sparkSession.sparkContext)
+    passed: DataFrame = map_in_arrow(rows, PassingTask(batch.id, batch.failpoints, results).__call__, rows.schema)
+    with _ended_tasks_watched(batch, results, sink.partitions), batch.timed("run"):
+        sink.write_batch(passed, batch.id)
+    batch.results = [Written(partition, counted, 0) for partition, counted in sorted(dict(results.value).items())]
+    batch.failpoint("after-prepare")
+    pass_decision_failpoints(batch)
+
+
+@contextmanager
+def _ended_tasks_watched(batch: Batch, results: Any, tasks: int) -> Iterator[None]:
+    """Reaches `before-prepare` when every task has ended, and the function has not returned.
+
+    The driver gets the result of a task before it knows that the job has ended. A function that returns at once after
+    its job may have returned.
+    """
+    if not batch.asks_for("before-prepare"):
+        yield
+        return
+    returned = threading.Event()
+
+    def watch() -> None:
+        while len(results.value) < tasks:
+            if returned.wait(LOOK_S):
+                return
+        batch.failpoints.reach("before-prepare", batch.id, sum(rows for _, rows in results.value))
+
+    watching = threading.Thread(target=watch, daemon=True)
+    watching.start()
+    try:
+        yield
+    finally:
+        returned.set()
+        watching.join()
+
+
+KINDS = (
+    SinkKind(
+        name="black-box",
+        # The strictest guarantee: the audit then lists every anomaly, and `oncebench.certify` finds what is kept.
+        supports=(
+            Support(EXACTLY_ONCE, FUNCTION, "a function of the user", default=True),
+            Support(EXACTLY_ONCE, FORMAT, "a streaming sink of Spark that the user has chosen"),
+        ),
+        lacks={},
+        open=BlackBox,
+        protocols={(EXACTLY_ONCE, FUNCTION): call, (EXACTLY_ONCE, FORMAT): native},
+        certify_only=True,
+    ),
+)

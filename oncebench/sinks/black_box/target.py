@@ -1,0 +1,92 @@
+"""Describes a user's functions for the processes of a run, and loads them.
+
+A target is a JSON object. `oncebench certify` makes it; `provide` adds the last three fields for each
+run.
+
+| field | what it holds |
+|---|---|
+| write | `module:function`, which takes `(df, batch_id)`; empty for a streaming sink of Spark |
+| format, options | the name and the options of a streaming sink of Spark; empty for a function |
+| read | `module:function`, which returns or yields the rows that a reader is shown |
+| setup | `module:function` that empties the output before each run, or an empty text |
+| cwd | the folder in which the functions run |
+| spark | Spark settings of the run |
+| run, folder | a new name and a new empty folder for each run |
+| kafka | the address of the run's Kafka |
+| output | a name for people |
+
+Promise: a function runs in the user's folder, and imports from there, in every process of a run. The environment holds
+RUN, FOLDER and KAFKA. What can go wrong: a function cannot be loaded (`UserMistake`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Mapping
+from importlib import import_module
+from typing import Any, ClassVar
+
+from oncebench.delivery.errors import RefusedStart
+
+# Environment variables for the user's functions: a name and a folder that no other run has, and the run's Kafka.
+RUN, FOLDER, KAFKA = "ONCEBENCH_RUN", "ONCEBENCH_OUTPUT", "ONCEBENCH_KAFKA"
+
+
+class UserMistake(RefusedStart):
+    """A function of the user cannot be used; the message says why, and what to change."""
+
+    exit_code: ClassVar[int] = 2
+
+
+def enter(target: Mapping[str, Any]) -> None:
+    """Makes this process and its children run in the user's folder, with the environment of the run."""
+    cwd = str(target["cwd"])
+    os.chdir(cwd)
+    if cwd not in sys.path:
+        sys.path.append(cwd)
+    paths = os.environ.get("PYTHONPATH", "").split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join([*filter(None, paths), *([] if cwd in paths else [cwd])])
+    for variable, field in ((RUN, "run"), (FOLDER, "folder"), (KAFKA, "kafka")):
+        os.environ[variable] = str(target[field])
+
+
+def load(spec: str, cwd: str) -> Callable[..., Any]:
+    """Returns the function that `module:function` names.
+
+    Raises:
+        UserMistake: there is no such function.
+    """
+    module, colon, name = spec.partition(":")
+    if not colon or not module or not name:
+        raise UserMistake(f"{spec!r} names no function. Give module:function, such as my_module:write_batch.")
+    try:
+        found = import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name == module.split(".", maxsplit=1)[0] or error.name == module:
+            raise UserMistake(
+                f"there is no module {module!r} in {cwd} or among the installed packages. Run the command in the "
+                "folder that holds the module, or install its package."
+            ) from error
+        raise UserMistake(f"module {module!r} imports {error.name!r}, which is not installed. Install it.") from error
+    except Exception as error:
+        raise UserMistake(f"the import of {module!r} raised {_named(error)}. Correct the module.") from error
+    function: Any = found
+    for part in name.split("."):
+        function = getattr(function, part, None)
+    if function is None:
+        there = ", ".join(sorted(each for each, value in vars(found).items() if _own_function(value, module)))
+        raise UserMistake(f"module {module!r} has no {name!r}. Its functions are: {there or 'none'}. Correct the name.")
+    if not callable(function):
+        raise UserMistake(f"{spec} is {type(function).__name__}, not a function. Name a function.")
+    made: Callable[..., Any] = function
+    return made
+
+
+def _own_function(value: object, module: str) -> bool:
+    return callable(value) and getattr(value, "__module__", None) == module
+
+
+def _named(error: BaseException) -> str:
+    text = str(error).strip()
+    return f"{type(error).__name__}: {text.splitlines()[0]}" if text else type(error).__name__

@@ -1,0 +1,64 @@
+"""Sinks of a user that write to tables: Delta without txnVersion, and PostgreSQL with a random key."""
+
+from __future__ import annotations
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import psycopg
+from deltalake import DeltaTable
+from psycopg.rows import dict_row
+from pyspark.sql import DataFrame, Row
+
+UPSERT = """
+INSERT INTO certify_rows VALUES (%s, %s, %s, %s, %s, %s, %s)
+ON CONFLICT (id) DO UPDATE SET total = EXCLUDED.total, checksum = EXCLUDED.checksum
+"""
+
+
+def _table() -> str:
+    return str(Path(os.environ["ONCEBENCH_OUTPUT"]) / "table")
+
+
+def append_to_delta(df: DataFrame, batch_id: int) -> None:
+    """At-least-once: Delta does not know the batch, so it appends a replay."""
+    df.write.format("delta").mode("append").save(_table())
+
+
+def read_delta() -> list[dict[str, Any]]:
+    """Returns the rows of the newest version."""
+    return list(DeltaTable(_table()).to_pyarrow_table().to_pylist())
+
+
+def _connect() -> psycopg.Connection[dict[str, Any]]:
+    return psycopg.connect(os.environ["ONCEBENCH_POSTGRES"], row_factory=dict_row)
+
+
+def empty() -> None:
+    """Makes an empty table."""
+    with closing(_connect()) as connection, connection:
+        connection.execute("DROP TABLE IF EXISTS certify_rows")
+        connection.execute(
+            "CREATE TABLE certify_rows (id TEXT PRIMARY KEY, session_key TEXT, j INT, events INT, total BIGINT, "
+            "checksum BIGINT, ended_at BIGINT)"
+        )
+
+
+def _upsert(rows: Iterator[Row]) -> None:
+    with closing(_connect()) as connection, connection, connection.cursor() as cursor:
+        cursor.executemany(UPSERT, [(uuid.uuid4().hex, *row) for row in rows])
+
+
+def upsert_by_random_key(df: DataFrame, batch_id: int) -> None:
+    """At-least-once: a replay has other keys, so it inserts the rows again."""
+    df.foreachPartition(_upsert)
+
+
+def read_postgres() -> list[dict[str, Any]]:
+    """Returns the rows of the table."""
+    with closing(_connect()) as connection, connection:
+        return connection.execute("SELECT * FROM certify_rows").fetchall()

@@ -1,0 +1,115 @@
+"""The guarantee of a sink: the strongest one that no scenario broke."""
+
+from __future__ import annotations
+
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from oncebench.certify.certificate import certificate
+from oncebench.certify.junit import junit
+from oncebench.certify.kept import NONE, Outcome, keeps, proven, strongest
+from oncebench.certify.scenarios import HEALTHY, SCENARIOS, Scenario, cell_of, chosen, of_own_points
+from oncebench.delivery.failpoints import parse_fault
+
+KILL = Scenario("kill-after-call", "the job is killed", ("after-commit:kill",))
+GIVEN = {
+    "write": "mine:write", "format": "", "options": {}, "read": "mine:read", "setup": "", "cwd": "/me", "spark": {},
+}  # fmt: skip
+
+
+def outcome(scenario: Scenario = KILL, verdict: str = "broken", unasked: int = 0, **anomalies: int) -> Outcome:
+    report: dict[str, Any] = {
+        "verdict": verdict if anomalies or verdict != "broken" else "kept",
+        "reasons": ["not hit"],
+        "anomalies": anomalies,
+        "deaths": {"unasked": unasked},
+        "rows": {"expected": 480, "visible": 480},
+        "faults": [{"hit": True, "batch": 6, "fault": "after-commit:kill"}],
+        "examples": {
+            code: [{"id": "1-00000004:7", "rows": [[0, 1], [0, 2]], "input": [[1, 90]]}] for code in anomalies
+        },
+    }
+    return Outcome(scenario, report)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "kept"),
+    [
+        ([outcome(HEALTHY), outcome()], "exactly-once"),
+        ([outcome(HEALTHY), outcome(DUP=60)], "at-least-once"),
+        ([outcome(HEALTHY), outcome(LOSS=60, LOSTC=1)], "at-most-once"),
+        ([outcome(DUP=60), outcome(LOSS=60)], NONE),
+        ([outcome(DIV=1)], NONE),
+        ([outcome(STALL=40)], NONE),
+        ([outcome(PHAN=1)], NONE),
+        # Without a fault no guarantee allows either.
+        ([outcome(HEALTHY, DUP=1)], NONE),
+        ([outcome(HEALTHY, LOSS=1)], NONE),
+        # The sink itself has ended the job: its replay may repeat rows under at-least-once.
+        ([outcome(HEALTHY, unasked=1, DUP=1)], "at-least-once"),
+    ],
+)
+def test_the_strongest_guarantee_that_no_scenario_broke_is_kept(outcomes: list[Outcome], kept: str) -> None:
+    assert strongest(outcomes) == kept
+    assert proven(outcomes)
+
+
+@pytest.mark.parametrize(
+    "silent", [outcome(verdict="vacuous"), outcome(verdict="unknown", DUP=3), Outcome(KILL, failure="it died")]
+)
+def test_a_run_without_an_answer_proves_nothing_and_breaks_nothing(silent: Outcome) -> None:
+    outcomes = [outcome(HEALTHY), silent]
+    assert not proven(outcomes)
+    assert strongest(outcomes) == "exactly-once"
+    assert "not proven" in certificate(GIVEN, outcomes, 1, "")
+    assert ElementTree.fromstring(junit(GIVEN, outcomes, "exactly-once", 1)).get("skipped") == "1"
+
+
+def test_a_weaker_guarantee_is_kept_where_a_stronger_one_is_broken() -> None:
+    outcomes = [outcome(HEALTHY), outcome(DUP=60)]
+    assert [keeps(outcomes, each) for each in ("exactly-once", "at-least-once", "at-most-once")] == [False, True, False]
+
+
+def test_a_certificate_has_the_evidence_and_the_command_of_each_broken_guarantee() -> None:
+    page = certificate(GIVEN, [outcome(HEALTHY), outcome(DUP=60)], 7, "Made today.")
+    assert page.startswith("# mine:write keeps at-least-once\n")
+    assert "| kill-after-call | the job is killed | broken | kept | broken |" in page
+    assert "60 extra copies (DUP: rows visible more than once)" in page
+    assert "row 1-00000004:7, shown 2 times, made from the input at partition 1, offset 90" in page
+    assert "    oncebench certify mine:write --reader mine:read --seed 7 --only kill-after-call\n" in page
+
+
+def test_a_scenario_fails_in_junit_if_it_breaks_the_required_guarantee() -> None:
+    outcomes = [outcome(HEALTHY), outcome(DUP=60)]
+    for guarantee, failures in (("exactly-once", "1"), ("at-least-once", "0")):
+        suite = ElementTree.fromstring(junit(GIVEN, outcomes, guarantee, 1))
+        assert suite.get("failures") == failures
+        assert suite.get("tests") == "2"
+
+
+def test_every_scenario_has_a_name_of_its_own_and_faults_that_can_be_read() -> None:
+    assert len({each.name for each in SCENARIOS}) == len(SCENARIOS)
+    for each in SCENARIOS:
+        assert [str(parse_fault(fault)) for fault in each.faults] == list(each.faults)
+        assert cell_of(each, True, "{}", 3).faulted is not each.healthy
+
+
+def test_a_streaming_sink_has_the_scenarios_that_need_no_view_of_its_call() -> None:
+    names = {each.name for each in chosen(False)}
+    assert names < {each.name for each in chosen(True)}
+    assert {"healthy", "kill-amid-call", "replay", "random-kills"} <= names
+    assert not names & {"kill-after-call", "kill-at-batch-start", "zombie"}
+
+
+def test_each_failpoint_of_the_sinks_own_becomes_a_scenario() -> None:
+    (found,) = of_own_points(["batch-start", "own-staged", "mid-write", "own-staged"])
+    assert found.name == "kill-at-staged"
+    assert str(parse_fault(found.faults[0])) == "own-staged:kill"
+
+
+def test_a_certificate_names_the_scenarios_that_were_not_run() -> None:
+    page = certificate(GIVEN, [outcome(HEALTHY)], 1, "")
+    assert "not run, so this is not proven: kill-at-batch-start, kill-amid-call, " in page
+    assert "not run, because no guarantee is left: " in certificate(GIVEN, [outcome(HEALTHY, LOSS=1)], 1, "")

@@ -1,0 +1,33 @@
+"""The price of a sink: paired rounds, and only of runs whose figures mean something."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oncebench.certify.price import cells, prices
+
+
+def report(call_ms: float, verdict: str = "kept", cpu_s: float = 50.0) -> dict[str, Any]:
+    return {
+        "verdict": verdict, "sink_ms": {"total": call_ms}, "cpu_s_per_million_events": cpu_s,
+        "deaths": {"unasked": 0}, "generator": {"lateness_ms": {"p99": 1.0}}, "config": {"rate": 1000},
+        "cell": {"sink": "black-box", "guarantee": "exactly-once", "variant": "function"},
+    }  # fmt: skip
+
+
+def test_both_functions_get_the_same_load_in_each_round() -> None:
+    for own, beside in cells("{1}", "{2}", 1):
+        assert (own.seed, own.rate, own.sessions) == (beside.seed, beside.rate, beside.sessions)
+        assert (own.black_box, beside.black_box) == ("{1}", "{2}")
+
+
+def test_a_price_is_the_median_of_the_rounds_with_its_interval() -> None:
+    call, cpu = prices([(report(200 + round), report(100 + round)) for round in range(5)])
+    assert (call.own, call.beside) == (202, 102)
+    assert 1.9 < call.ratio.low <= call.ratio.median <= call.ratio.high <= 2.0
+    assert call.text.startswith("time of the call per batch, in ms: 202, beside 102; ratio 1.98 (1.9")
+    assert cpu.ratio.median == 1
+
+
+def test_a_round_with_a_broken_run_has_no_price() -> None:
+    assert prices([(report(1, "broken"), report(1))]) == []

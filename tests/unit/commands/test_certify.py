@@ -1,0 +1,87 @@
+"""`oncebench certify`: mistakes are found before anything starts, and exit codes follow the required guarantee."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from oncebench.certify.kept import Outcome
+from oncebench.certify.scenarios import SCENARIOS
+from oncebench.cli import cli
+from oncebench.commands import certify as command
+from oncebench.errors import UserError
+from oncebench.scenario.supports import all_supports, installed, require_sinks
+from oncebench.sinks.black_box.target import UserMistake
+
+MINE = "def write(df, batch_id): pass\ndef read(): return []\n"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    (tmp_path / "mine.py").write_text(MINE)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def certify(*arguments: str) -> Any:
+    return CliRunner().invoke(cli, ["certify", *arguments])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("mine:writ", "--reader", "mine:read"), "module 'mine' has no 'writ'"),
+        (("mine:write", "--reader", "absent:read"), "there is no module 'absent'"),
+        (("mine:write", "--reader", "mine:read", "--beside", "mine:plain"), "module 'mine' has no 'plain'"),
+        (("--reader", "mine:read"), "give MODULE:FUNCTION or --format, and not both"),
+        (("mine:write", "--format", "parquet", "--reader", "mine:read"), "give MODULE:FUNCTION or --format"),
+        (("mine:write", "--reader", "mine:read", "--spark", "x"), "--spark x: give KEY=VALUE"),
+        (("mine:write", "--reader", "mine:read", "--junit", "no/where.xml"), "there is no folder no. Create it"),
+    ],
+)
+def test_a_mistake_is_named_before_anything_starts(arguments: tuple[str, ...], says: str, folder: Path) -> None:
+    found = certify(*arguments)
+    assert isinstance(found.exception, UserError | UserMistake)
+    assert says in str(found.exception)
+    assert found.exception.exit_code == 2
+    assert [path.name for path in folder.iterdir() if path.name not in ("mine.py", "__pycache__")] == []
+
+
+def outcome(verdict: str, **anomalies: int) -> Outcome:
+    report = {
+        "verdict": verdict, "reasons": ["not hit"], "anomalies": anomalies, "faults": [],
+        "rows": {"expected": 20, "visible": 20},
+    }  # fmt: skip
+    return Outcome(SCENARIOS[4], report)
+
+
+@pytest.mark.parametrize(
+    ("outcomes", "require", "code"),
+    [
+        ([outcome("kept")], "exactly-once", 0),
+        ([outcome("broken", DUP=1)], "exactly-once", 3),
+        ([outcome("broken", DUP=1)], "at-least-once", 0),
+        ([outcome("broken", DUP=1)], None, 0),
+        ([outcome("kept"), outcome("vacuous")], "exactly-once", 1),
+        ([outcome("broken", DUP=1), outcome("unknown")], "exactly-once", 3),
+    ],
+)
+def test_the_exit_code_follows_the_required_guarantee(
+    outcomes: list[Outcome], require: str | None, code: int, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(command, "run_all", lambda *_: iter(outcomes))
+    required = [] if require is None else ["--require", require]
+    found = certify("mine:write", "--reader", "mine:read", "--certificate", "c.md", "--junit", "j.xml", *required)
+    assert found.exit_code == code, found.exception
+    assert (folder / "c.md").read_text().startswith("# mine:write keeps ")
+    assert "testsuite" in (folder / "j.xml").read_text()
+
+
+def test_a_function_of_the_user_is_in_no_list_and_no_matrix() -> None:
+    assert "black-box" not in installed()
+    assert "black-box" not in {sink for sink, _ in all_supports()}
+    with pytest.raises(UserError, match="Test it with `oncebench certify`"):
+        require_sinks(["black-box"])

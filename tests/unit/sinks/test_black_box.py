@@ -1,0 +1,187 @@
+"""A user's functions: loaded with helpful refusals, and read as rows that each have a place of their own."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from oncebench.sinks.black_box.reader import BlackBoxReader, Functions, Unreadable, new_rows
+from oncebench.sinks.black_box.suite import SUITE_SINKS
+from oncebench.sinks.black_box.target import UserMistake
+from oncebench.sinks.reader import NotAnsweredError, rows_of
+from oncebench.sinks.suite import Place
+from pipeline.rows import KEY, SCHEMA
+
+MODULE = """
+import decimal, os, pathlib
+NUMBER = 3
+def write(df, batch_id): pass
+def one(df): pass
+def row(**more):
+    return {"session_key": "1-00000001", "j": 2, "events": 5, "total": 7, "checksum": 9, "ended_at": 11, **more}
+def read(): yield row(); yield row(); yield row(j=3, extra="x", total=decimal.Decimal("7"), checksum=9.0)
+def nothing(): return []
+def short(): return [{"session_key": "1", "j": 2}]
+def tuples(): return [(1, 2)]
+def none(): return None
+def raises(): raise OSError("no such table")
+def prints(): print("hello"); return [row()]
+def exits(): os._exit(3)
+def where(): return [row(session_key=os.getcwd()), row(session_key=os.environ["ONCEBENCH_OUTPUT"])]
+def leaves(): pathlib.Path("emptied").touch()
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "mine.py").write_text(MODULE)
+    (tmp_path / "wrong.py").write_text("import not_there\n")
+    (tmp_path / "torn.py").write_text("def f(:\n")
+    return tmp_path
+
+
+def target(folder: Path, **fields: Any) -> dict[str, Any]:
+    (folder / "run" / "output").mkdir(parents=True, exist_ok=True)
+    return {
+        "write": "mine:write", "format": "", "options": {}, "read": "mine:read", "setup": "", "cwd": str(folder),
+        "spark": {}, "run": "r", "folder": str(folder / "run" / "output"), "kafka": "", "columns": SCHEMA.names,
+        "key": KEY, **fields,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def opened() -> Iterator[list[Functions]]:
+    made: list[Functions] = []
+    yield made
+    for each in made:
+        each.close()
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"write": "mine"}, "'mine' names no function. Give module:function"),
+        ({"write": "absent:f"}, "there is no module 'absent' in /.*Run the command in the folder"),
+        ({"write": "wrong:f"}, "module 'wrong' imports 'not_there', which is not installed"),
+        ({"write": "torn:f"}, "the import of 'torn' raised SyntaxError"),
+        ({"write": "mine:writ"}, "module 'mine' has no 'writ'. Its functions are: .*write"),
+        ({"write": "mine:NUMBER"}, "mine:NUMBER is int, not a function"),
+        ({"write": "mine:one"}, r"mine:one is called as \(df, batch_id\), and cannot be: too many"),
+        ({"read": "mine:write"}, r"mine:write is called as \(\), and cannot be: missing"),
+        ({"setup": "mine:one"}, r"mine:one is called as \(\)"),
+    ],
+)
+def test_a_function_that_cannot_be_used_is_refused_with_what_to_change(
+    folder: Path, opened: list[Functions], fields: dict[str, str], says: str
+) -> None:
+    opened.append(Functions(target(folder, **fields)))
+    with pytest.raises(UserMistake, match=says) as refused:
+        opened[0].call("check")
+    assert refused.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("read", "says"),
+    [
+        ("mine:short", "lack events, total, checksum, ended_at; they have session_key, j"),
+        ("mine:tuples", "yields tuple. Yield a dict per row"),
+        ("mine:none", "returned NoneType. Return or yield one dict per row"),
+    ],
+)
+def test_rows_that_cannot_be_judged_are_refused(folder: Path, read: str, says: str) -> None:
+    reader = BlackBoxReader(target(folder, read=read))
+    with pytest.raises(UserMistake, match=says):
+        reader.poll(0)
+    reader.close()
+
+
+def test_each_copy_of_a_row_has_a_place_of_its_own_and_the_same_place_in_every_read(folder: Path) -> None:
+    first, second = BlackBoxReader(target(folder)), BlackBoxReader(target(folder))
+    rows, again = first.poll(0), second.poll(0)
+    assert len(set(zip(rows.partition, rows.offset, strict=True))) == 3
+    assert (rows.partition, rows.offset) == (again.partition, again.offset)
+    assert len(first.poll(0)) == 0
+    assert json.loads(rows.value[2] or b"") == {
+        "session_key": "1-00000001", "j": 3, "events": 5, "total": 7, "checksum": 9, "ended_at": 11,
+    }  # fmt: skip
+    assert rows.key == [b"1-00000001"] * 3
+    first.close()
+    second.close()
+
+
+def test_a_row_that_becomes_visible_later_is_new_once(folder: Path) -> None:
+    shown: list[list[Any]] = [["a", 1, 5, 1, 1, 1]]
+    fresh = new_rows(target(folder), lambda: shown)
+    assert len(fresh()) == 1
+    shown = [["a", 1, 5, 1, 1, 1], ["a", 1, 5, 1, 1, 1], ["a", 2, 5, 1, 1, 1]]
+    assert len(fresh()) == 2
+    assert len(fresh()) == 0
+
+
+def test_what_a_reader_prints_does_not_mix_with_its_rows(folder: Path, opened: list[Functions]) -> None:
+    opened.append(Functions(target(folder, read="mine:prints")))
+    assert len(opened[0].call("read")) == 1
+    assert "hello" in (folder / "run" / "logs" / "reader.log").read_text()
+
+
+def test_a_function_runs_in_the_users_folder_with_the_runs_environment(folder: Path, opened: list[Functions]) -> None:
+    opened.append(Functions(target(folder, read="mine:where")))
+    assert [row[0] for row in opened[0].call("read")] == [str(folder), str(folder / "run" / "output")]
+
+
+def test_a_reader_that_raises_or_dies_during_a_run_is_asked_again(folder: Path, opened: list[Functions]) -> None:
+    for read in ("mine:raises", "mine:exits"):
+        opened.append(Functions(target(folder, read=read)))
+        for _ in range(2):
+            with pytest.raises(NotAnsweredError):
+                opened[-1].call("read")
+
+
+def test_a_reader_that_still_raises_at_the_end_is_an_error(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("oncebench.sinks.black_box.reader.AGAIN_S", 0.0)
+    reader = BlackBoxReader(target(folder, read="mine:raises"))
+    assert len(reader.poll(0)) == 0
+    with pytest.raises(Unreadable, match=r"mine:raises did not return the rows .* no such table"):
+        reader.read_to_end(lambda rows: None)
+    reader.close()
+
+
+def provide(folder: Path, **fields: str) -> dict[str, Any]:
+    given = target(folder, **fields)
+    place = Place("r", folder / "run" / "output", 2, {"bootstrap.servers": "x:1"}, str, SCHEMA, KEY, json.dumps(given))
+    return SUITE_SINKS[0].provide(place)
+
+
+def test_an_output_with_rows_is_refused_before_a_run(folder: Path) -> None:
+    with pytest.raises(UserMistake, match=r"mine:read shows 3 rows before the run has written any. Give --setup"):
+        provide(folder)
+
+
+def test_a_setup_is_called_before_a_run(folder: Path) -> None:
+    made = provide(folder, read="mine:nothing", setup="mine:leaves")
+    assert (folder / "emptied").exists()
+    assert made["kafka"] == "x:1"
+
+
+def test_a_setup_that_fails_is_refused(folder: Path) -> None:
+    with pytest.raises(UserMistake, match="mine:raises failed: OSError: no such table"):
+        provide(folder, setup="mine:raises")
+
+
+def test_a_reader_is_not_asked_all_the_time(folder: Path) -> None:
+    reader = BlackBoxReader(target(folder))
+    calls: list[float] = []
+    reader._fresh = lambda: (calls.append(time.monotonic()), rows_of((), (), (), KEY, 0))[1]  # type: ignore[method-assign]
+    end = time.monotonic() + 0.6
+    while time.monotonic() < end:
+        reader.poll(0.1)
+    assert 1 <= len(calls) <= 3
+    reader.poll(0)
+    reader.poll(0)
+    assert calls[-1] - calls[-2] < 0.1
+    reader.close()
