@@ -73,11 +73,11 @@ def test_an_installed_sink_keeps_its_guarantee_though_the_pipeline_is_killed(
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(800)
 def test_an_installed_sink_has_its_row_in_the_fault_matrix(site: Path, kafka: KafkaBroker, tmp_path: Path) -> None:
     done = oncebench(
         site, "faults", "--sink", "lines", "--only", "exactly-once", "--family", "old-checkpoint", "--seeds", "1",
-        "--bootstrap-servers", kafka.bootstrap_servers, cwd=tmp_path, timeout_s=580,
+        "--bootstrap-servers", kafka.bootstrap_servers, cwd=tmp_path, timeout_s=780,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     (stored,) = (tmp_path / "results" / "local" / "runs").glob("faults-*.jsonl")
