@@ -109,7 +109,9 @@ def test_the_commands_for_a_job_need_no_suite(words: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "faults", "certify", "audit", "table", "doctor", "load", "sustain"])
+@pytest.mark.parametrize(
+    "command", ["run", "compare", "faults", "certify", "audit", "table", "doctor", "load", "sustain"]
+)
 def test_a_command_of_the_suite_names_the_extra_in_one_line(command: str) -> None:
     code = f"sys.argv = ['oncebench', {command!r}]; from oncebench.cli import main; main()"
     done = probe(code, LAB_ONLY)
