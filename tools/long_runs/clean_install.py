@@ -49,7 +49,7 @@ def install(folder: Path, pyspark: str) -> Path:
     names = [re.split(r"[ =]", line)[0] for line in frozen.splitlines()]
     print(f"slim install: {len(names)} packages: {', '.join(sorted(names, key=str.lower))}")
     print(f"slim install: {_megabytes(packages) - pip_alone:.0f} MB")
-    for module in ("oncebench", "oncebench.delivery.protocols", "oncebench.sinks.kafka.sink"):
+    for module in ("oncebench", "oncebench.cli"):
         print(f"slim install: import {module}: {import_s(python, module):.2f} s", flush=True)
     _run(python, "-m", "pip", "install", "--quiet", f"{wheel}[postgres]", pyspark, cwd=folder)
     print(f"with [postgres] and {pyspark}: {_megabytes(packages) - pip_alone:.0f} MB")

@@ -139,13 +139,15 @@ def documented_jobs() -> dict[str, str]:
 
 
 def exchanged(job: str, lines: str) -> str:
-    """Returns a job with the lines that stand for those of the same name: of the same variable, or the same import."""
+    """Returns a job with the lines that replace those of the same name: of the same variable, or the same import."""
+    code = job.splitlines()
     for line in filter(None, lines.splitlines()):
-        name = re.match(r"from \S+ import|\w+ =", line)
-        job, times = re.subn(rf"^{name[0]}.*$" if name else line, lambda _, new=line: new, job, flags=re.MULTILINE)
-        if times != 1:
-            raise SystemExit(f"{PAGE.name}: this line stands for {times} lines of the job, not for one: {line}")
-    return job
+        name = re.match(r"from \S+ import|\w+ =|", line)
+        places = [number for number, each in enumerate(code) if name and name[0] and each.startswith(name[0])]
+        if len(places) != 1:
+            raise SystemExit(f"{PAGE.name}: this line replaces {len(places)} lines of the job, not one: {line}")
+        code[places[0]] = line
+    return "".join(f"{line}\n" for line in code)
 
 
 def planned(seed: int, kills: int) -> list[tuple[bool, float]]:

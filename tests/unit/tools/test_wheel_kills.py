@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from tests import ROOT
 from tools.long_runs import plain_count
 from tools.long_runs.plain_count import count
-from tools.long_runs.wheel_kills import EVERY, OUTPUTS, Job, documented_jobs, exchanged, planned
+from tools.long_runs.wheel_kills import EVERY, OUTPUTS, SPARK, Job, documented_jobs, exchanged, planned
 
 
 @pytest.mark.parametrize(
@@ -63,8 +65,8 @@ def test_the_page_and_the_examples_have_a_job_for_each_output() -> None:
 
 
 @pytest.mark.parametrize("line", ["rows = 2", "sink = 1"])
-def test_a_line_of_the_page_that_stands_for_none_or_two_is_refused(line: str) -> None:
-    with pytest.raises(SystemExit, match="not for one"):
+def test_a_line_of_the_page_that_replaces_none_or_two_is_refused(line: str) -> None:
+    with pytest.raises(SystemExit, match="not one"):
         exchanged("rows = 1\nrows = 1\n", line)
 
 
@@ -78,3 +80,9 @@ def test_a_batch_is_open_until_the_commit_log_has_it(tmp_path: Path) -> None:
     assert (job.newest("commits"), job.open()) == ({"orders": 0}, {"orders": 10})
     (tmp_path / "state" / "orders" / "commits" / "10").touch()
     assert job.open() == {}
+
+
+def test_the_page_the_extra_and_the_kills_have_one_version_of_spark() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert project["optional-dependencies"]["spark"] == [f"pyspark=={SPARK}"]
+    assert all(f"spark-sql-kafka-0-10_2.13:{SPARK}" in code for code in documented_jobs().values())
