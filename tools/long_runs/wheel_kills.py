@@ -3,10 +3,10 @@
     python -m tools.long_runs.wheel_kills [--kills 50] [--sink kafka postgres both-queries] [--seed 28]
         [--pyspark 4.2.0]
 
-Takes about 15 s per kill and sink, and five minutes for the installation. The jobs come from `docs/your_own_job.md` and
-`examples/`; only their address of Kafka is replaced. A kill ends the job's Python, JVM and workers with SIGKILL. The
-seed decides its moment: one of five comes while the job starts, the others after its first committed batch.
-Orders are sent all the time. `plain_count.py`, which has no code of the project, counts the output.
+Takes about 30 s per kill and job on two busy cores, and a minute for the installation. The jobs come from
+`docs/your_own_job.md` and `examples/`; only their address of Kafka is replaced. A kill ends the job's Python, JVM and
+workers with SIGKILL. The seed decides its moment: one of five comes while the job starts, the others after its first
+committed batch. Orders are sent all the time. `plain_count.py`, which has no code of the project, counts the output.
 
 Exit code: 0 if every order is in each output once, 1 otherwise or if a job ended by itself.
 """
@@ -14,6 +14,7 @@ Exit code: 0 if every order is in each output once, 1 otherwise or if a job ende
 from __future__ import annotations
 
 import argparse
+import ast
 import json
 import os
 import random
@@ -139,9 +140,10 @@ def documented_jobs() -> dict[str, str]:
 
 
 def exchanged(job: str, lines: str) -> str:
-    """Returns a job with the lines that replace those of the same name: of the same variable, or the same import."""
+    """Returns a job whose lines are replaced by the statements of the same name: same variable, or same import."""
     code = job.splitlines()
-    for line in filter(None, lines.splitlines()):
+    for statement in ast.parse(lines).body:
+        line = ast.get_source_segment(lines, statement) or ""
         name = re.match(r"from \S+ import|\w+ =|", line)
         places = [number for number, each in enumerate(code) if name and name[0] and each.startswith(name[0])]
         if len(places) != 1:
