@@ -80,12 +80,10 @@ def run(name: str, lab: Lab, folder: Path, **fields: Any) -> Outcome:
     return outcome
 
 
-def delta() -> dict[str, Any]:
+def delta() -> dict[str, str]:
+    """Returns the Spark settings that a Delta table needs."""
     found = ",".join(str(jar) for bundle in SINKS["delta"].jars for jar in jars(bundle))
-    return {
-        "write": "table_sinks:append_to_delta", "read": "table_sinks:read_delta",
-        "spark": {**SINKS["delta"].spark, "spark.jars": found},
-    }  # fmt: skip
+    return {**SINKS["delta"].spark, "spark.jars": found}
 
 
 # Sinks that users write with public packages, each with a scenario that finds its defect.
@@ -97,7 +95,11 @@ PUBLIC: Mapping[str, tuple[str, str, Callable[[], dict[str, Any]]]] = {
             "format": "parquet", "options": {"path": "$ONCEBENCH_OUTPUT/rows"}, "read": "parquet_reader:read_rows",
         },
     ),
-    "a Delta append without txnVersion": ("kill-after-call", "DUP", delta),
+    "a Delta append without txnVersion": (
+        "kill-after-call",
+        "DUP",
+        lambda: {"write": "table_sinks:append_to_delta", "read": "table_sinks:read_delta", "spark": delta()},
+    ),
     "a Kafka write that ignores batch_id": (
         "kill-after-call",
         "DUP",
@@ -128,8 +130,20 @@ def test_a_defective_sink_made_of_public_packages_is_found(
     assert code in run(scenario, own_lab, tmp_path, **fields()).broken(EXACTLY_ONCE)
 
 
+# Sinks of this project, each with its functions in `sinks/own_sinks.py`.
+OWN: Mapping[str, Callable[[], dict[str, Any]]] = {
+    "files": lambda: {},
+    "kafka": lambda: {"setup": "own_sinks:make_topic"},
+    "postgres": lambda: {"setup": "own_sinks:make_table"},
+    "delta": lambda: {"spark": delta()},
+}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("scenario", ["kill-amid-call", "kill-after-call", "zombie-amid-call"])
-def test_a_sink_of_this_project_is_exactly_once_as_a_black_box(scenario: str, own_lab: Lab, tmp_path: Path) -> None:
-    outcome = run(scenario, own_lab, tmp_path, write="own_sinks:files", read="own_sinks:read_files")
-    assert outcome.broken(EXACTLY_ONCE) == {}
+@pytest.mark.parametrize("sink", OWN)
+def test_a_sink_of_this_project_is_exactly_once_as_a_black_box(
+    sink: str, scenario: str, own_lab: Lab, own: PostgresServer, tmp_path: Path
+) -> None:
+    fields = {"write": f"own_sinks:{sink}", "read": f"own_sinks:read_{sink}", **OWN[sink]()}
+    assert run(scenario, own_lab, tmp_path, **fields).broken(EXACTLY_ONCE) == {}
