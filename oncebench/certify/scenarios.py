@@ -107,7 +107,9 @@ def of_own_points(points: Iterable[str]) -> list[Scenario]:
     names = dict.fromkeys(point.removeprefix(OWN) for point in points if point.startswith(OWN))
     return [
         Scenario(
-            f"{AT_OWN_POINT}{name}", f'the job is killed at failpoint("{name}") in the function', (f"{OWN}{name}:{KILL}",)
+            f"{AT_OWN_POINT}{name}",
+            f'the job is killed at failpoint("{name}") in the function',
+            (f"{OWN}{name}:{KILL}",),
         )
         for name in names
     ]

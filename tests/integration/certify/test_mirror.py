@@ -6,7 +6,7 @@ A scenario that no defect fails would test nothing. A scenario that the clean si
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +15,14 @@ import pytest
 from oncebench.certify.kept import Outcome
 from oncebench.certify.scenarios import SCENARIOS, SINK, cell_of
 from oncebench.delivery.contract import EXACTLY_ONCE
-from oncebench.downloads.maven import jars
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
 from oncebench.servers.postgres import PostgresServer
-from oncebench.sinks.registry import SINKS
 from oncebench.workdir import open_work_dir
+from tests.integration.certify.defects import CLEAN, DEFECTS, OWN, OWN_SCENARIOS, PUBLIC
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
-CLEAN = "upsert"
-# Scenario -> the sink that it finds out, and by which anomaly.
-DEFECTS: Mapping[str, tuple[str, str]] = {
-    "healthy": ("first_rows", "LOSS"),
-    "kill-at-batch-start": ("own_numbers", "LOSS"),
-    "kill-amid-call": ("append", "DUP"),
-    "kill-before-return": ("append", "DUP"),
-    "kill-after-call": ("append", "DUP"),
-    "kill-after-commit-log": ("own_numbers", "LOSS"),
-    "double-kill": ("append", "DUP"),
-    "kill-worker": ("append", "DUP"),
-    "zombie": ("append", "DUP"),
-    "zombie-amid-call": ("check_then_write", "DUP"),
-    "replay": ("append", "DUP"),
-    "random-kills": ("own_numbers", "LOSS"),
-}
 ALWAYS = ("kill-after-call",)  # the others take eleven minutes, so `make test-slow` has them
 
 
@@ -80,47 +63,6 @@ def run(name: str, lab: Lab, folder: Path, **fields: Any) -> Outcome:
     return outcome
 
 
-def delta() -> dict[str, str]:
-    """Returns the Spark settings that a Delta table needs."""
-    found = ",".join(str(jar) for bundle in SINKS["delta"].jars for jar in jars(bundle))
-    return {**SINKS["delta"].spark, "spark.jars": found}
-
-
-# Sinks that users write with public packages, each with a scenario that finds its defect.
-PUBLIC: Mapping[str, tuple[str, str, Callable[[], dict[str, Any]]]] = {
-    "Spark's file sink, read without _spark_metadata": (
-        "kill-amid-call",
-        "DUP",
-        lambda: {
-            "format": "parquet", "options": {"path": "$ONCEBENCH_OUTPUT/rows"}, "read": "parquet_reader:read_rows",
-        },
-    ),
-    "a Delta append without txnVersion": (
-        "kill-after-call",
-        "DUP",
-        lambda: {"write": "table_sinks:append_to_delta", "read": "table_sinks:read_delta", "spark": delta()},
-    ),
-    "a Kafka write that ignores batch_id": (
-        "kill-after-call",
-        "DUP",
-        lambda: {"write": "kafka_sinks:write_batch", "read": "kafka_sinks:read_rows", "setup": "kafka_sinks:empty"},
-    ),
-    "an upsert by a random key": (
-        "kill-after-call",
-        "DUP",
-        lambda: {
-            "write": "table_sinks:upsert_by_random_key", "read": "table_sinks:read_postgres",
-            "setup": "table_sinks:empty",
-        },
-    ),
-    "an early return on a batch that was seen": (
-        "kill-after-call",
-        "STALL",
-        lambda: {"write": "sqlite_sinks:skip_seen", "read": "sqlite_sinks:read_rows"},
-    ),
-}  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_defective_sink_made_of_public_packages_is_found(
@@ -130,17 +72,8 @@ def test_a_defective_sink_made_of_public_packages_is_found(
     assert code in run(scenario, own_lab, tmp_path, **fields()).broken(EXACTLY_ONCE)
 
 
-# Sinks of this project, each with its functions in `sinks/own_sinks.py`.
-OWN: Mapping[str, Callable[[], dict[str, Any]]] = {
-    "files": lambda: {},
-    "kafka": lambda: {"setup": "own_sinks:make_topic"},
-    "postgres": lambda: {"setup": "own_sinks:make_table"},
-    "delta": lambda: {"spark": delta()},
-}
-
-
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["kill-amid-call", "kill-after-call", "zombie-amid-call"])
+@pytest.mark.parametrize("scenario", OWN_SCENARIOS)
 @pytest.mark.parametrize("sink", OWN)
 def test_a_sink_of_this_project_is_exactly_once_as_a_black_box(
     sink: str, scenario: str, own_lab: Lab, own: PostgresServer, tmp_path: Path

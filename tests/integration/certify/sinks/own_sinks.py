@@ -22,6 +22,7 @@ from deltalake import DeltaTable
 from psycopg.rows import dict_row
 from psycopg.sql import SQL, Identifier
 from pyspark.sql import DataFrame
+from pyspark.sql.types import StructType
 
 from oncebench.delivery.batch import deliverable
 from oncebench.delivery.contract import EXACTLY_ONCE, Sink, SinkSettings
@@ -48,7 +49,7 @@ def _folder(name: str) -> Path:
 
 
 @cache
-def _started(described: JobSink) -> tuple[Sink, Callable[[DataFrame, int], None]]:
+def _started(described: JobSink, schema: StructType) -> tuple[Sink, Callable[[DataFrame, int], None]]:
     kind = SINKS[described.kind]
     support = choose(kind, EXACTLY_ONCE, None)
     checkpoint = _folder("journal")
@@ -60,12 +61,13 @@ def _started(described: JobSink) -> tuple[Sink, Callable[[DataFrame, int], None]
     target = Target(kind, support, described.sink_id, described.output, checkpoint)
     journal = open_journal(checkpoint, identity_of(target, TASKS), settings.driver)
     sink = kind.open(settings)
+    sink.check_schema(schema)
     sink.start(support, journal.generation, journal.newest_prepared())
     return sink, Batches(protocol_of(kind, support), sink, journal, TASKS, Quarantine("", "", {}))
 
 
 def _delivered(df: DataFrame, batch_id: int, described: JobSink) -> None:
-    sink, deliver = _started(described)
+    sink, deliver = _started(described, df.schema)
     deliver(deliverable(df, sink), batch_id)
 
 
