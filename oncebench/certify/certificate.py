@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oncebench.certify.evidence import command, ended_by_itself, example, findings, name_of
+from oncebench.certify.evidence import command, ended_by_itself, examples, findings, name_of
 from oncebench.certify.kept import NONE, STRENGTH, Outcome, proven, strongest
 from oncebench.certify.scenarios import chosen
 
@@ -78,9 +78,7 @@ def _row(outcome: Outcome) -> str:
 def _evidence(given: Mapping[str, Any], outcome: Outcome, seed: int) -> list[str]:
     rows = outcome.report["rows"]
     lines = [f"Found: {findings(outcome)}. Expected were {rows['expected']} rows, each once.", ""]
-    for code in outcome.broken(STRENGTH[0]):
-        if found := example(outcome, code):
-            lines += [f"- {code}, for example: {found}"]
+    lines += [f"- {line}" for line in examples(outcome)]
     for fault in outcome.report["faults"]:
         if fault["hit"]:
             where = "" if fault["batch"] is None else f" in batch {fault['batch']}"

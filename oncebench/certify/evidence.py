@@ -40,12 +40,18 @@ def ended_by_itself(outcome: Outcome) -> str:
     return f"the job ended by itself {len(each)} time{'s' if len(each) > 1 else ''}: {each[-1]['why']}"
 
 
-def findings(outcome: Outcome) -> str:
-    """Returns what the run has shown against the strictest guarantee, with an example."""
-    codes = outcome.broken(STRENGTH[0])
+def findings(outcome: Outcome, guarantee: str = STRENGTH[0]) -> str:
+    """Returns what the run has shown against a guarantee."""
+    codes = outcome.broken(guarantee)
     return "; ".join(
         f"{count} {CATALOGUE[code].unit} ({code}: {CATALOGUE[code].means})" for code, count in codes.items()
     )
+
+
+def examples(outcome: Outcome, guarantee: str = STRENGTH[0]) -> list[str]:
+    """Returns a line per anomaly that the guarantee forbids, if the report has an example of it."""
+    found = {code: example(outcome, code) for code in outcome.broken(guarantee)}
+    return [f"{code}, for example: {text}" for code, text in found.items() if text]
 
 
 def example(outcome: Outcome, code: str) -> str:

@@ -1,4 +1,4 @@
-"""A certificate as JUnit XML: a test case per scenario, with its command."""
+"""A certificate as JUnit XML: a test case per scenario, with its command and examples."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from xml.etree import ElementTree
 
-from oncebench.certify.evidence import command, findings, name_of
+from oncebench.certify.evidence import command, examples, findings, name_of
 from oncebench.certify.kept import Outcome
 
 
@@ -26,7 +26,8 @@ def junit(given: Mapping[str, Any], outcomes: Sequence[Outcome], guarantee: str,
         if outcome.undecided:
             ElementTree.SubElement(case, "skipped", message=outcome.undecided)
         elif outcome.broken(guarantee):
-            ElementTree.SubElement(case, "failure", message=findings(outcome))
+            failure = ElementTree.SubElement(case, "failure", message=findings(outcome, guarantee))
+            failure.text = "\n".join(examples(outcome, guarantee))
         ElementTree.SubElement(case, "system-out").text = command(given, outcome.scenario, seed)
     ElementTree.indent(suite)
     return ElementTree.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"

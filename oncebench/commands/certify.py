@@ -98,6 +98,15 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
     metavar="FILE",
     help="Also write JUnit XML to this file. A scenario fails if it breaks --require, or exactly-once.",
 )
+@click.option(
+    "--results",
+    "results_folder",
+    type=click.Path(path_type=Path, file_okay=False),
+    metavar="DIR",
+    default=LOCAL,
+    show_default=True,
+    help="Folder for the reports, the certificate and JUnit XML.",
+)
 @work_dir_option
 @keep_option
 @start_timeout_option
@@ -114,6 +123,7 @@ def certify(
     seed: int,
     certificate_path: Path | None,
     junit_path: Path | None,
+    results_folder: Path,
     work_dir: Path | None,
     keep: bool,
     start_timeout_s: float,
@@ -143,7 +153,7 @@ def certify(
     check(given)
     if beside:
         check({**given, "write": beside})
-    results = Results(LOCAL, f"certify-{stamp()}")
+    results = Results(results_folder, f"certify-{stamp()}")
     outcomes: list[Outcome] = []
     place = work_dir or default_work_dir("certify")
     for outcome in run_all(given, only, seed, results, place, keep, start_timeout_s):

@@ -109,7 +109,9 @@ def test_the_commands_for_a_job_need_no_suite(words: list[str]) -> None:
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("command", ["run", "compare", "faults", "audit", "table", "doctor", "load", "sustain"])
+@pytest.mark.parametrize(
+    "command", ["run", "compare", "faults", "certify", "audit", "table", "doctor", "load", "sustain"]
+)
 def test_a_command_of_the_suite_names_the_extra_in_one_line(command: str) -> None:
     code = f"sys.argv = ['oncebench', {command!r}]; from oncebench.cli import main; main()"
     done = probe(code, LAB_ONLY)
@@ -120,6 +122,12 @@ def test_a_command_of_the_suite_names_the_extra_in_one_line(command: str) -> Non
         done.stderr,
     ), done.stderr
     assert done.stdout == ""
+
+
+def test_the_fixture_of_pytest_leaves_a_missing_suite_to_the_command_that_it_runs() -> None:
+    done = probe("from oncebench.certify.in_test import COMMAND; print(COMMAND[-1])", LAB_ONLY | {"pyspark"})
+    assert done.returncode == 0, done.stderr
+    assert "oncebench.cli" in done.stdout
 
 
 def test_a_job_without_pyspark_reads_how_to_get_it() -> None:

@@ -32,12 +32,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def oncebench(site: Path, *words: str) -> subprocess.CompletedProcess[str]:
+def oncebench(site: Path, *words: str, cwd: Path = ROOT, timeout_s: float = 280) -> subprocess.CompletedProcess[str]:
     """The real command, in a process that finds the package."""
-    paths = os.pathsep.join(filter(None, (str(site), os.environ.get("PYTHONPATH"))))
+    paths = os.pathsep.join(filter(None, (str(site), str(ROOT), os.environ.get("PYTHONPATH"))))
     return subprocess.run(
         [sys.executable, "-c", "from oncebench.cli import main; main()", *words],
-        capture_output=True, text=True, timeout=280, check=False, env={**os.environ, "PYTHONPATH": paths},
+        capture_output=True, text=True, timeout=timeout_s, check=False, cwd=cwd,
+        env={**os.environ, "PYTHONPATH": paths},
     )  # fmt: skip
 
 
@@ -69,3 +70,19 @@ def test_an_installed_sink_keeps_its_guarantee_though_the_pipeline_is_killed(
     assert report["rows"]["visible"] >= report["rows"]["expected"] > 0
     assert (report["rows"]["lost"], report["rows"]["duplicated"] > 0) == (0, again)
     assert report["environment"]["versions"]["oncebench-lines"] == "1.0"
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(800)
+def test_an_installed_sink_has_its_row_in_the_fault_matrix(site: Path, kafka: KafkaBroker, tmp_path: Path) -> None:
+    done = oncebench(
+        site, "faults", "--sink", "lines", "--only", "exactly-once", "--family", "old-checkpoint", "--seeds", "1",
+        "--bootstrap-servers", kafka.bootstrap_servers, cwd=tmp_path, timeout_s=780,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+    (stored,) = (tmp_path / "results" / "local" / "runs").glob("faults-*.jsonl")
+    report = json.loads(stored.read_text())
+    assert (report["verdict"], report["environment"]["versions"]["oncebench-lines"]) == ("kept", "1.0")
+    assert [(fault["fault"], fault["hit"]) for fault in report["faults"]] == [("after-commit:roll-back", True)]
+    (table,) = (tmp_path / "results" / "local" / "tables").glob("faults-*.md")
+    assert "| lines " in table.read_text()

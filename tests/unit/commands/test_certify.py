@@ -80,6 +80,17 @@ def test_the_exit_code_follows_the_required_guarantee(
     assert "testsuite" in (folder / "j.xml").read_text()
 
 
+def test_a_folder_for_the_results_keeps_the_users_own_folder_clean(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    monkeypatch.setattr(command, "run_all", lambda *_: iter([outcome("kept")]))
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    found = certify("mine:write", "--reader", "mine:read", "--results", str(elsewhere))
+    assert found.exit_code == 0, found.exception
+    assert sorted(path.suffix for path in (elsewhere / "tables").iterdir()) == [".md", ".xml"]
+    assert not (folder / "results").exists()
+
+
 def test_a_function_of_the_user_is_in_no_list_and_no_matrix() -> None:
     assert "black-box" not in installed()
     assert "black-box" not in {sink for sink, _ in all_supports()}

@@ -1,0 +1,81 @@
+"""Builds the wheel and installs it in an environment of its own, outside the checkout.
+
+Prints the packages, the installed size and the import times of the slim install, and of one with PySpark.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+STARTS = 5  # of Python per import time, of which the median is printed
+# Prints the seconds that an import takes.
+TIMED = "import time; begun = time.perf_counter(); import {}; print(time.perf_counter() - begun)"
+
+
+def clean() -> Mapping[str, str]:
+    """Returns this process's environment without what leads to the checkout or to another Spark."""
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("SPARK_", "PYSPARK_", "PYTHON", "VIRTUAL_ENV"))
+    }
+
+
+def install(folder: Path, pyspark: str) -> Path:
+    """Makes the environment `folder/env`, and prints its figures.
+
+    Args:
+        pyspark: what pip installs for the job beside the wheel, for example `pyspark==4.2.0`.
+
+    Returns:
+        The environment's Python.
+    """
+    python = folder / "env" / "bin" / "python"
+    _run(sys.executable, "-m", "venv", "--clear", folder / "env", cwd=folder)
+    _run(python, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", folder / "wheels", ROOT, cwd=folder)
+    (wheel,) = (folder / "wheels").glob("oncebench-*.whl")
+    print(f"wheel: {wheel.name}, {wheel.stat().st_size / 1e3:.0f} kB", flush=True)
+    packages = _site_packages(python)
+    pip_alone = _megabytes(packages)
+    _run(python, "-m", "pip", "install", "--quiet", wheel, cwd=folder)
+    frozen = _run(python, "-m", "pip", "freeze", cwd=folder)
+    names = [re.split(r"[ =]", line)[0] for line in frozen.splitlines()]
+    print(f"slim install: {len(names)} packages: {', '.join(sorted(names, key=str.lower))}")
+    print(f"slim install: {_megabytes(packages) - pip_alone:.0f} MB")
+    for module in ("oncebench", "oncebench.cli"):
+        print(f"slim install: import {module}: {import_s(python, module):.2f} s", flush=True)
+    _run(python, "-m", "pip", "install", "--quiet", f"{wheel}[postgres]", pyspark, cwd=folder)
+    print(f"with [postgres] and {pyspark}: {_megabytes(packages) - pip_alone:.0f} MB")
+    for module in ("pyspark.sql", "oncebench.jobs"):
+        print(f"with [postgres] and {pyspark}: import {module}: {import_s(python, module):.2f} s", flush=True)
+    return python
+
+
+def import_s(python: Path, module: str) -> float:
+    """Returns the median time of an import, each in a fresh process, after one that fills the disk's cache."""
+    taken = [float(_run(python, "-I", "-c", TIMED.format(module))) for _ in range(STARTS + 1)]
+    return statistics.median(taken[1:])
+
+
+def _site_packages(python: Path) -> Path:
+    return Path(_run(python, "-I", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
+
+
+def _megabytes(folder: Path) -> float:
+    """The place on disk, as `du` counts it: whole blocks, a file with two names once."""
+    places = {(found.st_dev, found.st_ino): found.st_blocks * 512 for found in (p.lstat() for p in folder.rglob("*"))}
+    return sum(places.values()) / 1e6
+
+
+def _run(*command: str | Path, cwd: Path | None = None) -> str:
+    done = subprocess.run(list(map(str, command)), cwd=cwd, env=clean(), capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
+    return done.stdout
