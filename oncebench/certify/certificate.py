@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from oncebench.certify.evidence import command, examples, findings, name_of
+from oncebench.certify.evidence import command, ended_by_itself, examples, findings, name_of
 from oncebench.certify.kept import NONE, STRENGTH, Outcome, proven, strongest
 from oncebench.certify.scenarios import chosen
 
@@ -54,6 +54,10 @@ def certificate(
         lines += ["", "## Evidence"]
     for outcome in broken:
         lines += ["", f"### {outcome.scenario.name}", "", *_evidence(given, outcome, seed)]
+    died = [outcome for outcome in outcomes if ended_by_itself(outcome)]
+    if died:
+        lines += ["", "## Ends without a fault", "", "A restart helped, unless the scenario is broken:", ""]
+        lines += [f"- {each.scenario.name}: {ended_by_itself(each)}" for each in died]
     untested = [outcome for outcome in outcomes if outcome.undecided]
     if untested:
         lines += ["", "## Not tested", "", *(f"- {each.scenario.name}: {each.undecided}" for each in untested)]

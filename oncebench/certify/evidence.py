@@ -24,8 +24,20 @@ def result(outcome: Outcome) -> str:
     broken = [guarantee for guarantee in STRENGTH if outcome.broken(guarantee)]
     if not broken:
         rows = outcome.report["rows"]
-        return f"kept: {rows['visible']} of {rows['expected']} rows, each once"
+        died = ended_by_itself(outcome)
+        return f"kept: {rows['visible']} of {rows['expected']} rows, each once{died and f'; {died}'}"
     return f"breaks {', '.join(broken)}: {findings(outcome)}"
+
+
+def ended_by_itself(outcome: Outcome) -> str:
+    """Returns how often the job ended without a fault, and why; empty if it did not.
+
+    Such an end breaks no guarantee if a restart helps, but it costs the user a restart.
+    """
+    each = outcome.report.get("deaths", {}).get("each_unasked", [])
+    if not each:
+        return ""
+    return f"the job ended by itself {len(each)} time{'s' if len(each) > 1 else ''}: {each[-1]['why']}"
 
 
 def findings(outcome: Outcome, guarantee: str = STRENGTH[0]) -> str:

@@ -3,7 +3,8 @@
 Promise: each scenario is a run of its own, with an empty output. The healthy run comes first. When every guarantee is
 broken, the answer cannot change, and the other scenarios are not run.
 
-Failures: a mistake of the user ends the certificate (`UserMistake`). A run that fails otherwise has no answer.
+Failures: a mistake of the user ends the certificate (`UserMistake`), and so does Ctrl-C. A run that fails otherwise
+has no answer.
 """
 
 from __future__ import annotations
@@ -18,13 +19,16 @@ from typing import Any
 from oncebench.certify.evidence import command
 from oncebench.certify.kept import NONE, Outcome, strongest
 from oncebench.certify.price import Price, cells, prices
-from oncebench.certify.scenarios import HEALTHY, Scenario, cell_of, chosen, of_own_points
+from oncebench.certify.scenarios import AT_OWN_POINT, HEALTHY, Scenario, cell_of, chosen, of_own_points
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
 from oncebench.experiments.series import open_series
 from oncebench.record.json_lines import read_lines
+from oncebench.report.measures.metrics import why_no_speed
 from oncebench.report.results import Results
-from oncebench.sinks.black_box.reader import Functions
+from oncebench.report.schema import Report
+from oncebench.run.interrupt import nothing_to_report
+from oncebench.sinks.black_box.reader import Functions, Unreadable
 from oncebench.sinks.black_box.target import UserMistake
 from oncebench.sinks.reader import NotAnsweredError
 from pipeline.rows import SCHEMA
@@ -62,12 +66,17 @@ def run_all(
         given: the user's functions.
         only: names of scenarios; empty: all.
         place: the work dir.
+
+    Raises:
+        UserError: Ctrl-C came before the last scenario ended, or there is no scenario of a name.
+        UserMistake: see `oncebench.sinks.black_box`.
     """
     black_box = json.dumps(dict(given), sort_keys=True)
     function = bool(given["write"])
     possible = chosen(function)
     planned = [each for each in possible if not only or each.name in only]
     own = [name for name in only if name not in {each.name for each in possible}]
+    _refuse_unknown([name for name in own if not (function and name.startswith(AT_OWN_POINT))], possible)
     if own and HEALTHY not in planned:  # a healthy run shows the names of the sink's own failpoints
         planned.insert(0, HEALTHY)
     expected = [cell_of(each, function, black_box, seed) for each in planned]
@@ -82,15 +91,15 @@ def run_all(
                     cell_of(scenario, function, black_box, seed), f"{number}/{len(planned)} {scenario.name}", False
                 )
             except (UserError, PipelineError, OSError) as error:
-                if isinstance(error, UserMistake) or getattr(error, "exit_code", 1) != ExitCode.ERROR:
-                    raise
-                if scenario == HEALTHY:
+                # A reader that has read a healthy run is no mistake: it cannot read what the fault has left.
+                unreadable = isinstance(error, Unreadable) and bool(outcomes)
+                if scenario == HEALTHY or not (unreadable or getattr(error, "exit_code", 1) == ExitCode.ERROR):
                     raise
                 outcomes.append(Outcome(scenario, failure=str(error)))
                 yield outcomes[-1]
                 continue
             if report["interrupted"]:
-                return
+                break
             report["reproduce"] = command(given, scenario, seed)
             outcomes.append(Outcome(scenario, dict(report)))
             yield outcomes[-1]
@@ -101,6 +110,12 @@ def run_all(
             found = of_own_points(_points(place / "cells" / f"{number:03d}"))
             planned += [each for each in found if not only or each.name in only]
             _refuse_unknown(own, [*possible, *found])
+    if len(outcomes) < len(planned):
+        raise UserError(
+            f"interrupted after {len(outcomes)} of {len(planned)} scenarios, so there is no certificate. The reports "
+            f"of these scenarios are in {results.runs}",
+            exit_code=ExitCode.INTERRUPTED,
+        )
 
 
 def run_prices(
@@ -117,10 +132,13 @@ def run_prices(
     Args:
         given: the user's functions.
         beside: `module:function` of the other function, which the same reader reads.
+
+    Raises:
+        UserError, PipelineError, OSError: a run failed, no round has a meaningful speed, or Ctrl-C came.
     """
     black_box, other = (json.dumps({**given, **more}, sort_keys=True) for more in ({}, {"write": beside}))
     rounds = cells(black_box, other, seed)
-    pairs = []
+    pairs: list[tuple[Report, Report]] = []
     with open_series([cell for pair in rounds for cell in pair], results, None, place, keep, start_timeout_s) as opened:
         run, interrupted = opened
         for number, (own_cell, other_cell) in enumerate(rounds, 1):
@@ -129,9 +147,12 @@ def run_prices(
                 for cell, name in ((own_cell, given["write"]), (other_cell, beside))
             )
             if interrupted.is_set():
-                break
-            pairs.append((dict(own), dict(its)))
-    return prices(pairs)
+                raise nothing_to_report("last round ended")
+            pairs.append((own, its))
+    if not (found := prices(pairs)):
+        reasons = {why for pair in pairs for report in pair for why in why_no_speed(report)}
+        raise UserError(f"no round has a meaningful speed: {'; '.join(sorted(reasons))}")
+    return found
 
 
 def _points(folder: Path) -> list[str]:

@@ -45,6 +45,8 @@ class Scenario:
         return not self.faults and not self.random_kills
 
 
+# The name of the scenario of a failpoint that the sink calls by name begins with this.
+AT_OWN_POINT = "kill-at-"
 HEALTHY = Scenario("healthy", "nothing happens")
 SCENARIOS: Sequence[Scenario] = (
     HEALTHY,
@@ -105,7 +107,9 @@ def of_own_points(points: Iterable[str]) -> list[Scenario]:
     names = dict.fromkeys(point.removeprefix(OWN) for point in points if point.startswith(OWN))
     return [
         Scenario(
-            f"kill-at-{name}", f'the job is killed at failpoint("{name}") in the function', (f"{OWN}{name}:{KILL}",)
+            f"{AT_OWN_POINT}{name}",
+            f'the job is killed at failpoint("{name}") in the function',
+            (f"{OWN}{name}:{KILL}",),
         )
         for name in names
     ]

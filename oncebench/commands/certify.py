@@ -23,6 +23,7 @@ from oncebench.commands.shared.options import (
     start_timeout_option,
     work_dir_option,
 )
+from oncebench.delivery.errors import PipelineError
 from oncebench.disk_errors import disk_errors
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
@@ -160,12 +161,15 @@ def certify(
         click.echo(f"{outcome.scenario.name}: {result(outcome)}")
         if outcome.broken(STRENGTH[0]):
             click.echo(f"  {command(given, outcome.scenario, seed)}")
-    if not outcomes:
-        raise UserError("interrupted before the first run ended", exit_code=ExitCode.INTERRUPTED)
     prices: list[str] = []
     if beside:
         more = place.with_name(f"{place.name}-price")
-        prices = [each.text for each in run_prices(given, beside, seed, results, more, keep, start_timeout_s)]
+        try:
+            prices = [each.text for each in run_prices(given, beside, seed, results, more, keep, start_timeout_s)]
+        except (UserError, PipelineError, OSError) as error:
+            if getattr(error, "exit_code", 1) == ExitCode.INTERRUPTED:
+                raise
+            prices = [f"not measured: {error}"]
         click.echo("".join(f"price {each}\n" for each in prices), nl=False)
     page = certificate(given, outcomes, seed, _made(), prices, beside)
     xml = junit(given, outcomes, require or STRENGTH[0], seed)

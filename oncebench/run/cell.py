@@ -227,12 +227,13 @@ class _Run:
         """Runs the warm-up batches, so that the load is not measured with Spark's start-up costs."""
         sessions = WARM_UP_BATCHES * WARM_UP_SESSIONS
         phase = replace(WARMING_UP, waits_for=f"{sessions} {WARMING_UP.waits_for}")
+        remedy = ", and check that the sink's function returns" if self.cell.black_box else ""
         for number in range(WARM_UP_BATCHES):
             self._wait_for_servers()
             servers, topic = self.lab.kafka.bootstrap_servers, self.topics.input
             self.progress.sent_ahead += send_warm_up(servers, topic, self.folder, number)
             timeout = ProgressTimeout(self.lab.start_timeout_s + self.cell.trigger_ms / 1000, self._warming_up)
-            self._require(phase, self.progress.has_read_ahead, timeout)
+            self._require(phase, self.progress.has_read_ahead, timeout, remedy)
 
     def _warming_up(self) -> object:
         """The progress of the warm-up; what a pipeline writes after a restart is none."""

@@ -6,7 +6,7 @@ A scenario that no defect fails would test nothing. A scenario that the clean si
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +15,14 @@ import pytest
 from oncebench.certify.kept import Outcome
 from oncebench.certify.scenarios import SCENARIOS, SINK, cell_of
 from oncebench.delivery.contract import EXACTLY_ONCE
-from oncebench.downloads.maven import jars
 from oncebench.lab.lab import Lab, open_lab
 from oncebench.measure import measure
 from oncebench.servers.postgres import PostgresServer
-from oncebench.sinks.registry import SINKS
 from oncebench.workdir import open_work_dir
+from tests.integration.certify.defects import CLEAN, DEFECTS, OWN, OWN_SCENARIOS, PUBLIC
 
 pytestmark = [pytest.mark.integration, pytest.mark.spark, pytest.mark.timeout(600)]
 
-CLEAN = "upsert"
-# Scenario -> the sink that it finds out, and by which anomaly.
-DEFECTS: Mapping[str, tuple[str, str]] = {
-    "healthy": ("first_rows", "LOSS"),
-    "kill-at-batch-start": ("own_numbers", "LOSS"),
-    "kill-amid-call": ("append", "DUP"),
-    "kill-before-return": ("append", "DUP"),
-    "kill-after-call": ("append", "DUP"),
-    "kill-after-commit-log": ("own_numbers", "LOSS"),
-    "double-kill": ("append", "DUP"),
-    "kill-worker": ("append", "DUP"),
-    "zombie": ("append", "DUP"),
-    "zombie-amid-call": ("check_then_write", "DUP"),
-    "replay": ("append", "DUP"),
-    "random-kills": ("own_numbers", "LOSS"),
-}
 ALWAYS = ("kill-after-call",)  # the others take eleven minutes, so `make test-slow` has them
 
 
@@ -80,45 +63,6 @@ def run(name: str, lab: Lab, folder: Path, **fields: Any) -> Outcome:
     return outcome
 
 
-def delta() -> dict[str, Any]:
-    found = ",".join(str(jar) for bundle in SINKS["delta"].jars for jar in jars(bundle))
-    return {
-        "write": "table_sinks:append_to_delta", "read": "table_sinks:read_delta",
-        "spark": {**SINKS["delta"].spark, "spark.jars": found},
-    }  # fmt: skip
-
-
-# Sinks that users write with public packages, each with a scenario that finds its defect.
-PUBLIC: Mapping[str, tuple[str, str, Callable[[], dict[str, Any]]]] = {
-    "Spark's file sink, read without _spark_metadata": (
-        "kill-amid-call",
-        "DUP",
-        lambda: {
-            "format": "parquet", "options": {"path": "$ONCEBENCH_OUTPUT/rows"}, "read": "parquet_reader:read_rows",
-        },
-    ),
-    "a Delta append without txnVersion": ("kill-after-call", "DUP", delta),
-    "a Kafka write that ignores batch_id": (
-        "kill-after-call",
-        "DUP",
-        lambda: {"write": "kafka_sinks:write_batch", "read": "kafka_sinks:read_rows", "setup": "kafka_sinks:empty"},
-    ),
-    "an upsert by a random key": (
-        "kill-after-call",
-        "DUP",
-        lambda: {
-            "write": "table_sinks:upsert_by_random_key", "read": "table_sinks:read_postgres",
-            "setup": "table_sinks:empty",
-        },
-    ),
-    "an early return on a batch that was seen": (
-        "kill-after-call",
-        "STALL",
-        lambda: {"write": "sqlite_sinks:skip_seen", "read": "sqlite_sinks:read_rows"},
-    ),
-}  # fmt: skip
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("name", PUBLIC)
 def test_a_defective_sink_made_of_public_packages_is_found(
@@ -129,7 +73,10 @@ def test_a_defective_sink_made_of_public_packages_is_found(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("scenario", ["kill-amid-call", "kill-after-call", "zombie-amid-call"])
-def test_a_sink_of_this_project_is_exactly_once_as_a_black_box(scenario: str, own_lab: Lab, tmp_path: Path) -> None:
-    outcome = run(scenario, own_lab, tmp_path, write="own_sinks:files", read="own_sinks:read_files")
-    assert outcome.broken(EXACTLY_ONCE) == {}
+@pytest.mark.parametrize("scenario", OWN_SCENARIOS)
+@pytest.mark.parametrize("sink", OWN)
+def test_a_sink_of_this_project_is_exactly_once_as_a_black_box(
+    sink: str, scenario: str, own_lab: Lab, own: PostgresServer, tmp_path: Path
+) -> None:
+    fields = {"write": f"own_sinks:{sink}", "read": f"own_sinks:read_{sink}", **OWN[sink]()}
+    assert run(scenario, own_lab, tmp_path, **fields).broken(EXACTLY_ONCE) == {}

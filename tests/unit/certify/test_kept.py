@@ -8,6 +8,7 @@ from xml.etree import ElementTree
 import pytest
 
 from oncebench.certify.certificate import certificate
+from oncebench.certify.evidence import result
 from oncebench.certify.junit import junit
 from oncebench.certify.kept import NONE, Outcome, keeps, proven, strongest
 from oncebench.certify.scenarios import HEALTHY, SCENARIOS, Scenario, cell_of, chosen, of_own_points
@@ -24,7 +25,7 @@ def outcome(scenario: Scenario = KILL, verdict: str = "broken", unasked: int = 0
         "verdict": verdict if anomalies or verdict != "broken" else "kept",
         "reasons": ["not hit"],
         "anomalies": anomalies,
-        "deaths": {"unasked": unasked},
+        "deaths": {"unasked": unasked, "each_unasked": [{"why": "stopped: QueryDied"}] * unasked},
         "rows": {"expected": 480, "visible": 480},
         "faults": [{"hit": True, "batch": 6, "fault": "after-commit:kill"}],
         "examples": {
@@ -113,3 +114,12 @@ def test_a_certificate_names_the_scenarios_that_were_not_run() -> None:
     page = certificate(GIVEN, [outcome(HEALTHY)], 1, "")
     assert "not run, so this is not proven: kill-at-batch-start, kill-amid-call, " in page
     assert "not run, because no guarantee is left: " in certificate(GIVEN, [outcome(HEALTHY, LOSS=1)], 1, "")
+
+
+def test_a_job_that_the_sink_ended_is_named_although_every_guarantee_is_kept() -> None:
+    died = outcome(unasked=2)
+    says = "the job ended by itself 2 times: stopped: QueryDied"
+    assert result(died) == f"kept: 480 of 480 rows, each once; {says}"
+    assert f"- kill-after-call: {says}\n" in certificate(GIVEN, [outcome(HEALTHY), died], 1, "")
+    assert "ended by itself" not in result(outcome())
+    assert "Ends without a fault" not in certificate(GIVEN, [outcome(HEALTHY)], 1, "")

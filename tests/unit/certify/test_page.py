@@ -1,4 +1,4 @@
-"""docs/certify.md lists every scenario and every environment variable."""
+"""docs/certify.md lists every scenario and variable; docs/why_believe_it.md lists the sinks that show each scenario."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ import re
 from oncebench.certify.scenarios import SCENARIOS
 from oncebench.sinks.black_box import target
 from tests import ROOT
+from tests.integration.certify.defects import CLEAN, DEFECTS, PUBLIC
 
 PAGE = (ROOT / "docs" / "certify.md").read_text()
+WHY = (ROOT / "docs" / "why_believe_it.md").read_text()
 
 
 def test_the_page_lists_the_scenarios() -> None:
@@ -25,3 +27,13 @@ def test_the_page_lists_the_variables() -> None:
     assert set(re.findall(r"^\| `(ONCEBENCH_\w+)` \|", PAGE, re.MULTILINE)) == {
         target.FOLDER, target.RUN, target.KAFKA,
     }  # fmt: skip
+
+
+def test_the_mirror_table_lists_a_clean_and_a_defective_sink_for_each_scenario() -> None:
+    rows = re.findall(r"^\| `([\w-]+)` \| `(\w+)` kept \| `(\w+)` broken: (\w+) \|", WHY, re.MULTILINE)
+    assert rows == [(name, CLEAN, sink, code) for name, (sink, code) in DEFECTS.items()]
+
+
+def test_the_table_of_public_packages_lists_each_defect() -> None:
+    rows = re.findall(r"^\| (.+) \| `([\w-]+)` \| broken: (\w+) \|", WHY, re.MULTILINE)
+    assert rows == [(name, scenario, code) for name, (scenario, code, _) in PUBLIC.items()]

@@ -72,6 +72,17 @@ def test_preloading_without_progress_is_an_error_with_remedy_and_log(
     )
 
 
+def test_a_users_function_that_never_returns_is_named_beside_a_busy_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = FakeRun(tmp_path, replace(CELL, black_box="{}"))
+    monkeypatch.setattr(module, "send_warm_up", lambda *_: 1)
+    monkeypatch.setattr(run.phases, "wait", lambda *_: False)
+    monkeypatch.setattr(run.phases, "wait_for_servers", lambda *_: None)
+    with pytest.raises(UserError, match="Run it again when it is not, and check that the sink's function returns"):
+        run._warm_up()
+
+
 def test_a_pipeline_that_died_before_it_got_on_is_quoted_and_no_busy_machine_is_blamed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
