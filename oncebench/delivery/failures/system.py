@@ -18,9 +18,7 @@ ERRNOS: Mapping[int, Cause] = {
         "a name is too long",
         "Take a shorter folder or, with a new checkpoint, a shorter sink_id, which is in every name",
     ),
-    errno.ENOTDIR: permanent(
-        "a part of the path is a file, not a folder", "Take another folder, or move that file away"
-    ),
+    errno.ENOTDIR: permanent("a part of the path is a file, not a folder", _FILE),
     errno.EEXIST: permanent("a file has the folder's name", _FILE),
     errno.EXDEV: permanent(
         "the folder spans two file systems, and a rename is atomic only within one",

@@ -175,7 +175,7 @@ def test_an_open_batch_older_than_its_marker_is_not_replayed(
         starting(lambda: None, forgets_after_s=lambda: 168 * 3600.0)
 
 
-def test_a_trigger_longer_than_the_sink_keeps_its_markers_is_refused_before_the_sink_fences(
+def test_a_trigger_longer_than_the_markers_last_is_refused_before_the_sink_fences(
     starting: Callable[..., None],
 ) -> None:
     fenced: list[bool] = []
