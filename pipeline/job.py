@@ -1,8 +1,9 @@
 """The job: Kafka -> query -> sink, from start to stop.
 
 Promise: all checks come before anything is read or written. The query ends with an exception that names the next step,
-or gently between two batches. A start has three steps. The journal takes the generation, and an older driver stops. The
-sink fences that driver's producers and aborts what it left. The query replays an open batch.
+or gently between two batches. A start first checks settings, columns, input and quarantine topic: their refusals stop
+no other driver. Then it has three steps. The journal takes the generation, and an older driver stops. The sink fences
+that driver's producers and aborts what it left. The query replays an open batch.
 
 One exception to the gentle stop: Spark's own streaming sink (`native` without faults) is stopped in the middle of a
 batch. Spark cannot stop a query that always has input more gently.
@@ -12,12 +13,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+import uuid
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from pathlib import Path
 from subprocess import TimeoutExpired
 
 import pyspark
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 from py4j.protocol import Py4JError
 from pyspark.sql import DataFrame, SparkSession
@@ -50,6 +53,8 @@ from pipeline.starting.checks import StartChecks
 
 # How often the main thread checks whether the query has ended or must stop: a stop begins within a tenth of a second.
 POLL_S = 0.05
+# For the look at the topics before a start takes anything. It must not delay the report of a local mistake by much.
+FIRST_LOOK_S = 3.0
 # How often the id of the input topic is compared, by a request of a millisecond. A broker that has just started may not
 # know its topics yet, so one look is not enough.
 INPUT_CHECK_S = 2.0
@@ -87,10 +92,17 @@ class Job:
         refuse_task_retries(config.master)
         refuse_fixed_settings(config.spark)
         target = target_of(config)
-        journal = open_journal(config.checkpoint, identity_of(target, config.partitions))
-        checks = self._checks = StartChecks(config, target, journal)
-        with self._started(target, journal, checks) as sink:
+        driver = uuid.uuid4().hex
+        with suppress(KafkaException):  # a Kafka that does not answer is reported by the second look
+            self._refuse_unfit_topics(FIRST_LOOK_S, {"log_level": 0})
+        with kafka_must_answer(config.bootstrap_servers):
+            sink = open_sink(target.kind, config, driver)
+        with closing(sink):
+            journal = open_journal(config.checkpoint, identity_of(target, config.partitions), driver)
+            checks = self._checks = StartChecks(config, target, journal)
             with kafka_must_answer(config.bootstrap_servers):
+                checks.check_input()
+                start_sink(sink, target, journal, checks.output, config.trigger_ms / 1000)
                 monitoring = Monitoring(config.kafka_client, config.monitoring_group, config.input_topic)
             try:
                 spark = session(config, target.kind.spark)
@@ -100,7 +112,7 @@ class Job:
                 raise
             try:
                 with kafka_must_answer(config.bootstrap_servers):
-                    self._refuse_unfit_topics()
+                    self._refuse_unfit_topics(settings.LIMIT_S)
                 self._note_start(journal)
                 self._warm_up(spark, sink)
                 with kafka_must_answer(config.bootstrap_servers):
@@ -116,24 +128,12 @@ class Job:
                 with suppress(OSError, Py4JError, TimeoutExpired):  # the JVM may have been ended by the same signal
                     stop(spark)
 
-    @contextmanager
-    def _started(self, target: Target, journal: Journal, checks: StartChecks) -> Iterator[Sink]:
-        """Yields the started sink, checked against journal and checkpoint; always closes it."""
-        config = self.config
-        with kafka_must_answer(config.bootstrap_servers):
-            sink = open_sink(target.kind, config, journal.driver)
-        with closing(sink):
-            with kafka_must_answer(config.bootstrap_servers):
-                checks.check_input()
-                start_sink(sink, target, journal, checks.output, config.trigger_ms / 1000)
-            yield sink
-
-    def _refuse_unfit_topics(self) -> None:
-        """Refuses topics that this job reads or writes, whatever its sink is."""
-        admin = AdminClient(self.config.kafka_client)
-        refuse_unfit(admin, {self.config.input_topic: "the input topic"}, settings.LIMIT_S, "READ")
+    def _refuse_unfit_topics(self, limit_s: float, more: Mapping[str, int] | None = None) -> None:
+        """Refuses topics that this job reads or writes, whatever its sink is; `more`: settings of the client."""
+        admin = AdminClient({**self.config.kafka_client, **(more or {})})
+        refuse_unfit(admin, {self.config.input_topic: "the input topic"}, limit_s, "READ")
         if self.config.quarantine_topic:
-            refuse_unfit(admin, {self.config.quarantine_topic: "the quarantine topic"}, settings.LIMIT_S)
+            refuse_unfit(admin, {self.config.quarantine_topic: "the quarantine topic"}, limit_s)
             refuse_compacted(admin, self.config.quarantine_topic, "the quarantine topic")
 
     def _fail(self, failure: BaseException) -> None:

@@ -38,7 +38,7 @@ def open_sink(kind: SinkKind, config: PipelineConfig, driver: str = "") -> Sink:
     Args:
         kind: of the sink.
         config: the job's settings.
-        driver: random name of this start, from the journal; empty: a new one.
+        driver: random name of this start, also the journal's; empty: a new one.
 
     Raises:
         RefusedStart: the sink cannot store a column of `rows.SCHEMA`.

@@ -344,7 +344,7 @@ class Sink:
         return max((mark.batch for mark in self.marks().values()), default=-1)
 
     def forgets_after_s(self) -> float | None:
-        """Returns how long the sink keeps a marker at least; None: for ever, or it has no markers."""
+        """Returns how long the sink keeps a marker at least; None: for ever. May be called before `start`."""
         return None
 
     def hindrance(self) -> str | None:

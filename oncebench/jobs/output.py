@@ -10,6 +10,7 @@ The order of a start: `before_sink` (the output's identity and its writers), the
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,6 +26,7 @@ from oncebench.delivery.contract import (
     SinkKind,
     Support,
 )
+from oncebench.delivery.errors import PipelineError
 from oncebench.delivery.journal import Journal
 from oncebench.delivery.starts.drivers import Drivers
 from oncebench.delivery.starts.gaps import Gaps
@@ -73,6 +75,7 @@ class OutputChecks:
         self._other_output = False
         self._notes = False
         self._restored: dict[int, int] = {}
+        self._unidentified: Sink | None = None  # its output does not exist before the first batch
 
     def before_sink(self, sink: Sink) -> None:
         """Compares the output's identity, and who has written to it.
@@ -117,10 +120,22 @@ class OutputChecks:
         if self._restored:
             sink.restore_marks(self._restored)
             self._marks.note_first({p for p, mark in self._marks_of(sink).items() if mark.batch == NO_BATCH})
-        self._places.record(OUTPUT, sink.identity())
+        self._identify(sink)
+
+    def record_identity(self) -> None:
+        """Records the identity of an output that the start has not found, because the first batch makes it."""
+        if self._unidentified is not None:
+            with suppress(PipelineError):  # the next batch or start reports a damaged output
+                self._identify(self._unidentified)
+
+    def _identify(self, sink: Sink) -> None:
+        found = sink.identity()
+        self._places.record(OUTPUT, found)
+        self._unidentified = None if found else sink
 
     def note_batch(self, batch: Batch) -> None:
-        """Notes the markers of a batch that the sink has committed."""
+        """Notes the markers of a batch that the sink has committed, and the output that it has made."""
+        self.record_identity()
         if self._notes:
             self._marks.note_batch(batch.id, batch.results, batch.dropped, self._target.kind.batch_atomic)
 

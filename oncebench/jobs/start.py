@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from confluent_kafka import KafkaException
 from kafka.errors import KafkaError
 
-from oncebench.delivery.contract import Sink
+from oncebench.delivery.contract import EXACTLY_ONCE, Sink
 from oncebench.delivery.errors import NoKafka, RefusedStart
 from oncebench.delivery.failures.kafka import of_error
 from oncebench.delivery.journal import Identity, Journal
@@ -45,6 +45,10 @@ def start_sink(sink: Sink, target: Target, journal: Journal, checks: OutputCheck
     """
     decided = journal.newest_prepared()
     checks.before_sink(sink)
+    # Without a decision, two-phase can have committed nothing.
+    uncertain = target.support.variant != "two-phase" or journal.newest_decision() == open_batch(target.checkpoint)
+    if target.support.guarantee == EXACTLY_ONCE and uncertain:
+        _refuse_expired_markers(sink, target, trigger_s)
     try:
         sink.start(target.support, journal.generation, decided)
     except RefusedStart:
@@ -53,8 +57,6 @@ def start_sink(sink: Sink, target: Target, journal: Journal, checks: OutputCheck
     journal.check_still_ours()  # a slow start may have fenced a newer driver: the newer one continues
     refuse_older_checkpoint(sink, target)
     checks.after_sink(sink)
-    if target.support.variant != "two-phase" or journal.newest_decision() == open_batch(target.checkpoint):
-        _refuse_expired_markers(sink, target, trigger_s)  # without a decision nothing can be committed
 
 
 @contextmanager

@@ -82,7 +82,11 @@ class StartChecks:
         return None
 
     def watch_input(self) -> None:
-        """Notes what was read with the leaders' epochs, and reports partitions that wait for a transaction."""
+        """Notes what was read with the leaders' epochs, and reports partitions that wait for a transaction.
+
+        Also records the identity of an output that Spark's own writer has made.
+        """
+        self.output.record_identity()
         with suppress(KafkaException, PipelineError):  # the query itself finds out, or the cluster comes back
             done = committed_position(self._checkpoint, self._config.input_topic)
             if done is None:

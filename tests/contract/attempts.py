@@ -153,8 +153,8 @@ class Driver:
         """Takes the sink without a look at its newest driver."""
         self.sink.start(self.output.support, self.journal.generation, self.journal.newest_prepared())
 
-    def deliver(self, number: int, rows: DataFrame, die_at: str | None = None) -> None:
-        """Runs a batch; raises `Died`, or Spark's error of a task that does, at `die_at`."""
+    def deliver(self, number: int, rows: DataFrame, die_at: str | None = None) -> Batch:
+        """Runs a batch and returns it; raises `Died`, or Spark's error of a task that does, at `die_at`."""
         output, config = self.output, self.output.config
         protocol = protocol_of(output.kind, output.support)
         rows = job_rows.rows_for(output.kind.takes, rows)
@@ -171,6 +171,7 @@ class Driver:
         batch.failpoint("batch-start")
         protocol(batch, self.sink, self.journal, config.on_lost)
         batch.failpoint("after-commit")
+        return batch
 
 
 def identity(config: PipelineConfig) -> Identity:

@@ -7,20 +7,32 @@ from collections.abc import Mapping
 
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 
+_RIGHT = "Give this user the right to write there, with chmod or chown"
+_FILE = "Take another folder, or move that file away"
 ERRNOS: Mapping[int, Cause] = {
-    errno.EACCES: permanent("this user lacks a right on the file or folder", "Grant the right with chmod or chown"),
-    errno.EPERM: permanent("this user lacks a right on the file or folder", "Grant the right with chmod or chown"),
+    errno.EACCES: permanent("this user lacks a right on the file or folder", _RIGHT),
+    errno.EPERM: permanent("this user lacks a right on the file or folder", _RIGHT),
     errno.EROFS: permanent("the file system is mounted read-only", "Mount the file system for writing"),
     errno.EFBIG: permanent("a file would be longer than allowed", "Raise the limit (ulimit -f)"),
-    errno.ENAMETOOLONG: permanent("a name is too long", "Take a shorter sink_id or folder"),
-    errno.ENOTDIR: permanent("a part of the path is a file, not a folder", "Correct the path"),
-    errno.EXDEV: permanent("the folder spans two file systems", "Take a folder within one file system"),
-    errno.ENOSPC: transient("the disk is full", "Make room on the disk"),
+    errno.ENAMETOOLONG: permanent(
+        "a name is too long",
+        "Take a shorter folder or, with a new checkpoint, a shorter sink_id, which is in every name",
+    ),
+    errno.ENOTDIR: permanent("a part of the path is a file, not a folder", _FILE),
+    errno.EEXIST: permanent("a file has the folder's name", _FILE),
+    errno.EXDEV: permanent(
+        "the folder spans two file systems, and a rename is atomic only within one",
+        "Put its subfolder .pending, with the files in it, on the file system of the folder",
+    ),
+    errno.ENOSPC: transient("the disk is full", "Make room on the disk (see df, and df -i for the number of files)"),
     errno.EDQUOT: transient("the quota is used up", "Raise the quota, or make room"),
     errno.EIO: transient("the disk or its connection failed", "Look at the disk"),
     errno.EMFILE: transient("this process has too many open files", "Raise the limit (ulimit -n)"),
     errno.ENFILE: transient("this machine has too many open files", "Close other programs"),
-    errno.ENOENT: transient("the file or folder is gone", "If the folder was removed, the next start refuses"),
+    errno.ENOENT: transient(
+        "the file or folder is gone",
+        "Run one driver per sink_id, and give every node of a cluster this folder under the same path",
+    ),
     errno.ESTALE: transient("the network file system was mounted anew"),
     errno.ETIMEDOUT: transient("the network file system did not answer"),
 }

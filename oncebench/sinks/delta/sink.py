@@ -39,7 +39,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -87,20 +87,28 @@ from oncebench.sinks.delta.log import (
 _NOT_IN_NAMES = " ,;{}()\n\t="
 
 
+@dataclass
+class Seen:
+    """Whether a start or a batch of this driver has seen the table. Then it must be there still."""
+
+    table: bool = False
+
+
 @dataclass(frozen=True)
 class Append:
     """Appends a batch as one commit; with `app_id`, the commit contains (app_id, batch).
 
-    `existed`: whether the table was there before. Then it must be there still: Delta would make a new one.
+    The first append of a driver may make the table. A later one is refused if the table is gone: Delta would make a
+    new one without a word.
     """
 
     table: Path
     app_id: str | None = None
-    existed: bool = False
+    seen: Seen = field(default_factory=Seen)
 
     def write_batch(self, rows: DataFrame, batch: int) -> dict[str, float]:
         started = time.perf_counter()
-        if self.existed and not _exists(self.table):
+        if self.seen.table and not _exists(self.table):
             raise failure(GONE, f"batch {batch} could not be appended: the Delta table {self.table} is gone")
         writer = rows.write.format("delta").mode("append")
         if self.app_id is not None:
@@ -115,6 +123,7 @@ class Append:
             raise failure(
                 cause, f"batch {batch} could not be appended to the Delta table {self.table}: {text}"
             ) from error
+        self.seen.table = True
         return {"write": (time.perf_counter() - started) * 1000}
 
 
@@ -158,7 +167,7 @@ class DeltaSink(Sink):
         self._columns: dict[str, str] = {}
         self._replay: Replayable | None = None
         self._newest = -1
-        self._existed = False  # as far as a start or an earlier batch has seen
+        self._seen = Seen()
 
     def check_schema(self, schema: StructType) -> None:
         """See `Sink.check_schema`. Delta stores every type; `start` checks an existing table."""
@@ -188,7 +197,7 @@ class DeltaSink(Sink):
             )
         if not os.access(_existing(self._table), os.W_OK):
             raise RefusedStart(f"{self._table} cannot be written. Nothing was written. Check its rights and its mount.")
-        self._existed = _exists(self._table)
+        self._seen.table = _exists(self._table)
         if support.variant == "claim":
             self._take_claims()
         if support.variant != "idempotent":
@@ -221,17 +230,13 @@ class DeltaSink(Sink):
             self._newest = transactions(self._table / "_delta_log").get(self._app_id, -1)
 
     def unacknowledged_writer(self) -> Append:
-        return self._append(self._app_id)
+        return Append(self._table, self._app_id, self._seen)
 
     def acknowledged_writer(self) -> Append:
-        return self._append(None)
+        return Append(self._table, None, self._seen)
 
     def idempotent_writer(self) -> Append:
-        return self._append(self._app_id)
-
-    def _append(self, app_id: str | None) -> Append:
-        existed, self._existed = self._existed, self._existed or _exists(self._table)
-        return Append(self._table, app_id, existed)
+        return Append(self._table, self._app_id, self._seen)
 
     def marks(self) -> Mapping[int, Mark]:
         """See `Sink.marks`. With an open batch, the first call reads that batch's data files."""
@@ -246,7 +251,7 @@ class DeltaSink(Sink):
         query, batch = local("sql.streaming.queryId"), local("streaming.sql.batchId")
         # Outside a query (`oncebench batches`) the write also gets an entry, because the entry takes the time.
         number = next(self._unnumbered) if batch is None else int(batch)
-        Append(self._table, query or self._sink_id).write_batch(without_rejected(rows), number)
+        Append(self._table, query or self._sink_id, self._seen).write_batch(without_rejected(rows), number)
 
     def stream_native(self, rows: DataFrame) -> DataStreamWriter:
         return without_rejected(rows).writeStream.format("delta").outputMode("append").option("path", str(self._table))

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from oncebench.delivery.errors import RefusedStart
-
-_WHAT_TO_DO = {
-    errno.ENOSPC: "Make room on the disk (see df, and df -i for the number of files)",
-    errno.EDQUOT: "Raise the quota, or make room",
-    errno.EACCES: "Give this user the right to write there, or take another folder",
-    errno.EROFS: "Mount the file system for writing, or take another folder",
-    errno.EXDEV: "Put the folder and its subfolders on one file system, because renames are atomic only within one",
-    errno.ENAMETOOLONG: "Take a shorter folder or sink_id: every file's name contains the sink_id",
-    errno.EEXIST: "Take another folder: a file has this name",
-    errno.ENOTDIR: "Take another folder: a part of its path is a file",
-    errno.ENOENT: "Run one driver per sink_id, and give every node of a cluster this folder under the same path",
-}
+from oncebench.delivery.failures.cause import UNKNOWN
+from oncebench.delivery.failures.system import of_errno
 
 
 @contextmanager
@@ -33,5 +22,6 @@ def refused(folder: Path) -> Iterator[None]:
 
 def error_text(path: Path, error: OSError) -> str:
     """Returns what cannot be written, why, and what to do, without a full stop."""
-    what_to_do = _WHAT_TO_DO.get(error.errno or 0, "Check the file system")
-    return f"cannot write {path} ({error.strerror or error}). {what_to_do}"
+    cause = of_errno(error.errno)
+    reason = "" if cause is UNKNOWN else f": {cause.reason}"
+    return f"cannot write {path} ({error.strerror or error}{reason}). {cause.remedy or 'Check the file system'}"

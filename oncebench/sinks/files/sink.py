@@ -54,7 +54,8 @@ from oncebench.delivery.contract import (
     TaskView,
 )
 from oncebench.delivery.durable import fsync_folder, is_uri, make_folder
-from oncebench.delivery.errors import CommitRefused, CommitUncertain, DeliveryFailed, PermanentFailure, RefusedStart
+from oncebench.delivery.errors import CommitRefused, CommitUncertain, RefusedStart
+from oncebench.delivery.failures.cause import failure
 from oncebench.delivery.failures.system import of_errno
 from oncebench.delivery.journal import put_exclusively
 from oncebench.delivery.quarantine import without_rejected
@@ -167,10 +168,10 @@ class FileWriter:
                 path.unlink(missing_ok=True)
             if not isinstance(error, OSError):
                 raise
-            kind = PermanentFailure if of_errno(error.errno).permanent else DeliveryFailed
-            raise kind(
-                f"batch {task.batch}, partition {task.partition}: {error_text(path, error)}, then start the pipeline "
-                "again. Readers see no part of this file."
+            where = f"batch {task.batch}, partition {task.partition}"
+            unseen = "and readers see no part of this file"
+            raise failure(
+                of_errno(error.errno), f"{where}: cannot write {path} ({error.strerror or error}), {unseen}"
             ) from error
         task.reach("after-prepare")
         return {} if self.visible_as else {"file": name}, {"prepare": prepare_ms}

@@ -233,7 +233,7 @@ class KafkaSink(Sink):
         self._marks |= restore_marks(self._offsets, self._names, safe)
 
     def forgets_after_s(self) -> float | None:
-        minutes = broker_setting(self._admin, "offsets.retention.minutes") if self._transactional else None
+        minutes = broker_setting(self._admin, "offsets.retention.minutes")
         return None if minutes is None else int(minutes) * 60.0
 
     def commit(self, batch: int, prepared: Mapping[int, Mapping[str, Any]]) -> set[int]:

@@ -95,10 +95,11 @@ class Names:
     def check(self) -> None:
         """Raises RefusedStart for a sink_id that cannot begin the name of a prepared transaction."""
         longest = self.fresh_gid(2**63 - 1, 2**31 - 1)
-        if len(longest.encode()) > GID_BYTES or ":" in self.sink_id:
+        more = len(longest.encode()) - GID_BYTES
+        if more > 0 or ":" in self.sink_id:
             raise RefusedStart(
                 f"sink_id {self.sink_id!r} cannot begin the name of a prepared transaction (at most {GID_BYTES} bytes "
-                f"in all, no colon): take one of at most {GID_BYTES - len(longest.encode()) + len(self.sink_id)} bytes"
+                f"in all, no colon): take one of at most {len(self.sink_id.encode()) - more} bytes"
             )
 
 

@@ -104,7 +104,8 @@ class PostgresSink(Sink):
         self._decided: dict[int, str] = {}  # partition -> prepared transaction of the newest decided batch
 
     def check_schema(self, schema: StructType) -> None:
-        """See `Sink.check_schema`; `start` checks the table itself."""
+        """See `Sink.check_schema`; checks the sink_id too, and `start` checks the table itself."""
+        self._names.check()
         wrong = tables.unsupported(schema)
         if wrong is not None:
             raise RefusedStart(f"rows for table {self._names.table!r}: {wrong}")
@@ -123,7 +124,6 @@ class PostgresSink(Sink):
         The server counts epochs itself, because `generation` begins again with each checkpoint.
         """
         del generation
-        self._names.check()
         self._variant = support.variant
         try:
             connection = self._connection()

@@ -97,7 +97,7 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
             newest_batch=lambda: -1,
             check_schema=lambda _: None,
             close=lambda: closed.append("sink"),
-            **of_sink,
+            **{"forgets_after_s": lambda: None, **of_sink},
         )
         kind = replace(SINKS["kafka"], supports=(support,), open=lambda _: sink)  # type: ignore[arg-type, return-value]
         monkeypatch.setattr("pipeline.sink.find_kind", lambda _: kind)
@@ -105,6 +105,7 @@ def starting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., N
             identity=lambda: {"topic_id": "a"}, offsets=lambda: {"0": (0, 5)}, end_of_epoch=lambda *_: -1
         )
         monkeypatch.setattr("pipeline.starting.checks.InputTopic", lambda *_: topic)
+        monkeypatch.setattr(Job, "_refuse_unfit_topics", lambda *_: None)
         (tmp_path / "record").mkdir()
         Job(config(tmp_path, trigger_ms=trigger_ms)).run()
 
@@ -174,9 +175,26 @@ def test_an_open_batch_older_than_its_marker_is_not_replayed(
         starting(lambda: None, forgets_after_s=lambda: 168 * 3600.0)
 
 
-def test_a_trigger_longer_than_the_sink_keeps_its_markers_is_refused(starting: Callable[..., None]) -> None:
+def test_a_trigger_longer_than_the_markers_last_is_refused_before_the_sink_fences(
+    starting: Callable[..., None],
+) -> None:
+    fenced: list[bool] = []
     with pytest.raises(RefusedStart, match=r"trigger_ms is 61000, and the sink keeps its markers for 60 s only"):
-        starting(lambda: None, trigger_ms=61_000, forgets_after_s=lambda: 60.0)
+        starting(lambda: fenced.append(True), trigger_ms=61_000, forgets_after_s=lambda: 60.0)
+    assert not fenced
+
+
+def test_a_start_with_an_unfit_topic_takes_no_generation(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: Any) -> None:
+        raise RefusedStart("the quarantine topic 'rejectedd' does not exist")
+
+    monkeypatch.setattr("pipeline.job.refuse_unfit", refuse)
+    (tmp_path / "record").mkdir()
+    asked = config(tmp_path)
+    running = open_journal(asked.checkpoint, Identity("mine", "kafka", EXACTLY_ONCE, "two-phase", 2))
+    with pytest.raises(RefusedStart, match="does not exist"):
+        Job(asked).run()
+    running.check_still_ours()
 
 
 def test_a_kafka_that_goes_away_during_the_last_check_is_named(starting: Callable[..., None], tmp_path: Path) -> None:

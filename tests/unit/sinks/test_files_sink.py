@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO
 
 import orjson
@@ -18,6 +19,7 @@ import pytest
 
 from oncebench.delivery.contract import AT_LEAST_ONCE, EXACTLY_ONCE, SinkKind, Support
 from oncebench.delivery.errors import AnotherDriver, CommitUncertain, DeliveryFailed, RefusedStart
+from oncebench.sinks.files.folder import PENDING
 from oncebench.sinks.files.formats import JSON_LINES, PARQUET, Format
 from oncebench.sinks.files.reader import read_folder
 from oncebench.sinks.files.sink import KINDS, FileSink
@@ -306,13 +308,28 @@ def test_a_partial_write_leaves_no_file(tmp_path: Path, form: Format) -> None:
     assert (pending(tmp_path), shown(tmp_path, form)) == ([], [])
 
 
+MEMORY = Path("/dev/shm")
+
+
+@pytest.mark.skipif(not MEMORY.is_dir(), reason="needs a second file system")
+def test_a_folder_on_two_file_systems_is_refused_until_it_is_on_one(tmp_path: Path) -> None:
+    if MEMORY.stat().st_dev == tmp_path.stat().st_dev:
+        pytest.skip("needs a second file system")
+    with TemporaryDirectory(dir=MEMORY) as elsewhere:
+        (tmp_path / PENDING).symlink_to(elsewhere)
+        with pytest.raises(RefusedStart, match=r"two file systems.*Put its subfolder \.pending, with the files"):
+            sink(tmp_path)
+        (tmp_path / PENDING).unlink()
+    sink(tmp_path)
+
+
 def test_a_folder_that_cannot_be_made_refuses_the_start(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(RefusedStart, match=r"cannot write .*Take another folder"):
         sink(tmp_path / "file")
     with pytest.raises(RefusedStart, match=r"cannot write .*Take another folder"):
         sink(tmp_path / "file" / "below")
-    with pytest.raises(RefusedStart, match=r"cannot write .*Take a shorter folder or sink_id.*Nothing was written"):
+    with pytest.raises(RefusedStart, match=r"cannot write .*Take a shorter folder or.* sink_id.*Nothing was written"):
         sink(tmp_path / ("long" * 100))
     with pytest.raises(RefusedStart, match="Take a shorter folder"):
         FileSink(JSON_LINES, str(tmp_path / ("long" * 100)), "s", 2).holder()
