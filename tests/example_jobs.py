@@ -23,6 +23,20 @@ from tests import ROOT
 PARTITIONS = 2
 
 
+def with_names(text: str, servers: str, input_topic: str, output_topic: str, spark: str) -> str:
+    """Returns the text of an example with other topics, sink ids, servers and Spark settings."""
+    # Before the input's name is in the text: one of sixteen random names begins with `orders-1`.
+    text = text.replace("orders-checked", output_topic).replace("orders-1", output_topic)
+    for before, after in (
+        (r'"broker1:9092"', repr(servers)),
+        (r'"subscribe", "orders"', f'"subscribe", "{input_topic}"'),
+        (r'\.config\("spark\.jars\.packages", f?"[^"]*"\)', spark),
+    ):
+        text, count = re.subn(before, lambda _, after=after: after, text)  # type: ignore[misc]
+        assert count > 0, before
+    return text
+
+
 class Example:
     """A job of `examples/` with topics of its own, in a folder of its own.
 
@@ -41,17 +55,10 @@ class Example:
         spark = lab.spark(kinds)
         classes = os.pathsep.join([*spark["driver_jars"], *spark["jars"]])
         java = " ".join([*spark["jvm_options"], "-XX:TieredStopAtLevel=1"])
-        text = (ROOT / "examples" / name).read_text()
         given = f""".config("spark.driver.extraClassPath", {classes!r}).config("spark.ui.enabled", "false")
     .config("spark.driver.extraJavaOptions", {java!r})"""
-        for before, after in (
-            (r'"broker1:9092"', repr(self.servers)),
-            (r'"subscribe", "orders"', f'"subscribe", "{self.input}"'),
-            (r'\.config\("spark\.jars\.packages", f?"[^"]*"\)', given),
-        ):
-            text, count = re.subn(before, lambda _, after=after: after, text)  # type: ignore[misc]
-            assert count > 0, before
-        text = text.replace("orders-checked", self.output).replace("orders-1", self.output)
+        text = (ROOT / "examples" / name).read_text()
+        text = with_names(text, self.servers, self.input, self.output, given)
         (folder / "job.py").write_text(text)
         self._producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True})
 
