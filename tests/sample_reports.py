@@ -195,7 +195,7 @@ def older(report: dict[str, Any]) -> dict[str, Any]:
 
 def thousand() -> list[dict[str, Any]]:
     """A thousand reports, of as many different cells as there are."""
-    made = reports(rounds=6, seeds=6)
+    made = reports(rounds=7, seeds=6)
     assert len(made) >= 1000, len(made)
     return made[:1000]
 
