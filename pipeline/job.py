@@ -39,7 +39,7 @@ from oncebench.jobs.batches import Batches, rows_of
 from oncebench.jobs.checkpoint import committed_position, newest_finished, open_batch
 from oncebench.jobs.output import Target
 from oncebench.jobs.query import in_checkpoint
-from oncebench.jobs.start import identity_of, kafka_must_answer, start_sink
+from oncebench.jobs.start import identity_of, kafka_must_answer, refuse_access, start_sink
 from oncebench.sinks.folder_events import changes_in
 from pipeline.config import PipelineConfig
 from pipeline.failures import advised, explain
@@ -91,6 +91,7 @@ class Job:
         config = self.config
         refuse_task_retries(config.master)
         refuse_fixed_settings(config.spark)
+        refuse_access(config.kafka_client)
         target = target_of(config)
         driver = uuid.uuid4().hex
         with suppress(KafkaException):  # a Kafka that does not answer is reported by the second look

@@ -13,6 +13,7 @@ from kafka.errors import for_code
 from kafka.protocol.consumer import OffsetForLeaderEpochRequest
 
 from oncebench.delivery.errors import RefusedStart
+from oncebench.kafka_access.forms import to_kafka_python
 from oncebench.sinks.kafka import topics, wire
 
 # A broker that has just started answers within seconds.
@@ -103,7 +104,7 @@ class InputTopic:
 
     @cached_property
     def _wire(self) -> KafkaAdminClient:
-        return wire.connect({"bootstrap_servers": self._client["bootstrap.servers"]})
+        return wire.connect(to_kafka_python(self._client))
 
     def _listed(
         self,

@@ -19,11 +19,14 @@ from kafka.errors import KafkaError as WireError
 from oncebench.delivery.failures.cause import UNKNOWN, Cause, permanent, transient
 from oncebench.kafka_repair import fatal
 
-_RIGHTS = "Grant the missing right to this user with kafka-acls.sh --add"
+_GROUPS = "Grant it Read on the groups that begin with the sink_id, with kafka-acls.sh --add"
+_IDS = "Grant it Write on the transactional ids that begin with the sink_id, with kafka-acls.sh --add"
 _TOPIC_RIGHT = (
     "Grant it Write, or Read on an input, with kafka-acls.sh --bootstrap-server HOST:PORT --add --allow-principal "
     "User:NAME --operation Write --topic TOPIC"
 )
+_LOGIN = "Correct user and password in the Kafka settings (sasl.jaas.config)"
+_SECURED = "Correct security.protocol and the certificates in the Kafka settings, or name another listener"
 _CHECKED = "the broker does not know the topic or partition; the next start checks the topic"
 _FENCED = "another producer took over the transactional id; the next start fences and makes new ones"
 _MOVES = "a leader or coordinator is moving to another broker"
@@ -63,15 +66,15 @@ BROKER: Mapping[int, Cause] = {
     25: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
     27: transient("a consumer joined the sink's marker group", "Remove every member from the groups of this sink_id"),
     29: permanent("this user may not use the topic", _TOPIC_RIGHT),
-    30: permanent("this user may not write the sink's marker groups", _RIGHTS),
+    30: permanent("this user may not use the sink's groups", _GROUPS),
     31: permanent("this user may write no topic, so the broker gives the producer no id", _TOPIC_RIGHT),
     32: permanent(
         "the record's time, which a worker's clock gives, is outside of what the topic allows",
         "Correct the clocks of the workers' machines, or raise message.timestamp.before.max.ms and "
         "message.timestamp.after.max.ms of the topic",
     ),
-    33: permanent("the broker does not have this SASL mechanism", "Name a PLAINTEXT listener in bootstrap_servers"),
-    34: permanent("the listener expects SASL", "Name a PLAINTEXT listener in bootstrap_servers"),
+    33: permanent("the broker does not have this SASL mechanism", "Correct sasl.mechanism in the Kafka settings"),
+    34: permanent("the listener expects a login", _SECURED),
     35: permanent("the broker is too old or too new for this request", "Use a broker of version 3.9 to 4.3"),
     40: permanent("a setting of the topic or broker is not valid", "Correct the setting that the broker names"),
     42: permanent("the broker refuses the request's form", "Use a broker of version 3.9 to 4.3"),
@@ -88,10 +91,10 @@ BROKER: Mapping[int, Cause] = {
     ),
     51: transient("the coordinator still ends the id's last transaction"),
     52: transient(_MOVES),
-    53: permanent("this user may not use the sink's transactional ids", _RIGHTS),
+    53: permanent("this user may not use the sink's transactional ids", _IDS),
     54: permanent("the cluster has no authorisation, and a request asks for it", "Enable an authoriser on the brokers"),
     56: transient("a disk of the broker failed", "Look at the broker's log and its disks"),
-    58: permanent("the broker refuses the login", "Name a PLAINTEXT listener in bootstrap_servers"),
+    58: permanent("the broker refuses the login", _LOGIN),
     59: transient(_FORGOTTEN),
     72: transient("a listener of the broker is not there yet"),
     74: transient(_MOVES),
@@ -116,10 +119,8 @@ CLIENT: Mapping[int, Cause] = {
         "Kafka's client does not have this feature", "Correct the setting in `kafka`"
     ),
     KafkaError._UNSUPPORTED_FEATURE: permanent("the broker is too old", "Use a broker of version 3.9 to 4.3"),
-    KafkaError._AUTHENTICATION: permanent(
-        "the broker refuses the login", "Name a PLAINTEXT listener in bootstrap_servers"
-    ),
-    KafkaError._SSL: permanent("the listener expects TLS", "Name a PLAINTEXT listener in bootstrap_servers"),
+    KafkaError._AUTHENTICATION: permanent("the broker refuses the login", _LOGIN),
+    KafkaError._SSL: permanent("the TLS connection was refused", _SECURED),
     KafkaError._INVALID_TYPE: permanent("Kafka's client refuses a setting", "Correct the setting in `kafka`"),
     KafkaError._UNKNOWN_TOPIC: transient(_CHECKED, "If the topic was deleted, create it again"),
     KafkaError._UNKNOWN_PARTITION: transient(_CHECKED),

@@ -22,6 +22,7 @@ from kafka.protocol.producer import EndTxnRequest, InitProducerIdRequest
 from kafka.protocol.producer.transaction import WriteTxnMarkersRequest
 from kafka.structs import TopicPartition
 
+from oncebench.kafka_access.forms import to_kafka_python
 from oncebench.sinks.kafka import wire
 
 # The last version of the old protocol (see the module's docstring).
@@ -112,6 +113,11 @@ class Coordinator:
 
     def __init__(self, settings: Mapping[str, Any]) -> None:
         self._admin = wire.connect({"request_timeout_ms": REQUEST_TIMEOUT_MS, **settings})
+
+    @staticmethod
+    def of(client: Mapping[str, Any]) -> Coordinator:
+        """Connects to the cluster of a librdkafka client's settings."""
+        return Coordinator(to_kafka_python(client))
 
     def __enter__(self) -> Coordinator:
         return self

@@ -165,7 +165,7 @@ class KafkaSink(Sink):
         if not self._transactional:
             return
         self._check_timeout()
-        self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
+        self._coordinator = Coordinator.of(self._client)
         follows = self._publish_generation(generation)
         self._end_hanging(self._fence_now)
         # A worker uses its id again once a batch is committed. If the marker exists, the id's present transaction

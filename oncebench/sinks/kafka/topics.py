@@ -12,6 +12,7 @@ from pyspark.sql import functions as f
 
 from oncebench.delivery import quarantine
 from oncebench.delivery.copies import headers as names
+from oncebench.kafka_access.forms import to_spark
 
 # The id that a broker gives for a topic without one (Uuid.ZERO_UUID).
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
@@ -28,8 +29,7 @@ def options(client: Mapping[str, Any], limit: int | None = None) -> dict[str, st
         limit: bytes that a record of the output topic may have; None: unknown.
     """
     most = min(max(MAX_REQUEST_BYTES, limit or 0), _LARGEST_BYTES)
-    given = {f"kafka.{name}": str(value) for name, value in client.items()}
-    return {**given, "kafka.max.request.size": str(most), "includeHeaders": "true"}
+    return {**to_spark(client), "kafka.max.request.size": str(most), "includeHeaders": "true"}
 
 
 def routed(rows: DataFrame, topic: str, quarantine_topic: str) -> DataFrame:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -106,7 +107,7 @@ def place(partition: int, producer_id: int = 11) -> OpenIn:
 @pytest.fixture
 def driver(monkeypatch: pytest.MonkeyPatch) -> Callable[..., KafkaSink]:
     def started(cluster: Cluster, generation: int = 2) -> KafkaSink:
-        monkeypatch.setattr(kafka, "Coordinator", lambda _settings: cluster)
+        monkeypatch.setattr(kafka, "Coordinator", SimpleNamespace(of=lambda _client: cluster))
         monkeypatch.setattr(KafkaSink, "_check_topics", lambda _self: None)
         monkeypatch.setattr(KafkaSink, "_check_timeout", lambda _self: None)
         sink = KafkaSink("out", "it", 1, {"bootstrap.servers": "127.0.0.1:9", "log_level": 0}, 60_000, "")

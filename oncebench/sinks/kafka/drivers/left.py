@@ -63,7 +63,7 @@ class KafkaTransactions:
         self._names = Names(settings.sink_id, 0, self._topic, settings.driver)
         self._admin = AdminClient({**self._client, **RECOVERY})
         self._offsets = Offsets(self._client, self._topic)
-        self._coordinator = Coordinator({"bootstrap_servers": self._client["bootstrap.servers"]})
+        self._coordinator = Coordinator.of(self._client)
 
     def identity(self) -> Mapping[str, str]:
         return identity(self._admin, self._topic, REQUEST_LIMIT_S)

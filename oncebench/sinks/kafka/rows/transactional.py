@@ -49,7 +49,7 @@ class Transactional:
         settings |= {"debug": "broker", "logger": self}
         self.producer = Producer({**client, **producer_sizes(limit), **COMMON, **RECOVERY, **settings})
         self.producer.init_transactions(TRANSACTION_LIMIT_S)
-        with Coordinator({"bootstrap_servers": client["bootstrap.servers"]}) as coordinator:
+        with Coordinator.of(client) as coordinator:
             described = coordinator.describe([self.name])[self.name]
         self.producer_id, self.epoch = described.producer_id, described.epoch
         stop_if_older(read(client, names.generation_group, names.topic), names)
