@@ -29,7 +29,6 @@ from oncebench.record.json_lines import read_lines
 from oncebench.report.measures.metrics import why_no_speed
 from oncebench.report.results import Results
 from oncebench.report.schema import Report
-from oncebench.run.interrupt import nothing_to_report
 from oncebench.scenario.cell import Cell
 from oncebench.sinks.black_box.reader import Functions, Unreadable
 from oncebench.sinks.black_box.target import UserMistake
@@ -63,7 +62,7 @@ class RunSettings:
         return bool(self.given["write"])
 
     def black_box(self, **other: str) -> str:
-        """Returns the user's functions as `Cell.black_box`, with `other` functions in their place."""
+        """Returns the user's functions as `Cell.black_box`, with these fields replaced."""
         return json.dumps({**self.given, **other}, sort_keys=True)
 
     def cell(self, scenario: Scenario) -> Cell:
@@ -188,7 +187,11 @@ def run_prices(settings: RunSettings, beside: str) -> list[Price]:
                 for cell, name in zip(pair, names, strict=True)
             )
             if interrupted.is_set():
-                raise nothing_to_report("last round ended")
+                raise UserError(
+                    f"interrupted in round {number} of {len(rounds)} of the price, so there is no certificate. The "
+                    f"reports of the finished runs are in {settings.results.runs}",
+                    exit_code=ExitCode.INTERRUPTED,
+                )
             pairs.append((own, other))
     if not (found := prices(pairs)):
         reasons = {why for pair in pairs for report in pair for why in why_no_speed(report)}

@@ -70,7 +70,7 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
     "--only",
     multiple=True,
     metavar="NAME",
-    help="Name of a scenario to run; repeat for several [default: all scenarios].",
+    help="Name of a scenario to run, such as kill-after-call; repeat for several [default: all scenarios].",
 )
 @click.option(
     "--spark",
