@@ -4,10 +4,10 @@ Promise: the pipeline adds nothing to the guarantee of the function. It calls th
 runs, replays included, as `DataStreamWriter.foreachBatch` does. The function gets the columns of the rows alone. A
 streaming sink runs as in a user's own job. Its failpoints are `mid-write`, `before-prepare` and `after-commit-log`.
 
-A kill during the call finds a defect only if the sink has some rows of the batch already. A single task cannot bring
-this about: its rows pass through a Python process in front of the function's own writer, and Spark sends them on in
-large pieces. Therefore every task but the first waits WAIT_S at `mid-write`. Meanwhile the first task passes on all of
-its rows and ends. A batch reaches `before-prepare` when all tasks have ended and the function has not returned.
+A kill during the call shows a partial write only if the sink has some rows of the batch already. One task alone cannot
+bring this about: its rows pass through a Python process in front of the function's own writer, and Spark sends them on
+in large pieces. Therefore every task but the first waits WAIT_S at `mid-write`. Meanwhile the first task passes on all
+of its rows and ends. A batch reaches `before-prepare` when all tasks have ended and the function has not returned.
 """
 
 from __future__ import annotations
