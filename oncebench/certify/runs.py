@@ -183,8 +183,7 @@ def run_prices(settings: RunSettings, beside: str) -> list[Price]:
     with settings.open([cell for pair in rounds for cell in pair]) as (run, interrupted):
         for number, pair in enumerate(rounds, 1):
             own, other = (
-                run(cell, f"price {number}/{len(rounds)} {name}", False)
-                for cell, name in zip(pair, names, strict=True)
+                run(cell, f"price {number}/{len(rounds)} {name}", False) for cell, name in zip(pair, names, strict=True)
             )
             if interrupted.is_set():
                 raise UserError(

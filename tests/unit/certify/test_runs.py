@@ -90,7 +90,9 @@ def test_a_mistake_or_a_lack_ends_the_certificate_at_any_time(
 
 
 def test_an_unknown_scenario_is_refused_before_anything_runs(certify: Callable[..., Iterator[Outcome]]) -> None:
-    with pytest.raises(UserError, match="--only kil-after-call: there is no such scenario. The scenarios are healthy, ") as no:
+    with pytest.raises(
+        UserError, match=r"--only kil-after-call: there is no such scenario\. The scenarios are healthy, "
+    ) as no:
         next(certify(fails_at("healthy", AssertionError("it ran")), "kil-after-call"))
     assert no.value.exit_code == ExitCode.USAGE
 

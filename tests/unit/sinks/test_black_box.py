@@ -169,7 +169,7 @@ def test_a_setup_is_called_before_a_run(folder: Path) -> None:
 
 
 def test_a_setup_that_fails_is_refused(folder: Path) -> None:
-    with pytest.raises(UserMistake, match="mine:raises failed before the run: OSError: no such table. Correct"):
+    with pytest.raises(UserMistake, match=r"mine:raises failed before the run: OSError: no such table\. Correct"):
         provide(folder, setup="mine:raises")
 
 
