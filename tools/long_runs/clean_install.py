@@ -77,8 +77,10 @@ def _megabytes(folder: Path) -> float:
 
 
 def _run(*command: str | Path, cwd: Path | None = None) -> str:
+    """Runs a command, with its temporary files in `cwd` too: pip leaves large ones when it is killed."""
+    environment = {**clean(), **({} if cwd is None else {"TMPDIR": str(cwd)})}
     with subprocess.Popen(
-        list(map(str, command)), cwd=cwd, env=clean(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        list(map(str, command)), cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         start_new_session=True,
     ) as running:  # fmt: skip
         try:

@@ -105,6 +105,7 @@ def test_an_interruption_ends_the_children_and_removes_the_folder(
     number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
     started = tmp_path / "started"
 
     def interrupt() -> None:
@@ -113,9 +114,9 @@ def test_an_interruption_ends_the_children_and_removes_the_folder(
         signal.pthread_kill(threading.main_thread().ident or 0, number)
 
     def install(folder: Path, _pyspark: str) -> Path:
-        """Stands for pip, which starts a process and waits for it."""
+        """Stands for pip, which makes temporary files, starts a process and waits for it."""
         threading.Thread(target=interrupt, daemon=True).start()
-        clean_install._run("sh", "-c", f"sleep 60 & echo $! > {started}; wait", cwd=folder)
+        clean_install._run("sh", "-c", f"mktemp; sleep 60 & echo $! > {started}; wait", cwd=folder)
         raise AssertionError("it was not interrupted")
 
     monkeypatch.setattr(wheel_kills, "install", install)
