@@ -47,7 +47,8 @@ def certificate(
         each.name for each in chosen(bool(given["write"])) if each not in [outcome.scenario for outcome in outcomes]
     ]
     if left and kept == NONE:
-        lines += [f"These scenarios were not run, because every guarantee was already broken: {', '.join(left)}.", ""]
+        lines += ["Every guarantee is broken, so more scenarios cannot change the answer. "
+                  f"These were not run: {', '.join(left)}.", ""]  # fmt: skip
     elif left:
         lines += [f"These scenarios were not run, so this is not proven: {', '.join(left)}.", ""]
     lines += ["| scenario | what happens | " + " | ".join(STRENGTH) + " |", "|---|---|" + "---|" * len(STRENGTH)]
@@ -93,13 +94,14 @@ def _evidence(given: Mapping[str, Any], outcome: Outcome, seed: int) -> list[str
 
 def _method(given: Mapping[str, Any], outcomes: Sequence[Outcome], seed: int) -> list[str]:
     expected = sum(outcome.report["rows"]["expected"] for outcome in outcomes if outcome.report)
+    count = f"{len(outcomes)} scenario{'' if len(outcomes) == 1 else 's'}"
     return [
         "A real Spark job read from a real Kafka and wrote to the sink. Real signals killed and stopped the job. "
         f"{given['read']} returned the rows that a reader sees. Two auditors computed the expected rows from the "
-        f"input, and compared both: {expected} rows in {len(outcomes)} scenarios. A fault acts in one batch of a run, "
+        f"input, and compared both: {expected} rows in {count}. A fault acts in one batch of a run, "
         "so a race at another moment may stay unseen.",
         "",
-        "Make this certificate again:",
+        "This command certifies the sink again:",
         "",
         f"    {command(given, None, seed)}",
     ]
