@@ -240,7 +240,7 @@ def own_folder() -> Iterator[Path]:
     """
 
     def stop(_number: int, _frame: FrameType | None) -> None:
-        print("stopping (press Ctrl-C again to stop at once) ...", file=sys.stderr, flush=True)
+        print("stopping ...", file=sys.stderr, flush=True)
         raise KeyboardInterrupt
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
