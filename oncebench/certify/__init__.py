@@ -1,1 +1,1 @@
-"""Certifies a sink of the user: which guarantee it keeps, for which faults, with the evidence."""
+"""Certifies a user's sink: finds the guarantee that it keeps, with the evidence."""

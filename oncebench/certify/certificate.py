@@ -1,6 +1,7 @@
-"""The certificate: one self-contained Markdown page about a sink.
+"""Writes the certificate: one Markdown page about a sink.
 
-Promise: a pure function of the outcomes. Each sentence is a fact of a run, and each broken guarantee has a command.
+Promise: the page needs no other file, and depends on the arguments alone. Each sentence is a fact of a run. Each
+scenario that broke a guarantee has the command that runs it again.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from oncebench.certify.kept import NONE, STRENGTH, Outcome, proven, strongest
 from oncebench.certify.scenarios import chosen
 
 _MEANS = {
-    "exactly-once": "A reader is shown each row once, whatever the faults below did.",
-    "at-least-once": "No row is lost. After a fault a reader may be shown rows more than once.",
-    "at-most-once": "No row is shown twice. After a fault rows may be missing.",
-    NONE: "Rows are lost, shown twice, or wrong in ways that no guarantee allows.",
+    "exactly-once": "A reader sees each row once, also after the faults below.",
+    "at-least-once": "No row is lost. After a fault, a reader may see rows more than once.",
+    "at-most-once": "A reader sees no row twice. After a fault, rows may be missing.",
+    NONE: "Rows are missing, duplicated or wrong in a way that no guarantee allows.",
 }
 
 
@@ -32,19 +33,22 @@ def certificate(
 
     Args:
         given: the user's functions, see `oncebench.sinks.black_box.target`.
-        made: when and with which versions.
+        outcomes: of the scenarios that ran, in the order of the table.
+        seed: the seed of the runs, for the commands.
+        made: the last line: the date and the versions.
         prices: one line per figure, see `oncebench.certify.price`.
-        beside: the function that the prices compare with.
+        beside: `module:function` with which the prices compare the sink.
     """
     kept = strongest(outcomes)
     lines = [f"# {name_of(given)} keeps {'no guarantee' if kept == NONE else kept}", "", _MEANS[kept], ""]
     if not proven(outcomes):
-        lines += ["Some scenarios have no answer, so this is not proven. They are `not tested` below.", ""]
+        lines += ["Some scenarios have no answer, so this is not proven. The table has them as `not tested`.", ""]
     left = [
         each.name for each in chosen(bool(given["write"])) if each not in [outcome.scenario for outcome in outcomes]
     ]
     if left and kept == NONE:
-        lines += [f"These scenarios were not run, because no guarantee is left: {', '.join(left)}.", ""]
+        lines += ["Every guarantee is broken, so more scenarios cannot change the answer. "
+                  f"These were not run: {', '.join(left)}.", ""]  # fmt: skip
     elif left:
         lines += [f"These scenarios were not run, so this is not proven: {', '.join(left)}.", ""]
     lines += ["| scenario | what happens | " + " | ".join(STRENGTH) + " |", "|---|---|" + "---|" * len(STRENGTH)]
@@ -56,13 +60,15 @@ def certificate(
         lines += ["", f"### {outcome.scenario.name}", "", *_evidence(given, outcome, seed)]
     died = [outcome for outcome in outcomes if ended_by_itself(outcome)]
     if died:
-        lines += ["", "## Ends without a fault", "", "A restart helped, unless the scenario is broken:", ""]
+        lines += ["", "## Ends without a fault", ""]
+        lines += ["No fault caused these ends of the job. Where the table has `kept`, a restart was enough:", ""]
         lines += [f"- {each.scenario.name}: {ended_by_itself(each)}" for each in died]
     untested = [outcome for outcome in outcomes if outcome.undecided]
     if untested:
         lines += ["", "## Not tested", "", *(f"- {each.scenario.name}: {each.undecided}" for each in untested)]
     if prices:
-        lines += ["", f"## Price beside {beside}", "", "Medians, and the ratio with its 95 % interval:", ""]
+        lines += ["", f"## Price compared with {beside}", ""]
+        lines += ["Medians of both in runs without faults, and the median ratio with its 95 % interval:", ""]
         lines += [f"- {price}" for price in prices]
     lines += ["", "## How it was tested", "", *_method(given, outcomes, seed), "", made]
     return "\n".join(lines) + "\n"
@@ -77,22 +83,25 @@ def _row(outcome: Outcome) -> str:
 
 def _evidence(given: Mapping[str, Any], outcome: Outcome, seed: int) -> list[str]:
     rows = outcome.report["rows"]
-    lines = [f"Found: {findings(outcome)}. Expected were {rows['expected']} rows, each once.", ""]
+    lines = [f"Found: {findings(outcome)}. Expected: {rows['expected']} rows, each once.", ""]
     lines += [f"- {line}" for line in examples(outcome)]
     for fault in outcome.report["faults"]:
         if fault["hit"]:
             where = "" if fault["batch"] is None else f" in batch {fault['batch']}"
             lines += [f"- fault: {fault['fault']}{where}"]
-    return [*lines, "", "See it again:", "", f"    {command(given, outcome.scenario, seed)}"]
+    return [*lines, "", "Run this scenario again:", "", f"    {command(given, outcome.scenario, seed)}"]
 
 
 def _method(given: Mapping[str, Any], outcomes: Sequence[Outcome], seed: int) -> list[str]:
     expected = sum(outcome.report["rows"]["expected"] for outcome in outcomes if outcome.report)
+    count = f"{len(outcomes)} scenario{'' if len(outcomes) == 1 else 's'}"
     return [
         "A real Spark job read from a real Kafka and wrote to the sink. Real signals killed and stopped the job. "
-        f"{given['read']} returned the rows that a reader is shown. Two auditors computed the expected rows from the "
-        f"input and compared: {expected} rows in {len(outcomes)} scenarios. A fault acts in one batch of a run, so "
-        "races at other moments may stay unseen.",
+        f"{given['read']} returned the rows that a reader sees. Two auditors computed the expected rows from the "
+        f"input, and compared both: {expected} rows in {count}. A fault acts in one batch of a run, "
+        "so a race at another moment may stay unseen.",
+        "",
+        "This command certifies the sink again:",
         "",
         f"    {command(given, None, seed)}",
     ]

@@ -1,4 +1,4 @@
-"""What a run has shown, in words, and the command that shows it again."""
+"""Describes the result of a run in words, and returns the command that repeats the run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from oncebench.audit.anomalies import CATALOGUE
 from oncebench.certify.kept import STRENGTH, Outcome
 from oncebench.certify.scenarios import Scenario
 
-# The fields of an example that a reader understands, in the order of a sentence.
+# The fields of an example that the text has, in this order: field -> the words before its value.
 _WORDS: Mapping[str, str] = {
     "batch": "batch", "lost": "rows lost:", "id": "row", "session_key": "session", "missing": "without its rows",
     "kind": "kind:",
@@ -18,7 +18,7 @@ _WORDS: Mapping[str, str] = {
 
 
 def result(outcome: Outcome) -> str:
-    """Returns one line: the guarantees that the run broke, or that it kept all, or why it proves nothing."""
+    """Returns one line: which guarantees the run broke, that it kept all of them, or why it has no answer."""
     if outcome.undecided:
         return f"not tested: {outcome.undecided}"
     broken = [guarantee for guarantee in STRENGTH if outcome.broken(guarantee)]
@@ -30,9 +30,9 @@ def result(outcome: Outcome) -> str:
 
 
 def ended_by_itself(outcome: Outcome) -> str:
-    """Returns how often the job ended without a fault, and why; empty if it did not.
+    """Returns how often the job ended without a fault, and the last reason; empty if it never did.
 
-    Such an end breaks no guarantee if a restart helps, but it costs the user a restart.
+    Such an end breaks no guarantee if a restart helps. But a user's job would need that restart too.
     """
     each = outcome.report.get("deaths", {}).get("each_unasked", [])
     if not each:
@@ -41,7 +41,7 @@ def ended_by_itself(outcome: Outcome) -> str:
 
 
 def findings(outcome: Outcome, guarantee: str = STRENGTH[0]) -> str:
-    """Returns what the run has shown against a guarantee."""
+    """Returns the anomalies of the run that the guarantee forbids, as one line."""
     codes = outcome.broken(guarantee)
     return "; ".join(
         f"{count} {CATALOGUE[code].unit} ({code}: {CATALOGUE[code].means})" for code, count in codes.items()
@@ -57,7 +57,7 @@ def examples(outcome: Outcome, guarantee: str = STRENGTH[0]) -> list[str]:
 def example(outcome: Outcome, code: str) -> str:
     """Returns one example of an anomaly, in words; empty if the report has none.
 
-    Positions of rows in the output are left out: a black box has none of its own.
+    The text has no positions of rows in the output, because the rows of a user's reader have none.
     """
     examples = outcome.report.get("examples", {}).get(code, ())
     return _words(examples[0]) if examples else ""
@@ -66,7 +66,7 @@ def example(outcome: Outcome, code: str) -> str:
 def _words(found: Mapping[str, Any]) -> str:
     parts = [f"{word} {found[name]}" for name, word in _WORDS.items() if name in found]
     if len(found.get("rows", ())) > 1:
-        parts.append(f"shown {len(found['rows'])} times")
+        parts.append(f"visible {len(found['rows'])} times")
     if "first" in found:
         parts.append(f"first of them: {_words(found['first'])}")
     if found.get("input"):
@@ -75,7 +75,7 @@ def _words(found: Mapping[str, Any]) -> str:
 
 
 def command(given: Mapping[str, Any], scenario: Scenario | None = None, seed: int = 1) -> str:
-    """Returns the command that certifies the sink, or that runs one scenario again."""
+    """Returns the command that certifies the sink; with a scenario, the command that runs it alone."""
     words = ["oncebench", "certify", *([given["write"]] if given["write"] else ["--format", given["format"]])]
     for name, value in given["options"].items():
         words += ["--option", f"{name}={value}"]
@@ -90,5 +90,5 @@ def command(given: Mapping[str, Any], scenario: Scenario | None = None, seed: in
 
 
 def name_of(given: Mapping[str, Any]) -> str:
-    """Returns the name of the sink for people."""
+    """Returns the sink's name in texts: `module:function`, or the name of Spark's format."""
     return str(given["write"] or f"Spark's format {given['format']}")

@@ -1,10 +1,10 @@
-"""Certifies a sink inside a test of pytest: runs `oncebench certify`, and fails the test with the evidence.
+"""Runs `oncebench certify` inside a test of pytest, and fails the test with the evidence.
 
-Promise: the command runs in a process of its own, in the folder in which pytest runs. When the test ends, also by
-Ctrl-C or a time limit, the process is gone, and its children are gone a second later. All files are below the test's
-own folder. A test passes if every scenario has an answer and keeps the required guarantee. A failure has no traceback.
+Promise: a test passes if every scenario has an answer and keeps the required guarantee. A failure has no traceback. The
+command runs in a process of its own, in the folder in which pytest runs. The process is gone when the test ends, also
+by Ctrl-C or a time limit; its children are gone a second later. All files are below the test's own folder.
 
-Failures: a function that another process cannot import by name fails the test before anything starts.
+Failures: if another process cannot import a function by its name, the test fails before anything starts.
 """
 
 from __future__ import annotations
@@ -56,12 +56,13 @@ class Certify:
         """Fails the test if the sink breaks the required guarantee, or if a scenario has no answer.
 
         Args:
-            write_batch: the function of foreachBatch; takes `(df, batch_id)`.
-            reader: returns the rows that a reader of the sink is shown, as dicts.
-            setup: empties the output, with all memory of earlier batches, before each run.
-            scenarios: names of the scenarios to run; empty: all, which take about ten minutes.
-            require: exactly-once, at-least-once or at-most-once.
-            spark: Spark settings that the function needs.
+            write_batch: the sink: a function for foreachBatch, which takes `(df, batch_id)`.
+            reader: a function without parameters that returns the rows that a reader of the sink sees, as dicts.
+            setup: a function without parameters that empties the sink, and deletes what the sink remembers of earlier
+                batches. It is called before each run.
+            scenarios: names of the scenarios to run. Empty: all scenarios, which take about ten minutes.
+            require: the guarantee that the sink must keep: exactly-once, at-least-once or at-most-once.
+            spark: Spark settings that `write_batch` needs.
         """
         functions = {"write_batch": write_batch, "reader": reader, **({} if setup is None else {"setup": setup})}
         names = {role: _name(role, function) for role, function in functions.items()}
@@ -91,8 +92,8 @@ def _name(role: str, function: Function) -> str:
     if module == "__main__" or found is None or found != function:
         shown = f"{module}.{name}" if name else repr(function)
         _fail(
-            f"certify: {role} is {shown}. Other processes of the run cannot import it by that name. Give a function "
-            "that a `def` at the top level of a module makes: no lambda, no function inside a function, no partial."
+            f"certify: {role} is {shown}. Another process cannot import it by that name. Define {role} with `def` at "
+            "the top level of a module. A lambda, a partial or a function inside a function does not work."
         )
     return f"{module}:{name}"
 

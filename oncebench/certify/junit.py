@@ -1,4 +1,4 @@
-"""A certificate as JUnit XML: a test case per scenario, with its command and examples."""
+"""Writes JUnit XML: one test case per scenario, with its command and examples."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ def junit(given: Mapping[str, Any], outcomes: Sequence[Outcome], guarantee: str,
 
     Args:
         given: the user's functions, see `oncebench.sinks.black_box.target`.
-        guarantee: a scenario that breaks it is a failure. A scenario without an answer is skipped.
+        guarantee: a scenario that breaks this guarantee is a failure. A scenario without an answer is skipped.
+        seed: the seed of the runs, for the commands.
     """
     failed = sum(bool(each.broken(guarantee)) for each in outcomes)
     skipped = sum(bool(each.undecided) for each in outcomes)

@@ -1,8 +1,8 @@
 """Finds the guarantee that a sink keeps: the strongest one that no scenario broke.
 
-Promise: pure functions of reports. A run is judged under each guarantee by the rules of the audit
-(`oncebench.audit.verdict.RULES`). A scenario without an answer (`unknown`, `vacuous`, or a run that failed) proves
-nothing: the guarantee is then not proven.
+Promise: the results depend on the reports alone. The rules of the audit (`oncebench.audit.verdict.RULES`) judge each
+run, under each guarantee. A scenario has no answer if its verdict is `unknown` or `vacuous`, or if its run failed. Then
+the guarantee is not proven.
 """
 
 from __future__ import annotations
@@ -25,8 +25,9 @@ class Outcome:
     """The result of one scenario.
 
     Attributes:
-        report: of the run; empty if the run failed.
-        failure: why the run failed.
+        scenario: what happened in the run.
+        report: the report of the run; empty if the run failed.
+        failure: why the run failed; empty if it did not.
     """
 
     scenario: Scenario
@@ -35,7 +36,7 @@ class Outcome:
 
     @property
     def undecided(self) -> str:
-        """Why the run proves nothing; empty if it does."""
+        """Why the scenario has no answer; empty if it has one."""
         if not self.report:
             return self.failure
         if self.report["verdict"] in (Verdict.UNKNOWN, Verdict.VACUOUS):
@@ -43,7 +44,7 @@ class Outcome:
         return ""
 
     def broken(self, guarantee: str) -> dict[str, int]:
-        """Returns the counts of the anomalies that this guarantee forbids in this run."""
+        """Returns the anomalies of the run that this guarantee forbids, as code -> count; empty without an answer."""
         if not self.report or self.undecided:
             return {}
         failed = not self.scenario.healthy or bool(self.report.get("deaths", {}).get("unasked"))
@@ -58,7 +59,7 @@ def strongest(outcomes: Sequence[Outcome]) -> str:
 
 
 def proven(outcomes: Sequence[Outcome]) -> bool:
-    """Whether every scenario has an answer."""
+    """Whether at least one scenario ran, and each one that ran has an answer."""
     return bool(outcomes) and not any(each.undecided for each in outcomes)
 
 

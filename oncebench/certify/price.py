@@ -1,7 +1,9 @@
-"""The price of a sink beside another function: healthy runs of both in turn.
+"""The price of a sink: its time and CPU compared with those of another function.
 
-Promise: a pure function of reports, apart from the list of runs. Both functions get the same load in each round, so a
-machine that becomes slower meanwhile changes both. The interval is the one of `oncebench.report.comparisons.paired`.
+Both functions run in turn, without faults.
+
+Promise: the figures depend on the reports alone. Both functions get the same load in each round, so a machine that
+becomes slower affects both. `oncebench.report.comparisons.paired` computes the 95 % intervals.
 """
 
 from __future__ import annotations
@@ -15,7 +17,7 @@ from oncebench.report.comparisons.paired import FEWEST_ROUNDS, Difference, boots
 from oncebench.report.measures.metrics import why_no_speed
 from oncebench.scenario.cell import Cell
 
-# A load under which a batch takes a second or less on two cores.
+# Events per second, and sessions. Under this load a batch takes a second or less on two cores.
 RATE, SESSIONS = 1000.0, 200
 _ROUNDS = FEWEST_ROUNDS
 Figure = Callable[[Mapping[str, Any]], float | None]
@@ -27,7 +29,14 @@ FIGURES: Mapping[str, Figure] = {
 
 @dataclass(frozen=True)
 class Price:
-    """One figure of both functions: medians over the rounds, and the ratio of the pairs."""
+    """One figure of both functions.
+
+    Attributes:
+        figure: what was measured, with its unit.
+        own: median of the user's sink over the rounds.
+        beside: median of the other function over the rounds.
+        ratio: `own` divided by `beside`: the median of the rounds' ratios, with its interval.
+    """
 
     figure: str
     own: float
@@ -38,16 +47,17 @@ class Price:
     def text(self) -> str:
         """The price as one line."""
         return (
-            f"{self.figure}: {self.own:,.4g}, beside {self.beside:,.4g}; ratio {self.ratio.median:.2f} "
+            f"{self.figure}: {self.own:,.4g} against {self.beside:,.4g}, ratio {self.ratio.median:.2f} "
             f"{self.ratio.interval('.2f')}"
         )
 
 
 def cells(black_box: str, beside: str, seed: int) -> list[tuple[Cell, Cell]]:
-    """Returns the runs of each round: the function, and the one beside it.
+    """Returns the pair of runs of each round: the user's sink, and the other function.
 
     Args:
-        black_box, beside: see `Cell.black_box`.
+        black_box: the user's sink as `Cell.black_box`.
+        beside: the other function as `Cell.black_box`.
     """
     made = []
     for number in range(_ROUNDS):
@@ -59,7 +69,7 @@ def cells(black_box: str, beside: str, seed: int) -> list[tuple[Cell, Cell]]:
 
 
 def prices(pairs: Sequence[tuple[Mapping[str, Any], Mapping[str, Any]]]) -> list[Price]:
-    """Returns the price by each figure; a round with a run that has no meaningful speed is left out."""
+    """Returns a price per figure. A round counts only if both runs have a usable speed (`why_no_speed`)."""
     sound = [pair for pair in pairs if not any(True for report in pair for _ in why_no_speed(report))]  # type: ignore[arg-type]
     found = []
     for name, figure in FIGURES.items():

@@ -1,7 +1,8 @@
-"""The fixture `certify` for the tests of a user's sink; pytest loads this file by the entry point `pytest11`.
+"""The fixture `certify` of pytest, for tests of a user's sink.
 
-Promise: a start of pytest that uses no `certify` imports nothing else of the suite. Every start of pytest in an
-environment with oncebench loads this file.
+pytest loads this file by the entry point `pytest11`, at every start in an environment that has oncebench.
+
+Promise: unless a test uses the fixture, pytest does not import the code that runs and audits jobs.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Runs the scenarios of a certificate, one after the other, in one lab.
+"""Runs the scenarios of a certificate one after the other, and the rounds of its price.
 
 Promise: each scenario is a run of its own, with an empty output. The healthy run comes first. When every guarantee is
-broken, the answer cannot change, and the other scenarios are not run.
+broken, the answer cannot change, and the remaining scenarios do not run.
 
-Failures: a mistake of the user ends the certificate (`UserMistake`), and so does Ctrl-C. A run that fails otherwise
-has no answer.
+Failures: a mistake in the user's functions (`UserMistake`) ends the certificate, and so does Ctrl-C. After any other
+failure of a run, its scenario has no answer. If the healthy run fails, there is no certificate.
 """
 
 from __future__ import annotations
@@ -12,8 +12,10 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing
+from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 from oncebench.certify.evidence import command
@@ -22,23 +24,61 @@ from oncebench.certify.price import Price, cells, prices
 from oncebench.certify.scenarios import AT_OWN_POINT, HEALTHY, Scenario, cell_of, chosen, of_own_points
 from oncebench.delivery.errors import PipelineError
 from oncebench.errors import ExitCode, UserError
-from oncebench.experiments.series import open_series
+from oncebench.experiments.series import Run, open_series
 from oncebench.record.json_lines import read_lines
 from oncebench.report.measures.metrics import why_no_speed
 from oncebench.report.results import Results
 from oncebench.report.schema import Report
-from oncebench.run.interrupt import nothing_to_report
+from oncebench.scenario.cell import Cell
 from oncebench.sinks.black_box.reader import Functions, Unreadable
 from oncebench.sinks.black_box.target import UserMistake
 from oncebench.sinks.reader import NotAnsweredError
 from pipeline.rows import SCHEMA
 
 
+@dataclass(frozen=True)
+class RunSettings:
+    """The sink under test, and where and how its runs take place.
+
+    Attributes:
+        given: the user's functions, see `oncebench.sinks.black_box.target`.
+        seed: of the load and of the random kills.
+        results: gets the report of each run.
+        place: the work dir, which must be new or empty.
+        keep: whether the large files of a run stay in the work dir.
+        start_timeout_s: see `Lab`.
+    """
+
+    given: Mapping[str, Any]
+    seed: int
+    results: Results
+    place: Path
+    keep: bool
+    start_timeout_s: float
+
+    @property
+    def function(self) -> bool:
+        """Whether the sink is a function; else it is a streaming sink of Spark."""
+        return bool(self.given["write"])
+
+    def black_box(self, **other: str) -> str:
+        """Returns the user's functions as `Cell.black_box`, with these fields replaced."""
+        return json.dumps({**self.given, **other}, sort_keys=True)
+
+    def cell(self, scenario: Scenario) -> Cell:
+        """Returns the run of a scenario."""
+        return cell_of(scenario, self.function, self.black_box(), self.seed)
+
+    def open(self, expected: Sequence[Cell]) -> AbstractContextManager[tuple[Run, Event]]:
+        """Opens the series of these runs, see `open_series`."""
+        return open_series(expected, self.results, None, self.place, self.keep, self.start_timeout_s)
+
+
 def check(given: Mapping[str, Any]) -> None:
     """Loads the user's functions in a process of their own.
 
     Raises:
-        UserMistake: one cannot be loaded or called.
+        UserMistake: a function cannot be loaded or called.
     """
     with tempfile.TemporaryDirectory() as folder:
         output = Path(folder) / "output"
@@ -48,119 +88,124 @@ def check(given: Mapping[str, Any]) -> None:
             try:
                 functions.call("check")
             except NotAnsweredError as error:
-                raise UserMistake(f"{given['write']} and {given['read']} cannot be loaded: {error}.") from None
+                names = ", ".join(given[role] for role in ("write", "read", "setup") if given[role])
+                raise UserMistake(
+                    f"{names} cannot be loaded: {error}. Import their modules in a Python shell to find the cause."
+                ) from None
 
 
-def run_all(
-    given: Mapping[str, Any],
-    only: Sequence[str],
-    seed: int,
-    results: Results,
-    place: Path,
-    keep: bool,
-    start_timeout_s: float,
-) -> Iterator[Outcome]:
+def run_all(settings: RunSettings, only: Sequence[str]) -> Iterator[Outcome]:
     """Runs the scenarios and yields each outcome.
 
     Args:
-        given: the user's functions.
         only: names of scenarios; empty: all.
-        place: the work dir.
 
     Raises:
-        UserError: Ctrl-C came before the last scenario ended, or there is no scenario of a name.
-        UserMistake: see `oncebench.sinks.black_box`.
+        UserError: Ctrl-C came before the last scenario ended, or `only` has an unknown name.
+        UserMistake: a function cannot be used, or the reader returned rows before a run wrote any.
     """
-    black_box = json.dumps(dict(given), sort_keys=True)
-    function = bool(given["write"])
-    possible = chosen(function)
-    planned = [each for each in possible if not only or each.name in only]
-    own = [name for name in only if name not in {each.name for each in possible}]
-    _refuse_unknown([name for name in own if not (function and name.startswith(AT_OWN_POINT))], possible)
-    if own and HEALTHY not in planned:  # a healthy run shows the names of the sink's own failpoints
-        planned.insert(0, HEALTHY)
-    expected = [cell_of(each, function, black_box, seed) for each in planned]
-    with open_series(expected, results, None, place, keep, start_timeout_s) as (run, interrupted):
-        number = 0
-        outcomes: list[Outcome] = []
-        while number < len(planned) and not interrupted.is_set():
-            scenario = planned[number]
-            number += 1
-            try:
-                report = run(
-                    cell_of(scenario, function, black_box, seed), f"{number}/{len(planned)} {scenario.name}", False
-                )
-            except (UserError, PipelineError, OSError) as error:
-                # A reader that has read a healthy run is no mistake: it cannot read what the fault has left.
-                unreadable = isinstance(error, Unreadable) and bool(outcomes)
-                if scenario == HEALTHY or not (unreadable or getattr(error, "exit_code", 1) == ExitCode.ERROR):
-                    raise
-                outcomes.append(Outcome(scenario, failure=str(error)))
-                yield outcomes[-1]
-                continue
-            if report["interrupted"]:
+    planned = _planned(settings, only)
+    outcomes: list[Outcome] = []
+    with settings.open([settings.cell(each) for each in planned]) as (run, interrupted):
+        while len(outcomes) < len(planned) and not interrupted.is_set():
+            scenario, number = planned[len(outcomes)], len(outcomes) + 1
+            outcome = _run_scenario(settings, scenario, run, f"{number}/{len(planned)}", bool(outcomes))
+            if outcome is None:
                 break
-            report["reproduce"] = command(given, scenario, seed)
-            outcomes.append(Outcome(scenario, dict(report)))
-            yield outcomes[-1]
+            outcomes.append(outcome)
+            yield outcome
             if strongest(outcomes) == NONE and not only:
                 return
-            if scenario != HEALTHY:
-                continue
-            found = of_own_points(_points(place / "cells" / f"{number:03d}"))
-            planned += [each for each in found if not only or each.name in only]
-            _refuse_unknown(own, [*possible, *found])
+            if scenario == HEALTHY:
+                planned += _of_own_points(settings, only, number)
     if len(outcomes) < len(planned):
         raise UserError(
             f"interrupted after {len(outcomes)} of {len(planned)} scenarios, so there is no certificate. The reports "
-            f"of these scenarios are in {results.runs}",
+            f"of the finished runs are in {settings.results.runs}",
             exit_code=ExitCode.INTERRUPTED,
         )
 
 
-def run_prices(
-    given: Mapping[str, Any],
-    beside: str,
-    seed: int,
-    results: Results,
-    place: Path,
-    keep: bool,
-    start_timeout_s: float,
-) -> list[Price]:
-    """Runs the function and the one beside it in turn, without faults; returns the prices.
+def _planned(settings: RunSettings, only: Sequence[str]) -> list[Scenario]:
+    """Returns the scenarios to run, as far as they are known before the healthy run."""
+    possible = chosen(settings.function)
+    planned = [each for each in possible if not only or each.name in only]
+    own = _unknown(only, possible)
+    _refuse([name for name in own if not (settings.function and name.startswith(AT_OWN_POINT))], possible)
+    # Only a healthy run shows the names of the sink's own failpoints.
+    return [HEALTHY, *planned] if own and HEALTHY not in planned else planned
+
+
+def _of_own_points(settings: RunSettings, only: Sequence[str], number: int) -> list[Scenario]:
+    """Returns the scenarios of the sink's own failpoints, which the healthy run with this number has passed."""
+    trace = read_lines(settings.place / "cells" / f"{number:03d}" / "trace.jsonl").items
+    found = of_own_points(str(line["point"]) for line in trace)
+    possible = [*chosen(settings.function), *found]
+    _refuse(_unknown(only, possible), possible)
+    return [each for each in found if not only or each.name in only]
+
+
+def _run_scenario(
+    settings: RunSettings, scenario: Scenario, run: Run, progress: str, read_before: bool
+) -> Outcome | None:
+    """Runs one scenario; returns None if Ctrl-C interrupted the run.
 
     Args:
-        given: the user's functions.
-        beside: `module:function` of the other function, which the same reader reads.
+        progress: the number of the scenario and of all scenarios.
+        read_before: whether an earlier scenario has an outcome, so the user's reader works.
+    """
+    try:
+        report = run(settings.cell(scenario), f"{progress} {scenario.name}", False)
+    except (UserError, PipelineError, OSError) as error:
+        # A reader that worked before has no mistake: it cannot read the output that the fault has left.
+        unreadable = isinstance(error, Unreadable) and read_before
+        if scenario == HEALTHY or not (unreadable or getattr(error, "exit_code", 1) == ExitCode.ERROR):
+            raise
+        return Outcome(scenario, failure=str(error))
+    if report["interrupted"]:
+        return None
+    report["reproduce"] = command(settings.given, scenario, settings.seed)
+    return Outcome(scenario, dict(report))
+
+
+def run_prices(settings: RunSettings, beside: str) -> list[Price]:
+    """Runs the function and another one in turn, without faults; returns the prices.
+
+    Args:
+        beside: `module:function` of the other function, which writes where the same reader reads.
 
     Raises:
-        UserError, PipelineError, OSError: a run failed, no round has a meaningful speed, or Ctrl-C came.
+        UserError, PipelineError, OSError: a run failed, no round has a usable speed, or Ctrl-C came.
     """
-    black_box, other = (json.dumps({**given, **more}, sort_keys=True) for more in ({}, {"write": beside}))
-    rounds = cells(black_box, other, seed)
+    rounds = cells(settings.black_box(), settings.black_box(write=beside), settings.seed)
+    names = (settings.given["write"], beside)
     pairs: list[tuple[Report, Report]] = []
-    with open_series([cell for pair in rounds for cell in pair], results, None, place, keep, start_timeout_s) as opened:
-        run, interrupted = opened
-        for number, (own_cell, other_cell) in enumerate(rounds, 1):
-            own, its = (
-                run(cell, f"price {number}/{len(rounds)} {name}", False)
-                for cell, name in ((own_cell, given["write"]), (other_cell, beside))
+    with settings.open([cell for pair in rounds for cell in pair]) as (run, interrupted):
+        for number, pair in enumerate(rounds, 1):
+            own, other = (
+                run(cell, f"price {number}/{len(rounds)} {name}", False) for cell, name in zip(pair, names, strict=True)
             )
             if interrupted.is_set():
-                raise nothing_to_report("last round ended")
-            pairs.append((own, its))
+                raise UserError(
+                    f"interrupted in round {number} of {len(rounds)} of the price, so there is no certificate. The "
+                    f"reports of the finished runs are in {settings.results.runs}",
+                    exit_code=ExitCode.INTERRUPTED,
+                )
+            pairs.append((own, other))
     if not (found := prices(pairs)):
         reasons = {why for pair in pairs for report in pair for why in why_no_speed(report)}
-        raise UserError(f"no round has a meaningful speed: {'; '.join(sorted(reasons))}")
+        raise UserError(f"each round has a run without a usable speed: {'; '.join(sorted(reasons))}")
     return found
 
 
-def _points(folder: Path) -> list[str]:
-    return [str(line["point"]) for line in read_lines(folder / "trace.jsonl").items]
+def _unknown(only: Sequence[str], possible: Sequence[Scenario]) -> list[str]:
+    names = {each.name for each in possible}
+    return [name for name in only if name not in names]
 
 
-def _refuse_unknown(wanted: Sequence[str], possible: Sequence[Scenario]) -> None:
-    unknown = [name for name in wanted if name not in {each.name for each in possible}]
+def _refuse(unknown: Sequence[str], possible: Sequence[Scenario]) -> None:
     if unknown:
         names = ", ".join(each.name for each in possible)
-        raise UserError(f"--only {unknown[0]}: there is no such scenario; there are: {names}", exit_code=ExitCode.USAGE)
+        raise UserError(
+            f"--only {unknown[0]}: there is no such scenario. The scenarios are {names}", exit_code=ExitCode.USAGE
+        )

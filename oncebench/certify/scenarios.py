@@ -1,7 +1,8 @@
-"""The scenarios of a certificate as data: what happens to a run of the user's sink.
+"""The scenarios of a certificate, as data: what happens to the job during a run.
 
-Promise: every point that is visible from outside the sink has a scenario. A sink that calls `failpoint` gets one more
-scenario per name. One run has one scenario, so each finding has one cause and one command.
+Promise: every point of a batch that is visible from outside the sink has a scenario. A sink that calls
+`failpoint(NAME)` gets one more scenario per name. A run has one scenario, so each finding has one cause, and one
+command repeats it.
 """
 
 from __future__ import annotations
@@ -16,9 +17,9 @@ from oncebench.scenario.fault_matrix import BATCHES_PER_KILL, RANDOM_TRIGGER_MS,
 from oncebench.sinks.black_box.sink import FAULT_AFTER, FORMAT, FUNCTION
 
 SINK = "black-box"
-# Events per second. Batches are limited by events, so the rate decides only how long the load lasts.
+# Events per second. The number of events limits a batch, so the rate decides only how long the load lasts.
 RATE = 500.0
-# The warm-up is 30 sessions, which make six batches. The load makes ten more, at least four of them after the fault.
+# The warm-up has 30 sessions, which make six batches. The load makes ten more, at least four of them after the fault.
 EVENTS_PER_BATCH = 500
 BATCHES = 10
 
@@ -28,9 +29,9 @@ class Scenario:
     """One run of a sink.
 
     Attributes:
-        name: the name that a user gives to --only.
-        description: what happens, in words.
-        faults: in the order in which they act; none: the run is healthy, or killed at random times.
+        name: the value of --only that selects the scenario.
+        description: what happens, as the certificate prints it.
+        faults: specifications of the faults, in the order in which they act. Empty: only `random_kills` act.
         random_kills: the number of kills at random times.
     """
 
@@ -45,7 +46,7 @@ class Scenario:
         return not self.faults and not self.random_kills
 
 
-# The name of the scenario of a failpoint that the sink calls by name begins with this.
+# A scenario of the sink's own failpoint has this prefix, then the name that the sink gave to `failpoint`.
 AT_OWN_POINT = "kill-at-"
 HEALTHY = Scenario("healthy", "nothing happens")
 SCENARIOS: Sequence[Scenario] = (
@@ -53,45 +54,49 @@ SCENARIOS: Sequence[Scenario] = (
     Scenario("kill-at-batch-start", "the job is killed before it calls the function", ("batch-start:kill",)),
     Scenario(
         "kill-amid-call",
-        "the job is killed when one task has passed on all of its rows, and another task half of them",
+        "the job is killed during the call: one task has passed on all of its rows, another task half of its rows",
         ("mid-write:kill",),
     ),
     Scenario(
         "kill-before-return",
-        "the job is killed when every task has ended, and the function has not returned",
+        "the job is killed after every task has ended, and before the function returns",
         ("before-prepare:kill",),
     ),
-    Scenario("kill-after-call", "the job is killed when the function has returned", ("after-commit:kill",)),
+    Scenario(
+        "kill-after-call",
+        "the job is killed after the function has returned, and before Spark records the batch as done",
+        ("after-commit:kill",),
+    ),
     Scenario(
         "kill-after-commit-log",
-        "the job is killed when Spark has recorded the batch as done",
+        "the job is killed after Spark has recorded the batch as done",
         ("after-commit-log:kill",),
     ),
     Scenario(
         "double-kill",
-        "the job is killed after the call, and once more after the call of the replay",
+        "the job is killed after the call, and again after the call for the replay of the batch",
         ("after-commit:kill", "after-commit:kill"),
     ),
     Scenario(
         "kill-worker",
-        "one Python worker is killed amid the call, and Spark fails the batch",
+        "one Python worker process is killed during the call, so Spark fails the batch",
         ("mid-write:kill-worker",),
     ),
     Scenario(
         "zombie",
-        "the job stands still before the call. A second job takes over and finishes the batch. Then the first job "
+        "the job is paused before the call. A second job takes over and finishes the batch. Then the first job "
         "continues and calls the function",
         ("batch-start:zombie",),
     ),
     Scenario(
         "zombie-amid-call",
-        "the job stands still amid the call. A second job takes over and finishes the batch. Then the first job "
-        "continues",
+        "the job is paused during the call. A second job takes over and finishes the batch. Then the first job "
+        "continues the call",
         ("mid-write:zombie",),
     ),
     Scenario(
         "replay",
-        "Spark loses the record of the last batch, and runs the whole batch again",
+        "the job is killed, and Spark's record that the last batch is done is deleted, so Spark runs the batch again",
         ("after-commit-log:lose-commits",),
     ),
     Scenario("random-kills", "the job is killed three times at random moments", random_kills=3),
@@ -102,37 +107,41 @@ def of_own_points(points: Iterable[str]) -> list[Scenario]:
     """Returns a scenario for each failpoint that the sink calls by name.
 
     Args:
-        points: all points that a healthy run has passed.
+        points: the names of the failpoints that a healthy run has passed, repeats included.
     """
     names = dict.fromkeys(point.removeprefix(OWN) for point in points if point.startswith(OWN))
     return [
         Scenario(
             f"{AT_OWN_POINT}{name}",
-            f'the job is killed at failpoint("{name}") in the function',
+            f'the job is killed at failpoint("{name}") in the sink',
             (f"{OWN}{name}:{KILL}",),
         )
         for name in names
     ]
 
 
-# Points that nobody sees in a streaming sink of Spark: it is called by Spark, in the JVM.
+# Points that are not visible with a streaming sink of Spark: Spark calls the sink inside the JVM.
 _AROUND_THE_CALL = ("batch-start:", "after-commit:")
 
 
 def chosen(function: bool) -> list[Scenario]:
-    """Returns the scenarios of a function, or of a streaming sink of Spark."""
+    """Returns the scenarios of a sink, without those of its own failpoints.
+
+    Args:
+        function: whether the sink is a function; else it is a streaming sink of Spark, which has fewer.
+    """
     if function:
         return list(SCENARIOS)
     return [each for each in SCENARIOS if not any(fault.startswith(_AROUND_THE_CALL) for fault in each.faults)]
 
 
 def cell_of(scenario: Scenario, function: bool, black_box: str, seed: int) -> Cell:
-    """Returns the run of a scenario.
+    """Returns the cell that runs a scenario.
 
     Args:
         function: whether the sink is a function; else it is a streaming sink of Spark.
         black_box: see `Cell.black_box`.
-        seed: of the load and of random kills.
+        seed: of the load and of the random kills.
     """
     if scenario.random_kills:
         events, sessions = SESSIONS_PER_BATCH * 100, (4 + BATCHES_PER_KILL * scenario.random_kills) * SESSIONS_PER_BATCH

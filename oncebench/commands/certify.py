@@ -1,10 +1,11 @@
-"""`oncebench certify`: finds the guarantee that a function of the user keeps as a sink."""
+"""`oncebench certify`: finds the guarantee that a user's own sink keeps."""
 
 from __future__ import annotations
 
 import platform
 import sys
 import time
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from oncebench.certify.certificate import certificate
 from oncebench.certify.evidence import command, name_of, result
 from oncebench.certify.junit import junit
 from oncebench.certify.kept import STRENGTH, Outcome, keeps, proven, strongest
-from oncebench.certify.runs import check, run_all, run_prices
+from oncebench.certify.runs import RunSettings, check, run_all, run_prices
 from oncebench.commands.shared.options import (
     MAX_SEED,
     GroupedCommand,
@@ -36,42 +37,44 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
     "spark_format",
     default="",
     metavar="NAME",
-    help="A streaming sink of Spark, such as parquet, instead of a function.",
+    help="Name of a streaming sink of Spark, such as parquet, to test instead of a function.",
 )
 @click.option(
     "--option",
     "options",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Option of --format; repeat for several. $ONCEBENCH_OUTPUT in it is a new folder for each run.",
+    help="Option of the sink of --format; repeat for several. $ONCEBENCH_OUTPUT in a value stands for a folder that "
+    "is new in each run.",
 )
 @click.option(
     "--reader",
     required=True,
     metavar="MODULE:FUNCTION",
-    help="Function without parameters that returns the rows that a reader of the sink is shown, as dicts.",
+    help="Function without parameters that returns the rows that a reader of the sink sees, as dicts.",
 )
 @click.option(
     "--setup",
     default="",
     metavar="MODULE:FUNCTION",
-    help="Function without parameters that empties the output, with all memory of earlier batches. It is called "
-    "before each run.",
+    help="Function without parameters that empties the sink, and deletes what the sink remembers of earlier batches. "
+    "The command calls it before each run.",
 )
 @click.option(
     "--require",
     type=click.Choice(STRENGTH),
-    help="Exit with 3 if the sink breaks this guarantee [default: exit with 0 whatever it keeps].",
+    help="Guarantee that the sink must keep: the exit code is 3 if a scenario breaks it [default: a broken guarantee "
+    "does not change the exit code].",
 )
 @click.option(
     "--only",
     multiple=True,
     metavar="NAME",
-    help="Run only this scenario; repeat for several [default: all].",
+    help="Name of a scenario to run, such as kill-after-call; repeat for several [default: all scenarios].",
 )
 @click.option(
     "--spark",
-    "settings",
+    "spark_settings",
     multiple=True,
     metavar="KEY=VALUE",
     help="Spark setting that the function needs, such as spark.jars=driver.jar; repeat for several.",
@@ -80,10 +83,16 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
     "--beside",
     default="",
     metavar="MODULE:FUNCTION",
-    help="Also measure the price of the function beside this one, which writes at-least-once where the same "
-    "reader reads: five rounds of both without faults, about eight minutes more.",
+    help="Also compare the time and CPU of the sink with those of this function: a plain at-least-once function that "
+    "writes where --reader reads. Both run five times without faults, which takes about eight minutes more.",
 )
-@click.option("--seed", type=click.IntRange(0, MAX_SEED), default=1, show_default=True, help="Seed of the load.")
+@click.option(
+    "--seed",
+    type=click.IntRange(0, MAX_SEED),
+    default=1,
+    show_default=True,
+    help="Seed of the load and of the random kills.",
+)
 @click.option(
     "--certificate",
     "certificate_path",
@@ -96,7 +105,8 @@ from oncebench.report.results import LOCAL, Results, default_work_dir, stamp
     "junit_path",
     type=click.Path(path_type=Path, dir_okay=False),
     metavar="FILE",
-    help="Also write JUnit XML to this file. A scenario fails if it breaks --require, or exactly-once.",
+    help="Also write JUnit XML to this file. A scenario counts as failed if it breaks the guarantee of --require "
+    "[default: exactly-once].",
 )
 @click.option(
     "--results",
@@ -118,7 +128,7 @@ def certify(
     setup: str,
     require: str | None,
     only: tuple[str, ...],
-    settings: tuple[str, ...],
+    spark_settings: tuple[str, ...],
     beside: str,
     seed: int,
     certificate_path: Path | None,
@@ -130,9 +140,9 @@ def certify(
 ) -> None:
     """Find the guarantee that your own foreachBatch function keeps.
 
-    FUNCTION takes (df, batch_id) and writes the rows. The command runs it in a real Spark job with a real Kafka. It
-    kills and stops the job at every point that is visible from outside, reads the sink, and audits the rows. A full
-    run takes about ten minutes.
+    FUNCTION takes (df, batch_id) and writes the rows. The command imports MODULE from the current folder or from an
+    installed package. It runs the function in a real Spark job with a real Kafka, and kills and pauses the job at every
+    point that is visible from outside. Then it reads the sink and audits the rows. A full run takes about ten minutes.
 
     \b
     Example:
@@ -140,12 +150,17 @@ def certify(
         --setup my_module:empty --require exactly-once
     """  # fmt: skip
     if bool(function) == bool(spark_format):
-        raise UserError("give MODULE:FUNCTION or --format, and not both", exit_code=ExitCode.USAGE)
+        raise UserError(
+            "give one sink to test: either MODULE:FUNCTION or --format NAME, not both", exit_code=ExitCode.USAGE
+        )
     if beside and spark_format:
-        raise UserError("--beside compares functions, so it does not go with --format", exit_code=ExitCode.USAGE)
+        raise UserError(
+            "--beside compares two functions, and --format tests no function. Leave out one of these options",
+            exit_code=ExitCode.USAGE,
+        )
     given = {
-        "write": function, "format": spark_format, "options": _settings("--option", options), "read": reader,
-        "setup": setup, "cwd": str(Path.cwd()), "spark": _settings("--spark", settings),
+        "write": function, "format": spark_format, "options": _pairs("--option", options), "read": reader,
+        "setup": setup, "cwd": str(Path.cwd()), "spark": _pairs("--spark", spark_settings),
     }  # fmt: skip
     for path in (certificate_path, junit_path):
         if path is not None and not path.parent.is_dir():
@@ -154,23 +169,17 @@ def certify(
     if beside:
         check({**given, "write": beside})
     results = Results(results_folder, f"certify-{stamp()}")
-    outcomes: list[Outcome] = []
     place = work_dir or default_work_dir("certify")
-    for outcome in run_all(given, only, seed, results, place, keep, start_timeout_s):
+    settings = RunSettings(given, seed, results, place, keep, start_timeout_s)
+    outcomes: list[Outcome] = []
+    for outcome in run_all(settings, only):
         outcomes.append(outcome)
         click.echo(f"{outcome.scenario.name}: {result(outcome)}")
         if outcome.broken(STRENGTH[0]):
             click.echo(f"  {command(given, outcome.scenario, seed)}")
-    prices: list[str] = []
-    if beside:
-        more = place.with_name(f"{place.name}-price")
-        try:
-            prices = [each.text for each in run_prices(given, beside, seed, results, more, keep, start_timeout_s)]
-        except (UserError, PipelineError, OSError) as error:
-            if getattr(error, "exit_code", 1) == ExitCode.INTERRUPTED:
-                raise
-            prices = [f"not measured: {error}"]
-        click.echo("".join(f"price {each}\n" for each in prices), nl=False)
+    prices = _prices(settings, beside) if beside else []
+    for price in prices:
+        click.echo(f"price: {price}")
     page = certificate(given, outcomes, seed, _made(), prices, beside)
     xml = junit(given, outcomes, require or STRENGTH[0], seed)
     written = results.write_text(".md", page), results.write_text(".xml", xml)
@@ -178,10 +187,25 @@ def certify(
         if path is not None:
             with disk_errors(path):
                 path.write_text(text, "utf-8")
-    what = "tested so far, it keeps" if only else "keeps"
-    click.echo(f"\n{name_of(given)} {what}: {strongest(outcomes)}{'' if proven(outcomes) else ' (not proven)'}")
-    click.echo(f"certificate {written[0]}\nJUnit       {written[1]}\nreports     {results.runs}", err=True)
+    keeps_what = "keeps in the scenarios that ran" if only else "keeps"
+    click.echo(f"\n{name_of(given)} {keeps_what}: {strongest(outcomes)}{'' if proven(outcomes) else ' (not proven)'}")
+    click.echo(f"certificate {written[0]}\nJUnit XML   {written[1]}\nreports     {results.runs}", err=True)
     sys.exit(_exit_code(outcomes, require))
+
+
+def _prices(settings: RunSettings, beside: str) -> list[str]:
+    """Returns a line per figure. A failure of the runs becomes a line, so that the certificate is written all the same.
+
+    Raises:
+        UserError: Ctrl-C came.
+    """
+    place = settings.place.with_name(f"{settings.place.name}-price")
+    try:
+        return [each.text for each in run_prices(replace(settings, place=place), beside)]
+    except (UserError, PipelineError, OSError) as error:
+        if getattr(error, "exit_code", ExitCode.ERROR) == ExitCode.INTERRUPTED:
+            raise
+        return [f"not measured: {error}"]
 
 
 def _exit_code(outcomes: list[Outcome], require: str | None) -> int:
@@ -190,11 +214,14 @@ def _exit_code(outcomes: list[Outcome], require: str | None) -> int:
     return ExitCode.KEPT if proven(outcomes) else ExitCode.ERROR
 
 
-def _settings(option: str, given: tuple[str, ...]) -> dict[str, Any]:
-    for each in given:
-        if "=" not in each.strip("="):
-            raise UserError(f"{option} {each}: give KEY=VALUE", exit_code=ExitCode.USAGE)
-    return dict(each.split("=", maxsplit=1) for each in given)
+def _pairs(option: str, texts: tuple[str, ...]) -> dict[str, Any]:
+    for text in texts:
+        if "=" not in text.strip("="):
+            raise UserError(
+                f"{option} {text}: this is not KEY=VALUE. Give a key, an equals sign and a value",
+                exit_code=ExitCode.USAGE,
+            )
+    return dict(text.split("=", maxsplit=1) for text in texts)
 
 
 def _made() -> str:

@@ -32,6 +32,9 @@ from oncebench.workdir import delete_below, open_work_dir, refuse_used, require_
 
 # Time of a run in addition to its load, on two idle cores: Spark's start, warm-up, draining, reading, judging.
 RUN_S = 16.0
+# Events per second that a run with --rate max sends, processes, reads and judges. On two idle cores, the median of the
+# 40 runs in results/runs/costs-price-kafka was 36 s for 1.6 million events: RUN_S, and 20 s for the events.
+PROCESSED_PER_S = 80_000.0
 # Files of a run: topic data twice (broker and record), state and logs. Measured: about 300 bytes per event without
 # padding. The padding is stored in the topic and in the record only.
 BYTES_PER_EVENT = 1000
@@ -119,8 +122,13 @@ def bytes_needed(cells: Sequence[Cell]) -> int:
 
 
 def at_least_s(cells: Sequence[Cell]) -> float:
-    """Returns the duration of these runs on an idle machine: their loads, and RUN_S each."""
-    return sum(cell.load_s for cell in cells) + RUN_S * len(cells)
+    """Returns the duration of these runs in seconds on an idle machine: their loads, and RUN_S each."""
+    return sum(map(_load_s, cells)) + RUN_S * len(cells)
+
+
+def _load_s(cell: Cell) -> float:
+    """Returns the duration of a load. A load without a rate lasts as long as the run takes to process its events."""
+    return cell.sessions * EVENTS_PER_SESSION / PROCESSED_PER_S if cell.rate == "max" else cell.load_s
 
 
 def time_left(done: int, total: int, began: float) -> str:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import statistics
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -75,7 +77,18 @@ def _megabytes(folder: Path) -> float:
 
 
 def _run(*command: str | Path, cwd: Path | None = None) -> str:
-    done = subprocess.run(list(map(str, command)), cwd=cwd, env=clean(), capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(map(str, command))} ended with {done.returncode}:\n{done.stdout}{done.stderr}")
-    return done.stdout
+    """Runs a command, with its temporary files in `cwd` too: pip leaves large ones when it is killed."""
+    environment = {**clean(), **({} if cwd is None else {"TMPDIR": str(cwd)})}
+    with subprocess.Popen(
+        list(map(str, command)), cwd=cwd, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        start_new_session=True,
+    ) as running:  # fmt: skip
+        try:
+            output, errors = running.communicate()
+        except BaseException:
+            with suppress(ProcessLookupError):
+                os.killpg(running.pid, signal.SIGKILL)  # with the processes that pip has started
+            raise
+    if running.returncode:
+        raise SystemExit(f"{' '.join(map(str, command))} ended with {running.returncode}:\n{output}{errors}")
+    return output

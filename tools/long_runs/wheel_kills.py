@@ -8,7 +8,9 @@ Takes about 30 s per kill and job on two busy cores, and a minute for the instal
 workers with SIGKILL. The seed decides its moment: one of five comes while the job starts, the others after its first
 committed batch. Orders are sent all the time. `plain_count.py`, which has no code of the project, counts the output.
 
-Exit code: 0 if every order is in each output once, 1 otherwise or if a job ended by itself.
+Exit code: 0 if every order is in each output once, 1 otherwise or if a job ended by itself, 130 after Ctrl-C or
+SIGTERM. All files are in a temporary folder of 1 GB; the first line has its path. A run that fails keeps the folder
+for its logs. Any other end removes it.
 """
 
 from __future__ import annotations
@@ -20,19 +22,23 @@ import os
 import random
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import FrameType
 
 import psycopg
 from confluent_kafka import KafkaError, Message, Producer
 
 from oncebench.downloads.java import find_java
+from oncebench.errors import ExitCode
 from oncebench.processes import child
 from oncebench.processes.child import Child, tail
 from oncebench.servers.kafka.broker import start_kafka
@@ -226,6 +232,29 @@ def kill_jobs(folder: Path, python: Path, names: Sequence[str], plan: Sequence[t
     return all(kept)
 
 
+@contextmanager
+def own_folder() -> Iterator[Path]:
+    """Makes a temporary folder. Ctrl-C and SIGTERM end the block with KeyboardInterrupt, and remove the folder.
+
+    The exception passes the inner `with` blocks first, which end the children that they have started.
+    """
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        print("stopping ...", file=sys.stderr, flush=True)
+        raise KeyboardInterrupt
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    folder = Path(tempfile.mkdtemp(prefix="wheel-kills-"))
+    try:
+        yield folder
+    except KeyboardInterrupt:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Installs, kills and counts; returns the exit code."""
     parser = argparse.ArgumentParser(prog="python -m tools.long_runs.wheel_kills")
@@ -234,12 +263,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=28, help="Seed of the moments of the kills.")
     parser.add_argument("--pyspark", default=SPARK, help="Version of PySpark and of its Kafka connector.")
     options = parser.parse_args(arguments)
-    folder = Path(tempfile.mkdtemp(prefix="wheel-kills-"))
-    print(f"folder {folder}, seed {options.seed}", flush=True)
-    python = install(folder, f"pyspark=={options.pyspark}")
-    if not kill_jobs(folder, python, options.sink, planned(options.seed, options.kills), options.pyspark):
-        return 1
-    shutil.rmtree(folder)  # a run that fails keeps its logs
+    plan = planned(options.seed, options.kills)
+    try:
+        with own_folder() as folder:
+            print(f"folder {folder}, seed {options.seed}", flush=True)
+            python = install(folder, f"pyspark=={options.pyspark}")
+            if not kill_jobs(folder, python, options.sink, plan, options.pyspark):
+                return 1
+            shutil.rmtree(folder)  # a run that fails keeps its logs
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
     return 0
 
 

@@ -1,1 +1,1 @@
-"""Black box: a function of the user that `oncebench certify` tests as a sink."""
+"""Black box: a user's own sink, which `oncebench certify` tests from outside."""

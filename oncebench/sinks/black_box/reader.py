@@ -1,10 +1,10 @@
-"""The committed reader of a black box: what the user's reader returns, as rows with positions.
+"""The committed reader of a black box: returns the rows of the user's reader, with positions.
 
 Promise: a row has the same position in every read: a hash of its content and of the number of earlier copies of it.
-So a row that a reader was shown and that is gone later is found, and each copy counts.
+So the audit counts each copy, and finds a row that was visible and is gone later.
 
-What can go wrong: during a run the user's reader may raise, because a table does not exist yet. The next poll asks
-again. At the end it must return the rows within LIMIT_S (`ReadError`).
+Failures: during a run the user's reader may raise, for example because the table does not exist yet. The next poll
+calls it again. At the end of the run, a reader that still raises after AGAIN_S ends the run with `Unreadable`.
 """
 
 from __future__ import annotations
@@ -35,20 +35,21 @@ from oncebench.sinks.reader import (
     rows_of,
 )
 
-# One call of a user's function. A reader that starts Spark takes 10 s.
+# Seconds that one call of a user's function may take. A reader that starts Spark takes 10 s.
 LIMIT_S = 120.0
-# During a run the user's reader must leave the machine to the pipeline.
+# During a run the machine is for the pipeline: the user's reader works for at most this share of the time, and pauses
+# for at least so many seconds after each call.
 SHARE, PAUSE_S = 0.1, 0.25
-# How long the final read repeats a reader that raises: a server may be busy with the end of the run.
+# Seconds for which the final read repeats a reader that raises: a server may be busy with the end of the run.
 AGAIN_S = 10.0
 _HOME = Path(__file__).resolve().parents[3]
 
 
 class Functions:
-    """A child process that runs the user's reader and setup.
+    """Calls the user's reader and setup in a child process, which starts at the first call.
 
     Args:
-        target: see `oncebench.sinks.black_box.target`.
+        target: the user's functions, see `oncebench.sinks.black_box.target`.
     """
 
     def __init__(self, target: Mapping[str, Any]) -> None:
@@ -56,7 +57,10 @@ class Functions:
         self._child: subprocess.Popen[bytes] | None = None
 
     def call(self, command: str) -> list[list[Any]]:
-        """Returns the rows of the answer.
+        """Executes a command in the child; returns the rows of its answer.
+
+        Args:
+            command: check, setup or read, see `oncebench.sinks.black_box.serve`.
 
         Raises:
             UserMistake: a function cannot be used.
@@ -77,7 +81,7 @@ class Functions:
             timer.cancel()
         if not line:
             self.close()
-            raise NotAnsweredError(f"its process ended, or took longer than {LIMIT_S:g} s")
+            raise NotAnsweredError(f"the process of the function ended, or gave no answer within {LIMIT_S:g} s")
         answer = orjson.loads(line)
         if "mistake" in answer:
             raise UserMistake(answer["mistake"])
@@ -118,7 +122,7 @@ class Unreadable(ReadError):
 
 
 class BlackBoxReader(Snapshots):
-    """Polls the user's reader, which reads everything at each call, at most for SHARE of the time."""
+    """Polls the user's reader, which returns all rows at each call. It works for at most SHARE of the time."""
 
     def __init__(self, target: Mapping[str, Any]) -> None:
         self._functions = Functions(target)
@@ -127,7 +131,7 @@ class BlackBoxReader(Snapshots):
         super().__init__(new_rows(target, lambda: self._functions.call("read")), close=self._functions.close)
 
     def poll(self, timeout_s: float) -> Rows:
-        """See `Reader.poll`; with a timeout of 0 it reads at once."""
+        """See `Reader.poll`. A timeout of 0 reads at once; other polls keep to SHARE."""
         if timeout_s > 0 and time.monotonic() + timeout_s < self._due:
             time.sleep(timeout_s)
             return NOTHING
@@ -151,8 +155,8 @@ class BlackBoxReader(Snapshots):
                     time.sleep(1.0)
                     continue
                 raise Unreadable(
-                    f"{self._name} did not return the rows at the end of the run: {error}. Correct the reader: it must "
-                    "return every row that a reader of the sink is shown."
+                    f"{self._name} did not return the rows at the end of the run: {error}. Correct the function: it "
+                    "must return every row that a reader of the sink sees."
                 ) from None
             if len(rows):
                 take(rows)
@@ -160,7 +164,12 @@ class BlackBoxReader(Snapshots):
 
 
 def new_rows(target: Mapping[str, Any], read: Callable[[], list[list[Any]]]) -> Callable[[], Rows]:
-    """Returns a function that returns the rows which no earlier call has returned."""
+    """Returns a function that reads everything, and returns only the rows that none of its earlier calls returned.
+
+    Args:
+        target: has the names of the columns, and of the key.
+        read: returns all rows, each as a list of its values.
+    """
     columns: list[str] = target["columns"]
     known: set[tuple[bytes, int]] = set()
 

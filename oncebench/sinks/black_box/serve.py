@@ -1,8 +1,15 @@
-"""A child process that runs a user's reader and setup: `python -m oncebench.sinks.black_box.serve TARGET`.
+"""Runs a user's reader and setup: `python -m oncebench.sinks.black_box.serve TARGET`.
 
-TARGET is the JSON of a target. Each line on standard input is a command: `check`, `setup` or `read`. The answer is one
-line of JSON: `{"rows": [..]}`, `{"mistake": text}` for a function that cannot be used, or `{"error": text}` for a
-function that raised. It runs as a process of its own, so a function that crashes, hangs or prints disturbs nothing.
+TARGET is a target as JSON, see `oncebench.sinks.black_box.target`. Each line on standard input is a command:
+
+- `check` loads all functions, and checks their parameters;
+- `setup` calls the set-up, if there is one;
+- `read` calls the reader.
+
+The answer to each command is one line of JSON on standard output: `{"rows": [..]}`, or `{"mistake": text}` if a
+function cannot be used, or `{"error": text}` if a function raised.
+
+Promise: a user's function that crashes, hangs or prints disturbs only this process.
 """
 
 from __future__ import annotations
@@ -41,7 +48,7 @@ def _check(target: Mapping[str, Any]) -> dict[str, Any]:
     """Loads every function, and checks that it can be called as a run calls it."""
     for role, arguments, how in (("write", 2, "(df, batch_id)"), ("read", 0, "()"), ("setup", 0, "()")):
         if target[role]:
-            _takes(load(target[role], target["cwd"]), arguments, f"{target[role]} is called as {how}")
+            _takes(load(target[role], target["cwd"]), arguments, f"{target[role]}{how}")
     return {"rows": []}
 
 
@@ -49,7 +56,7 @@ def _takes(function: Callable[..., Any], arguments: int, called: str) -> None:
     try:
         inspect.signature(function).bind(*range(arguments))
     except TypeError as error:
-        raise UserMistake(f"{called}, and cannot be: {error}. Change its parameters.") from None
+        raise UserMistake(f"a run calls {called}, which fails: {error}. Change the function's parameters.") from None
     except ValueError:  # written in C, without a signature
         return
 
@@ -64,8 +71,8 @@ def _read(target: Mapping[str, Any]) -> dict[str, Any]:
     found = load(target["read"], target["cwd"])()
     if not isinstance(found, Iterable) or isinstance(found, (str, bytes, Mapping)):
         raise UserMistake(
-            f"{target['read']} returned {type(found).__name__}. Return or yield one dict per row, such as "
-            "table.to_pylist()."
+            f"{target['read']} returned {type(found).__name__}, not rows. Return or yield one dict per row; a pyarrow "
+            "table returns them with to_pylist()."
         )
     columns: list[str] = target["columns"]
     return {"rows": [_row(each, columns, target["read"]) for each in found]}
@@ -75,12 +82,15 @@ def _row(row: object, columns: list[str], reader: str) -> list[Any]:
     """Returns the values of these columns; other columns are the user's own."""
     fields = _fields(row)
     if fields is None:
-        raise UserMistake(f"{reader} yields {type(row).__name__}. Yield a dict per row, with the column names as keys.")
+        raise UserMistake(
+            f"{reader} returned a row of type {type(row).__name__}. Return each row as a dict, with the names of the "
+            "columns as keys."
+        )
     missing = [name for name in columns if name not in fields]
     if missing:
         raise UserMistake(
-            f"the rows of {reader} lack {', '.join(missing)}; they have {', '.join(map(str, fields)) or 'no column'}. "
-            f"Yield all columns that the sink gets: {', '.join(columns)}."
+            f"a row of {reader} lacks {', '.join(missing)}; it has {', '.join(map(str, fields)) or 'no column'}. "
+            f"Return all columns that the sink gets: {', '.join(columns)}."
         )
     return [_plain(fields[name]) for name in columns]
 

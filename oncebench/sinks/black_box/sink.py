@@ -1,13 +1,13 @@
-"""A user's foreachBatch function as a sink, or a streaming sink of Spark that a user has chosen.
+"""A user's foreachBatch function as a sink, or a streaming sink of Spark that the user names.
 
 Promise: the pipeline adds nothing to the guarantee of the function. It calls the function for every batch that Spark
 runs, replays included, as `DataStreamWriter.foreachBatch` does. The function gets the columns of the rows alone. A
-streaming sink runs as a streaming sink; its failpoints are those amid a task, and `after-commit-log`.
+streaming sink runs as in a user's own job. Its failpoints are `mid-write`, `before-prepare` and `after-commit-log`.
 
-A point amid the call needs rows that the sink has got already. Rows go through a stage of Python in front of the
-function's own writer, and Spark sends them on in large pieces. So a task alone cannot show a partial write. Therefore
-the last tasks wait at `mid-write` until the first task has passed its rows on and ended. `before-prepare` comes when
-every task has ended.
+A kill during the call shows a partial write only if the sink has some rows of the batch already. One task alone cannot
+bring this about: its rows pass through a Python process in front of the function's own writer, and Spark sends them on
+in large pieces. Therefore every task but the first waits WAIT_S at `mid-write`. Meanwhile the first task passes on all
+of its rows and ends. A batch reaches `before-prepare` when all tasks have ended and the function has not returned.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ if TYPE_CHECKING:
     from oncebench.delivery.contract import TaskView
 
 FUNCTION, FORMAT = "function", "format"
-# The property in which Spark passes the number of the batch to its tasks.
+# The property by which Spark gives its tasks the number of the batch.
 BATCH_ID = "streaming.sql.batchId"
-# How long the other tasks wait for the first one, which then has committed what it writes.
+# Seconds that the other tasks wait for the first task, which commits its rows meanwhile.
 WAIT_S = 1.5
-# How often a run with a fault at `before-prepare` looks whether all tasks have ended.
+# Seconds between two looks whether all tasks have ended, in a run with a fault at `before-prepare`.
 LOOK_S = 0.0005
-# A fault waits for so many batches after FIRST_BATCH, so that it acts under the load. A run that gets stuck there is
-# judged. A run that gets stuck in the warm-up is an error.
+# A fault acts so many batches after FIRST_BATCH, under the load. If the run gets stuck there, it is audited. A run that
+# gets stuck in the warm-up is an error.
 FAULT_AFTER = 4
 # A function that writes with one task has no other task. From this batch on, its only task passes the point.
 ONE_TASK_BATCH = FIRST_BATCH + FAULT_AFTER + 2
@@ -57,12 +57,13 @@ ONE_TASK_BATCH = FIRST_BATCH + FAULT_AFTER + 2
 
 @dataclass(frozen=True)
 class PassingTask:
-    """Passes rows on to the user's function, and reaches the failpoints amid the call.
+    """Passes the rows of a task on to the user's sink, and reaches the failpoints during the call.
 
     Attributes:
-        batch: number of the batch; None: Spark's own property has it.
-        results: an accumulator, from which the driver gets (partition, rows) of each pass; None: nobody needs them. A
-            function may read its rows twice.
+        batch: number of the batch. None: the task reads it from Spark's property BATCH_ID.
+        failpoints: the failpoints of the run.
+        results: an accumulator that gives the driver (partition, rows) each time that a task has passed on its rows. A
+            function may read its rows twice. None: the driver needs no counts, and the task reaches `before-prepare`.
     """
 
     batch: int | None
@@ -101,7 +102,7 @@ def _batch_of_task() -> int:
 
 
 class BlackBox(Sink):
-    """Calls the user's function, or streams to the user's format."""
+    """The sink of a run: calls the user's function, or streams to the user's format."""
 
     def __init__(self, settings: SinkSettings) -> None:
         self.partitions = settings.partitions
@@ -113,7 +114,7 @@ class BlackBox(Sink):
         self.write_batch = load(write, settings.output["cwd"]) if settings.variant == FUNCTION else None
 
     def start(self, _support: Support, _generation: int, _decided: Sequence[Mapping[str, Any]]) -> None:
-        """See `Sink.start`: nothing is known of the user's sink."""
+        """See `Sink.start`. Checks nothing, because the inside of the user's sink is unknown."""
 
     def warm_up_writer(self) -> _WarmUp:
         return _WarmUp()
@@ -131,7 +132,7 @@ class BlackBox(Sink):
         return passed.writeStream.format(self._target["format"]).options(**options)
 
     def results(self, context: SparkContext) -> Accumulator[list[tuple[int, int]]]:
-        """Returns an empty accumulator for a batch: one for all batches, because pyspark never frees one."""
+        """Returns the accumulator, emptied for a batch. All batches share it, because pyspark never frees one."""
         if self._results is None:
             self._results = context.accumulator([], _Lists())
         self._results.value = []

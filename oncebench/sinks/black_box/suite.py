@@ -1,4 +1,4 @@
-"""A black box in the suite: an output that the user's `setup` empties, and the user's reader."""
+"""A black box in the suite: its output, which the user's set-up empties, and its reader."""
 
 from __future__ import annotations
 
@@ -39,17 +39,19 @@ def _empty(functions: Functions, target: dict[str, Any]) -> None:
     try:
         functions.call("setup")
     except NotAnsweredError as error:
-        raise UserMistake(f"{target['setup']} failed: {error}. Correct the function that empties the output.") from None
+        name = target["setup"] or "the process of your functions"
+        remedy = "Correct the function" if target["setup"] else "Import their modules in a Python shell"
+        raise UserMistake(f"{name} failed before the run: {error}. {remedy}.") from None
     try:
         found = functions.call("read")
     except NotAnsweredError:  # no table yet: the first batch makes it
         return
     if found:
-        how = f"{target['setup']} must empty the output" if target["setup"] else "Give --setup module:function"
+        remedy = f"Correct {target['setup']}" if target["setup"] else "Give --setup module:function"
         raise UserMistake(
-            f"{target['read']} shows {len(found)} rows before the run has written any. {how}, so that each run begins "
-            f"with an empty output and without the sink's memory of earlier batches. Or write below {FOLDER}, an "
-            "environment variable with a new folder for each run."
+            f"{target['read']} returned {len(found)} rows before the run wrote any. {remedy}: this function must empty "
+            "the sink, and delete what the sink remembers of earlier batches. Or write below the folder in the "
+            f"environment variable {FOLDER}, which is new in each run."
         )
 
 

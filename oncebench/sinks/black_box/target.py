@@ -1,22 +1,25 @@
 """Describes a user's functions for the processes of a run, and loads them.
 
-A target is a JSON object. `oncebench certify` makes it; `provide` adds the last three fields for each
-run.
+A target is a JSON object. `oncebench certify` makes it. `oncebench.sinks.black_box.suite` adds the fields from `run` on
+for each run.
 
-| field | what it holds |
+| field | content |
 |---|---|
 | write | `module:function`, which takes `(df, batch_id)`; empty for a streaming sink of Spark |
 | format, options | the name and the options of a streaming sink of Spark; empty for a function |
-| read | `module:function`, which returns or yields the rows that a reader is shown |
-| setup | `module:function` that empties the output before each run, or an empty text |
+| read | `module:function`, which returns or yields the rows that a reader of the sink sees |
+| setup | `module:function`, which empties the sink before each run; empty if there is none |
 | cwd | the folder in which the functions run |
 | spark | Spark settings of the run |
 | run, folder | a new name and a new empty folder for each run |
 | kafka | the address of the run's Kafka |
-| output | a name for people |
+| columns, key | the names of the rows' columns, and the column that is the key of a record |
+| output | the name of the sink in texts |
 
-Promise: a function runs in the user's folder, and imports from there, in every process of a run. The environment holds
-RUN, FOLDER and KAFKA. What can go wrong: a function cannot be loaded (`UserMistake`).
+Promise: in every process of a run, the functions run in the user's folder, and are imported from there or from an
+installed package. The environment holds RUN, FOLDER and KAFKA.
+
+Failures: a function cannot be loaded (`UserMistake`).
 """
 
 from __future__ import annotations
@@ -29,12 +32,13 @@ from typing import Any, ClassVar
 
 from oncebench.delivery.errors import RefusedStart
 
-# Environment variables for the user's functions: a name and a folder that no other run has, and the run's Kafka.
+# Environment variables for the user's functions: a name and a folder that no other run has, and the address of the
+# run's Kafka.
 RUN, FOLDER, KAFKA = "ONCEBENCH_RUN", "ONCEBENCH_OUTPUT", "ONCEBENCH_KAFKA"
 
 
 class UserMistake(RefusedStart):
-    """A function of the user cannot be used; the message says why, and what to change."""
+    """A user's function cannot be used. The message has the reason, and what to change."""
 
     exit_code: ClassVar[int] = 2
 
@@ -55,11 +59,11 @@ def load(spec: str, cwd: str) -> Callable[..., Any]:
     """Returns the function that `module:function` names.
 
     Raises:
-        UserMistake: there is no such function.
+        UserMistake: the module cannot be imported, or has no such function.
     """
     module, colon, name = spec.partition(":")
     if not colon or not module or not name:
-        raise UserMistake(f"{spec!r} names no function. Give module:function, such as my_module:write_batch.")
+        raise UserMistake(f"{spec!r} is not module:function. Give both names, such as my_module:write_batch.")
     try:
         found = import_module(module)
     except ModuleNotFoundError as error:
@@ -68,7 +72,10 @@ def load(spec: str, cwd: str) -> Callable[..., Any]:
                 f"there is no module {module!r} in {cwd} or among the installed packages. Run the command in the "
                 "folder that holds the module, or install its package."
             ) from error
-        raise UserMistake(f"module {module!r} imports {error.name!r}, which is not installed. Install it.") from error
+        raise UserMistake(
+            f"module {module!r} imports {error.name!r}, which is not installed. Install it in the Python that runs "
+            "this command."
+        ) from error
     except Exception as error:
         raise UserMistake(f"the import of {module!r} raised {_named(error)}. Correct the module.") from error
     function: Any = found
@@ -78,7 +85,7 @@ def load(spec: str, cwd: str) -> Callable[..., Any]:
         there = ", ".join(sorted(each for each, value in vars(found).items() if _own_function(value, module)))
         raise UserMistake(f"module {module!r} has no {name!r}. Its functions are: {there or 'none'}. Correct the name.")
     if not callable(function):
-        raise UserMistake(f"{spec} is {type(function).__name__}, not a function. Name a function.")
+        raise UserMistake(f"{spec} is of type {type(function).__name__}, not a function. Give the name of a function.")
     made: Callable[..., Any] = function
     return made
 

@@ -80,6 +80,7 @@ def test_an_input_topic_that_was_made_again_is_refused_and_read_from_its_beginni
     assert "does not exist" in refusal(fixture, config)
 
 
+@pytest.mark.slow
 def test_records_that_were_deleted_unread_are_named_and_left_out_only_when_accepted(fixture: Fixture) -> None:
     config = fixture.config("exactly-once", "two-phase")
     send(fixture, "a")

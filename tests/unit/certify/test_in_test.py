@@ -107,7 +107,7 @@ def test_a_broken_guarantee_fails_with_an_example_and_the_command(
     assert fails(mine, tmp_path) == (
         "of_mine.sink:write breaks exactly-once.\n\n"
         "kill-after-call: 60 extra copies (DUP: rows visible more than once)\n"
-        "  DUP, for example: row 1-00000004:7, shown 2 times, made from the input at partition 1, offset 90\n"
+        "  DUP, for example: row 1-00000004:7, visible 2 times, made from the input at partition 1, offset 90\n"
         "  PYTHONPATH=tests oncebench certify mine:write --reader mine:read --only kill-after-call\n\n"
         f"The certificate and the log are in {tmp_path / 'certify-1'}"
     )
@@ -146,7 +146,7 @@ def test_a_function_that_another_process_cannot_import_is_refused(mine: ModuleTy
 
     for function in (mine.other, local, partial(mine.read), Certify(tmp_path)):
         assert "certify: setup is " in (text := fails(mine, tmp_path, setup=function))
-        assert "Give a function that a `def` at the top level of a module makes" in text
+        assert "Define setup with `def` at the top level of a module." in text
     assert {path.name for path in tmp_path.iterdir()} == {"user"}
 
 
@@ -195,6 +195,6 @@ def test_pytest_finds_the_fixture_by_the_projects_entry_point(tmp_path: Path) ->
     )
     done = python("-m", "pytest", "-q", str(tmp_path), folder=tmp_path)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert "certify: reader is test_mine.test_mine.<locals>.<lambda>. Other" in done.stdout
+    assert "certify: reader is test_mine.test_mine.<locals>.<lambda>. Another" in done.stdout
     assert "in_test.py" not in done.stdout
     assert "Traceback" not in done.stdout

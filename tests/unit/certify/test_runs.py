@@ -12,6 +12,7 @@ import pytest
 
 from oncebench.certify import runs
 from oncebench.certify.kept import Outcome
+from oncebench.certify.runs import RunSettings
 from oncebench.certify.scenarios import SCENARIOS
 from oncebench.errors import ExitCode, UserError
 from oncebench.report.results import Results
@@ -36,7 +37,7 @@ def certify(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., It
 
         monkeypatch.setattr(runs, "open_series", opened)
         (tmp_path / "cells" / "001").mkdir(parents=True, exist_ok=True)
-        return runs.run_all(GIVEN, only, 1, Results(tmp_path, "c"), tmp_path, False, 1.0)
+        return runs.run_all(RunSettings(GIVEN, 1, Results(tmp_path, "c"), tmp_path, False, 1.0), only)
 
     return start
 
@@ -89,7 +90,9 @@ def test_a_mistake_or_a_lack_ends_the_certificate_at_any_time(
 
 
 def test_an_unknown_scenario_is_refused_before_anything_runs(certify: Callable[..., Iterator[Outcome]]) -> None:
-    with pytest.raises(UserError, match="--only kil-after-call: there is no such scenario; there are: healthy, ") as no:
+    with pytest.raises(
+        UserError, match=r"--only kil-after-call: there is no such scenario\. The scenarios are healthy, "
+    ) as no:
         next(certify(fails_at("healthy", AssertionError("it ran")), "kil-after-call"))
     assert no.value.exit_code == ExitCode.USAGE
 

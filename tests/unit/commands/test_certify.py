@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 from click.testing import CliRunner
@@ -12,7 +13,7 @@ from oncebench.certify.kept import Outcome
 from oncebench.certify.scenarios import SCENARIOS
 from oncebench.cli import cli
 from oncebench.commands import certify as command
-from oncebench.errors import UserError
+from oncebench.errors import ExitCode, UserError
 from oncebench.scenario.supports import all_supports, installed, require_sinks
 from oncebench.sinks.black_box.target import UserMistake
 
@@ -36,9 +37,10 @@ def certify(*arguments: str) -> Any:
         (("mine:writ", "--reader", "mine:read"), "module 'mine' has no 'writ'"),
         (("mine:write", "--reader", "absent:read"), "there is no module 'absent'"),
         (("mine:write", "--reader", "mine:read", "--beside", "mine:plain"), "module 'mine' has no 'plain'"),
-        (("--reader", "mine:read"), "give MODULE:FUNCTION or --format, and not both"),
-        (("mine:write", "--format", "parquet", "--reader", "mine:read"), "give MODULE:FUNCTION or --format"),
-        (("mine:write", "--reader", "mine:read", "--spark", "x"), "--spark x: give KEY=VALUE"),
+        (("--reader", "mine:read"), "either MODULE:FUNCTION or --format NAME, not both"),
+        (("mine:write", "--format", "parquet", "--reader", "mine:read"), "either MODULE:FUNCTION or --format NAME"),
+        (("--format", "parquet", "--reader", "mine:read", "--beside", "mine:write"), "--beside compares two functions"),
+        (("mine:write", "--reader", "mine:read", "--spark", "x"), "--spark x: this is not KEY=VALUE"),
         (("mine:write", "--reader", "mine:read", "--junit", "no/where.xml"), "there is no folder no. Create it"),
     ],
 )
@@ -78,6 +80,40 @@ def test_the_exit_code_follows_the_required_guarantee(
     assert found.exit_code == code, found.exception
     assert (folder / "c.md").read_text().startswith("# mine:write keeps ")
     assert "testsuite" in (folder / "j.xml").read_text()
+
+
+@pytest.fixture
+def priced(monkeypatch: pytest.MonkeyPatch, folder: Path) -> Callable[[Exception], Any]:
+    """Runs the command with one kept scenario, and a price whose runs fail with this error."""
+
+    def run(error: Exception) -> Any:
+        def fails(*_: Any) -> NoReturn:
+            raise error
+
+        monkeypatch.setattr(command, "run_all", lambda *_: iter([outcome("kept")]))
+        monkeypatch.setattr(command, "run_prices", fails)
+        return certify("mine:write", "--reader", "mine:read", "--beside", "mine:plain", "--certificate", "c.md")
+
+    (folder / "mine.py").write_text(f"{MINE}plain = write\n")
+    return run
+
+
+@pytest.mark.parametrize("error", [UserError("Kafka died"), UserMistake("Kafka died"), OSError("Kafka died")])
+def test_a_price_whose_runs_failed_does_not_lose_the_certificate(
+    error: Exception, priced: Callable[[Exception], Any], folder: Path
+) -> None:
+    found = priced(error)
+    assert found.exit_code == 0, found.exception
+    assert "price: not measured: Kafka died\n" in found.stdout
+    page = (folder / "c.md").read_text()
+    assert page.startswith("# mine:write keeps exactly-once\n")
+    assert "\n- not measured: Kafka died\n" in page
+
+
+def test_an_interruption_of_the_price_ends_the_command(priced: Callable[[Exception], Any], folder: Path) -> None:
+    found = priced(UserError("interrupted", exit_code=ExitCode.INTERRUPTED))
+    assert found.exception.exit_code == ExitCode.INTERRUPTED
+    assert not (folder / "c.md").exists()
 
 
 def test_a_folder_for_the_results_keeps_the_users_own_folder_clean(

@@ -16,6 +16,8 @@ from oncebench.errors import ExitCode, UserError
 from oncebench.experiments import series
 from oncebench.report.results import Results
 from oncebench.scenario.cell import Cell
+from oncebench.scenario.profiles import PROFILES
+from oncebench.scenario.rounds import in_rounds
 
 CELLS = [Cell("kafka", "exactly-once", "two-phase", seed=seed) for seed in (1, 2, 3)]
 
@@ -78,6 +80,15 @@ def test_the_duration_of_a_series_includes_the_shape_of_each_load() -> None:
     assert replace(even, shape="burst:10000:1:2").load_s == pytest.approx(1.9)
     assert replace(even, rate="max").load_s == 0
     assert series.at_least_s([replace(even, shape="ramp:0")]) == pytest.approx(20 + series.RUN_S)
+
+
+def test_the_duration_of_a_flat_out_series_grows_with_its_events() -> None:
+    """The published price series took 36 s per run."""
+    cells = in_rounds(PROFILES["price"].select_cells(None), 10)
+    assert len(cells) == 40
+    assert series.at_least_s(cells) / 60 == pytest.approx(24, abs=1)
+    short = [replace(cell, sessions=300) for cell in cells]
+    assert series.at_least_s(short) == pytest.approx(40 * series.RUN_S, rel=0.05)
 
 
 def test_a_series_estimates_the_time_left() -> None:

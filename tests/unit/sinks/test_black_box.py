@@ -66,15 +66,15 @@ def opened() -> Iterator[list[Functions]]:
 @pytest.mark.parametrize(
     ("fields", "says"),
     [
-        ({"write": "mine"}, "'mine' names no function. Give module:function"),
+        ({"write": "mine"}, "'mine' is not module:function. Give both names"),
         ({"write": "absent:f"}, "there is no module 'absent' in /.*Run the command in the folder"),
         ({"write": "wrong:f"}, "module 'wrong' imports 'not_there', which is not installed"),
         ({"write": "torn:f"}, "the import of 'torn' raised SyntaxError"),
         ({"write": "mine:writ"}, "module 'mine' has no 'writ'. Its functions are: .*write"),
-        ({"write": "mine:NUMBER"}, "mine:NUMBER is int, not a function"),
-        ({"write": "mine:one"}, r"mine:one is called as \(df, batch_id\), and cannot be: too many"),
-        ({"read": "mine:write"}, r"mine:write is called as \(\), and cannot be: missing"),
-        ({"setup": "mine:one"}, r"mine:one is called as \(\)"),
+        ({"write": "mine:NUMBER"}, "mine:NUMBER is of type int, not a function"),
+        ({"write": "mine:one"}, r"a run calls mine:one\(df, batch_id\), which fails: too many"),
+        ({"read": "mine:write"}, r"a run calls mine:write\(\), which fails: missing"),
+        ({"setup": "mine:one"}, r"a run calls mine:one\(\), which fails"),
     ],
 )
 def test_a_function_that_cannot_be_used_is_refused_with_what_to_change(
@@ -89,9 +89,9 @@ def test_a_function_that_cannot_be_used_is_refused_with_what_to_change(
 @pytest.mark.parametrize(
     ("read", "says"),
     [
-        ("mine:short", "lack events, total, checksum, ended_at; they have session_key, j"),
-        ("mine:tuples", "yields tuple. Yield a dict per row"),
-        ("mine:none", "returned NoneType. Return or yield one dict per row"),
+        ("mine:short", "lacks events, total, checksum, ended_at; it has session_key, j"),
+        ("mine:tuples", "returned a row of type tuple. Return each row as a dict"),
+        ("mine:none", "returned NoneType, not rows. Return or yield one dict per row"),
     ],
 )
 def test_rows_that_cannot_be_judged_are_refused(folder: Path, read: str, says: str) -> None:
@@ -159,7 +159,7 @@ def provide(folder: Path, **fields: str) -> dict[str, Any]:
 
 
 def test_an_output_with_rows_is_refused_before_a_run(folder: Path) -> None:
-    with pytest.raises(UserMistake, match=r"mine:read shows 3 rows before the run has written any. Give --setup"):
+    with pytest.raises(UserMistake, match=r"mine:read returned 3 rows before the run wrote any. Give --setup"):
         provide(folder)
 
 
@@ -170,7 +170,7 @@ def test_a_setup_is_called_before_a_run(folder: Path) -> None:
 
 
 def test_a_setup_that_fails_is_refused(folder: Path) -> None:
-    with pytest.raises(UserMistake, match="mine:raises failed: OSError: no such table"):
+    with pytest.raises(UserMistake, match=r"mine:raises failed before the run: OSError: no such table\. Correct"):
         provide(folder, setup="mine:raises")
 
 

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import signal
+import tempfile
+import threading
+import time
 import tomllib
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests import ROOT
-from tools.long_runs import plain_count
+from tools.long_runs import clean_install, plain_count, wheel_kills
 from tools.long_runs.plain_count import count
 from tools.long_runs.wheel_kills import EVERY, OUTPUTS, SPARK, Job, documented_jobs, exchanged, planned
 
@@ -86,3 +91,51 @@ def test_the_page_the_extra_and_the_kills_have_one_version_of_spark() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert project["optional-dependencies"]["spark"] == [f"pyspark=={SPARK}"]
     assert all(f"spark-sql-kafka-0-10_2.13:{SPARK}" in code for code in documented_jobs().values())
+
+
+def runs(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interruption_ends_the_children_and_removes_the_folder(
+    number: signal.Signals, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    started = tmp_path / "started"
+
+    def interrupt() -> None:
+        while not (started.exists() and started.read_text().endswith("\n")):
+            time.sleep(0.01)
+        signal.pthread_kill(threading.main_thread().ident or 0, number)
+
+    def install(folder: Path, _pyspark: str) -> Path:
+        """Stands for pip, which makes temporary files, starts a process and waits for it."""
+        threading.Thread(target=interrupt, daemon=True).start()
+        clean_install._run("sh", "-c", f"mktemp; sleep 60 & echo $! > {started}; wait", cwd=folder)
+        raise AssertionError("it was not interrupted")
+
+    monkeypatch.setattr(wheel_kills, "install", install)
+    handlers = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    assert wheel_kills.main([]) == 130
+    assert [path.name for path in tmp_path.iterdir()] == ["started"]
+    assert handlers == [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
+    child, deadline = int(started.read_text()), time.monotonic() + 10
+    while runs(child):
+        assert time.monotonic() < deadline, "the child still runs"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("kept", "code"), [(True, 0), (False, 1)])
+def test_only_a_run_that_fails_keeps_its_folder(
+    kept: bool, code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(wheel_kills, "install", lambda folder, _pyspark: folder)
+    monkeypatch.setattr(wheel_kills, "kill_jobs", lambda *_: kept)
+    assert wheel_kills.main([]) == code
+    assert len(list(tmp_path.iterdir())) == code
