@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from oncebench.kafka_access.forms import to_spark
 from oncebench.kafka_access.properties import read_properties
 from oncebench.kafka_access.refused import AccessRefused, Redacted, is_secret, refuse_fixed
-from oncebench.kafka_access.security import is_security, to_librdkafka
+from oncebench.kafka_access.security import LOCATIONS, is_security, to_librdkafka
 
 GIVEN = "the Kafka settings"
 SERVERS = "bootstrap.servers"
@@ -43,7 +43,8 @@ class KafkaAccess:
     Attributes:
         bootstrap_servers: `host:port` of brokers, separated by commas; empty: the file has them.
         conf: a file of Java properties, as Kafka's own tools take it; empty: none.
-        settings: further settings, with the names of Java clients; they override those of the file.
+        settings: further settings, with the names of Java clients; they override those of the file. A relative path
+            begins at the working folder.
 
     Raises:
         AccessRefused: a setting is wrong, not supported, or would undo a guarantee.
@@ -51,11 +52,13 @@ class KafkaAccess:
 
     bootstrap_servers: str
     conf: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict, repr=False)
+    settings: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
 
     def __post_init__(self) -> None:
+        # Absolute, because a child process may have another working folder.
         if self.conf:
             object.__setattr__(self, "conf", str(Path(self.conf).absolute()))
+        object.__setattr__(self, "settings", {name: _absolute(name, value) for name, value in self.settings.items()})
         object.__setattr__(self, "bootstrap_servers", self._resolved.client[SERVERS])
 
     @property
@@ -87,7 +90,7 @@ class KafkaAccess:
             for name, value in found.items():
                 refuse_fixed(name, value, where, explicit)
         security = {name: value for name, value in {**file, **self.settings}.items() if is_security(name)}
-        folder, where = (Path(self.conf).parent, self.conf) if self.conf else (Path.cwd(), GIVEN)
+        folder, where = (Path(self.conf).parent, self.conf) if self.conf else (Path(), GIVEN)
         others = {name: value for name, value in file.items() if name in _CONNECTION}
         others |= {name: value for name, value in self.settings.items() if not is_security(name)}
         client = {SERVERS: servers, **others, **to_librdkafka(security, folder, where)}
@@ -114,6 +117,10 @@ class KafkaAccess:
     def of_json(fields: Mapping[str, Any]) -> KafkaAccess:
         """Returns the value that `as_json` has written."""
         return KafkaAccess(fields["bootstrap_servers"], fields.get("kafka_conf", ""), fields.get("kafka", {}))
+
+
+def _absolute(name: str, value: str) -> str:
+    return str(Path(value).absolute()) if name in LOCATIONS and value else value
 
 
 def _is_unused(name: str) -> bool:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from oncebench.kafka_access import jaas
 from oncebench.kafka_access.refused import AccessRefused
@@ -15,6 +16,7 @@ from oncebench.kafka_access.stores import check_authorities, check_own_certifica
 
 PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
 HOST_CHECK = "ssl.endpoint.identification.algorithm"
+LOCATIONS = ("ssl.truststore.location", "ssl.keystore.location")
 # Java's login handlers for a token endpoint. Our clients have their own, so the name adds nothing.
 _TOKEN_HANDLERS = tuple(
     f"org.apache.kafka.common.security.oauthbearer.{name}OAuthBearerLoginCallbackHandler" for name in ("", "secured.")
@@ -31,14 +33,19 @@ _INSTEAD = {
     "ssl.truststore.certificates": "ssl.truststore.location, the path of a file",
     "ssl.keystore.key": "ssl.keystore.location, the path of a file",
     "ssl.keystore.certificate.chain": "ssl.keystore.location, the path of a file",
+    "enable.ssl.certificate.verification": "ssl.truststore.location: the broker's certificate is always checked",
 }
+# Parts of the names of settings that are about security, for example in enable.ssl.certificate.verification.
+_ABOUT_SECURITY = frozenset({"security", "ssl", "sasl"})
+# Settings of librdkafka for the connection to a token endpoint.
+_OF_ENDPOINT = "https."
 # Passwords of stores in other forms; a PEM store has none.
 _STORE_PASSWORDS = ("ssl.truststore.password", "ssl.keystore.password")
 
 
 def is_security(name: str) -> bool:
     """Whether a setting is about the security of connections."""
-    return name == "security.protocol" or name.startswith(("sasl.", "ssl."))
+    return name.startswith(_OF_ENDPOINT) or not _ABOUT_SECURITY.isdisjoint(name.split("."))
 
 
 def to_librdkafka(settings: Mapping[str, str], folder: Path, where: str) -> dict[str, str]:
@@ -119,7 +126,7 @@ def _login(settings: Mapping[str, str], where: str) -> dict[str, str]:
     options = jaas.options_of(settings["sasl.jaas.config"], mechanism, where)
     if mechanism == "OAUTHBEARER":
         return {"sasl.mechanism": mechanism, **_token(settings, options, where)}
-    _require(options, ("username", "password"), where)
+    _check(options, ("username", "password"), (), where)
     return {
         "sasl.mechanism": mechanism, "sasl.username": options["username"], "sasl.password": options["password"],
     }  # fmt: skip
@@ -137,7 +144,12 @@ def _token(settings: Mapping[str, str], options: Mapping[str, str], where: str) 
         raise AccessRefused(
             f"{where}: sasl.oauthbearer.token.endpoint.url must be the https address of a token endpoint. Set it"
         )
-    _require(options, ("clientId", "clientSecret"), where)
+    if "@" in urlsplit(url).netloc:  # the address is in messages, and in the command line of a JVM
+        raise AccessRefused(
+            f"{where}: sasl.oauthbearer.token.endpoint.url contains a user or a password. Write them as clientId and "
+            "clientSecret into sasl.jaas.config"
+        )
+    _check(options, ("clientId", "clientSecret"), ("scope",), where)
     scope = {"sasl.oauthbearer.scope": options["scope"]} if options.get("scope") else {}
     return {
         "sasl.oauthbearer.method": "oidc",
@@ -148,7 +160,12 @@ def _token(settings: Mapping[str, str], options: Mapping[str, str], where: str) 
     }
 
 
-def _require(options: Mapping[str, str], names: tuple[str, ...], where: str) -> None:
-    for name in names:
+def _check(options: Mapping[str, str], needed: tuple[str, ...], more: tuple[str, ...], where: str) -> None:
+    for name in needed:
         if not options.get(name):
             raise AccessRefused(f"{where}: sasl.jaas.config has no {name}. Add it")
+    for name in options:
+        if name not in needed + more:
+            raise AccessRefused(
+                f"{where}: the option {name} in sasl.jaas.config is not supported. Remove it, or use another login"
+            )

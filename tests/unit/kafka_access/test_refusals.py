@@ -17,6 +17,16 @@ from tests.unit.kafka_access.files import CERTIFICATE, KEY, LOCKED_KEY, PBES2_KE
 
 SECRET = "canary-7f3a"
 TLS = {"security.protocol": "SSL"}
+ENDPOINT = "sasl.oauthbearer.token.endpoint.url"
+# librdkafka's other names of a setting, and settings of one client that have the same effect.
+ELSEWHERE_NAMED = ("request.required.acks", "message.send.max.retries", "max.in.flight", "auto.commit.enable",
+                   "metadata.broker.list", "delivery.report.only.error", "plugin.library.paths",
+                   "test.mock.num.brokers")  # fmt: skip
+
+
+def scram(options: str) -> dict[str, str]:
+    entry = f"{MODULES['SCRAM-SHA-256']} required {options};"
+    return {**login("SCRAM-SHA-256", "", ""), "sasl.jaas.config": entry}
 
 
 @pytest.mark.parametrize(
@@ -36,6 +46,9 @@ TLS = {"security.protocol": "SSL"}
         ({**login("PLAIN", "a", SECRET), "sasl.jaas.config": f"password={SECRET}"}, "is not of the form"),
         ({**login("PLAIN", "a", ""), "sasl.jaas.config": f'{MODULES["PLAIN"]} required username="a";'}, "no password"),
         ({**login("OAUTHBEARER", "a", SECRET)}, "must be the https address of a token endpoint"),
+        ({**login("OAUTHBEARER", "a", "b"), ENDPOINT: f"https://u:{SECRET}@x/token"}, "contains a user or a password"),
+        (scram(f'username="a" password="{SECRET}" tokenauth="true"'), "the option tokenauth in sasl.jaas.config is"),
+        (scram(f'username="a" password="{SECRET}\n"'), "is not of the form"),
     ],
 )  # fmt: skip
 def test_a_setting_that_cannot_work_is_refused(tmp_path: Path, settings: dict[str, str], message: str) -> None:
@@ -94,11 +107,38 @@ def test_a_key_that_java_cannot_decrypt_is_refused(tmp_path: Path) -> None:
     access(tmp_path, store)
 
 
-@pytest.mark.parametrize("name", FIXED)
+@pytest.mark.parametrize("name", sorted({*FIXED, *ELSEWHERE_NAMED}))
 def test_a_setting_that_would_undo_a_guarantee_is_refused_by_name(tmp_path: Path, name: str) -> None:
     for refuse in (lambda: access(tmp_path, {name: "0"}), lambda: KafkaAccess("b:1", settings={name: "0"})):
         with pytest.raises(AccessRefused, match=rf"{name} cannot be set here: \w+"):
             refuse()
+
+
+@pytest.mark.parametrize("protocol", [{}, TLS])
+@pytest.mark.parametrize(
+    "name", ["enable.ssl.certificate.verification", "enable.sasl.oauthbearer.unsecure.jwt", "https.ca.location",
+             "security.providers"],
+)  # fmt: skip
+def test_a_check_that_only_one_client_would_leave_out_is_refused(
+    tmp_path: Path, protocol: dict[str, str], name: str
+) -> None:
+    for refuse in (
+        lambda: access(tmp_path, {**protocol, name: "false"}),
+        lambda: KafkaAccess("b:1", settings={**protocol, name: "false"}),
+    ):
+        with pytest.raises(AccessRefused, match=f"{name} is not supported"):
+            refuse()
+
+
+def test_a_path_that_is_given_in_code_is_the_same_in_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "ca.pem").write_text(CERTIFICATE)
+    monkeypatch.chdir(tmp_path)
+    given = KafkaAccess("b:1", settings={**TLS, "ssl.truststore.type": "PEM", "ssl.truststore.location": "ca.pem"})
+    monkeypatch.chdir("/")
+    assert KafkaAccess.of_json(given.as_json()) == given
+    assert given.client["ssl.ca.location"] == str(tmp_path / "ca.pem")
 
 
 def test_a_file_may_repeat_our_own_value_and_an_option_may_not(tmp_path: Path) -> None:
@@ -133,6 +173,7 @@ def test_no_text_of_the_value_has_a_secret(tmp_path: Path) -> None:
     assert found.as_json() == {"bootstrap_servers": "b:1", "kafka_conf": str(tmp_path / "client.properties")}
     assert KafkaAccess.of_json(found.as_json()) == found
     assert pickle.loads(pickle.dumps(found)).client["sasl.password"] == SECRET
+    assert hash(found) == hash(KafkaAccess.of_json(found.as_json()))
 
 
 def test_a_secret_that_was_given_in_code_reaches_no_file() -> None:
@@ -143,7 +184,7 @@ def test_a_secret_that_was_given_in_code_reaches_no_file() -> None:
 
 
 @pytest.mark.parametrize("name", ["sasl.jaas.config", "sasl.password", "ssl.key.password", "ssl.keystore.key",
-                                  "sasl.oauthbearer.client.secret"])  # fmt: skip
+                                  "sasl.oauthbearer.client.secret", "SASL.PASSWORD"])  # fmt: skip
 def test_these_settings_are_secrets(name: str) -> None:
     assert is_secret(name)
     assert not is_secret("sasl.username")
@@ -159,6 +200,14 @@ def test_a_file_is_read_by_javas_rules() -> None:
     assert parsed(text) == {
         "a": "1", "b": "2", "c": "3", "d": "4 ", "e": "xy\\", "f=g": "ä\nz", "h": "", "i": "=", "j": "ab",
     }  # fmt: skip
+
+
+def test_a_character_that_programs_read_differently_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "client.properties").write_text("# Käse\nclient.id=K\\u00e4se\n", "utf-8")
+    assert read_properties(tmp_path / "client.properties") == {"client.id": "Käse"}
+    (tmp_path / "client.properties").write_text("client.id=Käse\n", "utf-8")
+    with pytest.raises(AccessRefused, match=r"client\.id has a character that is not ASCII.*for example \\u00e4"):
+        read_properties(tmp_path / "client.properties")
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
