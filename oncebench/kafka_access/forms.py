@@ -94,6 +94,8 @@ def weaknesses(client: Mapping[str, Any]) -> list[str]:
         found.append("connections to Kafka are not encrypted (SASL_PLAINTEXT)")
     if client.get("security.protocol", "").endswith("SSL") and not _checks_host(client):
         found.append(f"the host names of Kafka's brokers are not checked ({HOST_CHECK} is empty)")
+    if client.get("sasl.oauthbearer.token.endpoint.url", "").startswith("http://"):
+        found.append("the secret of the tokens' client is not encrypted on its way to the token endpoint (http)")
     return found
 
 

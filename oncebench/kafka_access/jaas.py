@@ -18,7 +18,10 @@ MODULES: Mapping[str, str] = {
     "OAUTHBEARER": f"{_PACKAGE}.oauthbearer.OAuthBearerLoginModule",
 }
 _ENTRY = re.compile(r"\s*(?P<module>[\w.$]+)\s+(?P<flag>\w+)(?P<options>.*?);?\s*", re.DOTALL)
-_OPTION = re.compile(r"""\s*(\w+)\s*=\s*("(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|[^\s"';]+)""")
+_OPTION = re.compile(r"""\s*(\w+)\s*=\s*("(?:\\.|[^"\\\n\r])*"|'(?:\\.|[^'\\\n\r])*'|[^\s"';]+)""")
+# Java's reader of this setting is a java.io.StreamTokenizer. These are the escapes in its quoted texts.
+_ESCAPE = re.compile(r"\\([0-3][0-7]{0,2}|[4-7][0-7]?|.)")
+_LETTERS = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 
 
 def options_of(text: str, mechanism: str, where: str) -> dict[str, str]:
@@ -57,9 +60,13 @@ def _form(mechanism: str) -> str:
 
 
 def _quoted(value: str) -> str:
-    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\r", "\\r")
     return f'"{escaped}"'
 
 
 def _unquoted(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text[1:-1]) if text[0] in "\"'" else text
+    def plain(found: re.Match[str]) -> str:
+        code = found[1]
+        return chr(int(code, 8)) if code.isdecimal() and code[0] < "8" else _LETTERS.get(code, code)
+
+    return _ESCAPE.sub(plain, text[1:-1]) if text[0] in "\"'" else text

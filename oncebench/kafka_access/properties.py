@@ -14,6 +14,7 @@ from pathlib import Path
 from oncebench.kafka_access.refused import AccessRefused
 
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+_NAME = re.compile(r"(?:\\.|[^\\\s=:])*")
 _PROVIDED = re.compile(r"\$\{(\w+):([^}]*)\}")
 
 
@@ -21,13 +22,19 @@ def read_properties(path: Path, environment: Mapping[str, str] = os.environ) -> 
     """Returns the settings in a file.
 
     Raises:
-        AccessRefused: the file cannot be read, or names an environment variable that is not set.
+        AccessRefused: the file cannot be read or understood, or names an environment variable that is not set.
     """
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise AccessRefused(f"the Kafka settings {path} cannot be read: {why}. Correct the path or the file") from None
+    for line in _logical_lines(text):
+        if not line.isascii():  # Java reads Latin-1, most editors write UTF-8
+            raise AccessRefused(
+                f"{path}: {_name(line)} has a character that is not ASCII, and programs read it differently. Write it "
+                "as \\u and its four hexadecimal digits, for example \\u00e4"
+            )
     return {name: _provided(name, value, path, environment) for name, value in parsed(text).items()}
 
 
@@ -35,11 +42,16 @@ def parsed(text: str) -> dict[str, str]:
     """Returns the settings in a text, by the rules of java.util.Properties."""
     found = {}
     for line in _logical_lines(text):
-        name = re.match(r"(?:\\.|[^\\\s=:])*", line)
-        assert name is not None, "the pattern matches an empty text too"
-        value = re.sub(r"^\s*[=:]?\s*", "", line[name.end() :], count=1)
-        found[_unescaped(name[0])] = _unescaped(value)
+        name = _name(line)
+        value = re.sub(r"^\s*[=:]?\s*", "", line[len(name) :], count=1)
+        found[_unescaped(name)] = _unescaped(value)
     return found
+
+
+def _name(line: str) -> str:
+    name = _NAME.match(line)
+    assert name is not None, "the pattern matches an empty text too"
+    return name[0]
 
 
 def _logical_lines(text: str) -> Iterator[str]:

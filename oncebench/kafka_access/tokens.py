@@ -1,6 +1,7 @@
 """Fetches OAuth tokens for kafka-python. librdkafka and Java fetch theirs themselves.
 
-Promise: a token is kept for most of its life. The address is http or https (`oncebench.kafka_access.security`).
+Promise: a token is kept for most of its life. The address is http or https (`oncebench.kafka_access.security`). The
+client's secret is sent to this address only: a redirection is an error.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Mapping
 from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
-from urllib.request import Request, urlopen
+from urllib.request import HTTPRedirectHandler, Request, build_opener
 
 from kafka.errors import KafkaError
 from kafka.net.sasl.oauth import AbstractTokenProvider
@@ -21,6 +22,16 @@ from kafka.net.sasl.oauth import AbstractTokenProvider
 _LIMIT_S = 5.0
 # A token is replaced when this share of its life is over, as in Java's client.
 _USED_SHARE = 0.8
+
+
+class _NoRedirection(HTTPRedirectHandler):
+    """Python sends the header with the secret on to the other address; librdkafka and Java do not go there."""
+
+    def redirect_request(self, *_answer: Any) -> None:
+        """Returns None, which makes the answer an error."""
+
+
+_OPENER = build_opener(_NoRedirection)
 
 
 class TokenEndpoint(AbstractTokenProvider):  # type: ignore[misc]  # kafka-python has no types
@@ -57,9 +68,10 @@ class TokenEndpoint(AbstractTokenProvider):  # type: ignore[misc]  # kafka-pytho
     def _fetched(self) -> tuple[str, float]:
         scope = {"scope": self._scope} if self._scope else {}
         form = urlencode({"grant_type": "client_credentials", **scope}).encode()
-        request = Request(self._url, form, {"Authorization": f"Basic {self._login}", "Accept": "application/json"})  # noqa: S310
+        headers = {"Authorization": f"Basic {self._login}", "Accept": "application/json"}
+        request = Request(self._url, form, headers)  # noqa: S310  http or https, see the module
         try:
-            with urlopen(request, timeout=_LIMIT_S) as answer:  # noqa: S310
+            with _OPENER.open(request, timeout=_LIMIT_S) as answer:
                 found = json.load(answer)
             return str(found["access_token"]), float(found.get("expires_in", 60))
         except (OSError, ValueError, KeyError, TypeError) as error:

@@ -22,11 +22,14 @@ class TokenServer:
 
     Attributes:
         asked: the scopes of the requests that got a token.
+        requests: all requests of a token.
+        moved_to: another address, to which it then sends clients.
     """
 
     def __init__(self, port: int, folder: Path, client: str, secret: str) -> None:
         self.token_url, self.keys_url = (f"http://127.0.0.1:{port}/{name}" for name in ("token", "keys"))
         self.asked: list[str] = []
+        self.requests, self.moved_to = 0, ""
         self._key = folder / "tokens.key"
         self._login = f"{client}:{secret}"
         self._client = client
@@ -74,15 +77,23 @@ def token_server(port: int, folder: Path, client: str, secret: str) -> Iterator[
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
+            if self.path.endswith("/token"):  # a client that was sent here asks in this way
+                server.requests += 1
             self._send(200, server.keys())
 
         def do_POST(self) -> None:
+            server.requests += 1
             form = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            self._send(*server.answer(self.headers["Authorization"], form))
+            if server.moved_to:
+                self._send(302, {}, server.moved_to)
+            else:
+                self._send(*server.answer(self.headers["Authorization"], form))
 
-        def _send(self, status: int, body: dict[str, Any]) -> None:
+        def _send(self, status: int, body: dict[str, Any], location: str = "") -> None:
             content = json.dumps(body).encode()
             self.send_response(status)
+            if location:
+                self.send_header("Location", location)
             self.send_header("Content-Type", "application/json")
             self.send_header("Content-Length", str(len(content)))
             self.end_headers()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oncebench.kafka_access import jaas
 from oncebench.kafka_access.access import KafkaAccess
 from oncebench.kafka_access.forms import described, jvm_options, to_java, to_kafka_python, to_spark, weaknesses
 from oncebench.kafka_access.jaas import MODULES
@@ -117,6 +118,34 @@ def test_a_login_without_encryption_is_reported(tmp_path: Path) -> None:
             "weaknesses": ["connections to Kafka are not encrypted (SASL_PLAINTEXT)"],
         }
     }  # fmt: skip
+
+
+def test_a_secret_that_is_sent_to_an_unencrypted_endpoint_is_reported(tmp_path: Path) -> None:
+    def weak(url: str) -> list[str]:
+        options = f'{MODULES["OAUTHBEARER"]} required clientId="a" clientSecret="b";'
+        given = {**login("OAUTHBEARER", "", ""), "sasl.jaas.config": options}
+        return weaknesses(access(tmp_path, {**given, "sasl.oauthbearer.token.endpoint.url": url}).client)
+
+    assert weak("https://login.example/token") == []
+    assert weak("http://login.example/token") == [
+        "the secret of the tokens' client is not encrypted on its way to the token endpoint (http)"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("quoted", "value"),
+    [(r'"a\\tb"', r"a\tb"), (r'"a\tb"', "a\tb"), (r'"\101\7\478"', "A\x07'8"), (r"'a\"b'", 'a"b'), (r'"\z"', "z")],
+)
+def test_a_quoted_text_has_javas_escapes(quoted: str, value: str) -> None:
+    text = f'{MODULES["PLAIN"]} required username="a" password={quoted};'
+    assert jaas.options_of(text, "PLAIN", "here")["password"] == value
+
+
+@pytest.mark.parametrize("password", ["\"\\;=' ", "a\nb\r", r"\101", r"\t\a"])
+def test_a_password_is_the_same_after_javas_form(password: str) -> None:
+    text = jaas.config_of("PLAIN", {"username": "a", "password": password})
+    assert "\n" not in text
+    assert jaas.options_of(text, "PLAIN", "here")["password"] == password
 
 
 def test_only_settings_of_the_connection_are_taken_from_a_file(tmp_path: Path) -> None:

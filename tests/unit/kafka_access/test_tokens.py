@@ -33,6 +33,14 @@ def test_a_token_is_kept_for_most_of_its_life(server: TokenServer, monkeypatch: 
     assert server.asked == ["kafka", "kafka"]
 
 
+def test_the_secret_is_not_sent_on_to_another_address(server: TokenServer, tmp_path: Path) -> None:
+    with token_server(free_ports(1)[0], tmp_path, "orders", SECRET) as other:
+        server.moved_to = other.token_url
+        with pytest.raises(KafkaError, match=r"gives no token.*302"):
+            TokenEndpoint(server.token_url, "orders", SECRET, None).token()
+        assert other.requests == 0
+
+
 def test_a_refused_client_is_an_error_without_its_secret(server: TokenServer) -> None:
     endpoint = TokenEndpoint(server.token_url, "orders", "canary-wrong", None)
     with pytest.raises(KafkaError, match=f"the token endpoint {server.token_url} gives no token.*401") as refused:
